@@ -1,0 +1,143 @@
+"""Run a batch of episodes with an agent and keep every step as a rollout record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from bepo.agents import Agent
+from bepo.envs import Environment, Episodes, Observation, Step, Task
+from bepo.rollout import RolloutGroup, Terminal
+
+
+@dataclass
+class Sample:
+    """One response: its tokens, their log-probabilities under the sampling distribution, and its text."""
+
+    prompt_ids: Sequence[int]
+    response_ids: Sequence[int]
+    logprobs: Sequence[float]
+    text: str
+    allowed: Sequence[
+        Sequence[int]
+    ] = ()  # per response token, what could have been sampled; empty: everything
+
+
+@dataclass
+class Sampling:
+    """How responses are drawn. Scoring restricts the distribution in the same way, so importance ratios start at 1."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = -1
+    """-1 keeps every token."""
+
+
+class Policy(Protocol):
+    def sample(
+        self, prompts: Sequence[str], choices: Sequence[tuple[str, ...]], sampling: Sampling, seed: int
+    ) -> list[Sample]:
+        """One response a prompt; ``choices`` are the admissible actions, for policies that keep to them."""
+
+
+@dataclass
+class _Trajectory:
+    """One running episode's bookkeeping."""
+
+    task: Task
+    group: int
+    member: int
+    history: list[tuple[str, str]] = field(default_factory=list)
+    rows: list[dict] = field(default_factory=list)
+    done: bool = False
+
+
+def collect(
+    env: Environment,
+    agent: Agent,
+    policy: Policy,
+    tasks: Sequence[Task],
+    size: int,
+    sampling: Sampling,
+    seed: int,
+) -> RolloutGroup:
+    """``size`` trajectories of each task, all stepped together; one group a task, in the order of ``tasks``.
+
+    Every draw follows from ``seed``. An episode that reaches ``env.horizon`` steps ends as a truncation.
+    """
+    running = [_Trajectory(task, g, k) for g, task in enumerate(tasks) for k in range(size)]
+    episodes = env.start([t.task for t in running])
+    for step in range(env.horizon):
+        active = [i for i, t in enumerate(running) if not t.done]
+        if not active:
+            break
+        seen = [episodes.observations[i] for i in active]
+        prompts = [
+            agent.prompt(env.prompt, episodes.instructions[i], o, running[i].history)
+            for i, o in zip(active, seen)
+        ]
+        samples = policy.sample(prompts, [o.admissible for o in seen], sampling, derive_seed(seed, step))
+        _advance(env, agent, episodes, [running[i] for i in active], active, seen, samples)
+    return RolloutGroup.from_rows(row for t in running for row in t.rows)
+
+
+def _advance(
+    env: Environment,
+    agent: Agent,
+    episodes: Episodes,
+    trajectories: Sequence[_Trajectory],
+    indices: Sequence[int],
+    seen: Sequence[Observation],
+    samples: Sequence[Sample],
+) -> None:
+    parsed = [agent.parse(env, sample.text) for sample in samples]
+    steps = episodes.step({i: action for i, (action, _, _) in zip(indices, parsed)})
+    for i, trajectory, observation, sample, (_, words, valid) in zip(
+        indices, trajectories, seen, samples, parsed
+    ):
+        terminal = _kind(steps[i], len(trajectory.rows) + 1, env.horizon)
+        trajectory.done = terminal != Terminal.NONE
+        trajectory.history.append((observation.text, words))
+        trajectory.rows.append(_row(trajectory, observation, sample, steps[i], terminal, valid))
+
+
+def _kind(step: Step, taken: int, horizon: int) -> Terminal:
+    if step.terminal == Terminal.NONE and taken >= horizon:
+        return Terminal.TRUNCATION
+    return step.terminal
+
+
+def _row(
+    trajectory: _Trajectory,
+    observation: Observation,
+    sample: Sample,
+    step: Step,
+    terminal: Terminal,
+    valid: bool,
+) -> dict:
+    return {
+        "uid": trajectory.group,
+        "traj": trajectory.member,
+        "t": len(trajectory.rows),
+        "task": trajectory.task.id,
+        "obs": observation.key,
+        "next": step.observation.key,
+        "r": step.reward,
+        "done": None if terminal == Terminal.NONE else terminal.name,
+        "valid": valid,
+        "score": step.score,
+        "prompt_ids": sample.prompt_ids,
+        "response_ids": sample.response_ids,
+        "logprobs": sample.logprobs,
+        "allowed": sample.allowed,
+    }
+
+
+def derive_seed(*parts: int) -> int:
+    """A 63-bit seed from integers; different parts give unrelated streams."""
+    return int(
+        np.random.SeedSequence([p & 0xFFFFFFFFFFFFFFFF for p in parts]).generate_state(1, np.uint64)[0] >> 1
+    )

@@ -1,0 +1,86 @@
+"""Breadth-first Sokoban solver: optimal lengths and expert actions for every reachable state of a board."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from bepo.envs.sokoban.engine import BOX, BOX_ON_TARGET, FLOOR, PLAYER, TARGET
+
+Node = tuple[int, tuple[int, ...]]  # player cell, sorted box cells
+
+
+class Solver:
+    """Distances to the goal from every state reachable from ``(fixed, state)``, in player moves.
+
+    Memory grows with cells^(boxes+1): meant for small rooms. Raises ``ValueError`` past ``max_states``.
+    """
+
+    def __init__(self, fixed: np.ndarray, state: np.ndarray, max_states: int = 2_000_000) -> None:
+        self._offsets = (-fixed.shape[1], fixed.shape[1], -1, 1)
+        self._floor = [c in (FLOOR, TARGET) for c in fixed.ravel()]
+        self._targets = tuple(np.flatnonzero(fixed.ravel() == TARGET).tolist())
+        self._max_states = max_states
+        self.distance: dict[Node, int] = self._search(node(state))
+        self.start = node(state)
+
+    @property
+    def length(self) -> int | None:
+        """Moves of an optimal solution from the start; None where there is none."""
+        return self.distance.get(self.start)
+
+    def action(self, state: np.ndarray) -> int | None:
+        """An optimal action (1-4: up, down, left, right) from a reachable state; None from a dead end."""
+        here = node(state)
+        if here not in self.distance or self.distance[here] == 0:
+            return None
+        closer = self.distance[here] - 1
+        after = ((action, self._after(here, offset)) for action, offset in enumerate(self._offsets, start=1))
+        return next(action for action, there in after if self.distance.get(there) == closer)
+
+    def _after(self, here: Node, offset: int) -> Node | None:
+        player, boxes = here
+        there = player + offset
+        if not self._floor[there]:
+            return None
+        if there not in boxes:
+            return there, boxes
+        beyond = there + offset
+        if not self._floor[beyond] or beyond in boxes:
+            return None
+        return there, tuple(sorted(beyond if b == there else b for b in boxes))
+
+    def _search(self, start: Node) -> dict[Node, int]:
+        """Enumerate forwards, then measure distances backwards from the solved states."""
+        before: dict[Node, list[Node]] = {start: []}
+        queue = deque([start])
+        while queue:
+            here = queue.popleft()
+            if here[1] == self._targets:
+                continue
+            for offset in self._offsets:
+                there = self._after(here, offset)
+                if there is None:
+                    continue
+                if there not in before:
+                    before[there] = []
+                    queue.append(there)
+                    if len(before) > self._max_states:
+                        raise ValueError(f"more than {self._max_states} reachable states")
+                before[there].append(here)
+        distance = {n: 0 for n in before if n[1] == self._targets}
+        queue = deque(distance)
+        while queue:
+            here = queue.popleft()
+            for earlier in before[here]:
+                if earlier not in distance:
+                    distance[earlier] = distance[here] + 1
+                    queue.append(earlier)
+        return distance
+
+
+def node(state: np.ndarray) -> Node:
+    flat = state.ravel()
+    boxes = np.flatnonzero((flat == BOX) | (flat == BOX_ON_TARGET))
+    return int((flat == PLAYER).argmax()), tuple(boxes.tolist())

@@ -1,0 +1,213 @@
+"""Any transformers causal language model as a policy: sample with log-probabilities, score again, save."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.generation.logits_process import TopKLogitsWarper, TopPLogitsWarper
+from transformers.utils import logging as transformers_logging
+
+from bepo.collect import Sample, Sampling
+from bepo.errors import UserError
+from bepo.rollout import Tokens
+
+transformers_logging.disable_progress_bar()  # one bar a run: the run's own
+
+
+@dataclass
+class Scores:
+    """Per response token of a batch of records, zero where ``mask`` is."""
+
+    logprob: Float[Tensor, "b r"]
+    entropy: Float[Tensor, "b r"]
+    mask: Bool[Tensor, "b r"]
+
+
+class LanguageModel:
+    """Prompts go through the tokenizer's chat template; responses end with its end-of-sequence token.
+
+    Sampling and scoring use the same layout (prompts padded on the left, responses on the right) and the same
+    restriction of the distribution (temperature, top-k, top-p, admissible actions), so importance ratios start at 1.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        max_prompt: int,
+        max_response: int,
+        constrained: bool = False,
+        device: str = "cpu",
+    ) -> None:
+        self.model = model.to(device)
+        self.tokenizer = tokenizer
+        self.max_prompt, self.max_response = max_prompt, max_response
+        self.constrained = constrained
+        self.device = torch.device(device)
+        self._autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
+        self._trie = lru_cache(maxsize=65536)(self._build_trie)
+
+    # --- text and tokens -----------------------------------------------------------------------------------
+
+    def encode(self, prompt: str) -> list[int]:
+        """Token ids of one user message. Raises ``UserError`` if they are more than ``max_prompt``."""
+        message = [{"role": "user", "content": prompt}]
+        text = self.tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+        ids = self.tokenizer.encode(text, add_special_tokens=False)
+        if len(ids) > self.max_prompt:
+            raise UserError(f"a prompt has {len(ids)} tokens, policy.max_prompt is {self.max_prompt}")
+        return ids
+
+    def encode_response(self, text: str) -> list[int]:
+        return [*self.tokenizer.encode(text, add_special_tokens=False), self.tokenizer.eos_token_id]
+
+    # --- sampling ------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def sample(
+        self, prompts: Sequence[str], choices: Sequence[tuple[str, ...]], sampling: Sampling, seed: int
+    ) -> list[Sample]:
+        """One response a prompt, every draw from ``seed``; ``choices`` matter only where ``constrained``."""
+        self.model.eval()
+        generator = torch.Generator(self.device).manual_seed(seed)
+        encoded = [self.encode(p) for p in prompts]
+        nodes = [self._trie(c) for c in choices] if self.constrained else None
+        ids, mask = self._left_padded(encoded)
+        cache, eos = DynamicCache(config=self.model.config), self.tokenizer.eos_token_id
+        drawn = [Sample(p, [], [], "", []) for p in encoded]
+        open_rows = list(range(len(encoded)))
+        for _ in range(self.max_response):
+            logits = self._next_logits(ids, mask, cache)
+            allowed = [list(n) for n in nodes] if nodes else None
+            probabilities = self._restrict(logits, sampling, allowed).softmax(-1)
+            token = torch.multinomial(probabilities, 1, generator=generator)
+            logprob = probabilities.gather(1, token).log().squeeze(1).tolist()
+            tokens = token.squeeze(1).tolist()
+            for row in open_rows:
+                drawn[row].response_ids.append(tokens[row])
+                drawn[row].logprobs.append(logprob[row])
+                if allowed:
+                    drawn[row].allowed.append(allowed[row])
+            if nodes:
+                nodes = [n.get(t) or {eos: {}} for n, t in zip(nodes, tokens)]
+            open_rows = [row for row in open_rows if tokens[row] != eos]
+            if not open_rows:
+                break
+            ids = token
+            mask = torch.cat([mask, mask.new_ones(len(encoded), 1)], dim=1)
+        texts = self.tokenizer.batch_decode([s.response_ids for s in drawn], skip_special_tokens=True)
+        for sample, text in zip(drawn, texts):
+            sample.text = text
+        return drawn
+
+    def _next_logits(self, ids: Tensor, mask: Tensor, cache: DynamicCache) -> Float[Tensor, "b v"]:
+        positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]
+        with self._autocast:
+            out = self.model(
+                input_ids=ids,
+                attention_mask=mask,
+                position_ids=positions,
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=1,
+            )
+        return out.logits[:, -1].float()
+
+    # --- scoring -------------------------------------------------------------------------------------------
+
+    def score(self, tokens: Tokens, records: Sequence[int], sampling: Sampling) -> Scores:
+        """Log-probability and entropy of each response token of the given records, with gradient if enabled."""
+        prompts = [tokens.prompt(i).tolist() for i in records]
+        responses = [tokens.response(i).tolist() for i in records]
+        ids, mask = self._left_padded(prompts)
+        answer, answer_mask = self._right_padded(responses)
+        full_mask = torch.cat([mask, answer_mask], dim=1)
+        width = answer.shape[1]
+        with self._autocast:
+            out = self.model(
+                input_ids=torch.cat([ids, answer], dim=1),
+                attention_mask=full_mask,
+                position_ids=(full_mask.cumsum(1) - 1).clamp(min=0),
+                use_cache=False,
+                logits_to_keep=width + 1,
+            )
+        present = answer_mask.bool()
+        logits = out.logits[:, :-1][present].float()
+        logits = self._restrict(logits, sampling, self._allowed(tokens, records))
+        log_all = logits.log_softmax(-1)
+        chosen = log_all.gather(1, answer[present].unsqueeze(1)).squeeze(1)
+        # A forbidden token has p = 0 and log p = -inf: leave it out, or its gradient is not a number.
+        entropy = -(log_all.exp() * log_all.masked_fill(log_all.isneginf(), 0.0)).sum(-1)
+        grid = torch.zeros(answer.shape, device=self.device)
+        return Scores(
+            logprob=grid.masked_scatter(present, chosen),
+            entropy=grid.masked_scatter(present, entropy),
+            mask=present,
+        )
+
+    def _allowed(self, tokens: Tokens, records: Sequence[int]) -> list[np.ndarray] | None:
+        """Allowed ids of every response token of the records, in order; None where nothing was restricted."""
+        if not len(tokens.allowed_ids):
+            return None
+        first, offset = tokens.response_offset, tokens.allowed_offset
+        places = [j for i in records for j in range(first[i], first[i + 1])]
+        return [tokens.allowed_ids[offset[j] : offset[j + 1]] for j in places]
+
+    # --- shared --------------------------------------------------------------------------------------------
+
+    def _restrict(
+        self, logits: Float[Tensor, "n v"], sampling: Sampling, allowed: Sequence[Sequence[int]] | None
+    ) -> Float[Tensor, "n v"]:
+        """The logits that sampling draws from and scoring normalises over."""
+        if allowed is not None:
+            forbidden = torch.ones(logits.shape, dtype=torch.bool)
+            rows = np.repeat(np.arange(len(allowed)), [len(a) for a in allowed])
+            forbidden[rows, np.concatenate(allowed).astype(np.int64)] = False
+            logits = logits.masked_fill(forbidden.to(logits.device), -torch.inf)
+        logits = logits / sampling.temperature
+        if sampling.top_k > 0:
+            logits = TopKLogitsWarper(sampling.top_k)(None, logits)
+        if sampling.top_p < 1:
+            logits = TopPLogitsWarper(sampling.top_p)(None, logits)
+        return logits
+
+    def _build_trie(self, choices: tuple[str, ...]) -> dict:
+        """Nested dicts of token ids that spell the choices, each ended by the end-of-sequence token."""
+        root: dict = {}
+        for choice in choices:
+            node = root
+            for token in self.encode_response(choice):
+                node = node.setdefault(token, {})
+        return root
+
+    def _left_padded(self, rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "b p"], Int[Tensor, "b p"]]:
+        width = max(map(len, rows))
+        pad = self.tokenizer.pad_token_id
+        ids = torch.tensor([[pad] * (width - len(r)) + list(r) for r in rows], device=self.device)
+        mask = torch.tensor([[0] * (width - len(r)) + [1] * len(r) for r in rows], device=self.device)
+        return ids, mask
+
+    def _right_padded(self, rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "b r"], Int[Tensor, "b r"]]:
+        width = max(map(len, rows))
+        pad = self.tokenizer.pad_token_id
+        ids = torch.tensor([list(r) + [pad] * (width - len(r)) for r in rows], device=self.device)
+        mask = torch.tensor([[1] * len(r) + [0] * (width - len(r)) for r in rows], device=self.device)
+        return ids, mask
+
+    def load_weights(self, folder: Path) -> None:
+        """Weights that ``save`` wrote, into the model as it is."""
+        loaded = type(self.model).from_pretrained(folder, dtype=torch.float32)
+        self.model.load_state_dict(loaded.state_dict())
+
+    def save(self, folder: Path) -> None:
+        """A checkpoint that ``transformers`` loads: weights, config and tokenizer."""
+        self.model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)

@@ -1,0 +1,46 @@
+"""Real weights: any causal language model that transformers can load, by path or by hub name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from bepo.agents import Agent
+from bepo.envs import Environment
+from bepo.errors import UserError
+from bepo.policies import register
+from bepo.policies.language_model import LanguageModel
+
+
+@register
+@dataclass
+class Pretrained:
+    """Instruction-tuned weights; nothing is warm-started."""
+
+    name: Literal["pretrained"] = "pretrained"
+    path: str = "Qwen/Qwen2.5-1.5B-Instruct"
+    """A folder with a transformers checkpoint, or a name on the model hub."""
+    max_prompt: int = 2048
+    max_response: int = 512
+    constrained: bool = False
+    gradient_checkpointing: bool = True
+
+    method_version: ClassVar[int] = 1
+
+    def build(self, env: Environment, agent: Agent, device: str) -> LanguageModel:
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(self.path)
+            model = AutoModelForCausalLM.from_pretrained(self.path, dtype=torch.float32)
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"policy.path={self.path!r}: not a folder with a checkpoint, and not to be had from the model hub "
+                f"({str(error).splitlines()[0]})"
+            ) from error
+        if self.gradient_checkpointing:
+            model.gradient_checkpointing_enable()
+        if tokenizer.pad_token_id is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        return LanguageModel(model, tokenizer, self.max_prompt, self.max_response, self.constrained, device)

@@ -1,0 +1,115 @@
+"""The embedded default policy: a Qwen2-architecture model of about 0.1 M parameters with its own tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import torch
+from tokenizers import Regex, Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Split
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+from bepo.agents import COMPACT_WORDS, Agent
+from bepo.envs import Environment
+from bepo.errors import UserError
+from bepo.policies import register
+from bepo.policies.language_model import LanguageModel
+
+PAD, END, UNKNOWN, ACT = "<pad>", "<end>", "<unk>", "<act>"
+_SPECIAL = (PAD, END, UNKNOWN, ACT)
+_PIECE = (
+    r"<[a-z]+>|[A-Za-z]?[a-z]+|[0-9]+|\S"  # a word, a number, or one symbol (so a board row is its cells)
+)
+_CHAT = (
+    "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %} "
+    + ACT
+    + "{% endif %}"
+)
+
+
+@dataclass
+class WarmStart:
+    """Supervised fit on a noisy expert's episodes, until success on validation tasks reaches ``target``."""
+
+    target: float = 0.35
+    """Success rate, at the evaluation temperature, at which the fit stops."""
+    episodes: int = 600
+    """Demonstrated episodes, each on a training task."""
+    noise: float = 0.3
+    """Probability that a demonstrated step is a random action; such steps are shown but not imitated."""
+    max_steps: int = 2000
+    """Gradient steps after which the fit stops anyway."""
+    check_every: int = 25
+    """Gradient steps between two looks at the success rate."""
+    batch: int = 128
+    learning_rate: float = 1e-3
+    seed: int = 0
+    """Of demonstrations and batches."""
+
+
+@register
+@dataclass
+class Tiny:
+    """A transformer that knows no language: random weights, a word-level vocabulary, and a warm start."""
+
+    name: Literal["tiny"] = "tiny"
+    hidden: int = 64
+    layers: int = 3
+    heads: int = 4
+    intermediate: int = 192
+    max_prompt: int = 128
+    """Tokens."""
+    max_response: int = 2
+    """Tokens, the end-of-sequence token included."""
+    constrained: bool = False
+    """Sample admissible actions only."""
+    seed: int = 0
+    """Of the initial weights. With the warm start it stands for one "pretrained" model, shared by training seeds."""
+    warm_start: WarmStart | None = field(default_factory=WarmStart)
+
+    method_version: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if self.hidden % self.heads:
+            raise UserError(f"policy.hidden={self.hidden} must be a multiple of policy.heads={self.heads}")
+
+    def build(self, env: Environment, agent: Agent, device: str) -> LanguageModel:
+        if agent.style != "compact":
+            raise UserError(f"policy=tiny knows only the words of agent.style=compact, not {agent.style!r}")
+        numbers = [str(n) for n in range(env.horizon + 1)]
+        tokenizer = build_tokenizer([*COMPACT_WORDS, *numbers, *env.prompt.words])
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            model = Qwen2ForCausalLM(self._architecture(tokenizer))
+        return LanguageModel(model, tokenizer, self.max_prompt, self.max_response, self.constrained, device)
+
+    def _architecture(self, tokenizer: PreTrainedTokenizerFast) -> Qwen2Config:
+        # The vocabulary is exactly the tokenizer's: verl masks a padded tail in vLLM but not in training.
+        return Qwen2Config(
+            vocab_size=len(tokenizer),
+            hidden_size=self.hidden,
+            intermediate_size=self.intermediate,
+            num_hidden_layers=self.layers,
+            num_attention_heads=self.heads,
+            num_key_value_heads=self.heads,
+            max_position_embeddings=self.max_prompt + self.max_response,
+            tie_word_embeddings=False,
+            bos_token_id=tokenizer.pad_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+
+
+def build_tokenizer(words: Sequence[str]) -> PreTrainedTokenizerFast:
+    """Word-level tokenizer over ``words``; case is kept, white space is dropped, strangers become ``<unk>``."""
+    vocabulary = {word: i for i, word in enumerate([*_SPECIAL, *dict.fromkeys(words)])}
+    tokenizer = Tokenizer(WordLevel(vocabulary, unk_token=UNKNOWN))
+    tokenizer.pre_tokenizer = Split(Regex(_PIECE), behavior="removed", invert=True)
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token=PAD, eos_token=END, unk_token=UNKNOWN, padding_side="left"
+    )
+    fast.chat_template = _CHAT
+    return fast

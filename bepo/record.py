@@ -1,0 +1,213 @@
+"""The run record: one self-describing folder a run, whose ``record.json`` is written last. Standard library only.
+
+results/runs/<run_id>/
+    config.json          the resolved config
+    metrics.jsonl        one row an update
+    episodes.jsonl       one row an evaluation episode
+    rollouts/*.npz       saved rollout groups, when asked for
+    checkpoint-<update>/ the newest checkpoint
+    record.json          written last and atomically: it is completeness
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import math
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bepo.errors import UserError
+
+FORMAT_VERSION = 1
+STREAMS = ("metrics", "episodes")
+
+
+class Busy(UserError):
+    """Another process holds the run."""
+
+
+class CorruptRecord(UserError):
+    """A folder that is not the record it claims to be."""
+
+
+def run_id(identity: dict[str, Any]) -> str:
+    """12 hex digits of the SHA-256 of everything that can change a run's result."""
+    text = json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+class RunFolder:
+    """A run being written."""
+
+    def __init__(self, results: Path, identifier: str) -> None:
+        self.id = identifier
+        self.path = results / "runs" / identifier
+
+    @contextmanager
+    def locked(self) -> Iterator[RunFolder]:
+        """Hold the run; the lock dies with the process. Raises ``Busy``, or ``UserError`` if it cannot be written."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            handle = (self.path / ".lock").open("w")
+        except OSError as error:
+            raise UserError(f"results folder {self.path}: cannot be written ({error.strerror})") from error
+        with handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise Busy(f"run {self.id} is being written by another process") from None
+            yield self
+
+    # --- streams -------------------------------------------------------------------------------------------
+
+    def append(self, stream: str, *rows: dict[str, Any]) -> None:
+        with (self.path / f"{stream}.jsonl").open("a") as file:
+            file.write("".join(_line(row) for row in rows))
+
+    def rewind(self, update: int) -> None:
+        """Drop rows later than ``update``, which the resumed run writes again."""
+        for stream in STREAMS:
+            path = self.path / f"{stream}.jsonl"
+            rows = [r for r in _whole_rows(path) if r["update"] <= update]
+            write_atomically(path, "".join(_line(row) for row in rows))
+
+    # --- checkpoints ---------------------------------------------------------------------------------------
+
+    def checkpoint(self) -> tuple[int, Path] | None:
+        """Update and folder of the newest whole checkpoint."""
+        found = [p for p in self.path.glob("checkpoint-*") if p.suffix != ".part"]
+        return max(((int(p.name.split("-")[1]), p) for p in found), default=None)
+
+    @contextmanager
+    def new_checkpoint(self, update: int) -> Iterator[Path]:
+        """A folder to fill; it becomes the checkpoint, and older ones go, when the block ends."""
+        folder = self.path / f"checkpoint-{update}"
+        part = folder.with_suffix(".part")
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        yield part
+        older = [p for p in self.path.glob("checkpoint-*") if p != part]
+        part.rename(folder)
+        for path in older:
+            shutil.rmtree(path)
+
+    # --- completeness --------------------------------------------------------------------------------------
+
+    def start(self, config: dict[str, Any]) -> None:
+        write_atomically(self.path / "config.json", json.dumps(config, indent=1, sort_keys=True))
+
+    def complete(self, facts: dict[str, Any]) -> None:
+        """Write ``record.json``: the facts, and a digest of every file that it vouches for."""
+        names = ["config.json", *(f"{s}.jsonl" for s in STREAMS)]
+        record = {
+            "format_version": FORMAT_VERSION,
+            "run_id": self.id,
+            **facts,
+            "files": {name: _digest(self.path / name) for name in names if (self.path / name).exists()},
+        }
+        write_atomically(self.path / "record.json", json.dumps(_clean(record), indent=1, sort_keys=True))
+
+    @property
+    def is_complete(self) -> bool:
+        return (self.path / "record.json").exists()
+
+
+@dataclass
+class Record:
+    """A complete run, read and checked."""
+
+    path: Path
+    facts: dict[str, Any]
+    config: dict[str, Any]
+
+    @property
+    def id(self) -> str:
+        return self.facts["run_id"]
+
+    def metrics(self) -> list[dict]:
+        return _whole_rows(self.path / "metrics.jsonl")
+
+    def episodes(self) -> list[dict]:
+        return _whole_rows(self.path / "episodes.jsonl")
+
+
+def read(path: Path) -> Record:
+    """A complete record. Raises ``CorruptRecord`` naming the file at fault."""
+    try:
+        facts = json.loads((path / "record.json").read_text())
+        files = facts["files"]
+        version = facts["format_version"]
+    except FileNotFoundError:
+        raise CorruptRecord(f"{path}: incomplete, there is no record.json") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptRecord(f"{path / 'record.json'}: not a run record ({error!r})") from error
+    if version != FORMAT_VERSION:
+        raise CorruptRecord(f"{path}: record format {version}; this bepo reads {FORMAT_VERSION}")
+    for name, digest in files.items():
+        if not (path / name).exists():
+            raise CorruptRecord(f"{path / name}: missing")
+        if _digest(path / name) != digest:
+            raise CorruptRecord(f"{path / name}: changed since the run was recorded")
+    return Record(path, facts, json.loads((path / "config.json").read_text()))
+
+
+def source_state() -> dict[str, Any]:
+    """Commit and dirty flag of the source tree; both None outside a git checkout."""
+    root = Path(__file__).parent
+
+    def git(*args: str) -> str | None:
+        try:
+            done = subprocess.run(["git", "-C", root, *args], capture_output=True, text=True, check=True)
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        return done.stdout.strip()
+
+    status = git("status", "--porcelain")
+    return {"commit": git("rev-parse", "HEAD"), "dirty": None if status is None else bool(status)}
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Readers see the old file or the new one, never a part."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    with part.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def _whole_rows(path: Path) -> list[dict]:
+    """Rows of a JSONL file up to the first torn line, which a killed writer can leave at the end."""
+    rows = []
+    if path.exists():
+        for line in path.read_text().splitlines():
+            try:
+                rows.append(json.loads(line))
+            except ValueError:
+                break
+    return rows
+
+
+def _line(row: dict[str, Any]) -> str:
+    return json.dumps(_clean(row), allow_nan=False) + "\n"
+
+
+def _clean(value: Any) -> Any:
+    """Numbers that JSON cannot hold become null."""
+    if isinstance(value, dict):
+        return {k: _clean(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_clean(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

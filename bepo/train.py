@@ -1,0 +1,356 @@
+"""Train and evaluate one agent: ``python -m bepo.train credit=gated_bepo env=sokoban scale=laptop seed=0``.
+
+Read ``run`` from top to bottom: it is the whole life of a run.
+"""
+
+from __future__ import annotations
+
+import platform
+import signal
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import hydra
+import numpy as np
+from hydra.core.config_store import ConfigStore
+from omegaconf import MISSING, DictConfig, OmegaConf
+from tqdm import tqdm
+
+from bepo import record
+from bepo.agents import Agent
+from bepo.collect import Sampling, collect, derive_seed
+from bepo.credit import Credit, estimators
+from bepo.envs import environments
+from bepo.errors import UserError
+from bepo.evaluate import Evaluation, evaluate, success_rate
+from bepo.panels import Panel, panel
+from bepo.policies import policies
+from bepo.rollout import RolloutGroup
+from bepo.tracking import Tracker, Tracking
+from bepo.training import Optimisation
+from bepo.training.local import Local, LocalLearner
+from bepo.training.warm_start import warm_started
+
+METHOD_VERSION = (
+    1  # of everything in a run that is no plug-in: raise it when the same config gives other numbers
+)
+PACKAGES = ("torch", "transformers", "numpy", "hydra-core", "wandb")
+
+
+@dataclass
+class Rollout:
+    """Data of one update (paper, supplement, Table "Environment- and backbone-specific settings")."""
+
+    tasks: int = 16
+    """Task instances per update."""
+    size: int = 8
+    """K, trajectories per task."""
+    train_tasks: int = 4096
+    """Tasks in the training panel; updates draw from it without replacement until it is used up."""
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = -1
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(self.temperature, self.top_p, self.top_k)
+
+
+@dataclass
+class Config:
+    """Everything a run is made of. The fields of ``IDENTITY`` decide its id; the rest cannot change its result."""
+
+    env: Any = MISSING
+    policy: Any = MISSING
+    credit: Any = MISSING
+    backend: Any = MISSING
+    agent: Agent = field(default_factory=Agent)
+    rollout: Rollout = field(default_factory=Rollout)
+    training: Optimisation = field(default_factory=Optimisation)
+    evaluation: Evaluation = field(default_factory=Evaluation)
+    updates: int = 150
+    seed: int = 0
+    """Training seed: tasks, rollouts and minibatches follow from it."""
+    scale: str = MISSING
+    """Name of the tier."""
+    tracking: Tracking = field(default_factory=Tracking)
+    results: str = "results"
+    """Folder for run records, panels and warm starts."""
+    checkpoint_every: int = 10
+    """Updates between checkpoints."""
+    save_rollouts: int = 0
+    """Keep the rollout group of every n-th update in the record; 0 for none."""
+    progress: bool = True
+    study: dict[str, Any] = field(default_factory=dict)
+    """What an experiment file says about itself: its question, and the artefacts it fills."""
+
+
+IDENTITY = (
+    "env",
+    "policy",
+    "credit",
+    "backend",
+    "agent",
+    "rollout",
+    "training",
+    "evaluation",
+    "updates",
+    "seed",
+    "scale",
+)
+
+
+def register_configs() -> None:
+    """Hand every plug-in's dataclass to Hydra, so that a new file is a new choice."""
+    store = ConfigStore.instance()
+    store.store(name="schema", node=Config)
+    groups = {
+        "env": environments(),
+        "policy": policies(),
+        "credit": estimators(),
+        "backend": {"local": Local},
+    }
+    for group, plugins in groups.items():
+        for name, cls in plugins.items():
+            store.store(group=group, name=name, node=cls)
+
+
+def run(config: Config) -> float:
+    """Train as ``config`` says and leave a complete record; returns the final test success rate.
+
+    A complete run is not repeated, and a killed one goes on from its checkpoint to the same numbers.
+    """
+    device = config.backend.resolve()
+    identity = identity_of(config, device)
+    folder = record.RunFolder(Path(config.results), record.run_id(identity))
+    with folder.locked():
+        if folder.is_complete:
+            done = record.read(folder.path)
+            print(
+                f"run {folder.id} is complete: success {done.facts['result']['success']:.3f} ({folder.path})"
+            )
+            return done.facts["result"]["success"]
+        folder.start({**OmegaConf.to_container(OmegaConf.structured(config)), "identity": identity})
+        return _Run(config, folder, device).finish()
+
+
+class _Run:
+    """A run in progress: its parts, and where it stands."""
+
+    def __init__(self, config: Config, folder: record.RunFolder, device: str) -> None:
+        self.config, self.folder, self.device = config, folder, device
+        self.started, self.clock = datetime.now(UTC), time.perf_counter()
+        self.env, self.agent, self.credit = config.env, config.agent, config.credit
+        cache = Path(config.results)
+        sizes = {
+            "train": config.rollout.train_tasks,
+            "validation": config.evaluation.tasks,
+            "test": config.evaluation.tasks,
+        }
+        self.panels = {split: panel(self.env, split, n, cache / "panels") for split, n in sizes.items()}
+        self.policy = self._policy(cache / "warm_starts")
+        self.learner = LocalLearner(self.policy, config.training, config.rollout.sampling)
+        saved = folder.checkpoint()
+        self.update = saved[0] if saved else 0
+        if saved:
+            self.learner.load(saved[1])
+        folder.rewind(self.update if saved else -1)
+        self.tracker = Tracker(
+            config.tracking, folder.id, folder.path, OmegaConf.to_container(OmegaConf.structured(config))
+        )
+
+    def _policy(self, cache: Path):
+        settings = self.config.policy
+        if getattr(settings, "warm_start", None) is None:
+            return settings.build(self.env, self.agent, self.device)
+        train, validation = self.panels["train"], self.panels["validation"]
+        return warm_started(
+            settings, self.env, self.agent, train, validation, self.config.evaluation, self.device, cache
+        )
+
+    def finish(self) -> float:
+        config, folder = self.config, self.folder
+        try:
+            if self.update == 0:
+                self._evaluate("test", range(config.evaluation.seeds))
+                self._checkpoint()
+            with _interrupts() as interrupted, self._bar() as bar:
+                while self.update < config.updates:
+                    self.update += 1
+                    row = self._train_step()
+                    due = config.evaluation.every and self.update % config.evaluation.every == 0
+                    if due:
+                        row["eval/validation_success"] = self._evaluate("validation", [0])
+                    folder.append("metrics", row)
+                    self.tracker.log(row)
+                    if self.update % config.checkpoint_every == 0 or interrupted:
+                        self._checkpoint()
+                    _show(bar, row)
+                    if interrupted:
+                        raise KeyboardInterrupt
+            if self.update % config.checkpoint_every:
+                self._checkpoint()
+            success = self._evaluate("test", range(config.evaluation.seeds))
+            self._complete(success)
+            return success
+        except BaseException:
+            self.tracker.finish(None)
+            raise
+
+    def _train_step(self) -> dict[str, Any]:
+        """Rollouts, advantages, one policy update."""
+        config, seed = self.config, derive_seed(self.config.seed, self.update)
+        marks = [time.perf_counter()]
+        tasks = draw_tasks(self.panels["train"], config.rollout.tasks, config.seed, self.update)
+        group = collect(
+            self.env, self.agent, self.policy, tasks, config.rollout.size, config.rollout.sampling, seed
+        )
+        marks.append(time.perf_counter())
+        credit = self.credit(group)
+        marks.append(time.perf_counter())
+        stats = self.learner.update(group, credit.advantage, seed)
+        marks.append(time.perf_counter())
+        if config.save_rollouts and self.update % config.save_rollouts == 0:
+            (self.folder.path / "rollouts").mkdir(exist_ok=True)
+            group.save(self.folder.path / "rollouts" / f"{self.update:06d}.npz")
+        times = dict(zip(("rollout", "credit", "update"), np.diff(marks).tolist()))
+        return {"update": self.update} | training_row(group, credit, stats, times)
+
+    def _evaluate(self, split: str, seeds: Any) -> float:
+        rows = [
+            {"update": self.update, **row}
+            for seed in seeds
+            for row in evaluate(
+                self.env, self.agent, self.policy, self.panels[split], seed, self.config.evaluation.sampling
+            )
+        ]
+        self.folder.append("episodes", *rows)
+        return success_rate(rows)
+
+    def _checkpoint(self) -> None:
+        with self.folder.new_checkpoint(self.update) as path:
+            self.learner.save(path)
+
+    def _complete(self, success: float) -> None:
+        result = {"success": success, "updates": self.update}
+        facts = {
+            "status": "complete",
+            "scale": self.config.scale,
+            "seed": self.config.seed,
+            "panels": {s: {"tasks": len(p), "digest": p.digest} for s, p in self.panels.items()},
+            "result": result,
+            "source": record.source_state(),
+            "started": self.started.isoformat(timespec="seconds"),
+            "wall_seconds_last_session": round(time.perf_counter() - self.clock, 1),
+            "device": self.device,
+            "machine": platform.platform(),
+            "versions": {name: version(name) for name in PACKAGES} | {"python": platform.python_version()},
+        }
+        self.folder.complete(facts)
+        self.tracker.finish({"test_success": success})
+
+    def _bar(self) -> tqdm:
+        name = f"{self.config.credit.name} seed {self.config.seed}"
+        shown = None if self.config.progress else True  # None: only on a terminal
+        return tqdm(total=self.config.updates, initial=self.update, desc=name, unit="update", disable=shown)
+
+
+def identity_of(config: Config, device: str) -> dict[str, Any]:
+    """What the run id is a hash of: everything that can change the result, with the versions of the code."""
+    chosen = {name: getattr(config, name) for name in IDENTITY}
+    parts = {n: asdict(v) if hasattr(v, "__dataclass_fields__") else v for n, v in chosen.items()}
+    parts["backend"]["device"] = device
+    versions = {n: v.method_version for n, v in chosen.items() if hasattr(v, "method_version")}
+    return parts | {"method_versions": versions | {"run": METHOD_VERSION}}
+
+
+def draw_tasks(train: Panel, n: int, seed: int, update: int) -> list:
+    """The tasks of an update: successive slices of seeded permutations of the panel, one a pass."""
+    first = (update - 1) * n
+    chosen = []
+    for place in range(first, first + n):
+        epoch, index = divmod(place, len(train))
+        order = np.random.default_rng(derive_seed(seed, 0x7461736B, epoch)).permutation(len(train))
+        chosen.append(train.tasks[order[index]])
+    return chosen
+
+
+def training_row(
+    group: RolloutGroup, credit: Credit, stats: dict[str, float], times: dict[str, float]
+) -> dict[str, float]:
+    """The metrics of an update under their stable names; time/ is in seconds."""
+    length = group.step[group.last] + 1
+    row = {
+        "train/success": float(group.success.mean()),
+        "train/return": float(group.episode_return.mean()),
+        "train/score": float(group.score.mean()),
+        "train/episode_length": float(length.mean()),
+        "train/valid_actions": float(group.valid.mean()),
+        "train/records": len(group),
+        "train/trajectories": group.n_trajectories,
+        "train/response_length": float(group.tokens.response_length.mean()),
+        "credit/advantage_mean": float(credit.advantage.mean()),
+        "credit/advantage_std": float(credit.advantage.std()),
+    }
+    row |= {f"credit/{name}": value for name, value in credit.metrics.items()}
+    row |= {f"train/{name}": value for name, value in stats.items()}
+    return row | {f"time/{name}": value for name, value in times.items()}
+
+
+def _show(bar: tqdm, row: dict[str, float]) -> None:
+    shown = {"success": row["train/success"], "return": row["train/return"]}
+    if "credit/gate_record_coverage" in row:
+        shown["gate"] = row["credit/gate_record_coverage"]
+    if "eval/validation_success" in row:
+        bar.validation = row["eval/validation_success"]
+    if hasattr(bar, "validation"):
+        shown["validation"] = bar.validation
+    bar.set_postfix({name: f"{value:.2f}" for name, value in shown.items()}, refresh=False)
+    bar.update()
+
+
+@contextmanager
+def _interrupts():
+    """Ctrl-C lets the update end and checkpoints; a second one stops at once. Yields a list, empty until then."""
+    received: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        if received:
+            raise KeyboardInterrupt
+        received.append(number)
+        print("\nstopping after this update (Ctrl-C again: at once)", file=sys.stderr)
+
+    try:
+        before = signal.signal(signal.SIGINT, note)
+    except ValueError:  # not the main thread: a launcher decides
+        yield received
+        return
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+register_configs()
+
+
+@hydra.main(config_path="../conf", config_name="train")
+def main(cfg: DictConfig) -> float:
+    try:
+        return run(OmegaConf.to_object(cfg))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from the checkpoint", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""Optimisation settings shared by every backend; the defaults are the paper's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bepo.errors import UserError
+
+
+@dataclass
+class Optimisation:
+    """PPO on records (paper, supplement, Table "Common final Gated-BEPO and actor-optimization hyperparameters").
+
+    ``dual_clip`` is verl-agent's, not the paper's.
+    """
+
+    learning_rate: float = 1e-6
+    beta1: float = 0.9
+    beta2: float = 0.999
+    weight_decay: float = 0.01
+    epochs: int = 1
+    """PPO epochs over the records of an update."""
+    minibatch: int = 256
+    """Records of one optimiser step."""
+    clip: float = 0.2
+    """Importance ratios are clipped to 1 - clip .. 1 + clip."""
+    dual_clip: float | None = 3.0
+    """Bound on the loss of a negative advantage, in multiples of it (Ye et al., 2020); null for none."""
+    grad_clip: float = 1.0
+    """Global gradient norm."""
+    entropy: float = 0.001
+    kl: float = 0.01
+    """Weight of the KL loss against the frozen reference; 0 needs no reference."""
+    kl_estimator: Literal["low_var"] = "low_var"
+    """Schulman's k3, clamped to +-10."""
+    max_tokens: int = 16384
+    """Padded tokens of one micro-batch: bounds memory, changes no result beyond rounding."""
+
+    def __post_init__(self) -> None:
+        for field in ("learning_rate", "epochs", "minibatch", "grad_clip", "max_tokens"):
+            if getattr(self, field) <= 0:
+                raise UserError(f"training.{field}={getattr(self, field)}: must be above 0")
