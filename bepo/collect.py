@@ -21,9 +21,7 @@ class Sample:
     response_ids: Sequence[int]
     logprobs: Sequence[float]
     text: str
-    allowed: Sequence[
-        Sequence[int]
-    ] = ()  # per response token, what could have been sampled; empty: everything
+    allowed: Sequence[Sequence[int]] = ()  # per response token, what could have been sampled; empty: everything
 
 
 @dataclass
@@ -76,8 +74,7 @@ def collect(
             break
         seen = [episodes.observations[i] for i in active]
         prompts = [
-            agent.prompt(env.prompt, episodes.instructions[i], o, running[i].history)
-            for i, o in zip(active, seen)
+            agent.prompt(env.prompt, episodes.instructions[i], o, running[i].history) for i, o in zip(active, seen)
         ]
         samples = policy.sample(prompts, [o.admissible for o in seen], sampling, derive_seed(seed, step))
         _advance(env, agent, episodes, [running[i] for i in active], active, seen, samples)
@@ -95,9 +92,7 @@ def _advance(
 ) -> None:
     parsed = [agent.parse(env, sample.text) for sample in samples]
     steps = episodes.step({i: action for i, (action, _, _) in zip(indices, parsed)})
-    for i, trajectory, observation, sample, (_, words, valid) in zip(
-        indices, trajectories, seen, samples, parsed
-    ):
+    for i, trajectory, observation, sample, (_, words, valid) in zip(indices, trajectories, seen, samples, parsed):
         terminal = _kind(steps[i], len(trajectory.rows) + 1, env.horizon)
         trajectory.done = terminal != Terminal.NONE
         trajectory.history.append((observation.text, words))
@@ -138,6 +133,4 @@ def _row(
 
 def derive_seed(*parts: int) -> int:
     """A 63-bit seed from integers; different parts give unrelated streams."""
-    return int(
-        np.random.SeedSequence([p & 0xFFFFFFFFFFFFFFFF for p in parts]).generate_state(1, np.uint64)[0] >> 1
-    )
+    return int(np.random.SeedSequence([p & 0xFFFFFFFFFFFFFFFF for p in parts]).generate_state(1, np.uint64)[0] >> 1)

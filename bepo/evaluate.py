@@ -38,9 +38,7 @@ class Evaluation:
         return Sampling(self.temperature, self.top_p, self.top_k)
 
 
-def evaluate(
-    env: Environment, agent: Agent, policy: Policy, panel: Panel, seed: int, sampling: Sampling
-) -> list[dict]:
+def evaluate(env: Environment, agent: Agent, policy: Policy, panel: Panel, seed: int, sampling: Sampling) -> list[dict]:
     """One pass: one episode a task, every draw from ``seed``. Rows are in the panel's order."""
     group = collect(env, agent, policy, panel.tasks, 1, sampling, derive_seed(_STREAM, seed))
     steps = group.step[group.last] + 1

@@ -26,8 +26,6 @@ def count_ramp(visits: Counts, branches: Counts, full_visits: int) -> Float[np.n
     return ramp(visits, full_visits) * (branches >= 2)
 
 
-def count_and_branch(
-    visits: Counts, branches: Counts, full_visits: int, full_branches: int
-) -> Float[np.ndarray, "S"]:
+def count_and_branch(visits: Counts, branches: Counts, full_visits: int, full_branches: int) -> Float[np.ndarray, "S"]:
     """rho = c(n; 4) c(b; 3) with the paper's constants."""
     return ramp(visits, full_visits) * ramp(branches, full_branches)

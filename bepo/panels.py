@@ -58,8 +58,7 @@ def _read(path: Path) -> Panel:
         raise UserError(f"{path}: not a task panel ({error}); remove the file to make it anew") from error
     if found.digest != digest:
         raise UserError(
-            f"{path}: the panel says digest {digest}, its tasks have {found.digest}; "
-            "remove the file to make it anew"
+            f"{path}: the panel says digest {digest}, its tasks have {found.digest}; remove the file to make it anew"
         )
     return found
 

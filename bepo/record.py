@@ -159,6 +159,14 @@ def read(path: Path) -> Record:
     return Record(path, facts, json.loads((path / "config.json").read_text()))
 
 
+def note_cell(results: Path, study: str, scale: str, overrides: list[str], run_id: str) -> None:
+    """Say that this cell of a study is now this run. A cell that was planned otherwise before points here from now."""
+    name = hashlib.sha256("\n".join(sorted(overrides)).encode()).hexdigest()[:12]
+    path = results / "studies" / study / scale / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, json.dumps({"overrides": sorted(overrides), "run_id": run_id}, indent=1))
+
+
 def source_state() -> dict[str, Any]:
     """Commit and dirty flag of the source tree; both None outside a git checkout."""
     root = Path(__file__).parent

@@ -203,9 +203,7 @@ class RolloutGroup:
         trajectory = _interned([(r["uid"], r["traj"]) for r in rows])
         source, target, state_key, state_group = _intern_states(rows, group)
         terminal = np.array([Terminal.parse(r["done"]) for r in rows], np.int8)
-        score = [
-            float(r.get("score", t == Terminal.SUCCESS)) for r, t in zip(rows, terminal) if t != Terminal.NONE
-        ]
+        score = [float(r.get("score", t == Terminal.SUCCESS)) for r, t in zip(rows, terminal) if t != Terminal.NONE]
         first = _starts(group)
         return cls(
             task=[str(rows[i].get("task", rows[i]["uid"])) for i in first],
@@ -278,9 +276,7 @@ class RolloutGroup:
             raise UserError(f"{path}: not a saved rollout group ({error})") from error
         if version != FORMAT_VERSION:
             raise UserError(f"{path}: format version {version}; this bepo reads {FORMAT_VERSION}")
-        token_part = {
-            k.removeprefix("tokens."): arrays.pop(k) for k in list(arrays) if k.startswith("tokens.")
-        }
+        token_part = {k.removeprefix("tokens."): arrays.pop(k) for k in list(arrays) if k.startswith("tokens.")}
         texts = {name: arrays.pop(name).tolist() for name in ("task", "state_key")}
         return cls(**texts, **arrays, tokens=Tokens(**token_part) if token_part else None)
 
@@ -314,12 +310,8 @@ def _interned(keys: Iterable[Any]) -> np.ndarray:
 def _intern_states(rows: Sequence[Mapping[str, Any]], group: np.ndarray):
     """Ids of source and successor keys, in order of first appearance, with each id's key and group."""
     ids: dict[tuple[int, Any], int] = {}
-    source = np.array(
-        [ids.setdefault((g, r["obs"]), len(ids)) for g, r in zip(group.tolist(), rows)], np.int32
-    )
-    target = np.array(
-        [ids.setdefault((g, r["next"]), len(ids)) for g, r in zip(group.tolist(), rows)], np.int32
-    )
+    source = np.array([ids.setdefault((g, r["obs"]), len(ids)) for g, r in zip(group.tolist(), rows)], np.int32)
+    target = np.array([ids.setdefault((g, r["next"]), len(ids)) for g, r in zip(group.tolist(), rows)], np.int32)
     # Groups must own contiguous id ranges: renumber by group, keeping the order inside each.
     order = sorted(ids, key=lambda key: key[0])
     rank = np.empty(len(order), np.int32)

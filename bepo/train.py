@@ -9,6 +9,7 @@ import platform
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from typing import Any
 import hydra
 import numpy as np
 from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import MISSING, DictConfig, OmegaConf
 from tqdm import tqdm
 
@@ -37,9 +39,7 @@ from bepo.training import Optimisation
 from bepo.training.local import Local, LocalLearner
 from bepo.training.warm_start import warm_started
 
-METHOD_VERSION = (
-    1  # of everything in a run that is no plug-in: raise it when the same config gives other numbers
-)
+METHOD_VERSION = 1  # of everything in a run that is no plug-in: raise it when the same config gives other numbers
 PACKAGES = ("torch", "transformers", "numpy", "hydra-core", "wandb")
 
 
@@ -121,23 +121,28 @@ def register_configs() -> None:
             store.store(group=group, name=name, node=cls)
 
 
-def run(config: Config) -> float:
+def run(config: Config, overrides: Sequence[str] = ()) -> float:
     """Train as ``config`` says and leave a complete record; returns the final test success rate.
 
-    A complete run is not repeated, and a killed one goes on from its checkpoint to the same numbers.
+    A complete run is not repeated, and a killed one goes on from its checkpoint to the same numbers. ``overrides``
+    name the run's cell in its study, if it belongs to one.
     """
     device = config.backend.resolve()
     identity = identity_of(config, device)
-    folder = record.RunFolder(Path(config.results), record.run_id(identity))
+    results = Path(config.results)
+    folder = record.RunFolder(results, record.run_id(identity))
     with folder.locked():
+        if config.study:
+            cell = [o for o in overrides if o.lstrip("+~").split("=")[0].split(".")[0] in IDENTITY]
+            record.note_cell(results, config.study["name"], config.scale, cell, folder.id)
         if folder.is_complete:
             done = record.read(folder.path)
-            print(
-                f"run {folder.id} is complete: success {done.facts['result']['success']:.3f} ({folder.path})"
-            )
+            print(f"run {folder.id} is complete: success {done.facts['result']['success']:.3f} ({folder.path})")
             return done.facts["result"]["success"]
-        folder.start({**OmegaConf.to_container(OmegaConf.structured(config)), "identity": identity})
-        return _Run(config, folder, device).finish()
+        folder.start(asdict(config))
+        success = _Run(config, folder, device).finish()
+        print(f"run {folder.id}: success {success:.3f} on held-out tasks ({folder.path})")
+        return success
 
 
 class _Run:
@@ -161,9 +166,7 @@ class _Run:
         if saved:
             self.learner.load(saved[1])
         folder.rewind(self.update if saved else -1)
-        self.tracker = Tracker(
-            config.tracking, folder.id, folder.path, OmegaConf.to_container(OmegaConf.structured(config))
-        )
+        self.tracker = Tracker(config.tracking, folder.id, folder.path, asdict(config))
 
     def _policy(self, cache: Path):
         settings = self.config.policy
@@ -179,6 +182,7 @@ class _Run:
         try:
             if self.update == 0:
                 self._evaluate("test", range(config.evaluation.seeds))
+                self._evaluate("validation", [0])
                 self._checkpoint()
             with _interrupts() as interrupted, self._bar() as bar:
                 while self.update < config.updates:
@@ -208,9 +212,7 @@ class _Run:
         config, seed = self.config, derive_seed(self.config.seed, self.update)
         marks = [time.perf_counter()]
         tasks = draw_tasks(self.panels["train"], config.rollout.tasks, config.seed, self.update)
-        group = collect(
-            self.env, self.agent, self.policy, tasks, config.rollout.size, config.rollout.sampling, seed
-        )
+        group = collect(self.env, self.agent, self.policy, tasks, config.rollout.size, config.rollout.sampling, seed)
         marks.append(time.perf_counter())
         credit = self.credit(group)
         marks.append(time.perf_counter())
@@ -343,7 +345,7 @@ register_configs()
 @hydra.main(config_path="../conf", config_name="train")
 def main(cfg: DictConfig) -> float:
     try:
-        return run(OmegaConf.to_object(cfg))
+        return run(OmegaConf.to_object(cfg), HydraConfig.get().overrides.task)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

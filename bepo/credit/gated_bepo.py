@@ -85,8 +85,7 @@ class GatedBEPO:
         residual = np.stack([graph.residuals(v, self.gamma) for v in (point.value, point.previous)])
         accumulated = self._accumulate(group, residual, rho)
         step, previous = (
-            standardise(a, group.group, group.n_groups, self.normalise, group.group_start)
-            for a in accumulated
+            standardise(a, group.group, group.n_groups, self.normalise, group.group_start) for a in accumulated
         )
         advantage = self._mix(group, outcome, step, rho)
         return Credit(
@@ -107,9 +106,7 @@ class GatedBEPO:
     def _fixed_point(self, graph: RolloutGraph) -> FixedPoint:
         if self.solver == "exact":
             return solve(graph, self.gamma)
-        return iterate(
-            graph, self.gamma, self.iterations, self.tolerance, self.backup, self.softmax_temperature
-        )
+        return iterate(graph, self.gamma, self.iterations, self.tolerance, self.backup, self.softmax_temperature)
 
     def _gate(self, graph: RolloutGraph) -> Float[np.ndarray, "S"]:
         visits, branches = graph.visits, graph.branches

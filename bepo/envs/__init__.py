@@ -70,9 +70,7 @@ class Environment(Protocol):
     horizon: int
     method_version: ClassVar[int]  # part of every run id: raise it when behaviour changes
     prompt: ClassVar[PromptText]
-    untagged_tail: ClassVar[
-        int
-    ]  # characters from the end of a response without tags that are tried as the action
+    untagged_tail: ClassVar[int]  # characters from the end of a response without tags that are tried as the action
 
     def tasks(self, split: Split) -> Iterator[Task]:
         """Distinct tasks of a split in a fixed order; splits are disjoint."""

@@ -20,14 +20,8 @@ from bepo.policies.language_model import LanguageModel
 
 PAD, END, UNKNOWN, ACT = "<pad>", "<end>", "<unk>", "<act>"
 _SPECIAL = (PAD, END, UNKNOWN, ACT)
-_PIECE = (
-    r"<[a-z]+>|[A-Za-z]?[a-z]+|[0-9]+|\S"  # a word, a number, or one symbol (so a board row is its cells)
-)
-_CHAT = (
-    "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %} "
-    + ACT
-    + "{% endif %}"
-)
+_PIECE = r"<[a-z]+>|[A-Za-z]?[a-z]+|[0-9]+|\S"  # a word, a number, or one symbol (so a board row is its cells)
+_CHAT = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %} " + ACT + "{% endif %}"
 
 
 @dataclass

@@ -61,9 +61,7 @@ class LocalLearner:
                 self._step(group.tokens, advantage, order[start : start + self.settings.minibatch], totals)
         return _averaged(totals)
 
-    def _step(
-        self, tokens: Tokens, advantage: np.ndarray, records: np.ndarray, totals: dict[str, float]
-    ) -> None:
+    def _step(self, tokens: Tokens, advantage: np.ndarray, records: np.ndarray, totals: dict[str, float]) -> None:
         """One optimiser step; the loss is the mean over the minibatch's response tokens (``token-mean``)."""
         n_tokens = int(tokens.response_length[records].sum())
         self.optimiser.zero_grad()
@@ -111,9 +109,7 @@ class LocalLearner:
     def load(self, folder: Path) -> None:
         self.policy.load_weights(folder / "policy")
         device = self.policy.device
-        self.optimiser.load_state_dict(
-            torch.load(folder / "optimiser.pt", map_location=device, weights_only=True)
-        )
+        self.optimiser.load_state_dict(torch.load(folder / "optimiser.pt", map_location=device, weights_only=True))
 
 
 def micro_batches(tokens: Tokens, records: np.ndarray, max_tokens: int) -> Iterator[np.ndarray]:

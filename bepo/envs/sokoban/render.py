@@ -43,9 +43,7 @@ def tiny(cells: Int[np.ndarray, "B h w"]) -> UInt8[np.ndarray, "B h w 3"]:
     return _TINY[cells]
 
 
-def rgb(
-    cells: Int[np.ndarray, "B h w"], tiles: Literal["own", "gym"] = "own"
-) -> UInt8[np.ndarray, "B 16h 16w 3"]:
+def rgb(cells: Int[np.ndarray, "B h w"], tiles: Literal["own", "gym"] = "own") -> UInt8[np.ndarray, "B 16h 16w 3"]:
     """Tiles of 16 pixels, 96x96 for a 6x6 board. ``gym`` uses the pictures of an installed gym-sokoban."""
     n, height, width = cells.shape
     rows = _tiles(tiles).reshape(len(SYMBOLS), TILE, TILE * 3)

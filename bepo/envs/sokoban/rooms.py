@@ -23,9 +23,7 @@ _TURN = 0.35  # probability that the walker changes direction before a step
 _ATTEMPTS = 1000
 
 
-def generate(
-    seed: int, dim: int = 6, boxes: int = 1, search_depth: int = 30
-) -> tuple[np.ndarray, np.ndarray]:
+def generate(seed: int, dim: int = 6, boxes: int = 1, search_depth: int = 30) -> tuple[np.ndarray, np.ndarray]:
     """``(fixed, state)``, each (dim, dim) int8, solvable by construction and not yet solved."""
     rng = np.random.default_rng([seed, dim, boxes, search_depth])
     for _ in range(_ATTEMPTS):
