@@ -1,0 +1,38 @@
+# Two targets do all their own set-up: `make reproduce` and `make test`.
+PYTHON ?= python3
+SCALE ?= smoke
+RESULTS ?= results
+BIN := .venv/bin
+export OMP_NUM_THREADS ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install reproduce test lint bench clean
+
+help: ## Show the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | column -t -s '|'
+
+install: .venv/installed ## Make .venv with pinned dependencies (the other targets call it)
+
+.venv/installed: pyproject.toml requirements/constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("bepo needs Python 3.11 or newer; set PYTHON=...") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint requirements/constraints.txt --editable '.[dev]'
+	@touch $@
+
+reproduce: install ## Train, evaluate, rebuild tables, figures and page (SCALE=smoke|laptop|paper)
+	$(BIN)/python -m bepo.train -cd experiments -cn main_sokoban scale=$(SCALE) results=$(RESULTS)
+	$(BIN)/python -m analysis --scale $(SCALE) --results $(RESULTS)
+
+test: install ## Lint, then every test of the local stack, without network
+	$(BIN)/ruff check --quiet .
+	$(BIN)/python -m pytest -n 2
+
+lint: install ## Check and format the source
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: install ## Measure speed; prints ratios
+	$(BIN)/python -m benchmarks
+
+clean: ## Remove the environment and caches; records in results/ stay
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis *.egg-info

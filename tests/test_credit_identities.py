@@ -1,0 +1,212 @@
+"""Identities of docs/credit.md that tie the estimators to each other and to algebra."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from bepo.credit.gated_bepo import GatedBEPO
+from bepo.credit.grpo import GRPO
+from bepo.errors import UserError
+from bepo.graph import RolloutGraph, iterate, solve
+from bepo.returns import discounted_returns, outcome_advantage
+from bepo.rollout import RolloutGroup
+
+from . import reference
+from .strategies import rollouts
+
+
+@given(rows=rollouts(max_groups=3))
+def test_vectorised_equals_the_plain_reference(rows):
+    group = RolloutGroup.from_rows(rows)
+    np.testing.assert_allclose(GRPO()(group).advantage, reference.grpo(rows), atol=1e-8)
+    np.testing.assert_allclose(GatedBEPO()(group).advantage, reference.gated_bepo(rows), atol=1e-8)
+
+
+@given(rows=rollouts(unique=True))
+def test_without_repeated_states_gated_bepo_is_grpo(rows):
+    group = RolloutGroup.from_rows(rows)
+    credit = GatedBEPO()(group)
+    np.testing.assert_allclose(credit.terms["step_raw"], 0, atol=1e-12)
+    np.testing.assert_array_equal(credit.advantage, GRPO()(group).advantage)
+
+
+@given(rows=rollouts())
+def test_lambda_one_telescopes(rows):
+    """With lambda = 1 the accumulated residual is G_t - V*(s_t)."""
+    group = RolloutGroup.from_rows(rows)
+    credit = GatedBEPO(gae_lambda=1.0, solver="exact")(group)
+    expected = discounted_returns(group, 0.95) - credit.terms["value"]
+    np.testing.assert_allclose(credit.terms["step_raw"], expected, atol=1e-9)
+
+
+@given(rows=rollouts())
+def test_exact_residuals_are_centred_in_every_state(rows):
+    group = RolloutGroup.from_rows(rows)
+    graph = RolloutGraph(group)
+    residual = graph.residuals(solve(graph, 0.95).value, 0.95)
+    np.testing.assert_allclose(graph.state_mean(residual), 0, atol=1e-10)
+
+
+@given(rows=rollouts())
+def test_sweeps_approach_the_exact_solution_within_their_certificate(rows):
+    graph = RolloutGraph(RolloutGroup.from_rows(rows))
+    exact = solve(graph, 0.95).value
+    for sweeps in (1, 3, 20, 2000):
+        point = iterate(graph, 0.95, sweeps)
+        error = graph.group_max(np.abs(point.value - exact))
+        assert (error <= point.error_bound(0.95) + 1e-9).all()
+    assert point.converged.all()
+
+
+def test_twenty_sweeps_do_not_converge_on_a_cycle_and_the_metrics_say_so():
+    """Two states that mostly lead to each other: the change shrinks by gamma a sweep, 0.95^20 = 0.36."""
+    rows = [
+        {"uid": 0, "traj": 0, "t": t, "obs": "ab"[t % 2], "next": "ba"[t % 2], "r": 0.0, "done": None, "valid": True}
+        for t in range(50)
+    ]
+    rows[-1] |= {"r": 10.0, "done": "success"}
+    group = RolloutGroup.from_rows(rows)
+    metrics = GatedBEPO()(group).metrics
+    assert metrics["sweeps"] == 20 and metrics["converged_groups"] == 0
+    assert metrics["value_error_bound"] > 1 and metrics["centring_error"] > 1e-3
+    assert GatedBEPO(solver="exact")(group).metrics["centring_error"] < 1e-12
+
+
+@given(rows=rollouts())
+def test_branching_implies_repetition(rows):
+    """Thresholds (1, 2) and (2, 2) are the same gate, since b(s) <= n(s)."""
+    group = RolloutGroup.from_rows(rows)
+    a, b = (GatedBEPO(n_min=n)(group).advantage for n in (1, 2))
+    np.testing.assert_array_equal(a, b)
+
+
+@given(rows=rollouts())
+def test_mixing_rules(rows):
+    """Supplement, "Outcome-Step Mixing Variants", on the same outcome and step terms."""
+    group = RolloutGroup.from_rows(rows)
+    terms = GatedBEPO()(group).terms
+    out, step, rho = terms["outcome"], terms["step"], terms["rho"]
+    p = np.array([group.success[group.trajectory_group == g].mean() for g in range(group.n_groups)])[group.group]
+    expected = {
+        "outcome_only": out,
+        "ungated": out + 1.5 * step,
+        "dynamic": (1 - 0.5 * rho) * out + 1.5 * rho * step,
+        "group_skew": np.clip(4 * p * (1 - p), 0, 1) * (1 - 0.5 * rho) * out + 1.5 * rho * step,
+    }
+    for mixing, value in expected.items():
+        np.testing.assert_allclose(GatedBEPO(mixing=mixing)(group).advantage, value, atol=1e-12)
+    full, drop = (GatedBEPO(eta_min=e)(group).advantage for e in (1.0, 0.0))
+    np.testing.assert_allclose(full, out + 1.5 * rho * step, atol=1e-12)
+    np.testing.assert_allclose(drop, (1 - rho) * out + 1.5 * rho * step, atol=1e-12)
+
+
+@given(rows=rollouts())
+def test_gate_orders(rows):
+    """Supplement: A_mask masks residuals, A_stop stops the recursion, A_post does neither."""
+    group = RolloutGroup.from_rows(rows)
+    terms = GatedBEPO()(group).terms
+    residual, rho, decay = terms["residual"], terms["rho"], 0.95 * 0.8
+    for order in ("post", "mask", "stop"):
+        expected = np.zeros(len(group))
+        for i in reversed(range(len(group))):
+            following = 0.0 if group.terminal[i] else expected[i + 1]
+            if order == "stop" and not group.terminal[i]:
+                following *= rho[i + 1]
+            expected[i] = (rho[i] if order == "mask" else 1.0) * residual[i] + decay * following
+        found = GatedBEPO(gate_order=order)(group).terms["step_raw"]
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_soft_gates():
+    from bepo.gate import count_and_branch, count_ramp
+
+    visits, branches = np.array([1, 2, 3, 4, 9]), np.array([1, 1, 2, 2, 3])
+    np.testing.assert_allclose(count_ramp(visits, branches, 3), [0, 0, 1, 1, 1])
+    np.testing.assert_allclose(count_ramp(visits, branches, 4), [0, 0, 2 / 3, 1, 1])
+    np.testing.assert_allclose(count_and_branch(visits, branches, 4, 3), [0, 0, 1 / 3, 1 / 2, 1])
+
+
+def test_the_papers_aliasing_example():
+    """Targets 1, 0.95 and 0 at the merged node give residuals 0.35, 0.30 and -0.65 (supplement)."""
+    done = {"uid": 0, "valid": True}
+    rows = [
+        done | {"traj": "put", "t": 0, "obs": "o", "next": "x", "r": 1.0, "done": "success"},
+        done | {"traj": "retrieve", "t": 0, "obs": "o", "next": "p", "r": 0.0, "done": None},
+        done | {"traj": "retrieve", "t": 1, "obs": "p", "next": "y", "r": 1.0, "done": "success"},
+        done | {"traj": "wrong", "t": 0, "obs": "o", "next": "z", "r": 0.0, "done": "failure"},
+    ]
+    for solver in ("iterate", "exact"):
+        residual = GatedBEPO(solver=solver)(RolloutGroup.from_rows(rows)).terms["residual"]
+        np.testing.assert_allclose(residual[[0, 1, 3]], [0.35, 0.30, -0.65], atol=1e-9)
+
+
+@given(rows=rollouts(rewards=(0.0,)))
+def test_standardised_credit_ignores_the_reward_scale(rows):
+    """Up to the epsilon beside the deviation."""
+    scaled = [r | {"r": 7.0 * r["r"]} for r in rows]
+    a, b = (GatedBEPO(invalid_penalty=0.0)(RolloutGroup.from_rows(x)).advantage for x in (rows, scaled))
+    np.testing.assert_allclose(a, b, atol=1e-4)
+
+
+@given(rows=rollouts())
+def test_backups_order_values(rows):
+    """max >= softmax >= mean, state by state after one sweep; a cold softmax is the max."""
+    graph = RolloutGraph(RolloutGroup.from_rows(rows))
+    start = graph.monte_carlo(0.95)
+    source = graph.visits > 0
+
+    def value(operator, temperature=1.0):
+        return graph.backup(start, 0.95, operator, temperature)[source]
+
+    assert (value("max") >= value("softmax") - 1e-9).all()
+    assert (value("softmax") >= value("mean") - 1e-9).all()
+    np.testing.assert_allclose(value("softmax", 1e-3), value("max"), atol=5e-3)
+
+
+def test_identical_returns_are_ties_not_rounding():
+    """Float32 statistics turn 10 * 0.95^k, repeated, into advantages of up to 0.7 (docs/credit.md)."""
+    for n in (5, 17, 400):
+        for k in range(50):
+            rows = [
+                {"uid": 0, "traj": j, "t": 0, "obs": "s", "next": "x", "r": 10 * 0.95**k, "done": "success"}
+                | {"valid": True}
+                for j in range(n)
+            ]
+            assert not GRPO()(RolloutGroup.from_rows(rows)).advantage.any()
+
+
+def test_singleton_pool():
+    rows = [{"uid": 0, "traj": 0, "t": 0, "obs": "s", "next": "x", "r": 3.0, "done": "success", "valid": True}]
+    group = RolloutGroup.from_rows(rows)
+    assert GRPO()(group).advantage == [0.0]
+    assert GRPO(singleton="raw")(group).advantage == [3.0]
+
+
+def test_invalid_penalty_touches_its_own_record_only():
+    def row(traj, t, done, valid, r=0.0):
+        return {"uid": 0, "traj": traj, "t": t, "obs": t, "next": t + 1, "r": r, "done": done, "valid": valid}
+
+    rows = [row("a", 0, None, False), row("a", 1, "success", True, 10.0), row("b", 0, "failure", True)]
+    with_penalty, without = (
+        outcome_advantage(RolloutGroup.from_rows(rows), std="none", invalid_penalty=c) for c in (0.1, 0.0)
+    )
+    np.testing.assert_allclose(with_penalty - without, [-0.1 + 0.1 / 3, 0.1 / 3, 0.1 / 3])
+
+
+def test_truncation_may_bootstrap():
+    """A cut-off trajectory's last record keeps its observed successor's value where that state was visited."""
+    rows = [
+        {"uid": 0, "traj": 0, "t": 0, "obs": "a", "next": "b", "r": 0.0, "done": None, "valid": True},
+        {"uid": 0, "traj": 0, "t": 1, "obs": "b", "next": "c", "r": 1.0, "done": "success", "valid": True},
+        {"uid": 0, "traj": 1, "t": 0, "obs": "a", "next": "b", "r": 0.0, "done": "truncation", "valid": True},
+        {"uid": 0, "traj": 2, "t": 0, "obs": "a", "next": "never", "r": 0.0, "done": "truncation", "valid": True},
+    ]
+    group = RolloutGroup.from_rows(rows)
+    assert GatedBEPO(solver="exact")(group).terms["value"][0] == pytest.approx(0.95 / 3)
+    assert GatedBEPO(solver="exact", truncation="bootstrap")(group).terms["value"][0] == pytest.approx(1.9 / 3)
+
+
+@pytest.mark.parametrize("bad", [{"solver": "exact", "backup": "max"}, {"full_visits": 1}, {"softmax_temperature": 0}])
+def test_impossible_settings_are_named(bad):
+    with pytest.raises(UserError, match=next(iter(bad))):
+        GatedBEPO(**bad)
