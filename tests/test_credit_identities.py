@@ -66,10 +66,12 @@ def test_twenty_sweeps_do_not_converge_on_a_cycle_and_the_metrics_say_so():
     ]
     rows[-1] |= {"r": 10.0, "done": "success"}
     group = RolloutGroup.from_rows(rows)
-    metrics = GatedBEPO()(group).metrics
+    credit, exact = GatedBEPO()(group), GatedBEPO(solver="exact")(group)
+    error = np.abs(credit.terms["value"] - exact.terms["value"]).max()
+    metrics = credit.metrics
     assert metrics["sweeps"] == 20 and metrics["converged_groups"] == 0
-    assert metrics["value_error_bound"] > 1 and metrics["centring_error"] > 1e-3
-    assert GatedBEPO(solver="exact")(group).metrics["centring_error"] < 1e-12
+    assert metrics["value_error_bound"] >= error > 1000 * 1e-6
+    assert metrics["centring_error"] > 1000 * exact.metrics["centring_error"]
 
 
 @given(rows=rollouts())

@@ -1,0 +1,64 @@
+import pytest
+
+from bepo.agents import Agent
+from bepo.envs import Observation
+from bepo.envs.sokoban import DIRECTIONS, Sokoban
+
+ENV = Sokoban()
+NOW = Observation("BOARD", "BOARD", DIRECTIONS)
+PAST = [(f"board{i}", f"act{i}") for i in range(5)]
+
+
+def test_first_prompt_has_role_rules_observation_actions_and_format():
+    prompt = Agent().prompt(ENV.prompt, "", NOW, [])
+    for part in (ENV.prompt.role, ENV.prompt.rules, "BOARD", "'up', 'down', 'left', 'right'", "<think>", "<action>"):
+        assert part in prompt
+    assert "taken" not in prompt and "Your task" not in prompt
+
+
+def test_later_prompts_show_task_count_and_the_last_two_steps():
+    prompt = Agent().prompt(ENV.prompt, "find the mug", NOW, PAST)
+    assert "Your task: find the mug" in prompt and "taken 5 steps" in prompt and "at step 6" in prompt
+    assert "[Observation 4: 'board3', Action 4: 'act3']\n[Observation 5: 'board4', Action 5: 'act4']" in prompt
+    assert "board2" not in prompt
+
+
+def test_history_options():
+    assert "act4" not in Agent(history_length=0).prompt(ENV.prompt, "", NOW, PAST)
+    bare = Agent(history_observations=False).prompt(ENV.prompt, "", NOW, PAST)
+    assert "act4" in bare and "board4" not in bare
+    assert Agent(style="compact").prompt(ENV.prompt, "", NOW, PAST[:1]) == "board0 then act0\nnow BOARD\nstep 1"
+
+
+@pytest.mark.parametrize(
+    "response, action, valid",
+    [
+        ("<think>x</think><action>Up</action>", "up", True),
+        ("<think>x</think> <action> left </action> <action>up</action>", "left", True),
+        ("<action>up</action>", "up", False),  # no thought
+        ("<think>x</think> up", None, False),  # no tags: Sokoban takes no tail
+        ("<think>推</think><action>up</action>", "up", False),  # Chinese
+        ("<think>x</think><action>jump</action>", None, False),  # no such action
+    ],
+)
+def test_full_style_validity(response, action, valid):
+    found, _, ok = Agent().parse(ENV, response)
+    assert (found, ok) == (action, valid)
+
+
+def test_validity_options():
+    assert Agent(require_think=False).parse(ENV, "<action>up</action>")[2]
+    assert Agent(reject_cjk=False).parse(ENV, "<think>推</think><action>up</action>")[2]
+
+
+def test_an_untagged_tail_is_tried_where_the_environment_says_so():
+    class Tailed(Sokoban):
+        untagged_tail = 4
+
+    assert Agent().parse(Tailed(), "up up up, then left")[:2] == ("left", "left")
+
+
+def test_compact_style():
+    agent = Agent(style="compact")
+    assert agent.parse(ENV, "up") == ("up", "up", True)
+    assert agent.parse(ENV, "now now") == (None, "now now", False)

@@ -1,0 +1,138 @@
+"""Losses against hand-worked numbers, and updates of a tiny model."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from bepo.agents import Agent
+from bepo.collect import Sampling, collect
+from bepo.envs.sokoban import Sokoban
+from bepo.errors import UserError
+from bepo.panels import panel
+from bepo.policies.tiny import Tiny
+from bepo.training import Optimisation
+from bepo.training.local import Local, LocalLearner, micro_batches
+from bepo.training.loss import clipped_policy_loss, low_var_kl
+
+ENV = Sokoban(horizon=5)
+AGENT = Agent(style="compact", history_observations=False)
+
+
+def setting(**changes):
+    policy = Tiny(warm_start=None, hidden=32, layers=1).build(ENV, AGENT, "cpu")
+    learner = LocalLearner(policy, Optimisation(**{"learning_rate": 1e-3, **changes}), Sampling())
+    group = collect(ENV, AGENT, policy, panel(ENV, "train", 3).tasks, 4, Sampling(), 0)
+    return policy, learner, group
+
+
+@pytest.mark.parametrize(
+    "ratio, advantage, expected",
+    [
+        (1.0, 2.0, -2.0),
+        (1.1, 2.0, -2.2),
+        (1.5, 2.0, -2.4),  # clipped at 1.2
+        (0.5, 2.0, -1.0),
+        (0.5, -2.0, 1.6),  # clipped at 0.8
+        (1.5, -2.0, 3.0),
+        (9.0, -2.0, 6.0),  # dual clip at 3
+    ],
+)
+def test_clipped_loss_by_hand(ratio, advantage, expected):
+    log = torch.log(torch.tensor([[ratio]]))
+    mask = torch.ones(1, 1, dtype=torch.bool)
+    loss, _ = clipped_policy_loss(log, torch.zeros(1, 1), torch.tensor([advantage]), mask, 0.2, 3.0)
+    assert loss.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_masked_tokens_cost_nothing():
+    log, mask = torch.randn(3, 4), torch.zeros(3, 4, dtype=torch.bool)
+    loss, stats = clipped_policy_loss(log, torch.randn(3, 4), torch.ones(3), mask, 0.2, 3.0)
+    assert not loss.any() and not low_var_kl(log, torch.randn(3, 4), mask).any()
+    assert all(v == 0 for v in stats.values())
+
+
+def test_low_var_kl():
+    """exp(d) - d - 1 with d = reference - policy: 0 at equality, clamped at 10."""
+    mask = torch.ones(1, 3, dtype=torch.bool)
+    kl = low_var_kl(torch.zeros(1, 3), torch.tensor([[0.0, 1.0, 9.0]]), mask)
+    torch.testing.assert_close(kl, torch.tensor([[0.0, np.e - 2, 10.0]], dtype=torch.float32))
+
+
+def test_the_first_minibatch_starts_at_ratio_one():
+    _, learner, group = setting(minibatch=16)
+    stats = learner.update(group, np.random.default_rng(0).normal(size=len(group)), seed=0)
+    assert stats["first_ratio_error"] < 1e-5
+    assert stats["optimiser_steps"] == np.ceil(len(group) / 16)
+
+
+def test_micro_batches_change_nothing_but_rounding():
+    advantage = None
+    weights = []
+    for max_tokens in (10**6, 150, 1):
+        policy, learner, group = setting(max_tokens=max_tokens)
+        advantage = np.random.default_rng(0).normal(size=len(group))
+        learner.update(group, advantage, seed=0)
+        weights.append(copy.deepcopy(policy.model.state_dict()))
+    for other in weights[1:]:
+        for name, value in weights[0].items():
+            torch.testing.assert_close(other[name], value, atol=2e-4, rtol=0)
+
+
+def test_micro_batches_partition_the_records():
+    _, _, group = setting()
+    records = np.random.default_rng(0).permutation(len(group))[:-3]
+    for max_tokens in (1, 100, 700, 10**6):
+        batches = list(micro_batches(group.tokens, records, max_tokens))
+        assert sorted(np.concatenate(batches)) == sorted(records)
+        length = group.tokens.prompt_length + group.tokens.response_length
+        assert all(len(b) == 1 or len(b) * length[b].max() <= max_tokens for b in batches)
+
+
+def test_an_update_makes_rewarded_responses_likelier():
+    policy, learner, group = setting(kl=0.0, entropy=0.0)
+    first = group.tokens.ids[group.tokens.record_offset[:-1] + group.tokens.prompt_length]
+    advantage = np.where(first == np.bincount(first).argmax(), 1.0, -1.0)
+
+    def mean_logprob():
+        with torch.no_grad():
+            chosen = np.flatnonzero(advantage > 0)
+            return policy.score(group.tokens, chosen, Sampling()).logprob[:, 0].mean().item()
+
+    before = mean_logprob()
+    for seed in range(5):
+        learner.update(group, advantage, seed)
+    assert mean_logprob() > before + 0.05
+
+
+def test_kl_pulls_back_to_the_reference():
+    """Without advantage, a policy that has moved returns towards its reference."""
+    policy, learner, group = setting(kl=1.0, entropy=0.0, learning_rate=3e-3)
+    with torch.no_grad():
+        for p in policy.model.parameters():
+            p.add_(0.05 * torch.randn(p.shape, generator=torch.Generator().manual_seed(0)))
+    kls = [learner.update(group, np.zeros(len(group)), seed)["kl"] for seed in range(8)]
+    assert kls[-1] < 0.5 * kls[0]
+
+
+def test_checkpoints_restore_weights_and_optimiser(tmp_path):
+    policy, learner, group = setting()
+    advantage = np.random.default_rng(0).normal(size=len(group))
+    learner.update(group, advantage, 0)
+    learner.save(tmp_path)
+    learner.update(group, advantage, 1)
+    expected = copy.deepcopy(policy.model.state_dict())
+    fresh_policy, fresh, _ = setting()
+    fresh.load(tmp_path)
+    fresh.update(group, advantage, 1)
+    for name, value in expected.items():
+        assert torch.equal(fresh_policy.model.state_dict()[name], value)
+
+
+def test_errors_name_the_value():
+    with pytest.raises(UserError, match=r"training\.minibatch=0"):
+        Optimisation(minibatch=0)
+    if not torch.cuda.is_available():
+        with pytest.raises(UserError, match=r"backend\.device=cuda"):
+            Local(device="cuda").resolve()
