@@ -72,13 +72,6 @@ class RunFolder:
         with (self.path / f"{stream}.jsonl").open("a") as file:
             file.write("".join(_line(row) for row in rows))
 
-    def rewind(self, update: int) -> None:
-        """Drop rows later than ``update``, which the resumed run writes again."""
-        for stream in STREAMS:
-            path = self.path / f"{stream}.jsonl"
-            rows = [r for r in _whole_rows(path) if r["update"] <= update]
-            write_atomically(path, "".join(_line(row) for row in rows))
-
     # --- checkpoints ---------------------------------------------------------------------------------------
 
     def checkpoint(self) -> tuple[int, Path] | None:
@@ -94,10 +87,20 @@ class RunFolder:
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir()
         yield part
+        lengths = {s: len(_whole_rows(self.path / f"{s}.jsonl")) for s in STREAMS}
+        (part / "rows.json").write_text(json.dumps(lengths))
         older = [p for p in self.path.glob("checkpoint-*") if p != part]
         part.rename(folder)
         for path in older:
             shutil.rmtree(path)
+
+    def rewind(self) -> None:
+        """Drop rows later than the newest checkpoint (all, if there is none): the resumed run writes them again."""
+        found = self.checkpoint()
+        lengths = json.loads((found[1] / "rows.json").read_text()) if found else dict.fromkeys(STREAMS, 0)
+        for stream, length in lengths.items():
+            path = self.path / f"{stream}.jsonl"
+            write_atomically(path, "".join(_line(row) for row in _whole_rows(path)[:length]))
 
     # --- completeness --------------------------------------------------------------------------------------
 

@@ -165,7 +165,7 @@ class _Run:
         self.update = saved[0] if saved else 0
         if saved:
             self.learner.load(saved[1])
-        folder.rewind(self.update if saved else -1)
+        folder.rewind()
         self.tracker = Tracker(config.tracking, folder.id, folder.path, asdict(config))
 
     def _policy(self, cache: Path):
@@ -180,7 +180,7 @@ class _Run:
     def finish(self) -> float:
         config, folder = self.config, self.folder
         try:
-            if self.update == 0:
+            if self.folder.checkpoint() is None:
                 self._evaluate("test", range(config.evaluation.seeds))
                 self._evaluate("validation", [0])
                 self._checkpoint()
@@ -198,8 +198,7 @@ class _Run:
                     _show(bar, row)
                     if interrupted:
                         raise KeyboardInterrupt
-            if self.update % config.checkpoint_every:
-                self._checkpoint()
+            self._checkpoint()
             success = self._evaluate("test", range(config.evaluation.seeds))
             self._complete(success)
             return success
@@ -236,6 +235,10 @@ class _Run:
         return success_rate(rows)
 
     def _checkpoint(self) -> None:
+        """Save where the run stands, unless that is saved already."""
+        saved = self.folder.checkpoint()
+        if saved and saved[0] == self.update:
+            return
         with self.folder.new_checkpoint(self.update) as path:
             self.learner.save(path)
 

@@ -26,20 +26,17 @@ _CHAT = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generati
 
 @dataclass
 class WarmStart:
-    """Supervised fit on a noisy expert's episodes, until success on validation tasks reaches ``target``.
+    """Supervised fit on a noisy expert's episodes, until success on validation tasks reaches ``target``."""
 
-    The noise is imitated too: the fit learns what matters on a board, and stays a mediocre player.
-    """
-
-    target: float = 0.45
+    target: float = 0.4
     """Success rate, at the evaluation temperature, at which the fit stops."""
-    episodes: int = 2000
+    episodes: int = 600
     """Demonstrated episodes, each on a training task."""
-    noise: float = 0.6
-    """Probability that a demonstrated step is a random action."""
-    max_steps: int = 800
+    noise: float = 0.3
+    """Probability that a demonstrated step is a random action; such steps are taken but not imitated."""
+    max_steps: int = 2000
     """Gradient steps after which the fit stops anyway."""
-    check_every: int = 50
+    check_every: int = 25
     """Gradient steps between two looks at the success rate."""
     batch: int = 128
     learning_rate: float = 1e-3

@@ -96,7 +96,8 @@ def fit(
 def demonstrations(
     env: Environment, agent: Agent, tasks: Sequence[Task], noise: float, seed: int
 ) -> list[Demonstration]:
-    """One episode a task, of an expert that acts at random with probability ``noise``. An episode ends in a dead end."""
+    """One episode a task, in which a step is random with probability ``noise``; what is imitated is always the
+    expert's action there. An episode ends in a dead end."""
     rng = np.random.default_rng(derive_seed(seed, 0))
     episodes = env.start(tasks)
     histories: list[list[tuple[str, str]]] = [[] for _ in tasks]
@@ -110,9 +111,9 @@ def demonstrations(
                 continue
             seen = episodes.observations[i]
             prompt = agent.prompt(env.prompt, episodes.instructions[i], seen, histories[i])
+            shown.append((prompt, best))
             random = seen.admissible[rng.integers(len(seen.admissible))]
             actions[i] = random if rng.random() < noise else best
-            shown.append((prompt, actions[i]))
             histories[i].append((seen.text, actions[i]))
         for i, step in episodes.step(actions).items():
             if step.terminal != Terminal.NONE:
