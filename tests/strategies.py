@@ -12,9 +12,7 @@ def rollouts(draw, max_groups=2, max_size=4, max_steps=6, n_states=4, rewards=(0
     for g in range(draw(st.integers(1, max_groups))):
         for k in range(draw(st.integers(1, max_size))):
             steps = draw(st.integers(1, max_steps))
-            keys = [
-                f"s{next(fresh)}" if unique else f"s{draw(st.integers(0, n_states - 1))}" for _ in range(steps + 1)
-            ]
+            keys = [f"s{next(fresh)}" if unique else f"s{draw(st.integers(0, n_states - 1))}" for _ in range(steps + 1)]
             done = draw(st.sampled_from(DONE))
             for t in range(steps):
                 last = t == steps - 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.ticker import MaxNLocator
 
 from analysis.artefact import Figure, artefact
 from analysis.methods import COLOURS, LABELS, ordered
@@ -31,6 +32,7 @@ def sokoban_curves(study: Study) -> Figure:
     axes[0].set_ylabel("Success rate (%)")
     for axis in axes:
         axis.set_xlabel("Update")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.grid(alpha=0.25)
         axis.spines[["top", "right"]].set_visible(False)
     seeds = sorted({r.config["seed"] for r in study.records})

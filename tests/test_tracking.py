@@ -1,0 +1,34 @@
+"""W&B mirrors the local record: the two are held against each other."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .command import rows, train
+
+WANDB = Path(sys.executable).parent / "wandb"
+
+
+def test_the_offline_run_holds_the_same_rows_config_and_result(tmp_path):
+    code, _, err = train(tmp_path, "tracking.mode=offline", "updates=6")
+    assert code == 0, err
+    (log,) = tmp_path.glob("runs/*/wandb/offline-run-*/run-*.wandb")
+    printed = subprocess.run([WANDB, "leet", "inspect", "--json", log], capture_output=True, text=True, check=True)
+    found = [json.loads(line) for line in printed.stdout.splitlines()]
+    history = [entry["history"]["item"] for entry in found if entry["type"] == "history"]
+    local = rows(tmp_path, "metrics")
+    assert [h["_step"] for h in history] == [r["update"] for r in local]
+    for theirs, ours in zip(history, local):
+        assert {k: theirs[k] for k in ours} == pytest.approx(ours, nan_ok=True)
+    (path,) = tmp_path.glob("runs/*")
+    config = json.loads((path / "config.json").read_text())
+    run = next(entry["run"] for entry in found if entry["type"] == "run")
+    assert run["run_id"] == path.name
+    assert run["config"]["update"]["credit"] == pytest.approx(config["credit"])
+    facts = json.loads((path / "record.json").read_text())
+    summaries = [entry["summary"]["update"] for entry in found if entry["type"] == "summary"]
+    merged = {k: v for update in summaries for k, v in update.items()}
+    assert merged["test_success"] == pytest.approx(facts["result"]["success"])
