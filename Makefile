@@ -19,7 +19,7 @@ install: .venv/installed ## Make .venv with pinned dependencies (the other targe
 	$(BIN)/pip install --quiet --constraint requirements/constraints.txt --editable '.[dev]'
 	@touch $@
 
-reproduce: install ## Train, evaluate, rebuild tables, figures and page (SCALE=smoke|laptop|paper)
+reproduce: install ## Train, evaluate, rebuild tables, figures and page (SCALE=smoke, laptop or paper)
 	$(BIN)/python -m bepo.train -cd experiments -cn main_sokoban scale=$(SCALE) results=$(RESULTS)
 	$(BIN)/python -m analysis --scale $(SCALE) --results $(RESULTS)
 

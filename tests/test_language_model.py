@@ -107,5 +107,5 @@ def test_errors_name_value_and_choices(tmp_path):
         Tiny().build(ENV, Agent(), "cpu")
     with pytest.raises(UserError, match=r"policy\.hidden=65"):
         Tiny(hidden=65)
-    with pytest.raises(UserError, match="policy.max_prompt is 8"):
+    with pytest.raises(UserError, match=r"policy\.max_prompt is 8"):
         rollouts(tiny(max_prompt=8), Sampling())
