@@ -115,3 +115,11 @@ def _against_trajectories(group: RolloutGroup, score: np.ndarray, std: Std) -> n
     freedom = np.maximum(count - 1, 1) if std == "sample" else count
     deviation = np.sqrt(np.bincount(ids, weights=(value - mean[ids]) ** 2, minlength=n) / freedom)
     return np.divide(centred, (deviation + EPSILON)[group.group])
+
+
+def standardise_by_state(group: RolloutGroup, x: Float[np.ndarray, "N"], std: Std) -> Float[np.ndarray, "N"]:
+    """``standardise`` within each state; a state with one record gives 0."""
+    order, _, starts = group.by_state
+    out = np.empty(len(group))
+    out[order] = standardise(x[order], group.state[order], group.n_states, std, starts)
+    return out

@@ -4,8 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from bepo.credit.gagpo import GAGPO
 from bepo.credit.gated_bepo import GatedBEPO
+from bepo.credit.gigpo import GiGPO
+from bepo.credit.graphgpo import GraphGPO
 from bepo.credit.grpo import GRPO
+from bepo.credit.hgpo import HGPO
+from bepo.credit.rloo import RLOO
 from bepo.errors import UserError
 from bepo.graph import RolloutGraph, iterate, solve
 from bepo.returns import discounted_returns, outcome_advantage
@@ -212,3 +217,78 @@ def test_truncation_may_bootstrap():
 def test_impossible_settings_are_named(bad):
     with pytest.raises(UserError, match=next(iter(bad))):
         GatedBEPO(**bad)
+
+
+@given(rows=rollouts())
+def test_gae_one_on_monte_carlo_values_is_gigpos_step_term(rows):
+    group = RolloutGroup.from_rows(rows)
+    raw = GAGPO(gae_lambda=1.0, invalid_penalty=0.0)(group).terms["step_raw"]
+    step = GiGPO(std="none", invalid_penalty=0.0)(group).terms["step"]
+    np.testing.assert_allclose(raw, step, atol=1e-9)
+
+
+@given(rows=rollouts())
+def test_gagpo_is_gated_bepo_without_sweeps_gate_and_outcome(rows):
+    group = RolloutGroup.from_rows(rows)
+    bepo = GatedBEPO(iterations=0, n_min=1, b_min=1, eta_min=0.0, step_weight=1.0, invalid_penalty=0.0)(group)
+    np.testing.assert_array_equal(bepo.advantage, GAGPO(invalid_penalty=0.0)(group).advantage)
+
+
+@given(rows=rollouts())
+def test_hgpo_without_history_is_gigpos_step_term(rows):
+    """Up to its epsilon beside the weight, of relative size 5e-7."""
+    group = RolloutGroup.from_rows(rows)
+    hgpo = HGPO(history=0, std="none", invalid_penalty=0.0)(group).advantage
+    step = GiGPO(std="none", invalid_penalty=0.0)(group).terms["step"]
+    np.testing.assert_allclose(hgpo, step, rtol=1e-6, atol=1e-9)
+
+
+@given(rows=rollouts())
+def test_trajectory_rloo_is_scaled_dr_grpo(rows):
+    """K / (K - 1) times the centred trajectory score."""
+    group = RolloutGroup.from_rows(rows)
+    k = np.bincount(group.trajectory_group)[group.group]
+    centred = GRPO(pool="trajectory", std="none")(group).advantage
+    np.testing.assert_allclose(RLOO()(group).advantage, k / np.maximum(k - 1, 1) * centred, atol=1e-12)
+
+
+@given(rows=rollouts(unique=True))
+def test_without_repeated_states_step_terms_vanish(rows):
+    group = RolloutGroup.from_rows(rows)
+    assert not GiGPO()(group).terms["step"].any() and not HGPO()(group).advantage.any()
+
+
+def test_graphgpo_on_the_papers_aliasing_example():
+    """(2 - x)/3, (2x - 1)/3, -(1 + x)/3 with x = alpha^d (supplement): scores 1, x, 0 centred."""
+    same = {"uid": 0, "valid": True}
+    rows = [
+        same | {"traj": "put", "t": 0, "obs": "o", "next": "x", "r": 1.0, "done": "success"},
+        same | {"traj": "retrieve", "t": 0, "obs": "o", "next": "p", "r": 0.0, "done": None},
+        same | {"traj": "retrieve", "t": 1, "obs": "p", "next": "y", "r": 1.0, "done": "success"},
+        same | {"traj": "wrong", "t": 0, "obs": "o", "next": "z", "r": 0.0, "done": "failure"},
+    ]
+    step = GraphGPO(omega=0.1, std="none", unreachable="zero")(RolloutGroup.from_rows(rows)).terms["step"]
+    x = 0.1
+    np.testing.assert_allclose(step[[0, 1, 3]] / 10, [(2 - x) / 3, (2 * x - 1) / 3, -(1 + x) / 3], atol=1e-12)
+
+
+def test_graphgpo_distances_of_a_group_without_success_are_all_one():
+    rows = [
+        {"uid": 0, "traj": k, "t": t, "obs": t, "next": t + 1, "r": 0.0, "done": "failure" if t else None}
+        | {"valid": True}
+        for k in range(3)
+        for t in range(2)
+    ]
+    credit = GraphGPO(omega=0.5)(RolloutGroup.from_rows(rows))
+    np.testing.assert_array_equal(credit.terms["score"], 5.0)
+    assert not credit.advantage.any()
+
+
+def test_similar_states_merge_greedily():
+    """The texts differ in one letter of twenty: ratio 0.95."""
+    base = {"uid": 0, "t": 0, "next": "end", "valid": True}
+    keys = ("a" * 20, "a" * 19 + "b", "c" * 20)
+    rows = [base | {"traj": k, "obs": key, "r": float(k), "done": "failure"} for k, key in enumerate(keys)]
+    group = RolloutGroup.from_rows(rows)
+    assert not GiGPO(std="none")(group).terms["step"].any()
+    np.testing.assert_allclose(GiGPO(std="none", similarity=0.95)(group).terms["step"], [-0.5, 0.5, 0.0])
