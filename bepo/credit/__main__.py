@@ -1,0 +1,104 @@
+"""``python -m bepo.credit NAME [key=value ...] --records FILE``: apply an estimator to recorded rollouts.
+
+FILE is a saved rollout group (.npz), or JSON: a list of rows, or a list of cases that each have ``rows`` (the layout of
+docs/records.md). Prints a line a record and the diagnostics, or writes them with ``--out``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bepo.credit import Credit, estimators, make
+from bepo.errors import UserError
+from bepo.rollout import RolloutGroup
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bepo.credit", description=__doc__)
+    parser.add_argument("name", nargs="?", help="estimator; see --list")
+    parser.add_argument("settings", nargs="*", metavar="key=value", help="hyper-parameters, as JSON values")
+    parser.add_argument("--records", type=Path, help="recorded rollouts")
+    parser.add_argument("--out", type=Path, help="write JSON here instead of printing")
+    parser.add_argument("--list", action="store_true", help="show every estimator with its citation")
+    options = parser.parse_args(arguments)
+    try:
+        if options.list:
+            print(_listing())
+            return 0
+        if options.name is None or options.records is None:
+            parser.error("name an estimator and --records FILE, or ask for --list")
+        estimator = make(options.name, **_settings(options.settings))
+        group = _read(options.records)
+        _show(group, estimator(group), options.out)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _listing() -> str:
+    lines = []
+    for name, cls in estimators().items():
+        mark = "  RECONSTRUCTION" if cls.reconstruction else ""
+        lines.append(f"{name:12} {cls.citation}{mark}")
+        lines.append(f"{'':12} {cls.__doc__.splitlines()[0]}")
+        defaults = (f"{f.name}={f.default}" for f in fields(cls) if f.name != "name")
+        lines.append(f"{'':12} " + " ".join(defaults))
+    return "\n".join(lines)
+
+
+def _settings(texts: list[str]) -> dict[str, Any]:
+    """``key=value`` pairs; a value that is no JSON is a word."""
+    values: dict[str, Any] = {}
+    for text in texts:
+        key, found, value = text.partition("=")
+        if not found:
+            raise UserError(f"{text!r}: write key=value")
+        try:
+            values[key] = json.loads(value)
+        except ValueError:
+            values[key] = value
+    return values
+
+
+def _read(path: Path) -> RolloutGroup:
+    if path.suffix == ".npz":
+        return RolloutGroup.load(path)
+    try:
+        content = json.loads(path.read_text())
+        cases = [case["rows"] for case in content] if "rows" in content[0] else [content]
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise UserError(f"{path}: neither rows nor cases with rows ({error!r})") from error
+    try:
+        return RolloutGroup.concat([RolloutGroup.from_rows(rows) for rows in cases])
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{path}: a row has no usable {error}") from error
+
+
+def _show(group: RolloutGroup, credit: Credit, out: Path | None) -> None:
+    if out is not None:
+        columns = {"advantage": credit.advantage, **credit.terms}
+        written = {k: v[np.argsort(group.row)].tolist() for k, v in columns.items()}
+        out.write_text(json.dumps({"metrics": credit.metrics, **written}, indent=1))
+        print(f"{len(group)} records, {group.n_groups} groups -> {out}")
+        return
+    print("task,trajectory,step,state,advantage")
+    for i in range(len(group)):
+        state = json.dumps(group.state_key[group.state[i]])
+        place = f"{group.task[group.group[i]]},{group.trajectory[i]},{group.step[i]}"
+        print(f"{place},{state},{credit.advantage[i]:.6f}")
+    for key, value in credit.metrics.items():
+        print(f"# {key} {value:.6g}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
