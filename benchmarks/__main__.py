@@ -62,7 +62,9 @@ def credit() -> None:
     small, large = random_groups(16), random_groups(2500)
     rows = as_rows(small)
     plain = {"grpo": reference.grpo, "gated_bepo": reference.gated_bepo}
-    print(f"\n{'estimator':12} {'6,400 records':>14} {'10^6 records':>14} {'growth / 156':>13} {'reference / ours':>17}")
+    print(
+        f"\n{'estimator':12} {'6,400 records':>14} {'10^6 records':>14} {'growth / 156':>13} {'reference / ours':>17}"
+    )
     for name, cls in estimators().items():
         estimator = cls()
         few = seconds(lambda e=estimator: e(fresh(small)), 20) - seconds(lambda: fresh(small), 20)

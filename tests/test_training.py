@@ -46,6 +46,17 @@ def test_clipped_loss_by_hand(ratio, advantage, expected):
     assert loss.item() == pytest.approx(expected, rel=1e-5)
 
 
+def test_the_action_ratio_is_the_geometric_mean_of_its_tokens():
+    """Ratios 4 and 1 (a third is masked) become 2 and 2, clipped at 1.2; tokens alone give 1.2 and 1."""
+    log = torch.log(torch.tensor([[4.0, 1.0, 9.0]]))
+    mask = torch.tensor([[True, True, False]])
+    arguments = (log, torch.zeros(1, 3), torch.tensor([1.0]), mask, 0.2, 3.0)
+    action, _ = clipped_policy_loss(*arguments, "action")
+    torch.testing.assert_close(action, torch.tensor([[-1.2, -1.2, 0.0]]))
+    token, _ = clipped_policy_loss(*arguments, "token")
+    torch.testing.assert_close(token, torch.tensor([[-1.2, -1.0, 0.0]]))
+
+
 def test_masked_tokens_cost_nothing():
     log, mask = torch.randn(3, 4), torch.zeros(3, 4, dtype=torch.bool)
     loss, stats = clipped_policy_loss(log, torch.randn(3, 4), torch.ones(3), mask, 0.2, 3.0)

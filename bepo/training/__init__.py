@@ -27,6 +27,8 @@ class Optimisation:
     """Importance ratios are clipped to 1 - clip .. 1 + clip."""
     dual_clip: float | None = 3.0
     """Bound on the loss of a negative advantage, in multiples of it (Ye et al., 2020); null for none."""
+    ratio: Literal["token", "action"] = "token"
+    """Importance ratio of each token, or one length-normalised ratio of the whole response (GAGPO, GSPO)."""
     grad_clip: float = 1.0
     """Global gradient norm."""
     entropy: float = 0.001

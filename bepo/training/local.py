@@ -81,15 +81,14 @@ class LocalLearner:
         scores = self.policy.score(tokens, batch, self.sampling)
         old = _grid(tokens, batch, scores.logprob)
         credit = torch.as_tensor(advantage[batch], dtype=torch.float32, device=old.device)
-        policy_loss, stats = clipped_policy_loss(
-            scores.logprob, old, credit, scores.mask, self.settings.clip, self.settings.dual_clip
-        )
-        loss = policy_loss.sum() - self.settings.entropy * scores.entropy.sum()
+        s = self.settings
+        policy_loss, stats = clipped_policy_loss(scores.logprob, old, credit, scores.mask, s.clip, s.dual_clip, s.ratio)
+        loss = policy_loss.sum() - s.entropy * scores.entropy.sum()
         if self.reference is not None:
             with torch.no_grad():
                 anchor = self.reference.score(tokens, batch, self.sampling).logprob
             kl = low_var_kl(scores.logprob, anchor, scores.mask).sum()
-            loss = loss + self.settings.kl * kl
+            loss = loss + s.kl * kl
             totals["kl"] += kl.item()
         ratio_error = stats.pop("ratio_error").item()
         if first:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -16,12 +18,17 @@ def clipped_policy_loss(
     mask: Bool[Tensor, "b r"],
     clip: float,
     dual_clip: float | None = None,
+    ratio_level: Literal["token", "action"] = "token",
 ) -> tuple[Grid, dict[str, Tensor]]:
     """PPO's clipped surrogate, negated, per token (Schulman et al., 2017, Eq. 7; dual clip: Ye et al., 2020, Eq. 5).
 
-    The record's advantage is broadcast to its tokens. Also returns sums over the mask: clipped tokens and k1 KL.
+    The record's advantage is broadcast to its tokens. ``ratio_level="action"`` gives all tokens of a response their
+    geometric-mean ratio (Zheng et al., 2025, GSPO, Eq. 7). Also returns sums over the mask: clipped tokens and k1 KL.
     """
     log_ratio = (logprob - old_logprob).clamp(-20, 20)
+    if ratio_level == "action":
+        length = mask.sum(1, keepdim=True).clamp(min=1)
+        log_ratio = ((log_ratio * mask).sum(1, keepdim=True) / length).expand_as(log_ratio)
     ratio = log_ratio.exp()
     a = advantage.unsqueeze(1)
     plain, bounded = -a * ratio, -a * ratio.clamp(1 - clip, 1 + clip)
