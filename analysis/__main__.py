@@ -75,12 +75,30 @@ def main(arguments: list[str] | None = None) -> int:
     if not tiers:
         print(f"error: {options.results}: no study has a run yet; try `make reproduce`", file=sys.stderr)
         return 2
-    wanted = [known[label] for label in options.labels or known]
-    built = [_build(item, options.results, tier, options.out) for tier in reversed(tiers) for item in wanted]
-    page = options.out / "report.html"
-    page.write_text(_page(built, tiers, options.results))
+    try:
+        built = [
+            _build(item, options.results, tier, options.out)
+            for tier in reversed(tiers)
+            for label, item in known.items()
+            if label in (options.labels or known)
+        ]
+        page = options.out / "report.html"
+        page.write_text(_page(_everything(built, known, options), scales(options.results), options.results))
+    except OSError as error:
+        print(f"error: {error.filename}: cannot be written ({error.strerror})", file=sys.stderr)
+        return 2
     _report(built, page, options.out)
     return 0
+
+
+def _everything(built: list[Built], known: dict[str, Artefact], options: argparse.Namespace) -> list[Built]:
+    """For the page: what was built now, and every other artefact of every tier."""
+    done = {(b.label, b.scale): b for b in built}
+    return [
+        done.get((label, tier)) or _build(item, options.results, tier, options.out)
+        for tier in reversed(scales(options.results))
+        for label, item in known.items()
+    ]
 
 
 def _build(item: Artefact, results: Path, scale: str, out: Path) -> Built:

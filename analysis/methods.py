@@ -6,7 +6,7 @@ LABELS = {
     "ppo": "PPO (with critic)",
     "rloo": "RLOO",
     "grpo": "GRPO",
-    "gagpo": "GAGPO",
+    "gagpo": "GAGPO (reconstruction)",
     "gigpo": "GiGPO",
     "hgpo": "HGPO",
     "graphgpo": "GraphGPO",

@@ -13,6 +13,8 @@ import pandas as pd
 from bepo import record
 
 TIERS = ("smoke", "laptop", "paper")
+# What may differ between the runs of one study: method, seed, and what cannot change a result.
+_FREE = ("credit", "seed", "results", "tracking", "progress", "checkpoint_every", "save_rollouts", "study")
 
 
 @dataclass
@@ -59,7 +61,39 @@ def load(results: Path, name: str, scale: str) -> Study:
             study.skipped.append(f"{found.path}: its tier is {found.facts['scale']}, not {scale}")
             continue
         study.records.append(found)
+    _keep_one_setting(study)
     return study
+
+
+def _keep_one_setting(study: Study) -> None:
+    """Leave out, by name, runs whose settings differ from the newest run's in anything but method and seed, and runs of
+    a method whose estimator is set otherwise than in its newest run. Nothing is averaged over two settings."""
+    newest_first = sorted(study.records, key=lambda r: r.facts["sessions"][-1]["started"], reverse=True)
+    chosen: dict[str, dict] = {}
+    kept = []
+    for found in newest_first:
+        settings = _flat({k: v for k, v in found.config.items() if k not in _FREE})
+        credit = _flat({"credit": found.config["credit"]})
+        expected = chosen.setdefault("settings", settings) | chosen.setdefault(found.config["credit"]["name"], credit)
+        other = {
+            k for k in expected.keys() | (settings | credit).keys() if expected.get(k) != (settings | credit).get(k)
+        }
+        if other:
+            study.skipped.append(
+                f"{found.path}: set otherwise than newer runs of its study ({', '.join(sorted(other))})"
+            )
+        else:
+            kept.append(found)
+    study.records = sorted(kept, key=lambda r: r.id)
+
+
+def _flat(tree: dict, prefix: str = "") -> dict[str, object]:
+    """Nested settings under dotted names."""
+    out: dict[str, object] = {}
+    for key, value in tree.items():
+        name = f"{prefix}{key}"
+        out |= _flat(value, f"{name}.") if isinstance(value, dict) else {name: value}
+    return out
 
 
 def scales(results: Path) -> list[str]:

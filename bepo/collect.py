@@ -10,6 +10,7 @@ import numpy as np
 
 from bepo.agents import Agent
 from bepo.envs import Environment, Episodes, Observation, Step, Task
+from bepo.errors import UserError
 from bepo.rollout import RolloutGroup, Terminal
 
 
@@ -32,6 +33,12 @@ class Sampling:
     top_p: float = 1.0
     top_k: int = -1
     """-1 keeps every token."""
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0:
+            raise UserError(f"temperature={self.temperature}: must be above 0 (0.01 is as good as greedy)")
+        if not 0 < self.top_p <= 1:
+            raise UserError(f"top_p={self.top_p}: choose above 0, up to 1")
 
 
 class Policy(Protocol):

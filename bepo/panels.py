@@ -22,7 +22,8 @@ class Panel:
     @cached_property
     def digest(self) -> str:
         """Changes when any task, or their order, does."""
-        return hashlib.sha256("\n".join(t.id for t in self.tasks).encode()).hexdigest()[:16]
+        content = json.dumps([asdict(t) for t in self.tasks], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -39,7 +40,7 @@ def panel(env: Environment, split: Split, size: int, cache: Path | None = None) 
         key = hashlib.sha256(settings.encode()).hexdigest()[:10]
         cache = cache / f"{env.name}-{split}-{size}-{key}.json"
         if cache.exists():
-            return _read(cache)
+            return _read(cache, split, size)
     tasks = tuple(islice(env.tasks(split), size))
     if len(tasks) < size:
         raise UserError(f"{env.name} has {len(tasks)} {split} tasks, not the {size} asked for")
@@ -49,7 +50,7 @@ def panel(env: Environment, split: Split, size: int, cache: Path | None = None) 
     return made
 
 
-def _read(path: Path) -> Panel:
+def _read(path: Path, split: str, size: int) -> Panel:
     try:
         stored = json.loads(path.read_text())
         found = Panel(stored["split"], tuple(Task(**t) for t in stored["tasks"]))
@@ -60,6 +61,8 @@ def _read(path: Path) -> Panel:
         raise UserError(
             f"{path}: the panel says digest {digest}, its tasks have {found.digest}; remove the file to make it anew"
         )
+    if (found.split, len(found)) != (split, size):
+        raise UserError(f"{path}: holds {len(found)} {found.split} tasks, not {size} {split} tasks")
     return found
 
 

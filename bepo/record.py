@@ -6,6 +6,7 @@ results/runs/<run_id>/
     episodes.jsonl       one row an evaluation episode
     rollouts/*.npz       saved rollout groups, when asked for
     checkpoint-<update>/ the newest checkpoint
+    sessions.jsonl       one row a session of work: start, commit, dirty flag
     record.json          written last and atomically: it is completeness
 """
 
@@ -28,6 +29,7 @@ from bepo.errors import UserError
 
 FORMAT_VERSION = 1
 STREAMS = ("metrics", "episodes")
+SESSIONS = "sessions.jsonl"
 
 
 class Busy(UserError):
@@ -95,17 +97,30 @@ class RunFolder:
             shutil.rmtree(path)
 
     def rewind(self) -> None:
-        """Drop rows later than the newest checkpoint (all, if there is none): the resumed run writes them again."""
+        """Drop rows later than the newest checkpoint (all, if there is none): the resumed run writes them again.
+
+        Raises ``CorruptRecord``, and changes nothing, if rows from before the checkpoint are unreadable.
+        """
         found = self.checkpoint()
         lengths = json.loads((found[1] / "rows.json").read_text()) if found else dict.fromkeys(STREAMS, 0)
-        for stream, length in lengths.items():
-            path = self.path / f"{stream}.jsonl"
-            write_atomically(path, "".join(_line(row) for row in _whole_rows(path)[:length]))
+        rows = {stream: _whole_rows(self.path / f"{stream}.jsonl")[:n] for stream, n in lengths.items()}
+        for stream, kept in rows.items():
+            if len(kept) < lengths[stream]:
+                path = self.path / f"{stream}.jsonl"
+                raise CorruptRecord(f"{path}: {len(kept)} readable rows, the checkpoint counts {lengths[stream]}")
+        for stream, kept in rows.items():
+            write_atomically(self.path / f"{stream}.jsonl", "".join(_line(row) for row in kept))
 
     # --- completeness --------------------------------------------------------------------------------------
 
-    def start(self, config: dict[str, Any]) -> None:
+    def start(self, config: dict[str, Any], session: dict[str, Any]) -> None:
+        """Note the config, and one more session of work on the run: when, and by which source."""
         write_atomically(self.path / "config.json", json.dumps(config, indent=1, sort_keys=True))
+        with (self.path / SESSIONS).open("a") as file:
+            file.write(_line(session))
+
+    def sessions(self) -> list[dict[str, Any]]:
+        return _whole_rows(self.path / SESSIONS)
 
     def complete(self, facts: dict[str, Any]) -> None:
         """Write ``record.json``: the facts, and a digest of every file that it vouches for."""

@@ -90,8 +90,9 @@ def outcome_advantage(
 
     Every record carries its trajectory's undiscounted return, less ``invalid_penalty`` on that record alone where
     its action is invalid (verl-agent's ``apply_invalid_action_penalty``). ``pool="record"`` takes mean and deviation
-    over records, so that long trajectories weigh more; ``"trajectory"`` counts each trajectory once, with the score
-    of its last record, as verl-agent does. A pool of one gives 0, or its own score with ``singleton="raw"``.
+    over records, so that long trajectories weigh more; ``"trajectory"`` takes them over trajectories, each once, with
+    its return. Where all returns are equal there is no deviation to divide by, and only the penalty remains.
+    A pool of one gives 0, or its own score with ``singleton="raw"``.
     """
     score = group.episode_return[group.trajectory] - invalid_penalty * ~group.valid
     if pool == "record":
@@ -104,8 +105,8 @@ def outcome_advantage(
 
 
 def _against_trajectories(group: RolloutGroup, score: np.ndarray, std: Std) -> np.ndarray:
-    """Scores of records, standardised by the mean and deviation of one score per trajectory."""
-    value, ids, n = score[group.last], group.trajectory_group, group.n_groups
+    """Scores of records, standardised by the mean and deviation of the trajectories' returns."""
+    value, ids, n = group.episode_return, group.trajectory_group, group.n_groups
     count = np.bincount(ids, minlength=n)
     mean = np.bincount(ids, weights=value, minlength=n) / count
     centred = score - mean[group.group]
@@ -113,8 +114,10 @@ def _against_trajectories(group: RolloutGroup, score: np.ndarray, std: Std) -> n
     if std == "none":
         return centred
     freedom = np.maximum(count - 1, 1) if std == "sample" else count
-    deviation = np.sqrt(np.bincount(ids, weights=(value - mean[ids]) ** 2, minlength=n) / freedom)
-    return np.divide(centred, (deviation + EPSILON)[group.group])
+    deviation = np.sqrt(np.bincount(ids, weights=(value - mean[ids]) ** 2, minlength=n) / freedom) + EPSILON
+    starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
+    deviation[ids[tied(value, ids, n, starts)]] = 1.0
+    return centred / deviation[group.group]
 
 
 def standardise_by_state(group: RolloutGroup, x: Float[np.ndarray, "N"], std: Std) -> Float[np.ndarray, "N"]:

@@ -8,7 +8,7 @@ group* is the K trajectories sampled from one task instance; states are only eve
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from bepo.errors import UserError
+from bepo.errors import UserError, choose
 
 FORMAT_VERSION = 1
 
@@ -32,7 +32,10 @@ class Terminal(IntEnum):
 
     @classmethod
     def parse(cls, name: str | None) -> Terminal:
-        return cls.NONE if name is None else cls[name.upper()]
+        names = {t.name.lower(): t for t in cls if t}
+        if name is not None and str(name).lower() not in names:
+            raise choose("end of a trajectory", name, names)
+        return cls.NONE if name is None else names[str(name).lower()]
 
 
 @dataclass
@@ -49,6 +52,7 @@ class Tokens:
     logprob: Float[np.ndarray, "R"]
     allowed_ids: Int[np.ndarray, "L"]
     allowed_length: Int[np.ndarray, "R"]
+    value: Float[np.ndarray, "R"] = field(default_factory=lambda: np.empty(0, np.float32))  # a critic's, if any
 
     @cached_property
     def record_offset(self) -> Int[np.ndarray, "N+1"]:
@@ -71,7 +75,7 @@ class Tokens:
 
     @classmethod
     def pack(cls, rows: Sequence[Mapping[str, Any]]) -> Tokens:
-        """From rows with ``prompt_ids``, ``response_ids``, ``logprobs`` and optionally ``allowed``."""
+        """From rows with ``prompt_ids``, ``response_ids``, ``logprobs`` and optionally ``allowed`` and ``values``."""
         allowed = [a for row in rows for a in row.get("allowed") or [()] * len(row["response_ids"])]
         pieces = [part for row in rows for part in (row["prompt_ids"], row["response_ids"])]
         return cls(
@@ -81,6 +85,7 @@ class Tokens:
             logprob=_concat([row["logprobs"] for row in rows], np.float32),
             allowed_ids=_concat(allowed, np.int32),
             allowed_length=np.array([len(a) for a in allowed], np.int32),
+            value=_concat([row.get("values", ()) for row in rows], np.float32),
         )
 
     @classmethod
@@ -112,6 +117,13 @@ class RolloutGroup:
     tokens: Tokens | None = None
 
     def __post_init__(self) -> None:
+        first = np.append(0, np.flatnonzero(np.diff(self.trajectory)) + 1)
+        place = np.arange(len(self)) - np.repeat(first, np.diff(np.append(first, len(self))))
+        if (self.step != place).any():
+            bad = int(np.flatnonzero(self.step != place)[0])
+            raise UserError(
+                f"record {bad}: step {self.step[bad]} of trajectory {self.trajectory[bad]}, not {place[bad]}"
+            )
         ends = self.terminal != Terminal.NONE
         last = np.append(self.trajectory[1:] != self.trajectory[:-1], True)
         if not np.array_equal(ends, last):
@@ -270,15 +282,17 @@ class RolloutGroup:
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             version = int(arrays.pop("format_version"))
+            if version != FORMAT_VERSION:
+                raise UserError(f"{path}: format version {version}; this bepo reads {FORMAT_VERSION}")
+            token_part = {k.removeprefix("tokens."): arrays.pop(k) for k in list(arrays) if k.startswith("tokens.")}
+            texts = {name: arrays.pop(name).tolist() for name in ("task", "state_key")}
+            return cls(**texts, **arrays, tokens=Tokens(**token_part) if token_part else None)
+        except UserError:
+            raise
         except FileNotFoundError:
             raise UserError(f"{path}: no such file") from None
         except Exception as error:
             raise UserError(f"{path}: not a saved rollout group ({error})") from error
-        if version != FORMAT_VERSION:
-            raise UserError(f"{path}: format version {version}; this bepo reads {FORMAT_VERSION}")
-        token_part = {k.removeprefix("tokens."): arrays.pop(k) for k in list(arrays) if k.startswith("tokens.")}
-        texts = {name: arrays.pop(name).tolist() for name in ("task", "state_key")}
-        return cls(**texts, **arrays, tokens=Tokens(**token_part) if token_part else None)
 
 
 _SIZES = (lambda p: p.n_groups, lambda p: p.n_trajectories, lambda p: p.n_states, len)

@@ -5,6 +5,7 @@ Read ``run`` from top to bottom: it is the whole life of a run.
 
 from __future__ import annotations
 
+import math
 import platform
 import signal
 import sys
@@ -21,6 +22,7 @@ import hydra
 import numpy as np
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import MISSING, DictConfig, OmegaConf
 from tqdm import tqdm
 
@@ -57,6 +59,16 @@ class Rollout:
     top_p: float = 1.0
     top_k: int = -1
 
+    def __post_init__(self) -> None:
+        for name in ("tasks", "size", "train_tasks"):
+            if getattr(self, name) < 1:
+                raise UserError(f"rollout.{name}={getattr(self, name)}: at least 1")
+        if self.top_p != 1 or self.top_k != -1:
+            raise UserError(
+                f"rollout.top_p={self.top_p}, rollout.top_k={self.top_k}: training samples from the whole distribution "
+                "(1.0 and -1), or a token could have no probability under the updated policy"
+            )
+
     @property
     def sampling(self) -> Sampling:
         return Sampling(self.temperature, self.top_p, self.top_k)
@@ -89,6 +101,11 @@ class Config:
     progress: bool = True
     study: dict[str, Any] = field(default_factory=dict)
     """What an experiment file says about itself: its question, and the artefacts it fills."""
+
+    def __post_init__(self) -> None:
+        for name in ("updates", "checkpoint_every"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name}={getattr(self, name)}: at least 1")
 
 
 IDENTITY = (
@@ -139,7 +156,8 @@ def run(config: Config, overrides: Sequence[str] = ()) -> float:
             done = record.read(folder.path)
             print(f"run {folder.id} is complete: success {done.facts['result']['success']:.3f} ({folder.path})")
             return done.facts["result"]["success"]
-        folder.start(asdict(config))
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        folder.start(asdict(config), {"started": now, **record.source_state()})
         success = _Run(config, folder, device).finish()
         print(f"run {folder.id}: success {success:.3f} on held-out tasks ({folder.path})")
         return success
@@ -150,7 +168,7 @@ class _Run:
 
     def __init__(self, config: Config, folder: record.RunFolder, device: str) -> None:
         self.config, self.folder, self.device = config, folder, device
-        self.started, self.clock = datetime.now(UTC), time.perf_counter()
+        self.clock = time.perf_counter()
         self.env, self.agent, self.credit = config.env, config.agent, config.credit
         cache = Path(config.results)
         sizes = {
@@ -160,7 +178,8 @@ class _Run:
         }
         self.panels = {split: panel(self.env, split, n, cache / "panels") for split, n in sizes.items()}
         self.policy = self._policy(cache / "warm_starts")
-        self.learner = LocalLearner(self.policy, config.training, config.rollout.sampling)
+        needs_critic = getattr(config.credit, "needs_critic", False)
+        self.learner = LocalLearner(self.policy, config.training, config.rollout.sampling, needs_critic)
         saved = folder.checkpoint()
         self.update = saved[0] if saved else 0
         if saved:
@@ -212,10 +231,14 @@ class _Run:
         marks = [time.perf_counter()]
         tasks = draw_tasks(self.panels["train"], config.rollout.tasks, config.seed, self.update)
         group = collect(self.env, self.agent, self.policy, tasks, config.rollout.size, config.rollout.sampling, seed)
+        self.learner.evaluate_tokens(group)
         marks.append(time.perf_counter())
         credit = self.credit(group)
         marks.append(time.perf_counter())
-        stats = self.learner.update(group, credit.advantage, seed)
+        advantage = credit.token_advantage
+        if advantage is None:
+            advantage = np.repeat(credit.advantage, group.tokens.response_length)
+        stats = self.learner.update(group, advantage, seed, credit.token_return)
         marks.append(time.perf_counter())
         if config.save_rollouts and self.update % config.save_rollouts == 0:
             (self.folder.path / "rollouts").mkdir(exist_ok=True)
@@ -250,8 +273,7 @@ class _Run:
             "seed": self.config.seed,
             "panels": {s: {"tasks": len(p), "digest": p.digest} for s, p in self.panels.items()},
             "result": result,
-            "source": record.source_state(),
-            "started": self.started.isoformat(timespec="seconds"),
+            "sessions": self.folder.sessions(),
             "wall_seconds_last_session": round(time.perf_counter() - self.clock, 1),
             "device": self.device,
             "machine": platform.platform(),
@@ -347,11 +369,15 @@ register_configs()
 
 @hydra.main(config_path="../conf", config_name="train")
 def main(cfg: DictConfig) -> float:
+    overrides = HydraConfig.get().overrides.task
     try:
-        return run(OmegaConf.to_object(cfg), HydraConfig.get().overrides.task)
+        return run(OmegaConf.to_object(cfg), overrides)
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+        alone = HydraConfig.get().mode == RunMode.RUN
+        print(f"error: {error}" if alone else f"error: {' '.join(overrides)}: {error}", file=sys.stderr)
+        if alone:
+            sys.exit(2)
+        return math.nan  # one failed cell of a grid does not stop the others
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from the checkpoint", file=sys.stderr)
         sys.exit(130)

@@ -23,15 +23,19 @@ FINAL = {
 UPDATES = 3
 
 
-def write_run(results: Path, method: str, seed: int, scale: str = "laptop") -> record.RunFolder:
-    folder = record.RunFolder(results, f"{method}{seed}")
-    record.note_cell(results, "main_sokoban", scale, [f"credit={method}", f"seed={seed}"], folder.id)
+def write_run(
+    results: Path, method: str, seed: int, scale: str = "laptop", started: str = "2026-01-01", **config: object
+) -> record.RunFolder:
+    folder = record.RunFolder(results, f"{method}{seed}{''.join(config)}")
+    cell = [f"credit={method}", f"seed={seed}", *(f"{k}={v}" for k, v in config.items())]
+    record.note_cell(results, "main_sokoban", scale, cell, folder.id)
     with folder.locked():
-        folder.start({"credit": {"name": method}, "policy": {"name": "tiny"}, "seed": seed})
+        session = {"started": started, "commit": "c" * 40, "dirty": False}
+        folder.start({"credit": {"name": method}, "policy": {"name": "tiny"}, "seed": seed, **config}, session)
         folder.append("metrics", *({"update": u, "train/success": u / 10 + seed / 100} for u in range(1, UPDATES + 1)))
         passes = [("test", 0, e, (0, 0, 0, 1)) for e in (0, 1)]
         passes += [("validation", u, 0, (1, 0)) for u in (0, 2)]
-        passes += [("test", UPDATES, e, s) for e, s in FINAL[method][seed].items()]
+        passes += [("test", UPDATES, e, s) for e, s in FINAL[method][seed % 2].items()]
         for split, update, evaluation_seed, successes in passes:
             folder.append(
                 "episodes",
@@ -52,7 +56,7 @@ def write_run(results: Path, method: str, seed: int, scale: str = "laptop") -> r
                 "seed": seed,
                 "panels": {"test": {"tasks": 4, "digest": "d1"}},
                 "result": {"success": 0.5, "updates": UPDATES},
-                "source": {"commit": "c" * 40, "dirty": False},
+                "sessions": [session],
             }
         )
     return folder
@@ -119,6 +123,25 @@ def test_incomplete_corrupt_and_foreign_runs_are_named_and_left_out(results):
         assert part in reasons
     table = artefacts()["sokoban-main"].build(study)
     assert isnan(next(row[3].std for row in table.rows if row[1] == "Gated-BEPO"))
+
+
+def test_runs_with_other_settings_are_not_averaged_in(results):
+    write_run(results, "grpo", 2, started="2025-12-01", updates=7)
+    variant = {"name": "gated_bepo", "gate": "count_ramp"}
+    other = write_run(results, "gated_bepo", 2, started="2025-12-01", credit=variant)
+    study = load(results, "main_sokoban", "laptop")
+    assert len(study.records) == 4 and len(study.skipped) == 2
+    assert any("grpo2updates: set otherwise" in s and "(updates)" in s for s in study.skipped)
+    assert any(f"{other.id}: set otherwise" in s and "(credit.gate)" in s for s in study.skipped)
+    write_run(results, "grpo", 3, started="2026-02-01", updates=9)  # the newest decides
+    assert [r.id for r in load(results, "main_sokoban", "laptop").records] == ["grpo3updates"]
+
+
+def test_naming_one_artefact_keeps_the_others_on_the_page(results, tmp_path):
+    tmp_path.joinpath("out").mkdir()
+    assert main(["sokoban-main", "--results", str(results), "--out", str(tmp_path / "out")]) == 0
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.count("<article") == len(artefacts())
 
 
 def test_a_cell_that_was_planned_anew_points_at_its_new_run(results):

@@ -189,6 +189,21 @@ def test_singleton_pool():
     assert GRPO(singleton="raw")(group).advantage == [3.0]
 
 
+def test_equal_returns_of_trajectories_leave_the_penalty_alone():
+    """There is no deviation to divide by: 8 equal cut-offs, one invalid record."""
+    rows = [
+        {"uid": 0, "traj": k, "t": t, "obs": t, "next": t + 1, "r": -0.1, "done": "truncation" if t else None}
+        | {"valid": (k, t) != (3, 0)}
+        for k in range(8)
+        for t in range(2)
+    ]
+    for advantage in (
+        GRPO(pool="trajectory")(RolloutGroup.from_rows(rows)).advantage,
+        GatedBEPO(outcome_pool="trajectory")(RolloutGroup.from_rows(rows)).terms["outcome"],
+    ):
+        assert advantage[6] == pytest.approx(-0.1) and not np.delete(advantage, 6).any()
+
+
 def test_invalid_penalty_touches_its_own_record_only():
     def row(traj, t, done, valid, r=0.0):
         return {"uid": 0, "traj": traj, "t": t, "obs": t, "next": t + 1, "r": r, "done": done, "valid": valid}

@@ -16,7 +16,14 @@ def test_prefix_digest_and_cache(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "alter", [lambda s: s["tasks"].pop(), lambda s: s["tasks"].reverse(), lambda s: s.pop("digest")]
+    "alter",
+    [
+        lambda s: s["tasks"].pop(),
+        lambda s: s["tasks"].reverse(),
+        lambda s: s["tasks"][0]["data"].update(board="another"),
+        lambda s: s.update(split="train"),
+        lambda s: s.pop("digest"),
+    ],
 )
 def test_an_altered_panel_is_refused(tmp_path, alter):
     panel(Sokoban(), "test", 5, tmp_path)

@@ -8,7 +8,7 @@ from bepo import record
 def written(tmp_path, **facts):
     folder = record.RunFolder(tmp_path, "abc")
     with folder.locked():
-        folder.start({"seed": 0})
+        folder.start({"seed": 0}, {"commit": None})
         folder.append("metrics", {"update": 1, "x": 0.5}, {"update": 2, "x": float("nan")})
         folder.append("episodes", {"update": 0, "success": True})
         folder.complete({"scale": "smoke", **facts})
@@ -75,6 +75,20 @@ def test_rewind_drops_what_came_after_the_checkpoint_and_a_torn_line(tmp_path):
     lines = (folder.path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["update"] for line in lines] == [1, 2, 3, 4, 5]
     assert (folder.path / "episodes.jsonl").read_text() == ""
+
+
+def test_rows_lost_from_before_the_checkpoint_are_an_error_and_nothing_changes(tmp_path):
+    folder = record.RunFolder(tmp_path, "abc")
+    with folder.locked():
+        folder.append("metrics", *({"update": u} for u in range(1, 9)))
+        with folder.new_checkpoint(8):
+            pass
+        path = folder.path / "metrics.jsonl"
+        damaged = path.read_text().replace('{"update": 3}', '{"upd')
+        path.write_text(damaged)
+        with pytest.raises(record.CorruptRecord, match="2 readable rows, the checkpoint counts 8"):
+            folder.rewind()
+        assert path.read_text() == damaged
 
 
 def test_rewind_without_a_checkpoint_starts_over(tmp_path):

@@ -51,11 +51,11 @@ def test_save_and_load(tmp_path):
     assert again.score.tolist() == [1.0, 0.5]
 
 
-@pytest.mark.parametrize("content", [b"", b"not a zip", None])
+@pytest.mark.parametrize("content", [b"", b"not a zip", 99, 1])
 def test_a_file_that_is_no_group_is_one_clear_error(tmp_path, content):
     path = tmp_path / "g.npz"
-    if content is None:
-        np.savez(path, format_version=np.int64(99))
+    if isinstance(content, int):
+        np.savez(path, format_version=np.int64(content))
     else:
         path.write_bytes(content)
     with pytest.raises(UserError, match=r"g\.npz"):
@@ -67,6 +67,14 @@ def test_missing_file_and_empty_group(tmp_path):
         RolloutGroup.load(tmp_path / "nothing.npz")
     with pytest.raises(UserError, match="at least one record"):
         RolloutGroup.from_rows([])
+
+
+def test_steps_must_count_up_and_ends_must_be_known():
+    for steps in ((0, 0), (0, 2), (1, 2)):
+        with pytest.raises(UserError, match=r"step \d of trajectory 0, not \d"):
+            RolloutGroup.from_rows([ROW | {"t": steps[0], "done": None}, ROW | {"t": steps[1]}])
+    with pytest.raises(UserError, match=r"'timeout'; choices: failure, success, truncation"):
+        RolloutGroup.from_rows([ROW | {"done": "timeout"}])
 
 
 @pytest.mark.parametrize("rows", [[ROW | {"done": None}], [ROW, ROW | {"t": 1}]])

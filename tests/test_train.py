@@ -26,7 +26,8 @@ def test_the_record_describes_the_run(whole):
     assert found.id == path.name and found.id in out
     assert found.facts["scale"] == "smoke" and found.facts["seed"] == 0
     assert {s: p["tasks"] for s, p in found.facts["panels"].items()} == {"train": 8, "validation": 4, "test": 4}
-    assert found.facts["source"].keys() == {"commit", "dirty"} and "torch" in found.facts["versions"]
+    assert [s.keys() for s in found.facts["sessions"]] == [{"started", "commit", "dirty"}]
+    assert "torch" in found.facts["versions"]
     metrics = found.metrics()
     assert [r["update"] for r in metrics] == list(range(1, 31))
     for name in ("train/success", "train/return", "credit/gate_record_coverage", "credit/sweeps", "time/credit"):
@@ -93,6 +94,10 @@ def test_a_corrupt_record_is_named_and_kept(whole, tmp_path):
         (["training.learning_rate=fast"], ["learning_rate", "fast"]),
         (["training.minibatch=-1"], ["training.minibatch=-1"]),
         (["env.min_solution=99"], ["env.min_solution=99"]),
+        (["evaluation.temperature=0"], ["temperature=0"]),
+        (["rollout.top_p=0.9"], ["rollout.top_p=0.9"]),
+        (["backend.threads=0"], ["backend.threads=0"]),
+        (["policy=tiny", "agent.style=full"], ["policy=tiny", "tiny_smoke"]),
         (["results=/proc/nowhere"], ["/proc/nowhere", "cannot be written"]),
     ],
 )
@@ -107,6 +112,15 @@ def test_a_missing_model_is_one_line(tmp_path):
     assert code == 2 and "policy.path='/no/model'" in err and len(err.strip().splitlines()) == 1
 
 
+def test_one_bad_cell_of_a_grid_does_not_stop_the_others(tmp_path):
+    code, _, err = train(tmp_path, "-m", "updates=1", "seed=0,1", "env.min_solution=1,5", "hydra.launcher.n_jobs=1")
+    assert code == 0, err
+    assert len(list(tmp_path.glob("runs/*/record.json"))) == 4
+    code, _, err = train(tmp_path, "-m", "updates=1", "seed=2,3", "env.min_solution=99,2", "hydra.launcher.n_jobs=1")
+    assert "min_solution=99" in err and "Traceback" not in err
+    assert len(list(tmp_path.glob("runs/*/record.json"))) == 6
+
+
 def test_rollouts_are_kept_when_asked(tmp_path):
     from bepo.rollout import RolloutGroup
 
@@ -116,3 +130,18 @@ def test_rollouts_are_kept_when_asked(tmp_path):
     group = RolloutGroup.load(path)
     assert path.name == "000002.npz" and group.n_trajectories == 6 and group.n_groups == 2
     assert len(group) == json.loads((path.parent.parent / "metrics.jsonl").read_text().splitlines()[1])["train/records"]
+
+
+def test_ppo_trains_its_critic_and_resumes_with_it(tmp_path):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    settings = ("credit=ppo", "updates=6", "checkpoint_every=2", "training.critic.learning_rate=1e-3")
+    code, _, err = train(whole, *settings)
+    assert code == 0, err
+    metrics = rows(whole, "metrics")
+    assert all(r["train/value_loss"] > 0 and "credit/explained_variance" in r for r in metrics)
+    assert metrics[0]["credit/value_mean"] == 0 != metrics[-1]["credit/value_mean"]
+    process = start(parts, *settings)
+    stop_after(process, parts, 3, signal.SIGKILL)
+    process.communicate()
+    assert train(parts, *settings)[0] == 0
+    assert rows(parts, "metrics") == metrics

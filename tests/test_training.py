@@ -12,8 +12,10 @@ from bepo.envs.sokoban import Sokoban
 from bepo.errors import UserError
 from bepo.panels import panel
 from bepo.policies.tiny import Tiny
+from bepo.rollout import Tokens
 from bepo.training import Optimisation
-from bepo.training.local import Local, LocalLearner, micro_batches
+from bepo.training.batching import micro_batches
+from bepo.training.local import Local, LocalLearner
 from bepo.training.loss import clipped_policy_loss, low_var_kl
 
 ENV = Sokoban(horizon=5)
@@ -25,6 +27,10 @@ def setting(**changes):
     learner = LocalLearner(policy, Optimisation(**{"learning_rate": 1e-3, **changes}), Sampling())
     group = collect(ENV, AGENT, policy, panel(ENV, "train", 3).tasks, 4, Sampling(), 0)
     return policy, learner, group
+
+
+def per_token(group, advantage):
+    return np.repeat(advantage, group.tokens.response_length)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +48,7 @@ def setting(**changes):
 def test_clipped_loss_by_hand(ratio, advantage, expected):
     log = torch.log(torch.tensor([[ratio]]))
     mask = torch.ones(1, 1, dtype=torch.bool)
-    loss, _ = clipped_policy_loss(log, torch.zeros(1, 1), torch.tensor([advantage]), mask, 0.2, 3.0)
+    loss, _ = clipped_policy_loss(log, torch.zeros(1, 1), torch.tensor([[advantage]]), mask, 0.2, 3.0)
     assert loss.item() == pytest.approx(expected, rel=1e-5)
 
 
@@ -50,7 +56,7 @@ def test_the_action_ratio_is_the_geometric_mean_of_its_tokens():
     """Ratios 4 and 1 (a third is masked) become 2 and 2, clipped at 1.2; tokens alone give 1.2 and 1."""
     log = torch.log(torch.tensor([[4.0, 1.0, 9.0]]))
     mask = torch.tensor([[True, True, False]])
-    arguments = (log, torch.zeros(1, 3), torch.tensor([1.0]), mask, 0.2, 3.0)
+    arguments = (log, torch.zeros(1, 3), torch.ones(1, 3), mask, 0.2, 3.0)
     action, _ = clipped_policy_loss(*arguments, "action")
     torch.testing.assert_close(action, torch.tensor([[-1.2, -1.2, 0.0]]))
     token, _ = clipped_policy_loss(*arguments, "token")
@@ -59,7 +65,7 @@ def test_the_action_ratio_is_the_geometric_mean_of_its_tokens():
 
 def test_masked_tokens_cost_nothing():
     log, mask = torch.randn(3, 4), torch.zeros(3, 4, dtype=torch.bool)
-    loss, stats = clipped_policy_loss(log, torch.randn(3, 4), torch.ones(3), mask, 0.2, 3.0)
+    loss, stats = clipped_policy_loss(log, torch.randn(3, 4), torch.ones(3, 4), mask, 0.2, 3.0)
     assert not loss.any() and not low_var_kl(log, torch.randn(3, 4), mask).any()
     assert all(v == 0 for v in stats.values())
 
@@ -73,7 +79,7 @@ def test_low_var_kl():
 
 def test_the_first_minibatch_starts_at_ratio_one():
     _, learner, group = setting(minibatch=16)
-    stats = learner.update(group, np.random.default_rng(0).normal(size=len(group)), seed=0)
+    stats = learner.update(group, per_token(group, np.random.default_rng(0).normal(size=len(group))), seed=0)
     assert stats["first_ratio_error"] < 1e-5
     assert stats["optimiser_steps"] == np.ceil(len(group) / 16)
 
@@ -83,7 +89,7 @@ def test_micro_batches_change_nothing_but_rounding():
     weights = []
     for max_tokens in (10**6, 150, 1):
         policy, learner, group = setting(max_tokens=max_tokens)
-        advantage = np.random.default_rng(0).normal(size=len(group))
+        advantage = per_token(group, np.random.default_rng(0).normal(size=len(group)))
         learner.update(group, advantage, seed=0)
         weights.append(copy.deepcopy(policy.model.state_dict()))
     for other in weights[1:]:
@@ -97,8 +103,19 @@ def test_micro_batches_partition_the_records():
     for max_tokens in (1, 100, 700, 10**6):
         batches = list(micro_batches(group.tokens, records, max_tokens))
         assert sorted(np.concatenate(batches)) == sorted(records)
-        length = group.tokens.prompt_length + group.tokens.response_length
-        assert all(len(b) == 1 or len(b) * length[b].max() <= max_tokens for b in batches)
+        assert all(len(b) == 1 or len(b) * padded_width(group.tokens, b) <= max_tokens for b in batches)
+
+
+def padded_width(tokens, records):
+    return tokens.prompt_length[records].max() + tokens.response_length[records].max()
+
+
+def test_long_prompts_and_long_responses_do_not_share_a_batch():
+    """Padded on opposite sides, the two are as wide as both together."""
+    rows = [
+        {"prompt_ids": [0] * p, "response_ids": [0] * r, "logprobs": [0.0] * r} for p, r in ((1000, 10), (10, 1000))
+    ]
+    assert [len(b) for b in micro_batches(Tokens.pack(rows), np.arange(2), 2020)] == [1, 1]
 
 
 def test_an_update_makes_rewarded_responses_likelier():
@@ -113,7 +130,7 @@ def test_an_update_makes_rewarded_responses_likelier():
 
     before = mean_logprob()
     for seed in range(5):
-        learner.update(group, advantage, seed)
+        learner.update(group, per_token(group, advantage), seed)
     assert mean_logprob() > before + 0.05
 
 
@@ -123,13 +140,13 @@ def test_kl_pulls_back_to_the_reference():
     with torch.no_grad():
         for p in policy.model.parameters():
             p.add_(0.05 * torch.randn(p.shape, generator=torch.Generator().manual_seed(0)))
-    kls = [learner.update(group, np.zeros(len(group)), seed)["kl"] for seed in range(8)]
+    kls = [learner.update(group, per_token(group, np.zeros(len(group))), seed)["kl"] for seed in range(8)]
     assert kls[-1] < 0.5 * kls[0]
 
 
 def test_checkpoints_restore_weights_and_optimiser(tmp_path):
     policy, learner, group = setting()
-    advantage = np.random.default_rng(0).normal(size=len(group))
+    advantage = per_token(group, np.random.default_rng(0).normal(size=len(group)))
     learner.update(group, advantage, 0)
     learner.save(tmp_path)
     learner.update(group, advantage, 1)

@@ -35,10 +35,11 @@ def sokoban_curves(study: Study) -> Figure:
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.grid(alpha=0.25)
         axis.spines[["top", "right"]].set_visible(False)
-    seeds = sorted({r.config["seed"] for r in study.records})
+    methods = ordered({r.config["credit"]["name"] for r in study.records})
+    counts = {m: sum(r.config["credit"]["name"] == m for r in study.records) for m in methods}
+    n = ", ".join(f"{LABELS.get(m, m)} n = {k}" for m, k in counts.items())
     caption = (
-        f"Sokoban success (tier {study.scale}): mean over n = {len(seeds)} training seeds; "
-        "bands: one sample standard deviation."
+        f"Sokoban success (tier {study.scale}): mean over training seeds ({n}); bands: one sample standard deviation."
     )
     return Figure(caption, figure)
 

@@ -25,10 +25,15 @@ class Credit:
     advantage: Float[np.ndarray, "N"]
     terms: dict[str, Float[np.ndarray, "N"]] = field(default_factory=dict)  # its parts, for diagnosis
     metrics: dict[str, float] = field(default_factory=dict)  # logged as credit/<name>
+    token_advantage: Float[np.ndarray, "R"] | None = None  # where the tokens of a record differ
+    token_return: Float[np.ndarray, "R"] | None = None  # what a critic is fitted to
 
 
 class Estimator(Protocol):
-    """``method_version`` is part of every run id: raise it when the numbers an estimator gives change."""
+    """``method_version`` is part of every run id: raise it when the numbers an estimator gives change.
+
+    An estimator with ``needs_critic = True`` reads ``group.tokens.value``, which the trainer's critic fills in.
+    """
 
     name: str
     method_version: ClassVar[int]

@@ -80,15 +80,20 @@ def _read(path: Path) -> RolloutGroup:
         raise UserError(f"{path}: neither rows nor cases with rows ({error!r})") from error
     try:
         return RolloutGroup.concat([RolloutGroup.from_rows(rows) for rows in cases])
-    except (KeyError, TypeError) as error:
-        raise UserError(f"{path}: a row has no usable {error}") from error
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{path}: a row is not usable ({error!r})") from error
 
 
 def _show(group: RolloutGroup, credit: Credit, out: Path | None) -> None:
     if out is not None:
         columns = {"advantage": credit.advantage, **credit.terms}
         written = {k: v[np.argsort(group.row)].tolist() for k, v in columns.items()}
-        out.write_text(json.dumps({"metrics": credit.metrics, **written}, indent=1))
+        try:
+            out.write_text(json.dumps({"metrics": credit.metrics, **written}, indent=1))
+        except OSError as error:
+            raise UserError(f"{out}: cannot be written ({error.strerror})") from error
         print(f"{len(group)} records, {group.n_groups} groups -> {out}")
         return
     print("task,trajectory,step,state,advantage")

@@ -47,7 +47,9 @@ class LanguageModel:
         constrained: bool = False,
         device: str = "cpu",
     ) -> None:
-        self.model = model.to(device)
+        if tokenizer.chat_template is None:
+            raise UserError("the policy's tokenizer has no chat template: choose an instruction-tuned model")
+        self.model = without_dropout(model).to(device)
         self.tokenizer = tokenizer
         self.max_prompt, self.max_response = max_prompt, max_response
         self.constrained = constrained
@@ -123,35 +125,33 @@ class LanguageModel:
 
     # --- scoring -------------------------------------------------------------------------------------------
 
+    def inputs(self, tokens: Tokens, records: Sequence[int]) -> tuple[dict[str, Tensor], Bool[Tensor, "b r"]]:
+        """Model inputs of whole records, and which of the last r columns are response tokens."""
+        ids, mask = self._left_padded([tokens.prompt(i).tolist() for i in records])
+        answer, answer_mask = self._right_padded([tokens.response(i).tolist() for i in records])
+        full = torch.cat([mask, answer_mask], dim=1)
+        inputs = {
+            "input_ids": torch.cat([ids, answer], dim=1),
+            "attention_mask": full,
+            "position_ids": (full.cumsum(1) - 1).clamp(min=0),
+        }
+        return inputs, answer_mask.bool()
+
     def score(self, tokens: Tokens, records: Sequence[int], sampling: Sampling) -> Scores:
         """Log-probability and entropy of each response token of the given records, with gradient if enabled."""
-        prompts = [tokens.prompt(i).tolist() for i in records]
-        responses = [tokens.response(i).tolist() for i in records]
-        ids, mask = self._left_padded(prompts)
-        answer, answer_mask = self._right_padded(responses)
-        full_mask = torch.cat([mask, answer_mask], dim=1)
-        width = answer.shape[1]
+        inputs, present = self.inputs(tokens, records)
+        width = present.shape[1]
         with self._autocast:
-            out = self.model(
-                input_ids=torch.cat([ids, answer], dim=1),
-                attention_mask=full_mask,
-                position_ids=(full_mask.cumsum(1) - 1).clamp(min=0),
-                use_cache=False,
-                logits_to_keep=width + 1,
-            )
-        present = answer_mask.bool()
+            out = self.model(**inputs, use_cache=False, logits_to_keep=width + 1)
         logits = out.logits[:, :-1][present].float()
         logits = self._restrict(logits, sampling, self._allowed(tokens, records))
         log_all = logits.log_softmax(-1)
+        answer = inputs["input_ids"][:, -width:]
         chosen = log_all.gather(1, answer[present].unsqueeze(1)).squeeze(1)
         # A forbidden token has p = 0 and log p = -inf: leave it out, or its gradient is not a number.
         entropy = -(log_all.exp() * log_all.masked_fill(log_all.isneginf(), 0.0)).sum(-1)
-        grid = torch.zeros(answer.shape, device=self.device)
-        return Scores(
-            logprob=grid.masked_scatter(present, chosen),
-            entropy=grid.masked_scatter(present, entropy),
-            mask=present,
-        )
+        zeros = torch.zeros(answer.shape, device=self.device)
+        return Scores(zeros.masked_scatter(present, chosen), zeros.masked_scatter(present, entropy), present)
 
     def _allowed(self, tokens: Tokens, records: Sequence[int]) -> list[np.ndarray] | None:
         """Allowed ids of every response token of the records, in order; None where nothing was restricted."""
@@ -211,3 +211,13 @@ class LanguageModel:
         """A checkpoint that ``transformers`` loads: weights, config and tokenizer."""
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
+
+
+def without_dropout(model: PreTrainedModel) -> PreTrainedModel:
+    """Dropout would make scoring another distribution than sampling, and no resume exact."""
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        for name in [n for n, v in vars(module).items() if n.endswith("dropout") and isinstance(v, float)]:
+            setattr(module, name, 0.0)
+    return model

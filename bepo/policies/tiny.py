@@ -72,7 +72,10 @@ class Tiny:
 
     def build(self, env: Environment, agent: Agent, device: str) -> LanguageModel:
         if agent.style != "compact":
-            raise UserError(f"policy=tiny knows only the words of agent.style=compact, not {agent.style!r}")
+            raise UserError(
+                f"policy=tiny knows only the words of agent.style=compact, not {agent.style!r}; "
+                "the presets tiny_smoke and tiny_laptop set it"
+            )
         numbers = [str(n) for n in range(env.horizon + 1)]
         tokenizer = build_tokenizer([*COMPACT_WORDS, *numbers, *env.prompt.words])
         with torch.random.fork_rng(devices=[]):

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import Literal
 
 from bepo.errors import UserError
+
+
+@dataclass
+class CriticSettings:
+    """verl-agent's PPO critic: the policy's backbone with a scalar head and an optimiser of its own."""
+
+    learning_rate: float = 1e-5
+    weight_decay: float = 0.01
+    clip: float = 0.5
+    """A value may leave its value at rollout time by this much before its loss stops falling."""
+    grad_clip: float = 1.0
 
 
 @dataclass
@@ -33,13 +45,16 @@ class Optimisation:
     """Global gradient norm."""
     entropy: float = 0.001
     kl: float = 0.01
-    """Weight of the KL loss against the frozen reference; 0 needs no reference."""
-    kl_estimator: Literal["low_var"] = "low_var"
-    """Schulman's k3, clamped to +-10."""
+    """Weight of the KL loss (low-variance k3) against the frozen reference; 0 needs no reference."""
+    critic: CriticSettings = field(default_factory=CriticSettings)
+    """For estimators that need one."""
     max_tokens: int = 16384
     """Padded tokens of one micro-batch: bounds memory, changes no result beyond rounding."""
 
     def __post_init__(self) -> None:
-        for field in ("learning_rate", "epochs", "minibatch", "grad_clip", "max_tokens"):
-            if getattr(self, field) <= 0:
-                raise UserError(f"training.{field}={getattr(self, field)}: must be above 0")
+        for name in ("learning_rate", "epochs", "minibatch", "grad_clip", "max_tokens"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise UserError(f"training.{name}={getattr(self, name)}: must be above 0")
+        for name in ("clip", "kl", "entropy", "weight_decay"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise UserError(f"training.{name}={getattr(self, name)}: must not be negative")

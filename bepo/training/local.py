@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -18,6 +17,8 @@ from bepo.errors import UserError
 from bepo.policies.language_model import LanguageModel
 from bepo.rollout import RolloutGroup, Tokens
 from bepo.training import Optimisation
+from bepo.training.batching import grid, micro_batches
+from bepo.training.critic import Critic
 from bepo.training.loss import clipped_policy_loss, low_var_kl
 
 
@@ -34,15 +35,20 @@ class Local:
         """The device to use; sets the thread count. Raises ``UserError`` where CUDA is asked for and absent."""
         if self.device == "cuda" and not torch.cuda.is_available():
             raise UserError("backend.device=cuda, but torch finds no GPU; choices: auto, cpu")
+        if self.threads < 1:
+            raise UserError(f"backend.threads={self.threads}: at least 1")
         torch.set_num_threads(self.threads)
         return "cuda" if self.device != "cpu" and torch.cuda.is_available() else "cpu"
 
 
 class LocalLearner:
-    """AdamW on the policy; a frozen copy of its first weights is the KL reference."""
+    """AdamW on the policy; a frozen copy of its first weights is the KL reference. A critic where one is needed."""
 
-    def __init__(self, policy: LanguageModel, settings: Optimisation, sampling: Sampling) -> None:
+    def __init__(
+        self, policy: LanguageModel, settings: Optimisation, sampling: Sampling, needs_critic: bool = False
+    ) -> None:
         self.policy, self.settings, self.sampling = policy, settings, sampling
+        self.critic = Critic(policy, settings.critic) if needs_critic else None
         self.reference = _frozen_copy(policy) if settings.kl else None
         self.optimiser = torch.optim.AdamW(
             policy.model.parameters(),
@@ -51,14 +57,33 @@ class LocalLearner:
             weight_decay=settings.weight_decay,
         )
 
-    def update(self, group: RolloutGroup, advantage: Float[np.ndarray, "N"], seed: int) -> dict[str, float]:
-        """PPO over the records, in minibatches drawn from ``seed``. Returns means over tokens and optimiser steps."""
+    def evaluate_tokens(self, group: RolloutGroup) -> None:
+        """Fill in ``group.tokens.value``, where there is a critic."""
+        if self.critic is not None:
+            group.tokens.value = self.critic.values(group.tokens, self.settings.max_tokens)
+
+    def update(
+        self,
+        group: RolloutGroup,
+        advantage: Float[np.ndarray, "R"],
+        seed: int,
+        target: Float[np.ndarray, "R"] | None = None,
+    ) -> dict[str, float]:
+        """PPO over the records, in minibatches drawn from ``seed``, from an advantage for every response token.
+
+        ``target`` is what the critic is fitted to. Returns means over tokens and optimiser steps.
+        """
         self.policy.model.train()
         totals: dict[str, float] = defaultdict(float)
         for epoch in range(self.settings.epochs):
             order = np.random.default_rng(derive_seed(seed, epoch)).permutation(len(group))
             for start in range(0, len(order), self.settings.minibatch):
-                self._step(group.tokens, advantage, order[start : start + self.settings.minibatch], totals)
+                records = order[start : start + self.settings.minibatch]
+                self._step(group.tokens, advantage, records, totals)
+                if self.critic is not None:
+                    found = self.critic.step(group.tokens, target, records, self.settings.max_tokens)
+                    for name, value in found.items():
+                        totals[name] += value
         return _averaged(totals)
 
     def _step(self, tokens: Tokens, advantage: np.ndarray, records: np.ndarray, totals: dict[str, float]) -> None:
@@ -78,10 +103,9 @@ class LocalLearner:
         self, tokens: Tokens, advantage: np.ndarray, batch: np.ndarray, totals: dict[str, float], first: bool
     ) -> torch.Tensor:
         """Loss summed over the response tokens of a micro-batch."""
-        scores = self.policy.score(tokens, batch, self.sampling)
-        old = _grid(tokens, batch, scores.logprob)
-        credit = torch.as_tensor(advantage[batch], dtype=torch.float32, device=old.device)
         s = self.settings
+        scores = self.policy.score(tokens, batch, self.sampling)
+        old, credit = (grid(tokens, batch, x, scores.logprob) for x in (tokens.logprob, advantage))
         policy_loss, stats = clipped_policy_loss(scores.logprob, old, credit, scores.mask, s.clip, s.dual_clip, s.ratio)
         loss = policy_loss.sum() - s.entropy * scores.entropy.sum()
         if self.reference is not None:
@@ -104,40 +128,23 @@ class LocalLearner:
     def save(self, folder: Path) -> None:
         self.policy.save(folder / "policy")
         torch.save(self.optimiser.state_dict(), folder / "optimiser.pt")
+        if self.critic is not None:
+            self.critic.save(folder)
 
     def load(self, folder: Path) -> None:
         self.policy.load_weights(folder / "policy")
         device = self.policy.device
         self.optimiser.load_state_dict(torch.load(folder / "optimiser.pt", map_location=device, weights_only=True))
-
-
-def micro_batches(tokens: Tokens, records: np.ndarray, max_tokens: int) -> Iterator[np.ndarray]:
-    """Records bucketed by length, so that no padded batch exceeds ``max_tokens`` (a longer record goes alone)."""
-    length = tokens.prompt_length[records] + tokens.response_length[records]
-    records = records[np.argsort(length, kind="stable")]
-    length = np.sort(length)
-    start = 0
-    while start < len(records):
-        sizes = np.arange(1, len(records) - start + 1)
-        fits = int((sizes * length[start:] <= max_tokens).sum())
-        stop = start + max(fits, 1)
-        yield records[start:stop]
-        start = stop
-
-
-def _grid(tokens: Tokens, records: np.ndarray, like: torch.Tensor) -> torch.Tensor:
-    """Sampling-time log-probabilities of the records' responses, right-padded like ``like``."""
-    grid = torch.zeros_like(like, requires_grad=False)
-    for row, i in enumerate(records):
-        start, stop = tokens.response_offset[i], tokens.response_offset[i + 1]
-        grid[row, : stop - start] = torch.from_numpy(tokens.logprob[start:stop])
-    return grid
+        if self.critic is not None:
+            self.critic.load(folder)
 
 
 def _averaged(totals: dict[str, float]) -> dict[str, float]:
     steps, tokens = totals.pop("steps"), totals.pop("tokens")
     out = {"optimiser_steps": steps, "first_ratio_error": totals.pop("first_ratio_error")}
-    out["grad_norm"] = totals.pop("grad_norm") / steps
+    for norm in ("grad_norm", "critic_grad_norm"):
+        if norm in totals:
+            out[norm] = totals.pop(norm) / steps
     return out | {name: value / tokens for name, value in totals.items()}
 
 

@@ -14,7 +14,7 @@ Grid = Float[Tensor, "b r"]
 def clipped_policy_loss(
     logprob: Grid,
     old_logprob: Grid,
-    advantage: Float[Tensor, "b"],
+    advantage: Grid,
     mask: Bool[Tensor, "b r"],
     clip: float,
     dual_clip: float | None = None,
@@ -22,7 +22,7 @@ def clipped_policy_loss(
 ) -> tuple[Grid, dict[str, Tensor]]:
     """PPO's clipped surrogate, negated, per token (Schulman et al., 2017, Eq. 7; dual clip: Ye et al., 2020, Eq. 5).
 
-    The record's advantage is broadcast to its tokens. ``ratio_level="action"`` gives all tokens of a response their
+    ``ratio_level="action"`` gives all tokens of a response their
     geometric-mean ratio (Zheng et al., 2025, GSPO, Eq. 7). Also returns sums over the mask: clipped tokens and k1 KL.
     """
     log_ratio = (logprob - old_logprob).clamp(-20, 20)
@@ -30,11 +30,10 @@ def clipped_policy_loss(
         length = mask.sum(1, keepdim=True).clamp(min=1)
         log_ratio = ((log_ratio * mask).sum(1, keepdim=True) / length).expand_as(log_ratio)
     ratio = log_ratio.exp()
-    a = advantage.unsqueeze(1)
-    plain, bounded = -a * ratio, -a * ratio.clamp(1 - clip, 1 + clip)
+    plain, bounded = -advantage * ratio, -advantage * ratio.clamp(1 - clip, 1 + clip)
     loss = torch.maximum(plain, bounded)
     if dual_clip is not None:
-        loss = torch.where(a < 0, torch.minimum(loss, -a * dual_clip), loss)
+        loss = torch.where(advantage < 0, torch.minimum(loss, -advantage * dual_clip), loss)
     stats = {
         "clip_fraction": ((bounded > plain) & mask).sum(),
         "ppo_kl": (-log_ratio * mask).sum(),

@@ -45,6 +45,7 @@ def warm_started(
         "panels": [train.digest, validation.digest],
         "sampling": asdict(evaluation.sampling),
         "device": device,
+        "threads": torch.get_num_threads(),
     }
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
     folder = cache / f"{env.name}-{config.name}-{key}"

@@ -54,6 +54,9 @@ class Sokoban:
     def __post_init__(self) -> None:
         if self.dim < 5:
             raise UserError(f"env.dim={self.dim}: a room needs at least 5 cells a side")
+        for name in ("boxes", "search_depth"):
+            if getattr(self, name) < 1:
+                raise UserError(f"env.{name}={getattr(self, name)}: at least 1")
         if not 1 <= self.min_solution <= self.horizon:
             raise UserError(f"env.min_solution={self.min_solution}: choose 1 to env.horizon={self.horizon}")
 

@@ -1,0 +1,61 @@
+"""The warm start that all cells of a study share."""
+
+import json
+
+import pytest
+import torch
+
+from bepo.agents import Agent
+from bepo.envs.sokoban import Sokoban
+from bepo.evaluate import Evaluation
+from bepo.panels import panel
+from bepo.policies.tiny import Tiny, WarmStart
+from bepo.training.warm_start import demonstrations, warm_started
+
+ENV = Sokoban(horizon=8)
+AGENT = Agent(style="compact", history_observations=False)
+TRAIN, VALIDATION = panel(ENV, "train", 30), panel(ENV, "validation", 10)
+
+
+def started(cache, **changes):
+    settings = {"target": 1.0, "episodes": 30, "max_steps": 40, "check_every": 20, "batch": 32} | changes
+    config = Tiny(hidden=32, layers=1, warm_start=WarmStart(**settings))
+    policy = warm_started(config, ENV, AGENT, TRAIN, VALIDATION, Evaluation(), "cpu", cache)
+    return policy.model.state_dict()
+
+
+def folders(cache):
+    return sorted(p for p in cache.iterdir() if p.is_dir())
+
+
+def test_fitted_once_then_read(tmp_path):
+    first = started(tmp_path)
+    (folder,) = folders(tmp_path)
+    stamp = (folder / "warm_start.json").stat().st_mtime_ns
+    again = started(tmp_path)
+    assert folders(tmp_path) == [folder] and (folder / "warm_start.json").stat().st_mtime_ns == stamp
+    assert all(torch.equal(first[k], again[k]) for k in first)
+    curve = json.loads((folder / "warm_start.json").read_text())["curve"]
+    assert [c["step"] for c in curve] == [20, 40] and curve[1]["loss"] < curve[0]["loss"]
+
+
+def test_fitting_anew_gives_the_same_weights_and_other_settings_give_others(tmp_path):
+    a, b, c = started(tmp_path / "a"), started(tmp_path / "b"), started(tmp_path / "a", seed=1)
+    assert all(torch.equal(a[k], b[k]) for k in a)
+    assert any(not torch.equal(a[k], c[k]) for k in a) and len(folders(tmp_path / "a")) == 2
+
+
+def test_the_fit_stops_at_its_target(tmp_path):
+    started(tmp_path, target=0.0)
+    (folder,) = folders(tmp_path)
+    assert len(json.loads((folder / "warm_start.json").read_text())["curve"]) == 1
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_demonstrations_are_the_experts(noise):
+    """Without noise an episode is exactly the optimal plan; with noise what is imitated is still an expert's action."""
+    shown = demonstrations(ENV, AGENT, TRAIN.tasks[:10], noise, seed=0)
+    optimal = sum(t.data["solution_length"] for t in TRAIN.tasks[:10] if t.data["solution_length"] <= ENV.horizon)
+    assert (len(shown) == optimal) == (noise == 0.0)
+    assert {response for _, response in shown} <= {"up", "down", "left", "right"}
+    assert all("now " in prompt for prompt, _ in shown)
