@@ -8,24 +8,24 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
-Counts = Int[np.ndarray, "S"]
+Counts = Int[np.ndarray, " S"]
 
 
-def binary(visits: Counts, branches: Counts, n_min: int, b_min: int) -> Float[np.ndarray, "S"]:
+def binary(visits: Counts, branches: Counts, n_min: int, b_min: int) -> Float[np.ndarray, " S"]:
     """rho = 1[n >= n_min and b >= b_min]."""
     return ((visits >= n_min) & (branches >= b_min)).astype(float)
 
 
-def ramp(count: Counts, full: int) -> Float[np.ndarray, "S"]:
+def ramp(count: Counts, full: int) -> Float[np.ndarray, " S"]:
     """c(x; k) = clip((x - 1) / (k - 1), 0, 1), with k = ``full`` >= 2."""
     return np.clip((count - 1) / (full - 1), 0.0, 1.0)
 
 
-def count_ramp(visits: Counts, branches: Counts, full_visits: int) -> Float[np.ndarray, "S"]:
+def count_ramp(visits: Counts, branches: Counts, full_visits: int) -> Float[np.ndarray, " S"]:
     """rho = c(n; k) 1[b >= 2]."""
     return ramp(visits, full_visits) * (branches >= 2)
 
 
-def count_and_branch(visits: Counts, branches: Counts, full_visits: int, full_branches: int) -> Float[np.ndarray, "S"]:
+def count_and_branch(visits: Counts, branches: Counts, full_visits: int, full_branches: int) -> Float[np.ndarray, " S"]:
     """rho = c(n; 4) c(b; 3) with the paper's constants."""
     return ramp(visits, full_visits) * ramp(branches, full_branches)

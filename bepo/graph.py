@@ -28,7 +28,7 @@ class RolloutGraph:
     truncation: Literal["absorb", "bootstrap"] = "absorb"
 
     @cached_property
-    def successor(self) -> Int[np.ndarray, "N"]:
+    def successor(self) -> Int[np.ndarray, " N"]:
         """Successor ids; absorbing ones are negative. ``bootstrap`` lets a truncated record keep its observed
         successor where some record of the group starts there (the time limit is then no terminal state)."""
         if self.truncation == "absorb":
@@ -38,37 +38,37 @@ class RolloutGraph:
         return np.where(keep, self.group.next_state, self.group.successor)
 
     @cached_property
-    def visits(self) -> Int[np.ndarray, "S"]:
+    def visits(self) -> Int[np.ndarray, " S"]:
         """n(s): records that start in s. 0 for states seen only as a successor."""
         return np.bincount(self.group.state, minlength=self.group.n_states)
 
     @cached_property
-    def branches(self) -> Int[np.ndarray, "S"]:
+    def branches(self) -> Int[np.ndarray, " S"]:
         """b(s) = |Succ(s)|: distinct successors, each absorbing kind counting as one."""
         width = self.group.n_states + N_TERMINALS
         edges = np.unique(self.group.state * np.int64(width) + self.successor + N_TERMINALS)
         return np.bincount(edges // width, minlength=self.group.n_states)
 
-    def state_mean(self, x: Float[np.ndarray, "N"]) -> Float[np.ndarray, "S"]:
+    def state_mean(self, x: Float[np.ndarray, " N"]) -> Float[np.ndarray, " S"]:
         """Mean of ``x`` over the records of each state; 0 where a state has none."""
         total = np.bincount(self.group.state, weights=x, minlength=self.group.n_states)
         return total / np.maximum(self.visits, 1)
 
-    def monte_carlo(self, gamma: float) -> Float[np.ndarray, "S"]:
+    def monte_carlo(self, gamma: float) -> Float[np.ndarray, " S"]:
         """V^(0)(s): mean discounted return of the records that start in s."""
         return self.state_mean(discounted_returns(self.group, gamma))
 
-    def targets(self, value: Float[np.ndarray, "S"], gamma: float) -> Float[np.ndarray, "N"]:
+    def targets(self, value: Float[np.ndarray, " S"], gamma: float) -> Float[np.ndarray, " N"]:
         """r_i + gamma V(s'_i); absorbing successors are worth 0."""
         return self.group.reward + gamma * with_terminals(value)[self.successor]
 
-    def residuals(self, value: Float[np.ndarray, "S"], gamma: float) -> Float[np.ndarray, "N"]:
+    def residuals(self, value: Float[np.ndarray, " S"], gamma: float) -> Float[np.ndarray, " N"]:
         """TD residual delta_i = r_i + gamma V(s'_i) - V(s_i) (paper, Eq. td_residual)."""
         return self.targets(value, gamma) - value[self.group.state]
 
     def backup(
-        self, value: Float[np.ndarray, "S"], gamma: float, operator: Backup, temperature: float
-    ) -> Float[np.ndarray, "S"]:
+        self, value: Float[np.ndarray, " S"], gamma: float, operator: Backup, temperature: float
+    ) -> Float[np.ndarray, " S"]:
         """One Bellman backup of every source state over its observed edges (paper, Eq. bellman_backup).
 
         ``softmax`` is the Boltzmann mean ``sum_i p_i q_i, p proportional to exp(q_i / temperature)``; the paper names
@@ -89,7 +89,7 @@ class RolloutGraph:
             new[states] = np.add.reduceat(weight * q, starts) / np.add.reduceat(weight, starts)
         return new
 
-    def group_max(self, x: Float[np.ndarray, "S"]) -> Float[np.ndarray, "G"]:
+    def group_max(self, x: Float[np.ndarray, " S"]) -> Float[np.ndarray, " G"]:
         """Largest entry of each group's states."""
         ids = self.group.state_group
         return np.maximum.reduceat(x, np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]])))
@@ -99,13 +99,13 @@ class RolloutGraph:
 class FixedPoint:
     """State values with the evidence of how far they are from the fixed point. All fields but values are per group."""
 
-    value: Float[np.ndarray, "S"]
-    previous: Float[np.ndarray, "S"]  # the iterate before ``value``
-    sweeps: Int[np.ndarray, "G"]
-    change: Float[np.ndarray, "G"]  # ||V^(k) - V^(k-1)||_inf of the last sweep; inf where no sweep was made
+    value: Float[np.ndarray, " S"]
+    previous: Float[np.ndarray, " S"]  # the iterate before ``value``
+    sweeps: Int[np.ndarray, " G"]
+    change: Float[np.ndarray, " G"]  # ||V^(k) - V^(k-1)||_inf of the last sweep; inf where no sweep was made
     converged: np.ndarray  # (G,) bool: change <= tolerance
 
-    def error_bound(self, gamma: float) -> Float[np.ndarray, "G"]:
+    def error_bound(self, gamma: float) -> Float[np.ndarray, " G"]:
         """gamma * change / (1 - gamma) >= ||V^(k) - V*||_inf for mean and max backups (contraction)."""
         return gamma * self.change / (1 - gamma) if gamma < 1 else np.full_like(self.change, np.inf)
 
@@ -154,11 +154,11 @@ def solve(graph: RolloutGraph, gamma: float) -> FixedPoint:
     return FixedPoint(value, value, zero, change, np.ones(group.n_groups, bool))
 
 
-def centring_error(graph: RolloutGraph, residual: Float[np.ndarray, "N"]) -> float:
+def centring_error(graph: RolloutGraph, residual: Float[np.ndarray, " N"]) -> float:
     """max_s |mean of the residuals that start in s|: 0 at the mean fixed point (paper, Eq. state_centering)."""
     return float(np.abs(graph.state_mean(residual)).max())
 
 
-def with_terminals(value: Float[np.ndarray, "S"]) -> Float[np.ndarray, "S+3"]:
+def with_terminals(value: Float[np.ndarray, " S"]) -> Float[np.ndarray, " S+3"]:
     """Values with a zero for each absorbing kind at the end, where the negative successor ids point."""
     return np.concatenate([value, np.zeros(N_TERMINALS)])

@@ -16,7 +16,7 @@ Std = Literal["sample", "population", "none"]
 
 
 def backward_recursion(
-    group: RolloutGroup, x: Float[np.ndarray, "... N"], decay: float | Float[np.ndarray, "N"]
+    group: RolloutGroup, x: Float[np.ndarray, "... N"], decay: float | Float[np.ndarray, " N"]
 ) -> Float[np.ndarray, "... N"]:
     """``y_i = x_i + decay_i * y_{i+1}`` along each trajectory, with ``y = 0`` after its last record."""
     steps, trajectories = int(group.step.max()) + 1, group.n_trajectories
@@ -33,7 +33,7 @@ def backward_recursion(
     return np.moveaxis(y[at], 0, -1)
 
 
-def discounted_returns(group: RolloutGroup, gamma: float) -> Float[np.ndarray, "N"]:
+def discounted_returns(group: RolloutGroup, gamma: float) -> Float[np.ndarray, " N"]:
     """``G_t = sum_k gamma^k r_{t+k}`` along each trajectory."""
     return backward_recursion(group, group.reward, gamma)
 
@@ -46,12 +46,12 @@ def gae(
 
 
 def standardise(
-    x: Float[np.ndarray, "n"],
-    ids: Int[np.ndarray, "n"],
+    x: Float[np.ndarray, " n"],
+    ids: Int[np.ndarray, " n"],
     n_ids: int,
     std: Std = "sample",
-    starts: Int[np.ndarray, "k"] | None = None,
-) -> Float[np.ndarray, "n"]:
+    starts: Int[np.ndarray, " k"] | None = None,
+) -> Float[np.ndarray, " n"]:
     """Centre ``x`` within each id and, unless ``std="none"``, divide by the id's standard deviation + 1e-6.
 
     ``ids`` must be sorted. An id whose values are all equal gives exactly 0: in floating point the quotient of two
@@ -70,8 +70,8 @@ def standardise(
 
 
 def tied(
-    x: Float[np.ndarray, "n"], ids: Int[np.ndarray, "n"], n_ids: int, starts: Int[np.ndarray, "k"]
-) -> Bool[np.ndarray, "n"]:
+    x: Float[np.ndarray, " n"], ids: Int[np.ndarray, " n"], n_ids: int, starts: Int[np.ndarray, " k"]
+) -> Bool[np.ndarray, " n"]:
     """Which entries belong to an id whose values are all equal up to rounding (singletons included)."""
     high, low = np.maximum.reduceat(x, starts), np.minimum.reduceat(x, starts)
     flat = np.zeros(n_ids, bool)
@@ -85,7 +85,7 @@ def outcome_advantage(
     std: Std = "sample",
     invalid_penalty: float = 0.0,
     singleton: Literal["zero", "raw"] = "zero",
-) -> Float[np.ndarray, "N"]:
+) -> Float[np.ndarray, " N"]:
     """Group-relative outcome advantage of each record (paper, Eq. outcome_advantage).
 
     Every record carries its trajectory's undiscounted return, less ``invalid_penalty`` on that record alone where
@@ -120,7 +120,7 @@ def _against_trajectories(group: RolloutGroup, score: np.ndarray, std: Std) -> n
     return centred / deviation[group.group]
 
 
-def standardise_by_state(group: RolloutGroup, x: Float[np.ndarray, "N"], std: Std) -> Float[np.ndarray, "N"]:
+def standardise_by_state(group: RolloutGroup, x: Float[np.ndarray, " N"], std: Std) -> Float[np.ndarray, " N"]:
     """``standardise`` within each state; a state with one record gives 0."""
     order, _, starts = group.by_state
     out = np.empty(len(group))

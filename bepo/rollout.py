@@ -46,31 +46,31 @@ class Tokens:
     ``allowed_*`` lists, for every response token, the tokens that could have been sampled (empty: all of them).
     """
 
-    ids: Int[np.ndarray, "P+R"]
-    prompt_length: Int[np.ndarray, "N"]
-    response_length: Int[np.ndarray, "N"]
-    logprob: Float[np.ndarray, "R"]
-    allowed_ids: Int[np.ndarray, "L"]
-    allowed_length: Int[np.ndarray, "R"]
-    value: Float[np.ndarray, "R"] = field(default_factory=lambda: np.empty(0, np.float32))  # a critic's, if any
+    ids: Int[np.ndarray, " P+R"]
+    prompt_length: Int[np.ndarray, " N"]
+    response_length: Int[np.ndarray, " N"]
+    logprob: Float[np.ndarray, " R"]
+    allowed_ids: Int[np.ndarray, " L"]
+    allowed_length: Int[np.ndarray, " R"]
+    value: Float[np.ndarray, " R"] = field(default_factory=lambda: np.empty(0, np.float32))  # a critic's, if any
 
     @cached_property
-    def record_offset(self) -> Int[np.ndarray, "N+1"]:
+    def record_offset(self) -> Int[np.ndarray, " N+1"]:
         return _offsets(self.prompt_length + self.response_length)
 
     @cached_property
-    def response_offset(self) -> Int[np.ndarray, "N+1"]:
+    def response_offset(self) -> Int[np.ndarray, " N+1"]:
         return _offsets(self.response_length)
 
     @cached_property
-    def allowed_offset(self) -> Int[np.ndarray, "R+1"]:
+    def allowed_offset(self) -> Int[np.ndarray, " R+1"]:
         return _offsets(self.allowed_length)
 
-    def prompt(self, i: int) -> Int[np.ndarray, "p"]:
+    def prompt(self, i: int) -> Int[np.ndarray, " p"]:
         start = self.record_offset[i]
         return self.ids[start : start + self.prompt_length[i]]
 
-    def response(self, i: int) -> Int[np.ndarray, "r"]:
+    def response(self, i: int) -> Int[np.ndarray, " r"]:
         return self.ids[self.record_offset[i] + self.prompt_length[i] : self.record_offset[i + 1]]
 
     @classmethod
@@ -102,18 +102,18 @@ class RolloutGroup:
     """
 
     task: list[str]  # (G,) task ids
-    group: Int[np.ndarray, "N"]  # 0..G-1
-    trajectory: Int[np.ndarray, "N"]  # 0..M-1
-    step: Int[np.ndarray, "N"]  # position in the trajectory, from 0
-    state: Int[np.ndarray, "N"]  # 0..S-1
-    next_state: Int[np.ndarray, "N"]  # 0..S-1, the observed successor even where it ends the trajectory
-    terminal: Int[np.ndarray, "N"]  # Terminal kind
-    reward: Float[np.ndarray, "N"]
-    valid: Bool[np.ndarray, "N"]  # was the response a well-formed action?
-    score: Float[np.ndarray, "M"]  # the environment's own task score of each trajectory, in [0, 1]
-    state_group: Int[np.ndarray, "S"]  # group of each interned state
+    group: Int[np.ndarray, " N"]  # 0..G-1
+    trajectory: Int[np.ndarray, " N"]  # 0..M-1
+    step: Int[np.ndarray, " N"]  # position in the trajectory, from 0
+    state: Int[np.ndarray, " N"]  # 0..S-1
+    next_state: Int[np.ndarray, " N"]  # 0..S-1, the observed successor even where it ends the trajectory
+    terminal: Int[np.ndarray, " N"]  # Terminal kind
+    reward: Float[np.ndarray, " N"]
+    valid: Bool[np.ndarray, " N"]  # was the response a well-formed action?
+    score: Float[np.ndarray, " M"]  # the environment's own task score of each trajectory, in [0, 1]
+    state_group: Int[np.ndarray, " S"]  # group of each interned state
     state_key: list[str]  # (S,) the interned keys, for people to read
-    row: Int[np.ndarray, "N"]  # index of each record in the rows it was made from
+    row: Int[np.ndarray, " N"]  # index of each record in the rows it was made from
     tokens: Tokens | None = None
 
     def __post_init__(self) -> None:
@@ -151,7 +151,7 @@ class RolloutGroup:
         return len(self.state_group)
 
     @cached_property
-    def successor(self) -> Int[np.ndarray, "N"]:
+    def successor(self) -> Int[np.ndarray, " N"]:
         """Successor ids for the graph: ``-1, -2, -3`` are the absorbing success, failure and truncation.
 
         Negative ids index the end of a value array with three zeros appended (``graph.with_terminals``).
@@ -159,34 +159,34 @@ class RolloutGroup:
         return np.where(self.terminal > 0, -self.terminal, self.next_state)
 
     @cached_property
-    def group_start(self) -> Int[np.ndarray, "G"]:
+    def group_start(self) -> Int[np.ndarray, " G"]:
         return _starts(self.group)
 
     @cached_property
-    def group_size(self) -> Int[np.ndarray, "G"]:
+    def group_size(self) -> Int[np.ndarray, " G"]:
         """Records in each group."""
         return np.diff(np.append(self.group_start, len(self)))
 
     @cached_property
-    def last(self) -> Int[np.ndarray, "M"]:
+    def last(self) -> Int[np.ndarray, " M"]:
         """The last record of each trajectory."""
         return np.flatnonzero(self.terminal)
 
     @cached_property
-    def trajectory_group(self) -> Int[np.ndarray, "M"]:
+    def trajectory_group(self) -> Int[np.ndarray, " M"]:
         return self.group[self.last]
 
     @cached_property
-    def success(self) -> Bool[np.ndarray, "M"]:
+    def success(self) -> Bool[np.ndarray, " M"]:
         return self.terminal[self.last] == Terminal.SUCCESS
 
     @cached_property
-    def episode_return(self) -> Float[np.ndarray, "M"]:
+    def episode_return(self) -> Float[np.ndarray, " M"]:
         """Undiscounted return R(tau) of each trajectory."""
         return np.bincount(self.trajectory, weights=self.reward, minlength=self.n_trajectories)
 
     @cached_property
-    def by_state(self) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "s"], Int[np.ndarray, "s"]]:
+    def by_state(self) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " s"], Int[np.ndarray, " s"]]:
         """Records sorted by state, the source states in that order, and where each one's records start."""
         order = np.argsort(self.state, kind="stable")
         ordered = self.state[order]

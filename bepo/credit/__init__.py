@@ -22,11 +22,11 @@ from bepo.rollout import RolloutGroup
 class Credit:
     """What an estimator says about N records."""
 
-    advantage: Float[np.ndarray, "N"]
-    terms: dict[str, Float[np.ndarray, "N"]] = field(default_factory=dict)  # its parts, for diagnosis
+    advantage: Float[np.ndarray, " N"]
+    terms: dict[str, Float[np.ndarray, " N"]] = field(default_factory=dict)  # its parts, for diagnosis
     metrics: dict[str, float] = field(default_factory=dict)  # logged as credit/<name>
-    token_advantage: Float[np.ndarray, "R"] | None = None  # where the tokens of a record differ
-    token_return: Float[np.ndarray, "R"] | None = None  # what a critic is fitted to
+    token_advantage: Float[np.ndarray, " R"] | None = None  # where the tokens of a record differ
+    token_return: Float[np.ndarray, " R"] | None = None  # what a critic is fitted to
 
 
 class Estimator(Protocol):

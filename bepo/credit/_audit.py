@@ -10,7 +10,7 @@ from bepo.graph import RolloutGraph
 BUCKETS = ((1, 1), (2, 3), (4, 7), (8, None))  # visits of a state, inclusive
 
 
-def audit(graph: RolloutGraph, advantage: Float[np.ndarray, "N"], gate: Float[np.ndarray, "S"]) -> dict[str, float]:
+def audit(graph: RolloutGraph, advantage: Float[np.ndarray, " N"], gate: Float[np.ndarray, " S"]) -> dict[str, float]:
     """Metrics behind the paper's gate and graph figures. Shares are of all records unless they say states or mass."""
     group, visits = graph.group, graph.visits
     source = visits > 0

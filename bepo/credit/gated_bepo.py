@@ -108,7 +108,7 @@ class GatedBEPO:
             return solve(graph, self.gamma)
         return iterate(graph, self.gamma, self.iterations, self.tolerance, self.backup, self.softmax_temperature)
 
-    def _gate(self, graph: RolloutGraph) -> Float[np.ndarray, "S"]:
+    def _gate(self, graph: RolloutGraph) -> Float[np.ndarray, " S"]:
         visits, branches = graph.visits, graph.branches
         if self.gate == "binary":
             return gates.binary(visits, branches, self.n_min, self.b_min)
@@ -117,7 +117,7 @@ class GatedBEPO:
         return gates.count_and_branch(visits, branches, self.full_visits, self.full_branches)
 
     def _accumulate(
-        self, group: RolloutGroup, residual: Float[np.ndarray, "2 N"], rho: Float[np.ndarray, "N"]
+        self, group: RolloutGroup, residual: Float[np.ndarray, "2 N"], rho: Float[np.ndarray, " N"]
     ) -> Float[np.ndarray, "2 N"]:
         """GAE over the residuals (Eq. fp_gae), or one of the supplement's two alternatives."""
         decay: float | np.ndarray = self.gamma * self.gae_lambda

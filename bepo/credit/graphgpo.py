@@ -54,7 +54,7 @@ class GraphGPO:
             metrics=audit(graph, advantage, shared),
         )
 
-    def _score(self, group: RolloutGroup) -> Float[np.ndarray, "N"]:
+    def _score(self, group: RolloutGroup) -> Float[np.ndarray, " N"]:
         distance = distances(group)
         far = np.zeros(group.n_groups)  # with no success at all, every distance is 1
         finite = np.isfinite(distance)
@@ -73,7 +73,7 @@ class GraphGPO:
         return score
 
 
-def distances(group: RolloutGroup) -> Float[np.ndarray, "S"]:
+def distances(group: RolloutGroup) -> Float[np.ndarray, " S"]:
     """Fewest steps from each state to an observed success; inf where there is no path. Breadth first, all groups."""
     distance = np.full(group.n_states, np.inf)
     ends = group.terminal == Terminal.SUCCESS

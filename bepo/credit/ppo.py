@@ -62,7 +62,7 @@ class PPO:
             token_return=target,
         )
 
-    def _tokens(self, group: RolloutGroup, value: Float[np.ndarray, "R"]) -> Float[np.ndarray, "R"]:
+    def _tokens(self, group: RolloutGroup, value: Float[np.ndarray, " R"]) -> Float[np.ndarray, " R"]:
         """The recursion over the tokens of each sequence; a sequence's end is worth 0."""
         last = group.tokens.response_offset[1:] - 1
         reward = np.zeros(len(value))
@@ -78,7 +78,7 @@ class PPO:
         residual[:-1] += self.gamma * value[1:] * goes_on[:-1]
         return _backward(residual, self.gamma * self.gae_lambda * goes_on)
 
-    def _turns(self, group: RolloutGroup, value: Float[np.ndarray, "R"]) -> Float[np.ndarray, "N"]:
+    def _turns(self, group: RolloutGroup, value: Float[np.ndarray, " R"]) -> Float[np.ndarray, " N"]:
         """The recursion over the records of each trajectory."""
         worth = value[group.tokens.response_offset[:-1]]
         goes_on = group.terminal == 0
@@ -87,7 +87,7 @@ class PPO:
         return _backward(residual, self.gamma * self.gae_lambda * goes_on)
 
 
-def _backward(x: Float[np.ndarray, "n"], decay: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+def _backward(x: Float[np.ndarray, " n"], decay: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     """``y_i = x_i + decay_i y_{i+1}``; a decay of 0 ends a sequence. Sequences of any length, side by side."""
     ends = np.flatnonzero(decay == 0)
     starts = np.concatenate([[0], ends[:-1] + 1])

@@ -29,7 +29,7 @@ def micro_batches(tokens: Tokens, records: np.ndarray, max_tokens: int) -> Itera
 
 
 def grid(
-    tokens: Tokens, records: np.ndarray, x: Float[np.ndarray, "R"], like: Float[Tensor, "b r"]
+    tokens: Tokens, records: np.ndarray, x: Float[np.ndarray, " R"], like: Float[Tensor, "b r"]
 ) -> Float[Tensor, "b r"]:
     """A number of every response token, for the given records, right-padded with 0 like ``like``."""
     out = np.zeros(like.shape, np.float32)

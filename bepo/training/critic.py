@@ -33,7 +33,7 @@ class Critic:
     def _parameters(self) -> list[nn.Parameter]:
         return [*self.backbone.parameters(), *self.head.parameters()]
 
-    def values(self, tokens: Tokens, max_tokens: int) -> Float[np.ndarray, "R"]:
+    def values(self, tokens: Tokens, max_tokens: int) -> Float[np.ndarray, " R"]:
         """The value of every response token."""
         out = np.empty(len(tokens.logprob), np.float32)
         offset = tokens.response_offset
@@ -45,7 +45,7 @@ class Critic:
         return out
 
     def step(
-        self, tokens: Tokens, target: Float[np.ndarray, "R"], records: np.ndarray, max_tokens: int
+        self, tokens: Tokens, target: Float[np.ndarray, " R"], records: np.ndarray, max_tokens: int
     ) -> dict[str, float]:
         """One optimiser step; returns sums over tokens and the gradient norm."""
         n_tokens = int(tokens.response_length[records].sum())

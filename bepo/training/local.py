@@ -65,9 +65,9 @@ class LocalLearner:
     def update(
         self,
         group: RolloutGroup,
-        advantage: Float[np.ndarray, "R"],
+        advantage: Float[np.ndarray, " R"],
         seed: int,
-        target: Float[np.ndarray, "R"] | None = None,
+        target: Float[np.ndarray, " R"] | None = None,
     ) -> dict[str, float]:
         """PPO over the records, in minibatches drawn from ``seed``, from an advantage for every response token.
 

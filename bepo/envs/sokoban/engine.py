@@ -46,8 +46,8 @@ class Boards:
         return np.where(on_target, PLAYER_ON_TARGET, self._state).reshape(-1, self.height, self.width)
 
     def step(
-        self, actions: Int[np.ndarray, "b"], boards: Int[np.ndarray, "b"] | None = None
-    ) -> tuple[Float[np.ndarray, "b"], Bool[np.ndarray, "b"]]:
+        self, actions: Int[np.ndarray, " b"], boards: Int[np.ndarray, " b"] | None = None
+    ) -> tuple[Float[np.ndarray, " b"], Bool[np.ndarray, " b"]]:
         """Act on the given boards (default: all). Actions: 0 no-op, 1-4 push or move, 5-8 move only
         (up, down, left, right). Returns reward and whether all targets are covered."""
         at = np.arange(len(self)) if boards is None else np.asarray(boards)
