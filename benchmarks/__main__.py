@@ -14,7 +14,7 @@ from bepo.credit import estimators
 from bepo.envs.sokoban import render
 from bepo.envs.sokoban.engine import Boards
 from bepo.envs.sokoban.rooms import generate
-from bepo.rollout import RolloutGroup
+from bepo.rollout import RolloutGroup, Tokens
 
 
 def seconds(work: Callable[[], object], repeats: int) -> float:
@@ -48,6 +48,20 @@ def random_groups(n_groups: int, size: int = 8, steps: int = 50, states: int = 6
         state_group=np.repeat(np.arange(n_groups), states),
         state_key=[""] * (n_groups * states),
         row=np.arange(n),
+        tokens=random_tokens(n),
+    )
+
+
+def random_tokens(n: int, response: int = 4) -> Tokens:
+    """A prompt of one token and ``response`` response tokens a record, with a critic's values."""
+    return Tokens(
+        ids=np.zeros(n * (1 + response), np.int32),
+        prompt_length=np.ones(n, np.int32),
+        response_length=np.full(n, response, np.int32),
+        logprob=np.zeros(n * response, np.float32),
+        allowed_ids=np.empty(0, np.int32),
+        allowed_length=np.zeros(n * response, np.int32),
+        value=np.random.default_rng(1).normal(size=n * response).astype(np.float32),
     )
 
 
@@ -69,9 +83,9 @@ def credit() -> None:
         estimator = cls()
         few = seconds(lambda e=estimator: e(fresh(small)), 20) - seconds(lambda: fresh(small), 20)
         many = seconds(lambda e=estimator: e(fresh(large)), 3) - seconds(lambda: fresh(large), 3)
-        slow = seconds(lambda n=name: plain[n](rows), 1) if name in plain else float("nan")
         growth = many / few / (len(large) / len(small))
-        print(f"{name:12} {1e3 * few:11.2f} ms {1e3 * many:11.0f} ms {growth:13.2f} {slow / few:16.0f}x")
+        ratio = f"{seconds(lambda n=name: plain[n](rows), 1) / few:16.0f}x" if name in plain else f"{'–':>17}"
+        print(f"{name:12} {1e3 * few:11.2f} ms {1e3 * many:11.0f} ms {growth:13.2f} {ratio}")
 
 
 def as_rows(group: RolloutGroup) -> list[dict]:
