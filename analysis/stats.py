@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import nan
+from math import isnan, nan, sqrt
 
 import pandas as pd
 
@@ -15,6 +15,13 @@ class Estimate:
     mean: float
     std: float = nan
     n: int | None = None
+
+
+def separated(a: Estimate, b: Estimate) -> bool | None:
+    """Do two means differ by more than twice the standard error of their difference (Welch)? None with one seed."""
+    if isnan(a.std) or isnan(b.std) or not a.n or not b.n:
+        return None
+    return abs(a.mean - b.mean) > 2 * sqrt(a.std**2 / a.n + b.std**2 / b.n)
 
 
 def over_training_seeds(episodes: pd.DataFrame, column: str) -> Estimate:

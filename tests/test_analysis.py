@@ -13,6 +13,7 @@ from analysis.__main__ import main
 from analysis.artefact import REPORTED, artefacts
 from analysis.latex import to_csv, to_latex, to_markdown
 from analysis.runs import load, scales
+from analysis.stats import Estimate, separated
 from bepo import record
 
 # method -> training seed -> evaluation seed -> successes of four tasks at the end
@@ -82,6 +83,14 @@ def test_the_table_aggregates_evaluation_seeds_first(results):
     assert cells["GiGPO"][3] == "not run" and cells["GiGPO"][4] is None
     assert table.columns[3] == "Reproduced (laptop)" and "before training 25.0" in table.notes[0]
     assert {table.rows[i][1] for i, j in table.best if j == 3} == {"Gated-BEPO"}
+    assert "Gated-BEPO against GRPO: separated" in table.notes[1]
+
+
+def test_separation_takes_two_standard_errors():
+    a = Estimate(70.0, 3.0, 9)  # standard error 1, and so for the others: 2 * sqrt(2) = 2.83
+    assert separated(a, Estimate(73.0, 3.0, 9)) is True
+    assert separated(a, Estimate(72.5, 3.0, 9)) is False
+    assert separated(a, Estimate(99.0, float("nan"), 1)) is None
 
 
 def test_the_three_formats_say_the_same(results):

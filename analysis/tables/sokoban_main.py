@@ -6,7 +6,7 @@ from analysis.artefact import Table, artefact
 from analysis.methods import LABELS, ordered
 from analysis.reported import reported
 from analysis.runs import Study
-from analysis.stats import Estimate, over_training_seeds
+from analysis.stats import Estimate, over_training_seeds, separated
 
 LABEL = "sokoban-main"
 _PROMPTED = {"qwen2.5-vl": "Qwen2.5-VL"}
@@ -37,7 +37,7 @@ def sokoban_main(study: Study) -> Table:
         caption="Sokoban success rate (%) on 6x6 tasks.",
         columns=["Type", "Method", "Reported", f"Reproduced ({study.scale})", "Gap", "Seeds"],
         rows=rows,
-        notes=[*_protocol(study), *notes],
+        notes=[*_protocol(study), *_leader(reproduced), *notes],
         best=_best(rows, 2) | _best(rows, 3),
         rules={sum(m in _PROMPTED for m in methods)},
     )
@@ -48,6 +48,17 @@ def _reproduced(study: Study) -> dict[str, Estimate]:
         return {}
     final = study.episodes.query("split == 'test' and final")
     return {method: over_training_seeds(rows, "success") for method, rows in final.groupby("method")}
+
+
+def _leader(reproduced: dict[str, Estimate]) -> list[str]:
+    """Whether the best reproduced method is told apart from the next."""
+    best, *others = sorted(reproduced, key=lambda m: -reproduced[m].mean) or [None]
+    if not others:
+        return []
+    verdict = {True: "separated", False: "not separated", None: "one seed: not comparable"}
+    told = verdict[separated(reproduced[best], reproduced[others[0]])]
+    names = [LABELS.get(m, m) for m in (best, others[0])]
+    return [f"Bold marks the highest mean. {names[0]} against {names[1]}: {told} (two standard errors)."]
 
 
 def _protocol(study: Study) -> list[str]:
