@@ -8,7 +8,7 @@ group* is the K trajectories sampled from one task instance; states are only eve
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
@@ -193,7 +193,11 @@ class RolloutGroup:
         starts = _starts(ordered)
         return order, ordered[starts], starts
 
-    # --- making, splitting, joining ------------------------------------------------------------------------
+    def penalised(self, penalty: float) -> RolloutGroup:
+        """The same records with ``penalty`` off the reward of each invalid one."""
+        return replace(self, reward=self.reward - penalty * ~self.valid) if penalty else self
+
+    # --- making, joining ------------------------------------------------------------------------
 
     @classmethod
     def from_rows(cls, rows: Iterable[Mapping[str, Any]]) -> RolloutGroup:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from bepo.credit import Credit, register
@@ -35,7 +35,7 @@ class GAGPO:
     reconstruction: ClassVar[bool] = True
 
     def __call__(self, group: RolloutGroup) -> Credit:
-        group = replace(group, reward=group.reward - self.invalid_penalty * ~group.valid)
+        group = group.penalised(self.invalid_penalty)
         graph = RolloutGraph(group)
         value = graph.monte_carlo(self.gamma)
         residual = graph.residuals(value, self.gamma)

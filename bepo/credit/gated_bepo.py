@@ -75,8 +75,7 @@ class GatedBEPO:
 
     def __call__(self, group: RolloutGroup) -> Credit:
         outcome = outcome_advantage(group, self.outcome_pool, self.outcome_std, self.invalid_penalty)
-        if self.step_invalid_penalty:
-            group = _penalised(group, self.step_invalid_penalty)
+        group = group.penalised(self.step_invalid_penalty)
         graph = RolloutGraph(group, self.truncation)
         point = self._fixed_point(graph)
         state_gate = self._gate(graph)
@@ -148,9 +147,3 @@ class GatedBEPO:
             "converged_groups": float(point.converged.mean()),
             "centring_error": centring_error(graph, residual),
         }
-
-
-def _penalised(group: RolloutGroup, penalty: float) -> RolloutGroup:
-    from dataclasses import replace
-
-    return replace(group, reward=group.reward - penalty * ~group.valid)
