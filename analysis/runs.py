@@ -75,9 +75,8 @@ def _keep_one_setting(study: Study) -> None:
         settings = _flat({k: v for k, v in found.config.items() if k not in _FREE})
         credit = _flat({"credit": found.config["credit"]})
         expected = chosen.setdefault("settings", settings) | chosen.setdefault(found.config["credit"]["name"], credit)
-        other = {
-            k for k in expected.keys() | (settings | credit).keys() if expected.get(k) != (settings | credit).get(k)
-        }
+        actual = settings | credit
+        other = {k for k in expected.keys() | actual.keys() if expected.get(k) != actual.get(k)}
         if other:
             study.skipped.append(
                 f"{found.path}: set otherwise than newer runs of its study ({', '.join(sorted(other))})"

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from bepo.returns import discounted_returns
-from bepo.rollout import RolloutGroup, Terminal
+from bepo.rollout import RolloutGroup, Terminal, run_starts
 
 Backup = Literal["mean", "max", "softmax"]
 N_TERMINALS = len(Terminal) - 1
@@ -91,8 +91,7 @@ class RolloutGraph:
 
     def group_max(self, x: Float[np.ndarray, " S"]) -> Float[np.ndarray, " G"]:
         """Largest entry of each group's states."""
-        ids = self.group.state_group
-        return np.maximum.reduceat(x, np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]])))
+        return np.maximum.reduceat(x, run_starts(self.group.state_group))
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from bepo.rollout import RolloutGroup
+from bepo.rollout import RolloutGroup, run_starts
 
 EPSILON = 1e-6  # added to every standard deviation, as in verl-agent
 TIE = 1e-9  # a spread below TIE * scale is rounding, not signal
@@ -58,7 +58,7 @@ def standardise(
     rounding errors would otherwise reach 0.7 (docs/credit.md, "Ties").
     """
     if starts is None:
-        starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
+        starts = run_starts(ids)
     count = np.maximum(np.bincount(ids, minlength=n_ids), 1)
     centred = x - (np.bincount(ids, weights=x, minlength=n_ids) / count)[ids]
     centred[tied(x, ids, n_ids, starts)] = 0.0
@@ -115,8 +115,7 @@ def _against_trajectories(group: RolloutGroup, score: np.ndarray, std: Std) -> n
         return centred
     freedom = np.maximum(count - 1, 1) if std == "sample" else count
     deviation = np.sqrt(np.bincount(ids, weights=(value - mean[ids]) ** 2, minlength=n) / freedom) + EPSILON
-    starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
-    deviation[ids[tied(value, ids, n, starts)]] = 1.0
+    deviation[ids[tied(value, ids, n, run_starts(ids))]] = 1.0
     return centred / deviation[group.group]
 
 

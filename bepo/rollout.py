@@ -117,7 +117,7 @@ class RolloutGroup:
     tokens: Tokens | None = None
 
     def __post_init__(self) -> None:
-        first = np.append(0, np.flatnonzero(np.diff(self.trajectory)) + 1)
+        first = run_starts(self.trajectory)
         place = np.arange(len(self)) - np.repeat(first, np.diff(np.append(first, len(self))))
         if (self.step != place).any():
             bad = int(np.flatnonzero(self.step != place)[0])
@@ -160,7 +160,7 @@ class RolloutGroup:
 
     @cached_property
     def group_start(self) -> Int[np.ndarray, " G"]:
-        return _starts(self.group)
+        return run_starts(self.group)
 
     @cached_property
     def group_size(self) -> Int[np.ndarray, " G"]:
@@ -190,7 +190,7 @@ class RolloutGroup:
         """Records sorted by state, the source states in that order, and where each one's records start."""
         order = np.argsort(self.state, kind="stable")
         ordered = self.state[order]
-        starts = _starts(ordered)
+        starts = run_starts(ordered)
         return order, ordered[starts], starts
 
     def penalised(self, penalty: float) -> RolloutGroup:
@@ -220,7 +220,7 @@ class RolloutGroup:
         source, target, state_key, state_group = _intern_states(rows, group)
         terminal = np.array([Terminal.parse(r["done"]) for r in rows], np.int8)
         score = [float(r.get("score", t == Terminal.SUCCESS)) for r, t in zip(rows, terminal) if t != Terminal.NONE]
-        first = _starts(group)
+        first = run_starts(group)
         return cls(
             task=[str(rows[i].get("task", rows[i]["uid"])) for i in first],
             group=group,
@@ -306,7 +306,7 @@ def _offsets(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-def _starts(ids: np.ndarray) -> np.ndarray:
+def run_starts(ids: np.ndarray) -> np.ndarray:
     """Where each run of equal ids begins."""
     return np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
 

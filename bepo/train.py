@@ -193,12 +193,10 @@ class _Run:
 def draw_tasks(train: Panel, n: int, seed: int, update: int) -> list:
     """The tasks of an update: successive slices of seeded permutations of the panel, one a pass."""
     first = (update - 1) * n
-    chosen = []
-    for place in range(first, first + n):
-        epoch, index = divmod(place, len(train))
-        order = np.random.default_rng(derive_seed(seed, 0x7461736B, epoch)).permutation(len(train))
-        chosen.append(train.tasks[order[index]])
-    return chosen
+    epochs = range(first // len(train), (first + n - 1) // len(train) + 1)
+    orders = [np.random.default_rng(derive_seed(seed, 0x7461736B, e)).permutation(len(train)) for e in epochs]
+    start = first - epochs[0] * len(train)
+    return [train.tasks[i] for i in np.concatenate(orders)[start : start + n]]
 
 
 def training_row(

@@ -6,14 +6,13 @@ to a ``Credit``. It must not let groups influence each other.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Protocol, get_args, get_origin, get_type_hints
 
 import numpy as np
 from jaxtyping import Float
 
+from bepo import plugins
 from bepo.errors import UserError, choose
 from bepo.rollout import RolloutGroup
 
@@ -54,11 +53,7 @@ def register(cls: type) -> type:
 
 def estimators() -> dict[str, type[Estimator]]:
     """Every estimator by name; imports the files of this folder once."""
-    for module in pkgutil.iter_modules(__path__):
-        if module.name.startswith("_"):  # shared parts and the command line
-            continue
-        importlib.import_module(f"{__name__}.{module.name}")
-    return dict(sorted(REGISTRY.items()))
+    return plugins.load(__name__, REGISTRY)
 
 
 def make(name: str, **settings: object) -> Estimator:

@@ -7,13 +7,11 @@ limit is kept by whoever runs the episodes (``bepo.collect``), so an environment
 from __future__ import annotations
 
 import hashlib
-import importlib
-import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
-from bepo.errors import choose
+from bepo import plugins
 from bepo.rollout import Terminal
 
 Split = Literal["train", "validation", "test"]
@@ -92,17 +90,7 @@ def register(cls: type) -> type:
 
 def environments() -> dict[str, type[Environment]]:
     """Every environment by name; imports the files of this folder once."""
-    for module in pkgutil.iter_modules(__path__):
-        importlib.import_module(f"{__name__}.{module.name}")
-    return dict(sorted(REGISTRY.items()))
-
-
-def make(name: str, **settings: object) -> Environment:
-    """The environment ``name``; raises ``UserError`` naming the choices for an unknown one."""
-    known = environments()
-    if name not in known:
-        raise choose("environment", name, known)
-    return known[name](**settings)
+    return plugins.load(__name__, REGISTRY)
 
 
 def content_id(text: str) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from typing import ClassVar, Protocol
 
+from bepo import plugins
 from bepo.agents import Agent
 from bepo.envs import Environment
 
@@ -31,6 +30,4 @@ def register(cls: type) -> type:
 
 def policies() -> dict[str, type[PolicyConfig]]:
     """Every policy by name; imports the files of this folder once."""
-    for module in pkgutil.iter_modules(__path__):
-        importlib.import_module(f"{__name__}.{module.name}")
-    return dict(sorted(REGISTRY.items()))
+    return plugins.load(__name__, REGISTRY)
