@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from tokenizers import Regex, Tokenizer
@@ -51,20 +51,17 @@ class WarmStart:
     """Of demonstrations and batches."""
 
 
-@register
 @dataclass
-class Tiny:
-    """A transformer that knows no language: random weights, a word-level vocabulary, and a warm start."""
+class TinyModel:
+    """What built-in models have in common: a small transformer with random weights, a word-level vocabulary, and a
+    warm start."""
 
-    name: Literal["tiny"] = "tiny"
-    architecture: Literal["qwen2", "qwen3"] = "qwen2"
-    """Qwen3 normalises queries and keys, and has no attention bias."""
     hidden: int = 64
     layers: int = 3
     heads: int = 4
     intermediate: int = 192
     max_prompt: int = 128
-    """Tokens."""
+    """Tokens, those of a picture included."""
     max_response: int = 2
     """Tokens, the end-of-sequence token included."""
     constrained: bool = False
@@ -73,40 +70,59 @@ class Tiny:
     """Of the initial weights. With the warm start it stands for one "pretrained" model, shared by training seeds."""
     warm_start: WarmStart | None = field(default_factory=WarmStart)
 
+    presets: ClassVar[str]  # those that bring the agent along
+
+    def _vocabulary(self, env: Environment, agent: Agent) -> list[str]:
+        """Every word of a prompt. Raises ``UserError`` for a style of prompts that has others."""
+        if agent.style != "compact":
+            raise UserError(
+                f"policy={self.name} knows only the words of agent.style=compact, not {agent.style!r}; "
+                f"the presets {self.presets} set it"
+            )
+        return [*COMPACT_WORDS, *(str(n) for n in range(env.horizon + 1)), *env.prompt.words]
+
+    def _text_settings(self, tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
+        # The vocabulary is exactly the tokenizer's: verl masks a padded tail in vLLM but not in training.
+        return {
+            "vocab_size": len(tokenizer),
+            "hidden_size": self.hidden,
+            "intermediate_size": self.intermediate,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.heads,
+            "max_position_embeddings": self.max_prompt + self.max_response,
+            "bos_token_id": tokenizer.pad_token_id,
+            "eos_token_id": tokenizer.eos_token_id,
+            "pad_token_id": tokenizer.pad_token_id,
+        }
+
+
+@register
+@dataclass
+class Tiny(TinyModel):
+    """A transformer that knows no language."""
+
+    name: Literal["tiny"] = "tiny"
+    architecture: Literal["qwen2", "qwen3"] = "qwen2"
+    """Qwen3 normalises queries and keys, and has no attention bias."""
+
     method_version: ClassVar[int] = 1
+    presets: ClassVar[str] = "smoke_small and laptop_small"
 
     def __post_init__(self) -> None:
         if self.hidden % self.heads:
             raise UserError(f"policy.hidden={self.hidden} must be a multiple of policy.heads={self.heads}")
 
     def build(self, env: Environment, agent: Agent, device: str) -> LanguageModel:
-        if agent.style != "compact":
-            raise UserError(
-                f"policy=tiny knows only the words of agent.style=compact, not {agent.style!r}; "
-                "the presets smoke_small and laptop_small set it"
-            )
-        numbers = [str(n) for n in range(env.horizon + 1)]
-        tokenizer = build_tokenizer([*COMPACT_WORDS, *numbers, *env.prompt.words])
+        tokenizer = build_tokenizer(self._vocabulary(env, agent))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             model = AutoModelForCausalLM.from_config(self._model_config(tokenizer))
         return LanguageModel(model, tokenizer, self.max_prompt, self.max_response, self.constrained, device)
 
     def _model_config(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedConfig:
-        # The vocabulary is exactly the tokenizer's: verl masks a padded tail in vLLM but not in training.
         return _ARCHITECTURES[self.architecture](
-            vocab_size=len(tokenizer),
-            hidden_size=self.hidden,
-            intermediate_size=self.intermediate,
-            num_hidden_layers=self.layers,
-            num_attention_heads=self.heads,
-            num_key_value_heads=self.heads,
-            head_dim=self.hidden // self.heads,
-            max_position_embeddings=self.max_prompt + self.max_response,
-            tie_word_embeddings=False,
-            bos_token_id=tokenizer.pad_token_id,
-            eos_token_id=tokenizer.eos_token_id,
-            pad_token_id=tokenizer.pad_token_id,
+            **self._text_settings(tokenizer), head_dim=self.hidden // self.heads, tie_word_embeddings=False
         )
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
 from transformers import PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from bepo.agents import COMPACT_WORDS, Agent
+from bepo.agents import Agent
 from bepo.envs import IMAGE, Environment
 from bepo.errors import UserError
 from bepo.policies import register
-from bepo.policies.tiny import ACT, WarmStart, build_tokenizer
+from bepo.policies.tiny import ACT, TinyModel, build_tokenizer
 from bepo.policies.vision_language import VisionLanguageModel
 
 START, PICTURE, VIDEO, STOP = MARKERS = ("<|vision_start|>", "<|image_pad|>", "<|video_pad|>", "<|vision_end|>")
@@ -26,14 +26,10 @@ _CHAT = (
 
 @register
 @dataclass
-class TinyVL:
-    """A model that has never seen anything: random weights, a word-level vocabulary, and a warm start."""
+class TinyVL(TinyModel):
+    """A model that has never seen anything either."""
 
     name: Literal["tiny_vl"] = "tiny_vl"
-    hidden: int = 64
-    layers: int = 3
-    heads: int = 4
-    intermediate: int = 192
     vision_hidden: int = 64
     vision_layers: int = 1
     patch: int = 16
@@ -45,18 +41,10 @@ class TinyVL:
     vision: Literal["trained", "given", "frozen"] = "frozen"
     """The tower: trained from the warm start on; in the warm start as it is given, then trained; or never changed. Its
     random weights already tell the tiles apart; moved at the language model's learning rate, they keep a warm start
-    from seeing and makes PPO collapse (docs/performance.md)."""
-    max_prompt: int = 128
-    """Tokens, those of the picture included."""
-    max_response: int = 2
-    """Tokens, the end-of-sequence token included."""
-    constrained: bool = False
-    """Sample admissible actions only."""
-    seed: int = 0
-    """Of the initial weights. With the warm start it stands for one "pretrained" model, shared by training seeds."""
-    warm_start: WarmStart | None = field(default_factory=WarmStart)
+    from seeing and make PPO collapse (docs/performance.md)."""
 
     method_version: ClassVar[int] = 2
+    presets: ClassVar[str] = "smoke_vl and laptop_vl"
 
     def __post_init__(self) -> None:
         for name in ("hidden", "vision_hidden"):
@@ -66,13 +54,10 @@ class TinyVL:
                 )
 
     def build(self, env: Environment, agent: Agent, device: str) -> VisionLanguageModel:
-        if agent.style != "compact":
-            raise UserError(f"policy=tiny_vl knows only the words of agent.style=compact, not {agent.style!r}")
-        if IMAGE not in env.prompt.words:
+        vocabulary = self._vocabulary(env, agent)
+        if IMAGE not in vocabulary:
             raise UserError(f"policy=tiny_vl looks at pictures, and env={env.name} shows none: env.observation=rgb")
-        numbers = [str(n) for n in range(env.horizon + 1)]
-        words = [w for w in (*COMPACT_WORDS, *numbers, *env.prompt.words) if w != IMAGE]
-        tokenizer = build_tokenizer(words, MARKERS)
+        tokenizer = build_tokenizer([w for w in vocabulary if w != IMAGE], MARKERS)
         tokenizer.chat_template = _CHAT
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
@@ -95,26 +80,15 @@ class TinyVL:
         )
 
     def _architecture(self, tokenizer: PreTrainedTokenizerFast) -> Qwen2_5_VLConfig:
-        # The vocabulary is exactly the tokenizer's: verl masks a padded tail in vLLM but not in training.
         start, picture, video, stop = tokenizer.convert_tokens_to_ids(list(MARKERS))
         turns = self.hidden // self.heads // 2  # rotated pairs of a head, shared out as in Qwen2.5-VL
         across = 3 * turns // 8
-        text = {
-            "vocab_size": len(tokenizer),
-            "hidden_size": self.hidden,
-            "intermediate_size": self.intermediate,
-            "num_hidden_layers": self.layers,
-            "num_attention_heads": self.heads,
-            "num_key_value_heads": self.heads,
-            "max_position_embeddings": self.max_prompt + self.max_response,
+        text = self._text_settings(tokenizer) | {
             "rope_parameters": {
                 "rope_type": "default",
                 "rope_theta": self.rope_theta,
                 "mrope_section": [turns - 2 * across, across, across],
-            },
-            "bos_token_id": tokenizer.pad_token_id,
-            "eos_token_id": tokenizer.eos_token_id,
-            "pad_token_id": tokenizer.pad_token_id,
+            }
         }
         vision = {
             "depth": self.vision_layers,
