@@ -16,17 +16,10 @@ import numpy as np
 
 from analysis.__main__ import main as analyse
 from bepo import record
+from bepo.envs.alfworld.generate import TASK_TYPES
 from tests.records import nested
 
 UPDATES, EVERY, TASKS, PASSES = 150, 10, 128, 3  # the paper's
-KINDS = (
-    "pick_and_place_simple",
-    "look_at_obj_in_light",
-    "pick_clean_then_place_in_recep",
-    "pick_heat_then_place_in_recep",
-    "pick_cool_then_place_in_recep",
-    "pick_two_obj_and_place",
-)
 METHODS = ("ppo", "rloo", "grpo", "gagpo", "gigpo", "hgpo", "gated_bepo")
 ABLATIONS = {
     "gate_thresholds": [{"n_min": n, "b_min": b} for n, b in ((1, 1), (2, 1), (2, 2), (3, 2), (2, 3))],
@@ -102,7 +95,7 @@ def _episodes(rng: np.random.Generator, skill: float) -> Iterator[dict]:
                 "split": split,
                 "evaluation_seed": seed,
                 "task": f"{split}{i:012x}",
-                "kind": KINDS[i % len(KINDS)],
+                "kind": TASK_TYPES[i % len(TASK_TYPES)],
                 "success": won,
                 "score": 1.0 if won else draw,
                 "return": 10.0 * won,

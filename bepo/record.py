@@ -204,12 +204,13 @@ def note_cell(results: Path, study: str, scale: str, overrides: list[str], run_i
     write_atomically(path, json.dumps({"overrides": sorted(overrides), "run_id": run_id}, indent=1))
 
 
-def belongings(results: Path, identifier: str) -> list[Path]:
+def belongings(results: Path, identifier: str) -> Iterator[Path]:
     """Files of a complete record: those that it vouches for, itself, and the study cells that point at it."""
     folder = results / "runs" / identifier
     files = json.loads((folder / "record.json").read_text())["files"]
-    cells = [path for path in sorted(results.glob("studies/*/*/*.json")) if f'"{identifier}"' in path.read_text()]
-    return [*(folder / name for name in sorted(files)), folder / "record.json", *cells]
+    yield from (folder / name for name in sorted(files))
+    yield folder / "record.json"
+    yield from (path for path in sorted(results.glob("studies/*/*/*.json")) if f'"{identifier}"' in path.read_text())
 
 
 def source_state() -> dict[str, Any]:

@@ -12,7 +12,7 @@ from bepo.sweep.plan import Run, note
 from bepo.sweep.pool import BUSY, DONE, Pool, Worker, explain
 from bepo.sweep.show import View
 
-_LOOK_AGAIN = 2.0  # seconds before trying a run that another process holds
+LOOK_AGAIN = 2.0  # seconds before trying a run that another process holds
 
 
 @dataclass
@@ -30,10 +30,11 @@ class Execution:
 
     def __init__(self, runs: Sequence[Run], pool: Pool, view: View) -> None:
         self.runs, self.pool, self.view = runs, pool, view
-        self.outcome = Outcome([r for r in runs if r.progress().status == "complete"])
-        self.pending = [r for r in runs if r not in self.outcome.complete]
+        found = [(run, run.progress()) for run in runs]
+        self.outcome = Outcome([r for r, p in found if p.status == "complete"])
+        self.pending = [r for r, p in found if p.status != "complete"]
         self.held: dict[str, tuple[Run, float]] = {}  # by another process, and when to look again
-        self.warm = {_kit(r) for r in runs if r.progress().updates}
+        self.warm = {_kit(r) for r, p in found if p.updates}
 
     def finish(self) -> Outcome:
         for run in self.runs:
@@ -71,7 +72,7 @@ class Execution:
         run, code = worker.run, worker.exit_code
         self.warm.add(_kit(run))
         if code == BUSY:
-            self.held[run.id] = run, time.monotonic() + _LOOK_AGAIN
+            self.held[run.id] = run, time.monotonic() + LOOK_AGAIN
         elif code == DONE and run.folder.is_complete:
             self.outcome.complete.append(run)
             self.view.completed(worker)

@@ -90,16 +90,15 @@ class View:
 
     def draw(self, workers: Sequence[Worker], pending: Sequence[Run], elsewhere: int) -> None:
         now = time.monotonic()
-        total = self._total(workers, pending, elsewhere)
         if self.live:
             self._erase()
             width = shutil.get_terminal_size().columns - 1
-            lines = [*map(_running, workers), total]
+            lines = [*map(_running, workers), self._total(workers, pending, elsewhere)]
             self.out.write("".join(line[:width] + "\n" for line in lines))
             self.out.flush()
             self.drawn = len(lines)
         elif now - self.last > _QUIET:
-            self.log(total)
+            self.log(self._total(workers, pending, elsewhere))
             self.last = now
 
     def end(self) -> None:

@@ -24,12 +24,10 @@ from bepo import objective, record
 from bepo.config import identity_of
 from bepo.errors import UserError
 from bepo.sweep import plan
-from bepo.sweep.execute import interrupts
+from bepo.sweep.execute import LOOK_AGAIN, interrupts
 from bepo.sweep.plan import Run, note
 from bepo.sweep.pool import BUSY, DONE, Pool, Worker, explain
 from bepo.sweep.show import View
-
-_LOOK_AGAIN = 2.0  # seconds before trying a run that another process holds
 
 
 @dataclass
@@ -159,7 +157,7 @@ class Tuning:
         (attempt,) = [a for a in self.attempts if worker.run in a.runs]
         if worker.exit_code == BUSY:
             attempt.pending.append(worker.run)
-            attempt.resume_at = time.monotonic() + _LOOK_AGAIN
+            attempt.resume_at = time.monotonic() + LOOK_AGAIN
         elif worker.exit_code == DONE:
             self.view.completed(worker)
         elif worker.stops:
@@ -236,10 +234,11 @@ def load(study: plan.Study, fixed: list[str]) -> optuna.Study:
         raise UserError(f"{study.name}: {len(settings['objectives'])} objectives, {len(directions)} directions")
     objective.values(settings["objectives"], [])
     Path(study.config.results).mkdir(parents=True, exist_ok=True)
-    pruner = instantiate(settings["pruner"]) if "pruner" in settings else optuna.pruners.NopPruner()
-    sampler = instantiate(
-        sweeper.sampler, _execution_whitelist_=("hydra_plugins.hydra_optuna_sweeper.*", "optuna.samplers.*")
-    )
+    known = ("hydra_plugins.hydra_optuna_sweeper.*", "optuna.samplers.*", "optuna.pruners.*")
+    pruner = optuna.pruners.NopPruner()
+    if "pruner" in settings:
+        pruner = instantiate(settings["pruner"], _execution_whitelist_=known)
+    sampler = instantiate(sweeper.sampler, _execution_whitelist_=known)
     with FileLock(Path(study.config.results) / "studies.db.lock"):
         found = optuna.create_study(
             study_name=sweeper.study_name,
