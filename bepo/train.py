@@ -26,12 +26,11 @@ from tqdm import tqdm
 from bepo import objective, record
 from bepo.collect import derive_seed
 from bepo.config import Config, cell_overrides, identity_of, register_configs
-from bepo.credit import Credit, Estimator
+from bepo.credit import Estimator
 from bepo.errors import UserError
 from bepo.evaluate import evaluate, success_rate
+from bepo.metrics import credit_metrics, prefixed, rollout_metrics
 from bepo.panels import Panel, panel
-from bepo.rollout import RolloutGroup
-from bepo.tokens import Tokens
 from bepo.tracking import Tracker
 from bepo.training.backend import Engine, Setup
 
@@ -148,20 +147,21 @@ class _Run:
         advantage = credit.token_advantage
         if advantage is None:
             advantage = np.repeat(credit.advantage, group.tokens.response_length)
-        token_row = {
-            "train/response_clip_ratio": cut_share(
-                group.tokens, config.policy.max_response, getattr(self.engine, "end_token", -1)
-            ),
-            "credit/token_advantage_mean": float(advantage.mean()),
-        }
         stats = self.engine.update(group, advantage, seed, credit.token_return)
         marks.append(time.perf_counter())
         if config.save_rollouts and self.update % config.save_rollouts == 0:
             (self.folder.path / "rollouts").mkdir(exist_ok=True)
             group.save(self.folder.path / "rollouts" / f"{self.update:06d}.npz")
         rollout, _, credited, updated = np.diff(marks).tolist()
-        times = {"rollout": rollout, **stages, "credit": credited, "update": updated}
-        return {"update": self.update} | training_row(group, credit, stats, times) | token_row
+        times = {"rollout": rollout, **stages, "credit": credited, "update": updated}  # seconds
+        return {
+            "update": self.update,
+            **rollout_metrics(group, config.policy.max_response, self.engine.end_token),
+            **credit_metrics(credit),
+            "credit/token_advantage_mean": float(advantage.mean()),
+            **prefixed("train", stats),
+            **prefixed("time", times),
+        }
 
     def _evaluate(self, split: str, seeds: Any) -> float:
         rows = [
@@ -207,12 +207,6 @@ class _Run:
         return tqdm(total=self.config.updates, initial=self.update, desc=name, unit="update", disable=shown)
 
 
-def cut_share(tokens: Tokens, max_response: int, end_token: int) -> float:
-    """Responses that met the token limit before they ended, as a share of all."""
-    last = tokens.ids[tokens.record_offset[1:] - 1]
-    return float(((tokens.response_length >= max_response) & (last != end_token)).mean())
-
-
 def method_facts(credit: Estimator) -> dict[str, Any]:
     """What a table may say about an estimator, kept with its numbers."""
     return {"citation": credit.citation, "reconstruction": credit.reconstruction, **credit.traits}
@@ -225,29 +219,6 @@ def draw_tasks(train: Panel, n: int, seed: int, update: int) -> list:
     orders = [np.random.default_rng(derive_seed(seed, 0x7461736B, e)).permutation(len(train)) for e in epochs]
     start = first - epochs[0] * len(train)
     return [train.tasks[i] for i in np.concatenate(orders)[start : start + n]]
-
-
-def training_row(
-    group: RolloutGroup, credit: Credit, stats: dict[str, float], times: dict[str, float]
-) -> dict[str, float]:
-    """The metrics of an update under their stable names; time/ is in seconds."""
-    length = group.step[group.last] + 1
-    row = {
-        "train/success": float(group.success.mean()),
-        "train/return": float(group.episode_return.mean()),
-        "train/score": float(group.score.mean()),
-        "train/episode_length": float(length.mean()),
-        "train/valid_actions": float(group.valid.mean()),
-        "train/records": len(group),
-        "train/broken_episodes": int(group.broken.sum()),
-        "train/trajectories": group.n_trajectories,
-        "train/response_length": float(group.tokens.response_length.mean()),
-        "credit/advantage_mean": float(credit.advantage.mean()),
-        "credit/advantage_std": float(credit.advantage.std()),
-    }
-    row |= {f"credit/{name}": value for name, value in credit.metrics.items()}
-    row |= {f"train/{name}": value for name, value in stats.items()}
-    return row | {f"time/{name}": value for name, value in times.items()}
 
 
 def _show(bar: tqdm, row: dict[str, float]) -> None:

@@ -167,8 +167,8 @@ def test_errors_name_the_value():
 
 
 def test_a_response_that_ends_at_the_limit_is_not_cut():
+    from bepo.metrics import cut_share
     from bepo.tokens import Tokens
-    from bepo.train import cut_share
 
     rows = [{"prompt_ids": [9], "response_ids": r, "logprobs": [0.0] * len(r)} for r in ([1, 2], [1, 7], [7])]
     assert cut_share(Tokens.pack(rows), 2, end_token=7) == pytest.approx(1 / 3)

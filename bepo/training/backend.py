@@ -49,10 +49,11 @@ class Setup:
 class Engine(Protocol):
     """A running backend. ``facts`` go into the record: ``backend``, ``device``, ``world_size``, ``versions``.
 
-    One that has an ``end_token`` (an id) tells a response that ended from one that was cut at the same length.
+    ``end_token`` (an id) tells a response that ended from one that was cut at the same length.
     """
 
     facts: dict[str, Any]
+    end_token: int
 
     def collect(self, tasks: Sequence[Task], size: int, sampling: Sampling, seed: int) -> RolloutGroup:
         """As ``bepo.collect.collect``, with the current policy."""

@@ -82,6 +82,7 @@ class VerlEngine:
         self._workers = EpisodeWorkers.launch(setup.env, setup.agent, settings.env_workers)
         self.trainer = StagedTrainer(config, optimiser_steps(settings, setup))
         self.trainer.start()
+        self.end_token = self.trainer.tokenizer.eos_token_id
 
     def _model(self) -> str:
         """A folder or hub name that verl loads. A policy that is built and warm-started here is saved first."""
