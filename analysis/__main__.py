@@ -1,5 +1,6 @@
 """Rebuild tables, figures and the page from the run records: ``python -m analysis [LABEL ...] [--scale TIER]``.
 
+With labels only these are built, and the page and the paper's macros stay as they are.
 ``python -m analysis explain main-results/ALFWorld/All/HGPO/1.5B`` prints what is behind one number.
 ``python -m analysis runs [tier=smoke status=partial ...]`` lists the runs; ``--gc RUN_ID ...`` removes some.
 """
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from analysis import ledger, page
 from analysis.artefact import artefacts
-from analysis.build import Built, build, write
+from analysis.build import Built, build, write, write_macros
 from analysis.explain import explain
 from analysis.latex import to_markdown
 from analysis.runs import TIERS
@@ -73,31 +74,30 @@ def _rebuild(options: argparse.Namespace, source: Source, tiers: list[str]) -> N
     unknown = [label for label in options.names if label not in known]
     if unknown:
         raise choose("artefact", unknown[0], known)
-    every = list(dict.fromkeys([*source.scales(), *tiers]))
+    wanted = {label: known[label] for label in options.names} or known
+    every = set(tiers) if options.names else {*source.scales(), *tiers}  # the page shows all tiers
     built = [
         build(item, source, tier, options.allow_mixed)
         for tier in sorted(every, key=TIERS.index, reverse=True)
-        for item in known.values()
+        for item in wanted.values()
     ]
-    write(built, options.out)  # what was not named is rebuilt too: the page shows everything
-    report = options.out / "report.html"
-    report.write_text(page.render(built, source.scales(), options.source or str(options.results)))
-    _report(
-        [b for b in built if b.label in (options.names or known) and b.scale in tiers],
-        options.names,
-        report,
-        options.out,
-    )
+    write(built, options.out)
+    _print([b for b in built if b.scale in tiers], named=bool(options.names))
+    print(f"tables:  {options.out / 'tables'}\nfigures: {options.out / 'figures'}")
+    if not options.names:
+        write_macros(built, options.out)
+        report = options.out / "report.html"
+        report.write_text(page.render(built, source.scales(), options.source or str(options.results)))
+        print(f"page:    {report}")
 
 
-def _report(built: list[Built], named: list[str], report: Path, out: Path) -> None:
-    """The tables that were asked for, or else those that have a number."""
+def _print(built: list[Built], named: bool) -> None:
+    """What was left out, and the tables: those that were asked for, or else those that have a number."""
     for line in sorted({line for b in built for line in b.skipped}):
         print(f"left out: {line}", file=sys.stderr)
     for b in built:
-        if b.table and (b.label in named or (not named and any(c.found for c in b.table.cells))):
+        if b.table and (named or any(c.found for c in b.table.cells)):
             print(f"\n{b.label} (tier {b.scale})\n\n{to_markdown(b.product)}")
-    print(f"tables:  {out / 'tables'}\nfigures: {out / 'figures'}\npage:    {report}")
 
 
 if __name__ == "__main__":

@@ -111,10 +111,11 @@ class Table:
 
 @dataclass
 class Figure:
-    """A matplotlib figure and what it shows."""
+    """A matplotlib figure and what it shows. ``runs`` are those drawn."""
 
     caption: str
     figure: object
+    runs: list[Run] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 

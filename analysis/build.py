@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -53,7 +53,9 @@ class Built:
 
     @cached_property
     def records(self) -> list[Run]:
-        found = {r.id: r for s in self.studies for r in s.records}
+        """Those shown; what is made of settings or other tables shows all of its studies."""
+        shown = [r for c in self.table.cells for r in c.runs] if self.table else self.product.runs
+        found = {r.id: r for r in shown or (r for s in self.studies for r in s.records)}
         return sorted(found.values(), key=lambda r: (str(r.env), r.model, r.method, r.seed, r.id))
 
     @property
@@ -68,14 +70,17 @@ def build(item: Artefact, source: Source, scale: str, allow_mixed: bool = False)
 
 
 def write(built: Iterable[Built], out: Path) -> None:
-    """``tables/<label>.<tier>.{tex,md,csv,stats.csv}``, ``figures/<label>.<tier>.{pdf,png,tex}`` and
-    ``macros.<tier>.tex``. Figures are closed."""
-    built = list(built)
+    """``tables/<label>.<tier>.{tex,md,csv,stats.csv}`` and ``figures/<label>.<tier>.{pdf,png,tex}``. Figures are
+    closed."""
     for one in built:
         if one.table:
             _write_table(one, out / "tables")
         else:
             _write_figure(one, out / "figures")
+
+
+def write_macros(built: Sequence[Built], out: Path) -> None:
+    """``macros.<tier>.tex``, of every table of a tier."""
     for scale in {one.scale for one in built}:
         tables = [one.table for one in built if one.table and one.scale == scale]
         (out / f"macros.{scale}.tex").write_text(to_macros(tables))

@@ -15,7 +15,7 @@ from analysis.parts import Metric
 from analysis.runs import Run
 from analysis.sources import Source
 from analysis.stats import compare
-from analysis.style import PAGE, band, over_updates, panels
+from analysis.style import PAGE, band, legend_above, over_updates, panels
 from bepo import record
 from bepo.rollout import RolloutGroup
 
@@ -85,8 +85,8 @@ def curves(found: Mapping[str, Run], metrics: Sequence[str]) -> plt.Figure:
             if metric in run.metrics:
                 table = run.metrics.set_index("update")[[metric]].dropna()
                 band(axis, table, COLOURS.get(run.method, "black"), linestyle=_DASHES[i % 4], label=name)
-    if metrics and axes[0].lines:
-        axes[0].legend(loc="best")
+    if metrics:
+        legend_above(figure, max((axis.lines for axis in axes), key=len), columns=1)
     return figure
 
 

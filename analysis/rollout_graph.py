@@ -163,7 +163,7 @@ def matrix(axis: Axes, values: np.ndarray, rows: Sequence[str], columns: Sequenc
     axis.spines[:].set_visible(False)
     for (y, x), value in np.ndenumerate(values):
         if np.isfinite(value):
-            shown = f"{value:.1f}".replace("-0.0", "0.0")
+            shown = f"{value:.1f}".replace("-0.0", "0.0").replace("-", "−")
             dark = abs(value) > 0.65 * limit
             axis.text(x, y, shown, ha="center", va="center", fontsize=6, color="white" if dark else "black")
 

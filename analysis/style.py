@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -10,6 +11,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+
+from analysis.runs import Study
 
 COLUMN, PAGE = 3.3, 7.0  # inches: one column, both columns
 SMOOTH = 5  # updates in a running mean
@@ -62,6 +65,18 @@ def over_updates(axis: Axes, label: str, title: str = "") -> None:
     axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
 
 
+def percent(axis: Axes, least: float = 10) -> None:
+    """From zero, which stays off the frame, to what is drawn, but at least to ``least`` and at most to 100."""
+    top = min(max(axis.get_ylim()[1], least), 100)
+    axis.set_ylim(-0.03 * top, 1.02 * top)
+
+
+def legend_above(figure: Figure, handles: Sequence, columns: int) -> None:
+    """Of all panels, where it can hide no data; none without handles."""
+    if handles:
+        figure.legend(handles=handles, loc="outside upper center", ncols=columns, columnspacing=1.2)
+
+
 def letters(axes: Iterable[Axes]) -> None:
     """(a), (b), ... before the titles."""
     for letter, axis in zip("abcdefgh", axes):
@@ -78,10 +93,21 @@ def band(axis: Axes, table: pd.DataFrame, color: str, **line: object) -> None:
 
 
 def by_seed(frame: pd.DataFrame, value: str) -> pd.DataFrame:
-    """(updates, training seeds); empty where no run logged ``value``."""
+    """(updates, training seeds) of the runs that logged ``value``; empty where none did."""
     if value not in frame:
         return pd.DataFrame()
-    return frame.pivot_table(index="update", columns="seed", values=value)
+    return frame.dropna(subset=[value]).pivot_table(index="update", columns="seed", values=value)
+
+
+def unlogged(studies: Iterable[Study], metrics: Iterable[str]) -> list[str]:
+    """Notes that name the runs which are missing from curves, having logged no such metric."""
+    found = defaultdict(list)
+    for metric in metrics:
+        lacking = [
+            r.id for s in studies for r in s.records if metric not in r.metrics or r.metrics[metric].isna().all()
+        ]
+        found[", ".join(lacking)].append(metric)
+    return [f"Left out, not logged: {', '.join(names)} (runs {ids})." for ids, names in found.items() if ids]
 
 
 def smoothed(table: pd.DataFrame) -> pd.DataFrame:

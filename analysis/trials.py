@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from optuna.trial import FrozenTrial, TrialState
 
 from analysis.sources import Source
-from analysis.style import COLUMN, GREY, nothing, panels
+from analysis.style import COLUMN, GREY, nothing, panels, percent
 
 _COLOURS = {TrialState.COMPLETE: "#0072B2", TrialState.PRUNED: "#E69F00", TrialState.FAIL: "#D55E00"}
 _PERCENT = ("validation_success",)  # shares, shown in per cent
@@ -117,9 +117,8 @@ def _sequence(axis: plt.Axes, study: optuna.Study) -> None:
     larger = study.direction == optuna.study.StudyDirection.MAXIMIZE
     best = np.maximum.accumulate(values) if larger else np.minimum.accumulate(values)
     axis.step([t.number for t in complete(study)], best, where="post", color="black", linewidth=1, label="best so far")
-    axis.legend(loc="best")
     axis.set_xlabel("Trial")
-    axis.set_ylabel(_word(_objectives(study)[0]))
+    _finish(axis, _objectives(study)[0])
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
@@ -145,9 +144,15 @@ def _front(axis: plt.Axes, study: optuna.Study) -> None:
         linewidth=1,
         label="front",
     )
-    axis.legend(loc="best")
     axis.set_xlabel(_word(second))
-    axis.set_ylabel(_word(first))
+    _finish(axis, first)
+
+
+def _finish(axis: plt.Axes, objective: str) -> None:
+    axis.set_ylabel(_word(objective))
+    if objective in _PERCENT:
+        percent(axis)
+    axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=4)
 
 
 def _objectives(study: optuna.Study) -> list[str]:

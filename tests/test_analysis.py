@@ -226,6 +226,15 @@ def test_everything_is_written_and_the_same_records_give_the_same_bytes(results,
     assert "sokoban-main (tier laptop)" in capsys.readouterr().out
 
 
+def test_a_name_builds_that_artefact_and_nothing_else(results, tmp_path, capsys):
+    assert main(["sokoban-main", "supp-runtime", "--results", str(results), "--out", str(tmp_path / "out")]) == 0
+    made = {p.name for p in (tmp_path / "out").rglob("*.*")}
+    ends = [f"sokoban-main.laptop.{e}" for e in ("tex", "md", "csv", "stats.csv")]
+    assert made == {*ends, *(f"supp-runtime.laptop.{e}" for e in ("pdf", "png", "tex"))}
+    out = capsys.readouterr().out
+    assert "sokoban-main (tier laptop)" in out and "report.html" not in out
+
+
 def test_explain_prints_what_is_behind_a_number(results, capsys):
     assert main(["explain", "sokoban-main/Success/Gated-BEPO", "--results", str(results)]) == 0
     out = capsys.readouterr().out

@@ -106,6 +106,43 @@ def test_without_runs_figures_say_so(tmp_path):
         assert all(any("not run" in t.get_text() for t in axis.texts) for axis in figure.axes), label
 
 
+def test_a_run_without_a_metric_is_named_and_the_others_are_drawn(tmp_path):
+    folders = {}
+    for seed, method, metrics in (
+        (0, "gated_bepo", SIGNALS),
+        (1, "gated_bepo", {}),
+        (0, "hgpo", {"train/success": None}),
+    ):
+        at = {"env.name": "alfworld", "credit.name": method, "seed": seed}
+        folders[method, seed] = write_run(tmp_path, "main_alfworld", at, [[1, 0]], scale="smoke", metrics=metrics).id
+    known, source = artefacts(), Source(tmp_path)
+    signals = build(known["supp-rl-signals"], source, "smoke").product
+    assert all(len(axis.lines) == 1 for axis in signals.figure.axes)
+    (note,) = signals.notes
+    assert "train/entropy" in note and folders["gated_bepo", 1] in note and folders["gated_bepo", 0] not in note
+    curves = build(known["alfworld-success-curves"], source, "smoke").product
+    assert "train/success" in curves.notes[0] and folders["hgpo", 0] in curves.notes[0]
+    drawn = [line for line in curves.figure.axes[0].lines if len(line.get_xdata())]
+    assert [line.get_label() for line in drawn] == ["Gated-BEPO"]
+    for label in PAPER:
+        write([build(known[label], source, "smoke")], tmp_path)
+
+
+def test_a_picture_names_the_runs_that_it_shows_and_no_others(built):
+    methods = {r.method for r in built["gate-activation"].records}
+    assert methods == {"gated_bepo"} and len(built["gate-activation"].records) == 2
+    assert {r.model for r in built["supp-alfworld-7b-curves"].records} == {"large"}
+
+
+def test_legends_cover_no_data(built):
+    for label, one in built.items():
+        figure = one.product.figure
+        figure.draw_without_rendering()
+        boxes = [axis.get_window_extent() for axis in figure.axes]
+        for legend in [*figure.legends, *(a.get_legend() for a in figure.axes if a.get_legend())]:
+            assert not any(legend.get_window_extent().overlaps(box) for box in boxes), label
+
+
 def test_the_same_records_give_the_same_bytes(results, tmp_path):
     """Of one figure of each kind; tests/test_analysis.py has all of them without runs."""
     known, some = artefacts(), ("credit-comparison", "alfworld-aliasing-curves", "supp-gate-diagnostics")

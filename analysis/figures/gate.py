@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from analysis.artefact import Figure, artefact
 from analysis.methods import COLOURS
@@ -10,17 +11,22 @@ from analysis.runs import Study
 from analysis.style import (
     COLUMN,
     ENVIRONMENTS,
+    GREY,
     PAGE,
     band,
     bands_note,
     by_seed,
     if_empty,
+    legend_above,
     letters,
     over_updates,
     panels,
+    unlogged,
 )
 
 BUCKETS = {"1": "once", "2_3": "2–3", "4_7": "4–7", "8_up": "8 or more"}
+# Coverage of the two kinds: of records a thick line, of states a thin one.
+_KINDS = {"record": ("of rollout records", 1.6), "state": ("of unique graph states", 0.7)}
 _SHADES = ("#DDDDDD", "#AACCDD", "#5599BB", "#225577")  # light to dark: legible in grey
 
 
@@ -30,21 +36,20 @@ def gate_activation(study: Study) -> Figure:
     figure, (axis,) = panels(1, 1, COLUMN, 1.9)
     over_updates(axis, "Gate coverage (%)")
     axis.set_ylim(0, 100)
-    colour = COLOURS["gated_bepo"]
-    band(axis, 100 * by_seed(runs.metrics, "credit/gate_record_coverage"), colour, label="of rollout records")
-    states = 100 * by_seed(runs.metrics, "credit/gate_state_coverage")
-    band(axis, states, colour, linestyle="--", label="of unique graph states")
-    if axis.lines:
-        axis.legend(loc="best")
+    for kind, (name, width) in _KINDS.items():
+        table = 100 * by_seed(runs.metrics, _coverage(kind))
+        band(axis, table, COLOURS["gated_bepo"], label=name, linewidth=width)
+    legend_above(figure, axis.lines, columns=2)
     if_empty(axis, bool(runs.records))
     counts = {"Gated-BEPO": len(runs.records)} if runs.records else {}
-    return Figure(f"WebShop gate coverage (tier {study.scale}). {bands_note(counts)}", figure)
+    notes = unlogged([runs], map(_coverage, _KINDS))
+    return Figure(f"WebShop gate coverage (tier {study.scale}). {bands_note(counts)}", figure, runs.records, notes)
 
 
 @artefact("supp-gate-diagnostics", "figure", study=("main_alfworld", "main_webshop"))
 def gate_diagnostics(studies: dict[str, Study]) -> Figure:
     runs = {name.removeprefix("main_"): _gated(study) for name, study in studies.items()}
-    figure, axes = panels(2, 2, PAGE, 3.6)
+    figure, axes = panels(2, 2, PAGE, 3.8)
     coverage, sizes, repetition, buckets = axes
     over_updates(coverage, "Gate coverage (%)", "Gate activation")
     coverage.set_ylim(0, 100)
@@ -53,14 +58,12 @@ def gate_diagnostics(studies: dict[str, Study]) -> Figure:
     for env, study in runs.items():
         name, colour, dash = ENVIRONMENTS[env]
         frame = study.metrics
-        band(coverage, 100 * by_seed(frame, "credit/gate_record_coverage"), colour, label=f"{name}, records")
-        states = 100 * by_seed(frame, "credit/gate_state_coverage")
-        band(coverage, states, colour, linestyle=(0, (1, 1)), label=f"{name}, states")
+        for kind, (_, width) in _KINDS.items():
+            band(coverage, 100 * by_seed(frame, _coverage(kind)), colour, linestyle=dash, linewidth=width)
         band(sizes, by_seed(frame, "credit/states_per_group"), colour, linestyle=dash, label=name)
         band(repetition, by_seed(frame, "credit/visits_per_state"), colour, linestyle=dash, label=name)
-    for axis in (coverage, sizes, repetition):
-        if axis.lines:
-            axis.legend(loc="best", ncols=2 if axis is coverage else 1)
+    kinds = [Line2D([], [], color=GREY, linewidth=width, label=f"(a) {name}") for name, width in _KINDS.values()]
+    legend_above(figure, [*sizes.lines, *kinds] if sizes.lines else [], columns=4)
     _buckets(buckets, runs)
     for axis in axes:
         if_empty(axis, any(study.records for study in runs.values()))
@@ -71,7 +74,17 @@ def gate_diagnostics(studies: dict[str, Study]) -> Figure:
         f"(tier {next(iter(studies.values())).scale}). {bands_note(counts)} (d): records by how often their state "
         "occurs in its group, at the first and the last update."
     )
-    return Figure(caption, figure)
+    names = [*map(_coverage, _KINDS), "credit/states_per_group", "credit/visits_per_state", *map(_bucket, BUCKETS)]
+    drawn = [run for study in runs.values() for run in study.records]
+    return Figure(caption, figure, drawn, unlogged(runs.values(), names))
+
+
+def _coverage(kind: str) -> str:
+    return f"credit/gate_{kind}_coverage"
+
+
+def _bucket(visits: str) -> str:
+    return f"credit/records_visits_{visits}"
 
 
 def _gated(study: Study) -> Study:
@@ -85,13 +98,13 @@ def _buckets(axis: Axes, runs: dict[str, Study]) -> None:
     labels = []
     for env, study in runs.items():
         frame = study.metrics
-        if f"credit/records_visits_{next(iter(BUCKETS))}" not in frame:
+        if not set(map(_bucket, BUCKETS)) <= set(frame):
             continue
         for when, update in (("first", frame["update"].min()), ("last", frame["update"].max())):
             at = frame[frame["update"] == update]
             left = 0.0
             for (bucket, name), shade in zip(BUCKETS.items(), _SHADES):
-                share = 100 * at[f"credit/records_visits_{bucket}"].mean()
+                share = 100 * at[_bucket(bucket)].mean()
                 first = name if not labels else None
                 axis.barh(len(labels), share, left=left, color=shade, label=first, height=0.7, linewidth=0)
                 left += share

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from analysis.artefact import Figure, artefact
 from analysis.runs import Study
-from analysis.style import ENVIRONMENTS, PAGE, band, bands_note, by_seed, if_empty, letters, over_updates, panels
+from analysis.style import (
+    ENVIRONMENTS,
+    PAGE,
+    band,
+    bands_note,
+    by_seed,
+    if_empty,
+    legend_above,
+    letters,
+    over_updates,
+    panels,
+    percent,
+    unlogged,
+)
 
 _PANELS = (
     ("train/entropy", "Policy entropy", "nats a token", 1),
@@ -22,17 +35,19 @@ def rl_signals(studies: dict[str, Study]) -> Figure:
         name.removeprefix("main_"): study.only(lambda run: run.method == "gated_bepo" and run.model == "small")
         for name, study in studies.items()
     }
-    figure, axes = panels(2, 3, PAGE, 3.4)
+    figure, axes = panels(2, 3, PAGE, 3.6)
     for axis, (metric, title, unit, factor) in zip(axes, _PANELS):
         over_updates(axis, unit, title)
         for env, study in runs.items():
             name, colour, dash = ENVIRONMENTS[env]
             band(axis, factor * by_seed(study.metrics, metric), colour, linestyle=dash, label=name)
         if_empty(axis, any(study.records for study in runs.values()))
-    if axes[0].lines:
-        axes[0].legend(loc="best")
+    if axes[-1].lines:
+        percent(axes[-1], least=1)
+    legend_above(figure, max((axis.lines for axis in axes), key=len), columns=2)
     letters(axes)
     counts = {ENVIRONMENTS[e][0]: len(s.records) for e, s in runs.items() if s.records}
     scale = next(iter(studies.values())).scale
     caption = f"Training diagnostics of the main Gated-BEPO runs (tier {scale}). {bands_note(counts)}"
-    return Figure(caption, figure)
+    drawn = [run for study in runs.values() for run in study.records]
+    return Figure(caption, figure, drawn, unlogged(runs.values(), (metric for metric, *_ in _PANELS)))

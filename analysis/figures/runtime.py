@@ -7,7 +7,7 @@ import pandas as pd
 from analysis.artefact import Figure, artefact
 from analysis.methods import COLOURS
 from analysis.runs import Study
-from analysis.style import COLUMN, counted, nothing, panels
+from analysis.style import COLUMN, counted, nothing, panels, unlogged
 
 _STAGES = {
     "rollout": "Rollout",
@@ -43,11 +43,11 @@ def runtime(study: Study) -> Figure:
     share = 100 * mean["credit"] / mean.drop("evaluation", errors="ignore").sum()
     n = counted({"": len(study.records)})
     caption = (
-        f"ALFWorld seconds an update by stage on a symmetric-log scale (tier {study.scale}); red: Gated-BEPO's "
+        f"ALFWorld seconds an update by stage on a symmetric-log scale (tier {study.scale}); colour: Gated-BEPO's "
         f"advantages with all diagnostics, {_short(mean['credit'])} s or {share:.2g} % of an update. Mean over "
         f"updates, then over {n}; bars: one sample standard deviation over training seeds."
     )
-    return Figure(caption, figure)
+    return Figure(caption, figure, study.records, unlogged([study], ["time/rollout", "time/credit", "time/update"]))
 
 
 def _seconds(study: Study) -> pd.DataFrame:

@@ -17,11 +17,14 @@ from analysis.style import (
     band,
     bands_note,
     by_seed,
+    legend_above,
     letters,
     nothing,
     over_updates,
     panels,
+    percent,
     smoothed,
+    unlogged,
 )
 
 _TITLES = {"training": "Training", "validation": "Validation tasks"}
@@ -69,16 +72,18 @@ def _curves(study: Study, what: str, splits: Sequence[str] = tuple(_TITLES)) -> 
             nothing(axis)
         for row in _rows(study):
             _curve(axis, study, row, split)
-    if study.records:
-        axes[0].set_ylim(0, min(100, axes[0].get_ylim()[1]))
-        figure.legend(
-            *axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4 if wide else 3, columnspacing=1.2
-        )
+    lines = [line for axis in axes for line in axis.lines]
+    if lines:
+        percent(axes[0])
+    legend_above(figure, max((axis.lines for axis in axes), key=len), columns=4 if wide else 3)
     if wide:
         letters(axes)
     counts = {_label(row): len(study.rows[row]) for row in _rows(study)}
     note = f" Training: running mean of {SMOOTH} updates." if study.records else ""
-    return Figure(f"{what} (tier {study.scale}). {bands_note(counts)}{note}", figure)
+    if lines and not any(line.get_ydata().any() for line in lines):
+        note += " No episode succeeded: all curves are at zero."
+    caption = f"{what} (tier {study.scale}). {bands_note(counts)}{note}"
+    return Figure(caption, figure, study.records, unlogged([study], ["train/success"]))
 
 
 def _rows(study: Study) -> list[str]:

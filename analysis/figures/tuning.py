@@ -6,7 +6,7 @@ import optuna
 
 from analysis import trials
 from analysis.artefact import Figure, artefact
-from analysis.runs import Key, Study
+from analysis.runs import Key, Run, Study
 from analysis.style import PAGE, nothing, panels
 
 # Every run is a row of its own: trials differ in whatever they try.
@@ -22,7 +22,7 @@ def history(studies: dict[str, Study]) -> Figure:
         f"Optuna studies (tier {scale}). One objective: trials in the order they began, and the best so far; two: "
         f"every complete trial, and the front that no other trial beats in both. {_counts(found)}"
     )
-    return Figure(caption, _drawn(found, trials.draw_history))
+    return Figure(caption, _drawn(found, trials.draw_history), _runs(studies))
 
 
 @artefact("optuna-importance", "figure", study=STUDIES, key=TRIAL)
@@ -31,7 +31,11 @@ def importance(studies: dict[str, Study]) -> Figure:
     few = [(s.study_name, len(trials.complete(s))) for s in found if len(trials.complete(s)) < _FEW]
     notes = [f"{name}: {n} complete trials; shares are unstable below some tens of them." for name, n in few]
     caption = f"fANOVA importance of settings for validation success (tier {scale}). {_counts(found)}"
-    return Figure(caption, _drawn(found, trials.draw_importance), notes)
+    return Figure(caption, _drawn(found, trials.draw_importance), _runs(studies), notes)
+
+
+def _runs(studies: dict[str, Study]) -> list[Run]:
+    return [run for study in studies.values() for run in study.records]
 
 
 def _stored(studies: dict[str, Study]) -> tuple[list[optuna.Study], str]:
