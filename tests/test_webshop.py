@@ -1,4 +1,5 @@
 import json
+import sys
 from dataclasses import asdict
 from itertools import islice
 
@@ -83,6 +84,35 @@ def test_the_tagger_is_resolved_and_asked_for_in_vain(monkeypatch):
         WebShop(nouns="spacy")
     monkeypatch.setattr(nouns, "find_spec", lambda name: object())
     assert WebShop(**SMALL).nouns == "spacy" and WebShop(nouns="rules").nouns == "rules"
+
+
+@pytest.fixture
+def spacy_model(tmp_path, monkeypatch):
+    """The real one is not in the package index; this one is a real pipeline in a real package of its name."""
+    spacy = pytest.importorskip("spacy")
+    model = spacy.blank("en")
+    ruler = model.add_pipe("attribute_ruler")
+    for tag, words in {"NOUN": ["shirt", "cotton"], "PROPN": ["acme"], "ADJ": ["blue"]}.items():
+        ruler.add([[{"LOWER": {"IN": words}}]], {"POS": tag})
+    package = tmp_path / nouns.MODEL
+    model.to_disk(package)
+    (package / "__init__.py").write_text(
+        "from pathlib import Path\n\nfrom spacy.util import load_model_from_path\n\n\n"
+        "def load(**settings):\n    return load_model_from_path(Path(__file__).parent, **settings)\n"
+    )
+    (tmp_path / f"{nouns.MODEL}-3.8.0.dist-info").mkdir()
+    (tmp_path / f"{nouns.MODEL}-3.8.0.dist-info" / "METADATA").write_text(f"Name: {nouns.MODEL}\nVersion: 3.8.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    nouns.nouns_by.cache_clear()
+    yield
+    sys.modules.pop(nouns.MODEL, None)
+    nouns.nouns_by.cache_clear()
+
+
+def test_a_model_of_spacys_is_loaded_and_asked(spacy_model):
+    assert nouns.tagger("auto") == nouns.tagger("spacy") == "spacy"
+    assert nouns.nouns_by("spacy")("Acme Blue Cotton Shirt") == ("acme", "cotton", "shirt")
+    assert WebShop(**SMALL).facts()["nouns"] == "spacy"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from bepo.errors import Missing
 
-REMEDY = "make alfworld"
+REMEDY = "pip install --constraint requirements/constraints.txt --editable '.[alfworld]'"
 
 
 class StockGame:
