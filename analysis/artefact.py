@@ -99,8 +99,8 @@ class Table:
     """Columns that are text, set flush left."""
     named: int = 0
     """The column with the rows' names."""
-    formats: dict[int, str] = field(default_factory=dict)
-    """Format of a column's numbers where it is not ``.1f``."""
+    formats: dict[int | tuple[int, int], str] = field(default_factory=dict)
+    """Format of a column's numbers, or of the one at (row, column), where it is not ``.1f``."""
     widths: dict[int, float] = field(default_factory=dict)
     """Columns of running text, as shares of the line; such a table may run over pages."""
     cells: list[Cell] = field(default_factory=list)

@@ -41,7 +41,7 @@ def plain(value: Value, form: str = ".1f") -> str:
 def shown(table: Table) -> list[list[str]]:
     """Every cell as plain text, with its marks."""
     return [
-        [plain(v, _form(table, j)) + table.marks.get((i, j), "") for j, v in enumerate(row)]
+        [plain(v, _form(table, i, j)) + table.marks.get((i, j), "") for j, v in enumerate(row)]
         for i, row in enumerate(table.rows)
     ]
 
@@ -204,15 +204,15 @@ def _notes(table: Table) -> str:
     return " ".join(escape(n) for n in table.notes)
 
 
-def _form(table: Table, j: int) -> str:
-    return table.formats.get(j, ".1f")
+def _form(table: Table, i: int, j: int) -> str:
+    return table.formats.get((i, j), table.formats.get(j, ".1f"))
 
 
 def _tex(table: Table, i: int, j: int, value: Value) -> str:
     mark = escape(table.marks.get((i, j), ""))
     if not isinstance(value, Estimate):
         return ("--" if value is None else escape(value)) + mark
-    form = _form(table, j)
+    form = _form(table, i, j)
     body = _maths(value.mean, form) + ("" if isnan(value.std) else f"{{\\pm}}{_maths(value.std, form)}")
     return (f"$\\mathbf{{{body}}}$" if (i, j) in table.best else f"${body}$") + mark
 

@@ -23,6 +23,7 @@ PROMPTED = {
     "react": "ReAct",
     "reflexion": "Reflexion",
 }
+ENVIRONMENTS = {"alfworld": "ALFWorld", "webshop": "WebShop", "sokoban": "Sokoban"}
 COLOURS = {
     "ppo": "#999999",
     "rloo": "#000000",

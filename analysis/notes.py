@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from math import isfinite
+from math import isfinite, isnan
+
+import numpy as np
 
 from analysis.artefact import Cell
 from analysis.layout import NOT_SEPARATED, ONE_SEED
+from analysis.methods import ENVIRONMENTS
 from analysis.parts import Line, Metric
 from analysis.runs import Run, Study, mixture
 from analysis.stats import Interval, detectable, interval, iqm, pooled_std, seeds_to_detect
@@ -17,7 +20,7 @@ def of_grid(studies: Sequence[Study], lines: Sequence[Line], metrics: Sequence[M
     """Paragraphs."""
     runs = list({r.id: r for line in lines for r in line.runs}.values())
     paragraphs = [
-        " ".join([*protocol(studies[0].scale, runs), *_deviations(lines)]),
+        " ".join([*protocol(studies, runs), *_deviations(lines)]),
         " ".join(_signs(lines)),
         *_leaders(lines, metrics),
         *_mixtures(lines),
@@ -27,43 +30,50 @@ def of_grid(studies: Sequence[Study], lines: Sequence[Line], metrics: Sequence[M
     return [p for p in paragraphs if p]
 
 
-def protocol(scale: str, runs: Sequence[Run]) -> list[str]:
-    """What the reproduced numbers were measured on, by environment and model."""
+def protocol(studies: Sequence[Study], runs: Sequence[Run]) -> list[str]:
+    """What the reproduced numbers were measured on, by environment."""
+    scale = studies[0].scale
     if not runs:
         return [f"No complete run at tier {scale}."]
+    names = ", ".join(study.name for study in studies)
+    lines = [f"Tier {scale}, {'studies' if len(studies) > 1 else 'study'} {names}."]
     places = defaultdict(list)
     for run in runs:
-        places[run.env, run.model].append(run)
-    lines = [_place(env, model, members) for (env, model), members in sorted(places.items(), key=str)]
-    lines[0] = f"Tier {scale}: {lines[0]}"
+        places[str(run.env)].append(run)
+    lines += [_place(env, members) for env, members in sorted(places.items())]
     if scale != "paper":
         lines.append("This tier trains other models than the paper's: a gap compares protocols, not implementations.")
     return lines
 
 
-def _place(env: str, model: str, runs: Sequence[Run]) -> str:
-    def every(of: Callable[[Run], object]) -> str:
-        return ", ".join(sorted({str(of(r)) for r in runs}))
+def _place(env: str, runs: Sequence[Run]) -> str:
+    models = sorted({r.model for r in runs})
 
-    def setting(name: str) -> str:
-        return every(lambda r: r[name])
+    def each(of: Callable[[Run], object]) -> str:
+        """The values, once where all models have the same."""
+        found = {m: " and ".join(sorted({str(of(r)) for r in runs if r.model == m})) for m in models}
+        same = len(set(found.values())) == 1
+        return found[models[0]] if same else ", ".join(f"{text} ({model})" for model, text in found.items())
 
-    before = 100 * sum(_before(r) for r in runs) / len(runs)
-    words = [f"{env}, model {model} (policy {every(lambda r: r['policy.path'] or r['policy.name'])})"]
-    words += [f"env {k} {setting(f'env.{k}')}" for k in _SHOWN if any(r[f"env.{k}"] for r in runs)]
-    words += [
-        f"{every(lambda r: r.updates)} updates",
-        f"{every(lambda r: r.facts['panels']['test']['tasks'])} test tasks (panel {every(lambda r: r.panel)})",
-        f"backend {setting('backend.name')}",
-        f"success before training {before:.1f}",
+    settings = [f"{k}={each(lambda r, k=k: r[f'env.{k}'])}" for k in _SHOWN if any(r[f"env.{k}"] for r in runs)]
+    before = {m: 100 * np.mean([_before(r) for r in runs if r.model == m]) for m in models}
+    words = [
+        f"{ENVIRONMENTS.get(env, env)}: model{'s' if len(models) > 1 else ''} {', '.join(models)}",
+        f"policy {each(lambda r: r['policy.path'] or r['policy.name'])}",
+        *settings,
+        f"{each(lambda r: r.updates)} updates",
+        f"{each(lambda r: r.facts['panels']['test']['tasks'])} test tasks (panel {each(lambda r: r.panel)})",
+        f"backend {each(lambda r: r['backend.name'])}",
+        f"success before training {each(lambda r: f'{before[r.model]:.1f}')}",
     ]
     text = "; ".join(words) + "."
-    panels, backends = len({r.panel for r in runs}), len({r["backend.name"] for r in runs})
-    apart = ["panel"] * (panels > 1) + ["backend"] * (backends > 1)
+    apart = [name for name, of in _ALIKE.items() if any(len({of(r) for r in runs if r.model == m}) > 1 for m in models)]
     return f"{text} Its rows differ in {' and '.join(apart)}: they are not on a par." if apart else text
 
 
-_SHOWN = ("data", "graph_key", "prompt_state", "observation_mode", "observation")
+# Settings of an environment that change what is measured, and what the rows of a model have in common.
+_SHOWN = ("data", "test_split", "graph_key", "prompt_state", "observation_mode", "observation")
+_ALIKE: dict[str, Callable[[Run], object]] = {"panel": lambda r: r.panel, "backend": lambda r: r["backend.name"]}
 
 
 def _before(run: Run) -> float:
@@ -98,7 +108,10 @@ def _leaders(lines: Sequence[Line], metrics: Sequence[Metric]) -> list[str]:
 
 def _leader(names: str, best: Cell, second: Cell) -> str:
     versus, inside = best.versus, interval(best.sample)
-    text = f"{names}: {versus.difference:+.1f} points, 95 % interval {_range(versus.interval)}"
+    lead = f"{names}: {versus.difference:+.1f} points"
+    if versus.separated is not None and isnan(versus.p):
+        return f"{lead}; the training seeds of both agree exactly, so that nothing can be said of others."
+    text = f"{lead}, 95 % interval {_range(versus.interval)}"
     if versus.separated is None:
         return f"{text} over tasks; with one training seed this says nothing of other trainings."
     told = "separated" if versus.separated else "not separated"
@@ -133,7 +146,7 @@ def _signs(lines: Sequence[Line]) -> list[str]:
     if any("ᶜ" in line.mark for line in lines):
         out.append("ᶜ reported numbers that the paper took from elsewhere.")
     if any("ʳ" in line.mark for line in lines):
-        out.append("ʳ reconstruction: no official code is public.")
+        out.append("ʳ reconstruction: the paper's version has no public code.")
     return out
 
 

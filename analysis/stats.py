@@ -105,7 +105,8 @@ def interval(sample: Sample) -> Interval:
 class Comparison:
     """``difference`` is a - b in points. ``improvement`` is the chance that a training of a beats one of b.
 
-    ``interval`` is what separates; ``paired`` is the bootstrap on the shared panel, nan where the panels differ.
+    ``interval`` is what separates, nan where training seeds agree exactly; ``paired`` is the bootstrap on the shared
+    panel, nan where the panels differ.
     """
 
     difference: float
@@ -118,7 +119,7 @@ class Comparison:
     @property
     def separated(self) -> bool | None:
         """Is zero outside the interval? None with one training seed: a task panel alone cannot tell methods apart."""
-        return None if self.seeds < 2 else not self.interval.low <= 0 <= self.interval.high
+        return None if self.seeds < 2 else self.interval.low > 0 or self.interval.high < 0
 
 
 def compare(a: Sample, b: Sample) -> Comparison:
@@ -136,9 +137,8 @@ def compare(a: Sample, b: Sample) -> Comparison:
         return Comparison(difference, paired, improvement, seeds, nan, paired)
     parts = [s.per_seed.var(ddof=1) / len(s.seeds) for s in (a, b)]
     error = sqrt(sum(parts))
-    if error == 0:
-        inside = Interval(difference, difference)
-        return Comparison(difference, inside, improvement, seeds, float(difference == 0), paired)
+    if error == 0:  # all failed, say: no deviation was seen, which is not one of zero
+        return Comparison(difference, Interval(nan, nan), improvement, seeds, nan, paired)
     freedom = sum(parts) ** 2 / sum(v**2 / (len(s.seeds) - 1) for v, s in zip(parts, (a, b)))
     reach = error * float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom))
     p = 2 * float(stats.t.sf(abs(difference) / error, freedom))
@@ -157,10 +157,11 @@ def _paired(a: Sample, b: Sample) -> Interval:
 
 
 def half_width(coefficients: Sequence[float], deviations: Sequence[float], counts: Sequence[int]) -> float:
-    """Of the interval of a sum of independent means, each over ``counts`` seeds with such a deviation (Welch)."""
+    """Of the interval of a sum of independent means, each over ``counts`` seeds with such a deviation (Welch); nan if
+    nothing deviates."""
     parts = [c**2 * s**2 / n for c, s, n in zip(coefficients, deviations, counts, strict=True)]
     if sum(parts) == 0:
-        return 0.0
+        return nan
     freedom = sum(parts) ** 2 / sum(p**2 / (n - 1) for p, n in zip(parts, counts))
     return float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom) * sqrt(sum(parts)))
 
@@ -168,7 +169,8 @@ def half_width(coefficients: Sequence[float], deviations: Sequence[float], count
 def combination(coefficients: Sequence[float], samples: Sequence[Sample]) -> Interval:
     """The interval of a sum of cells, each times its coefficient; of a difference it is that of ``compare``.
 
-    Where a cell has one training seed it is a paired bootstrap over the shared tasks, and nan where they differ.
+    nan where the training seeds of each cell agree exactly. Where a cell has one training seed it is a paired bootstrap
+    over the shared tasks, and nan where they differ.
     """
     if min(len(s.seeds) for s in samples) > 1:
         middle = sum(c * s.per_seed.mean() for c, s in zip(coefficients, samples))

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from analysis import methods
 from analysis.runs import Study
 
 COLUMN, PAGE = 3.3, 7.0  # inches: one column, both columns
@@ -20,9 +21,9 @@ SMOOTH = 5  # updates in a running mean
 GREY = "#666666"
 # Environments are never drawn as methods: colours of their own (Tol's muted scheme), and a dash each.
 ENVIRONMENTS = {
-    "alfworld": ("ALFWorld", "#332288", "-"),
-    "webshop": ("WebShop", "#AA4499", (0, (4, 1.5))),
-    "sokoban": ("Sokoban", "#117733", (0, (1, 1))),
+    "alfworld": (methods.ENVIRONMENTS["alfworld"], "#332288", "-"),
+    "webshop": (methods.ENVIRONMENTS["webshop"], "#AA4499", (0, (4, 1.5))),
+    "sokoban": (methods.ENVIRONMENTS["sokoban"], "#117733", (0, (1, 1))),
 }
 _STYLE = {
     "font.size": 7,

@@ -133,7 +133,8 @@ def _margin(relation: Relation, r: Range) -> float:
 
 def verdict(claim: Claim, samples: Mapping[CellKey, Sample]) -> Verdict:
     """What the runs say: supported if the 95 % interval of every quantity lies where the claim wants it, contradicted
-    if that of one lies elsewhere. With one training seed an interval is over tasks only, and nothing is decided."""
+    if that of one lies elsewhere. With one training seed an interval is over tasks only, and where all seeds agree
+    exactly there is none: nothing is decided."""
     if claim.printed_only:
         return Verdict("–")
     wanted = {name: claim.cells[name] for q in claim.quantities for name in q.names}
@@ -193,4 +194,5 @@ def tally(evaluated: list[Evaluated]) -> dict[str, str]:
         "separated_leads": str(sum(leads)),
         **{word: str(words.count(word)) for word in ("supported", "contradicted", "undecided")},
         "open": str(words.count("not run")),
+        "printings": str(words.count("–")),
     }

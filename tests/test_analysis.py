@@ -62,6 +62,25 @@ def test_only_the_best_is_bold_and_a_sign_says_what_it_is_worth(results):
     assert re.search(r"2 seeds detect a gap of \d+\.\d points \(power 0\.8\); \d seeds detect 50\.0\.", leader)
 
 
+def test_the_note_says_what_differs_between_models_and_what_was_tested(tmp_path):
+    alfworld = {"env.name": "alfworld", "env.test_split": "valid_unseen", "env.graph_key": "raw"}
+    for model, key in (("small", "raw"), ("large", "augmented")):
+        write_run(tmp_path, "main_alfworld", alfworld | {"model": model, "env.graph_key": key}, ((1, 0),))
+    (note,) = (n for n in table(tmp_path, "main-results").notes if n.startswith("Tier laptop"))
+    assert "studies main_alfworld, main_webshop. ALFWorld: models large, small; policy tiny; " in note
+    assert "test_split=valid_unseen; graph_key=augmented (large), raw (small); 2 updates" in note
+
+
+def test_seeds_that_agree_exactly_separate_nothing(tmp_path):
+    """All succeed with one method and all fail with the other: three seeds show no deviation, which is not one of 0."""
+    for method, success in (("grpo", 0), ("gigpo", 1)):
+        for seed in range(3):
+            write_run(tmp_path, "main_sokoban", PICTURES | {"credit.name": method, "seed": seed}, ((success,) * 2,))
+    found = table(tmp_path, "sokoban-main")
+    assert list(found.marks.values()).count("†") == 1
+    assert "Success: GiGPO over GRPO: +100.0 points; the training seeds of both agree exactly" in "\n".join(found.notes)
+
+
 def test_nothing_is_best_where_all_are_equal(tmp_path):
     for method in ("grpo", "gigpo"):
         write_run(tmp_path, "main_sokoban", PICTURES | {"credit.name": method}, ((0, 0),))
@@ -73,7 +92,9 @@ def test_nothing_is_best_where_all_are_equal(tmp_path):
 def test_what_is_not_the_papers_says_so_in_the_table(results):
     found = table(results, "sokoban-main")
     notes = "\n".join(found.notes)
-    assert "Tier laptop: sokoban, model vl (policy tiny)" in notes and "panel d1" in notes
+    assert (
+        "Tier laptop, study main_sokoban. Sokoban: model vl; policy tiny; 2 updates; 4 test tasks (panel d1)" in notes
+    )
     assert "other models than the paper's" in notes and "success before training 0.0" in notes
     marks = {found.rows[i][1]: mark for (i, j), mark in found.marks.items() if j == 1}
     assert marks == {"GRPO": "ᶜ", "GiGPO": "ᶜ"} and "took from elsewhere" in notes

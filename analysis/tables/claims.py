@@ -28,14 +28,22 @@ def claims(cells: Cells) -> Table:
 def _row(e: Evaluated) -> list[str]:
     verdict = e.runs.word + (ONE_SEED if e.runs.one_seed else "")
     separated = {True: "yes", False: "no", None: "–"}[e.printed.separated]
-    return [e.claim.claim, e.claim.at, _printed(e.printed), e.printed.verdict, separated, _range(e.runs.worst), verdict]
+    return [
+        e.claim.claim,
+        e.claim.at.replace("--", "–"),
+        _printed(e.printed),
+        e.printed.verdict,
+        separated,
+        _range(e.runs.worst),
+        verdict,
+    ]
 
 
 def _printed(own: Consistency) -> str:
     if own.worst is None:
         return "–"
     half = (own.worst.high - own.worst.low) / 2
-    text = f"{own.worst.value:.4g} ± {half:.1g}"
+    text = f"{own.worst.value:.4g} ± {half:{'.1g' if half < 1 else '.0f'}}"
     return text if own.stated is None else f"{text}; said {own.stated:.4g}"
 
 
@@ -52,13 +60,14 @@ def _notes(evaluated: list[Evaluated], scale: str) -> list[str]:
     return [
         f"{n['inconsistent']} of {n['claims']} claims disagree with the paper's own numbers. Tier {scale}: "
         f"{n['supported']} supported, {n['contradicted']} contradicted, {n['undecided']} undecided, "
-        f"{n['open']} not run.",
+        f"{n['open']} not run; {n['printings']} compare two printings of a number, which no run decides.",
         "Printed: the quantity of paper/claims.yaml that is nearest to failing, with the rounding of the printed "
         "numbers (±), and the size the text gives. Agree: by rounding, if only that saves it.",
         "Beyond its ±: does Welch's 95 % interval from the printed deviations of three training seeds leave the claim "
         "standing? A dash where the paper has one training seed, or none of its numbers is concerned.",
         "Reproduced: the same quantity of this tier's runs with its 95 % interval (Welch over training seeds; "
-        f"{ONE_SEED} one training seed: bootstrap over tasks, from which nothing follows about the method). "
+        f"{ONE_SEED} one training seed: bootstrap over tasks, from which nothing follows about the method; no interval "
+        "where all training seeds agree exactly). "
         "No correction for the number of claims.",
         *own,
     ]

@@ -57,6 +57,13 @@ _SHARE = Logged(
 )
 
 
+# Of what is not a rate of some tens of per cent.
+_FORMATS = {
+    ("advantage_stage", "seconds"): ".3g",
+    ("advantage_stage", "share"): ".2g",
+}
+
+
 @dataclass(frozen=True)
 class Number:
     """One number: its key in ``text.csv``, what it is, and the runs it comes from."""
@@ -144,19 +151,20 @@ def in_text(studies: Mapping[str, Study]) -> Table:
         ["Quantity", "Unit", "Reported", f"Reproduced ({scale})", "Gap", "Seeds"],
         [],
         left=2,
-        formats={2: ".4g", 3: ".4g", 4: "+.3g"},
     )
     for number in NUMBERS:
+        form = _FORMATS.get((number.row, number.column), ".1f")
         cell = _cell(number, studies[number.study])
         printed = published.get(number.key)
         cell.reported = printed.value if printed else None
+        table.formats |= {(len(table.rows), j): form for j, form in enumerate((form, form, "+" + form), start=2)}
         gap = None if cell.gap is None else Estimate(cell.gap)
         seeds = cell.sample.seed_counts if cell.sample else None
         table.rows.append([number.words, number.unit, cell.reported, cell.found or cell.missing, gap, seeds])
         table.cells.append(cell)
     runs = list({r.id: r for c in table.cells for r in c.runs}.values())
     table.notes = [
-        *protocol(scale, runs),
+        " ".join(protocol(list(studies.values()), runs)),
         "±: over training seeds, or, of one training seed, over evaluation seeds.",
         "GAGPO is a reconstruction; with the gate it equals Gated-BEPO at zero Bellman iterations.",
         *sources(runs),

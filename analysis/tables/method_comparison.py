@@ -34,7 +34,7 @@ def method_comparison(studies: Mapping[str, Study]) -> Table:
         rows=rows,
         marks=marks,
         left=6,
-        notes=["ʳ reconstruction: no official code is public."] if marks else [],
+        notes=["ʳ reconstruction: the paper's version has no public code."] if marks else [],
     )
 
 
