@@ -58,7 +58,7 @@ def to_latex(table: Table, label: str) -> str:
         "\\footnotesize" if wide else "\\small",
         *(["\\setlength{\\tabcolsep}{2pt}"] if wide else []),
         "\\begin{adjustbox}{max width=\\linewidth}",
-        f"\\begin{{tabular}}{{{'l' * table.left}{'c' * (columns - table.left)}}}",
+        f"\\begin{{tabular}}{{{_alignment(table)}}}",
         "\\toprule",
         *_heads(table),
         " & ".join(escape(c) for c in table.columns) + " \\\\",
@@ -80,6 +80,13 @@ def to_latex(table: Table, label: str) -> str:
         f"\\end{{{kind}}}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _alignment(table: Table) -> str:
+    """A letter a column, with some space before what stands under a common head."""
+    begins = {sum(width for _, width in table.spans[:k]) for k, (text, _) in enumerate(table.spans) if text}
+    letters = "l" * table.left + "c" * (len(table.columns) - table.left)
+    return "".join("@{\\hspace{8pt}}" * (j in begins) + letter for j, letter in enumerate(letters))
 
 
 def _characters(table: Table) -> int:

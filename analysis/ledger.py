@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -48,7 +48,7 @@ def shown(table: pd.DataFrame) -> str:
 
 
 def remove(results: Path, identifiers: Sequence[str]) -> None:
-    """Delete the folders of these runs and nothing else; cells that point there are missing again.
+    """Delete the folders of these runs and the study cells that point there, which are missing again.
 
     Raises ``UserError``, before anything is deleted, for an id that is none, or whose run is being written.
     """
@@ -62,6 +62,9 @@ def remove(results: Path, identifiers: Sequence[str]) -> None:
     for identifier in identifiers:
         with record.RunFolder(results, identifier).locked() as folder:
             shutil.rmtree(folder.path)
+    for path, run in _cells(results):
+        if run in identifiers:
+            path.unlink()
 
 
 def _row(path: Path, studies: list[str]) -> dict[str, object]:
@@ -109,14 +112,19 @@ def _commit(sessions: list[dict]) -> str:
 def _studies(results: Path) -> dict[str, list[str]]:
     """Studies whose cells point at each run."""
     found: dict[str, list[str]] = defaultdict(list)
+    for path, run in _cells(results):
+        if path.parts[-3] not in found[run]:
+            found[run].append(path.parts[-3])
+    return found
+
+
+def _cells(results: Path) -> Iterator[tuple[Path, str]]:
+    """Every study cell with the run it points at."""
     for path in sorted((results / "studies").glob("*/*/*.json")):
         try:
-            identifier = json.loads(path.read_text())["run_id"]
+            yield path, str(json.loads(path.read_text())["run_id"])
         except (OSError, ValueError, KeyError, TypeError):
-            continue  # analysis names it
-        if path.parts[-3] not in found[identifier]:
-            found[identifier].append(path.parts[-3])
-    return found
+            continue  # the tables name it
 
 
 def _matches(name: str, found: object, values: list[str]) -> bool:

@@ -5,6 +5,7 @@ A run's W&B files are the files of its record, under the same paths, so that wha
 
 from __future__ import annotations
 
+import argparse
 import netrc
 import os
 import sys
@@ -85,22 +86,28 @@ def publish(settings: Tracking, results: Path) -> int:
     """Upload every study cell of a results folder; the number of them.
 
     A run uploads the cells that point at it when it ends. Studies that came to share it later are known only here.
+    Raises ``UserError`` if there is no cell, or W&B does not take them.
     """
     import wandb
 
     cells = sorted((results / "studies").glob("*/*/*.json"))
-    run = wandb.init(
-        mode=settings.mode,
-        project=settings.project,
-        entity=settings.entity,
-        id="studies",
-        job_type="studies",
-        resume="allow",
-        dir=results,
-        settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
-    )
-    _attach(run, cells, results)
-    run.finish()
+    if not cells:
+        raise UserError(f"{results}: no study cells to upload")
+    try:
+        run = wandb.init(
+            mode=settings.mode,
+            project=settings.project,
+            entity=settings.entity,
+            id="studies",
+            job_type="studies",
+            resume="allow",
+            dir=results,
+            settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
+        )
+        _attach(run, cells, results)
+        run.finish()
+    except wandb.errors.Error as error:
+        raise UserError(f"W&B project {settings.project}: cannot be written ({error})") from error
     return len(cells)
 
 
@@ -134,16 +141,24 @@ def _attach(run: Any, files: Iterable[Path], root: Path) -> None:
         run.save(str(link), base_path=run.dir, policy="end")
 
 
-def main(arguments: list[str]) -> int:
-    """``python -m bepo.tracking ENTITY/PROJECT [RESULTS]``: upload the study cells of a results folder."""
-    if not 1 <= len(arguments) <= 2 or arguments[0].count("/") != 1:
-        print(f"usage: {main.__doc__}", file=sys.stderr)
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m bepo.tracking", description="Upload the study cells of a results folder to a W&B project."
+    )
+    parser.add_argument("project", metavar="ENTITY/PROJECT")
+    parser.add_argument("results", nargs="?", type=Path, default=Path("results"), metavar="RESULTS")
+    options = parser.parse_args(arguments)
+    if options.project.count("/") != 1:
+        parser.error(f"{options.project!r} is not ENTITY/PROJECT")
+    entity, project = options.project.split("/")
+    try:
+        number = publish(Tracking("online", project, entity), options.results)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
         return 2
-    entity, project = arguments[0].split("/")
-    results = Path(arguments[1] if len(arguments) > 1 else "results")
-    print(f"{publish(Tracking('online', project, entity), results)} cells of {results} -> {arguments[0]}")
+    print(f"{number} cells of {options.results} -> {options.project}")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

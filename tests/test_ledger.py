@@ -54,3 +54,6 @@ def test_only_what_is_named_is_removed(results, capsys):
     before = {p.name for p in (results / "runs").iterdir()}
     assert main(["runs", "--gc", "run1", "--results", str(results)]) == 0
     assert {p.name for p in (results / "runs").iterdir()} == before - {"run1"} == {"run0", "run2"}
+    assert len(list((results / "studies").glob("*/*/*.json"))) == 2
+    assert main(["runs", "--gc", "run0", "--results", str(results)]) == 0
+    assert not list((results / "studies").glob("*/*/*.json"))  # they pointed at run0

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bepo import tracking
+
 from .command import rows, train
 
 WANDB = Path(sys.executable).parent / "wandb"
@@ -39,3 +41,12 @@ def test_the_offline_run_holds_the_same_rows_config_and_result(tmp_path):
 
 def _paths(entry):
     return [f["path"] for f in entry.get("files", entry if isinstance(entry, list) else [])]
+
+
+def test_the_command_explains_itself_and_refuses_what_is_no_project(tmp_path, capsys):
+    assert tracking.main(["some/where", str(tmp_path)]) == 2 and "no study cells" in capsys.readouterr().err
+    for arguments, code in ((["--help"], 0), (["nowhere"], 2)):
+        with pytest.raises(SystemExit, match=str(code)):
+            tracking.main(arguments)
+    out, err = capsys.readouterr()
+    assert "Upload the study cells" in out and "'nowhere' is not ENTITY/PROJECT" in err

@@ -13,4 +13,4 @@ from analysis.tables.main_results import TYPED
 def sokoban_main(study: Study) -> Table:
     success = Metric("success", "Success", headline=True)
     pictures = Block(model="vl", env="sokoban")
-    return grid("sokoban-main", study, "Sokoban success rate (%) on 6x6 tasks.", (success,), (pictures,), TYPED)
+    return grid("sokoban-main", study, "Sokoban success rate (%) on 6×6 tasks.", (success,), (pictures,), TYPED)
