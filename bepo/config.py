@@ -98,6 +98,8 @@ class Config:
         for name in ("updates", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name}={getattr(self, name)}: at least 1")
+        if getattr(self.policy, "constrained", False) and getattr(self.env, "free_text", False):
+            raise UserError(f"policy.constrained=true picks among listed actions; {self.env.free_text}")
 
 
 IDENTITY = (

@@ -90,6 +90,11 @@ class WebShop:
         """Settings travel to other processes; what was loaded stays behind."""
         return asdict(self)
 
+    @property
+    def free_text(self) -> str:
+        """Why listed actions alone do not do, if so."""
+        return "" if self.suggestions else "of WebShop's searches only env.suggestions=3 (say) lists any"
+
     def missing(self) -> Missing | None:
         return files.lacking(self.path, self.catalogue) if self.data == "official" else None
 
