@@ -25,6 +25,10 @@ from bepo.errors import UserError, choose
 def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
+        if options.scale not in (None, *TIERS):
+            raise choose("scale", options.scale, TIERS)
+        if options.gc and options.names[:1] != ["runs"]:
+            raise UserError(f"--gc {' '.join(options.gc)}: goes with `runs`")
         source = opened(options.results, options.source)
         if options.names[:1] == ["runs"]:
             ledger.remove(source.results, options.gc)
@@ -34,6 +38,8 @@ def main(arguments: list[str] | None = None) -> int:
         if not tiers:
             raise UserError(f"{source.results}: no study has a run yet; try `make reproduce`")
         if options.names[:1] == ["explain"]:
+            if not options.names[1:]:
+                raise UserError("explain what? A cell, such as main-results/ALFWorld/All/HGPO/1.5B")
             for path in options.names[1:]:
                 print(explain(path, source, tiers, options.allow_mixed))
         else:
@@ -57,7 +63,9 @@ def _parser() -> argparse.ArgumentParser:
         "names", nargs="*", metavar="LABEL", help="artefacts (default: all), or: explain CELL ..., or: runs FILTER ..."
     )
     parser.add_argument(
-        "--scale", choices=TIERS, help="default: every tier that has runs; explain: the highest with runs"
+        "--scale",
+        metavar="TIER",
+        help=f"{', '.join(TIERS)}; default: every tier that has runs; explain: the highest with runs",
     )
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of run records")
     parser.add_argument(

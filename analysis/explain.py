@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from math import isfinite
 from pathlib import Path
 
 from analysis.artefact import Cell, artefacts
@@ -11,7 +12,7 @@ from analysis.build import build
 from analysis.latex import plain
 from analysis.runs import Run
 from analysis.sources import Source
-from analysis.stats import interval, iqm
+from analysis.stats import Interval, interval, iqm
 from bepo.errors import UserError
 
 
@@ -50,13 +51,13 @@ def _lines(cell: Cell, scale: str) -> list[str]:
         f"  reproduced  {plain(cell.found, '.4g')} (tier {scale}; ± over {cell.found.n} {cell.found.level} seeds)",
         f"  seeds       {cell.sample.seed_counts} training x evaluation",
         f"  beyond      interquartile mean {iqm(cell.sample):.4g}",
-        f"  interval    [{inside.low:.4g}, {inside.high:.4g}] (95 %, bootstrap)",
+        f"  interval    {_range(inside)} (95 %, bootstrap)",
     ]
     if cell.versus:
         v = cell.versus
         lines.append(
-            f"  against     {cell.rival}: {v.difference:+.2f} [{v.interval.low:.2f}, {v.interval.high:.2f}], paired "
-            f"[{v.paired.low:.2f}, {v.paired.high:.2f}], probability of improvement {v.improvement:.2f}"
+            f"  against     {cell.rival}: {v.difference:+.2f} {_range(v.interval)}, paired {_range(v.paired)}, "
+            f"probability of improvement {v.improvement:.2f}"
         )
     for run in cell.runs:
         lines += ["", *_run(run, cell)]
@@ -68,19 +69,22 @@ def _lines(cell: Cell, scale: str) -> list[str]:
     ]
 
 
+def _range(interval: Interval) -> str:
+    return f"[{interval.low:.2f}, {interval.high:.2f}]" if isfinite(interval.low) else "[no interval]"
+
+
 def _run(run: Run, cell: Cell) -> list[str]:
     own = float(cell.sample.per_seed[cell.sample.seeds.index(run.seed)])
     commits = ", ".join(commit + (" (uncommitted changes)" if dirty else "") for commit, dirty in run.commits)
-    panel = run.facts["panels"]["test"]
     versions = ", ".join(f"{k} {v}" for k, v in sorted(run.versions.items())) or "not recorded"
     return [
         f"  run {run.id}   {run.path}",
         f"    seed      {run.seed} training, {', '.join(map(str, run.passes().seeds))} evaluation: {own:.4g}",
-        f"    panel     {panel['digest']}, {panel['tasks']} tasks",
+        f"    panel     {run.panel}, {run.tasks} tasks",
         f"    commit    {commits}",
         f"    versions  {versions}",
         f"    started   {run.started} on {run.facts.get('device', 'unknown')}",
-        *(f"    {name:9} {value}" for name, value in run.facts.get("environment", {}).items()),
+        *(f"    {name:9} {value}" for name, value in run.environment.items()),
         f"    config    {Path(run.path) / 'config.json'}",
     ]
 

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
@@ -43,7 +43,12 @@ def shown(table: pd.DataFrame) -> str:
     """As text, with what it counts below."""
     counts = table["status"].map(lambda s: s.split()[0]).value_counts()
     total = ", ".join(f"{n} {status}" for status, n in counts.items())
-    text = table.to_string(index=False, na_rep="-", float_format="{:.3f}".format) + "\n" if len(table) else ""
+    studies = table["study"].map(lambda s: ",".join(s.split(",")[:2]) + (",..." if s.count(",") > 1 else ""))
+    text = (
+        table.assign(study=studies).to_string(index=False, na_rep="-", float_format="{:.3f}".format) + "\n"
+        if len(table)
+        else ""
+    )
     return f"{text}{len(table)} runs: {total}" if total else "no runs"
 
 
@@ -69,35 +74,42 @@ def remove(results: Path, identifiers: Sequence[str]) -> None:
 
 def _row(path: Path, studies: list[str]) -> dict[str, object]:
     folder = record.RunFolder(path.parent.parent, path.name)
-    config, facts, status = {}, {}, "empty"
-    try:
-        config = json.loads((path / "config.json").read_text())
-        state = folder.progress()
-        status = state.status
-        if status == "complete":
-            facts = record.read(path).facts
-        elif status == "partial":
-            status = f"partial {state.updates}/{config.get('updates', '?')}"
-    except FileNotFoundError:
-        pass  # begun and killed at once
-    except (ValueError, record.CorruptRecord):
-        status = "corrupt"
-    sessions = folder.sessions()
+    status, config, facts = _status(folder)
+    sessions = [s for s in folder.sessions() if isinstance(s, dict)]
     wall = facts.get("wall_seconds_last_session")
     return {
         "run": path.name,
         "status": status,
         "tier": config.get("scale"),
         "study": ",".join(studies),
-        "env": config.get("env", {}).get("name"),
-        "credit": config.get("credit", {}).get("name"),
+        "env": _within(config, "env", "name"),
+        "credit": _within(config, "credit", "name"),
         "model": config.get("model", "small"),
         "seed": config.get("seed"),
-        "success": facts.get("result", {}).get("success"),
+        "success": _within(facts, "result", "success"),
         "wall": "" if wall is None else f"{wall:.0f} s" + ("+" if len(sessions) > 1 else ""),
         "commit": _commit(sessions),
         "began": sessions[0].get("started", "") if sessions else "",
     }
+
+
+def _status(folder: record.RunFolder) -> tuple[str, dict, dict]:
+    """With the config and the facts, as far as they can be read."""
+    if not (folder.path / "config.json").exists():
+        return "empty", {}, {}  # begun and killed at once, or no run at all
+    config: dict = {}
+    try:
+        config = record.read_config(folder.path)
+        state = folder.progress()
+        if state.status == "complete":
+            return "complete", config, record.read(folder.path).facts
+    except record.CorruptRecord:
+        return "corrupt", config, {}
+    return f"partial {state.updates}/{config.get('updates', '?')}", config, {}
+
+
+def _within(tree: dict, part: str, name: str) -> object:
+    return tree[part].get(name) if isinstance(tree.get(part), dict) else None
 
 
 def _commit(sessions: list[dict]) -> str:
@@ -121,10 +133,8 @@ def _studies(results: Path) -> dict[str, list[str]]:
 def _cells(results: Path) -> Iterator[tuple[Path, str]]:
     """Every study cell with the run it points at."""
     for path in sorted((results / "studies").glob("*/*/*.json")):
-        try:
-            yield path, str(json.loads(path.read_text())["run_id"])
-        except (OSError, ValueError, KeyError, TypeError):
-            continue  # the tables name it
+        with suppress(record.CorruptRecord):  # the tables name it
+            yield path, record.read_cell(path)["run_id"]
 
 
 def _matches(name: str, found: object, values: list[str]) -> bool:

@@ -62,7 +62,7 @@ def _place(env: str, runs: Sequence[Run]) -> str:
         f"policy {each(lambda r: r['policy.path'] or r['policy.name'])}",
         *settings,
         f"{each(lambda r: r.updates)} updates",
-        f"{each(lambda r: r.facts['panels']['test']['tasks'])} test tasks (panel {each(lambda r: r.panel)})",
+        f"{each(lambda r: r.tasks)} test tasks (panel {each(lambda r: r.panel)})",
         f"backend {each(lambda r: r['backend.name'])}",
         f"success before training {each(lambda r: f'{before[r.model]:.1f}')}",
     ]
@@ -193,4 +193,6 @@ def _published(lines: Sequence[Line]) -> list[str]:
         for cell in line.published:
             if cell.note:
                 said[cell.note][line.name] = None
-    return [f"{', '.join(names)}: {note.rstrip('.')}." for note, names in said.items()]
+    texts = {note: note.removeprefix("copied:").strip().rstrip(".") for note in said}
+    marks = {note: " (copied)" if note.startswith("copied:") else "" for note in said}
+    return [f"{', '.join(names)}{marks[note]}: {texts[note]}." for note, names in said.items()]

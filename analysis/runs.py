@@ -49,14 +49,19 @@ class Run:
         self.record, self.id, self.path = source, source.id, source.path
         self.config, self.facts = source.config, source.facts
         try:
-            self.seed: int = self.config["seed"]
-            self.method: str = self.config["credit"]["name"]
-            self.updates: int = self.facts["result"]["updates"]
-            self.panel: str = self.facts["panels"]["test"]["digest"]
-            self.scale: str = self.facts["scale"]
-            self.started: str = self.facts["sessions"][-1]["started"]
-        except (KeyError, IndexError, TypeError) as error:
-            raise ForeignRecord(f"{self.path}: not a record of this bepo, it lacks {error}") from None
+            self.seed = int(self.config["seed"])
+            self.method = str(self.config["credit"]["name"])
+            self.updates = int(self.facts["result"]["updates"])
+            self.panel = str(self.facts["panels"]["test"]["digest"])
+            self.tasks = int(self.facts["panels"]["test"]["tasks"])
+            self.scale = str(self.facts["scale"])
+            self.started = str(self.facts["sessions"][-1]["started"])
+            self.versions: dict[str, int] = dict(self.facts.get("method_versions", {}))
+            self.environment: dict[str, object] = dict(self.facts.get("environment", {}))
+            self.commits = [_commit(session) for session in self.facts["sessions"]]
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+            raise ForeignRecord(f"{self.path}: not a record of this bepo, {why}") from None
         self._passes: dict[str, Passes] = {}
 
     @cached_property
@@ -78,15 +83,6 @@ class Run:
     def model(self) -> str:
         return self.settings["model"]
 
-    @property
-    def versions(self) -> dict[str, int]:
-        return self.facts.get("method_versions", {})
-
-    @property
-    def commits(self) -> list[tuple[str, bool]]:
-        """Commit and dirty flag of each session of work on the run."""
-        return [((s.get("commit") or "unknown")[:10], bool(s.get("dirty"))) for s in self.facts["sessions"]]
-
     @cached_property
     def episodes(self) -> pd.DataFrame:
         """A row an evaluation episode; ``final`` says whether it is of the run's last policy."""
@@ -100,8 +96,11 @@ class Run:
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        """A row an update."""
-        return pd.DataFrame(self.record.metrics())
+        """A row an update, numbers only; empty if the rows do not say of which."""
+        frame = pd.DataFrame(self.record.metrics())
+        words = frame.select_dtypes(exclude=["number", "bool"]).columns
+        frame[words] = frame[words].apply(pd.to_numeric, errors="coerce")
+        return frame if "update" in frame else pd.DataFrame()
 
     def passes(self, column: str = "success") -> Passes:
         """The final policy on the test panel. Raises ``ForeignRecord`` if the passes are not over the same tasks."""
@@ -121,6 +120,11 @@ class Run:
         if not seeds or (tasks != tasks[0]).any():
             raise ForeignRecord(f"{self.path}: its final test passes are not over one list of tasks")
         return Passes(seeds, tuple(tasks[0]), kinds[: tasks.shape[1]], values)
+
+
+def _commit(session: dict) -> tuple[str, bool]:
+    """Of a session of work on a run, and whether the tree was dirty."""
+    return (session.get("commit") or "unknown")[:10], bool(session.get("dirty"))
 
 
 @dataclass(frozen=True)

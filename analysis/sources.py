@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,9 +51,9 @@ class Source:
     def _members(self, name: str, scale: str, skipped: list[str]) -> Iterator[str]:
         for cell in sorted((self.results / "studies" / name / scale).glob("*.json")):
             try:
-                yield json.loads(cell.read_text())["run_id"]
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                skipped.append(f"{cell}: not a study cell ({error!r})")
+                yield record.read_cell(cell)["run_id"]
+            except record.CorruptRecord as error:
+                skipped.append(str(error))
 
 
 def opened(results: Path, source: str | None = None) -> Source:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -14,6 +13,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from analysis.sources import Source
 from analysis.style import COLUMN, GREY, nothing, panels, percent
+from bepo import record
 
 _COLOURS = {TrialState.COMPLETE: "#0072B2", TrialState.PRUNED: "#E69F00", TrialState.FAIL: "#D55E00"}
 _PERCENT = ("validation_success",)  # shares, shown in per cent
@@ -25,13 +25,13 @@ def cells(results: Path) -> pd.DataFrame:
     for path in sorted((results / "studies").glob("*/*/*.json")):
         study, scale = path.parts[-3:-1]
         try:
-            cell = json.loads(path.read_text())
+            cell = record.read_cell(path)
             run = source.run(cell["run_id"])
-        except (OSError, ValueError, KeyError) as error:
-            run, cell = f"not a study cell ({error!r})", {}
+        except record.CorruptRecord as error:
+            run, cell = str(error), {"overrides": []}
         state = run if isinstance(run, str) else "complete"
-        success = None if isinstance(run, str) else 100 * run.facts["result"]["success"]
-        overrides = " ".join(cell.get("overrides", ()))
+        success = None if isinstance(run, str) else run.passes().values.mean()
+        overrides = " ".join(cell["overrides"])
         rows.append({"study": study, "tier": scale, "cell": overrides, "success": success, "state": state})
     return pd.DataFrame(rows, columns=["study", "tier", "cell", "success", "state"])
 

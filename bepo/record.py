@@ -178,22 +178,44 @@ class Record:
 
 def read(path: Path) -> Record:
     """A complete record. Raises ``CorruptRecord`` naming the file at fault."""
-    try:
-        facts = json.loads((path / "record.json").read_text())
-        files = facts["files"]
-        version = facts["format_version"]
-    except FileNotFoundError:
-        raise CorruptRecord(f"{path}: incomplete, there is no record.json") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptRecord(f"{path / 'record.json'}: not a run record ({error!r})") from error
+    if not (path / "record.json").is_file():
+        raise CorruptRecord(f"{path}: incomplete, there is no record.json")
+    facts = _object(path / "record.json", "run record")
+    version, files = facts.get("format_version"), facts.get("files")
     if version != FORMAT_VERSION:
         raise CorruptRecord(f"{path}: record format {version}; this bepo reads {FORMAT_VERSION}")
+    if not isinstance(files, dict) or facts.get("run_id") != path.name:
+        raise CorruptRecord(f"{path / 'record.json'}: not the record of run {path.name}")
     for name, digest in files.items():
         if not (path / name).exists():
             raise CorruptRecord(f"{path / name}: missing")
         if _digest(path / name) != digest:
             raise CorruptRecord(f"{path / name}: changed since the run was recorded")
-    return Record(path, facts, json.loads((path / "config.json").read_text()))
+    return Record(path, facts, read_config(path))
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The config of a run, complete or not. Raises ``CorruptRecord``."""
+    return _object(path / "config.json", "config")
+
+
+def _object(path: Path, what: str) -> dict[str, Any]:
+    """A JSON object from a file. Raises ``CorruptRecord``."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise CorruptRecord(f"{path}: not a {what} ({error})") from None
+    if not isinstance(found, dict):
+        raise CorruptRecord(f"{path}: not a {what}, but {json.dumps(found)[:40]}")
+    return found
+
+
+def read_cell(path: Path) -> dict[str, Any]:
+    """A study's cell, ``{"run_id": ..., "overrides": [...]}``. Raises ``CorruptRecord``."""
+    cell = {"overrides": []} | _object(path, "study cell")
+    if not isinstance(cell.get("run_id"), str) or "/" in cell["run_id"]:
+        raise CorruptRecord(f"{path}: not a study cell, it names no run")
+    return cell
 
 
 def note_cell(results: Path, study: str, scale: str, overrides: list[str], run_id: str) -> None:

@@ -1,9 +1,13 @@
 """Which runs an artefact is made of: members of a study, one setting a row, nothing mixed or averaged in silence."""
 
 import json
+import shutil
 
 import pytest
 
+from analysis import explore, trials
+from analysis.__main__ import main
+from analysis.ledger import ledger
 from analysis.runs import METHOD, Key, settings
 from analysis.sources import Source
 from tests.records import write_run
@@ -56,6 +60,61 @@ def test_incomplete_corrupt_and_foreign_runs_are_named_and_left_out(results):
     assert f"{runs[0]}: incomplete" in reasons and f"{runs[1] / 'metrics.jsonl'}: changed" in reasons
     assert f"{runs[2]}: not a record of this bepo, it lacks 'sessions'" in reasons
     assert "its tier is smoke" in reasons and "torn.json: not a study cell" in reasons
+
+
+HOSTILE = {
+    "record.json": [b"[1, 2]", b"\xff\xfe", b'{"run_id": ', b"5", b"{}"],
+    "config.json": [b"[1, 2]", b"junk"],
+    "sessions": [5, [], [3], [{}]],
+    "result": ["four", {"updates": "four"}],
+    "panels": [{"test": {"digest": "d1"}}, 3],
+    "method_versions": [7],
+    "format_version": [99, None],
+    "run_id": ["another", None],
+    "files": [[], None],
+}
+
+
+@pytest.mark.parametrize("place, junk", [(place, junk) for place, every in HOSTILE.items() for junk in every])
+def test_no_record_can_stop_the_tables_the_page_or_the_ledger(results, tmp_path_factory, capsys, place, junk):
+    shutil.copytree(results / "studies" / "s", results / "studies" / "main_sokoban")
+    victim = sorted((results / "runs").iterdir())[0]
+    if "." in place:
+        (victim / place).write_bytes(junk)
+    if place != "record.json":
+        facts = json.loads((victim / "record.json").read_text())
+        facts["files"].pop("config.json")  # so that nothing but its content tells
+        facts |= {} if "." in place else {place: junk}
+        (victim / "record.json").write_text(json.dumps(facts))
+    assert main(["sokoban-main", "--results", str(results), "--out", str(tmp_path_factory.mktemp("out"))]) == 0
+    assert f"left out: {victim}" in capsys.readouterr().err
+    assert main(["runs", "--results", str(results)]) == 0 and victim.name in capsys.readouterr().out
+    found = study(results)
+    assert len(found.records) == 3 and victim.name in found.skipped[0] and len(found.skipped) == 1
+
+
+def test_stray_files_and_cells_are_named_or_ignored(results):
+    (results / "runs" / "stray.txt").write_text("hi")
+    (results / "runs" / "junk folder").mkdir()
+    (results / "studies" / "stray").write_text("hi")
+    cells = results / "studies" / "s" / "laptop"
+    for i, text in enumerate(
+        ("nope", "[3]", "{}", '{"run_id": ["a"]}', '{"run_id": "../x"}', '{"run_id": "stray.txt"}')
+    ):
+        (cells / f"z{i}.json").write_text(text)
+    found = study(results)
+    assert len(found.records) == 4 and len(found.skipped) == 6
+    assert all(f"z{i}.json" in "\n".join(found.skipped) for i in range(5))
+    assert list(ledger(results)["status"]) == ["empty", *["complete"] * 4]
+    assert list(trials.cells(results)["state"]).count("complete") == 4
+    assert len(explore.runs(results)) == 4
+
+
+def test_metrics_that_are_no_numbers_are_not_logged(tmp_path):
+    write_run(tmp_path, "s", {}, PASSES, metrics={"train/entropy": "high", "train/kl": None})
+    (run,) = study(tmp_path).records
+    assert run.metrics["train/entropy"].isna().all() and run.metrics["train/kl"].isna().all()
+    assert list(run.metrics["update"]) == [1, 2]
 
 
 @pytest.mark.parametrize("broken", [((1, 0), (1,)), ()])

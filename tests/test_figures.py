@@ -124,8 +124,8 @@ def test_a_run_without_a_metric_is_named_and_the_others_are_drawn(tmp_path):
     assert "train/success" in curves.notes[0] and folders["hgpo", 0] in curves.notes[0]
     drawn = [line for line in curves.figure.axes[0].lines if len(line.get_xdata())]
     assert [line.get_label() for line in drawn] == ["Gated-BEPO"]
-    for label in PAPER:
-        write([build(known[label], source, "smoke")], tmp_path)
+    for label in PAPER[3:]:
+        build(known[label], source, "smoke")
 
 
 def test_a_picture_names_the_runs_that_it_shows_and_no_others(built):
