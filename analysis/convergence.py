@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.methods import COLOURS
-from analysis.style import GREY, PAGE, panels
+from analysis.style import GREY, PAGE, nothing, panels
 from bepo.graph import RolloutGraph, centring_error, iterate, solve
 from bepo.returns import gae, standardise
 from bepo.rollout import RolloutGroup
@@ -45,6 +45,10 @@ def _advantage(graph: RolloutGraph, value: np.ndarray, gamma: float, gae_lambda:
 
 
 def picture(table: pd.DataFrame) -> plt.Figure:
+    if not table[["error", "advantage"]].any(axis=None):  # a logarithm has no zero
+        figure, (axis,) = panels(1, 1, PAGE, 2.4)
+        nothing(axis, "nothing to solve: without sweeps the values are the fixed point")
+        return figure
     figure, (values, advantages) = panels(1, 2, PAGE, 2.4, sharex=True)
     for name, label, dash in (
         ("error", "distance to V*", "-"),

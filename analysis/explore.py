@@ -58,6 +58,11 @@ def figures(results: Path, scale: str, labels: Sequence[str]) -> dict[str, Built
     return {label: build(known[label], source, scale) for label in labels}
 
 
+def short(table: pd.DataFrame) -> pd.DataFrame:
+    """Numbers as one reads them: four significant digits."""
+    return table.map(lambda value: float(f"{value:.4g}") if isinstance(value, float) else value)
+
+
 def scales(results: Path) -> list[str]:
     return Source(results).scales()
 
@@ -111,5 +116,6 @@ def degeneracy(found: Sequence[Run]) -> pd.DataFrame:
     for run in found:
         masses = [c for c in run.metrics.columns if c.startswith("credit/mass_")]
         means = {c.removeprefix("credit/mass_"): 100 * run.metrics[c].mean() for c in masses}
-        rows.append({"method": name_of(run.method), "env": run.env, "seed": run.seed} | means)
+        place = {"env": run.env, "model": run.model, "seed": run.seed, "run": run.id}
+        rows.append({"method": name_of(run.method)} | means | place)
     return pd.DataFrame(rows).round(1)

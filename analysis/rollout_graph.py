@@ -177,6 +177,12 @@ def tasks(group: RolloutGroup) -> dict[str, int]:
     return {f"{g}: task {task}, {int(wins[g])} successes": g for g, task in enumerate(group.task)}
 
 
+def telling(group: RolloutGroup) -> str:
+    """The name of the task whose outcomes are the most mixed."""
+    rate = np.bincount(group.trajectory_group, weights=group.success) / np.bincount(group.trajectory_group)
+    return list(tasks(group))[int(np.argmin(np.abs(rate - 0.5)))]
+
+
 def one_group(group: RolloutGroup, number: int) -> RolloutGroup:
     """One task's records, without tokens."""
     rows = [
@@ -218,7 +224,7 @@ def view(group: RolloutGroup, values: np.ndarray, title: str) -> Figure:
     height = max(2.5, 0.35 * max(np.unique(list(_fewest_steps(group).values()), return_counts=True)[1]))
     figure, (axis,) = panels(1, 1, PAGE, height)
     value = GatedBEPO(solver="exact")(group).terms["value"]
-    text = {int(s): f"{s}\n{v:.1f}" for s, v in zip(group.state, value)}
+    text = {int(s): f"{s}\n{v:.1f}".replace("-0.0", "0.0") for s, v in zip(group.state, value)}
     limit = float(np.abs(values).max()) or 1.0
     draw(axis, group, layout(group), on_edges(group, values), text, limit, size=16)
     figure.set_layout_engine("none")

@@ -82,3 +82,13 @@ def test_one_group_of_many_keeps_its_numbers():
     for method, values in rollout_graph.advantages(alone).items():
         np.testing.assert_allclose(values, whole[method][both.group == 1], atol=1e-12)
     assert len(rollout_graph.records(alone)) == len(alone)
+
+
+def test_the_viewer_begins_with_a_group_that_tells_something():
+    from bepo.rollout import RolloutGroup
+
+    groups = [rollout_graph.group_of(text) for text in (("S A -", "S B -"), EPISODES[:3])]
+    assert rollout_graph.telling(RolloutGroup.concat(groups)).startswith("1: task")
+    nothing = convergence.picture(convergence.convergence(groups[0]))
+    assert "nothing to solve" in nothing.axes[0].texts[0].get_text() and not nothing.axes[0].lines
+    explore.plt.close(nothing)

@@ -42,7 +42,7 @@ def _(convergence, explore, file, gamma, mo):
             mo.md(
                 "The dashed line is the paper's budget. Beyond the certificate nothing is promised; below, it holds."
             ),
-            table,
+            explore.short(table),
         ]
     )
     return

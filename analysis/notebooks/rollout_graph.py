@@ -35,7 +35,7 @@ def _(explore, mo, run):
 def _(explore, file, mo, rollout_graph):
     rollouts = explore.load(file.value)
     names = rollout_graph.tasks(rollouts)
-    task = mo.ui.dropdown(names, value=next(iter(names)), label="Group")
+    task = mo.ui.dropdown(names, value=rollout_graph.telling(rollouts), label="Group")
     return rollouts, task
 
 

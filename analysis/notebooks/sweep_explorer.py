@@ -32,11 +32,11 @@ def _(mo, results, trials):
 
 
 @app.cell
-def _(mo, study, trials):
+def _(explore, mo, study, trials):
     mo.vstack(
         [
             mo.hstack([trials.history(study.value), trials.importance(study.value)], justify="start"),
-            trials.trials(study.value),
+            explore.short(trials.trials(study.value)),
         ]
     )
     return
