@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -18,6 +20,16 @@ def test_list_names_every_estimator_and_marks_reconstructions(capsys):
     for name, cls in estimators().items():
         line = next(line for line in out.splitlines() if line.startswith(f"{name} "))
         assert cls.citation in line and ("RECONSTRUCTION" in line) == cls.reconstruction
+
+
+def test_help_marks_reconstructions(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "RECONSTRUCTION" in line]
+    assert line.split()[0] == "gagpo"
+    train = subprocess.run([sys.executable, "-m", "bepo.train", "--help"], capture_output=True, text=True, check=True)
+    for name, cls in estimators().items():
+        assert (f"credit={name} and its presets" in train.stdout) == cls.reconstruction, name
 
 
 def test_apply_to_the_golden_layout_and_to_saved_groups(tmp_path, capsys, credit_cases):

@@ -14,14 +14,19 @@ from pathlib import Path
 
 import numpy as np
 
-from bepo.credit import Credit, estimators, make
+from bepo.credit import Credit, Estimator, estimators, make
 from bepo.errors import UserError
 from bepo.plugins import assignments
 from bepo.rollout import RolloutGroup
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bepo.credit", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m bepo.credit",
+        description=__doc__,
+        epilog="estimators:\n" + "\n".join(f"  {title}" for title in map(_title, estimators().values())),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("name", nargs="?", help="estimator; see --list")
     parser.add_argument("settings", nargs="*", metavar="key=value", help="hyper-parameters, as JSON values")
     parser.add_argument("--records", type=Path, help="recorded rollouts")
@@ -43,11 +48,14 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def _title(cls: type[Estimator]) -> str:
+    return f"{cls.name:12} {cls.citation}{'  RECONSTRUCTION' if cls.reconstruction else ''}"
+
+
 def _listing() -> str:
     lines = []
-    for name, cls in estimators().items():
-        mark = "  RECONSTRUCTION" if cls.reconstruction else ""
-        lines.append(f"{name:12} {cls.citation}{mark}")
+    for cls in estimators().values():
+        lines.append(_title(cls))
         lines.append(f"{'':12} {cls.__doc__.splitlines()[0]}")
         lines.append(f"{'':12} needs: {cls.traits['needs']}")
         profiles = getattr(cls, "profiles", {})
