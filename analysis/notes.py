@@ -100,7 +100,7 @@ def _leaders(lines: Sequence[Line], metrics: Sequence[Metric]) -> list[str]:
             ranked = [line for line in lines if line.block == block and line.cells[j].sample]
             ranked.sort(key=lambda line: -line.cells[j].found.mean)
             if metric.headline and len(ranked) > 1 and ranked[0].cells[j].versus.difference:
-                place = " ".join(p for p in (metric.group, metric.name, block.key) if p)
+                place = " ".join(p for p in (metric.group, metric.name, block.key and f"({block.key})") if p)
                 names = f"{place}: {ranked[0].name} over {ranked[1].name}"
                 out.append(_leader(names, ranked[0].cells[j], ranked[1].cells[j]))
     return out
@@ -129,7 +129,7 @@ def power(a: Cell, b: Cell) -> str:
     least = detectable(std, n)
     text = f"At this spread {n} seeds detect a gap of {least:.1f} points (power 0.8)"
     needed = seeds_to_detect(a.versus.difference, std)
-    return f"{text}; {needed} seeds detect {abs(a.versus.difference):.1f}." if isfinite(needed) else f"{text}."
+    return f"{text}; {needed:,} seeds detect {abs(a.versus.difference):.1f}." if isfinite(needed) else f"{text}."
 
 
 def _range(interval: Interval) -> str:

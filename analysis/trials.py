@@ -10,6 +10,7 @@ import optuna
 import pandas as pd
 from matplotlib.ticker import MaxNLocator
 from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.sources import Source
 from analysis.style import COLUMN, GREY, nothing, panels, percent
@@ -37,17 +38,17 @@ def cells(results: Path) -> pd.DataFrame:
 
 
 def studies(results: Path) -> dict[str, optuna.Study]:
-    """Optuna studies by name; none without ``studies.db``."""
+    """Optuna studies by name; none without ``studies.db``. Raises ``CorruptRecord`` if that is something else."""
     file = results / "studies.db"
-    if not file.exists():
+    if not file.exists() or not file.stat().st_size:
         return {}
-    storage = f"sqlite:///{file}"
-    return {s.study_name: optuna.load_study(study_name=s.study_name, storage=storage) for s in _summaries(storage)}
-
-
-def _summaries(storage: str) -> list:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return optuna.get_all_study_summaries(storage)
+    storage = f"sqlite:///{file}"
+    try:
+        names = optuna.get_all_study_names(storage)
+        return {name: optuna.load_study(study_name=name, storage=storage) for name in names}
+    except (SQLAlchemyError, RuntimeError) as error:
+        raise record.CorruptRecord(f"{file}: not an Optuna database ({str(error).splitlines()[0]})") from None
 
 
 def trials(study: optuna.Study) -> pd.DataFrame:

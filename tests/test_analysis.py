@@ -7,8 +7,10 @@ from statistics import mean, stdev
 
 import pytest
 
+from analysis import page
 from analysis.__main__ import main
 from analysis.artefact import artefacts
+from analysis.build import build
 from analysis.latex import statistics, to_csv, to_latex, to_markdown
 from analysis.sources import Source
 from tests.records import write_run
@@ -247,6 +249,22 @@ def test_everything_is_written_and_the_same_records_give_the_same_bytes(results,
     assert "sokoban-main (tier laptop)" in capsys.readouterr().out
 
 
+def test_the_page_marks_every_artefact_with_its_tier(results):
+    """The filter hides by these marks; what needs no runs stands there once, at every tier."""
+    write_run(results, "gate_form", {"env.name": "webshop"}, ((1, 0),), scale="smoke")
+    tables, source = {k: v for k, v in artefacts().items() if v.kind == "table"}, Source(results)
+    built = [build(item, source, tier) for tier in ("laptop", "smoke") for item in tables.values()]
+    shown = page.render(built, source.scales(), "results")
+    articles = re.findall(r'<article data-tier="(\w+)" data-runs="(\w+)" id="(\S+)"', shown)
+    tiers = [tier for tier, _, _ in articles]
+    without = [b for b in built if not b.studies]
+    assert {b.label for b in without} == {"method-comparison", "granularity"} and tiers.count("every") == 2
+    assert tiers.count("smoke") == tiers.count("laptop") == len(tables) - 2
+    runs = {name: number for _, number, name in articles}
+    assert runs["sokoban-main.laptop"] == "4" and runs["sokoban-main.smoke"] == "0"
+    assert all(name.endswith(f".{tier}") for tier, _, name in articles if tier != "every")
+
+
 def test_a_name_builds_that_artefact_and_nothing_else(results, tmp_path, capsys):
     assert main(["sokoban-main", "supp-runtime", "--results", str(results), "--out", str(tmp_path / "out")]) == 0
     made = {p.name for p in (tmp_path / "out").rglob("*.*")}
@@ -308,3 +326,16 @@ def test_an_empty_tier_still_gives_every_artefact_and_says_so(results):
         if item.kind == "table" and product.cells:
             assert any("No complete run at tier paper." in n for n in product.notes), label
             assert not any(c.found for c in product.cells)
+
+
+def test_runs_that_nobody_expected_in_a_study_stop_no_artefact(tmp_path):
+    """Another method, environment and model than the study's: shown in blocks of their own, or in none."""
+    strangers = (
+        {"credit.name": "grpo", "env.name": "sokoban"},
+        {"credit.name": "mine", "env.name": "minecraft", "model": "huge"},
+    )
+    studies = {name for item in artefacts().values() for name in item.studies}
+    for settings in strangers:
+        write_run(tmp_path, sorted(studies), settings, ((1, 0),))
+    products = {label: item.build(item.load(Source(tmp_path), "laptop")) for label, item in artefacts().items()}
+    assert "minecraft, model huge (not in the paper)" in products["gate-ablation"].headings.values()

@@ -4,7 +4,9 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
+from analysis import trials
 from analysis.artefact import artefacts
+from analysis.build import build
 from analysis.sources import Source
 
 
@@ -54,3 +56,12 @@ def test_importance(results):
     }
     assert widths["x"] > 80 > 20 > widths["y"]
     assert any("9 complete trials; shares are unstable" in note for note in found.notes)
+
+
+def test_what_is_no_database_is_named_and_left_alone(tmp_path):
+    (tmp_path / "studies.db").write_text("junk")
+    found = build(artefacts()["optuna-history"], Source(tmp_path), "smoke")
+    assert any("studies.db: not an Optuna database" in line for line in found.skipped)
+    assert "No study has a trial yet." in found.caption
+    (tmp_path / "studies.db").write_text("")
+    assert trials.studies(tmp_path) == {} and not (tmp_path / "studies.db").read_text()

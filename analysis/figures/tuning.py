@@ -8,6 +8,7 @@ from analysis import trials
 from analysis.artefact import Figure, artefact
 from analysis.runs import Key, Run, Study
 from analysis.style import PAGE, nothing, panels
+from bepo.record import CorruptRecord
 
 # Every run is a row of its own: trials differ in whatever they try.
 TRIAL = Key(lambda run: run.id, varies=("",))
@@ -42,7 +43,11 @@ def _stored(studies: dict[str, Study]) -> tuple[list[optuna.Study], str]:
     """The Optuna studies of this tier, of whatever environments; and the tier."""
     scale = next(iter(studies.values())).scale
     results = next(iter(studies.values())).results
-    stored = trials.studies(results) if results else {}
+    try:
+        stored = trials.studies(results) if results else {}
+    except CorruptRecord as error:
+        stored = {}
+        next(iter(studies.values())).skipped.append(str(error))
     named = [(name, *name.split(".")) for name in sorted(stored)]
     return [stored[name] for name, *parts in named if parts[0] in studies and parts[-1] == scale], scale
 

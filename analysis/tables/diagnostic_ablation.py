@@ -16,13 +16,13 @@ _GATES = {"binary": "Binary", "count_ramp": "Soft", "count_and_branch": "Soft co
 
 def _gate_form(run: Run) -> str:
     """The fields that act: a ramp's length counts only where there is a ramp."""
-    return " ".join(f"{name}={run[name]}" for name in ("gate", *_RAMPS[run["gate"]]))
+    return " ".join(f"{name}={run[name]}" for name in ("gate", *_RAMPS.get(run["gate"], ())))
 
 
 def _setting(at: dict[str, str]) -> list[str]:
     if "gate" in at:
         ramp = f" k={at['full_visits']}" if "full_visits" in at else ""
-        return [_GATES[at["gate"]] + ramp]
+        return [_GATES.get(at["gate"], at["gate"]) + ramp]
     (value,) = at.values()
     return [value]
 
