@@ -50,9 +50,12 @@ def _lines(cell: Cell, scale: str) -> list[str]:
     lines += [
         f"  reproduced  {plain(cell.found, '.4g')} (tier {scale}; ± over {cell.found.n} {cell.found.level} seeds)",
         f"  seeds       {cell.sample.seed_counts} training x evaluation",
-        f"  beyond      interquartile mean {iqm(cell.sample):.4g}",
-        f"  interval    {_range(inside)} (95 %, bootstrap)",
     ]
+    if isfinite(inside.low):  # of episodes; a logged number has no tasks
+        lines += [
+            f"  beyond      interquartile mean {iqm(cell.sample):.4g}",
+            f"  interval    {_range(inside)} (95 %, bootstrap)",
+        ]
     if cell.versus:
         v = cell.versus
         lines.append(
