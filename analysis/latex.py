@@ -83,8 +83,8 @@ def to_latex(table: Table, label: str) -> str:
 
 
 def _alignment(table: Table) -> str:
-    """A letter a column, with some space before what stands under a common head."""
-    begins = {sum(width for _, width in table.spans[:k]) for k, (text, _) in enumerate(table.spans) if text}
+    """A letter a column, with some space around what stands under a common head."""
+    begins = {sum(width for _, width in table.spans[:k]) for k in range(1, len(table.spans))}
     letters = "l" * table.left + "c" * (len(table.columns) - table.left)
     return "".join("@{\\hspace{8pt}}" * (j in begins) + letter for j, letter in enumerate(letters))
 

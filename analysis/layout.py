@@ -62,7 +62,9 @@ def wide(caption: str, scale: str, lines: Sequence[Line], metrics: Sequence[Metr
         if tried:
             table.rows.append([*names, scale, *map(_found, line.cells), _seeds(line.cells)])
         if any(c.gap is not None for c in line.cells):
-            table.rows.append([*[""] * lead, "gap", *(_signed(c, m) for c, m in zip(line.cells, metrics)), ""])
+            at = len(table.rows)
+            table.formats |= {(at, lead + 1 + j): "+" + m.format for j, m in enumerate(metrics)}
+            table.rows.append([*[""] * lead, "gap", *map(_gap, line.cells), ""])
         table.cells += line.cells
     for j in (j for j, m in enumerate(metrics) if m.ranked):
         column = lead + 1 + j
@@ -110,10 +112,6 @@ def _found(cell: Cell) -> Value:
 
 def _gap(cell: Cell) -> Value:
     return None if cell.gap is None else Estimate(cell.gap)
-
-
-def _signed(cell: Cell, metric: Metric) -> Value:
-    return None if cell.gap is None else format(cell.gap, "+" + metric.format)
 
 
 def _seeds(cells: Sequence[Cell]) -> str:
