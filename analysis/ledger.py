@@ -101,11 +101,11 @@ def _status(folder: record.RunFolder) -> tuple[str, dict, dict]:
     try:
         config = record.read_config(folder.path)
         state = folder.progress()
-        if state.status == "complete":
-            return "complete", config, record.read(folder.path).facts
+        facts = record.read(folder.path).facts if state.status == "complete" else {}
     except record.CorruptRecord:
         return "corrupt", config, {}
-    return f"partial {state.updates}/{config.get('updates', '?')}", config, {}
+    partial = f"partial {state.updates}/{config.get('updates', '?')}"
+    return partial if state.status == "partial" else state.status, config, facts
 
 
 def _within(tree: dict, part: str, name: str) -> object:

@@ -142,19 +142,26 @@ class RunFolder:
         return _whole_rows(self.path / f"{stream}.jsonl")
 
     def progress(self) -> Progress:
+        """Where the run stands; a record that says it is complete is checked."""
         rows = self.rows("metrics")
-        started = (self.path / "config.json").exists()
-        status = "complete" if self.is_complete else "partial" if started else "missing"
-        return Progress(status, len(rows), rows[-1] if rows else {})
+        status, problem = "partial" if (self.path / "config.json").exists() else "missing", ""
+        if self.is_complete:
+            status = "complete"
+            try:
+                read(self.path)
+            except CorruptRecord as error:
+                status, problem = "corrupt", str(error)
+        return Progress(status, len(rows), rows[-1] if rows else {}, problem)
 
 
 @dataclass(frozen=True)
 class Progress:
     """Where a run stands."""
 
-    status: Literal["complete", "partial", "missing"]
+    status: Literal["complete", "partial", "missing", "corrupt"]
     updates: int  # rows written
     last: dict[str, Any] = field(default_factory=dict)  # the newest of them
+    problem: str = ""  # what is wrong with a corrupt one
 
 
 @dataclass
@@ -262,7 +269,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 def _whole_rows(path: Path) -> list[dict]:
     """Rows of a JSONL file up to the first torn line, which a killed writer can leave at the end."""
-    lines = path.read_text().splitlines() if path.exists() else []
+    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
     try:
         rows = json.loads(f"[{','.join(lines)}]")  # at once: several times faster than line by line
     except ValueError:

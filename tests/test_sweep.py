@@ -9,11 +9,14 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
+from analysis.__main__ import main as analysis
 from bepo import record
 from bepo.config import register_configs
 from bepo.errors import UserError
 from bepo.sweep import plan, show
+from bepo.sweep.__main__ import main
 from bepo.sweep.estimate import Throughput
 
 from .command import SMALLEST, rows
@@ -138,16 +141,43 @@ def test_an_override_replaces_a_sweep_and_seeds_compose_alike(tmp_path):
 def test_unknown_names_and_values_are_named():
     with pytest.raises(UserError, match=r"unknown study 'main_chess'.*main_sokoban"):
         plan.study("main_chess")
-    with pytest.raises(UserError, match="scale/huge"):
-        plan.study("main_sokoban", ["scale=huge"])
+    wrong = {
+        "scale=huge": "scale/huge.*laptop paper smoke",
+        "modle=small": "Key 'modle' not in 'Config'. Did you mean: 'model'",
+        "updates=many": "'many' of type 'str' could not be converted to Integer",
+        "updates=0": "updates=0: at least 1",
+        "seed=[": "no viable alternative",
+    }
+    for override, what in wrong.items():
+        with pytest.raises(UserError, match=what) as found:
+            plan.runs([plan.study("main_sokoban", ["credit=grpo", override])])
+        said = str(found.value)
+        assert said.startswith("main_sokoban ") and override in said and "\n" not in said
+
+
+def test_a_study_file_with_a_mistake_stops_no_other(tmp_path, monkeypatch, capsys):
+    def write(name, original, *mistake):
+        (tmp_path / f"{name}.yaml").write_text((plan.EXPERIMENTS / f"{original}.yaml").read_text().replace(*mistake))
+
+    write("good", "gae_lambda", "", "")
+    write("no_yaml", "gae_lambda", "params:", "params")
+    write("no_field", "gae_lambda", "credit.gae_lambda", "credit.gae_lamda")
+    write("tune_aims", "tune_gated_bepo", "objectives:", "aims:")
+    monkeypatch.setattr(plan, "EXPERIMENTS", tmp_path)
+    assert main(["all", "--dry-run", f"results={tmp_path}"]) == 1
+    out, err = capsys.readouterr()
+    assert "good  credit.gae_lambda=0.8" in out and "4 cells are 4 runs" in out
+    assert [line.split()[:2] for line in err.splitlines()] == [
+        ["error:", n] for n in ("no_field", "no_yaml", "tune_aims")
+    ]
 
 
 def test_estimates_prefer_the_nearest_records(tmp_path):
     def recorded(identifier, credit, seconds):
         folder = record.RunFolder(tmp_path, identifier)
         with folder.locked():
-            config = {"env": {"name": "sokoban"}, "model": "small", "scale": "smoke", "credit": {"name": credit}}
-            folder.start(config, {"started": "now"})
+            names = {"env": {"name": "sokoban"}, "credit": {"name": credit}, "backend": {"name": "local"}}
+            folder.start({"model": "small", "scale": "smoke", **names}, {"started": "now"})
             facts = {"sessions": [{}], "wall_seconds_last_session": seconds, "result": {"updates": 10}}
             folder.complete(facts)
 
@@ -157,6 +187,62 @@ def test_estimates_prefer_the_nearest_records(tmp_path):
     recorded("a", "grpo", 10.0)
     recorded("b", "gigpo", 30.0)
     recorded("c", "gigpo", 50.0)
+    recorded("d", "gigpo", 5000.0)
+    (tmp_path / "runs" / "d" / "config.json").write_text("{}")
     found = {r.config.credit.name: Throughput(tmp_path).of(r) for r in runs}
     assert {name: e.seconds for name, e in found.items()} == {"grpo": 20.0, "gigpo": 80.0, "gated_bepo": 60.0}
     assert all(e.measured and e.gpus == 0 for e in found.values())
+    assert list(Throughput(tmp_path).corrupt) == ["d"] and "config.json: changed" in Throughput(tmp_path).corrupt["d"]
+
+
+def test_a_plan_needs_no_device(tmp_path):
+    """GPU-hours by stated constants, what this machine lacks, and the ids that a machine with a GPU would give."""
+    overrides = [f"results={tmp_path}", "scale=paper", "backend.device=cuda", "env.data=generated"]
+    runs = plan.runs([plan.study("main_alfworld", [*overrides, "credit=grpo", "seed=0"])])
+    shown = show.plan(runs, Throughput(tmp_path), jobs=1, cells=False)
+    hours = 150 * (226 * 2 + 340 * 4) / 3600  # two models
+    assert f"{hours:.0f} GPU-hours (by stated constants, none measured yet)" in shown
+    assert {run.device for run in runs} == {"cuda"}
+    if not torch.cuda.is_available():
+        assert "not on this machine: backend.device=cuda: torch finds no GPU" in shown
+
+    verl = plan.runs([plan.study("main_alfworld", ["scale=paper", "backend=verl", "backend.n_gpus=1024"])])
+    assert len(verl) == 42 and all(run.obstacle for run in verl)
+
+
+def test_what_this_machine_lacks_is_said_before_anything_is_begun(tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("WEBSHOP_DATA", raising=False)
+    code = main(["gae_lambda", "env.data=official", f"results={tmp_path}"])
+    out = capsys.readouterr().out
+    assert code == 1 and "0 of 4 runs complete" in out, out
+    assert out.count("WEBSHOP_DATA are not set") == 2 and out.count("        gae_lambda  credit.gae_lambda=") == 4
+    assert not list(tmp_path.glob("runs/*/*"))
+
+
+def test_a_corrupt_record_is_named_and_left_alone(tmp_path, capsys):
+    """Two of three complete cells are damaged on disk: neither counts, neither is touched, and the third is trained."""
+    settings = ("main_sokoban", *TINY, "updates=1", "credit=grpo", "--jobs", "2")
+    code, out = finish(sweep(tmp_path, *settings, "seed=0,1"))
+    assert code == 0, out
+    metrics, facts = sorted(tmp_path.glob("runs/*/record.json"))
+    metrics = metrics.with_name("metrics.jsonl")
+    metrics.write_text("")
+    facts.write_text(facts.read_text()[:100])
+    before = {path: path.read_bytes() for path in tmp_path.glob("runs/*/*.json*")}
+
+    assert main([*settings, "seed=0,1,2", f"results={tmp_path}", "--dry-run"]) == 1
+    out = capsys.readouterr().out
+    assert "1 to do" in out and out.count("CORRUPT main_sokoban  seed=") == 2
+    assert "main_sokoban                 3         0         0         1         2" in out
+    code, out = finish(sweep(tmp_path, *settings, "seed=0,1,2"))
+    assert code == 1 and "1 of 3 runs complete" in out, out
+    assert (
+        f"FAILED  {metrics}: changed since the run was recorded" in out and f"FAILED  {facts}: not a run record" in out
+    )
+    assert f"python -m analysis runs --gc {metrics.parent.name} --results {tmp_path}" in out
+    assert before.items() <= {path: path.read_bytes() for path in tmp_path.glob("runs/*/*.json*")}.items()
+
+    assert analysis(["runs", "--gc", metrics.parent.name, facts.parent.name, "--results", str(tmp_path)]) == 0
+    capsys.readouterr()
+    assert main([*settings, "seed=0,1,2", f"results={tmp_path}", "--dry-run"]) == 0
+    assert "main_sokoban                 3         1         0         2       -" in capsys.readouterr().out

@@ -7,7 +7,7 @@ from optuna.trial import TrialState
 from bepo import objective, record
 from bepo.config import register_configs
 from bepo.errors import UserError
-from bepo.sweep import plan, tune
+from bepo.sweep import plan, trials
 
 from .command import SMALLEST
 from .test_sweep import finish, sweep, wait_for
@@ -30,7 +30,7 @@ def test_two_processes_share_a_study_and_one_goes_on_with_the_others_trial(tmp_p
     first.kill()
     first.communicate()
     code, out = finish(second)
-    assert code == 0 and "2 of 2 trials (0 pruned, 0 failed)" in out, out
+    assert code == 0 and "2 of 2 trials of 2 seeds (2 complete)" in out, out
     study = stored(tmp_path, "tune_success_and_time")
     assert [t.state for t in study.trials] == [TrialState.COMPLETE] * 2
     for trial in study.trials:
@@ -56,8 +56,7 @@ def test_a_hopeless_trial_stops_early_and_keeps_what_it_has(tmp_path):
 def test_a_study_does_not_mix_settings(tmp_path):
     def load(*overrides):
         study = plan.study("tune_gated_bepo", [f"results={tmp_path}", "env=sokoban", *overrides])
-        space, fixed = tune.space_of(study)
-        return space, tune.load(study, fixed)
+        return trials.space_of(study)[0], trials.load(study)
 
     space, study = load()
     assert (

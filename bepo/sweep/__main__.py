@@ -7,10 +7,11 @@ import os
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from bepo.config import register_configs
 from bepo.errors import UserError
-from bepo.sweep import plan, show, tune
+from bepo.sweep import plan, show, trials, tune
 from bepo.sweep.estimate import Throughput
 from bepo.sweep.execute import Execution
 from bepo.sweep.pool import Pool
@@ -49,19 +50,20 @@ def _sweep(options: argparse.Namespace) -> int:
     grids, tunings = [s for s in studies if not s.is_tuning], [s for s in studies if s.is_tuning]
     runs = plan.runs(grids)
     jobs = _jobs(options.jobs, studies)
-    throughput = Throughput(Path(studies[0].config.results))
+    results = Path(studies[0].config.results)
+    throughput = Throughput(results)
     if grids:
         print(show.plan(runs, throughput, jobs, cells=options.dry_run), flush=True)
-    for study in tunings:
-        print(_announced(study), flush=True)
+    tunings = [study for study in tunings if _announced(study, throughput, jobs, broken)]
     if options.dry_run:
-        return 1 if broken else 0
+        return 1 if broken or any(run.progress().status == "corrupt" for run in runs) else 0
+    _check_writable(results)
     pool = Pool(jobs)
     failed, interrupted = bool(broken), False
     if grids:
         outcome = Execution(runs, pool, show.View(throughput, jobs, len(runs))).finish()
-        print(show.summary(outcome, runs, time.monotonic() - began))
-        failed, interrupted = failed or bool(outcome.failed), outcome.interrupted
+        print(show.summary(outcome, runs, time.monotonic() - began), flush=True)
+        failed, interrupted = failed or outcome.is_bad, outcome.interrupted
     for study in tunings:
         if not interrupted:
             tuned = _tuned(study, pool, throughput)
@@ -71,17 +73,38 @@ def _sweep(options: argparse.Namespace) -> int:
     return 130 if interrupted else 1 if failed else 0
 
 
-def _announced(study: plan.Study) -> str:
-    sweeper, settings = study.config.hydra.sweeper, study.config.study
-    return f"{sweeper.study_name}: up to {sweeper.n_trials} trials of {len(settings.seeds)} seeds in {sweeper.storage}"
+def _announced(study: plan.Study, throughput: Throughput, jobs: int, broken: list[UserError]) -> bool:
+    """Show where an Optuna study stands; whether anything of it is left to do. Adds to ``broken`` if it cannot be."""
+    try:
+        with plan.errors_named(study.name, study.overrides):
+            found = trials.stored(study)
+            left = trials.left(study, found, throughput)
+    except UserError as error:
+        broken.append(error)
+        print(f"error: {error}", file=sys.stderr)
+        return False
+    to_do = show.time_left(left, jobs) if left else "nothing to do"
+    print(f"{trials.standing(study, found)}\n  {to_do}", flush=True)
+    return bool(left)
 
 
 def _tuned(study: plan.Study, pool: Pool, throughput: Throughput) -> tune.Outcome:
     total = study.config.hydra.sweeper.n_trials * len(study.config.study.seeds)
-    outcome = tune.Tuning(study, pool, show.View(throughput, pool.size, total)).finish()
+    try:
+        outcome = tune.Tuning(study, pool, show.View(throughput, pool.size, total)).finish()
+    except UserError as error:
+        outcome = tune.Outcome([f"{study.name}: {error}"])
     for line in outcome.failed:
-        print(f"FAILED  {line}")
+        print(f"FAILED  {line}", flush=True)
     return outcome
+
+
+def _check_writable(results: Path) -> None:
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=results).close()
+    except OSError as error:
+        raise UserError(f"results={results}: cannot be written ({error.strerror})") from error
 
 
 def _studies(names: list[str], overrides: list[str]) -> tuple[list[plan.Study], list[UserError]]:
@@ -89,7 +112,9 @@ def _studies(names: list[str], overrides: list[str]) -> tuple[list[plan.Study], 
     found, errors = [], []
     for name in dict.fromkeys(names):
         try:
-            found.append(plan.study(name, overrides))
+            study = plan.study(name, overrides)
+            _ = study.is_tuning or study.configured
+            found.append(study)
         except UserError as error:
             errors.append(error)
     if not found:

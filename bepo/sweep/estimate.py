@@ -34,45 +34,51 @@ class Estimate:
 
 
 class Throughput:
-    """Seconds an update of what was recorded, the nearest kind first: same environment, model, tier and method."""
+    """Seconds an update of earlier records, the nearest first: same backend, environment, model, tier and method.
+
+    ``corrupt`` names the records that do not verify, by run id: they are in no estimate.
+    """
 
     def __init__(self, results: Path) -> None:
         self._seconds: dict[tuple, list[float]] = defaultdict(list)
+        self.corrupt: dict[str, str] = {}
         for path in (results / "runs").glob("*/record.json"):
             self.add(path.parent)
 
     def add(self, path: Path) -> None:
-        """One more record; corrupt ones, and those of several sessions, say nothing."""
+        """One more record; those of several sessions say nothing."""
         try:
             found = record.read(path)
-        except record.CorruptRecord:
-            return
-        seconds = found.facts.get("wall_seconds_last_session")
-        if seconds is not None and len(found.facts["sessions"]) == 1:
-            for kind in _kinds(found.config):
-                self._seconds[kind].append(seconds / found.facts["result"]["updates"])
+            seconds = found.facts.get("wall_seconds_last_session")
+            if seconds is not None and len(found.facts["sessions"]) == 1:
+                for kind in _kinds(found.config):
+                    self._seconds[kind].append(seconds / found.facts["result"]["updates"])
+        except record.CorruptRecord as error:
+            self.corrupt[path.name] = str(error)
+        except (KeyError, TypeError) as error:
+            self.corrupt[path.name] = f"{path}: not a training run ({error!r})"
 
     def of(self, run: Run) -> Estimate:
         """Of what is left of the run."""
         config = run.config
         left = config.updates - run.progress().updates
-        name, model = config.env.name, config.model
-        assumed, gpus = (
-            PAPER.get((name, model), (226.0, 2)) if config.scale == "paper" else (TINY.get(config.scale, 6.0), 0)
-        )
-        kinds = _kinds(
-            {"env": {"name": name}, "model": model, "scale": config.scale, "credit": {"name": config.credit.name}}
-        )
-        for kind in kinds:
+        paper = config.scale == "paper"
+        names = {part: {"name": getattr(config, part).name} for part in ("env", "credit", "backend")}
+        for kind in _kinds({"model": config.model, "scale": config.scale, **names}):
             if kind in self._seconds:
+                gpus = getattr(config.backend, "world_size", 1) if paper else 0
                 return Estimate(left * median(self._seconds[kind]), gpus, measured=True)
-        return Estimate(left * assumed, gpus, measured=False)
+        if paper:
+            seconds, gpus = PAPER.get((config.env.name, config.model), (226.0, 2))
+            return Estimate(left * seconds, gpus, measured=False)
+        return Estimate(left * TINY.get(config.scale, 6.0), 0, measured=False)
 
 
 def _kinds(config: dict) -> Iterable[tuple]:
     """What a run is compared by, from the most to the least alike."""
     scale, env, model = config["scale"], config["env"]["name"], config.get("model", "small")
-    yield scale, env, model, config["credit"]["name"]
-    yield scale, env, model
+    where = config["backend"]["name"], scale, env
+    yield *where, model, config["credit"]["name"]
+    yield *where, model
     if scale != "paper":
-        yield scale, env
+        yield where

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from bepo.sweep import show
 from bepo.sweep.plan import Run, note
 from bepo.sweep.pool import BUSY, DONE, Pool, Worker, explain
-from bepo.sweep.show import View
 
 LOOK_AGAIN = 2.0  # seconds before trying a run that another process holds
 
@@ -21,25 +21,35 @@ class Outcome:
 
     complete: list[Run] = field(default_factory=list)
     elsewhere: list[Run] = field(default_factory=list)  # of those, by other processes
-    failed: dict[str, str] = field(default_factory=dict)  # run id -> why
+    failed: dict[str, str] = field(default_factory=dict)  # run id -> why; its log says more
+    refused: dict[str, str] = field(default_factory=dict)  # never begun: run id -> why
     interrupted: bool = False
+
+    @property
+    def is_bad(self) -> bool:
+        return bool(self.failed or self.refused)
 
 
 class Execution:
     """Works off ``pending``; runs that another process holds are looked at again later."""
 
-    def __init__(self, runs: Sequence[Run], pool: Pool, view: View) -> None:
+    def __init__(self, runs: Sequence[Run], pool: Pool, view: show.View) -> None:
         self.runs, self.pool, self.view = runs, pool, view
         found = [(run, run.progress()) for run in runs]
         self.outcome = Outcome([r for r, p in found if p.status == "complete"])
-        self.pending = [r for r, p in found if p.status != "complete"]
+        for run, state in found:
+            if state.status == "corrupt":
+                self.outcome.refused[run.id] = show.corrupt(run, state)
+            elif state.status != "complete" and run.obstacle:
+                self.outcome.refused[run.id] = str(run.obstacle)
+        self.pending = [r for r, p in found if p.status != "complete" and r.id not in self.outcome.refused]
         self.held: dict[str, tuple[Run, float]] = {}  # by another process, and when to look again
         self.warm = {_kit(r) for r, p in found if p.updates}
 
     def finish(self) -> Outcome:
         for run in self.runs:
             note(run)
-        self.view.begin(self.pending)
+        self.view.begin(done=len(self.outcome.complete), bad=len(self.outcome.refused))
         with interrupts() as received:
             while self.pending or self.held or self.pool.workers:
                 if not received:
@@ -73,7 +83,7 @@ class Execution:
         self.warm.add(_kit(run))
         if code == BUSY:
             self.held[run.id] = run, time.monotonic() + LOOK_AGAIN
-        elif code == DONE and run.folder.is_complete:
+        elif code == DONE and run.progress().status == "complete":
             self.outcome.complete.append(run)
             self.view.completed(worker)
         elif worker.stops:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from bepo import record
 from bepo.config import Config, cell_overrides, identity_of
@@ -30,7 +32,9 @@ class Run:
 
     id: str
     config: Config
+    device: str
     cells: list[Cell] = field(default_factory=list)
+    obstacle: UserError | None = None  # why this machine cannot run it
 
     @property
     def folder(self) -> record.RunFolder:
@@ -98,6 +102,12 @@ class Study:
         fixed = set(points[0]).intersection(*points) if len(points) > 1 else set()
         return [Cell(self.name, point, [o for o in point if o not in fixed]) for point in points]
 
+    @cached_property
+    def configured(self) -> list[tuple[Cell, Config]]:
+        """Every cell, composed. Raises ``UserError`` naming one that does not compose."""
+        cells = self.cells()
+        return list(zip(cells, configs(cells)))
+
 
 def names() -> list[str]:
     return sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
@@ -108,26 +118,48 @@ def study(name: str, overrides: Sequence[str] = ()) -> Study:
     if name not in names():
         raise choose("study", name, names())
     # Sweeps are not composed here, but for the keys that a preset of Hydra's own may depend on.
-    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    with errors_named(name, overrides):
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
     plain = [o.input_line for o in parsed if not o.is_sweep_override()]
     return Study(name, _compose(name, plain, hydra=True), list(overrides))
 
 
 def runs(studies: Sequence[Study]) -> list[Run]:
     """Every run that the studies need, each once, in the order of the studies."""
-    return runs_of([cell for item in studies for cell in item.cells()])
+    return _runs([pair for item in studies for pair in item.configured])
 
 
 def runs_of(cells: Sequence[Cell]) -> list[Run]:
     """Every run that the cells need, each once."""
+    return _runs(list(zip(cells, configs(cells))))
+
+
+def _runs(configured: Sequence[tuple[Cell, Config]]) -> list[Run]:
     found: dict[str, Run] = {}
-    devices: dict[str, str] = {}
-    for cell, config in zip(cells, configs(cells)):
-        kind = repr(config.backend)
-        devices[kind] = devices.get(kind) or config.backend.resolve()
-        identifier = record.run_id(identity_of(config, devices[kind]))
-        found.setdefault(identifier, Run(identifier, config)).cells.append(cell)
+    places: dict[str, tuple[str, UserError | None]] = {}
+    for cell, config in configured:
+        kind = repr((config.backend, config.env, config.policy, config.tracking, config.scale))
+        if kind not in places:
+            places[kind] = _place(config)
+        device, obstacle = places[kind]
+        identifier = record.run_id(identity_of(config, device))
+        found.setdefault(identifier, Run(identifier, config, device, obstacle=obstacle)).cells.append(cell)
     return list(found.values())
+
+
+def _place(config: Config) -> tuple[str, UserError | None]:
+    """The device of a run, which is part of its id, and why this machine cannot run it: a plan needs neither.
+
+    Without the backend, ``auto`` is what the tier is made for: a GPU at scale=paper.
+    """
+    try:
+        device = config.backend.resolve()
+    except UserError as error:
+        meant = "cuda" if config.scale == "paper" else "cpu"
+        return meant if config.backend.device == "auto" else config.backend.device, error
+    parts = (config.env, config.policy, config.tracking)
+    missing = (part.missing() for part in parts if hasattr(part, "missing"))
+    return device, next((m for m in missing if m), None)
 
 
 def note(run: Run) -> None:
@@ -146,16 +178,31 @@ def configs(cells: Sequence[Cell]) -> list[Config]:
             (seeds if re.fullmatch(r"seed=\d+", override) else rest).append(override)
         key = cell.study, *rest
         if key not in composed:
-            composed[key] = replace(OmegaConf.to_object(_compose(cell.study, rest)), progress=False)
+            composed[key] = replace(_object(cell.study, rest), progress=False)
         config = composed[key]
         out.append(replace(config, seed=int(seeds[-1].split("=")[1])) if seeds else config)
     return out
 
 
-def _compose(name: str, overrides: Sequence[str], hydra: bool = False) -> Any:
+def _object(name: str, overrides: Sequence[str]) -> Config:
+    config = _compose(name, overrides)
+    with errors_named(name, overrides):
+        return OmegaConf.to_object(config)
+
+
+def _compose(name: str, overrides: Sequence[str], hydra: bool = False) -> DictConfig:
+    search = f"hydra.searchpath=[file://{CONF}]"
+    with errors_named(name, overrides), initialize_config_dir(str(EXPERIMENTS)):
+        return compose(name, [*overrides, search], return_hydra_config=hydra)
+
+
+@contextmanager
+def errors_named(name: str, overrides: Sequence[str]) -> Iterator[None]:
+    """What is wrong with a config, as a ``UserError`` of one line: without Hydra's advice, with OmegaConf's cause."""
     try:
-        with initialize_config_dir(str(EXPERIMENTS)):
-            search = f"hydra.searchpath=[file://{CONF}]"
-            return compose(name, [*overrides, search], return_hydra_config=hydra)
-    except (HydraException, OmegaConfBaseException, UserError) as error:
-        raise UserError(f"{name} {' '.join(overrides)}: {error}") from error
+        yield
+    except (HydraException, OmegaConfBaseException, YAMLError, UserError) as error:
+        said = re.split(r"Config search path|\.?\nTo append|\n    full_key|\nSee http", str(error))[0]
+        if isinstance(error.__cause__, OmegaConfBaseException):
+            said += f": {str(error.__cause__).splitlines()[0]}"
+        raise UserError(f"{' '.join([name, *overrides])}: {' '.join(said.split())}") from error

@@ -8,7 +8,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from bepo.sweep.estimate import Throughput
+from bepo.record import Progress
+from bepo.sweep.estimate import Estimate, Throughput
 from bepo.sweep.plan import Run
 from bepo.sweep.pool import Worker
 
@@ -25,34 +26,45 @@ def duration(seconds: float) -> str:
 
 
 def plan(runs: Sequence[Run], throughput: Throughput, jobs: int, cells: bool) -> str:
-    """A row a study, or a row a cell as well; then what is shared, and what is left to do."""
+    """A row a study, or a row a cell as well; then what is shared, what is left to do, and what is in its way."""
     states = {run.id: run.progress() for run in runs}
     lines = [_cell_row(run, states[run.id]) for run in runs] + [""] if cells else []
-    lines.append(f"{'study':24s}{'cells':>6s}{'complete':>10s}{'partial':>9s}{'missing':>9s}{'shared':>8s}")
+    columns = ["complete", "partial", "missing"]
+    columns += ["corrupt"] if any(state.status == "corrupt" for state in states.values()) else []
+    lines.append(f"{'study':24s}{'cells':>6s}{''.join(f'{c:>10s}' for c in columns)}{'shared':>8s}")
     for study in dict.fromkeys(s for run in runs for s in run.studies):
         mine = [run for run in runs if study in run.studies]
-        counts = [sum(states[r.id].status == s for r in mine) for s in ("complete", "partial", "missing")]
+        counts = [sum(states[r.id].status == c for r in mine) for c in columns]
         shared = sum(len(r.studies) > 1 for r in mine)
-        lines.append(f"{study:24s}{len(mine):6d}{counts[0]:10d}{counts[1]:9d}{counts[2]:9d}{shared or '-':>8}")
+        lines.append(f"{study:24s}{len(mine):6d}{''.join(f'{n:10d}' for n in counts)}{shared or '-':>8}")
     n_cells = sum(len(run.cells) for run in runs)
-    left = [run for run in runs if states[run.id].status != "complete"]
+    left = [run for run in runs if states[run.id].status in ("partial", "missing")]
     lines.append(f"\n{n_cells} cells are {len(runs)} runs (a shared run is trained once); {len(left)} to do")
     if left:
-        lines.append(_time_left(left, throughput, jobs))
+        lines.append(time_left([throughput.of(run) for run in left], jobs))
+    lines += [f"CORRUPT {r.label}: {corrupt(r, states[r.id])}" for r in runs if states[r.id].status == "corrupt"]
+    others = {name: problem for name, problem in throughput.corrupt.items() if name not in states}
+    lines += [f"CORRUPT and no cell of these studies: {problem}" for problem in others.values()]
+    lines += [f"not on this machine: {problem}" for problem in {str(r.obstacle): 0 for r in left if r.obstacle}]
     return "\n".join(lines)
 
 
-def _cell_row(run: Run, state) -> str:
+def corrupt(run: Run, state: Progress) -> str:
+    """What is wrong with a corrupt record, and what to do: nothing that was recorded is removed unasked."""
+    return f"{state.problem}; to train it again: python -m analysis runs --gc {run.id} --results {run.config.results}"
+
+
+def _cell_row(run: Run, state: Progress) -> str:
     where = state.status if state.status != "partial" else f"partial {state.updates}/{run.config.updates}"
     also = [s for s in run.studies if s != run.cells[0].study]
     return f"{run.id}  {where:14s} {run.label}" + (f"  (also {', '.join(also)})" if also else "")
 
 
-def _time_left(left: Sequence[Run], throughput: Throughput, jobs: int) -> str:
-    found = [throughput.of(run) for run in left]
+def time_left(found: Sequence[Estimate], jobs: int) -> str:
+    """Of runs, one estimate each."""
     total = sum(e.seconds for e in found)
     measured = sum(e.measured for e in found)
-    basis = f"{measured} of {len(left)} by earlier records" if measured else "by stated constants, none measured yet"
+    basis = f"{measured} of {len(found)} by earlier records" if measured else "by stated constants, none measured yet"
     gpu_hours = sum(e.seconds * e.gpus for e in found) / 3600
     gpus = f", {gpu_hours:.0f} GPU-hours" if gpu_hours else ""
     return f"about {duration(total / jobs)} with {jobs} at a time{gpus} ({basis})"
@@ -68,8 +80,8 @@ class View:
         self.done = self.bad = self.drawn = 0
         self.began = self.last = time.monotonic()
 
-    def begin(self, pending: Sequence[Run]) -> None:
-        self.done = self.total - len(pending)
+    def begin(self, done: int, bad: int) -> None:
+        self.done, self.bad = done, bad
 
     def started(self, worker: Worker) -> None:
         if not self.live:
@@ -141,6 +153,9 @@ def summary(outcome: Outcome, runs: Sequence[Run], seconds: float) -> str:
     for run in runs:
         if run.id in outcome.failed:
             lines.append(f"FAILED  {run.label}: {outcome.failed[run.id]}\n        log {run.log}: {_last_line(run)}")
+    for why in dict.fromkeys(outcome.refused.values()):
+        refused = [f"        {run.label}" for run in runs if outcome.refused.get(run.id) == why]
+        lines += [f"FAILED  {why}", *refused]
     if outcome.interrupted:
         lines.append("interrupted; the same command goes on from here")
     elif outcome.failed:

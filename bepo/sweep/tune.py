@@ -6,8 +6,6 @@ cannot go on with a trial that was killed, share seeds among workers, or prune.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,19 +13,16 @@ from pathlib import Path
 
 import optuna
 from filelock import FileLock, Timeout
-from hydra.utils import instantiate
-from hydra_plugins.hydra_optuna_sweeper._impl import create_params_from_overrides
 from omegaconf import OmegaConf
 from optuna.trial import TrialState
 
 from bepo import objective, record
-from bepo.config import identity_of
-from bepo.errors import UserError
 from bepo.sweep import plan
 from bepo.sweep.execute import LOOK_AGAIN, interrupts
 from bepo.sweep.plan import Run, note
 from bepo.sweep.pool import BUSY, DONE, Pool, Worker, explain
 from bepo.sweep.show import View
+from bepo.sweep.trials import load, space_of, standing, wanted, words
 
 
 @dataclass
@@ -58,45 +53,34 @@ class Tuning:
         self.study, self.pool, self.view = study, pool, view
         self.space, self.fixed = space_of(study)
         self.settings = OmegaConf.to_object(study.config.study)
-        self.n_trials = study.config.hydra.sweeper.n_trials
-        self.optuna = load(study, self.fixed)
+        self.optuna = load(study)
+        self.n_trials = wanted(study, self.optuna)
         self.folder = Path(study.config.results) / "studies" / study.name / study.config.scale / "trials"
         self.folder.mkdir(parents=True, exist_ok=True)
         self.attempts: list[Attempt] = []
         self.outcome = Outcome()
 
     def finish(self) -> Outcome:
-        self.view.log(self.standing())
         with interrupts() as received:
             while True:
                 if received:
                     self.pool.stop(len(received))
                 else:
                     self._fill()
-                if not self.pool.workers and (received or not self.attempts):
+                elsewhere = self._elsewhere()
+                if not self.pool.workers and (received or (not self.attempts and not elsewhere)):
                     break
                 for worker in self.pool.ended(0.5):
                     self._ended(worker)
                 for attempt in list(self.attempts):
                     self._look_at(attempt)
-                self.view.draw(self.pool.workers, [r for a in self.attempts for r in a.pending], 0)
+                self.view.draw(self.pool.workers, [r for a in self.attempts for r in a.pending], elsewhere)
         for attempt in self.attempts:
             attempt.lock.release()  # the trial stays as it is: whoever comes next goes on with it
         self.outcome.interrupted = bool(received)
         self.view.end()
-        self.view.log(self.standing())
+        self.view.log(standing(self.study, self.optuna))
         return self.outcome
-
-    def standing(self) -> str:
-        """One line: how far the study is, and its best trial or front."""
-        trials = self.optuna.get_trials(deepcopy=False)
-        counts = {s: sum(t.state == s for t in trials) for s in TrialState}
-        text = f"{self.optuna.study_name}: {len(trials)} of {self.n_trials} trials ({counts[TrialState.PRUNED]} pruned"
-        text += f", {counts[TrialState.FAIL]} failed)"
-        for best in self.optuna.best_trials if counts[TrialState.COMPLETE] else []:
-            values = ", ".join(f"{n} {v:.3f}" for n, v in zip(self.settings["objectives"], best.values))
-            text += f"\n  best: trial {best.number}, {values}: {_words(best.params)}"
-        return text
 
     # --- trials --------------------------------------------------------------------------------------------
 
@@ -124,6 +108,10 @@ class Tuning:
             trial = self.optuna.ask()
             return self._attempt(trial, self._own(trial.number), set())
 
+    def _elsewhere(self) -> int:
+        """Trials at work in other processes: should one of them die, its trial is gone on with here."""
+        return len(self.optuna.get_trials(deepcopy=False, states=[TrialState.RUNNING])) - len(self.attempts)
+
     def _own(self, number: int) -> FileLock | None:
         lock = FileLock(self.folder / f"{number}.lock", timeout=0, is_singleton=True)
         if any(a.trial.number == number for a in self.attempts):
@@ -148,7 +136,7 @@ class Tuning:
         trial.set_user_attr("runs", [run.id for run in runs])
         label = f"trial {trial.number}"
         if not reported:
-            self.view.log(f"{label}: {_words(trial.params)}")
+            self.view.log(f"{label}: {words(trial.params)}")
         return Attempt(trial, lock, label, runs, list(runs), reported)
 
     # --- ends ----------------------------------------------------------------------------------------------
@@ -216,56 +204,3 @@ class Tuning:
                 break
             finals.append(curve[-1])
         return news and attempt.trial.should_prune()
-
-
-def space_of(study: plan.Study) -> tuple[dict, list[str]]:
-    """The search space, and the overrides that every trial has; a fixed value takes a setting out of the space."""
-    space, fixed, more = create_params_from_overrides([*study.swept, *study.overrides])
-    return {k: v for k, v in space.items() if k not in fixed}, [*(f"{k}={v}" for k, v in fixed.items()), *more]
-
-
-def load(study: plan.Study, fixed: list[str]) -> optuna.Study:
-    """The stored study, made if it is new. Raises ``UserError`` if it was made with other settings."""
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    sweeper, settings = study.config.hydra.sweeper, OmegaConf.to_object(study.config.study)
-    several = OmegaConf.is_list(sweeper.direction)
-    directions = [getattr(d, "name", d) for d in (sweeper.direction if several else [sweeper.direction])]
-    if len(directions) != len(settings["objectives"]):
-        raise UserError(f"{study.name}: {len(settings['objectives'])} objectives, {len(directions)} directions")
-    objective.values(settings["objectives"], [])
-    Path(study.config.results).mkdir(parents=True, exist_ok=True)
-    known = ("hydra_plugins.hydra_optuna_sweeper.*", "optuna.samplers.*", "optuna.pruners.*")
-    pruner = optuna.pruners.NopPruner()
-    if "pruner" in settings:
-        pruner = instantiate(settings["pruner"], _execution_whitelist_=known)
-    sampler = instantiate(sweeper.sampler, _execution_whitelist_=known)
-    with FileLock(Path(study.config.results) / "studies.db.lock"):
-        found = optuna.create_study(
-            study_name=sweeper.study_name,
-            storage=sweeper.storage,
-            sampler=sampler,
-            pruner=pruner,
-            directions=directions,
-            load_if_exists=True,
-        )
-        digest = _digest(study, fixed, settings)
-        if found.user_attrs.get("settings", digest) != digest:
-            raise UserError(
-                f"{sweeper.storage}: study {found.study_name!r} was made with other settings; "
-                "name another with hydra.sweeper.study_name=..."
-            )
-        found.set_user_attr("settings", digest)
-        found.set_user_attr("objectives", settings["objectives"])
-    return found
-
-
-def _digest(study: plan.Study, fixed: list[str], settings: dict) -> str:
-    """Of everything that must not change between two trials."""
-    (run,) = plan.runs_of([plan.Cell(study.name, [*fixed, "seed=0"], [])])
-    identity = identity_of(run.config, run.config.backend.resolve())
-    text = json.dumps([identity, settings["objectives"], settings["seeds"]], sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _words(params: dict) -> str:
-    return " ".join(f"{k}={v:.3g}" if isinstance(v, float) else f"{k}={v}" for k, v in params.items())
