@@ -16,7 +16,11 @@ from analysis.sources import Source
 from analysis.style import COLUMN, GREY, nothing, panels, percent
 from bepo import record
 
-_COLOURS = {TrialState.COMPLETE: "#0072B2", TrialState.PRUNED: "#E69F00", TrialState.FAIL: "#D55E00"}
+_DARK = "#333333"  # a trial is no method, and has none of their colours
+_MARKS = {
+    TrialState.COMPLETE: {"marker": "o", "color": GREY},
+    TrialState.PRUNED: {"marker": "o", "facecolors": "white", "edgecolors": GREY},
+}
 _PERCENT = ("validation_success",)  # shares, shown in per cent
 
 
@@ -93,7 +97,7 @@ def draw_importance(axis: plt.Axes, study: optuna.Study) -> None:
     evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
     shares = optuna.importance.get_param_importances(study, evaluator=evaluator, target=lambda t: t.values[0])
     names = list(reversed(shares))
-    axis.barh(names, [100 * shares[n] for n in names], color=_COLOURS[TrialState.COMPLETE])
+    axis.barh(names, [100 * shares[n] for n in names], color=_DARK)
     axis.grid(axis="y", visible=False)
 
 
@@ -104,20 +108,21 @@ def complete(study: optuna.Study) -> list[FrozenTrial]:
 def counts(study: optuna.Study) -> str:
     """``12 complete, 3 pruned trials``."""
     found = {state: sum(t.state == state for t in study.trials) for state in TrialState}
-    return ", ".join(f"{n} {state.name.lower()}" for state, n in found.items() if n) + " trials"
+    words = {TrialState.FAIL: "failed"}
+    return ", ".join(f"{n} {words.get(s, s.name.lower())}" for s, n in found.items() if n) + " trials"
 
 
 def _sequence(axis: plt.Axes, study: optuna.Study) -> None:
     percent = 100 if _objectives(study)[0] in _PERCENT else 1
-    for state, colour in _COLOURS.items():
+    for state, mark in _MARKS.items():
         shown = [t for t in study.trials if t.state == state and t.value is not None]
         if shown:
             numbers, values = [t.number for t in shown], [percent * t.value for t in shown]
-            axis.scatter(numbers, values, s=14, color=colour, label=state.name.lower())
+            axis.scatter(numbers, values, s=14, zorder=2, label=state.name.lower(), **mark)
     values = np.array([percent * t.value for t in complete(study)])
     larger = study.direction == optuna.study.StudyDirection.MAXIMIZE
     best = np.maximum.accumulate(values) if larger else np.minimum.accumulate(values)
-    axis.step([t.number for t in complete(study)], best, where="post", color="black", linewidth=1, label="best so far")
+    axis.step([t.number for t in complete(study)], best, where="post", color=_DARK, linewidth=1, label="best so far")
     axis.set_xlabel("Trial")
     _finish(axis, _objectives(study)[0])
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -139,7 +144,7 @@ def _front(axis: plt.Axes, study: optuna.Study) -> None:
         [across * t.values[1] for t in front],
         [up * t.values[0] for t in front],
         where="post",
-        color=_COLOURS[TrialState.COMPLETE],
+        color=_DARK,
         marker="o",
         markersize=4,
         linewidth=1,
