@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from analysis import methods
-from analysis.runs import Study
+from analysis.runs import Run, Study
 
 COLUMN, PAGE = 3.3, 7.0  # inches: one column, both columns
 SMOOTH = 5  # updates in a running mean
@@ -127,6 +127,10 @@ def nothing(axis: Axes, text: str = "not run") -> None:
     axis.set_xticks([])
     axis.set_yticks([])
     axis.text(0.5, 0.5, text, transform=axis.transAxes, ha="center", va="center", color=GREY)
+
+
+def seeds(runs: Iterable[Run]) -> int:
+    return len({run.seed for run in runs})
 
 
 def counted(counts: dict[str, int]) -> str:

@@ -21,6 +21,7 @@ from analysis.style import (
     letters,
     over_updates,
     panels,
+    seeds,
     unlogged,
 )
 
@@ -41,7 +42,7 @@ def gate_activation(study: Study) -> Figure:
         band(axis, table, COLOURS["gated_bepo"], label=name, linewidth=width)
     legend_above(figure, axis.lines, columns=2)
     if_empty(axis, bool(runs.records))
-    counts = {"Gated-BEPO": len(runs.records)} if runs.records else {}
+    counts = {"Gated-BEPO": seeds(runs.records)} if runs.records else {}
     notes = unlogged([runs], map(_coverage, _KINDS))
     return Figure(f"WebShop gate coverage (tier {study.scale}). {bands_note(counts)}", figure, runs.records, notes)
 
@@ -68,7 +69,7 @@ def gate_diagnostics(studies: dict[str, Study]) -> Figure:
     for axis in axes:
         if_empty(axis, any(study.records for study in runs.values()))
     letters(axes)
-    counts = {ENVIRONMENTS[e][0]: len(s.records) for e, s in runs.items() if s.records}
+    counts = {ENVIRONMENTS[e][0]: seeds(s.records) for e, s in runs.items() if s.records}
     caption = (
         "Shared-state and gate diagnostics of the main Gated-BEPO runs, matched and counted within each rollout group "
         f"(tier {next(iter(studies.values())).scale}). {bands_note(counts)} (d): records by how often their state "

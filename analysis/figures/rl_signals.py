@@ -16,6 +16,7 @@ from analysis.style import (
     over_updates,
     panels,
     percent,
+    seeds,
     unlogged,
 )
 
@@ -46,7 +47,7 @@ def rl_signals(studies: dict[str, Study]) -> Figure:
         percent(axes[-1], least=1)
     legend_above(figure, max((axis.lines for axis in axes), key=len), columns=2)
     letters(axes)
-    counts = {ENVIRONMENTS[e][0]: len(s.records) for e, s in runs.items() if s.records}
+    counts = {ENVIRONMENTS[e][0]: seeds(s.records) for e, s in runs.items() if s.records}
     scale = next(iter(studies.values())).scale
     caption = f"Training diagnostics of the main Gated-BEPO runs (tier {scale}). {bands_note(counts)}"
     drawn = [run for study in runs.values() for run in study.records]

@@ -7,7 +7,7 @@ import pandas as pd
 from analysis.artefact import Figure, artefact
 from analysis.methods import COLOURS
 from analysis.runs import Study
-from analysis.style import COLUMN, counted, nothing, panels, unlogged
+from analysis.style import COLUMN, counted, nothing, panels, seeds, unlogged
 
 _STAGES = {
     "rollout": "Rollout",
@@ -41,7 +41,7 @@ def runtime(study: Study) -> Figure:
     for place, value in enumerate(mean):
         axis.text(value + std.iloc[place], place, f"  {_short(value)}", va="center", fontsize=6.5)
     share = 100 * mean["credit"] / mean.drop("evaluation", errors="ignore").sum()
-    n = counted({"": len(study.records)})
+    n = counted({"": seeds(study.records)})
     caption = (
         f"ALFWorld seconds an update by stage on a symmetric-log scale (tier {study.scale}); colour: Gated-BEPO's "
         f"advantages with all diagnostics, {_short(mean['credit'])} s or {share:.2g} % of an update. Mean over "

@@ -23,6 +23,7 @@ from analysis.style import (
     over_updates,
     panels,
     percent,
+    seeds,
     smoothed,
     unlogged,
 )
@@ -78,7 +79,7 @@ def _curves(study: Study, what: str, splits: Sequence[str] = tuple(_TITLES)) -> 
     legend_above(figure, max((axis.lines for axis in axes), key=len), columns=4 if wide else 3)
     if wide:
         letters(axes)
-    counts = {_label(row): len(study.rows[row]) for row in _rows(study)}
+    counts = {_label(row): seeds(study.rows[row]) for row in _rows(study)}
     note = f" Training: running mean of {SMOOTH} updates." if study.records else ""
     if lines and not any(line.get_ydata().any() for line in lines):
         note += " No episode succeeded: all curves are at zero."
