@@ -95,6 +95,7 @@ def test_a_saved_policy_loads_as_pretrained(tmp_path):
     policy = tiny()
     policy.save(tmp_path)
     again = Pretrained(path=str(tmp_path), max_prompt=128, max_response=2).build(ENV, COMPACT, "cpu")
+    assert again.encode("now ##_X\nup") == policy.encode("now ##_X\nup")
     group = rollouts(policy, Sampling())
     found = [p.score(group.tokens, range(len(group)), Sampling()).logprob for p in (policy, again)]
     torch.testing.assert_close(*found)

@@ -139,6 +139,7 @@ def test_saved_weights_load_as_pretrained(tmp_path):
     policy.save(tmp_path)
     settings = {"path": str(tmp_path), "max_response": 2}
     again = PretrainedVL(**settings, min_pixels=1024).build(ENV, AGENT, "cpu")
+    assert again.encode(f"now {IMAGE} up", board()) == policy.encode(f"now {IMAGE} up", board())
     group = rollouts(policy)
     found = [p.score(group.tokens, range(len(group)), Sampling()).logprob for p in (policy, again)]
     torch.testing.assert_close(*found)

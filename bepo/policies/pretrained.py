@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import torch
 from huggingface_hub import snapshot_download
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from bepo.agents import Agent
 from bepo.envs import Environment
@@ -33,7 +34,7 @@ class Pretrained:
     method_version: ClassVar[int] = 1
 
     def build(self, env: Environment, agent: Agent, device: str) -> LanguageModel:
-        tokenizer = loaded(AutoTokenizer, self.path)
+        tokenizer = load_tokenizer(self.path)
         model = loaded(AutoModelForCausalLM, self.path, dtype=torch.float32)
         if self.gradient_checkpointing:
             model.gradient_checkpointing_enable()
@@ -53,6 +54,14 @@ def weights_missing(path: str) -> Missing | None:
     if not [*folder.glob("*.safetensors"), *folder.glob("*.bin")]:
         return Missing(f"{folder} holds no weights", f"hf download {path}")
     return None
+
+
+def load_tokenizer(path: str) -> PreTrainedTokenizerFast:
+    """As it was saved. Of a Qwen2 checkpoint, transformers rebuilds the vocabulary of whatever tokenizer it finds as
+    Qwen's byte-pair encoding: with the word-level one of policy=tiny, every word would be a stranger."""
+    config = Path(path) / "tokenizer_config.json"
+    general = config.exists() and json.loads(config.read_text()).get("tokenizer_class") == "TokenizersBackend"
+    return loaded(PreTrainedTokenizerFast if general else AutoTokenizer, path)
 
 
 def loaded(part: type, path: str, **settings: Any) -> Any:

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
-from transformers import AutoModelForImageTextToText, AutoTokenizer, Qwen2_5_VLProcessor
+from transformers import AutoModelForImageTextToText, Qwen2_5_VLProcessor
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from bepo.agents import Agent
 from bepo.envs import Environment
 from bepo.errors import UserError
 from bepo.policies import register
-from bepo.policies.pretrained import loaded
+from bepo.policies.pretrained import load_tokenizer, loaded
 from bepo.policies.vision_language import VisionLanguageModel
 
 
@@ -38,7 +38,7 @@ class PretrainedVL:
     method_version: ClassVar[int] = 1
 
     def build(self, env: Environment, agent: Agent, device: str) -> VisionLanguageModel:
-        tokenizer = loaded(AutoTokenizer, self.path)
+        tokenizer = load_tokenizer(self.path)
         model = loaded(AutoModelForImageTextToText, self.path, dtype=torch.float32)
         if not hasattr(model.base_model, "get_rope_index"):
             raise UserError(f"policy.path={self.path!r}: {type(model).__name__} is not of the Qwen2-VL family")
