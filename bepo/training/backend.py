@@ -21,10 +21,8 @@ from bepo.envs import Environment, Task
 from bepo.evaluate import Evaluation
 from bepo.panels import Panel
 from bepo.policies import PolicyConfig
-from bepo.policies.language_model import LanguageModel
 from bepo.rollout import RolloutGroup
 from bepo.training import Optimisation
-from bepo.training.warm_start import warm_started
 
 
 @dataclass(frozen=True)
@@ -102,13 +100,3 @@ def register(cls: type) -> type:
 def backends() -> dict[str, type[Backend]]:
     """Every backend by name; imports the files of ``bepo.training`` once."""
     return plugins.load(__package__, REGISTRY)
-
-
-def initial_policy(setup: Setup) -> LanguageModel:
-    """The policy that training starts from, after its warm start where it has one."""
-    if getattr(setup.policy, "warm_start", None) is None:
-        return setup.policy.build(setup.env, setup.agent, setup.device)
-    train, validation = setup.panels["train"], setup.panels["validation"]
-    return warm_started(
-        setup.policy, setup.env, setup.agent, train, validation, setup.evaluation, setup.device, setup.cache
-    )

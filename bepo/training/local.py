@@ -21,10 +21,11 @@ from bepo.errors import Missing, UserError
 from bepo.policies.language_model import LanguageModel
 from bepo.rollout import RolloutGroup, Tokens
 from bepo.training import Optimisation
-from bepo.training.backend import Setup, initial_policy, register
+from bepo.training.backend import Setup, register
 from bepo.training.batching import grid, micro_batches
 from bepo.training.critic import Critic
 from bepo.training.loss import clipped_policy_loss, low_var_kl
+from bepo.training.warm_start import initial_policy
 
 PACKAGES = ("torch", "transformers", "numpy", "hydra-core", "wandb")
 

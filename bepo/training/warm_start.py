@@ -24,12 +24,23 @@ from bepo.panels import Panel
 from bepo.policies.language_model import LanguageModel
 from bepo.policies.tiny import Tiny, WarmStart
 from bepo.rollout import Terminal, Tokens
+from bepo.training.backend import Setup
 
 
 class Demonstration(NamedTuple):
     prompt: str
     response: str  # the expert's
     image: np.ndarray | None  # that the prompt shows
+
+
+def initial_policy(setup: Setup) -> LanguageModel:
+    """The policy that training starts from, after its warm start where it has one."""
+    if getattr(setup.policy, "warm_start", None) is None:
+        return setup.policy.build(setup.env, setup.agent, setup.device)
+    train, validation = setup.panels["train"], setup.panels["validation"]
+    return warm_started(
+        setup.policy, setup.env, setup.agent, train, validation, setup.evaluation, setup.device, setup.cache
+    )
 
 
 def warm_started(

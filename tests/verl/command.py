@@ -49,7 +49,12 @@ class Command:
         self.mark, self.began = uuid.uuid4().hex, time.monotonic()
         words = [sys.executable, "-m", "bepo.train", *overrides]
         env = os.environ | {MARK: self.mark, "WANDB_SILENT": "true"} | environment
-        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True, env=env, start_new_session=True)
+
+    def signal_all(self, number: int) -> None:
+        """As a terminal does: to every process of the command's group."""
+        os.killpg(self.process.pid, number)
 
     def processes(self) -> list[psutil.Process]:
         """All that the command started and that still run, itself included."""

@@ -9,9 +9,13 @@ import psutil
 import pytest
 import torch
 
+from bepo.agents import Agent
 from bepo.collect import Sampling
 from bepo.credit.gated_bepo import GatedBEPO
-from bepo.policies.tiny import Tiny
+from bepo.envs import environments
+from bepo.metrics import rollout_metrics
+from bepo.policies import policies
+from bepo.policies.language_model import LanguageModel
 from bepo.rollout import RolloutGroup
 from bepo.training import Optimisation
 from bepo.training.local import LocalLearner
@@ -88,13 +92,18 @@ def test_evaluation_rows_are_those_of_the_panels(run):
 
 
 def test_advantages_loss_and_gradient_are_the_local_backends(run):
-    """The first update's records, through the local backend: the same advantages exactly, loss and gradient to
-    float32."""
+    """The first update's records, through the local backend: the same advantages and statistics of rollouts exactly,
+    loss and gradient to float32."""
     group, config, row = first_update(run[0])
     credit = GatedBEPO()(group)
     for name, value in credit.metrics.items():
         assert row[f"credit/{name}"] == value, name
-    found = local_learner(run[0], config).update(group, np.repeat(credit.advantage, group.tokens.response_length), 0)
+    learner = local_learner(run[0], config)
+    policy = learner.policy
+    for name, value in rollout_metrics(group, policy.max_response, policy.tokenizer.eos_token_id).items():
+        assert row[name] == value, name
+    assert 0 < row["train/response_clip_ratio"] < 1
+    found = learner.update(group, np.repeat(credit.advantage, group.tokens.response_length), 0)
     for name, tolerance in {"policy_loss": 1e-5, "grad_norm": 1e-3, "entropy": 1e-5, "kl": 1e-6}.items():
         assert row[f"train/{name}"] == pytest.approx(found[name], rel=1e-3, abs=tolerance), name
 
@@ -107,14 +116,15 @@ def first_update(results):
 
 
 def local_learner(results, config) -> LocalLearner:
-    from bepo.agents import Agent
-    from bepo.envs.sokoban import Sokoban
-
-    (path,) = results.glob("runs/*/initial_policy")
-    policy = replace(Tiny(**config["policy"]), warm_start=None).build(
-        Sokoban(**config["env"]), Agent(**config["agent"]), "cpu"
-    )
-    policy.load_weights(path)
     training = {k: v for k, v in config["training"].items() if k != "critic"} | {"minibatch": 10**6}
     torch.set_num_threads(1)
-    return LocalLearner(policy, Optimisation(**training), Sampling())
+    return LocalLearner(initial_policy(results, config), Optimisation(**training), Sampling())
+
+
+def initial_policy(results, config) -> LanguageModel:
+    (path,) = results.glob("runs/*/initial_policy")
+    env, settings = (known[config[name]["name"]] for name, known in (("env", environments()), ("policy", policies())))
+    policy = replace(settings(**config["policy"]), warm_start=None)
+    policy = policy.build(env(**config["env"]), Agent(**config["agent"]), "cpu")
+    policy.load_weights(path)
+    return policy

@@ -1,36 +1,38 @@
-"""Pictures, a critic, two data-parallel ranks: one short run each."""
+"""Pictures, and a critic on two data-parallel ranks: one short run each."""
 
-from dataclasses import replace
+import signal
+import time
 
 import numpy as np
 import pytest
 import torch
 
-from bepo.agents import Agent
-from bepo.credit.gated_bepo import GatedBEPO
 from bepo.credit.ppo import PPO
-from bepo.envs.sokoban import Sokoban
-from bepo.policies.tiny_vl import PICTURE, VIDEO, TinyVL
+from bepo.policies.tiny_vl import PICTURE, VIDEO
+from bepo.training.critic import clipped_value_loss
 
-from .command import rows, the_record, train
-from .test_text import first_update, local_learner
+from .command import SMALLEST, Command, rows, the_record, train
+from .test_text import first_update, initial_policy, local_learner
 
 pytestmark = pytest.mark.timeout(500)
 
 
-def checked(results, *overrides):
-    done = train(results, *overrides)
-    assert done.code == 0, done.err[-2000:]
-    assert done.orphans == []
-    metrics = rows(results, "metrics")
+def test_a_vision_language_model_sees_the_board_until_it_is_interrupted(tmp_path):
+    """Also with GAGPO's action-level ratio. Ctrl-C goes to every process of the terminal, and only ours answers."""
+    overrides = ("model=vl", "credit=gagpo_action_ratio", "updates=100", "env.horizon=4", "backend.optimiser_steps=2")
+    command = Command(*SMALLEST, f"results={tmp_path}", *overrides)
+    while command.process.poll() is None and not any(p.stat().st_size for p in tmp_path.glob("runs/*/metrics.jsonl")):
+        time.sleep(0.1)
+    command.signal_all(signal.SIGINT)
+    done = command.wait(400)
+    assert done.code == 130 and done.orphans == [], done.err[-2000:]
+    assert "interrupted; the same command goes on from the checkpoint" in done.err
+    metrics = rows(tmp_path, "metrics")
+    assert len(metrics) >= 2 and list(tmp_path.glob(f"runs/*/checkpoint-{len(metrics)}/actor"))
     assert all(row["train/records"] > row["train/trajectories"] for row in metrics)
-    return metrics
-
-
-def test_a_vision_language_model_sees_the_board(tmp_path):
-    metrics = checked(tmp_path, "model=vl", "updates=2", "env.horizon=4", "backend.optimiser_steps=2")
-    assert all(row["train/grad_norm"] > 0 for row in metrics)
+    assert all(row["train/grad_norm"] > 0 and row["train/optimiser_steps"] == 2 for row in metrics)
     group, config, _ = first_update(tmp_path)
+    assert config["training"]["ratio"] == "action"
     tokens = group.tokens
     assert tokens.images.shape[1:] == (96, 96, 3) and (tokens.image >= 0).all()
     difference = np.abs(np.exp(tokens.logprob) - np.exp(without_placeholders(tmp_path, config, tokens)))
@@ -40,10 +42,7 @@ def test_a_vision_language_model_sees_the_board(tmp_path):
 def without_placeholders(results, config, tokens) -> np.ndarray:
     """Log-probabilities of the initial policy, as the local backend computes them, were it not to say the tokens that
     stand for pictures: vLLM never samples them. A tiny random model would, one time in ten."""
-    (path,) = results.glob("runs/*/initial_policy")
-    settings = replace(TinyVL(**config["policy"]), warm_start=None)
-    policy = settings.build(Sokoban(**config["env"]), Agent(**config["agent"]), "cpu")
-    policy.load_weights(path)
+    policy = initial_policy(results, config)
     batch = policy.batch(tokens, np.arange(len(tokens.response_length)))
     with torch.no_grad():
         logits = policy.model(**batch.inputs, use_cache=False, logits_to_keep=batch.response.shape[1] + 1).logits
@@ -52,26 +51,28 @@ def without_placeholders(results, config, tokens) -> np.ndarray:
     return logits.log_softmax(-1).gather(1, batch.response[batch.mask].unsqueeze(1)).squeeze(1).numpy()
 
 
-def test_ppo_trains_verls_critic(tmp_path):
-    """Its values reach the estimator, and the estimator's targets reach it."""
-    metrics = checked(tmp_path, "credit=ppo", "updates=2", "backend.optimiser_steps=2")
-    assert all(row["train/value_loss"] > 0 and row["train/critic_grad_norm"] > 0 for row in metrics)
-    assert all(row["time/values"] > 0 for row in metrics)
-    group, _, row = first_update(tmp_path)
+def test_ppo_with_a_critic_on_two_ranks(tmp_path):
+    """verl's critic gives the estimator its values and gets the estimator's targets. Records are padded to a multiple
+    of the ranks; loss and gradient are those of the local backend, which has one rank and pads none."""
+    done = train(
+        tmp_path, "credit=ppo", "backend.n_gpus=2", "updates=2", "backend.optimiser_steps=1", "rollout.tasks=3"
+    )
+    assert done.code == 0 and done.orphans == [], done.err[-2000:]
+    metrics = rows(tmp_path, "metrics")
+    for row in metrics:
+        assert row["train/records"] > row["train/trajectories"] == 9
+        assert row["train/critic_grad_norm"] > 0 and row["time/values"] > 0
+    facts = the_record(tmp_path)
+    assert facts.facts["world_size"] == 2
+    assert {p.name for p in (facts.path / "checkpoint-2").iterdir()} >= {"actor", "critic"}
+    group, config, row = first_update(tmp_path)
+    assert row["train/padding_rows"] == len(group) % 2 == 1
     credit = PPO()(group)
     for name, value in credit.metrics.items():
         assert row[f"credit/{name}"] == value, name
-    (path,) = tmp_path.glob("runs/*/checkpoint-2")
-    assert {p.name for p in path.iterdir()} >= {"actor", "critic"}
-
-
-def test_two_ranks_share_the_work_and_padding_changes_nothing(tmp_path):
-    """Records are padded to a multiple of the ranks; loss and gradient are the local backend's, which pads none."""
-    metrics = checked(tmp_path, "backend.n_gpus=2", "updates=1", "backend.optimiser_steps=1", "seed=3")
-    assert the_record(tmp_path).facts["world_size"] == 2
-    group, config, row = first_update(tmp_path)
-    assert metrics[0]["train/padding_rows"] == len(group) % 2
-    credit = GatedBEPO()(group)
-    found = local_learner(tmp_path, config).update(group, np.repeat(credit.advantage, group.tokens.response_length), 0)
+    value, target = (torch.from_numpy(x).float()[None] for x in (group.tokens.value, credit.token_return))
+    expected = clipped_value_loss(value, value, target, torch.ones_like(value, dtype=torch.bool), 0.5).mean().item()
+    assert row["train/value_loss"] == pytest.approx(expected, rel=1e-4)
+    found = local_learner(tmp_path, config).update(group, credit.token_advantage, 0)
     for name in ("policy_loss", "grad_norm", "entropy", "kl"):
         assert row[f"train/{name}"] == pytest.approx(found[name], rel=1e-3, abs=1e-5), name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import cache
 from typing import Any
 from uuid import uuid4
 
@@ -14,9 +15,8 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from bepo.collect import derive_seed
 from bepo.envs import IMAGE
 from bepo.errors import UserError
-from bepo.training.verl.episodes import Episode, EpisodeWorkers, Question
-
-TASKS = "bepo-tasks"  # the Ray actor that knows the tasks of the batch
+from bepo.policies.pretrained import load_tokenizer
+from bepo.training.verl.episodes import TASKS, Episode, EpisodeWorkers, Question
 
 
 class StepLoop(AgentLoopBase):
@@ -27,8 +27,12 @@ class StepLoop(AgentLoopBase):
 
     def __init__(self, trainer_config, server_manager, tokenizer, processor, **unused: Any) -> None:
         """Without verl's: it prepares for prompts that grow token by token, and ours are written anew at each step."""
-        self.max_prompt = trainer_config.config.actor_rollout_ref.rollout.prompt_length
-        self.server_manager, self.tokenizer, self.processor = server_manager, tokenizer, processor
+        config = trainer_config.config.actor_rollout_ref
+        self.max_prompt = config.rollout.prompt_length
+        self.server_manager, self.processor = server_manager, processor
+        self.tokenizer = _tokenizer(config.model.path)
+        if processor is not None:
+            processor.tokenizer = self.tokenizer
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> list[AgentLoopOutput]:
         try:
@@ -80,7 +84,12 @@ class StepLoop(AgentLoopBase):
         return list(ids)
 
     def _picture(self, question: Question, min_pixels: int) -> Image.Image:
-        """Enlarged here, once, as the policy's image processor would: verl and vLLM then leave it as it is."""
+        """Enlarged here, once, as the policy's image processor would: verl and vLLM then leave it as it is.
+
+        Raises ``UserError`` where the model has no processor: verl only warns if one does not load.
+        """
+        if self.processor is None:
+            raise UserError("the environment shows pictures, and verl finds no processor of them with the model")
         picture = Image.fromarray(question.image)
         if picture.width * picture.height >= min_pixels:
             return picture
@@ -95,19 +104,7 @@ class StepLoop(AgentLoopBase):
         return writer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
 
 
-class Tasks:
-    """The tasks of the batch that is being played, for every agent loop."""
-
-    def __init__(self) -> None:
-        self._tasks: list = []
-
-    def put(self, tasks: list) -> None:
-        self._tasks = tasks
-
-    def get(self, index: int):
-        return self._tasks[index]
-
-
+_tokenizer = cache(load_tokenizer)
 _workers: EpisodeWorkers | None = None
 _tasks = None
 

@@ -20,15 +20,16 @@ from bepo.collect import Sampling
 from bepo.envs import Task
 from bepo.errors import UserError
 from bepo.rollout import RolloutGroup
-from bepo.training.backend import Setup, initial_policy
+from bepo.training.backend import Setup
 from bepo.training.verl import Verl
-from bepo.training.verl.agent_loop import TASKS, Tasks
-from bepo.training.verl.episodes import EpisodeWorkers
+from bepo.training.verl.episodes import TASKS, EpisodeWorkers, Tasks
+from bepo.training.verl.lifetime import Patience, Watchdog, end_processes, marked, shared_memory
 from bepo.training.verl.machine import VLLM, check_heads
-from bepo.training.verl.processes import Patience, end_processes, explained, start_ray, within
+from bepo.training.verl.processes import explained, start_ray, within
 from bepo.training.verl.quiet import Quiet
 from bepo.training.verl.settings import compose, optimiser_steps
 from bepo.training.verl.trainer import StagedTrainer, read
+from bepo.training.warm_start import initial_policy
 
 _GOODBYE = 20.0  # seconds for an orderly end
 _NAMES = {  # verl's metrics under the local backend's names
@@ -54,7 +55,7 @@ class VerlEngine:
             )
         self.settings, self.setup, self._quiet = settings, setup, quiet
         self._mark, self._closed = uuid.uuid4().hex, False
-        self._patience = Patience(settings.patience, self._mark)
+        self._patience, self._watchdog = Patience(settings.patience, self._mark), Watchdog(self._mark)
         self._fresh = False  # does vLLM have the current weights?
         self._batch = None
         self._metrics: dict[str, float] = {}
@@ -174,10 +175,12 @@ class VerlEngine:
             return
         self._closed = True
         self._patience.stop()
+        memory = shared_memory(marked(self._mark))
         with self._quiet:
             for end in (tq.close, ray.shutdown):
                 within(_GOODBYE, end)
-        end_processes(self._mark)
+        end_processes(self._mark, memory)
+        self._watchdog.stop()
 
     # --- inside --------------------------------------------------------------------------------------------
 

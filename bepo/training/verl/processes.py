@@ -1,25 +1,21 @@
-"""Ray's processes: started with a mark, failures in one line, hangs with an end, none left behind."""
+"""Ray: its start, with a mark on its processes, and failures among them in one line."""
 
 from __future__ import annotations
 
 import logging
 import os
-import sys
+import signal
 import threading
-import time
 from collections.abc import Callable
-from contextlib import suppress
 
-import psutil
 import ray
 from omegaconf import DictConfig, OmegaConf
 from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 
 from bepo.errors import UserError
 from bepo.training.verl import Verl
-from bepo.training.verl.machine import MARK, environment
-
-_GRACE = 5.0  # seconds between asking a process to end and ending it
+from bepo.training.verl.lifetime import MARK
+from bepo.training.verl.machine import environment
 
 
 def start_ray(config: DictConfig, settings: Verl, device: str, mark: str) -> None:
@@ -40,38 +36,8 @@ def start_ray(config: DictConfig, settings: Verl, device: str, mark: str) -> Non
         ray.init(log_to_driver=settings.verbose, logging_level=logging.ERROR, **wanted)
     finally:
         del os.environ[MARK]
-
-
-class Patience:
-    """Ends the program if a stage does not: a vLLM worker that raises while weights are sent leaves verl waiting."""
-
-    def __init__(self, seconds: float, mark: str) -> None:
-        self._seconds, self._mark = seconds, mark
-        self._stage: tuple[str, float] | None = None
-        self._stopped = threading.Event()
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def begin(self, stage: str) -> None:
-        self._stage = stage, time.monotonic()
-
-    def end(self) -> None:
-        self._stage = None
-
-    def stop(self) -> None:
-        self._stopped.set()
-
-    def _watch(self) -> None:
-        while not self._stopped.wait(min(1.0, self._seconds / 4)):
-            stage = self._stage
-            if stage and time.monotonic() - stage[1] > self._seconds:
-                print(
-                    f"error: backend=verl, stage {stage[0]}: no end after {self._seconds} s (backend.patience); "
-                    "all processes ended, the same command goes on from the checkpoint",
-                    file=sys.__stderr__,
-                    flush=True,
-                )
-                end_processes(self._mark)
-                os._exit(2)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C; Ray's own would end in silence
 
 
 def within(seconds: float, call: Callable[[], None]) -> None:
@@ -86,30 +52,6 @@ def within(seconds: float, call: Callable[[], None]) -> None:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(seconds)
-
-
-def end_processes(mark: str) -> int:
-    """End every process of the engine with this mark that is still there; returns how many there were."""
-    left = marked(mark)
-    for process in left:
-        _quietly(process.terminate)
-    _, alive = psutil.wait_procs(left, timeout=_GRACE)
-    for process in alive:
-        _quietly(process.kill)
-    psutil.wait_procs(alive, timeout=_GRACE)
-    return len(left)
-
-
-def marked(mark: str) -> list[psutil.Process]:
-    """Processes whose environment has the mark of an engine."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get(MARK) == mark:
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
 
 
 def explained(error: BaseException) -> str:
@@ -131,8 +73,3 @@ def explained(error: BaseException) -> str:
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:300] if lines else ""
-
-
-def _quietly(call) -> None:
-    with suppress(psutil.Error):
-        call()

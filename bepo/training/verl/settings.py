@@ -169,6 +169,7 @@ def _cpu(settings: Verl) -> dict[str, Any]:
                 "dtype": "float32",
                 "enforce_eager": True,
                 "free_cache_engine": False,
+                "engine_kwargs": {"vllm": {"distributed_executor_backend": "uni"}},  # a process less
                 "enable_sleep_mode": False,
                 "max_num_seqs": 64,
                 "max_num_batched_tokens": 2048,

@@ -1,4 +1,4 @@
-"""Padding rows: verl's own loss around ours gives the same gradient with them and without."""
+"""verl's own loss around ours: its value, by hand, and that padding rows change no gradient."""
 
 from functools import partial
 from types import SimpleNamespace
@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from tensordict import TensorDict
+from verl.trainer.ppo.core_algos import get_policy_loss_fn
 from verl.workers.config import FSDPActorConfig, PolicyLossConfig
 from verl.workers.utils.losses import ppo_loss
 
@@ -48,6 +49,31 @@ def gradient(loss, pads: int, output: str, seed: int = 1) -> list[torch.Tensor]:
     found, _ = loss(model_output=out, data=data)
     found.backward()
     return [row.grad for row in rows]
+
+
+@pytest.mark.parametrize("mode, dual_clip", [("token", None), ("action", None), ("token", 1.5)])
+def test_the_registered_policy_loss_by_hand(mode, dual_clip):
+    """Per response token max(-A r, -A clip(r)), where r is the token's ratio, or its response's geometric mean."""
+    generator = torch.Generator().manual_seed(2)
+    rows = [torch.randn(3, n, generator=generator) * 0.3 for n in LENGTHS]  # log-probabilities old and new, advantages
+    old, new, advantage = (torch.nn.utils.rnn.pad_sequence([r[k] for r in rows], batch_first=True) for k in range(3))
+    mask = torch.nn.utils.rnn.pad_sequence([torch.ones(n) for n in LENGTHS], batch_first=True)
+    expected, clipped = [], 0
+    for before, after, credit in rows:
+        log_ratio = (after - before).double()
+        ratios = (log_ratio.mean().expand_as(log_ratio) if mode == "action" else log_ratio).exp().tolist()
+        for r, a in zip(ratios, credit.tolist()):
+            bounded = min(max(r, 0.8), 1.2)
+            worse = max(-a * r, -a * bounded)
+            expected.append(min(worse, -a * dual_clip) if dual_clip and a < 0 else worse)
+            clipped += -a * bounded > -a * r
+    clips = {"clip_ratio": 0.2, "clip_ratio_c": dual_clip or 0.0}
+    config = FSDPActorConfig(strategy="fsdp2", ppo_mini_batch_size=1, use_dynamic_bsz=True, rollout_n=1, **clips)
+    config.global_batch_info.update(dp_size=1, batch_num_tokens=sum(LENGTHS), global_batch_size=len(LENGTHS))
+    found, stats = get_policy_loss_fn(f"bepo_{mode}")(old, new, advantage, mask, "token-mean", config)
+    assert 0 < clipped < sum(LENGTHS)
+    assert found.item() == pytest.approx(sum(expected) / sum(LENGTHS), rel=1e-5)
+    assert stats["clip_fraction"] == pytest.approx(clipped / sum(LENGTHS))
 
 
 def actor_loss(mode: str):

@@ -1,0 +1,86 @@
+"""However a program with an engine ends, its processes end too."""
+
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+from bepo.training.verl.lifetime import end_processes, marked
+
+# An engine in small: a Ray of its own, and, as vLLM's, a process under a worker, with shared memory, that nobody ends.
+CHILD = """
+import time
+from multiprocessing import resource_tracker, shared_memory
+memory = shared_memory.SharedMemory(create=True, size=1000)
+resource_tracker.unregister(memory._name, "shared_memory")
+print(memory.name, flush=True)
+time.sleep(1000)
+"""
+PROGRAM = """
+import sys, time
+import ray
+from omegaconf import OmegaConf
+from bepo.training.verl import Verl
+from bepo.training.verl.lifetime import Patience, Watchdog
+from bepo.training.verl.machine import prepare
+prepare("cpu")
+from bepo.training.verl.processes import start_ray
+from bepo.training.verl.settings import _DEFAULTS, _cpu
+
+mark, seconds, child = sys.argv[1:]
+watchdog, patience = Watchdog(mark), Patience(float(seconds), mark)
+settings = Verl(device="cpu")
+start_ray(OmegaConf.merge(OmegaConf.load(_DEFAULTS), _cpu(settings)), settings, "cpu", mark)
+
+@ray.remote(num_cpus=0.1)
+class Worker:
+    def start(self, child):
+        import subprocess
+        self.child = subprocess.Popen([sys.executable, "-c", child], stdout=subprocess.PIPE, start_new_session=True)
+        return self.child.stdout.readline().decode()
+
+worker = Worker.remote()
+print(ray.get(worker.start.remote(child)), flush=True)
+patience.begin("rollout")
+time.sleep(1000)
+"""
+
+
+class Program:
+    def __init__(self, patience: float = 1000) -> None:
+        self.mark = uuid.uuid4().hex
+        words = [sys.executable, "-c", PROGRAM, self.mark, str(patience), CHILD]
+        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.memory = Path("/dev/shm") / self.process.stdout.readline().strip()
+
+    def left(self, seconds: float = 30) -> list[str]:
+        """What is still there some time after the end of the program."""
+        self.process.wait(timeout=30)
+        end = time.monotonic() + seconds
+        while left := self._there():
+            if time.monotonic() > end:
+                break
+            time.sleep(0.2)
+        end_processes(self.mark)
+        return left
+
+    def _there(self) -> list[str]:
+        processes = [str(p) for p in marked(self.mark)]
+        return processes + ([self.memory.name] if self.memory.exists() else [])
+
+
+def test_a_program_that_is_killed_leaves_nothing_behind():
+    program = Program()
+    names = {p.name() for p in marked(program.mark)}
+    assert {"raylet", "gcs_server"} <= names and program.memory.exists()
+    program.process.kill()
+    assert program.left() == []
+
+
+def test_a_stage_that_hangs_ends_the_program_in_one_line():
+    program = Program(patience=1)
+    assert program.left() == []
+    assert program.process.returncode == 2
+    (said,) = [line for line in program.process.stderr if "error" in line]
+    assert said.startswith("error: backend=verl, stage rollout: no end after 1.0 s (backend.patience)")

@@ -1,0 +1,36 @@
+"""What is said when one of Ray's processes fails."""
+
+import re
+import traceback
+
+import pytest
+import ray
+import torch
+
+from bepo.training.verl.processes import explained
+
+FAILURES = [
+    (
+        ray.exceptions.OutOfMemoryError("Task was killed\nas the node runs low on memory."),
+        "out of memory: lower",
+    ),
+    (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."), "out of memory: lower"),
+    (ray.exceptions.ActorDiedError(), "a worker process died .*; the kernel's out-of-memory killer"),
+    (OSError(98, "Address already in use"), "a port that verl or vLLM wanted was taken"),
+    (OSError(28, "No space left on device", "/dev/shm/x"), "not enough shared memory in /dev/shm"),
+    (ValueError("first\nlast"), "^last$|: last$"),
+    (ValueError(), "ValueError"),
+]
+
+
+@pytest.mark.parametrize("error, said", FAILURES)
+def test_a_failure_is_one_line_that_names_its_cause(error, said):
+    line = explained(error)
+    assert re.search(said, line) and len(line.splitlines()) == 1
+
+
+@pytest.mark.parametrize("error, said", [f for f in FAILURES if not isinstance(f[0], ray.exceptions.RayActorError)])
+def test_so_is_one_with_the_traceback_of_the_worker_that_it_comes_from(error, said):
+    text = "".join(traceback.format_exception_only(error))
+    line = explained(ray.exceptions.RayTaskError("WorkerDict.update", f"Traceback\n  File x\n{text}", error))
+    assert re.search(said, line) and len(line.splitlines()) == 1
