@@ -13,9 +13,11 @@ from bepo.agents import Agent
 from bepo.collect import Sampling
 from bepo.credit.gated_bepo import GatedBEPO
 from bepo.envs import environments
+from bepo.envs.sokoban import Sokoban
 from bepo.metrics import rollout_metrics
 from bepo.policies import policies
 from bepo.policies.language_model import LanguageModel
+from bepo.policies.pretrained import Pretrained
 from bepo.rollout import RolloutGroup
 from bepo.training import Optimisation
 from bepo.training.local import LocalLearner
@@ -65,7 +67,11 @@ def test_the_same_command_goes_on_and_completes_the_record(run):
     assert [r["update"] for r in found.metrics()] == [1, 2, 3]
     assert list(found.path.glob("wandb/offline-run-*"))
     checkpoint = found.path / "checkpoint-3"
-    assert (checkpoint / "actor" / "huggingface" / "config.json").exists()
+    saved = Pretrained(path=str(checkpoint / "actor" / "huggingface"), max_prompt=128)
+    saved = saved.build(Sokoban(), Agent(style="compact", history_observations=False), "cpu")
+    first = initial_policy(results, found.config)
+    assert saved.encode("now ##_X\nup") == first.encode("now ##_X\nup")
+    assert any(not torch.equal(a, b) for a, b in zip(saved.model.parameters(), first.model.parameters()))
 
 
 def test_metrics_have_the_local_backends_names(run):

@@ -28,9 +28,12 @@ def test_a_vision_language_model_sees_the_board_until_it_is_interrupted(tmp_path
     assert done.code == 130 and done.orphans == [], done.err[-2000:]
     assert "interrupted; the same command goes on from the checkpoint" in done.err
     metrics = rows(tmp_path, "metrics")
-    assert len(metrics) >= 2 and list(tmp_path.glob(f"runs/*/checkpoint-{len(metrics)}/actor"))
+    assert len(metrics) >= 2
+    (checkpoint,) = tmp_path.glob(f"runs/*/checkpoint-{len(metrics)}/actor")
     assert all(row["train/records"] > row["train/trajectories"] for row in metrics)
     assert all(row["train/grad_norm"] > 0 and row["train/optimiser_steps"] == 2 for row in metrics)
+    optimiser = torch.load(next(checkpoint.glob("optim_*")), weights_only=False)
+    assert {int(state["step"]) for state in optimiser["state"].values()} == {2 * len(metrics)}
     group, config, _ = first_update(tmp_path)
     assert config["training"]["ratio"] == "action"
     tokens = group.tokens

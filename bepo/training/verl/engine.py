@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import uuid
 from collections.abc import Sequence
 from contextlib import contextmanager
@@ -90,11 +91,15 @@ class VerlEngine:
         path = getattr(self.setup.policy, "path", None)
         if path is not None:
             return path
-        folder = self.setup.folder / "initial_policy"
+        folder = self._initial
         policy = initial_policy(self.setup)
         check_heads(policy.model.config.get_text_config())
         policy.save(folder)
         return str(folder)
+
+    @property
+    def _initial(self) -> Path:
+        return self.setup.folder / "initial_policy"
 
     # --- what bepo.train asks for --------------------------------------------------------------------------
 
@@ -161,8 +166,11 @@ class VerlEngine:
         return self._stats()
 
     def save(self, folder: Path) -> None:
+        """verl's checkpoint, with a copy for transformers in ``actor/huggingface``."""
         with self._stage("save"):
             self.trainer.save(str(folder.absolute()))
+        for file in self._initial.glob("tokenizer*.json"):  # verl's has lost the words of a tiny model
+            shutil.copy(file, folder / "actor" / "huggingface")
 
     def load(self, folder: Path) -> None:
         with self._stage("load"):
