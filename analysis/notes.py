@@ -89,7 +89,8 @@ def _deviations(lines: Sequence[Line]) -> list[str]:
         "training": "over training seeds (evaluation passes averaged within each)",
         "evaluation": "over evaluation seeds of one training seed",
     }
-    return [f"±: one sample standard deviation {' or '.join(words[level] for level in sorted(levels))}."]
+    over = " or ".join(words[level] for level in sorted(levels))
+    return [f"Seeds: training × evaluation. ±: one sample standard deviation {over}."]
 
 
 def _leaders(lines: Sequence[Line], metrics: Sequence[Metric]) -> list[str]:

@@ -165,7 +165,7 @@ def in_text(studies: Mapping[str, Study]) -> Table:
     runs = list({r.id: r for c in table.cells for r in c.runs}.values())
     table.notes = [
         " ".join(protocol(list(studies.values()), runs)),
-        "±: over training seeds, or, of one training seed, over evaluation seeds.",
+        "Seeds: training × evaluation. ±: over training seeds, or, of one training seed, over evaluation seeds.",
         "GAGPO is a reconstruction; with the gate it equals Gated-BEPO at zero Bellman iterations.",
         *sources(runs),
     ]
