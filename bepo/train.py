@@ -19,6 +19,7 @@ from typing import Any
 import hydra
 import numpy as np
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import CompactHydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
@@ -282,7 +283,8 @@ def main(cfg: DictConfig) -> float | list[float]:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(2)
         print(f"error: {' '.join(overrides)}: {error}", file=sys.stderr)
-        raise  # Hydra runs the other cells of a grid, then shows this one again and exits with status 1
+        # Hydra runs the other cells of a grid, then shows this one again, and exits with status 1.
+        raise CompactHydraException(str(error)) from None
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from the checkpoint", file=sys.stderr)
         sys.exit(130)

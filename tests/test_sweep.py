@@ -146,11 +146,12 @@ def test_unknown_names_and_values_are_named():
         "modle=small": "Key 'modle' not in 'Config'. Did you mean: 'model'",
         "updates=many": "'many' of type 'str' could not be converted to Integer",
         "updates=0": "updates=0: at least 1",
+        "credit.gae_lambda=7": "credit.gae_lambda=7.*: must be from 0 to 1",
         "seed=[": "no viable alternative",
     }
     for override, what in wrong.items():
         with pytest.raises(UserError, match=what) as found:
-            plan.runs([plan.study("main_sokoban", ["credit=grpo", override])])
+            plan.runs([plan.study("main_sokoban", ["credit=gated_bepo", override])])
         said = str(found.value)
         assert said.startswith("main_sokoban ") and override in said and "\n" not in said
 

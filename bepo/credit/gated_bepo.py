@@ -75,6 +75,12 @@ class GatedBEPO:
     def __post_init__(self) -> None:
         if self.solver == "exact" and self.backup != "mean":
             raise UserError(f"credit.solver=exact needs credit.backup=mean, not {self.backup!r}")
+        for field in ("gamma", "gae_lambda", "eta_min"):
+            if not 0 <= getattr(self, field) <= 1:
+                raise UserError(f"credit.{field}={getattr(self, field)}: must be from 0 to 1")
+        for field, least in {"iterations": 0, "n_min": 1, "b_min": 1}.items():
+            if getattr(self, field) < least:
+                raise UserError(f"credit.{field}={getattr(self, field)}: at least {least}")
         for field in ("full_visits", "full_branches"):
             if getattr(self, field) < 2:
                 raise UserError(f"credit.{field}={getattr(self, field)}: a ramp needs at least 2")

@@ -36,6 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:  # while planning: nothing was begun
+        return 130
 
 
 def _sweep(options: argparse.Namespace) -> int:
