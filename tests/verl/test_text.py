@@ -108,7 +108,7 @@ def test_advantages_loss_and_gradient_are_the_local_backends(run):
     policy = learner.policy
     for name, value in rollout_metrics(group, policy.max_response, policy.tokenizer.eos_token_id).items():
         assert row[name] == value, name
-    assert 0 < row["train/response_clip_ratio"] < 1
+    assert row["train/response_clip_ratio"] > 0
     found = learner.update(group, np.repeat(credit.advantage, group.tokens.response_length), 0)
     for name, tolerance in {"policy_loss": 1e-5, "grad_norm": 1e-3, "entropy": 1e-5, "kl": 1e-6}.items():
         assert row[f"train/{name}"] == pytest.approx(found[name], rel=1e-3, abs=tolerance), name
