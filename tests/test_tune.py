@@ -8,6 +8,7 @@ from bepo import objective, record
 from bepo.config import register_configs
 from bepo.errors import UserError
 from bepo.sweep import plan, trials
+from bepo.sweep.estimate import Throughput
 
 from .command import SMALLEST
 from .test_sweep import finish, sweep, wait_for
@@ -67,3 +68,24 @@ def test_a_study_does_not_mix_settings(tmp_path):
         load("updates=7")
     with pytest.raises(UserError, match="unknown objective 'speed'; choices: training_seconds, validation_success"):
         load("study.objectives=[speed]")
+
+
+def test_a_study_is_shown_as_it_stands_and_failed_trials_are_replaced(tmp_path):
+    study = plan.study("tune_gated_bepo", [f"results={tmp_path}", "env=sokoban", "hydra.sweeper.n_trials=3"])
+    assert trials.stored(study) is None and not list(tmp_path.iterdir())  # looking makes nothing
+    assert trials.standing(study, None) == "tune_gated_bepo.sokoban.smoke: 0 of 3 trials of 2 seeds"
+    assert len(trials.left(study, None, Throughput(tmp_path))) == 6
+    found = trials.load(study)
+    for state, value in ((TrialState.COMPLETE, 0.5), (TrialState.COMPLETE, 0.5), (TrialState.FAIL, None)):
+        found.tell(found.ask(), value, state=state)
+    found.ask()
+    found = trials.stored(study)
+    shown = trials.standing(study, found)
+    assert (
+        "3 of 3 trials of 2 seeds (2 complete, 1 partial, 1 failed)\n  best: validation_success 0.500, trial 0" in shown
+    )
+    assert trials.wanted(study, found) == 4  # one more than were asked for: two are over, one is at work, one failed
+    assert len(trials.left(study, found, Throughput(tmp_path))) == 2
+    (tmp_path / "studies.db").write_bytes(b"not a database")
+    with pytest.raises(UserError, match=r"studies\.db: cannot be read"):
+        trials.stored(study)

@@ -12,7 +12,9 @@ from filelock import FileLock
 from hydra.utils import instantiate
 from hydra_plugins.hydra_optuna_sweeper._impl import create_params_from_overrides
 from omegaconf import OmegaConf
+from optuna.exceptions import StorageInternalError
 from optuna.trial import TrialState
+from sqlalchemy.exc import SQLAlchemyError
 
 from bepo import objective
 from bepo.config import identity_of
@@ -64,6 +66,8 @@ def stored(study: plan.Study) -> optuna.Study | None:
         found = optuna.load_study(study_name=sweeper.study_name, storage=sweeper.storage)
     except KeyError:
         return None
+    except (SQLAlchemyError, StorageInternalError) as error:
+        raise UserError(f"{sweeper.storage}: cannot be read ({str(error).splitlines()[0]})") from error
     _checked(study, found)
     return found
 
