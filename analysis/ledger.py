@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -67,7 +66,7 @@ def remove(results: Path, identifiers: Sequence[str]) -> None:
     for identifier in identifiers:
         with record.RunFolder(results, identifier).locked() as folder:
             shutil.rmtree(folder.path)
-    for path, run in _cells(results):
+    for path, run in record.cells(results):
         if run in identifiers:
             path.unlink()
 
@@ -124,17 +123,10 @@ def _commit(sessions: list[dict]) -> str:
 def _studies(results: Path) -> dict[str, list[str]]:
     """Studies whose cells point at each run."""
     found: dict[str, list[str]] = defaultdict(list)
-    for path, run in _cells(results):
+    for path, run in record.cells(results):
         if path.parts[-3] not in found[run]:
             found[run].append(path.parts[-3])
     return found
-
-
-def _cells(results: Path) -> Iterator[tuple[Path, str]]:
-    """Every study cell with the run it points at."""
-    for path in sorted((results / "studies").glob("*/*/*.json")):
-        with suppress(record.CorruptRecord):  # the tables name it
-            yield path, record.read_cell(path)["run_id"]
 
 
 def _matches(name: str, found: object, values: list[str]) -> bool:

@@ -23,6 +23,7 @@ PROMPTED = {
     "react": "ReAct",
     "reflexion": "Reflexion",
 }
+RECONSTRUCTION = "ʳ reconstruction: the paper's version has no public code."
 ENVIRONMENTS = {"alfworld": "ALFWorld", "webshop": "WebShop", "sokoban": "Sokoban"}
 COLOURS = {
     "ppo": "#999999",

@@ -10,7 +10,7 @@ import numpy as np
 
 from analysis.artefact import Cell
 from analysis.layout import NOT_SEPARATED, ONE_SEED
-from analysis.methods import ENVIRONMENTS
+from analysis.methods import ENVIRONMENTS, RECONSTRUCTION
 from analysis.parts import Line, Metric
 from analysis.runs import Run, Study, mixture
 from analysis.stats import Interval, detectable, interval, iqm, pooled_std, seeds_to_detect
@@ -147,7 +147,7 @@ def _signs(lines: Sequence[Line]) -> list[str]:
     if any("ᶜ" in line.mark for line in lines):
         out.append("ᶜ reported numbers that the paper took from elsewhere.")
     if any("ʳ" in line.mark for line in lines):
-        out.append("ʳ reconstruction: the paper's version has no public code.")
+        out.append(RECONSTRUCTION)
     return out
 
 

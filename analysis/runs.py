@@ -206,6 +206,10 @@ class Study:
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
+def records(studies: Iterable[Study]) -> list[Run]:
+    return [run for study in studies for run in study.records]
+
+
 def select(study: Study, runs: Iterable[Run], allow_mixed: bool = False) -> Study:
     """Fill ``study`` with those of ``runs`` that may stand together; the others are named.
 

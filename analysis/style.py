@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -131,6 +131,11 @@ def nothing(axis: Axes, text: str = "not run") -> None:
 
 def seeds(runs: Iterable[Run]) -> int:
     return len({run.seed for run in runs})
+
+
+def seeds_by_environment(studies: Mapping[str, Study]) -> dict[str, int]:
+    """Training seeds of each environment that has runs, by its printed name."""
+    return {ENVIRONMENTS[env][0]: seeds(study.records) for env, study in studies.items() if study.records}
 
 
 def counted(counts: dict[str, int]) -> str:

@@ -20,7 +20,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -233,13 +233,20 @@ def note_cell(results: Path, study: str, scale: str, overrides: list[str], run_i
     write_atomically(path, json.dumps({"overrides": sorted(overrides), "run_id": run_id}, indent=1))
 
 
+def cells(results: Path) -> Iterator[tuple[Path, str]]:
+    """Every study cell that can be read, with the id of the run it points at."""
+    for path in sorted(results.glob("studies/*/*/*.json")):
+        with suppress(CorruptRecord):
+            yield path, read_cell(path)["run_id"]
+
+
 def belongings(results: Path, identifier: str) -> Iterator[Path]:
     """Files of a complete record: those that it vouches for, itself, and the study cells that point at it."""
     folder = results / "runs" / identifier
     files = json.loads((folder / "record.json").read_text())["files"]
     yield from (folder / name for name in sorted(files))
     yield folder / "record.json"
-    yield from (path for path in sorted(results.glob("studies/*/*/*.json")) if f'"{identifier}"' in path.read_text())
+    yield from (path for path, run in cells(results) if run == identifier)
 
 
 def source_state() -> dict[str, Any]:

@@ -74,7 +74,8 @@ def test_killed_and_shared_every_cell_is_done_once(tmp_path):
     assert {c["run_id"] for c in cells} == {item.id for item in found} and len(cells) == 4
 
     studies = [plan.study(GRID[0], [*GRID[1:], f"results={tmp_path}"])]
-    shown = show.plan(plan.runs(studies), Throughput(tmp_path), jobs=1, cells=True)
+    runs = plan.runs(studies)
+    shown = show.plan(runs, {r.id: r.progress() for r in runs}, Throughput(tmp_path), jobs=1, cells=True)
     assert "4 cells are 4 runs (a shared run is trained once); 0 to do" in shown
     assert shown.count(" complete  ") == 5  # a row a cell, and the column's title
 
@@ -200,7 +201,7 @@ def test_a_plan_needs_no_device(tmp_path):
     """GPU-hours by stated constants, what this machine lacks, and the ids that a machine with a GPU would give."""
     overrides = [f"results={tmp_path}", "scale=paper", "backend.device=cuda", "env.data=generated"]
     runs = plan.runs([plan.study("main_alfworld", [*overrides, "credit=grpo", "seed=0"])])
-    shown = show.plan(runs, Throughput(tmp_path), jobs=1, cells=False)
+    shown = show.plan(runs, {r.id: r.progress() for r in runs}, Throughput(tmp_path), jobs=1, cells=False)
     hours = 150 * (226 * 2 + 340 * 4) / 3600  # two models
     assert f"{hours:.0f} GPU-hours (by stated constants, none measured yet)" in shown
     assert {run.device for run in runs} == {"cuda"}

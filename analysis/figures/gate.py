@@ -7,7 +7,7 @@ from matplotlib.lines import Line2D
 
 from analysis.artefact import Figure, artefact
 from analysis.methods import COLOURS
-from analysis.runs import Study
+from analysis.runs import Study, records
 from analysis.style import (
     COLUMN,
     ENVIRONMENTS,
@@ -22,6 +22,7 @@ from analysis.style import (
     over_updates,
     panels,
     seeds,
+    seeds_by_environment,
     unlogged,
 )
 
@@ -69,15 +70,14 @@ def gate_diagnostics(studies: dict[str, Study]) -> Figure:
     for axis in axes:
         if_empty(axis, any(study.records for study in runs.values()))
     letters(axes)
-    counts = {ENVIRONMENTS[e][0]: seeds(s.records) for e, s in runs.items() if s.records}
+    counts = seeds_by_environment(runs)
     caption = (
         "Shared-state and gate diagnostics of the main Gated-BEPO runs, matched and counted within each rollout group "
         f"(tier {next(iter(studies.values())).scale}). {bands_note(counts)} (d): records by how often their state "
         "occurs in its group, at the first and the last update."
     )
     names = [*map(_coverage, _KINDS), "credit/states_per_group", "credit/visits_per_state", *map(_bucket, BUCKETS)]
-    drawn = [run for study in runs.values() for run in study.records]
-    return Figure(caption, figure, drawn, unlogged(runs.values(), names))
+    return Figure(caption, figure, records(runs.values()), unlogged(runs.values(), names))
 
 
 def _coverage(kind: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analysis.artefact import Figure, artefact
-from analysis.runs import Study
+from analysis.runs import Study, records
 from analysis.style import (
     ENVIRONMENTS,
     PAGE,
@@ -16,7 +16,7 @@ from analysis.style import (
     over_updates,
     panels,
     percent,
-    seeds,
+    seeds_by_environment,
     unlogged,
 )
 
@@ -47,8 +47,7 @@ def rl_signals(studies: dict[str, Study]) -> Figure:
         percent(axes[-1], least=1)
     legend_above(figure, max((axis.lines for axis in axes), key=len), columns=2)
     letters(axes)
-    counts = {ENVIRONMENTS[e][0]: seeds(s.records) for e, s in runs.items() if s.records}
+    counts = seeds_by_environment(runs)
     scale = next(iter(studies.values())).scale
     caption = f"Training diagnostics of the main Gated-BEPO runs (tier {scale}). {bands_note(counts)}"
-    drawn = [run for study in runs.values() for run in study.records]
-    return Figure(caption, figure, drawn, unlogged(runs.values(), (metric for metric, *_ in _PANELS)))
+    return Figure(caption, figure, records(runs.values()), unlogged(runs.values(), (metric for metric, *_ in _PANELS)))

@@ -6,7 +6,7 @@ import optuna
 
 from analysis import trials
 from analysis.artefact import Figure, artefact
-from analysis.runs import Key, Run, Study
+from analysis.runs import Key, Study, records
 from analysis.style import PAGE, nothing, panels
 from bepo.record import CorruptRecord
 
@@ -23,7 +23,7 @@ def history(studies: dict[str, Study]) -> Figure:
         f"Optuna studies (tier {scale}). One objective: trials in the order they began, and the best so far; two: "
         f"every complete trial, and the front that no other trial beats in both. {_counts(found)}"
     )
-    return Figure(caption, _drawn(found, trials.draw_history), _runs(studies))
+    return Figure(caption, _drawn(found, trials.draw_history), records(studies.values()))
 
 
 @artefact("optuna-importance", "figure", study=STUDIES, key=TRIAL)
@@ -32,11 +32,7 @@ def importance(studies: dict[str, Study]) -> Figure:
     few = [(s.study_name, len(trials.complete(s))) for s in found if len(trials.complete(s)) < _FEW]
     notes = [f"{name}: {n} complete trials; shares are unstable below some tens of them." for name, n in few]
     caption = f"fANOVA importance of settings for validation success (tier {scale}). {_counts(found)}"
-    return Figure(caption, _drawn(found, trials.draw_importance), _runs(studies), notes)
-
-
-def _runs(studies: dict[str, Study]) -> list[Run]:
-    return [run for study in studies.values() for run in study.records]
+    return Figure(caption, _drawn(found, trials.draw_importance), records(studies.values()), notes)
 
 
 def _stored(studies: dict[str, Study]) -> tuple[list[optuna.Study], str]:

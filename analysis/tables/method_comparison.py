@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from analysis.artefact import Table, Value, artefact
-from analysis.methods import is_reconstruction, name_of, ordered
+from analysis.methods import RECONSTRUCTION, is_reconstruction, name_of, ordered
 from analysis.reported import reported
 from analysis.runs import Study
 from bepo.credit import Estimator, estimators
@@ -34,7 +34,7 @@ def method_comparison(studies: Mapping[str, Study]) -> Table:
         rows=rows,
         marks=marks,
         left=6,
-        notes=["ʳ reconstruction: the paper's version has no public code."] if marks else [],
+        notes=[RECONSTRUCTION] if marks else [],
     )
 
 

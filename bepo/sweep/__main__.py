@@ -54,11 +54,12 @@ def _sweep(options: argparse.Namespace) -> int:
     jobs = _jobs(options.jobs, studies)
     results = Path(studies[0].config.results)
     throughput = Throughput(results)
+    states = {run.id: run.progress() for run in runs}
     if grids:
-        print(show.plan(runs, throughput, jobs, cells=options.dry_run), flush=True)
+        print(show.plan(runs, states, throughput, jobs, cells=options.dry_run), flush=True)
     tunings = [study for study in tunings if _announced(study, throughput, jobs, broken)]
     if options.dry_run:
-        return 1 if broken or any(run.progress().status == "corrupt" for run in runs) else 0
+        return 1 if broken or any(state.status == "corrupt" for state in states.values()) else 0
     _check_writable(results)
     pool = Pool(jobs)
     failed, interrupted = bool(broken), False

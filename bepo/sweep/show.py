@@ -25,9 +25,8 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
 
 
-def plan(runs: Sequence[Run], throughput: Throughput, jobs: int, cells: bool) -> str:
+def plan(runs: Sequence[Run], states: dict[str, Progress], throughput: Throughput, jobs: int, cells: bool) -> str:
     """A row a study, or a row a cell as well; then what is shared, what is left to do, and what is in its way."""
-    states = {run.id: run.progress() for run in runs}
     lines = [_cell_row(run, states[run.id]) for run in runs] + [""] if cells else []
     columns = ["complete", "partial", "missing"]
     columns += ["corrupt"] if any(state.status == "corrupt" for state in states.values()) else []
