@@ -57,8 +57,8 @@ class ALFWorld:
     """What states are matched by: the observation alone, or with GraphGPO's memory and the admissible commands."""
     prompt_state: Literal["raw", "augmented"] = "raw"
     """What the prompt shows: the observation alone, or with GraphGPO's memory."""
-    intro: Literal["full", "brief"] = "full"
-    """The first observation in the prompt: as the engine gives it, or without the list of receptacles."""
+    rendering: Literal["full", "compact"] = "full"
+    """compact: few words for tiny models (``compact.shorten``). Changes prompts, not state keys or commands."""
 
     method_version: ClassVar[int] = 1
     untagged_tail: ClassVar[int] = 30

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bepo.envs import Observation, Step, Task
+from bepo.envs.alfworld import compact
 from bepo.envs.alfworld.augment import Memory
 from bepo.envs.alfworld.engine import FastGame
 from bepo.envs.alfworld.expert import Expert
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 REWARD = 10.0  # of a success; everything else is 0
-_ROOM = "You are in the middle of a room."
 _TASK = "Your task is to: "
 
 
@@ -35,8 +35,8 @@ class ALFWorldEpisodes:
             if isinstance(shown, Broken):
                 self._give_up(i, shown.reason)
                 shown = Shown("", ("look",), False)
-            self.observations.append(self._observation(i, shown, start=True))
             self.instructions.append(shown.feedback.partition(_TASK)[2].strip().removesuffix("."))
+            self.observations.append(self._observation(i, shown, start=True))
 
     def step(self, actions: Mapping[int, str | None]) -> dict[int, Step]:
         commands = {i: action or "" for i, action in actions.items()}
@@ -76,7 +76,9 @@ class ALFWorldEpisodes:
     def _observation(self, i: int, shown: Shown, start: bool = False) -> Observation:
         env, memory = self._env, self._memory[i]
         admissible = tuple(c for c in shown.admissible if c != "help")
-        text = _ROOM if start and env.intro == "brief" else shown.feedback
+        text = shown.feedback
+        if env.rendering == "compact":
+            text = compact.ROOM if start else compact.shorten(text, self.instructions[i])
         if env.prompt_state == "augmented":
             text = memory.text(text)
         key = memory.key(shown.feedback, admissible) if env.graph_key == "augmented" else shown.feedback

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from bepo.envs.alfworld import augment, wheel
+from bepo.envs.alfworld import augment, compact, wheel
 from bepo.envs.alfworld.generate import TASK_TYPES
 from bepo.envs.alfworld.grammar import Grammar
 
@@ -20,7 +20,7 @@ def vocabulary() -> tuple[str, ...]:
     tables = wheel.constants()
     texts = [_SYMBOL.sub(" ", text) for text in Grammar(wheel.grammar()).texts()]
     texts += [t for kind in TASK_TYPES for t in wheel.goals()[kind]["templates"]]
-    texts += ["put in/on", augment.WORDS]
+    texts += ["put in/on", augment.WORDS, compact.OTHERS]
     words = {w for text in texts for w in _PIECE.findall(_SYMBOL.sub(" ", text.split("Available commands")[0]))}
     kinds = {
         *tables["OBJECTS"],
