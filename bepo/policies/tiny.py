@@ -60,6 +60,9 @@ class TinyModel:
     layers: int = 3
     heads: int = 4
     intermediate: int = 192
+    initializer_range: float = 0.02
+    """Standard deviation of initial weights. transformers' 0.02 suits widths near 1,000; widths of 64 or 128 learn
+    to copy words and to see far sooner from 0.1 (docs/performance.md)."""
     max_prompt: int = 128
     """Tokens, those of a picture included."""
     max_response: int = 2
@@ -90,6 +93,7 @@ class TinyModel:
             "num_hidden_layers": self.layers,
             "num_attention_heads": self.heads,
             "num_key_value_heads": self.heads,
+            "initializer_range": self.initializer_range,
             "max_position_embeddings": self.max_prompt + self.max_response,
             "bos_token_id": tokenizer.pad_token_id,
             "eos_token_id": tokenizer.eos_token_id,

@@ -1,4 +1,4 @@
-"""The embedded default policy for pictures: a Qwen2.5-VL-architecture model of about 0.3 M parameters."""
+"""The embedded default policy for pictures: a Qwen2.5-VL-architecture model of about 1 M parameters."""
 
 from __future__ import annotations
 
@@ -30,6 +30,11 @@ class TinyVL(TinyModel):
     """A model that has never seen anything either."""
 
     name: Literal["tiny_vl"] = "tiny_vl"
+    hidden: int = 128
+    layers: int = 4
+    heads: int = 8
+    intermediate: int = 384
+    initializer_range: float = 0.1
     vision_hidden: int = 64
     vision_layers: int = 1
     patch: int = 16
@@ -97,6 +102,7 @@ class TinyVL(TinyModel):
             "num_heads": self.heads,
             "patch_size": self.patch,
             "spatial_merge_size": self.merge,
+            "initializer_range": self.initializer_range,
             "temporal_patch_size": 1,
             "out_hidden_size": self.hidden,
             "fullatt_block_indexes": list(range(self.vision_layers)),
