@@ -225,10 +225,6 @@ class LanguageModel:
         mask = torch.tensor([[1] * len(r) + [0] * (width - len(r)) for r in rows], device=self.device)
         return ids, mask
 
-    def fitted_parameters(self) -> list[nn.Parameter]:
-        """What a warm start may change."""
-        return list(self.model.parameters())
-
     def frozen_copy(self) -> LanguageModel:
         """The policy as it is now, for good: the reference of a KL term."""
         twin = copy.copy(self)

@@ -43,10 +43,8 @@ class TinyVL(TinyModel):
     """merge x merge patches become one image token (Qwen2.5-VL: 2)."""
     rope_theta: float = 2.0
     """m-rope gives columns the lowest frequencies: with the usual 10,000 and heads this small they would be one."""
-    vision: Literal["trained", "given", "frozen"] = "frozen"
-    """The tower: trained from the warm start on; in the warm start as it is given, then trained; or never changed. Its
-    random weights already tell the tiles apart; moved at the language model's learning rate, they keep a warm start
-    from seeing and make PPO collapse (docs/performance.md)."""
+    freeze_vision: bool = False
+    """Leave the vision tower as it was drawn: random features tell the tiles apart too."""
 
     method_version: ClassVar[int] = 2
     presets: ClassVar[str] = "smoke_vl and laptop_vl"
@@ -67,13 +65,11 @@ class TinyVL(TinyModel):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             model = Qwen2_5_VLForConditionalGeneration(self._architecture(tokenizer))
-        if self.vision == "frozen":
+        if self.freeze_vision:
             model.base_model.visual.requires_grad_(False)
-        policy = VisionLanguageModel(
+        return VisionLanguageModel(
             model, tokenizer, self._image_processor(), self.max_prompt, self.max_response, self.constrained, device
         )
-        policy.fits_vision = self.vision == "trained"
-        return policy
 
     def _image_processor(self) -> Qwen2VLImageProcessorPil:
         side = self.patch * self.merge

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
@@ -26,8 +26,6 @@ class VisionLanguageModel(LanguageModel):
     Pixel values, image tokens and three-dimensional positions (m-rope) are transformers' own. A picture is processed
     once and kept; of a batch, each distinct picture goes through the vision tower once.
     """
-
-    fits_vision = True  # may a warm start change the vision tower?
 
     def __init__(
         self,
@@ -91,10 +89,6 @@ class VisionLanguageModel(LanguageModel):
         """The first ``n`` image tokens of each row: a response may hold more of them, which stand for nothing."""
         found = (ids == self.image_token) & has_image.unsqueeze(1)
         return found & (found.cumsum(1) <= n)
-
-    def fitted_parameters(self) -> list[nn.Parameter]:
-        tower = set() if self.fits_vision else set(self.model.base_model.visual.parameters())
-        return [p for p in self.model.parameters() if p not in tower]
 
     def save(self, folder: Path) -> None:
         super().save(folder)

@@ -92,7 +92,7 @@ def fit(
     tasks = list(islice(cycle(train.tasks), config.episodes))
     shown = demonstrations(env, agent, tasks, config.noise, config.seed)
     tokens = _tokens(policy, shown)
-    optimiser = torch.optim.AdamW(policy.fitted_parameters(), lr=config.learning_rate)
+    optimiser = torch.optim.AdamW(policy.model.parameters(), lr=config.learning_rate)
     rng = np.random.default_rng(derive_seed(config.seed, 1))
     curve = []
     for step in range(1, config.max_steps + 1):
