@@ -72,7 +72,10 @@ def _place(env: str, runs: Sequence[Run]) -> str:
 
 
 # Settings of an environment that change what is measured, and what the rows of a model have in common.
-_SHOWN = ("data", "test_split", "graph_key", "prompt_state", "observation_mode", "observation")
+_SHOWN = (
+    *("data", "test_split", "horizon", "max_receptacles", "min_solution"),
+    *("graph_key", "prompt_state", "observation_mode", "observation", "rendering", "suggestions"),
+)
 _ALIKE: dict[str, Callable[[Run], object]] = {"panel": lambda r: r.panel, "backend": lambda r: r["backend.name"]}
 
 
