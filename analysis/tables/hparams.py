@@ -36,9 +36,9 @@ def common(studies: Mapping[str, Study]) -> Table:
         if cell.group not in headings.values():
             headings[len(rows)] = cell.group
         field = _FIELDS.get(cell.row, cell.row)
-        paper, ours = cell.printed[0], _of_all(field, places)
-        rows.append([cell.column, paper, ours, field if "." in field else ""])
-        if agree(ours, paper) is False:
+        paper, found = cell.printed[0], _by_value(field, places)
+        rows.append([cell.column, paper, _told(found), field if "." in field else ""])
+        if any(agree(ours, paper) is False for ours in found):
             marks[len(rows) - 1, 2] = UNLIKE
     return Table(
         caption="Hyper-parameters that all environments share.",
@@ -52,19 +52,21 @@ def common(studies: Mapping[str, Study]) -> Table:
     )
 
 
-def _of_all(field: str, places: list[Settings]) -> str:
-    """The value at every place of the tier; the places are named where they differ."""
+def _by_value(field: str, places: list[Settings]) -> dict[str, list[str]]:
+    """Each value that a field has somewhere in the tier, and the places that have it; the commonest first."""
     if "." not in field:
-        return "fixed in the code"
+        return {"fixed in the code": []}
     found: dict[str, list[str]] = {}
     for place in places:
         found.setdefault(place.text(field), []).append(f"{place.env} {place.model}")
-    most, *others = sorted(found, key=lambda text: -len(found[text])) or ["–"]
-    return f"{most} ({'; '.join(f'{o}: {_list(found[o])}' for o in others)})" if others else most
+    return dict(sorted(found.items(), key=lambda item: -len(item[1]))) or {"–": []}
 
 
-def _list(names: list[str]) -> str:
-    return ", ".join(names)
+def _told(found: Mapping[str, list[str]]) -> str:
+    """The value; where there are several, the places of all but the commonest."""
+    most, *others = found
+    elsewhere = [f"{value}: {', '.join(found[value])}" for value in others]
+    return f"{most} ({'; '.join(elsewhere)})" if others else most
 
 
 @artefact("supp-environment-hparams", "table", study=STUDIES)
