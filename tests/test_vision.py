@@ -25,7 +25,7 @@ AGENT = Agent(style="compact", history_length=0)
 
 
 def tiny(**settings):
-    small = {"hidden": 32, "layers": 2, "vision_hidden": 32, "warm_start": None}
+    small = {"hidden": 32, "layers": 2, "heads": 4, "vision_hidden": 32, "warm_start": None}
     return TinyVL(**small | settings).build(ENV, AGENT, "cpu")
 
 
@@ -188,6 +188,8 @@ def test_errors_name_value_and_remedy(monkeypatch):
         TinyVL().build(ENV, Agent(), "cpu")
     with pytest.raises(UserError, match=r"policy\.vision_hidden=40"):
         TinyVL(vision_hidden=40)
+    with pytest.raises(UserError, match=r"policy\.hidden=32 must be a multiple of 8"):
+        TinyVL(hidden=32)  # columns would all look alike
     with pytest.raises(UserError, match="tiny_vl"):
         rollouts(Tiny(warm_start=None).build(ENV, AGENT, "cpu"))
     monkeypatch.setattr("bepo.envs.sokoban.render.find_spec", lambda name: None)

@@ -50,11 +50,11 @@ class TinyVL(TinyModel):
     presets: ClassVar[str] = "smoke_vl and laptop_vl"
 
     def __post_init__(self) -> None:
-        for name in ("hidden", "vision_hidden"):
-            if getattr(self, name) % (4 * self.heads):  # vision rotates quarters of a head
-                raise UserError(
-                    f"policy.{name}={getattr(self, name)} must be a multiple of 4 policy.heads={self.heads}"
-                )
+        # Vision rotates quarters of a head; m-rope needs pairs for time, rows and columns.
+        for name, least in (("hidden", 8), ("vision_hidden", 4)):
+            if getattr(self, name) % (least * self.heads):
+                value = getattr(self, name)
+                raise UserError(f"policy.{name}={value} must be a multiple of {least} policy.heads={self.heads}")
 
     def build(self, env: Environment, agent: Agent, device: str) -> VisionLanguageModel:
         vocabulary = self._vocabulary(env, agent)

@@ -42,7 +42,7 @@ def test_a_prompt(tmp_path):
 
 
 def test_a_prompt_with_a_picture(tmp_path):
-    settings = TinyVL(warm_start=None, hidden=32, layers=1)
+    settings = TinyVL(warm_start=None, hidden=32, layers=1, heads=4)
     policy, loop, question = asked(Sokoban(observation="rgb"), settings, tmp_path)
     picture = loop._picture(question, 0)
     pixels, expected = (
