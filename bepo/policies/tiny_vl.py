@@ -34,7 +34,6 @@ class TinyVL(TinyModel):
     layers: int = 4
     heads: int = 8
     intermediate: int = 384
-    initializer_range: float = 0.1
     vision_hidden: int = 64
     vision_layers: int = 1
     patch: int = 16
@@ -44,7 +43,8 @@ class TinyVL(TinyModel):
     rope_theta: float = 2.0
     """m-rope gives columns the lowest frequencies: with the usual 10,000 and heads this small they would be one."""
     freeze_vision: bool = False
-    """Leave the vision tower as it was drawn: random features tell the tiles apart too."""
+    """Leave the vision tower as it was drawn. Random features tell the tiles apart; where they move, the language model
+    learns to read them later or not at all (docs/performance.md)."""
 
     method_version: ClassVar[int] = 2
     presets: ClassVar[str] = "smoke_vl and laptop_vl"
