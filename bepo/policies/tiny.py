@@ -61,8 +61,8 @@ class TinyModel:
     heads: int = 4
     intermediate: int = 192
     initializer_range: float = 0.02
-    """Standard deviation of initial weights. transformers' 0.02 suits widths near 1,000; widths of 64 or 128 imitate far
-    sooner from 0.1, but what pictures then teach them is learnt by heart (docs/performance.md)."""
+    """Standard deviation of initial weights. transformers' 0.02 suits widths near 1,000; widths of 64 or 128 imitate
+    far sooner from 0.1, but what pictures then teach them is learnt by heart (docs/performance.md)."""
     max_prompt: int = 128
     """Tokens, those of a picture included."""
     max_response: int = 2
