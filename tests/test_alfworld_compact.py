@@ -1,14 +1,12 @@
 """What a tiny model is shown of ALFWorld."""
 
-import re
-
 import numpy as np
 import pytest
 
 from bepo.envs.alfworld import ALFWorld
 from bepo.envs.alfworld.compact import shorten
-from bepo.envs.alfworld.words import vocabulary
 from bepo.panels import panel
+from bepo.policies.tiny import build_tokenizer
 
 
 @pytest.mark.parametrize(
@@ -30,13 +28,13 @@ def test_only_what_is_shown_changes():
     envs = [ALFWorld(max_receptacles=8, rendering=r) for r in ("full", "compact")]
     tasks = panel(envs[0], "train", 12).tasks
     full, compact = (env.start(tasks) for env in envs)
-    rng, words, shorter = np.random.default_rng(0), set(vocabulary()), 0
+    rng, tokenizer, shorter = np.random.default_rng(0), build_tokenizer(envs[1].prompt.words), 0
     for _ in range(15):
         pairs = list(zip(full.observations, compact.observations))
         for whole, short in pairs:
             assert (whole.key, whole.admissible) == (short.key, short.admissible)
             assert whole.key == whole.text
-            assert set(re.findall(r"[A-Za-z]?[a-z]+|[0-9]+|\S", short.text)) <= words
+            assert tokenizer.unk_token_id not in tokenizer.encode(short.text)
             shorter += len(short.text) < len(whole.text)
         actions = {i: pairs[i][0].admissible[rng.integers(len(pairs[i][0].admissible))] for i in range(len(tasks))}
         replies = full.step(actions), compact.step(actions)

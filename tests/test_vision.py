@@ -14,11 +14,12 @@ from bepo.envs.sokoban import DIRECTIONS, Sokoban
 from bepo.errors import UserError
 from bepo.panels import panel
 from bepo.policies.pretrained_vl import PretrainedVL
-from bepo.policies.tiny import Tiny
+from bepo.policies.tiny import Tiny, WarmStart
 from bepo.policies.tiny_vl import TinyVL
 from bepo.rollout import RolloutGroup, Tokens
 from bepo.training import Optimisation
 from bepo.training.local import LocalLearner
+from bepo.training.warm_start import fit
 
 ENV = Sokoban(observation="rgb", horizon=5)
 AGENT = Agent(style="compact", history_length=0)
@@ -119,13 +120,21 @@ def test_an_update_starts_at_ratio_one_and_moves_the_tower_but_not_its_reference
 
 @pytest.mark.parametrize("frozen", [False, True])
 def test_a_frozen_tower_stays_as_it_was_drawn(frozen):
+    """In the warm start and in reinforcement learning."""
     policy = tiny(freeze_vision=frozen)
-    before = copy.deepcopy(policy.model.base_model.visual.state_dict())
+    boards = panel(ENV, "train", 3)
+
+    def moves_the_tower(train):
+        before = copy.deepcopy(policy.model.base_model.visual.state_dict())
+        train()
+        return any(not torch.equal(v, before[n]) for n, v in policy.model.base_model.visual.state_dict().items())
+
+    brief = WarmStart(episodes=3, max_steps=1, batch=4)
+    assert moves_the_tower(lambda: fit(policy, brief, ENV, AGENT, boards, boards, Sampling())) != frozen
     group = rollouts(policy)
     advantage = np.random.default_rng(0).normal(size=len(group.tokens.logprob))
-    LocalLearner(policy, Optimisation(learning_rate=1e-3), Sampling()).update(group, advantage, seed=0)
-    moved = any(not torch.equal(v, before[n]) for n, v in policy.model.base_model.visual.state_dict().items())
-    assert moved != frozen
+    learner = LocalLearner(policy, Optimisation(learning_rate=1e-3), Sampling())
+    assert moves_the_tower(lambda: learner.update(group, advantage, seed=0)) != frozen
 
 
 def test_saved_weights_load_as_pretrained(tmp_path):
