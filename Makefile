@@ -1,14 +1,14 @@
 # These targets do all their own set-up: `make reproduce`, `make test`, and `make test-verl`.
 PYTHON ?= python3
-SCALE ?= smoke
+TIER ?= smoke
 RESULTS ?= results
-STUDIES ?= $(if $(filter smoke,$(SCALE)),all)
+STUDIES ?= $(if $(filter smoke,$(TIER)),all)
 BIN := .venv/bin
 TEX := latexmk texlive-latex-extra texlive-science texlive-fonts-recommended
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install reproduce paper tex-packages test lint bench verl test-verl clean
+.PHONY: help install reproduce paper tex-packages test test-fast lint types format bench verl test-verl clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | column -t -s '|'
@@ -21,31 +21,41 @@ install: .venv/installed ## Make .venv with pinned dependencies (the other targe
 	$(BIN)/pip install --quiet --constraint requirements/constraints.txt --editable '.[dev]'
 	@$(BIN)/pip install --quiet --constraint requirements/constraints.txt --editable '.[alfworld]' 2> .venv/alfworld.log || \
 		{ $(BIN)/pip install --quiet --no-deps 'alfworld==0.4.2' && \
-		echo "The stock ALFWorld engine could not be built (.venv/alfworld.log): env.engine=fast, the default, needs only its data files."; }
+		echo "textworld could not be built (.venv/alfworld.log): env.engine=fast, the default, needs only its data files."; }
 	@touch $@
 
-reproduce: install ## Run the studies, rebuild tables, figures and page (SCALE=smoke, laptop or paper; STUDIES="...")
+reproduce: install ## Run the studies, rebuild tables, figures and page (TIER=smoke, laptop or paper; STUDIES="...")
 	@status=0; \
-	$(BIN)/python -m bepo.sweep $(STUDIES) scale=$(SCALE) results=$(RESULTS) || status=$$?; \
-	[ $$status -gt 1 ] || $(BIN)/python -m analysis --scale $(SCALE) --results $(RESULTS) || status=$$?; \
+	$(BIN)/python -m bepo.sweep $(STUDIES) tier=$(TIER) results=$(RESULTS) || status=$$?; \
+	[ $$status -gt 1 ] || $(BIN)/python -m analysis --tier $(TIER) --results $(RESULTS) || status=$$?; \
 	exit $$status
 
-paper: install ## Build the paper of a tier from its records: paper/build/main-$(SCALE).pdf (needs TeX)
+paper: install ## Build the paper of a tier from its records: paper/build/main-$(TIER).pdf (needs TeX)
 	@command -v latexmk >/dev/null || { echo "make paper needs TeX: apt-get install $(TEX)" >&2; exit 1; }
-	$(BIN)/python -m analysis --scale $(SCALE) --results $(RESULTS) > /dev/null
+	$(BIN)/python -m analysis --tier $(TIER) --results $(RESULTS) > /dev/null
 	@mkdir -p paper/build && cd paper && latexmk -pdf -silent -interaction=nonstopmode -halt-on-error -outdir=build \
-		-jobname=%A-$(SCALE) -usepretex='\newcommand{\tier}{$(SCALE)}' main.tex supplement.tex > build/latexmk.log 2>&1 \
-		|| { grep -hA5 '^!' build/*-$(SCALE).log build/latexmk.log >&2; exit 1; }
-	@echo "paper/build/main-$(SCALE).pdf paper/build/supplement-$(SCALE).pdf"
+		-jobname=%A-$(TIER) -usepretex='\newcommand{\tier}{$(TIER)}' main.tex supplement.tex > build/latexmk.log 2>&1 \
+		|| { grep -hA5 '^!' build/*-$(TIER).log build/latexmk.log >&2; exit 1; }
+	@echo "paper/build/main-$(TIER).pdf paper/build/supplement-$(TIER).pdf"
 
 tex-packages:
 	@echo $(TEX)
 
-test: install ## Lint, then every test of the local stack, without network
-	$(BIN)/ruff check --quiet .
+test: lint ## Every check, then every test of the local stack, without network
 	$(BIN)/python -m pytest -n 2
 
-lint: install ## Check and format the source
+test-fast: install ## The tests that take no training: under a minute
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+lint: install ## Check style, format and imports (make format mends the first two)
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --quiet --check .
+	$(BIN)/lint-imports --no-cache > /dev/null || $(BIN)/lint-imports --no-cache
+
+types: install ## Check types with pyright, basic mode
+	$(BIN)/basedpyright
+
+format: install ## Mend style and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

@@ -1,1 +1,1 @@
-"""Run records in, paper artefacts out. Reads records only; imports nothing of bepo but ``bepo.record``."""
+"""Finished runs in, paper artefacts out. It reads the files of runs and trains nothing."""

@@ -1,53 +1,59 @@
-"""ALFWorld: games a second, and steps a second of the three engines on the same games and commands."""
+"""ALFWorld: games generated a second, and the times of both engines on the same games and commands."""
 
 from __future__ import annotations
 
-import tempfile
 import time
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any, NamedTuple
 
-from bepo.envs.alfworld.compare import commands, digest, transcript
+from bepo.core.errors import Missing
+from bepo.envs.alfworld.compare import commands, transcript, transcript_digest
 from bepo.envs.alfworld.engine import FastGame
-from bepo.envs.alfworld.generate import SPLITS, generate
-from bepo.envs.alfworld.stock import StockGame
-from bepo.errors import Missing
+from bepo.envs.alfworld.games import RunningGame
+from bepo.envs.alfworld.generate import SPLITS, GeneratedGame, generate
+from bepo.envs.alfworld.textworld_engine import TextWorldGame
+
+
+class EngineTimes(NamedTuple):
+    """CPU seconds of an engine, to which other load on the machine matters less than to elapsed time."""
+
+    load: float  # of loading a game and resetting it
+    step: float
+    digest: str  # of all transcripts
 
 
 def alfworld(games: int = 6, steps: int = 30) -> None:
-    """Prints CPU seconds: other load on the machine matters less to them."""
+    """Print games generated a second, and the times of both engines."""
     generate("train", 0)
     start = time.process_time()
     made = [generate(split, n) for split in SPLITS for n in range(300)]
     print(f"\nALFWorld: {len(made) / (time.process_time() - start):.0f} games generated a second")
-    cases = [generate("train", n) for n in range(1000, 1000 + games)]
-    said = [commands(g.game_file, g.traj_data, Random(n), steps) for n, g in enumerate(cases)]
-    found = {"fast": _played(FastGame, cases, said)}
+    sample = [generate("train", n) for n in range(1000, 1000 + games)]
+    chosen = [commands(game.game_file, game.traj_data, Random(n), steps) for n, game in enumerate(sample)]
+    times = {"fast": _times(FastGame, sample, chosen)}
     try:
-        from bepo.envs.alfworld.memoised import memoised
-
-        with tempfile.TemporaryDirectory() as folder, memoised(Path(folder)):
-            _played(StockGame, cases, [c[:1] for c in said])  # translations
-            found["memoised"] = _played(StockGame, cases, said)
-        found["stock"] = _played(StockGame, cases, said)
+        times["textworld"] = _times(TextWorldGame, sample, chosen)
     except (Missing, ImportError):
         print("textworld is not installed (pip install 'bepo[alfworld]'): no ratios")
-    slowest = list(found.values())[-1]
+    slowest = list(times.values())[-1]
     print(f"{'engine':10} {'load+reset':>11} {'a step':>10} {'ratio':>7}  transcripts")
-    for name, (begin, step, told) in found.items():
-        print(f"{name:10} {1e3 * begin:8.1f} ms {1e3 * step:7.2f} ms {slowest[1] / step:6.0f}x  {told}")
+    for name, engine in times.items():
+        ratio = slowest.step / engine.step
+        print(f"{name:10} {1e3 * engine.load:8.1f} ms {1e3 * engine.step:7.2f} ms {ratio:6.0f}x  {engine.digest}")
 
 
-def _played(engine, cases, said) -> tuple[float, float, str]:
-    """``(seconds of load and reset, seconds of a step, digest of everything shown)``."""
-    begin, steps, told = 0.0, 0.0, []
-    for game, words in zip(cases, said):
+def _times(
+    engine: Callable[[dict[str, Any]], RunningGame], games: Sequence[GeneratedGame], chosen: Sequence[Sequence[str]]
+) -> EngineTimes:
+    loading, stepping, rows = 0.0, 0.0, []
+    for game, game_commands in zip(games, chosen):
         start = time.process_time()
         running = engine(game.game_file)
         running.reset()
-        begun = time.process_time()
-        for command in words:
+        loaded = time.process_time()
+        for command in game_commands:
             running.step(command)
-        begin, steps = begin + begun - start, steps + time.process_time() - begun
-        told += transcript(engine(game.game_file), words) if len(words) > 1 else []
-    return begin / len(cases), steps / max(sum(map(len, said)), 1), digest(told)
+        loading, stepping = loading + loaded - start, stepping + time.process_time() - loaded
+        rows += transcript(engine(game.game_file), game_commands)
+    return EngineTimes(loading / len(games), stepping / max(sum(map(len, chosen)), 1), transcript_digest(rows))

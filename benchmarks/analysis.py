@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from analysis.__main__ import main as analyse
-from bepo import record
 from bepo.envs.alfworld.generate import TASK_TYPES
+from bepo.store.cells import note_cell
+from bepo.store.runs import RunFolder
 from tests.records import nested
 
 UPDATES, EVERY, TASKS, PASSES = 150, 10, 128, 3  # the paper's
@@ -32,7 +33,7 @@ ABLATIONS = {
 
 
 def cells() -> Iterator[tuple[str, dict[str, object]]]:
-    """Study and settings of ever more runs: the main studies and ablations, then more training seeds of them."""
+    """StudyRuns and settings of ever more runs: the main studies and ablations, then more training seeds of them."""
     for seed in itertools.count():
         for model, method in itertools.product(("small", "large"), METHODS):
             for env in ("alfworld", "webshop"):
@@ -49,8 +50,8 @@ def cells() -> Iterator[tuple[str, dict[str, object]]]:
 def write(results: Path, number: int) -> None:
     rng = np.random.default_rng(0)
     for i, (study, settings) in enumerate(itertools.islice(cells(), number)):
-        folder = record.RunFolder(results, f"{i:012x}")
-        record.note_cell(results, study, "laptop", [f"{k}={v}" for k, v in settings.items()], folder.id)
+        folder = RunFolder(results, f"{i:012x}")
+        note_cell(results, study, "laptop", [f"{k}={v}" for k, v in settings.items()], folder.id)
         base = {"model": "small", "policy.name": "tiny", "backend.name": "local", "updates": UPDATES}
         session = {"started": "2026-01-01T00:00:00+00:00", "commit": "0" * 40, "dirty": False}
         with folder.locked():
@@ -59,9 +60,9 @@ def write(results: Path, number: int) -> None:
             folder.append("episodes", *_episodes(rng, 0.2 + 0.6 * rng.random()))
             folder.complete(
                 {
-                    "scale": "laptop",
+                    "tier": "laptop",
                     "seed": settings["seed"],
-                    "panels": {"test": {"tasks": TASKS, "digest": str(settings["env.name"])}},
+                    "task_sets": {"test": {"tasks": TASKS, "digest": str(settings["env.name"])}},
                     "method_versions": {"credit": 1, "run": 1},
                     "result": {"success": 0.5, "updates": UPDATES},
                     "sessions": [session],
@@ -72,8 +73,8 @@ def write(results: Path, number: int) -> None:
 
 def _metrics(rng: np.random.Generator, iterations: int) -> Iterator[dict]:
     names = [f"train/{n}" for n in "return entropy grad_norm kl response_length response_clip_ratio".split()]
-    names += [f"credit/gate_{n}_coverage" for n in ("record", "state")]
-    names += [f"credit/records_visits_{n}" for n in ("1", "2_3", "4_7", "8_up")]
+    names += [f"credit/gate_{n}_coverage" for n in ("transition", "state")]
+    names += [f"credit/transitions_visits_{n}" for n in ("1", "2_3", "4_7", "8_up")]
     names += [f"credit/{n}" for n in "states_per_group visits_per_state token_advantage_mean advantage_std".split()]
     names += [f"credit/delta_advantage_{k}" for k in (1, 3, 5, 10, 20) if k <= iterations]
     names += [f"time/{n}" for n in "rollout old_logprob reference values credit update evaluation".split()]

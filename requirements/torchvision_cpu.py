@@ -1,15 +1,18 @@
-"""Make a torchvision that was built for CUDA importable with a CPU build of torch: only its Python code is used.
+"""Make a torchvision that was built for CUDA importable with a CPU build of torch; only its Python code is used.
 
-transformers and Qwen2.5-VL's processor import torchvision, whose import registers kernels for operators that its
-compiled library, which does not load here, would have declared. `make verl` copies this file into the environment's
-site-packages, beside a .pth file that imports it in every process; nothing happens until torchvision is imported.
+transformers and Qwen2.5-VL's processor import torchvision. Its import registers kernels for operators that its compiled
+library declares, but that library does not load here. `make verl` copies this file into the environment's site-packages,
+beside a .pth file that imports it in every process; nothing happens until torchvision is imported.
 """
 
 import sys
 
 
-class _Declare:
+class _DeclareOperators:
+    """An import hook that declares torchvision's operators just before torchvision is imported."""
+
     def find_spec(self, name, path=None, target=None):
+        """Return None, so that the usual finders import the module."""
         if name == "torchvision":
             sys.meta_path.remove(self)
             import torch
@@ -18,8 +21,8 @@ class _Declare:
                 library = torch.library.Library("torchvision", "FRAGMENT")
                 library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
                 library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-                sys.torchvision_operators = library  # they live as long as this does
+                sys.torchvision_operators = library  # the operators live as long as this object
         return None
 
 
-sys.meta_path.insert(0, _Declare())
+sys.meta_path.insert(0, _DeclareOperators())

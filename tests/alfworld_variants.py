@@ -1,4 +1,4 @@
-"""Generated games made to look like official ones where those differ: what an engine must cope with."""
+"""Generated games with the features of original games that generated ones lack, which an engine must interpret."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import re
 from random import Random
 
 
-def official_like(game_file: dict, rng: Random) -> dict:
-    """Shared locations, scenery that is in nothing, undeclared-in-facts dummies, old verbs, open doors, hot things."""
+def original_like(game_file: dict, rng: Random) -> dict:
+    """Return a game file with several such features.
+
+    These are receptacles that share a location, objects that are in no receptacle, entities without facts, the verbs of
+    older games, and objects that are open, hot, cold, clean or sliced from the start.
+    """
     problem, grammar, domain = game_file["pddl_problem"], game_file["grammar"], game_file["pddl_domain"]
     problem = _shared_locations(problem, rng)
     problem = _scenery(problem, rng)
@@ -15,13 +19,13 @@ def official_like(game_file: dict, rng: Random) -> dict:
     if rng.random() < 0.5:
         grammar = grammar.replace('"move {o} to {r}"', '"put {o} in/on {r}"')
         grammar = grammar.replace("You move the {o.name} to the {r.name}.", "You put the {o.name} in/on the {r.name}.")
-    if rng.random() < 0.5:  # a domain in which things in sight can be examined
+    if rng.random() < 0.5:  # a domain in which visible objects can be examined
         domain = domain.replace("(?l - location, ?r - receptacle)", "(?l - location ?r - receptacle)")
     return game_file | {"pddl_problem": problem, "grammar": grammar, "pddl_domain": domain}
 
 
 def _shared_locations(problem: str, rng: Random) -> str:
-    """About a third of the receptacles move to another one's location."""
+    """Move about a third of the receptacles to another one's location."""
     places = sorted(set(re.findall(r"receptacleAtLocation \S+ (loc_bar_\d+)\)", problem)))
     for place in places[1:]:
         if rng.random() < 0.35:
@@ -32,15 +36,17 @@ def _shared_locations(problem: str, rng: Random) -> str:
 
 
 def _scenery(problem: str, rng: Random) -> str:
-    things = [f"{kind}_bar__plus_0{n}_dot_11" for n, kind in enumerate(("window", "curtains", "lightswitch", "chair"))]
+    """Add objects that are in no receptacle, and an object that no fact mentions."""
+    scenery = [f"{kind}_bar__plus_0{n}_dot_11" for n, kind in enumerate(("window", "curtains", "lightswitch", "chair"))]
     places = re.findall(r"(loc_bar_\d+) - location", problem)
-    declared = "".join(f"{t} - object\n        " for t in things) + "Apple - object WindowType - otype\n        "
-    facts = "".join(f"(objectAtLocation {t} {rng.choice(places)}) (objectType {t} WindowType)\n" for t in things)
+    declared = "".join(f"{t} - object\n        " for t in scenery) + "Apple - object WindowType - otype\n        "
+    facts = "".join(f"(objectAtLocation {t} {rng.choice(places)}) (objectType {t} WindowType)\n" for t in scenery)
     problem = problem.replace("agent1 - agent\n        ", f"agent1 - agent\n        {declared}", 1)
     return problem.replace("(atLocation agent1", f"{facts}(atLocation agent1", 1)
 
 
 def _some_states(problem: str, rng: Random) -> str:
+    """Open some receptacles, and heat, cool, clean or slice some objects."""
     states = [f"(opened {r})" for r in re.findall(r"\(openable (\S+)\)", problem) if rng.random() < 0.3]
     done = {"heatable": "isHot", "coolable": "isCool", "cleanable": "isClean", "sliceable": "isSliced"}
     for able, state in done.items():

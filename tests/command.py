@@ -10,13 +10,13 @@ from pathlib import Path
 
 SMALLEST = (
     "policy.warm_start=null",
-    "policy.hidden=32",
-    "policy.layers=1",
+    "policy.hidden_size=32",
+    "policy.num_hidden_layers=1",
     "env.horizon=5",
     "updates=30",
     "checkpoint_every=4",
     "rollout.tasks=2",
-    "rollout.size=3",
+    "rollout.group_size=3",
     "rollout.train_tasks=8",
     "evaluation.tasks=4",
     "evaluation.seeds=2",

@@ -6,12 +6,20 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["WANDB_SILENT"] = "true"
 
+CHECK_SHAPES = "BEPO_CHECK_SHAPES" in os.environ
+if CHECK_SHAPES:  # what annotations promise is checked at every call, four times slower: see test_shapes.py
+    from jaxtyping import install_import_hook
+
+    import tests.type_check  # noqa: F401 (the hook finds it as an attribute)
+
+    install_import_hook(["bepo.core", "bepo.credit", "bepo.runs.metrics"], "tests.type_check.checked")
+
 import pytest
 import torch
 from hypothesis import settings
 
 torch.set_num_threads(1)
-settings.register_profile("bepo", deadline=None, derandomize=True, max_examples=60)
+settings.register_profile("bepo", deadline=None, derandomize=True, max_examples=6 if CHECK_SHAPES else 60)
 settings.load_profile("bepo")
 
 DATA = Path(__file__).parent / "data"

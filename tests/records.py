@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bepo import record
+from bepo.store.cells import note_cell
+from bepo.store.runs import RunFolder, run_id
 
 COMMIT = "c" * 40
 
@@ -30,7 +31,7 @@ def write_run(
     *,
     kinds: Sequence[str] | None = None,
     scores: Sequence[Sequence[float]] | None = None,
-    scale: str = "laptop",
+    tier: str = "laptop",
     started: str = "2026-01-01",
     dirty: bool = False,
     commit: str = COMMIT,
@@ -38,15 +39,15 @@ def write_run(
     versions: Mapping[str, int] | None = None,
     metrics: Mapping[str, float] | None = None,
     broken: int = 0,
-) -> record.RunFolder:
+) -> RunFolder:
     """A complete record: ``settings`` are dotted config fields, ``passes`` the final successes (passes, tasks)."""
     flat = {"env.name": "sokoban", "policy.name": "tiny", "model": "small", "seed": 0, "backend.name": "local"}
     config = nested(flat | {"credit.name": "gated_bepo"} | dict(settings))
-    folder = record.RunFolder(
-        results, record.run_id({"config": config, "extra": [scale, panel, versions and dict(versions)]})
+    folder = RunFolder(
+        results, run_id({"config": config, "extra": [tier, panel, versions and dict(versions)]})
     )
     for name in [study] if isinstance(study, str) else study:
-        record.note_cell(results, name, scale, [f"{k}={v}" for k, v in settings.items()], folder.id)
+        note_cell(results, name, tier, [f"{k}={v}" for k, v in settings.items()], folder.id)
     session = {"started": started, "commit": commit, "dirty": dirty}
     tasks = range(len(passes[0]))
     kinds = kinds or [""] * len(tasks)
@@ -74,9 +75,9 @@ def write_run(
             )
         folder.complete(
             {
-                "scale": scale,
+                "tier": tier,
                 "seed": config["seed"],
-                "panels": {"test": {"tasks": len(tasks), "digest": panel}},
+                "task_sets": {"test": {"tasks": len(tasks), "digest": panel}},
                 "method_versions": dict(versions or {"credit": 1, "run": 1}),
                 "result": {"success": 0.5, "updates": 2},
                 "sessions": [session],

@@ -51,12 +51,12 @@ def outcome(rows, pool, std, penalty, singleton):
     advantage = [0.0] * len(rows)
     for indices in by(rows, "uid").values():
         members = {rows[i]["traj"]: total[i] for i in indices}
-        values = [score[i] for i in indices] if pool == "record" else list(members.values())
+        values = [score[i] for i in indices] if pool == "transition" else list(members.values())
         m, s = mean(values), 1.0 if tied(values) else spread(values, std)
         for i in indices:
             if len(values) == 1 and singleton == "raw":
                 advantage[i] = score[i]
-            elif abs(score[i] - m) > 1e-9 * (max(map(abs, values)) if pool == "record" else abs(score[i])):
+            elif abs(score[i] - m) > 1e-9 * (max(map(abs, values)) if pool == "transition" else abs(score[i])):
                 advantage[i] = (score[i] - m) / s
     return advantage
 
@@ -91,7 +91,7 @@ def grpo(rows, o):
 def rloo(rows, o):
     advantage = outcome(rows, o.pool, "none", o.invalid_penalty, o.singleton)
     for indices in by(rows, "uid").values():
-        n = len(indices) if o.pool == "record" else len({rows[i]["traj"] for i in indices})
+        n = len(indices) if o.pool == "transition" else len({rows[i]["traj"] for i in indices})
         for i in indices:
             advantage[i] *= n / max(n - 1, 1)
     return advantage
@@ -126,10 +126,10 @@ def hgpo(rows, o):
         for members in groups.values():
             for i in members:
                 if len(members) > 1:
-                    add(i, (level + (1 if o.weights == "paper" else 2)) ** o.alpha, advantage[i])
+                    add(i, (level + o.level_offset) ** o.alpha, advantage[i])
     if o.base_group:
         std = "none" if o.std == "none" else "sample"
-        for i, a in enumerate(outcome(rows, "record", std, o.invalid_penalty, "zero")):
+        for i, a in enumerate(outcome(rows, "transition", std, o.invalid_penalty, "zero")):
             add(i, 1.0, a)
     return [t / (w + EPSILON) for t, w in zip(total, weight)]
 
@@ -139,7 +139,7 @@ def gagpo(rows, o):
     returns = backward(rows, reward, o.gamma)
     value = {s: mean(returns[i] for i in indices) for s, indices in by(rows, "uid", "obs").items()}
     residual = residuals(rows, reward, value, successors(rows), o.gamma)
-    return standardise(by(rows, "uid"), backward(rows, residual, o.gamma * o.gae_lambda), o.normalise)
+    return standardise(by(rows, "uid"), backward(rows, residual, o.gamma * o.gae_lambda), o.step_std)
 
 
 def residuals(rows, reward, value, successor, gamma):
@@ -157,10 +157,10 @@ def graphgpo(rows, o):
             before, d = (min(x, far) for x in (distance[row["obs"]], after))
             score[i] = {
                 "reciprocal": 1 / (1 + d),
-                "power_code": 10 * o.omega**d,
-                "power_paper": 10 * o.omega ** (d + 1),
-                "delta": 10 * o.omega ** (d - before + 1),
-            }[o.score]
+                "power": 10 * o.omega**d,
+                "power_plus_one": 10 * o.omega ** (d + 1),
+                "difference": 10 * o.omega ** (d - before + 1),
+            }[o.graph_reward]
             if o.unreachable == "zero" and after == inf:
                 score[i] = 0.0
     score = [x - o.invalid_penalty * (not row["valid"]) for x, row in zip(score, rows)]
@@ -233,7 +233,7 @@ def gated_bepo(rows, o):
     if o.gate_order == "mask":
         residual = [p * d for p, d in zip(rho, residual)]
     goes_on = rho.__getitem__ if o.gate_order == "stop" else lambda i: 1.0
-    step = standardise(groups, backward(rows, residual, o.gamma * o.gae_lambda, goes_on), o.normalise)
+    step = standardise(groups, backward(rows, residual, o.gamma * o.gae_lambda, goes_on), o.step_std)
     episode = outcome(rows, o.outcome_pool, o.outcome_std, o.invalid_penalty, "zero")
     return [mixed(o, rows, groups[rows[i]["uid"],], *terms) for i, terms in enumerate(zip(episode, step, rho))]
 

@@ -6,8 +6,8 @@ from typing import Literal, get_args, get_origin, get_type_hints
 from hypothesis import reject
 from hypothesis import strategies as st
 
+from bepo.core.errors import UserError
 from bepo.credit import estimators
-from bepo.errors import UserError
 
 DONE = ("success", "failure", "truncation")
 
@@ -61,6 +61,7 @@ NUMBERS = {
     "alpha": (0.5, 1.0),
     "omega": (0.1, 0.8),
     "full_visits": (3, 4),
+    "level_offset": (1, 2),
 }
 
 

@@ -1,8 +1,8 @@
 import pytest
 
-from bepo.agents import Agent
 from bepo.envs import Observation
 from bepo.envs.sokoban import DIRECTIONS, Sokoban
+from bepo.rollouts.agent import Agent
 
 ENV = Sokoban()
 NOW = Observation("BOARD", "BOARD", DIRECTIONS)

@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
+from bepo.core.batch import Terminal
+from bepo.core.errors import UserError
 from bepo.envs.alfworld import ALFWorld
-from bepo.envs.alfworld.engine import NOTHING, FastGame
+from bepo.envs.alfworld.engine import NOTHING_HAPPENS, FastGame
 from bepo.envs.alfworld.expert import Expert
 from bepo.envs.alfworld.generate import SPLITS, TASK_TYPES, generate
 from bepo.envs.alfworld.scenes import scene
-from bepo.errors import UserError
-from bepo.panels import panel
-from bepo.rollout import Terminal
+from bepo.rollouts.task_sets import task_set
 
 from .command import rows, run
 
@@ -26,22 +26,22 @@ def play_expert(game) -> tuple[FastGame, list[str]]:
     episode = FastGame(game.game_file)
     episode.reset()
     assert not episode.won
-    expert, said = Expert(episode, game.traj_data), []
-    while not episode.won and len(said) < 20:
-        said.append(expert.command())
-        assert said[-1] in episode.admissible
-        assert episode.step(said[-1]) != NOTHING
-    return episode, said
+    expert, commands = Expert(episode, game.traj_data), []
+    while not episode.won and len(commands) < 20:
+        commands.append(expert.command())
+        assert commands[-1] in episode.admissible
+        assert episode.step(commands[-1]) != NOTHING_HAPPENS
+    return episode, commands
 
 
 @pytest.mark.parametrize("split", SPLITS)
-@pytest.mark.parametrize("most", [None, 8])
-def test_every_generated_game_is_solved_by_the_expert(split, most):
+@pytest.mark.parametrize("max_receptacles", [None, 8])
+def test_every_generated_game_is_solved_by_the_expert(split, max_receptacles):
     for number in range(60):
-        game = generate(split, number, TASK_TYPES, most)
-        episode, said = play_expert(game)
+        game = generate(split, number, TASK_TYPES, max_receptacles)
+        episode, commands = play_expert(game)
         assert episode.won, game.name
-        assert len(said) <= 12
+        assert len(commands) <= 12
 
 
 def test_games_follow_from_their_number_alone():
@@ -76,67 +76,68 @@ def test_smaller_scenes_keep_one_receptacle_of_every_type_first():
 
 def test_the_environment_plays_a_task():
     env = small()
-    (task,) = panel(env, "train", 1).tasks
+    (task,) = task_set(env, "train", 1).tasks
     episodes = env.start([task])
     first = episodes.observations[0]
     assert first.text.startswith("-= Welcome to TextWorld, ALFRED! =-") and first.text == first.key
     assert first.text.endswith(f"Your task is to: {episodes.instructions[0]}.")
     assert "help" not in first.admissible and "look" in first.admissible
-    assert episodes.step({0: "fly to moon"})[0].observation.text == NOTHING
-    assert episodes.step({0: None})[0].observation.text == NOTHING
+    assert episodes.step({0: "fly to moon"})[0].observation.text == NOTHING_HAPPENS
+    assert episodes.step({0: None})[0].observation.text == NOTHING_HAPPENS
     for _ in range(20):
         step = episodes.step({0: episodes.expert(0)})[0]
         if step.terminal == Terminal.SUCCESS:
             break
-        assert (step.reward, step.score) == (0.0, 0.0)
-    assert (step.terminal, step.reward, step.score) == (Terminal.SUCCESS, 10.0, 1.0)
+        assert (step.reward, step.task_score) == (0.0, 0.0)
+    assert (step.terminal, step.reward, step.task_score) == (Terminal.SUCCESS, 10.0, 1.0)
 
 
-def test_panels_of_the_splits_are_disjoint_and_prefixes():
+def test_task_sets_of_the_splits_are_disjoint_and_prefixes():
     env = small()
-    panels = {split: panel(env, split, 60) for split in ("train", "validation", "test")}
-    assert len({t.id for p in panels.values() for t in p.tasks}) == 180
-    assert panel(env, "train", 20).tasks == panels["train"].tasks[:20]
-    assert {t.kind for t in panels["test"].tasks} == set(TASK_TYPES)
+    task_sets = {split: task_set(env, split, 60) for split in ("train", "validation", "test")}
+    assert len({t.id for s in task_sets.values() for t in s.tasks}) == 180
+    assert task_set(env, "train", 20).tasks == task_sets["train"].tasks[:20]
+    assert {t.kind for t in task_sets["test"].tasks} == set(TASK_TYPES)
 
 
 @pytest.mark.parametrize("test_split", ["valid_seen", "valid_unseen"])
 def test_the_test_split_is_chosen_and_the_other_one_validates(test_split):
     env = small(test_split=test_split)
-    folders = {s: {t.data["folder"] for t in panel(env, s, 6).tasks} for s in ("train", "validation", "test")}
+    folders = {s: {t.data["folder"] for t in task_set(env, s, 6).tasks} for s in ("train", "validation", "test")}
     assert folders["test"] == {test_split} and folders["train"] == {"train"}
     assert folders["validation"] == {"valid_seen", "valid_unseen"} - {test_split}
 
 
-def test_every_word_shown_is_in_the_vocabulary():
+def test_every_word_of_an_observation_is_in_the_vocabulary():
     from bepo.policies.tiny import build_tokenizer
 
     for settings in ({}, {"prompt_state": "augmented"}, {"rendering": "compact"}):
         env = small(**settings)
-        tokenizer = build_tokenizer(env.prompt.words)
-        tasks = panel(env, "test", 30).tasks
+        tokenizer = build_tokenizer(env.prompt.vocabulary)
+        tasks = task_set(env, "test", 30).tasks
         episodes = env.start(tasks)
         for _ in range(6):
             for i in range(len(tasks)):
-                seen = episodes.observations[i]
-                shown = re.sub(r"[][]", "", seen.text.rpartition("Welcome")[2])  # the brackets of a memory are unknown
-                for text in (shown, episodes.instructions[i], *seen.admissible):
+                observation = episodes.observations[i]
+                # The brackets of an augmented observation are not in the vocabulary.
+                known = re.sub(r"[][]", "", observation.text.rpartition("Welcome")[2])
+                for text in (known, episodes.instructions[i], *observation.admissible):
                     assert tokenizer.unk_token_id not in tokenizer.encode(text), text
             episodes.step({i: episodes.expert(i) for i in range(len(tasks)) if episodes.expert(i)})
 
 
 @pytest.mark.parametrize(
-    "settings, words",
+    "settings, mentioned",
     [
         ({"task_types": ["pick_none"]}, ["pick_none", "look_at_obj_in_light"]),
         ({"max_receptacles": 2}, ["env.max_receptacles=2"]),
         ({"horizon": 0}, ["env.horizon=0"]),
     ],
 )
-def test_bad_settings_are_named(settings, words):
+def test_bad_settings_are_named(settings, mentioned):
     with pytest.raises(UserError) as error:
         ALFWorld(**settings)
-    assert all(w in str(error.value) for w in words)
+    assert all(text in str(error.value) for text in mentioned)
 
 
 def test_a_whole_smoke_run(tmp_path):

@@ -1,16 +1,16 @@
-"""What a tiny model is shown of ALFWorld."""
+"""ALFWorld's compact rendering, which tiny models read."""
 
 import numpy as np
 import pytest
 
 from bepo.envs.alfworld import ALFWorld
 from bepo.envs.alfworld.compact import shorten
-from bepo.panels import panel
 from bepo.policies.tiny import build_tokenizer
+from bepo.rollouts.task_sets import task_set
 
 
 @pytest.mark.parametrize(
-    "said, shown",
+    "feedback, expected",
     [
         ("On the bed 1, you see a pen 2, a cup 1, and a pen 1.", "On the bed 1, you see a pen 2, a pen 1."),
         ("On the bed 1, you see a cup 1, and a bowl 2.", "On the bed 1, you see other things."),
@@ -19,16 +19,16 @@ from bepo.policies.tiny import build_tokenizer
         ("It is open. In it, you see an pen 1.", "It is open. In it, you see an pen 1."),
     ],
 )
-def test_things_that_the_task_does_not_name_are_left_out(said, shown):
-    assert shorten(said, "put two pen in drawer") == shown
+def test_objects_that_the_task_does_not_name_are_left_out(feedback, expected):
+    assert shorten(feedback, "put two pen in drawer") == expected
 
 
-def test_only_what_is_shown_changes():
-    """Same commands, same rewards, same state keys; every word is known."""
+def test_only_the_text_of_observations_changes():
+    """Commands, rewards and state keys are the same, and every word is in the vocabulary."""
     envs = [ALFWorld(max_receptacles=8, rendering=r) for r in ("full", "compact")]
-    tasks = panel(envs[0], "train", 12).tasks
+    tasks = task_set(envs[0], "train", 12).tasks
     full, compact = (env.start(tasks) for env in envs)
-    rng, tokenizer, shorter = np.random.default_rng(0), build_tokenizer(envs[1].prompt.words), 0
+    rng, tokenizer, shorter = np.random.default_rng(0), build_tokenizer(envs[1].prompt.vocabulary), 0
     for _ in range(15):
         pairs = list(zip(full.observations, compact.observations))
         for whole, short in pairs:

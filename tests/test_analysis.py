@@ -7,12 +7,12 @@ from statistics import mean, stdev
 
 import pytest
 
-from analysis import page
 from analysis.__main__ import main
-from analysis.artefact import artefacts
-from analysis.build import build
-from analysis.latex import statistics, to_csv, to_latex, to_markdown
-from analysis.sources import Source
+from analysis.data.sources import Source
+from analysis.grid.artefact import artefacts
+from analysis.output import page
+from analysis.output.build import build
+from analysis.output.latex import statistics, to_csv, to_latex, to_markdown
 from tests.records import write_run
 
 # method -> training seed -> evaluation pass -> successes of four tasks at the end
@@ -32,13 +32,13 @@ def results(tmp_path):
     return tmp_path / "results"
 
 
-def table(results, label, scale="laptop", **options):
+def table(results, label, tier="laptop", **options):
     item = artefacts()[label]
-    return item.build(item.load(Source(results), scale, **options))
+    return item.build(item.load(Source(results), tier, **options))
 
 
 def cells(found):
-    return {c.path: c for c in found.cells}
+    return {c.path: c for c in found.entries}
 
 
 def test_reported_stands_beside_reproduced(results):
@@ -205,7 +205,7 @@ def test_mixed_cells_and_sources_are_marked(results):
     refused = table(results, "sokoban-main")
     row = next(r for r in refused.rows if r[1] == "GRPO")
     assert row[3] == "mixed" and row[4] is None
-    assert any("mixed test panels" in n and odd.id in n and "--allow-mixed" in n for n in refused.notes)
+    assert any("mixed test task_sets" in n and odd.id in n and "--allow-mixed" in n for n in refused.notes)
     allowed = table(results, "sokoban-main", allow_mixed=True)
     assert next(r for r in allowed.rows if r[1] == "GRPO")[5] == "3×2"
     notes = "\n".join(allowed.notes)
@@ -251,10 +251,10 @@ def test_everything_is_written_and_the_same_records_give_the_same_bytes(results,
 
 def test_the_page_marks_every_artefact_with_its_tier(results):
     """The filter hides by these marks; what needs no runs stands there once, at every tier."""
-    write_run(results, "gate_form", {"env.name": "webshop"}, ((1, 0),), scale="smoke")
+    write_run(results, "gate_form", {"env.name": "webshop"}, ((1, 0),), tier="smoke")
     tables, source = {k: v for k, v in artefacts().items() if v.kind == "table"}, Source(results)
     built = [build(item, source, tier) for tier in ("laptop", "smoke") for item in tables.values()]
-    shown = page.render(built, source.scales(), "results")
+    shown = page.render(built, source.tiers(), "results")
     articles = re.findall(r'<article data-tier="(\w+)" data-runs="(\w+)" id="(\S+)"', shown)
     tiers = [tier for tier, _, _ in articles]
     without = [b for b in built if not b.studies]
@@ -290,13 +290,13 @@ def test_explain_prints_what_is_behind_a_number(results, capsys):
 
 
 def test_explain_looks_at_the_highest_tier_that_has_runs(results, capsys):
-    write_run(results, "main_webshop", {"env.name": "webshop", "model": "small"}, ((1, 0),), scale="paper")
-    for label, scale in (
+    write_run(results, "main_webshop", {"env.name": "webshop", "model": "small"}, ((1, 0),), tier="paper")
+    for label, tier in (
         ("sokoban-main/Success/GRPO", "laptop"),
         ("main-results/WebShop/Succ./Gated-BEPO/1.5B", "paper"),
     ):
         assert main(["explain", label, "--results", str(results)]) == 0
-        assert f"(tier {scale};" in capsys.readouterr().out
+        assert f"(tier {tier};" in capsys.readouterr().out
     assert main(["explain", "sokoban-main/Success/GiGPO", "--results", str(results)]) == 0
     assert "not run" in capsys.readouterr().out
 
@@ -309,7 +309,7 @@ def test_explain_looks_at_the_highest_tier_that_has_runs(results, capsys):
         (["explain", "sokoban-mian/Success/GRPO"], "nearest: sokoban-main"),
         (["explain"], "explain what?"),
         (["--gc", "x"], "--gc x: goes with `runs`"),
-        (["--scale", "mars"], "unknown scale 'mars'; choices: laptop, paper, smoke"),
+        (["--tier", "mars"], "unknown tier 'mars'; choices: laptop, paper, smoke"),
         (["--source", "nowhere"], "wandb:ENTITY/PROJECT"),
         (["--results", "/nowhere"], "no study has a run yet"),
     ],
@@ -323,9 +323,9 @@ def test_bad_input_is_one_line(results, arguments, message, capsys):
 def test_an_empty_tier_still_gives_every_artefact_and_says_so(results):
     for label, item in artefacts().items():
         product = item.build(item.load(Source(results), "paper"))
-        if item.kind == "table" and product.cells:
+        if item.kind == "table" and product.entries:
             assert any("No complete run at tier paper." in n for n in product.notes), label
-            assert not any(c.found for c in product.cells)
+            assert not any(c.found for c in product.entries)
 
 
 def test_runs_that_nobody_expected_in_a_study_stop_no_artefact(tmp_path):

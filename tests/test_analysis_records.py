@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 
-from analysis import explore, trials
 from analysis.__main__ import main
-from analysis.ledger import ledger
-from analysis.runs import METHOD, Key, settings
-from analysis.sources import Source
+from analysis.data.runs import METHOD, Key, settings
+from analysis.data.sources import Source
+from analysis.output.ledger import ledger
+from analysis.plots import explore, trials
 from tests.records import write_run
 
 PASSES = ((1, 0, 0, 0), (1, 1, 0, 0))
@@ -45,12 +45,12 @@ def test_runs_are_selected_by_their_settings(results):
 
 def test_incomplete_corrupt_and_foreign_runs_are_named_and_left_out(results):
     runs = sorted((results / "runs").iterdir())
-    (runs[0] / "record.json").unlink()
+    (runs[0] / "run.json").unlink()
     (runs[1] / "metrics.jsonl").write_text("")
-    facts = json.loads((runs[2] / "record.json").read_text())
+    facts = json.loads((runs[2] / "run.json").read_text())
     del facts["sessions"]
-    (runs[2] / "record.json").write_text(json.dumps(facts))
-    write_run(results, "other", {"seed": 9}, PASSES, scale="smoke")
+    (runs[2] / "run.json").write_text(json.dumps(facts))
+    write_run(results, "other", {"seed": 9}, PASSES, tier="smoke")
     stranger = next((results / "studies" / "other" / "smoke").iterdir())
     stranger.rename(results / "studies" / "s" / "laptop" / stranger.name)
     (results / "studies" / "s" / "laptop" / "torn.json").write_text("{")
@@ -63,11 +63,11 @@ def test_incomplete_corrupt_and_foreign_runs_are_named_and_left_out(results):
 
 
 HOSTILE = {
-    "record.json": [b"[1, 2]", b"\xff\xfe", b'{"run_id": ', b"5", b"{}"],
+    "run.json": [b"[1, 2]", b"\xff\xfe", b'{"run_id": ', b"5", b"{}"],
     "config.json": [b"[1, 2]", b"junk"],
     "sessions": [5, [], [3], [{}]],
     "result": ["four", {"updates": "four"}],
-    "panels": [{"test": {"digest": "d1"}}, 3],
+    "task_sets": [{"test": {"digest": "d1"}}, 3],
     "method_versions": [7],
     "format_version": [99, None],
     "run_id": ["another", None],
@@ -81,11 +81,11 @@ def test_no_record_can_stop_the_tables_the_page_or_the_ledger(results, tmp_path_
     victim = sorted((results / "runs").iterdir())[0]
     if "." in place:
         (victim / place).write_bytes(junk)
-    if place != "record.json":
-        facts = json.loads((victim / "record.json").read_text())
+    if place != "run.json":
+        facts = json.loads((victim / "run.json").read_text())
         facts["files"].pop("config.json")  # so that nothing but its content tells
         facts |= {} if "." in place else {place: junk}
-        (victim / "record.json").write_text(json.dumps(facts))
+        (victim / "run.json").write_text(json.dumps(facts))
     assert main(["sokoban-main", "--results", str(results), "--out", str(tmp_path_factory.mktemp("out"))]) == 0
     assert f"left out: {victim}" in capsys.readouterr().err
     assert main(["runs", "--results", str(results)]) == 0 and victim.name in capsys.readouterr().out
@@ -123,9 +123,9 @@ def test_passes_over_different_tasks_are_no_evaluation(tmp_path, broken):
     rows = [json.loads(line) for line in (run.path / "episodes.jsonl").read_text().splitlines()]
     kept = [r for r in rows if r["update"] != 2 or (broken and (r["evaluation_seed"], r["task"]) != (1, "t1"))]
     (run.path / "episodes.jsonl").write_text("".join(json.dumps(r) + "\n" for r in kept))
-    facts = json.loads((run.path / "record.json").read_text())
+    facts = json.loads((run.path / "run.json").read_text())
     del facts["files"]["episodes.jsonl"]
-    (run.path / "record.json").write_text(json.dumps(facts))
+    (run.path / "run.json").write_text(json.dumps(facts))
     found = study(tmp_path)
     assert not found.records and "passes" in found.skipped[0]
 
@@ -148,8 +148,8 @@ def test_rows_share_every_setting_but_their_methods_own(results):
 
 
 def test_environments_and_models_have_settings_of_their_own(results):
-    write_run(results, "s", {"env.name": "webshop", "training.minibatch": 64}, PASSES)
-    write_run(results, "s", {"model": "large", "policy.hidden": 128}, PASSES)
+    write_run(results, "s", {"env.name": "webshop", "training.minibatch_size": 64}, PASSES)
+    write_run(results, "s", {"model": "large", "policy.hidden_size": 128}, PASSES)
     found = study(results)
     assert len(found.records) == 6 and not found.skipped
 
@@ -172,7 +172,7 @@ def test_settings_are_written_as_in_the_reported_tables(tmp_path):
     "change, reason",
     [
         ({"versions": {"credit": 2, "run": 1}}, "method versions"),
-        ({"panel": "d2"}, "test panels"),
+        ({"panel": "d2"}, "test task_sets"),
         ({"backend": "verl"}, "backends"),
     ],
 )
@@ -187,9 +187,9 @@ def test_a_mixed_row_is_refused_by_name_unless_asked_for(results, change, reason
 
 
 def test_a_cell_that_was_planned_anew_points_at_its_new_run(results):
-    from bepo import record
+    from bepo.store.cells import note_cell
 
-    record.note_cell(results, "s", "laptop", ["credit.name=grpo", "seed=0"], "newer")
+    note_cell(results, "s", "laptop", ["credit.name=grpo", "seed=0"], "newer")
     found = study(results)
     assert [r.seed for r in found.rows["grpo"]] == [1] and any("newer" in line for line in found.skipped)
 
@@ -202,5 +202,5 @@ def test_frames_say_whose_rows_they_are(results):
 
 
 def test_tiers_come_in_order_of_meaning(results):
-    write_run(results, "s", {}, PASSES, scale="smoke")
-    assert Source(results).scales() == ["smoke", "laptop"]
+    write_run(results, "s", {}, PASSES, tier="smoke")
+    assert Source(results).tiers() == ["smoke", "laptop"]

@@ -2,20 +2,20 @@
 
 import json
 
-from analysis.artefact import artefacts
-from analysis.settings import agree, of_tier
-from analysis.sources import Source
-from bepo.settings import FILE, composed
+from analysis.data.settings import agree, of_tier
+from analysis.data.sources import Source
+from analysis.grid.artefact import artefacts
+from bepo.settings import FILE, main_settings
 from tests.records import write_run
 
 
-def build(label, results, scale="laptop"):
+def build(label, results, tier="laptop"):
     item = artefacts()[label]
-    return item.build(item.load(Source(results), scale))
+    return item.build(item.load(Source(results), tier))
 
 
 def test_the_kept_settings_are_what_composes():
-    assert json.loads(FILE.read_text()) == json.loads(json.dumps(composed())), "run `python -m bepo.settings`"
+    assert json.loads(FILE.read_text()) == json.loads(json.dumps(main_settings())), "run `python -m bepo.settings`"
 
 
 def test_numbers_agree_whatever_they_look_like():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from analysis.stats import (
+from analysis.data.statistics import (
     Sample,
     compare,
     detectable,
@@ -93,7 +93,7 @@ def test_comparisons_on_one_panel_are_paired():
     base = 100.0 * (rng.random((1, 1, 200)) < 0.5)
     a, b = sample(base), sample(np.where(np.arange(200) < 10, 0, base))
     paired = compare(a, b).interval
-    assert paired.high - paired.low < 8  # unpaired, the difference of two panels of 200 spans 20 points
+    assert paired.high - paired.low < 8  # unpaired, the difference of two task_sets of 200 spans 20 points
     three = np.repeat(base, 3, axis=0) + np.arange(3)[:, None, None]  # good and bad trainings, the same for both
     pairs = compare(sample(three), sample(three - 1))
     assert (pairs.paired.low, pairs.paired.high) == pytest.approx((1, 1)) and pairs.separated is False

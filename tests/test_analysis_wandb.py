@@ -7,11 +7,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import wandb
+from bepo.store.cells import files_of_run, note_cell
 
 from analysis.__main__ import main
-from analysis.sources import Source, opened
-from bepo import record
-from bepo.tracking import Tracker, Tracking, publish
+from analysis.data.sources import Source, opened
+from bepo.store.runs import read_run
+from bepo.store.tracking import Tracker, Tracking, publish
 from tests.records import write_run
 
 PASSES = ((1, 0), (1, 1))
@@ -57,9 +58,9 @@ class Server:
 
 
 def track(run, results):
-    config = record.read(run.path).config | {"scale": "laptop"}
+    config = read_run(run.path).config | {"tier": "laptop"}
     tracker = Tracker(Tracking("offline"), run.id, run.path, config)
-    tracker.finish({"test_success": 0.5}, record.belongings(results, run.id), results)
+    tracker.finish({"test_success": 0.5}, files_of_run(results, run.id), results)
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def results(tmp_path):
     for seed in (0, 1):
         run = write_run(results, "main_sokoban", {"model": "vl", "seed": seed}, PASSES)
         track(run, results)
-    record.note_cell(results, "shared", "laptop", ["seed=1"], run.id)
+    note_cell(results, "shared", "laptop", ["seed=1"], run.id)
     assert publish(Tracking("offline"), results) == 3
     return results
 
@@ -78,7 +79,7 @@ def test_the_frames_are_those_of_the_folder(results, tmp_path, monkeypatch):
     server = Server(results)
     monkeypatch.setattr(wandb, "Api", server.Api)
     theirs = opened(tmp_path / "elsewhere", "wandb:someone/bepo")
-    assert server.asked == ["someone/bepo"] and theirs.scales() == ["laptop"]
+    assert server.asked == ["someone/bepo"] and theirs.tiers() == ["laptop"]
     for name, runs in (("main_sokoban", 2), ("shared", 1)):
         mine, other = Source(results).study(name, "laptop"), theirs.study(name, "laptop")
         assert len(other.records) == runs and not other.skipped
@@ -95,9 +96,9 @@ def test_what_is_there_already_is_not_fetched_again_and_the_newest_cell_counts(r
     assert len(kept) == 8
     replaced = write_run(results, "main_sokoban", {"model": "vl", "seed": 1}, PASSES, panel="newer")
     tracker = Tracker(
-        Tracking("offline"), replaced.id, replaced.path, record.read(replaced.path).config | {"scale": "laptop"}
+        Tracking("offline"), replaced.id, replaced.path, read_run(replaced.path).config | {"tier": "laptop"}
     )
-    tracker.finish({}, record.belongings(results, replaced.id), results)
+    tracker.finish({}, files_of_run(results, replaced.id), results)
     server = Server(results)
     server.offline.sort(key=lambda p: replaced.id in str(p))
     monkeypatch.setattr(wandb, "Api", server.Api)

@@ -5,31 +5,32 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from bepo.agents import Agent
-from bepo.collect import Sampling, collect
 from bepo.credit.grpo import GRPO
 from bepo.envs.sokoban import Sokoban
-from bepo.evaluate import Evaluation
-from bepo.panels import panel
 from bepo.policies.tiny import Tiny
+from bepo.rollouts.agent import Agent
+from bepo.rollouts.collect import Sampling, collect
+from bepo.rollouts.evaluation import Evaluation
+from bepo.rollouts.task_sets import task_set
 from bepo.training import Optimisation
 from bepo.training.backend import Setup, backends
-from bepo.training.local import Local, LocalLearner
+from bepo.training.learner import LocalLearner
+from bepo.training.local import Local
 
 
 def setup(tmp_path: Path) -> Setup:
-    env, policy = Sokoban(horizon=4), Tiny(warm_start=None, hidden=32, layers=1)
+    env, policy = Sokoban(horizon=4), Tiny(warm_start=None, hidden_size=32, num_hidden_layers=1)
     return Setup(
         env=env,
         agent=Agent(style="compact", history_observations=False),
         policy=policy,
-        training=Optimisation(learning_rate=1e-3, minibatch=16),
+        training=Optimisation(learning_rate=1e-3, minibatch_size=16),
         evaluation=Evaluation(tasks=2),
         sampling=Sampling(),
         trajectories=8,
         updates=2,
         needs_critic=False,
-        panels={split: panel(env, split, 4) for split in ("train", "validation", "test")},
+        task_sets={split: task_set(env, split, 4) for split in ("train", "validation", "test")},
         device="cpu",
         cache=tmp_path,
         folder=tmp_path,
@@ -45,15 +46,15 @@ def test_the_local_engine_changes_no_bit(tmp_path):
     engine = Local().start(given)
     policy = given.policy.build(given.env, given.agent, "cpu")
     learner = LocalLearner(policy, given.training, given.sampling)
-    tasks = given.panels["train"].tasks
+    tasks = given.task_sets["train"].tasks
     for seed in range(2):
-        found = engine.collect(tasks, 4, given.sampling, seed)
-        group = collect(given.env, given.agent, policy, tasks, 4, given.sampling, seed)
-        np.testing.assert_array_equal(found.tokens.ids, group.tokens.ids)
-        np.testing.assert_array_equal(found.tokens.logprob, group.tokens.logprob)
-        assert engine.evaluate_tokens(found) == {}
-        advantage = np.repeat(GRPO()(group).advantage, group.tokens.response_length)
-        assert engine.update(found, advantage, seed, None) == learner.update(group, advantage, seed)
+        rollouts = engine.collect(tasks, 4, given.sampling, seed)
+        batch = collect(given.env, given.agent, policy, tasks, 4, given.sampling, seed)
+        np.testing.assert_array_equal(rollouts.batch.tokens.ids, batch.tokens.ids)
+        np.testing.assert_array_equal(rollouts.batch.tokens.logprob, batch.tokens.logprob)
+        assert engine.compute_values(rollouts) is rollouts and rollouts.seconds == {}
+        advantage = np.repeat(GRPO()(batch).advantage, batch.tokens.response_length)
+        assert engine.update(rollouts, advantage, seed, None) == learner.update(batch, advantage, seed)
     for name, value in policy.model.state_dict().items():
         assert torch.equal(engine.policy.model.state_dict()[name], value), name
     assert engine.facts["backend"] == "local" and engine.facts["world_size"] == 1

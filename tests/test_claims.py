@@ -8,16 +8,16 @@ import pytest
 import yaml
 from scipy import stats
 
-from analysis.artefact import artefacts
-from analysis.claims import read
-from analysis.expression import Expression, ExpressionError
-from analysis.latex import to_latex, to_markdown
-from analysis.macros import to_macros
-from analysis.sources import Source
-from analysis.stats import Sample, combination, compare
+from analysis.claims.claims import read
+from analysis.claims.expression import Expression, ExpressionError
+from analysis.claims.verdicts import Printed, consistency, evaluate, tally, verdict
+from analysis.data.sources import Source
+from analysis.data.statistics import Sample, combination, compare
+from analysis.grid.artefact import artefacts
+from analysis.output.latex import to_latex, to_markdown
+from analysis.output.macros import to_macros
 from analysis.tables.granularity import possible
-from analysis.verdicts import Printed, consistency, evaluate, tally, verdict
-from bepo.errors import UserError
+from bepo.core.errors import UserError
 from tests.records import write_run
 
 OURS, HGPO = (f"main-results | {m} | 1.5B | webshop/success" for m in ("gated_bepo", "hgpo"))
@@ -31,8 +31,8 @@ def claim(tmp_path, quantity="ours - hgpo", relation="> 0", **more):
     return path
 
 
-def cells_of(results, scale="laptop"):
-    return artefacts()["claims"].load(Source(results), scale)
+def cells_of(results, tier="laptop"):
+    return artefacts()["claims"].load(Source(results), tier)
 
 
 def shop(results, method, rates, seeds):
@@ -94,7 +94,7 @@ def test_a_lead_is_held_against_the_printed_deviations(tmp_path):
     one_seed = {
         f: f"fusion-ablation | mixing={m} | | success" for f, m in (("ours", "ungated"), ("hgpo", "outcome_only"))
     }
-    (ablation,) = read(claim(tmp_path, cells=one_seed))
+    (ablation,) = read(claim(tmp_path, entries=one_seed))
     assert consistency(ablation, Printed()).separated is None
 
 
@@ -118,7 +118,7 @@ def test_runs_decide_if_their_interval_does(tmp_path, ours, theirs, seeds, word)
     assert judged.word == word and judged.one_seed is (seeds == 1)
     gap = 10 * (sum(ours[:seeds]) - sum(theirs[:seeds])) / seeds
     assert judged.worst.value == pytest.approx(gap) and not (judged.worst.low > gap or gap > judged.worst.high)
-    told = compare(*(samples[key] for key in found.cells.values())).interval
+    told = compare(*(samples[key] for key in found.entries.values())).interval
     assert (judged.worst.low, judged.worst.high) == pytest.approx((told.low, told.high), nan_ok=True)
 
 
@@ -138,7 +138,7 @@ def test_every_quantity_must_hold_and_all_must_have_run(tmp_path):
     (both,) = read(claim(tmp_path, quantity=["ours - hgpo", "hgpo - 50"]))
     assert verdict(both, samples).word == "contradicted" and verdict(both, samples).worst.text == "hgpo - 50"
     grpo = {"grpo": "main-results | grpo | 1.5B | webshop/success"}
-    (open_,) = read(claim(tmp_path, quantity=["ours - hgpo", "ours - grpo"], cells=grpo))
+    (open_,) = read(claim(tmp_path, quantity=["ours - hgpo", "ours - grpo"], entries=grpo))
     assert verdict(open_, samples).word == "not run" and "grpo" in verdict(open_, samples).missing[0]
     (spread,) = read(claim(tmp_path, quantity="ours / (hgpo - hgpo)"))
     assert verdict(spread, samples).word == "undecided"
@@ -147,8 +147,8 @@ def test_every_quantity_must_hold_and_all_must_have_run(tmp_path):
 
 
 def test_claims_name_cells_that_exist(tmp_path):
-    known = set(cells_of(tmp_path).by_key) | set(Printed().cells)
-    assert {key for c in read(known=frozenset(known)) for key in c.cells.values()} <= known
+    known = set(cells_of(tmp_path).by_key) | set(Printed().entries)
+    assert {key for c in read(known=frozenset(known)) for key in c.entries.values()} <= known
     assert len(read()) >= 30
 
 
@@ -169,7 +169,7 @@ def test_claims_name_cells_that_exist(tmp_path):
 def test_a_claim_that_cannot_be_computed_is_one_line(tmp_path, change, message):
     path = claim(tmp_path, **change)
     with pytest.raises(UserError) as error:
-        read(path, known=frozenset(Printed().cells))
+        read(path, known=frozenset(Printed().entries))
     text = str(error.value)
     assert message.replace("'main", "main") in text and "claim 'x'" in text and "\n" not in text
 
@@ -209,9 +209,9 @@ def test_the_table_says_all_of_it(tmp_path):
 def test_numbers_of_the_text_come_from_their_studies(tmp_path):
     def numbers():
         item = artefacts()["in-text"]
-        return {cell.key: cell for cell in item.build(item.load(Source(tmp_path), "laptop")).cells}
+        return {cell.key: cell for cell in item.build(item.load(Source(tmp_path), "laptop")).entries}
 
-    logged = {"credit/gate_record_coverage": 0.75, "time/credit": 0.5, "time/rollout": 1.0, "time/update": 0.5}
+    logged = {"credit/gate_transition_coverage": 0.75, "time/credit": 0.5, "time/rollout": 1.0, "time/update": 0.5}
     write_run(tmp_path, "main_webshop", {"env.name": "webshop"}, ((1, 0),), metrics=logged)
     write_run(tmp_path, "runtime", {"env.name": "alfworld"}, ((1, 0),), metrics=logged)
     for key, passes in (("raw", ((1, 0),)), ("augmented", ((1, 1),))):

@@ -5,9 +5,9 @@ import sys
 import numpy as np
 import pytest
 
+from bepo.core.batch import RolloutBatch
 from bepo.credit import estimators
 from bepo.credit.__main__ import main
-from bepo.rollout import RolloutGroup
 
 from .conftest import DATA
 
@@ -35,15 +35,15 @@ def test_help_marks_reconstructions(capsys):
 def test_apply_to_the_golden_layout_and_to_saved_groups(tmp_path, capsys, credit_cases):
     rows = credit_cases[0]["rows"]
     (tmp_path / "rows.json").write_text(json.dumps(rows))
-    RolloutGroup.from_rows(rows).save(tmp_path / "group.npz")
+    RolloutBatch.from_rows(rows).save(tmp_path / "group.npz")
     for name in ("rows.json", "group.npz"):
         out = tmp_path / f"{name}.out"
         settings = ["invalid_penalty=0", "solver=exact"]
-        assert main(["gated_bepo", *settings, "--records", str(tmp_path / name), "--out", str(out)]) == 0
+        assert main(["gated_bepo", *settings, "--rollouts", str(tmp_path / name), "--out", str(out)]) == 0
         written = json.loads(out.read_text())
         np.testing.assert_allclose(written["advantage"], credit_cases[0]["gated_bepo_exact"]["A"], atol=1e-5)
         assert written["metrics"]["converged_groups"] == 1
-    assert main(["grpo", "--records", GOLDEN]) == 0
+    assert main(["grpo", "--rollouts", GOLDEN]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert len([line for line in printed if line.startswith("u")]) == 827
 
@@ -51,14 +51,14 @@ def test_apply_to_the_golden_layout_and_to_saved_groups(tmp_path, capsys, credit
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        (["grop", "--records", GOLDEN], ["'grop'", "gated_bepo", "grpo"]),
-        (["grpo", "pol=record", "--records", GOLDEN], ["'pol'", "pool"]),
-        (["grpo", "pool=all", "--records", GOLDEN], ["'all'", "record, trajectory"]),
-        (["gagpo", "gamma=high", "--records", GOLDEN], ["credit.gamma='high'", "float"]),
-        (["hgpo", "history=1.5", "--records", GOLDEN], ["credit.history=1.5", "int"]),
-        (["grpo", "pool", "--records", GOLDEN], ["key=value"]),
-        (["grpo", "--records", "/nowhere.json"], ["/nowhere.json", "no such file"]),
-        (["grpo", "--records", __file__], ["neither rows nor cases"]),
+        (["grop", "--rollouts", GOLDEN], ["'grop'", "gated_bepo", "grpo"]),
+        (["grpo", "pol=transition", "--rollouts", GOLDEN], ["'pol'", "pool"]),
+        (["grpo", "pool=all", "--rollouts", GOLDEN], ["'all'", "trajectory, transition"]),
+        (["gagpo", "gamma=high", "--rollouts", GOLDEN], ["credit.gamma='high'", "float"]),
+        (["hgpo", "history=1.5", "--rollouts", GOLDEN], ["credit.history=1.5", "int"]),
+        (["grpo", "pool", "--rollouts", GOLDEN], ["key=value"]),
+        (["grpo", "--rollouts", "/nowhere.json"], ["/nowhere.json", "no such file"]),
+        (["grpo", "--rollouts", __file__], ["neither rows nor cases"]),
     ],
 )
 def test_bad_input_is_one_line(arguments, words, capsys):

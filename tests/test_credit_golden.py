@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from bepo.core.batch import RolloutBatch
 from bepo.credit import make
-from bepo.rollout import RolloutGroup
 
 from .conftest import DATA
 
@@ -19,7 +19,7 @@ def close(found, expected):
 @pytest.mark.parametrize("solver, key", [("iterate", "gated_bepo"), ("exact", "gated_bepo_exact")])
 def test_gated_bepo(credit_cases, case, solver, key):
     golden = credit_cases[case]
-    credit = make("gated_bepo", solver=solver, invalid_penalty=0.0)(RolloutGroup.from_rows(golden["rows"]))
+    credit = make("gated_bepo", solver=solver, invalid_penalty=0.0)(RolloutBatch.from_rows(golden["rows"]))
     names = {"step_raw": "FP_raw", "rho": "rho", "value": "V", "residual": "delta", "outcome": "out"}
     for ours, theirs in names.items():
         close(credit.terms[ours], golden[key][theirs])
@@ -27,12 +27,12 @@ def test_gated_bepo(credit_cases, case, solver, key):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("pool, cross", [("record", True), ("trajectory", False)])
+@pytest.mark.parametrize("pool, cross", [("transition", True), ("trajectory", False)])
 @pytest.mark.parametrize("std, plain", [("sample", False), ("none", True)])
 def test_grpo(credit_cases, case, pool, cross, std, plain):
     golden = credit_cases[case]
     key = f"ep_cross{cross}_nostd{plain}"
-    found = make("grpo", pool=pool, std=std, invalid_penalty=0.0)(RolloutGroup.from_rows(golden["rows"])).advantage
+    found = make("grpo", pool=pool, std=std, invalid_penalty=0.0)(RolloutBatch.from_rows(golden["rows"])).advantage
     if key in golden["fp32_noise_keys"]:
         pytest.fail(f"{key} is listed as float32 noise: compare with the tie-safe value instead")
     close(found, golden["official"][key])
@@ -63,23 +63,23 @@ def official(golden, key, found):
 @pytest.mark.parametrize("mode, sample, population", MODES)
 def test_gigpo_and_hgpo(credit_cases, case, mode, sample, population):
     golden = credit_cases[case]
-    group = RolloutGroup.from_rows(golden["rows"])
+    batch = RolloutBatch.from_rows(golden["rows"])
     gigpo = make("gigpo", std=sample, gamma=golden["gamma"], invalid_penalty=0.0)
-    official(golden, f"gigpo_{mode}", gigpo(group).advantage)
+    official(golden, f"gigpo_{mode}", gigpo(batch).advantage)
     for key, options in {"K2": {}, "K4": {"history": 4}, "base": {"base_group": True}}.items():
         hgpo = make("hgpo", std=population, gamma=golden["gamma"], invalid_penalty=0.0, **options)
-        official(golden, f"hgpo_{key}_{mode}", hgpo(group).advantage)
+        official(golden, f"hgpo_{key}_{mode}", hgpo(batch).advantage)
 
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("mode, std, _", MODES)
-@pytest.mark.parametrize("delta, score", [(False, "power_code"), (True, "delta")])
-def test_graphgpo(credit_cases, case, mode, std, _, delta, score):
+@pytest.mark.parametrize("delta, reward", [(False, "power"), (True, "difference")])
+def test_graphgpo(credit_cases, case, mode, std, _, delta, reward):
     golden = credit_cases[case]
-    group = RolloutGroup.from_rows(golden["rows"])
-    estimator = make("graphgpo", std=std, score=score, omega=golden["omega"], invalid_penalty=0.0)
-    credit = estimator(group)
-    close(credit.terms["score"], golden["official"][f"graphR_norm{delta}"])
+    batch = RolloutBatch.from_rows(golden["rows"])
+    estimator = make("graphgpo", std=std, graph_reward=reward, omega=golden["omega"], invalid_penalty=0.0)
+    credit = estimator(batch)
+    close(credit.terms["graph_reward"], golden["official"][f"graphR_norm{delta}"])
     noisy = official(golden, f"graphgpo_norm{delta}_{mode}", credit.advantage)
     if noisy is not None:
         assert not credit.terms["step"][noisy].any()
@@ -88,7 +88,7 @@ def test_graphgpo(credit_cases, case, mode, std, _, delta, score):
 @pytest.mark.parametrize("case", CASES)
 def test_rloo_and_the_gagpo_reconstruction(credit_cases, case):
     golden = credit_cases[case]
-    group = RolloutGroup.from_rows(golden["rows"])
-    for pool in ("record", "trajectory"):
-        close(make("rloo", pool=pool, invalid_penalty=0.0)(group).advantage, golden[f"rloo_{pool}"])
-    close(make("gagpo", invalid_penalty=0.0)(group).advantage, golden["gagpo_reconstruction"])
+    batch = RolloutBatch.from_rows(golden["rows"])
+    for pool, recorded in {"transition": "rloo_record", "trajectory": "rloo_trajectory"}.items():
+        close(make("rloo", pool=pool, invalid_penalty=0.0)(batch).advantage, golden[recorded])
+    close(make("gagpo", invalid_penalty=0.0)(batch).advantage, golden["gagpo_reconstruction"])

@@ -4,6 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from bepo.core.batch import RolloutBatch
+from bepo.core.errors import UserError
+from bepo.core.graph import RolloutGraph, iterate, solve
+from bepo.core.returns import discounted_returns, outcome_advantage
 from bepo.credit.gagpo import GAGPO
 from bepo.credit.gated_bepo import GatedBEPO
 from bepo.credit.gigpo import GiGPO
@@ -11,42 +15,38 @@ from bepo.credit.graphgpo import GraphGPO
 from bepo.credit.grpo import GRPO
 from bepo.credit.hgpo import HGPO
 from bepo.credit.rloo import RLOO
-from bepo.errors import UserError
-from bepo.graph import RolloutGraph, iterate, solve
-from bepo.returns import discounted_returns, outcome_advantage
-from bepo.rollout import RolloutGroup
 
 from .strategies import rollouts
 
 
 @given(rows=rollouts(unique=True))
 def test_without_repeated_states_gated_bepo_is_grpo(rows):
-    group = RolloutGroup.from_rows(rows)
-    credit = GatedBEPO()(group)
+    batch = RolloutBatch.from_rows(rows)
+    credit = GatedBEPO()(batch)
     np.testing.assert_allclose(credit.terms["step_raw"], 0, atol=1e-12)
-    np.testing.assert_array_equal(credit.advantage, GRPO(singleton="zero")(group).advantage)
+    np.testing.assert_array_equal(credit.advantage, GRPO(singleton="zero")(batch).advantage)
 
 
 @given(rows=rollouts())
 def test_lambda_one_telescopes(rows):
     """With lambda = 1 the accumulated residual is G_t - V*(s_t)."""
-    group = RolloutGroup.from_rows(rows)
-    credit = GatedBEPO(gae_lambda=1.0, solver="exact")(group)
-    expected = discounted_returns(group, 0.95) - credit.terms["value"]
+    batch = RolloutBatch.from_rows(rows)
+    credit = GatedBEPO(gae_lambda=1.0, solver="exact")(batch)
+    expected = discounted_returns(batch, 0.95) - credit.terms["value"]
     np.testing.assert_allclose(credit.terms["step_raw"], expected, atol=1e-9)
 
 
 @given(rows=rollouts())
 def test_exact_residuals_are_centred_in_every_state(rows):
-    group = RolloutGroup.from_rows(rows)
-    graph = RolloutGraph(group)
+    batch = RolloutBatch.from_rows(rows)
+    graph = RolloutGraph(batch)
     residual = graph.residuals(solve(graph, 0.95).value, 0.95)
     np.testing.assert_allclose(graph.state_mean(residual), 0, atol=1e-10)
 
 
 @given(rows=rollouts())
 def test_sweeps_approach_the_exact_solution_within_their_certificate(rows):
-    graph = RolloutGraph(RolloutGroup.from_rows(rows))
+    graph = RolloutGraph(RolloutBatch.from_rows(rows))
     exact = solve(graph, 0.95).value
     for sweeps in (1, 3, 20, 2000):
         point = iterate(graph, 0.95, sweeps)
@@ -62,8 +62,8 @@ def test_twenty_sweeps_do_not_converge_on_a_cycle_and_the_metrics_say_so():
         for t in range(50)
     ]
     rows[-1] |= {"r": 10.0, "done": "success"}
-    group = RolloutGroup.from_rows(rows)
-    credit, exact = GatedBEPO()(group), GatedBEPO(solver="exact")(group)
+    batch = RolloutBatch.from_rows(rows)
+    credit, exact = GatedBEPO()(batch), GatedBEPO(solver="exact")(batch)
     error = np.abs(credit.terms["value"] - exact.terms["value"]).max()
     metrics = credit.metrics
     assert metrics["sweeps"] == 20 and metrics["converged_groups"] == 0
@@ -74,18 +74,18 @@ def test_twenty_sweeps_do_not_converge_on_a_cycle_and_the_metrics_say_so():
 @given(rows=rollouts())
 def test_branching_implies_repetition(rows):
     """Thresholds (1, 2) and (2, 2) are the same gate, since b(s) <= n(s)."""
-    group = RolloutGroup.from_rows(rows)
-    a, b = (GatedBEPO(n_min=n)(group).advantage for n in (1, 2))
+    batch = RolloutBatch.from_rows(rows)
+    a, b = (GatedBEPO(n_min=n)(batch).advantage for n in (1, 2))
     np.testing.assert_array_equal(a, b)
 
 
 @given(rows=rollouts())
 def test_mixing_rules(rows):
     """Supplement, "Outcome-Step Mixing Variants", on the same outcome and step terms."""
-    group = RolloutGroup.from_rows(rows)
-    terms = GatedBEPO()(group).terms
+    batch = RolloutBatch.from_rows(rows)
+    terms = GatedBEPO()(batch).terms
     out, step, rho = terms["outcome"], terms["step"], terms["rho"]
-    p = np.array([group.success[group.trajectory_group == g].mean() for g in range(group.n_groups)])[group.group]
+    p = np.array([batch.success[batch.trajectory_group == g].mean() for g in range(batch.n_groups)])[batch.group]
     expected = {
         "outcome_only": out,
         "ungated": out + 1.5 * step,
@@ -93,8 +93,8 @@ def test_mixing_rules(rows):
         "group_skew": np.clip(4 * p * (1 - p), 0, 1) * (1 - 0.5 * rho) * out + 1.5 * rho * step,
     }
     for mixing, value in expected.items():
-        np.testing.assert_allclose(GatedBEPO(mixing=mixing)(group).advantage, value, atol=1e-12)
-    full, drop = (GatedBEPO(eta_min=e)(group).advantage for e in (1.0, 0.0))
+        np.testing.assert_allclose(GatedBEPO(mixing=mixing)(batch).advantage, value, atol=1e-12)
+    full, drop = (GatedBEPO(eta_min=e)(batch).advantage for e in (1.0, 0.0))
     np.testing.assert_allclose(full, out + 1.5 * rho * step, atol=1e-12)
     np.testing.assert_allclose(drop, (1 - rho) * out + 1.5 * rho * step, atol=1e-12)
 
@@ -102,22 +102,22 @@ def test_mixing_rules(rows):
 @given(rows=rollouts())
 def test_gate_orders(rows):
     """Supplement: A_mask masks residuals, A_stop stops the recursion, A_post does neither."""
-    group = RolloutGroup.from_rows(rows)
-    terms = GatedBEPO()(group).terms
+    batch = RolloutBatch.from_rows(rows)
+    terms = GatedBEPO()(batch).terms
     residual, rho, decay = terms["residual"], terms["rho"], 0.95 * 0.8
     for order in ("post", "mask", "stop"):
-        expected = np.zeros(len(group))
-        for i in reversed(range(len(group))):
-            following = 0.0 if group.terminal[i] else expected[i + 1]
-            if order == "stop" and not group.terminal[i]:
+        expected = np.zeros(len(batch))
+        for i in reversed(range(len(batch))):
+            following = 0.0 if batch.terminal[i] else expected[i + 1]
+            if order == "stop" and not batch.terminal[i]:
                 following *= rho[i + 1]
             expected[i] = (rho[i] if order == "mask" else 1.0) * residual[i] + decay * following
-        found = GatedBEPO(gate_order=order)(group).terms["step_raw"]
+        found = GatedBEPO(gate_order=order)(batch).terms["step_raw"]
         np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 def test_soft_gates():
-    from bepo.gate import count_and_branch, count_ramp
+    from bepo.core.gate import count_and_branch, count_ramp
 
     visits, branches = np.array([1, 2, 3, 4, 9]), np.array([1, 1, 2, 2, 3])
     np.testing.assert_allclose(count_ramp(visits, branches, 3), [0, 0, 1, 1, 1])
@@ -135,7 +135,7 @@ def test_the_papers_aliasing_example():
         done | {"traj": "wrong", "t": 0, "obs": "o", "next": "z", "r": 0.0, "done": "failure"},
     ]
     for solver in ("iterate", "exact"):
-        residual = GatedBEPO(solver=solver)(RolloutGroup.from_rows(rows)).terms["residual"]
+        residual = GatedBEPO(solver=solver)(RolloutBatch.from_rows(rows)).terms["residual"]
         np.testing.assert_allclose(residual[[0, 1, 3]], [0.35, 0.30, -0.65], atol=1e-9)
 
 
@@ -143,14 +143,14 @@ def test_the_papers_aliasing_example():
 def test_standardised_credit_ignores_the_reward_scale(rows):
     """Up to the epsilon beside the deviation."""
     scaled = [r | {"r": 7.0 * r["r"]} for r in rows]
-    a, b = (GatedBEPO(invalid_penalty=0.0)(RolloutGroup.from_rows(x)).advantage for x in (rows, scaled))
+    a, b = (GatedBEPO(invalid_penalty=0.0)(RolloutBatch.from_rows(x)).advantage for x in (rows, scaled))
     np.testing.assert_allclose(a, b, atol=1e-4)
 
 
 @given(rows=rollouts())
 def test_backups_order_values(rows):
     """max >= softmax >= mean, state by state after one sweep; a cold softmax is the max."""
-    graph = RolloutGraph(RolloutGroup.from_rows(rows))
+    graph = RolloutGraph(RolloutBatch.from_rows(rows))
     start = graph.monte_carlo(0.95)
     source = graph.visits > 0
 
@@ -171,14 +171,14 @@ def test_identical_returns_are_ties_not_rounding():
                 | {"valid": True}
                 for j in range(n)
             ]
-            assert not GRPO()(RolloutGroup.from_rows(rows)).advantage.any()
+            assert not GRPO()(RolloutBatch.from_rows(rows)).advantage.any()
 
 
 def test_singleton_pool():
     rows = [{"uid": 0, "traj": 0, "t": 0, "obs": "s", "next": "x", "r": 3.0, "done": "success", "valid": True}]
-    group = RolloutGroup.from_rows(rows)
-    assert GRPO(profile="paper")(group).advantage == [0.0]
-    assert GRPO()(group).advantage == [3.0]
+    batch = RolloutBatch.from_rows(rows)
+    assert GRPO(pool="trajectory", singleton="zero")(batch).advantage == [0.0]
+    assert GRPO()(batch).advantage == [3.0]
 
 
 def test_equal_returns_of_trajectories_leave_the_penalty_alone():
@@ -190,8 +190,8 @@ def test_equal_returns_of_trajectories_leave_the_penalty_alone():
         for t in range(2)
     ]
     for advantage in (
-        GRPO(pool="trajectory")(RolloutGroup.from_rows(rows)).advantage,
-        GatedBEPO(outcome_pool="trajectory")(RolloutGroup.from_rows(rows)).terms["outcome"],
+        GRPO(pool="trajectory")(RolloutBatch.from_rows(rows)).advantage,
+        GatedBEPO(outcome_pool="trajectory")(RolloutBatch.from_rows(rows)).terms["outcome"],
     ):
         assert advantage[6] == pytest.approx(-0.1) and not np.delete(advantage, 6).any()
 
@@ -202,7 +202,7 @@ def test_invalid_penalty_touches_its_own_record_only():
 
     rows = [row("a", 0, None, False), row("a", 1, "success", True, 10.0), row("b", 0, "failure", True)]
     with_penalty, without = (
-        outcome_advantage(RolloutGroup.from_rows(rows), std="none", invalid_penalty=c) for c in (0.1, 0.0)
+        outcome_advantage(RolloutBatch.from_rows(rows), std="none", invalid_penalty=c) for c in (0.1, 0.0)
     )
     np.testing.assert_allclose(with_penalty - without, [-0.1 + 0.1 / 3, 0.1 / 3, 0.1 / 3])
 
@@ -215,9 +215,9 @@ def test_truncation_may_bootstrap():
         {"uid": 0, "traj": 1, "t": 0, "obs": "a", "next": "b", "r": 0.0, "done": "truncation", "valid": True},
         {"uid": 0, "traj": 2, "t": 0, "obs": "a", "next": "never", "r": 0.0, "done": "truncation", "valid": True},
     ]
-    group = RolloutGroup.from_rows(rows)
-    assert GatedBEPO(solver="exact")(group).terms["value"][0] == pytest.approx(0.95 / 3)
-    assert GatedBEPO(solver="exact", truncation="bootstrap")(group).terms["value"][0] == pytest.approx(1.9 / 3)
+    batch = RolloutBatch.from_rows(rows)
+    assert GatedBEPO(solver="exact")(batch).terms["value"][0] == pytest.approx(0.95 / 3)
+    assert GatedBEPO(solver="exact", truncation="bootstrap")(batch).terms["value"][0] == pytest.approx(1.9 / 3)
 
 
 @pytest.mark.parametrize("bad", [{"solver": "exact", "backup": "max"}, {"full_visits": 1}, {"softmax_temperature": 0}])
@@ -228,41 +228,41 @@ def test_impossible_settings_are_named(bad):
 
 @given(rows=rollouts())
 def test_gae_one_on_monte_carlo_values_is_gigpos_step_term(rows):
-    group = RolloutGroup.from_rows(rows)
-    raw = GAGPO(gae_lambda=1.0, invalid_penalty=0.0)(group).terms["step_raw"]
-    step = GiGPO(std="none", invalid_penalty=0.0)(group).terms["step"]
+    batch = RolloutBatch.from_rows(rows)
+    raw = GAGPO(gae_lambda=1.0, invalid_penalty=0.0)(batch).terms["step_raw"]
+    step = GiGPO(std="none", invalid_penalty=0.0)(batch).terms["step"]
     np.testing.assert_allclose(raw, step, atol=1e-9)
 
 
 @given(rows=rollouts())
 def test_gagpo_is_gated_bepo_without_sweeps_gate_and_outcome(rows):
-    group = RolloutGroup.from_rows(rows)
-    bepo = GatedBEPO(iterations=0, n_min=1, b_min=1, eta_min=0.0, step_weight=1.0, invalid_penalty=0.0)(group)
-    np.testing.assert_array_equal(bepo.advantage, GAGPO(invalid_penalty=0.0)(group).advantage)
+    batch = RolloutBatch.from_rows(rows)
+    bepo = GatedBEPO(iterations=0, n_min=1, b_min=1, eta_min=0.0, step_weight=1.0, invalid_penalty=0.0)(batch)
+    np.testing.assert_array_equal(bepo.advantage, GAGPO(invalid_penalty=0.0)(batch).advantage)
 
 
 @given(rows=rollouts())
 def test_hgpo_without_history_is_gigpos_step_term(rows):
     """Up to its epsilon beside the weight, of relative size 5e-7."""
-    group = RolloutGroup.from_rows(rows)
-    hgpo = HGPO(history=0, std="none", invalid_penalty=0.0)(group).advantage
-    step = GiGPO(std="none", invalid_penalty=0.0)(group).terms["step"]
+    batch = RolloutBatch.from_rows(rows)
+    hgpo = HGPO(history=0, std="none", invalid_penalty=0.0)(batch).advantage
+    step = GiGPO(std="none", invalid_penalty=0.0)(batch).terms["step"]
     np.testing.assert_allclose(hgpo, step, rtol=1e-6, atol=1e-9)
 
 
 @given(rows=rollouts())
 def test_trajectory_rloo_is_scaled_dr_grpo(rows):
     """K / (K - 1) times the centred trajectory score."""
-    group = RolloutGroup.from_rows(rows)
-    k = np.bincount(group.trajectory_group)[group.group]
-    centred = GRPO(profile="paper", std="none")(group).advantage
-    np.testing.assert_allclose(RLOO(profile="paper")(group).advantage, k / np.maximum(k - 1, 1) * centred, atol=1e-12)
+    batch = RolloutBatch.from_rows(rows)
+    k = np.bincount(batch.trajectory_group)[batch.group]
+    centred = GRPO(pool="trajectory", singleton="zero", std="none")(batch).advantage
+    np.testing.assert_allclose(RLOO(pool="trajectory", singleton="zero")(batch).advantage, k / np.maximum(k - 1, 1) * centred, atol=1e-12)
 
 
 @given(rows=rollouts(unique=True))
 def test_without_repeated_states_step_terms_vanish(rows):
-    group = RolloutGroup.from_rows(rows)
-    assert not GiGPO()(group).terms["step"].any() and not HGPO()(group).advantage.any()
+    batch = RolloutBatch.from_rows(rows)
+    assert not GiGPO()(batch).terms["step"].any() and not HGPO()(batch).advantage.any()
 
 
 def test_graphgpo_on_the_papers_aliasing_example():
@@ -274,7 +274,7 @@ def test_graphgpo_on_the_papers_aliasing_example():
         same | {"traj": "retrieve", "t": 1, "obs": "p", "next": "y", "r": 1.0, "done": "success"},
         same | {"traj": "wrong", "t": 0, "obs": "o", "next": "z", "r": 0.0, "done": "failure"},
     ]
-    step = GraphGPO(omega=0.1, std="none", unreachable="zero")(RolloutGroup.from_rows(rows)).terms["step"]
+    step = GraphGPO(omega=0.1, std="none", unreachable="zero")(RolloutBatch.from_rows(rows)).terms["step"]
     x = 0.1
     np.testing.assert_allclose(step[[0, 1, 3]] / 10, [(2 - x) / 3, (2 * x - 1) / 3, -(1 + x) / 3], atol=1e-12)
 
@@ -286,8 +286,8 @@ def test_graphgpo_distances_of_a_group_without_success_are_all_one():
         for k in range(3)
         for t in range(2)
     ]
-    credit = GraphGPO(omega=0.5)(RolloutGroup.from_rows(rows))
-    np.testing.assert_array_equal(credit.terms["score"], 5.0)
+    credit = GraphGPO(omega=0.5)(RolloutBatch.from_rows(rows))
+    np.testing.assert_array_equal(credit.terms["graph_reward"], 5.0)
     assert not credit.advantage.any()
 
 
@@ -296,9 +296,9 @@ def test_similar_states_merge_greedily():
     base = {"uid": 0, "t": 0, "next": "end", "valid": True}
     keys = ("a" * 20, "a" * 19 + "b", "c" * 20)
     rows = [base | {"traj": k, "obs": key, "r": float(k), "done": "failure"} for k, key in enumerate(keys)]
-    group = RolloutGroup.from_rows(rows)
-    assert not GiGPO(std="none")(group).terms["step"].any()
-    np.testing.assert_allclose(GiGPO(std="none", similarity=0.95)(group).terms["step"], [-0.5, 0.5, 0.0])
+    batch = RolloutBatch.from_rows(rows)
+    assert not GiGPO(std="none")(batch).terms["step"].any()
+    np.testing.assert_allclose(GiGPO(std="none", similarity=0.95)(batch).terms["step"], [-0.5, 0.5, 0.0])
 
 
 def test_a_return_at_the_mean_is_dropped_whatever_the_rounding():
@@ -309,8 +309,8 @@ def test_a_return_at_the_mean_is_dropped_whatever_the_rounding():
         for k, r in enumerate(returns)
     ]
     for order in ((0, 1, 2, 3, 4), (4, 2, 0, 1, 3), (3, 0, 4, 2, 1), (1, 4, 3, 0, 2)):
-        group = RolloutGroup.from_rows([rows[i] for i in order])
-        found = HGPO(base_group=True)(group).advantage
+        batch = RolloutBatch.from_rows([rows[i] for i in order])
+        found = HGPO(base_group=True)(batch).advantage
         assert found[order.index(2)] == 0.0
 
 
@@ -322,10 +322,10 @@ def test_meeting_the_time_limit_is_rewarded_where_steps_cost_something():
         for k in range(4)
         for t in range(15)
     ]
-    group = RolloutGroup.from_rows(rows)
-    assert not GRPO()(group).advantage.any()
-    last = group.terminal > 0
-    assert (GatedBEPO()(group).advantage[last] > 1).all()
-    assert GatedBEPO()(group).metrics["mass_tied_groups"] == pytest.approx(1)
-    exact = GatedBEPO(truncation="bootstrap", solver="exact")(group)
+    batch = RolloutBatch.from_rows(rows)
+    assert not GRPO()(batch).advantage.any()
+    last = batch.terminal > 0
+    assert (GatedBEPO()(batch).advantage[last] > 1).all()
+    assert GatedBEPO()(batch).metrics["mass_tied_groups"] == pytest.approx(1)
+    exact = GatedBEPO(truncation="bootstrap", solver="exact")(batch)
     np.testing.assert_allclose(exact.terms["residual"], 0, atol=1e-9)

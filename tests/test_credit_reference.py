@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bepo.core.batch import RolloutBatch
 from bepo.credit import estimators
-from bepo.rollout import RolloutGroup
 
 from . import reference
 from .strategies import estimator, options, rollouts, settings_of
@@ -19,14 +19,14 @@ ALL = [name for name in estimators() if hasattr(reference, name)]
 @given(rows=rollouts(max_groups=3), data=st.data())
 def test_equals_the_plain_reference(name, rows, data):
     chosen = data.draw(estimator(name))
-    found = chosen(RolloutGroup.from_rows(rows)).advantage
+    found = chosen(RolloutBatch.from_rows(rows)).advantage
     np.testing.assert_allclose(found, getattr(reference, name)(rows, chosen), atol=1e-8)
 
 
 @given(rows=rollouts(), data=st.data())
 def test_tokens_equal_the_plain_reference(rows, data):
     chosen = data.draw(estimator("ppo"))
-    found = chosen(RolloutGroup.from_rows(rows))
+    found = chosen(RolloutBatch.from_rows(rows))
     np.testing.assert_allclose(found.token_advantage, reference.ppo_tokens(rows, chosen), atol=1e-8)
 
 

@@ -6,18 +6,20 @@ from typing import Literal
 
 import pytest
 
-from bepo import doctor
-from bepo.doctor import Finding, findings, main, table
+from bepo.core.errors import Missing, UserError
+from bepo.core.registry import Plugin
+from bepo.doctor import __main__ as doctor
+from bepo.doctor.__main__ import findings, main, table
+from bepo.doctor.findings import Finding
 from bepo.envs import environments
-from bepo.errors import Missing, UserError
 from bepo.policies import policies
 from bepo.policies.pretrained import weights_missing
-from bepo.tracking import Tracking
+from bepo.store.tracking import Tracking
 from bepo.training.backend import backends
 
 
 @dataclass
-class Needy:
+class Needy(Plugin):
     """Usable as it comes, not with every choice."""
 
     name: Literal["needy"] = "needy"
@@ -40,7 +42,7 @@ def found():
 def test_every_plugin_is_listed_by_existing(found):
     names = {f.name for f in found}
     assert {*environments(), *policies(), *backends()} <= names
-    assert {"paper_small", "qwen2.5_vl_3b", "git", "latex", "packages", "verl environment"} <= names
+    assert {"paper_small", "paper_vl", "git", "latex", "packages", "verl environment"} <= names
 
 
 def test_what_every_machine_has_is_usable_and_every_problem_has_words(found):

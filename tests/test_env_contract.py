@@ -1,4 +1,4 @@
-"""What every environment promises: a new file in bepo/envs is tested by existing."""
+"""What every environment must do. A new file or folder in bepo/envs is tested without a change here."""
 
 import json
 import os
@@ -12,9 +12,9 @@ from itertools import islice
 
 import pytest
 
+from bepo.core.batch import Terminal
 from bepo.envs import Environment, Observation, Task, environments
-from bepo.panels import Panel
-from bepo.rollout import Terminal
+from bepo.rollouts.task_sets import TaskSet
 
 QUICK = {"webshop": {"products": 150}, "alfworld": {"max_receptacles": 8}}  # settings that make a test short
 TASKS = 12
@@ -24,9 +24,9 @@ TASKS = 12
 def made(name: str) -> Environment:
     cls = environments()[name]
     env = cls(**QUICK.get(name, {}))
-    lacking = getattr(env, "missing", lambda: None)()
-    if lacking is not None:
-        pytest.skip(f"{name}: {lacking}")
+    missing = env.missing()
+    if missing is not None:
+        pytest.skip(f"{name}: {missing}")
     return env
 
 
@@ -42,19 +42,19 @@ def name(request):
 
 
 def play(name: str, chosen: list[Task], seed: int, steps: int = 6) -> list:
-    """A transcript: a random admissible action in every running episode, now and then an invalid or a strange one."""
+    """Return a transcript with random admissible actions, and now and then an invalid or an unknown one."""
     env, rng = made(name), random.Random(seed)
     episodes = env.start(chosen)
     lines, active = [list(episodes.observations), list(episodes.instructions)], set(range(len(chosen)))
     for _ in range(steps):
         actions = {}
         for i in sorted(active):
-            words = rng.choice(episodes.observations[i].admissible)
-            actions[i] = rng.choice([env.project(words)] * 8 + [None, env.project("no such thing")])
-        found = episodes.step(actions)
-        assert set(found) == set(actions)
-        lines.append(found)
-        active -= {i for i, step in found.items() if step.terminal != Terminal.NONE}
+            action = rng.choice(episodes.observations[i].admissible)
+            actions[i] = rng.choice([env.project(action)] * 8 + [None, env.project("no such thing")])
+        results = episodes.step(actions)
+        assert set(results) == set(actions)
+        lines.append(results)
+        active -= {i for i, step in results.items() if step.terminal != Terminal.NONE}
         if not active:
             break
     return lines
@@ -62,11 +62,11 @@ def play(name: str, chosen: list[Task], seed: int, steps: int = 6) -> list:
 
 def test_tasks_are_json_distinct_and_in_a_fixed_order(name):
     for split in ("train", "validation", "test"):
-        found = tasks(name, split)
-        assert len(found) == TASKS == len({t.id for t in found})
-        assert [Task(**t) for t in json.loads(json.dumps([asdict(t) for t in found]))] == found
+        first = tasks(name, split)
+        assert len(first) == TASKS == len({t.id for t in first})
+        assert [Task(**t) for t in json.loads(json.dumps([asdict(t) for t in first]))] == first
         fresh = type(made(name))(**QUICK.get(name, {}))
-        assert list(islice(fresh.tasks(split), TASKS)) == found
+        assert list(islice(fresh.tasks(split), TASKS)) == first
 
 
 def test_splits_are_disjoint(name):
@@ -74,17 +74,17 @@ def test_splits_are_disjoint(name):
     assert sum(map(len, ids)) == len(set.union(*ids))
 
 
-def test_a_panel_is_the_same_in_another_process(name):
+def test_a_task_set_is_the_same_in_another_process(name):
     code = (
-        "from itertools import islice; from bepo.envs import environments; from bepo.panels import Panel;"
+        "from itertools import islice; from bepo.envs import environments; from bepo.rollouts.task_sets import TaskSet;"
         f"env = environments()[{name!r}](**{QUICK.get(name, {})!r});"
-        f"print(Panel('train', tuple(islice(env.tasks('train'), {TASKS}))).digest)"
+        f"print(TaskSet('train', tuple(islice(env.tasks('train'), {TASKS}))).digest)"
     )
     command = [sys.executable, "-c", code]
     other = subprocess.run(
         command, capture_output=True, text=True, check=True, env=os.environ | {"PYTHONHASHSEED": "123"}
     )
-    assert other.stdout.strip() == Panel("train", tuple(tasks(name))).digest
+    assert other.stdout.strip() == TaskSet("train", tuple(tasks(name))).digest
 
 
 def test_a_used_environment_travels_to_another_process(name):
@@ -116,15 +116,15 @@ def test_observations_and_steps_have_their_types(name):
     env = made(name)
     observations, instructions, *rounds = play(name, tasks(name), seed=3)
     assert all(isinstance(text, str) for text in instructions)
-    steps = [step for found in rounds for step in found.values()]
+    steps = [step for results in rounds for step in results.values()]
     for step in steps:
-        assert isinstance(step.reward, float) and 0 <= step.score <= 1
+        assert isinstance(step.reward, float) and 0 <= step.task_score <= 1
         assert step.terminal in (Terminal.NONE, Terminal.SUCCESS, Terminal.FAILURE)
     running = [step.observation for step in steps if step.terminal == Terminal.NONE]
-    for seen in [*observations, *running]:
-        assert isinstance(seen, Observation) and isinstance(seen.text, str) and isinstance(seen.key, str) and seen.key
-        assert seen.admissible and len(set(seen.admissible)) == len(seen.admissible)
-        assert all(env.project(action) is not None for action in seen.admissible)
+    for o in [*observations, *running]:
+        assert isinstance(o, Observation) and isinstance(o.text, str) and isinstance(o.key, str) and o.key
+        assert o.admissible and len(set(o.admissible)) == len(o.admissible)
+        assert all(env.project(action) is not None for action in o.admissible)
 
 
 def test_the_expert_solves_every_task(name):
@@ -139,13 +139,13 @@ def test_the_expert_solves_every_task(name):
                 if step.terminal != Terminal.NONE:
                     active.discard(i)
                 if step.terminal == Terminal.SUCCESS:
-                    assert step.score == 1 and step.reward > 0
+                    assert step.task_score == 1 and step.reward > 0
                     won.add(i)
         assert won == set(range(TASKS))
 
 
-def test_an_expert_goes_on_from_where_others_led(name):
-    """After two random steps it still wins most tasks; None from a dead end."""
+def test_an_expert_goes_on_from_any_state(name):
+    """After two random steps it still solves most tasks; it returns None in a dead end."""
     env, rng, won = made(name), random.Random(4), 0
     episodes = env.start(tasks(name))
     for i in range(TASKS):
@@ -162,23 +162,23 @@ def test_an_expert_goes_on_from_where_others_led(name):
     assert won >= TASKS // 2
 
 
-def test_its_words_are_enough_for_a_word_level_tokenizer(name):
-    """Compact settings where an environment has them: no observation, instruction or action has an unknown word."""
+def test_its_vocabulary_suffices_for_a_word_level_tokenizer(name):
+    """No observation, instruction or action has an unknown word, in compact settings where an environment has them."""
     from bepo.policies.tiny import UNKNOWN, build_tokenizer
 
     compact = {"webshop": {"rendering": "compact", "suggestions": 3}}.get(name, {})
     env = type(made(name))(**(QUICK.get(name, {}) | compact))
-    tokenizer = build_tokenizer(env.prompt.words)
+    tokenizer = build_tokenizer(env.prompt.vocabulary)
     episodes = env.start(tasks(name))
     rng = random.Random(5)
     for i in range(TASKS):
         for _ in range(6):
-            seen = episodes.observations[i]
-            if not seen.admissible:
+            observation = episodes.observations[i]
+            if not observation.admissible:
                 break
-            for words in (seen.text, episodes.instructions[i], *seen.admissible):
-                tokens = tokenizer.convert_ids_to_tokens(tokenizer.encode(words, add_special_tokens=False))
-                assert UNKNOWN not in tokens, words
-            step = episodes.step({i: rng.choice(seen.admissible)})[i]
+            for text in (observation.text, episodes.instructions[i], *observation.admissible):
+                tokens = tokenizer.convert_ids_to_tokens(tokenizer.encode(text, add_special_tokens=False))
+                assert UNKNOWN not in tokens, text
+            step = episodes.step({i: rng.choice(observation.admissible)})[i]
             if step.terminal != Terminal.NONE:
                 break

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from analysis.artefact import artefacts
-from analysis.build import build, write
+from analysis.data.sources import Source
 from analysis.figures.credit_comparison import METHODS, PATTERNS, _records
-from analysis.rollout_graph import advantages, edges, group_of, layout, name
-from analysis.sources import Source
-from analysis.style import COLUMN, PAGE
+from analysis.grid.artefact import artefacts
+from analysis.output.build import build, write
+from analysis.plots.rollout_graph import advantages, edges, group_of, layout, name
+from analysis.plots.style import COLUMN, PAGE
 from bepo.credit.gated_bepo import GatedBEPO
 
 from .records import write_run
@@ -27,14 +27,14 @@ PAPER = (
     "supp-runtime",
 )
 SIGNALS = {
-    "credit/gate_record_coverage": 0.7,
+    "credit/gate_transition_coverage": 0.7,
     "credit/gate_state_coverage": 0.3,
     "credit/states_per_group": 12.0,
     "credit/visits_per_state": 3.0,
-    "credit/records_visits_1": 0.1,
-    "credit/records_visits_2_3": 0.2,
-    "credit/records_visits_4_7": 0.3,
-    "credit/records_visits_8_up": 0.4,
+    "credit/transitions_visits_1": 0.1,
+    "credit/transitions_visits_2_3": 0.2,
+    "credit/transitions_visits_4_7": 0.3,
+    "credit/transitions_visits_8_up": 0.4,
     "credit/delta_advantage_1": 1.0,
     "credit/delta_advantage_20": 1e-3,
     "credit/token_advantage_mean": 0.01,
@@ -57,7 +57,7 @@ def results(tmp_path_factory):
 
     def add(study, **settings):
         at = {name.replace("__", "."): value for name, value in settings.items()}
-        write_run(path, study, at, passes, scale="smoke", metrics=SIGNALS)
+        write_run(path, study, at, passes, tier="smoke", metrics=SIGNALS)
 
     for seed in (0, 1):
         for env in ("alfworld", "webshop"):
@@ -114,7 +114,7 @@ def test_a_run_without_a_metric_is_named_and_the_others_are_drawn(tmp_path):
         (0, "hgpo", {"train/success": None}),
     ):
         at = {"env.name": "alfworld", "credit.name": method, "seed": seed}
-        folders[method, seed] = write_run(tmp_path, "main_alfworld", at, [[1, 0]], scale="smoke", metrics=metrics).id
+        folders[method, seed] = write_run(tmp_path, "main_alfworld", at, [[1, 0]], tier="smoke", metrics=metrics).id
     known, source = artefacts(), Source(tmp_path)
     signals = build(known["supp-rl-signals"], source, "smoke").product
     assert all(len(axis.lines) == 1 for axis in signals.figure.axes)

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from bepo.agents import Agent
-from bepo.collect import Sampling, collect
+from bepo.core.errors import UserError
 from bepo.envs.sokoban import DIRECTIONS, Sokoban
-from bepo.errors import UserError
-from bepo.panels import panel
 from bepo.policies.pretrained import Pretrained
 from bepo.policies.tiny import Tiny
+from bepo.rollouts.agent import Agent
+from bepo.rollouts.collect import Sampling, collect
+from bepo.rollouts.task_sets import task_set
 
 ENV = Sokoban(horizon=6)
 COMPACT = Agent(style="compact", history_observations=False)
@@ -22,33 +22,33 @@ def tiny(**settings):
 
 
 def rollouts(policy, sampling, seed=0):
-    return collect(ENV, COMPACT, policy, panel(ENV, "train", 4).tasks, 3, sampling, seed)
+    return collect(ENV, COMPACT, policy, task_set(ENV, "train", 4).tasks, 3, sampling, seed)
 
 
 @pytest.mark.parametrize("constrained", [False, True])
 @pytest.mark.parametrize("sampling", SAMPLINGS)
-def test_scoring_uses_the_distribution_of_sampling(constrained, sampling):
+def test_log_probs_are_those_of_the_distribution_of_sampling(constrained, sampling):
     """So that importance ratios are 1 before the first optimiser step."""
     policy = tiny(constrained=constrained)
-    group = rollouts(policy, sampling)
-    scores = policy.score(group.tokens, range(len(group)), sampling)
-    found = scores.logprob[scores.mask].detach().numpy()
-    np.testing.assert_allclose(np.exp(found - group.tokens.logprob), 1, atol=1e-5)
-    assert scores.mask.sum() == len(group.tokens.logprob)
+    batch = rollouts(policy, sampling)
+    log_probs = policy.log_probs(batch.tokens, range(len(batch)), sampling)
+    logprob = log_probs.logprob[log_probs.mask].detach().numpy()
+    np.testing.assert_allclose(np.exp(logprob - batch.tokens.logprob), 1, atol=1e-5)
+    assert log_probs.mask.sum() == len(batch.tokens.logprob)
 
 
 def test_another_distribution_gives_other_ratios():
     """The test above can fail."""
     policy = tiny()
-    group = rollouts(policy, Sampling())
-    scores = policy.score(group.tokens, range(len(group)), Sampling(temperature=0.4))
-    found = scores.logprob[scores.mask].detach().numpy()
-    assert np.abs(np.exp(found - group.tokens.logprob) - 1).max() > 0.05
+    batch = rollouts(policy, Sampling())
+    log_probs = policy.log_probs(batch.tokens, range(len(batch)), Sampling(temperature=0.4))
+    logprob = log_probs.logprob[log_probs.mask].detach().numpy()
+    assert np.abs(np.exp(logprob - batch.tokens.logprob) - 1).max() > 0.05
 
 
 def test_constrained_sampling_yields_admissible_actions_only():
-    group = rollouts(tiny(constrained=True), Sampling())
-    assert group.valid.all()
+    batch = rollouts(tiny(constrained=True), Sampling())
+    assert batch.valid.all()
     policy = tiny(constrained=True)
     samples = policy.sample(["now"] * 50, [("left", "up")] * 25 + [DIRECTIONS] * 25, Sampling(), 0)
     assert {s.text for s in samples[:25]} == {"left", "up"}
@@ -58,11 +58,11 @@ def test_constrained_sampling_yields_admissible_actions_only():
 def test_entropy_of_a_constrained_choice():
     """Four admissible actions, then a forced end: entropies between 0 and log 4, with finite gradients."""
     policy = tiny(constrained=True)
-    group = rollouts(policy, Sampling())
-    scores = policy.score(group.tokens, range(len(group)), Sampling())
-    assert (scores.entropy[:, 0] <= np.log(4) + 1e-6).all() and (scores.entropy[:, 0] > 0).all()
-    torch.testing.assert_close(scores.entropy[:, 1], torch.zeros(len(group)))
-    (scores.logprob.sum() + scores.entropy.sum()).backward()
+    batch = rollouts(policy, Sampling())
+    log_probs = policy.log_probs(batch.tokens, range(len(batch)), Sampling())
+    assert (log_probs.entropy[:, 0] <= np.log(4) + 1e-6).all() and (log_probs.entropy[:, 0] > 0).all()
+    torch.testing.assert_close(log_probs.entropy[:, 1], torch.zeros(len(batch)))
+    (log_probs.logprob.sum() + log_probs.entropy.sum()).backward()
     assert all(torch.isfinite(p.grad).all() for p in policy.model.parameters())
 
 
@@ -74,12 +74,12 @@ def test_seeds_decide():
 
 
 def test_padding_changes_nothing():
-    """A record scores the same alone and beside longer ones."""
+    """A transition has the same log-probabilities alone and beside longer ones."""
     policy = tiny()
-    group = rollouts(policy, Sampling())
-    together = policy.score(group.tokens, range(len(group)), Sampling()).logprob
-    for i in (0, len(group) // 2, len(group) - 1):
-        alone = policy.score(group.tokens, [i], Sampling()).logprob[0]
+    batch = rollouts(policy, Sampling())
+    together = policy.log_probs(batch.tokens, range(len(batch)), Sampling()).logprob
+    for i in (0, len(batch) // 2, len(batch) - 1):
+        alone = policy.log_probs(batch.tokens, [i], Sampling()).logprob[0]
         torch.testing.assert_close(together[i][: len(alone)], alone, atol=1e-5, rtol=0)
 
 
@@ -94,11 +94,11 @@ def test_tokenizer_splits_boards_into_cells_and_keeps_words():
 def test_a_saved_policy_loads_as_pretrained(tmp_path):
     policy = tiny()
     policy.save(tmp_path)
-    again = Pretrained(path=str(tmp_path), max_prompt=128, max_response=2).build(ENV, COMPACT, "cpu")
+    again = Pretrained(path=str(tmp_path), max_prompt_length=128, max_response_length=2).build(ENV, COMPACT, "cpu")
     assert again.encode("now ##_X\nup") == policy.encode("now ##_X\nup")
-    group = rollouts(policy, Sampling())
-    found = [p.score(group.tokens, range(len(group)), Sampling()).logprob for p in (policy, again)]
-    torch.testing.assert_close(*found)
+    batch = rollouts(policy, Sampling())
+    both = [p.log_probs(batch.tokens, range(len(batch)), Sampling()).logprob for p in (policy, again)]
+    torch.testing.assert_close(*both)
 
 
 def test_errors_name_value_and_choices(tmp_path):
@@ -106,7 +106,7 @@ def test_errors_name_value_and_choices(tmp_path):
         Pretrained(path="no/such/model").build(ENV, COMPACT, "cpu")
     with pytest.raises(UserError, match=r"agent\.style=compact"):
         Tiny().build(ENV, Agent(), "cpu")
-    with pytest.raises(UserError, match=r"policy\.hidden=65"):
-        Tiny(hidden=65)
-    with pytest.raises(UserError, match=r"policy\.max_prompt is 8"):
-        rollouts(tiny(max_prompt=8), Sampling())
+    with pytest.raises(UserError, match=r"policy\.hidden_size=65"):
+        Tiny(hidden_size=65)
+    with pytest.raises(UserError, match=r"policy\.max_prompt_length is 8"):
+        rollouts(tiny(max_prompt_length=8), Sampling())

@@ -5,7 +5,7 @@ import json
 import optuna
 import pytest
 
-from bepo import record
+from bepo.store.runs import read_run
 
 from .command import SMALLEST, run
 
@@ -17,8 +17,8 @@ def test_submitit(tmp_path):
     settings = (*ONE, f"results={tmp_path}", "credit=grpo", "seed=1")
     code, _, err = run("-cd", "experiments", "-cn", "main_sokoban", *launcher, *settings)
     assert code == 0, err
-    (path,) = tmp_path.glob("runs/*/record.json")
-    assert record.read(path.parent).config["seed"] == 1
+    (path,) = tmp_path.glob("runs/*/run.json")
+    assert read_run(path.parent).config["seed"] == 1
     (cell,) = tmp_path.glob("studies/main_sokoban/smoke/*.json")
     assert json.loads(cell.read_text())["run_id"] == path.parent.name
 
@@ -28,10 +28,11 @@ def test_an_optuna_study_on_the_plain_sweeper(tmp_path):
     settings = (*ONE, f"results={tmp_path}", "hydra.sweeper.n_trials=1", "hydra/launcher=basic", "study.seeds=[3,4]")
     code, _, err = run("-cd", "experiments", "-cn", "tune_gated_bepo", *settings)
     assert code == 0, err
-    found = [record.read(p.parent) for p in tmp_path.glob("runs/*/record.json")]
-    assert {r.config["seed"] for r in found} == {3, 4}
+    runs = [read_run(p.parent) for p in tmp_path.glob("runs/*/run.json")]
+    assert {r.config["seed"] for r in runs} == {3, 4}
     study = optuna.load_study(study_name="tune_gated_bepo.sokoban.smoke", storage=f"sqlite:///{tmp_path}/studies.db")
     (trial,) = study.trials
-    validation = [r["success"] for f in found for r in f.episodes() if r["split"] == "validation" and r["update"] == 2]
+    episodes = [row for item in runs for row in item.episodes()]
+    validation = [r["success"] for r in episodes if r["split"] == "validation" and r["update"] == 2]
     assert trial.value == pytest.approx(sum(validation) / len(validation))
-    assert found[0].config["credit"]["step_weight"] == pytest.approx(trial.params["credit.step_weight"])
+    assert runs[0].config["credit"]["step_weight"] == pytest.approx(trial.params["credit.step_weight"])

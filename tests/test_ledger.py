@@ -1,26 +1,27 @@
 """The ledger of runs, and what --gc may remove."""
 
 import pytest
+from bepo.store.cells import note_cell
 
 from analysis.__main__ import main
-from analysis.ledger import chosen, ledger
-from bepo import record
-from bepo.errors import UserError
+from analysis.output.ledger import chosen, ledger
+from bepo.core.errors import UserError
+from bepo.store.runs import RunFolder
 
 
 @pytest.fixture
 def results(tmp_path):
     for i, (credit, dirty) in enumerate([("grpo", False), ("gigpo", True), ("gated_bepo", False)]):
-        folder = record.RunFolder(tmp_path, f"run{i}")
+        folder = RunFolder(tmp_path, f"run{i}")
         with folder.locked():
             config = {"env": {"name": "webshop"}, "credit": {"name": credit}, "model": "large", "seed": i}
             session = {"started": f"2026-11-2{i}", "commit": "0123456789", "dirty": dirty}
-            folder.start(config | {"scale": "smoke", "updates": 4}, session)
+            folder.start(config | {"tier": "smoke", "updates": 4}, session)
             folder.append("metrics", {"update": 1})
             if i < 2:
                 folder.complete({"result": {"success": 0.5, "updates": 1}, "wall_seconds_last_session": 12.3})
-    record.note_cell(tmp_path, "main_webshop", "smoke", ["seed=0"], "run0")
-    record.note_cell(tmp_path, "gate_form", "smoke", ["seed=0"], "run0")
+    note_cell(tmp_path, "main_webshop", "smoke", ["seed=0"], "run0")
+    note_cell(tmp_path, "gate_form", "smoke", ["seed=0"], "run0")
     return tmp_path
 
 
@@ -48,7 +49,7 @@ def test_only_what_is_named_is_removed(results, capsys):
     assert "run2" in (out := capsys.readouterr().out) and "1 runs: 1 partial" in out
     assert main(["runs", "--gc", "run1", "run", "--results", str(results)]) == 2
     assert "nothing was removed" in capsys.readouterr().err
-    with record.RunFolder(results, "run2").locked():
+    with RunFolder(results, "run2").locked():
         assert main(["runs", "--gc", "run1", "run2", "--results", str(results)]) == 2
     assert "run2 is being written" in capsys.readouterr().err
     before = {p.name for p in (results / "runs").iterdir()}

@@ -9,7 +9,7 @@ import numpy as np
 import optuna
 import pytest
 
-from analysis import convergence, explore, rollout_graph, trials
+from analysis.plots import convergence, explore, rollout_graph, trials
 
 from .records import write_run
 
@@ -22,7 +22,7 @@ EPISODES = ("S W S A +", "S A +", "S A -", "S W -", "S W W A -")
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     path = tmp_path_factory.mktemp("results")
-    signals = {"credit/mass_tied_states": 0.25, "credit/gate_record_coverage": 0.5, "credit/gate_state_coverage": 0.2}
+    signals = {"credit/mass_tied_states": 0.25, "credit/gate_transition_coverage": 0.5, "credit/gate_state_coverage": 0.2}
     for name, passes in (("grpo", [[1, 0, 0, 0]]), ("gated_bepo", [[1, 1, 1, 0]])):
         at = {"credit.name": name, "env.name": "webshop"}
         run = write_run(path, "main_webshop", at, passes, metrics=signals)
@@ -74,9 +74,9 @@ def test_sweeps_approach_the_fixed_point_below_their_certificate():
 
 
 def test_one_group_of_many_keeps_its_numbers():
-    from bepo.rollout import RolloutGroup
+    from bepo.core.batch import RolloutBatch
 
-    both = RolloutGroup.concat([rollout_graph.group_of(EPISODES), rollout_graph.group_of(EPISODES[:3])])
+    both = RolloutBatch.concat([rollout_graph.group_of(EPISODES), rollout_graph.group_of(EPISODES[:3])])
     alone = rollout_graph.one_group(both, 1)
     whole = rollout_graph.advantages(both)
     for method, values in rollout_graph.advantages(alone).items():
@@ -85,10 +85,10 @@ def test_one_group_of_many_keeps_its_numbers():
 
 
 def test_the_viewer_begins_with_a_group_that_tells_something():
-    from bepo.rollout import RolloutGroup
+    from bepo.core.batch import RolloutBatch
 
     groups = [rollout_graph.group_of(text) for text in (("S A -", "S B -"), EPISODES[:3])]
-    assert rollout_graph.telling(RolloutGroup.concat(groups)).startswith("1: task")
+    assert rollout_graph.telling(RolloutBatch.concat(groups)).startswith("1: task")
     nothing = convergence.picture(convergence.convergence(groups[0]))
     assert "nothing to solve" in nothing.axes[0].texts[0].get_text() and not nothing.axes[0].lines
     explore.plt.close(nothing)

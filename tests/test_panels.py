@@ -2,16 +2,16 @@ import json
 
 import pytest
 
+from bepo.core.errors import UserError
 from bepo.envs.sokoban import Sokoban
-from bepo.errors import UserError
-from bepo.panels import panel
+from bepo.rollouts.task_sets import task_set
 
 
 def test_prefix_digest_and_cache(tmp_path):
     env = Sokoban()
-    small, large = panel(env, "test", 5), panel(env, "test", 9)
+    small, large = task_set(env, "test", 5), task_set(env, "test", 9)
     assert large.tasks[:5] == small.tasks and large.digest != small.digest
-    assert panel(env, "test", 5, tmp_path) == small == panel(env, "test", 5, tmp_path)
+    assert task_set(env, "test", 5, tmp_path) == small == task_set(env, "test", 5, tmp_path)
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -26,13 +26,13 @@ def test_prefix_digest_and_cache(tmp_path):
     ],
 )
 def test_an_altered_panel_is_refused(tmp_path, alter):
-    panel(Sokoban(), "test", 5, tmp_path)
+    task_set(Sokoban(), "test", 5, tmp_path)
     (path,) = tmp_path.iterdir()
     stored = json.loads(path.read_text())
     alter(stored)
     path.write_text(json.dumps(stored))
     with pytest.raises(UserError, match=path.name):
-        panel(Sokoban(), "test", 5, tmp_path)
+        task_set(Sokoban(), "test", 5, tmp_path)
 
 
 def test_a_panel_larger_than_its_split():
@@ -43,4 +43,4 @@ def test_a_panel_larger_than_its_split():
             return iter([])
 
     with pytest.raises(UserError, match="three has 0 train tasks, not the 4"):
-        panel(Three(), "train", 4)
+        task_set(Three(), "train", 4)

@@ -1,4 +1,4 @@
-"""At scale=paper every cell of every study carries the paper's hyper-parameters."""
+"""At tier=paper every cell of every study carries the paper's hyper-parameters."""
 
 import csv
 from collections import defaultdict
@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from bepo.config import register_configs
 from bepo.credit import estimators
-from bepo.sweep import plan
+from bepo.runs.compose import register_configs
+from bepo.sweep.plan import plan_runs
+from bepo.sweep.studies import compose_cells, compose_study, study_names
 
 register_configs()
 REPORTED = Path(__file__).parent.parent / "paper" / "reported"
-STUDIES = [name for name in plan.names() if not name.startswith("tune_")]
+STUDIES = [name for name in study_names() if not name.startswith("tune_")]
 
 # Supplement, Table "Common final Gated-BEPO and actor-optimization hyperparameters", and the setup section.
 COMMON = {
@@ -23,14 +24,14 @@ COMMON = {
     "training.beta2": 0.999,
     "training.weight_decay": 0.01,
     "training.epochs": 1,
-    "training.clip": 0.2,
-    "training.grad_clip": 1.0,
-    "training.entropy": 0.001,
-    "training.kl": 0.01,
+    "training.clip_eps": 0.2,
+    "training.max_grad_norm": 1.0,
+    "training.entropy_coef": 0.001,
+    "training.kl_coef": 0.01,
     "rollout.temperature": 1.0,
     "rollout.top_p": 1.0,
     "rollout.top_k": -1,
-    "rollout.size": 8,
+    "rollout.group_size": 8,
     "evaluation.temperature": 0.4,
     "evaluation.top_p": 1.0,
     "evaluation.top_k": -1,
@@ -50,16 +51,16 @@ GATED_BEPO = {
     "b_min": 2,
     "eta_min": 0.5,
     "mixing": "dynamic",
-    "outcome_pool": "record",
+    "outcome_pool": "transition",
 }
 # Table "Environment- and backbone-specific settings": its columns as fields.
 FIELDS = {
     "train": "rollout.tasks",
     "eval": "evaluation.tasks",
-    "prompt": "policy.max_prompt",
-    "response": "policy.max_response",
+    "prompt": "policy.max_prompt_length",
+    "response": "policy.max_response_length",
     "steps": "env.horizon",
-    "minibatch": "training.minibatch",
+    "minibatch": "training.minibatch_size",
 }
 # What each ablation varies of the final setting; {} is the final setting.
 ABLATIONS = {
@@ -96,7 +97,7 @@ MAIN = ["gagpo", "gated_bepo", "gigpo", "grpo", "hgpo", "ppo", "rloo"]
 
 @cache
 def runs(name):
-    return plan.runs([plan.study(name, ["scale=paper"])])
+    return plan_runs([compose_study(name, ["tier=paper"])])
 
 
 def value(config, path):
@@ -110,7 +111,10 @@ def test_common_settings(name):
     for run in runs(name):
         found = {path: value(run.config, path) for path in COMMON}
         assert found == COMMON, run.label
-        assert run.config.rollout.n_tasks * run.config.rollout.group_size == run.config.rollout.tasks * 8
+        assert (
+            run.config.rollout.tasks_per_update * run.config.rollout.trajectories_per_task
+            == run.config.rollout.tasks * 8
+        )
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -130,10 +134,10 @@ def test_settings_of_environment_and_backbone(name):
 @pytest.mark.parametrize("name", ["main_alfworld", "main_webshop", "main_sokoban", "qwen3_transfer"])
 def test_devices_of_the_full_stack(name):
     """GPUs of a run (supplement, "Compute and implementation") and the table's tensor-parallel degrees."""
-    for cell in plan.study(name, ["scale=paper", "backend=verl", "credit=gated_bepo", "seed=0"]).cells():
-        (config,) = plan.configs([cell])
+    for cell in compose_study(name, ["tier=paper", "backend=verl", "credit=gated_bepo", "seed=0"]).cells():
+        (config,) = compose_cells([cell])
         expected = 4 if config.model == "large" else 2
-        assert (config.backend.n_gpus, config.backend.tensor_parallel) == (expected, expected)
+        assert (config.backend.n_gpus, config.backend.tensor_parallel_size) == (expected, expected)
 
 
 def test_models_and_seeds():
@@ -171,7 +175,7 @@ def test_main_results_compare_seven_methods_under_their_own_rules(name):
     methods = {r.config.credit.name: r.config for r in runs(name)}
     assert sorted(methods) == MAIN and len(runs(name)) == 7 * 2 * 3
     for method, config in methods.items():
-        rollout = (config.rollout.n_tasks, config.rollout.group_size)
+        rollout = (config.rollout.tasks_per_update, config.rollout.trajectories_per_task)
         assert rollout == ((128, 1) if method == "ppo" else (16, 8)), method
         assert config.training.ratio == ("action" if method == "gagpo" else "token")
     assert methods["gigpo"].credit.std == "sample"  # the row that the paper prints is GiGPO's "w/ std"
@@ -181,7 +185,7 @@ def test_main_results_compare_seven_methods_under_their_own_rules(name):
     assert all(methods[m].credit.gamma == 0.95 for m in ("gigpo", "hgpo", "gagpo", "gated_bepo"))
     critic = methods["ppo"].training.critic
     assert (methods["ppo"].credit.gamma, methods["ppo"].credit.gae_lambda) == (1.0, 1.0)
-    assert (critic.learning_rate, critic.clip) == (1e-5, 0.5)
+    assert (critic.learning_rate, critic.clip_eps) == (1e-5, 0.5)
 
 
 def test_the_other_studies():

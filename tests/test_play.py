@@ -1,4 +1,4 @@
-"""Playing in the terminal, for every environment through the protocol alone."""
+"""Playing in the terminal, for every environment through its interface alone."""
 
 import io
 import subprocess
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bepo.envs import environments
-from bepo.envs.play import main, picture
+from bepo.play import blocks, main
 
 
 def played(monkeypatch, capsys, answers, *arguments):
@@ -43,19 +43,19 @@ def test_running_out_of_steps(monkeypatch, capsys):
 
 
 def test_through_a_pipe():
-    command = [sys.executable, "-m", "bepo.envs.play", "sokoban", "min_solution=5"]
+    command = [sys.executable, "-m", "bepo.play", "sokoban", "min_solution=5"]
     done = subprocess.run(command, input="up\ndown\n", capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and "after 2 steps" in done.stdout and not done.stderr
 
 
-def test_pictures_are_shown(monkeypatch, capsys):
+def test_images_are_printed(monkeypatch, capsys):
     _, out, _ = played(monkeypatch, capsys, "", "sokoban", "observation=rgb")
     assert out.count("▀") == 96 * 48 and "<image>" not in out
-    assert picture(np.zeros((4, 200, 3), np.uint8)).count("▀") == 67  # every third pixel, two rows a line
+    assert blocks(np.zeros((4, 200, 3), np.uint8)).count("▀") == 67  # every third pixel, two rows a line
 
 
 @pytest.mark.parametrize(
-    "arguments, words",
+    "arguments, mentioned",
     [
         (["sokobn"], ["sokobn", "sokoban"]),
         (["sokoban", "dim=3"], ["env.dim=3"]),
@@ -65,6 +65,6 @@ def test_pictures_are_shown(monkeypatch, capsys):
         (["sokoban", "--task", "-1"], ["--task -1"]),
     ],
 )
-def test_bad_input_is_one_line(arguments, words, monkeypatch, capsys):
+def test_bad_input_is_one_line(arguments, mentioned, monkeypatch, capsys):
     code, _, err = played(monkeypatch, capsys, "", *arguments)
-    assert code == 2 and len(err.splitlines()) == 1 and all(word in err for word in words)
+    assert code == 2 and len(err.splitlines()) == 1 and all(text in err for text in mentioned)

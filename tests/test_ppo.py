@@ -5,17 +5,18 @@ import pytest
 import torch
 from hypothesis import given
 
-from bepo.agents import Agent
-from bepo.collect import Sampling, collect
+from bepo.core.batch import RolloutBatch
+from bepo.core.errors import UserError
 from bepo.credit.ppo import PPO
 from bepo.envs.sokoban import Sokoban
-from bepo.errors import UserError
-from bepo.panels import panel
 from bepo.policies.tiny import Tiny
-from bepo.rollout import RolloutGroup
+from bepo.rollouts.agent import Agent
+from bepo.rollouts.collect import Sampling, collect
+from bepo.rollouts.task_sets import task_set
 from bepo.training import CriticSettings, Optimisation
+from bepo.training.backend import Rollouts
 from bepo.training.critic import clipped_value_loss
-from bepo.training.local import LocalLearner
+from bepo.training.learner import LocalLearner
 
 from .strategies import rollouts
 
@@ -35,7 +36,7 @@ def plain(sequences, gamma, lam):
 
 @given(rows=rollouts())
 def test_scopes_against_the_plain_recursion(rows):
-    group = RolloutGroup.from_rows(rows)
+    batch = RolloutBatch.from_rows(rows)
     reward = [r["r"] - 0.1 * (not r["valid"]) for r in rows]
     episodes = {}
     for i, row in enumerate(rows):
@@ -45,7 +46,7 @@ def test_scopes_against_the_plain_recursion(rows):
     n = [len(v) for v in values]
 
     def credit(scope):
-        return PPO(scope=scope, gamma=0.9, gae_lambda=0.7, whiten=False)(group)
+        return PPO(scope=scope, gamma=0.9, gae_lambda=0.7, whiten=False)(batch)
 
     single = [([0.0] * (n[i] - 1) + [total[i] - 0.1 * (not r["valid"])], values[i]) for i, r in enumerate(rows)]
     np.testing.assert_allclose(credit("response").token_advantage, plain(single, 0.9, 0.7), atol=1e-9)
@@ -57,9 +58,9 @@ def test_scopes_against_the_plain_recursion(rows):
         )
         for ids in episodes.values()
     ]
-    found = credit("trajectory")
-    np.testing.assert_allclose(found.token_advantage, plain(joined, 0.9, 0.7), atol=1e-9)
-    np.testing.assert_allclose(found.token_return - found.token_advantage, np.concatenate(values), atol=1e-9)
+    joint = credit("trajectory")
+    np.testing.assert_allclose(joint.token_advantage, plain(joined, 0.9, 0.7), atol=1e-9)
+    np.testing.assert_allclose(joint.token_return - joint.token_advantage, np.concatenate(values), atol=1e-9)
 
     turns = [([reward[i] for i in ids], [values[i][0] for i in ids]) for ids in episodes.values()]
     expected = np.repeat(plain(turns, 0.9, 0.7), n)
@@ -73,11 +74,11 @@ def test_default_is_return_minus_value_whitened():
         base | {"traj": 0, "t": 0, "obs": "a", "r": 0.0, "done": None, "values": [1.0, 2.0]},
         base | {"traj": 0, "t": 1, "obs": "b", "r": 10.0, "done": "success", "values": [3.0, 4.0]},
     ]
-    group = RolloutGroup.from_rows(rows)
-    raw = PPO(whiten=False)(group)
+    batch = RolloutBatch.from_rows(rows)
+    raw = PPO(whiten=False)(batch)
     np.testing.assert_allclose(raw.token_advantage, [9, 8, 7, 6])
     np.testing.assert_allclose(raw.token_return, 10)
-    white = PPO()(group).token_advantage
+    white = PPO()(batch).token_advantage
     assert white.mean() == pytest.approx(0, abs=1e-9) and white.std() == pytest.approx(1, abs=1e-6)
 
 
@@ -92,29 +93,36 @@ def test_value_loss_by_hand():
 def test_without_a_critic_it_says_so():
     row = {"uid": 0, "traj": 0, "t": 0, "obs": "a", "next": "b", "r": 0.0, "done": "failure", "valid": True}
     with pytest.raises(UserError, match="needs tokens and a critic"):
-        PPO()(RolloutGroup.from_rows([row]))
+        PPO()(RolloutBatch.from_rows([row]))
+
+
+def valued(learner, batch):
+    return Rollouts(batch).with_values(learner.critic.values(batch.tokens, 16384)).batch
 
 
 def test_the_critic_learns_and_its_checkpoint_restores_it(tmp_path):
     env, agent = Sokoban(horizon=4), Agent(style="compact", history_observations=False)
-    policy = Tiny(warm_start=None, hidden=32, layers=1).build(env, agent, "cpu")
-    settings = Optimisation(learning_rate=1e-6, minibatch=32, critic=CriticSettings(learning_rate=3e-3, clip=10.0))
+    policy = Tiny(warm_start=None, hidden_size=32, num_hidden_layers=1).build(env, agent, "cpu")
+    settings = Optimisation(
+        learning_rate=1e-6, minibatch_size=32, critic=CriticSettings(learning_rate=3e-3, clip_eps=10.0)
+    )
     learner = LocalLearner(policy, settings, Sampling(), needs_critic=True)
-    group = collect(env, agent, policy, panel(env, "train", 6).tasks, 4, Sampling(), 0)
-    learner.evaluate_tokens(group)
-    assert not group.tokens.value.any()  # the head starts at 0
+    batch = collect(env, agent, policy, task_set(env, "train", 6).tasks, 4, Sampling(), 0)
+    batch = valued(learner, batch)
+    assert not batch.tokens.value.any()  # the head starts at 0
     losses = []
     for seed in range(60):
-        learner.evaluate_tokens(group)
-        credit = PPO(scope="trajectory")(group)
-        losses.append(learner.update(group, credit.token_advantage, seed, credit.token_return)["value_loss"])
+        batch = valued(learner, batch)
+        credit = PPO(scope="trajectory")(batch)
+        losses.append(learner.update(batch, credit.token_advantage, seed, credit.token_return)["value_loss"])
     assert losses[-1] < 0.6 * losses[0]
-    learner.evaluate_tokens(group)
-    before = group.tokens.value
+    before = valued(learner, batch).tokens.value
     learner.save(tmp_path)
     fresh = LocalLearner(
-        Tiny(warm_start=None, hidden=32, layers=1).build(env, agent, "cpu"), settings, Sampling(), needs_critic=True
+        Tiny(warm_start=None, hidden_size=32, num_hidden_layers=1).build(env, agent, "cpu"),
+        settings,
+        Sampling(),
+        needs_critic=True,
     )
     fresh.load(tmp_path)
-    fresh.evaluate_tokens(group)
-    np.testing.assert_array_equal(group.tokens.value, before)
+    np.testing.assert_array_equal(valued(fresh, batch).tokens.value, before)

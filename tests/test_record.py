@@ -2,21 +2,22 @@ import json
 
 import pytest
 
-from bepo import record
+from bepo.store.files import Corrupt
+from bepo.store.runs import Busy, RunFolder, read_run, run_id
 
 
 def written(tmp_path, **facts):
-    folder = record.RunFolder(tmp_path, "abc")
+    folder = RunFolder(tmp_path, "abc")
     with folder.locked():
         folder.start({"seed": 0}, {"commit": None})
         folder.append("metrics", {"update": 1, "x": 0.5}, {"update": 2, "x": float("nan")})
         folder.append("episodes", {"update": 0, "success": True})
-        folder.complete({"scale": "smoke", **facts})
+        folder.complete({"tier": "smoke", **facts})
     return folder
 
 
 def test_round_trip(tmp_path):
-    found = record.read(written(tmp_path, note=float("inf")).path)
+    found = read_run(written(tmp_path, note=float("inf")).path)
     assert found.id == "abc" and found.config == {"seed": 0} and found.facts["note"] is None
     assert found.metrics() == [{"update": 1, "x": 0.5}, {"update": 2, "x": None}]
     assert found.episodes() == [{"update": 0, "success": True}]
@@ -25,9 +26,9 @@ def test_round_trip(tmp_path):
 @pytest.mark.parametrize(
     "damage, message",
     [
-        (lambda p: (p / "record.json").unlink(), "incomplete"),
-        (lambda p: (p / "record.json").write_text("{"), "not a run record"),
-        (lambda p: (p / "record.json").write_text("[]"), "not a run record"),
+        (lambda p: (p / "run.json").unlink(), "incomplete"),
+        (lambda p: (p / "run.json").write_text("{"), "not a run file"),
+        (lambda p: (p / "run.json").write_text("[]"), "not a run file"),
         (lambda p: (p / "metrics.jsonl").unlink(), "metrics.jsonl: missing"),
         (lambda p: (p / "config.json").write_text("{}"), "config.json: changed"),
         (lambda p: (p / "episodes.jsonl").open("a").write("{}\n"), "episodes.jsonl: changed"),
@@ -36,32 +37,32 @@ def test_round_trip(tmp_path):
 def test_damage_is_named(tmp_path, damage, message):
     folder = written(tmp_path)
     damage(folder.path)
-    with pytest.raises(record.CorruptRecord, match=message):
-        record.read(folder.path)
+    with pytest.raises(Corrupt, match=message):
+        read_run(folder.path)
 
 
 def test_foreign_versions_are_refused(tmp_path):
-    path = written(tmp_path).path / "record.json"
+    path = written(tmp_path).path / "run.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format_version": 9}))
-    with pytest.raises(record.CorruptRecord, match="format 9"):
-        record.read(path.parent)
+    with pytest.raises(Corrupt, match="format 9"):
+        read_run(path.parent)
 
 
 def test_ids_depend_on_content_not_on_order():
     a, b = {"x": 1, "y": {"z": 2.0}}, {"y": {"z": 2.0}, "x": 1}
-    assert record.run_id(a) == record.run_id(b) != record.run_id(a | {"x": 2})
+    assert run_id(a) == run_id(b) != run_id(a | {"x": 2})
 
 
 def test_one_writer_at_a_time(tmp_path):
-    folder = record.RunFolder(tmp_path, "abc")
-    with folder.locked(), pytest.raises(record.Busy, match="another process"), folder.locked():
+    folder = RunFolder(tmp_path, "abc")
+    with folder.locked(), pytest.raises(Busy, match="another process"), folder.locked():
         pass
     with folder.locked():
         pass
 
 
 def test_rewind_drops_what_came_after_the_checkpoint_and_a_torn_line(tmp_path):
-    folder = record.RunFolder(tmp_path, "abc")
+    folder = RunFolder(tmp_path, "abc")
     with folder.locked():
         folder.append("metrics", *({"update": u} for u in range(1, 5)))
         with folder.new_checkpoint(4):
@@ -78,7 +79,7 @@ def test_rewind_drops_what_came_after_the_checkpoint_and_a_torn_line(tmp_path):
 
 
 def test_rows_lost_from_before_the_checkpoint_are_an_error_and_nothing_changes(tmp_path):
-    folder = record.RunFolder(tmp_path, "abc")
+    folder = RunFolder(tmp_path, "abc")
     with folder.locked():
         folder.append("metrics", *({"update": u} for u in range(1, 9)))
         with folder.new_checkpoint(8):
@@ -86,13 +87,13 @@ def test_rows_lost_from_before_the_checkpoint_are_an_error_and_nothing_changes(t
         path = folder.path / "metrics.jsonl"
         damaged = path.read_text().replace('{"update": 3}', '{"upd')
         path.write_text(damaged)
-        with pytest.raises(record.CorruptRecord, match="2 readable rows, the checkpoint counts 8"):
+        with pytest.raises(Corrupt, match="2 readable rows, the checkpoint counts 8"):
             folder.rewind()
         assert path.read_text() == damaged
 
 
 def test_rewind_without_a_checkpoint_starts_over(tmp_path):
-    folder = record.RunFolder(tmp_path, "abc")
+    folder = RunFolder(tmp_path, "abc")
     with folder.locked():
         folder.append("metrics", {"update": 1})
         folder.rewind()
@@ -100,7 +101,7 @@ def test_rewind_without_a_checkpoint_starts_over(tmp_path):
 
 
 def test_a_checkpoint_that_was_not_finished_does_not_count(tmp_path):
-    folder = record.RunFolder(tmp_path, "abc")
+    folder = RunFolder(tmp_path, "abc")
     with folder.locked():
         with folder.new_checkpoint(3) as path:
             (path / "weights").write_text("3")

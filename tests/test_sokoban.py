@@ -1,3 +1,5 @@
+"""Sokoban: the engine against recordings of gym-sokoban, rooms, the solver, renderings, the environment."""
+
 import json
 import subprocess
 import sys
@@ -8,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bepo.core.batch import Terminal
+from bepo.core.errors import UserError
 from bepo.envs import split_by_id
-from bepo.envs.sokoban import DIRECTIONS, Sokoban, parse_board, render
+from bepo.envs.sokoban import DIRECTIONS, Sokoban, render
 from bepo.envs.sokoban.engine import BOX, BOX_ON_TARGET, PLAYER, TARGET, WALL, Boards
 from bepo.envs.sokoban.rooms import generate
 from bepo.envs.sokoban.solver import Solver
-from bepo.errors import UserError
-from bepo.rollout import Terminal
 
 from .conftest import DATA
 
@@ -68,12 +70,12 @@ def test_solver_lengths_equal_brute_force():
     """Against exhaustive play with the engine, which shares no code with the solver."""
     for seed in range(12):
         fixed, state = generate(seed)
-        frontier, depth, seen, found = [state], 0, {state.tobytes()}, False
-        while not found:
+        frontier, depth, seen, solvable = [state], 0, {state.tobytes()}, False
+        while not solvable:
             depth += 1
             boards = Boards(np.repeat(fixed[None], 4 * len(frontier), 0), np.repeat(np.array(frontier), 4, 0))
             _, solved = boards.step(np.tile([1, 2, 3, 4], len(frontier)))
-            found = solved.any()
+            solvable = solved.any()
             frontier = []
             for s in boards.state:
                 if s.tobytes() not in seen:
@@ -106,8 +108,8 @@ def test_renderings():
     boards = Boards(fixed[None], state[None])
     text = render.text(boards.cells)[0]
     assert [len(row) for row in text.split("\n")] == [6] * 6
-    for found, expected in zip(parse_board(text), (fixed, state)):
-        np.testing.assert_array_equal(found, expected)
+    for parsed, expected in zip(render.parse(text), (fixed, state)):
+        np.testing.assert_array_equal(parsed, expected)
     picture = render.rgb(boards.cells)
     assert picture.shape == (1, 96, 96, 3) and picture.dtype == np.uint8
     tiles = {s: render.rgb(np.full((1, 1, 1), i))[0].tobytes() for i, s in enumerate(render.SYMBOLS)}
@@ -119,7 +121,7 @@ def test_renderings():
 
 def test_player_on_target_survives_the_text():
     text = "#####\n#SX_#\n#####"
-    fixed, state = parse_board(text)
+    fixed, state = render.parse(text)
     assert render.text(Boards(fixed[None], state[None]).cells) == [text]
 
 
@@ -142,7 +144,7 @@ def test_an_experts_episode():
     for _ in range(5):
         step = episodes.step({1: episodes.expert(1)})[1]
         rewards.append(step.reward)
-    assert step.terminal == Terminal.SUCCESS and step.score == 1.0
+    assert step.terminal == Terminal.SUCCESS and step.task_score == 1.0
     assert sum(rewards) == pytest.approx(10 + 1 - 0.1 * 5)
     assert episodes.observations[0].text == task.data["board"]  # the other episode did not move
     idle = episodes.step({0: None})[0]

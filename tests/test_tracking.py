@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bepo import tracking
+from bepo import upload
+from bepo.store import tracking
 
 from .command import rows, train
 
@@ -30,12 +31,12 @@ def test_the_offline_run_holds_the_same_rows_config_and_result(tmp_path):
     run = next(entry["run"] for entry in found if entry["type"] == "run")
     assert run["run_id"] == path.name
     assert run["config"]["update"]["credit"] == pytest.approx(config["credit"])
-    facts = json.loads((path / "record.json").read_text())
+    facts = json.loads((path / "run.json").read_text())
     summaries = [entry["summary"]["update"] for entry in found if entry["type"] == "summary"]
     merged = {k: v for update in summaries for k, v in update.items()}
     assert merged["test_success"] == pytest.approx(facts["result"]["success"])
     kept = {p.as_posix() for e in found if e["type"] == "files" for p in map(Path, _paths(e["files"]))}
-    assert {f"runs/{path.name}/{n}" for n in ("config.json", "metrics.jsonl", "episodes.jsonl", "record.json")} <= kept
+    assert {f"runs/{path.name}/{n}" for n in ("config.json", "metrics.jsonl", "episodes.jsonl", "run.json")} <= kept
     assert any(name.startswith("studies/shared/smoke/") for name in kept)
 
 
@@ -44,9 +45,9 @@ def _paths(entry):
 
 
 def test_the_command_explains_itself_and_refuses_what_is_no_project(tmp_path, capsys):
-    assert tracking.main(["some/where", str(tmp_path)]) == 2 and "no study cells" in capsys.readouterr().err
+    assert upload.main(["some/where", str(tmp_path)]) == 2 and "no study cells" in capsys.readouterr().err
     for arguments, code in ((["--help"], 0), (["nowhere"], 2)):
         with pytest.raises(SystemExit, match=str(code)):
-            tracking.main(arguments)
+            upload.main(arguments)
     out, err = capsys.readouterr()
     assert "Upload the study cells" in out and "'nowhere' is not ENTITY/PROJECT" in err

@@ -5,7 +5,8 @@ import signal
 
 import pytest
 
-from bepo import record
+from bepo.store.files import Corrupt
+from bepo.store.runs import STREAMS, read_run
 
 from .command import rows, run, start, stop_after, train
 
@@ -22,15 +23,15 @@ def whole(tmp_path_factory):
 def test_the_record_describes_the_run(whole):
     results, out = whole
     (path,) = results.glob("runs/*")
-    found = record.read(path)
+    found = read_run(path)
     assert found.id == path.name and found.id in out
-    assert found.facts["scale"] == "smoke" and found.facts["seed"] == 0
-    assert {s: p["tasks"] for s, p in found.facts["panels"].items()} == {"train": 8, "validation": 4, "test": 4}
+    assert found.facts["tier"] == "smoke" and found.facts["seed"] == 0
+    assert {s: p["tasks"] for s, p in found.facts["task_sets"].items()} == {"train": 8, "validation": 4, "test": 4}
     assert [s.keys() for s in found.facts["sessions"]] == [{"started", "commit", "dirty"}]
     assert "torch" in found.facts["versions"]
     metrics = found.metrics()
     assert [r["update"] for r in metrics] == list(range(1, 31))
-    for name in ("train/success", "train/return", "credit/gate_record_coverage", "credit/sweeps", "time/credit"):
+    for name in ("train/success", "train/return", "credit/gate_transition_coverage", "credit/sweeps", "time/credit"):
         assert all(name in r for r in metrics)
     assert max(r["train/first_ratio_error"] for r in metrics) < 1e-5
     final = [r for r in found.episodes() if r["split"] == "test" and r["update"] == 30]
@@ -45,11 +46,11 @@ def test_killed_twice_it_ends_with_the_same_rows(whole, tmp_path):
         stop_after(process, tmp_path, rows_before, signal.SIGKILL)
         process.communicate()
         (path,) = tmp_path.glob("runs/*")
-        with pytest.raises(record.CorruptRecord, match="incomplete"):
-            record.read(path)
+        with pytest.raises(Corrupt, match="incomplete"):
+            read_run(path)
     code, _, err = train(tmp_path)
     assert code == 0, err
-    for stream in record.STREAMS:
+    for stream in STREAMS:
         assert rows(tmp_path, stream) == rows(whole[0], stream)
 
 
@@ -81,7 +82,7 @@ def test_a_corrupt_record_is_named_and_kept(whole, tmp_path):
     metrics.write_text(metrics.read_text().replace("0.", "1.", 1))
     altered = metrics.read_text()
     code, _, err = train(tmp_path)
-    assert code == 2 and "metrics.jsonl: changed since the run was recorded" in err
+    assert code == 2 and "metrics.jsonl: changed since the run was completed" in err
     assert len(err.strip().splitlines()) == 1 and metrics.read_text() == altered
 
 
@@ -92,12 +93,12 @@ def test_a_corrupt_record_is_named_and_kept(whole, tmp_path):
         (["credit.gama=1"], ["gama", "gamma"]),
         (["credit.backup=min"], ["min", "softmax"]),
         (["training.learning_rate=fast"], ["learning_rate", "fast"]),
-        (["training.minibatch=-1"], ["training.minibatch=-1"]),
+        (["training.minibatch_size=-1"], ["training.minibatch_size=-1"]),
         (["env.min_solution=99"], ["env.min_solution=99"]),
         (["evaluation.temperature=0"], ["temperature=0"]),
         (["rollout.top_p=0.9"], ["rollout.top_p=0.9"]),
         (["backend.threads=0"], ["backend.threads=0"]),
-        (["policy=tiny", "agent.style=full"], ["policy=tiny", "smoke_small"]),
+        (["policy=tiny", "agent.style=full"], ["policy=tiny", "policy=tier"]),
         (["env=webshop", "policy.constrained=true", "env.suggestions=0"], ["policy.constrained=true", "suggestions=3"]),
         (["results=/proc/nowhere"], ["/proc/nowhere", "cannot be written"]),
     ],
@@ -116,21 +117,21 @@ def test_a_missing_model_is_one_line(tmp_path):
 def test_one_bad_cell_of_a_grid_does_not_stop_the_others(tmp_path):
     code, _, err = train(tmp_path, "-m", "updates=1", "seed=0,1", "env.min_solution=1,5", "hydra.launcher.n_jobs=1")
     assert code == 0, err
-    assert len(list(tmp_path.glob("runs/*/record.json"))) == 4
+    assert len(list(tmp_path.glob("runs/*/run.json"))) == 4
     code, _, err = train(tmp_path, "-m", "updates=1", "seed=2,3", "env.min_solution=99,2", "hydra.launcher.n_jobs=1")
     assert code == 1 and "error: " in err and "seed=3 env.min_solution=99" in err
-    assert len(list(tmp_path.glob("runs/*/record.json"))) == 6
+    assert len(list(tmp_path.glob("runs/*/run.json"))) == 6
 
 
 def test_rollouts_are_kept_when_asked(tmp_path):
-    from bepo.rollout import RolloutGroup
+    from bepo.core.batch import RolloutBatch
 
     code, _, err = train(tmp_path, "updates=2", "save_rollouts=2")
     assert code == 0, err
     (path,) = tmp_path.glob("runs/*/rollouts/*.npz")
-    group = RolloutGroup.load(path)
-    assert path.name == "000002.npz" and group.n_trajectories == 6 and group.n_groups == 2
-    assert len(group) == json.loads((path.parent.parent / "metrics.jsonl").read_text().splitlines()[1])["train/records"]
+    batch = RolloutBatch.load(path)
+    assert path.name == "000002.npz" and batch.n_trajectories == 6 and batch.n_groups == 2
+    assert len(batch) == json.loads((path.parent.parent / "metrics.jsonl").read_text().splitlines()[1])["train/transitions"]
 
 
 def test_ppo_trains_its_critic_and_resumes_with_it(tmp_path):

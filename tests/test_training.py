@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from bepo.agents import Agent
-from bepo.collect import Sampling, collect
+from bepo.core.batch import Tokens
+from bepo.core.errors import UserError
 from bepo.envs.sokoban import Sokoban
-from bepo.errors import UserError
-from bepo.panels import panel
 from bepo.policies.tiny import Tiny
-from bepo.rollout import Tokens
+from bepo.rollouts.agent import Agent
+from bepo.rollouts.collect import Sampling, collect
+from bepo.rollouts.task_sets import task_set
 from bepo.training import Optimisation
 from bepo.training.batching import micro_batches
-from bepo.training.local import Local, LocalLearner
+from bepo.training.learner import LocalLearner
+from bepo.training.local import Local
 from bepo.training.loss import clipped_policy_loss, low_var_kl
 
 ENV = Sokoban(horizon=5)
@@ -23,14 +24,14 @@ AGENT = Agent(style="compact", history_observations=False)
 
 
 def setting(**changes):
-    policy = Tiny(warm_start=None, hidden=32, layers=1).build(ENV, AGENT, "cpu")
+    policy = Tiny(warm_start=None, hidden_size=32, num_hidden_layers=1).build(ENV, AGENT, "cpu")
     learner = LocalLearner(policy, Optimisation(**{"learning_rate": 1e-3, **changes}), Sampling())
-    group = collect(ENV, AGENT, policy, panel(ENV, "train", 3).tasks, 4, Sampling(), 0)
-    return policy, learner, group
+    batch = collect(ENV, AGENT, policy, task_set(ENV, "train", 3).tasks, 4, Sampling(), 0)
+    return policy, learner, batch
 
 
-def per_token(group, advantage):
-    return np.repeat(advantage, group.tokens.response_length)
+def per_token(batch, advantage):
+    return np.repeat(advantage, batch.tokens.response_length)
 
 
 @pytest.mark.parametrize(
@@ -78,36 +79,36 @@ def test_low_var_kl():
 
 
 def test_the_first_minibatch_starts_at_ratio_one():
-    _, learner, group = setting(minibatch=16)
-    stats = learner.update(group, per_token(group, np.random.default_rng(0).normal(size=len(group))), seed=0)
+    _, learner, batch = setting(minibatch_size=16)
+    stats = learner.update(batch, per_token(batch, np.random.default_rng(0).normal(size=len(batch))), seed=0)
     assert stats["first_ratio_error"] < 1e-5
-    assert stats["optimiser_steps"] == np.ceil(len(group) / 16)
+    assert stats["optimiser_steps"] == np.ceil(len(batch) / 16)
 
 
 def test_micro_batches_change_nothing_but_rounding():
     advantage = None
     weights = []
     for max_tokens in (10**6, 150, 1):
-        policy, learner, group = setting(max_tokens=max_tokens)
-        advantage = per_token(group, np.random.default_rng(0).normal(size=len(group)))
-        learner.update(group, advantage, seed=0)
+        policy, learner, batch = setting(micro_batch_tokens=max_tokens)
+        advantage = per_token(batch, np.random.default_rng(0).normal(size=len(batch)))
+        learner.update(batch, advantage, seed=0)
         weights.append(copy.deepcopy(policy.model.state_dict()))
     for other in weights[1:]:
         for name, value in weights[0].items():
             torch.testing.assert_close(other[name], value, atol=2e-4, rtol=0)
 
 
-def test_micro_batches_partition_the_records():
-    _, _, group = setting()
-    records = np.random.default_rng(0).permutation(len(group))[:-3]
+def test_micro_batches_partition_the_transitions():
+    _, _, batch = setting()
+    transitions = np.random.default_rng(0).permutation(len(batch))[:-3]
     for max_tokens in (1, 100, 700, 10**6):
-        batches = list(micro_batches(group.tokens, records, max_tokens))
-        assert sorted(np.concatenate(batches)) == sorted(records)
-        assert all(len(b) == 1 or len(b) * padded_width(group.tokens, b) <= max_tokens for b in batches)
+        parts = list(micro_batches(batch.tokens, transitions, max_tokens))
+        assert sorted(np.concatenate(parts)) == sorted(transitions)
+        assert all(len(b) == 1 or len(b) * padded_width(batch.tokens, b) <= max_tokens for b in parts)
 
 
-def padded_width(tokens, records):
-    return tokens.prompt_length[records].max() + tokens.response_length[records].max()
+def padded_width(tokens, transitions):
+    return tokens.prompt_length[transitions].max() + tokens.response_length[transitions].max()
 
 
 def test_long_prompts_and_long_responses_do_not_share_a_batch():
@@ -119,56 +120,56 @@ def test_long_prompts_and_long_responses_do_not_share_a_batch():
 
 
 def test_an_update_makes_rewarded_responses_likelier():
-    policy, learner, group = setting(kl=0.0, entropy=0.0)
-    first = group.tokens.ids[group.tokens.record_offset[:-1] + group.tokens.prompt_length]
+    policy, learner, batch = setting(kl_coef=0.0, entropy_coef=0.0)
+    first = batch.tokens.ids[batch.tokens.transition_offset[:-1] + batch.tokens.prompt_length]
     advantage = np.where(first == np.bincount(first).argmax(), 1.0, -1.0)
 
     def mean_logprob():
         with torch.no_grad():
             chosen = np.flatnonzero(advantage > 0)
-            return policy.score(group.tokens, chosen, Sampling()).logprob[:, 0].mean().item()
+            return policy.log_probs(batch.tokens, chosen, Sampling()).logprob[:, 0].mean().item()
 
     before = mean_logprob()
     for seed in range(5):
-        learner.update(group, per_token(group, advantage), seed)
+        learner.update(batch, per_token(batch, advantage), seed)
     assert mean_logprob() > before + 0.05
 
 
 def test_kl_pulls_back_to_the_reference():
     """Without advantage, a policy that has moved returns towards its reference."""
-    policy, learner, group = setting(kl=1.0, entropy=0.0, learning_rate=3e-3)
+    policy, learner, batch = setting(kl_coef=1.0, entropy_coef=0.0, learning_rate=3e-3)
     with torch.no_grad():
         for p in policy.model.parameters():
             p.add_(0.05 * torch.randn(p.shape, generator=torch.Generator().manual_seed(0)))
-    kls = [learner.update(group, per_token(group, np.zeros(len(group))), seed)["kl"] for seed in range(8)]
+    kls = [learner.update(batch, per_token(batch, np.zeros(len(batch))), seed)["kl"] for seed in range(8)]
     assert kls[-1] < 0.5 * kls[0]
 
 
 def test_checkpoints_restore_weights_and_optimiser(tmp_path):
-    policy, learner, group = setting()
-    advantage = per_token(group, np.random.default_rng(0).normal(size=len(group)))
-    learner.update(group, advantage, 0)
+    policy, learner, batch = setting()
+    advantage = per_token(batch, np.random.default_rng(0).normal(size=len(batch)))
+    learner.update(batch, advantage, 0)
     learner.save(tmp_path)
-    learner.update(group, advantage, 1)
+    learner.update(batch, advantage, 1)
     expected = copy.deepcopy(policy.model.state_dict())
     fresh_policy, fresh, _ = setting()
     fresh.load(tmp_path)
-    fresh.update(group, advantage, 1)
+    fresh.update(batch, advantage, 1)
     for name, value in expected.items():
         assert torch.equal(fresh_policy.model.state_dict()[name], value)
 
 
 def test_errors_name_the_value():
-    with pytest.raises(UserError, match=r"training\.minibatch=0"):
-        Optimisation(minibatch=0)
+    with pytest.raises(UserError, match=r"training\.minibatch_size=0"):
+        Optimisation(minibatch_size=0)
     if not torch.cuda.is_available():
         with pytest.raises(UserError, match=r"backend\.device=cuda"):
             Local(device="cuda").resolve()
 
 
 def test_a_response_that_ends_at_the_limit_is_not_cut():
-    from bepo.metrics import cut_share
-    from bepo.tokens import Tokens
+    from bepo.core.tokens import Tokens
+    from bepo.runs.metrics import cut_share
 
     rows = [{"prompt_ids": [9], "response_ids": r, "logprobs": [0.0] * len(r)} for r in ([1, 2], [1, 7], [7])]
     assert cut_share(Tokens.pack(rows), 2, end_token=7) == pytest.approx(1 / 3)

@@ -4,10 +4,10 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from analysis import trials
-from analysis.artefact import artefacts
-from analysis.build import build
-from analysis.sources import Source
+from analysis.data.sources import Source
+from analysis.grid.artefact import artefacts
+from analysis.output.build import build
+from analysis.plots import trials
 
 
 @pytest.fixture
@@ -33,9 +33,9 @@ def results(tmp_path):
     return tmp_path
 
 
-def built(results, label, scale="smoke"):
+def built(results, label, tier="smoke"):
     item = artefacts()[label]
-    return item.build(item.load(Source(results), scale))
+    return item.build(item.load(Source(results), tier))
 
 
 def test_history(results):
@@ -62,6 +62,6 @@ def test_what_is_no_database_is_named_and_left_alone(tmp_path):
     (tmp_path / "studies.db").write_text("junk")
     found = build(artefacts()["optuna-history"], Source(tmp_path), "smoke")
     assert any("studies.db: not an Optuna database" in line for line in found.skipped)
-    assert "No study has a trial yet." in found.caption
+    assert "No study has a trial yet." in found.product.caption
     (tmp_path / "studies.db").write_text("")
     assert trials.studies(tmp_path) == {} and not (tmp_path / "studies.db").read_text()

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from bepo.errors import Missing, UserError
+from bepo.core.errors import Missing, UserError
 from bepo.training.verl import Verl, machine
 
 from .command import train
@@ -76,16 +76,16 @@ def test_too_few_gpus(complete, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "settings, said",
+    "settings, message",
     [
-        ({"n_gpus": 0}, r"backend\.n_gpus=0: at least 1"),
-        ({"n_gpus": 3, "tensor_parallel": 2}, r"tensor_parallel=2 does not divide the 3 devices"),
-        ({"gpu_memory": 1.5}, r"backend\.gpu_memory=1\.5"),
+        ({"n_gpus": 0}, r"backend\.n_gpus=0: must be at least 1"),
+        ({"n_gpus": 3, "tensor_parallel_size": 2}, r"tensor_parallel_size=2 does not divide the 3 devices"),
+        ({"gpu_memory_utilization": 1.5}, r"backend\.gpu_memory_utilization=1\.5"),
         ({"optimiser_steps": 0}, r"backend\.optimiser_steps=0"),
     ],
 )
-def test_settings_that_make_no_sense(settings, said):
-    with pytest.raises(UserError, match=said):
+def test_settings_that_make_no_sense(settings, message):
+    with pytest.raises(UserError, match=message):
         Verl(**settings)
 
 

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 import torch
 
-from bepo.agents import Agent
-from bepo.collect import Sampling, collect
+from bepo.core.batch import RolloutBatch, Tokens
+from bepo.core.errors import UserError
 from bepo.envs import IMAGE
 from bepo.envs.sokoban import DIRECTIONS, Sokoban
-from bepo.errors import UserError
-from bepo.panels import panel
 from bepo.policies.pretrained_vl import PretrainedVL
 from bepo.policies.tiny import Tiny, WarmStart
 from bepo.policies.tiny_vl import TinyVL
-from bepo.rollout import RolloutGroup, Tokens
+from bepo.rollouts.agent import Agent
+from bepo.rollouts.collect import Sampling, collect
+from bepo.rollouts.task_sets import task_set
 from bepo.training import Optimisation
-from bepo.training.local import LocalLearner
+from bepo.training.learner import LocalLearner
 from bepo.training.warm_start import fit
 
 ENV = Sokoban(observation="rgb", horizon=5)
@@ -26,33 +26,39 @@ AGENT = Agent(style="compact", history_length=0)
 
 
 def tiny(**settings):
-    small = {"hidden": 32, "layers": 2, "heads": 4, "vision_hidden": 32, "warm_start": None}
+    small = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "vision_hidden_size": 32,
+        "warm_start": None,
+    }
     return TinyVL(**small | settings).build(ENV, AGENT, "cpu")
 
 
 def rollouts(policy, sampling=Sampling(), seed=0):  # noqa: B008
-    return collect(ENV, AGENT, policy, panel(ENV, "train", 3).tasks, 3, sampling, seed)
+    return collect(ENV, AGENT, policy, task_set(ENV, "train", 3).tasks, 3, sampling, seed)
 
 
 def board():
-    return ENV.start(panel(ENV, "train", 1).tasks).observations[0].image
+    return ENV.start(task_set(ENV, "train", 1).tasks).observations[0].image
 
 
 @pytest.mark.parametrize("constrained", [False, True])
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.4), Sampling(top_k=3)])
-def test_scoring_uses_the_distribution_of_sampling(constrained, sampling):
+def test_log_probs_are_those_of_the_distribution_of_sampling(constrained, sampling):
     policy = tiny(constrained=constrained)
-    group = rollouts(policy, sampling)
-    scores = policy.score(group.tokens, range(len(group)), sampling)
-    found = scores.logprob[scores.mask].detach().numpy()
-    np.testing.assert_allclose(np.exp(found - group.tokens.logprob), 1, atol=1e-5)
+    batch = rollouts(policy, sampling)
+    log_probs = policy.log_probs(batch.tokens, range(len(batch)), sampling)
+    logprob = log_probs.logprob[log_probs.mask].detach().numpy()
+    np.testing.assert_allclose(np.exp(logprob - batch.tokens.logprob), 1, atol=1e-5)
 
 
 def test_the_numbers_are_those_of_transformers():
-    """Logits of a whole record, with pixel values, image tokens and positions left to the model itself."""
-    policy = tiny(merge=2, patch=8)
-    group = rollouts(policy)
-    tokens, i = group.tokens, len(group) - 1
+    """Log-probabilities are those of a model that computes pixel values, image tokens and positions itself."""
+    policy = tiny(spatial_merge_size=2, patch_size=8)
+    batch = rollouts(policy)
+    tokens, i = batch.tokens, len(batch) - 1
     ids = torch.tensor([[*tokens.prompt(i).tolist(), *tokens.response(i).tolist()]])
     processed = policy.image_processor(images=[tokens.picture(i)], return_tensors="pt")
     assert int(processed["image_grid_thw"].prod()) // 4 == int((ids == policy.image_token).sum()) == 36
@@ -63,14 +69,14 @@ def test_the_numbers_are_those_of_transformers():
             attention_mask=torch.ones_like(ids),
             **processed,
         ).logits
-        ours = policy.score(tokens, [i, 0], Sampling()).logprob[0]
+        ours = policy.log_probs(tokens, [i, 0], Sampling()).logprob[0]
     n = len(tokens.response(i))
     theirs = logits[0, -n - 1 : -1].log_softmax(-1).gather(1, ids[0, -n:, None]).squeeze(1)
     torch.testing.assert_close(ours[:n], theirs, atol=1e-5, rtol=0)
 
 
 def test_padding_and_company_change_nothing():
-    """A record scores the same alone as beside others, longer ones and one without a picture among them."""
+    """A transition has the same log-probabilities alone as beside longer ones and one without a picture."""
     policy = tiny()
     rows = [
         {"prompt_ids": policy.encode(text, image), "response_ids": [9, 1], "logprobs": [0.0, 0.0], "image": image}
@@ -78,40 +84,40 @@ def test_padding_and_company_change_nothing():
     ]
     tokens = Tokens.pack(rows)
     assert tokens.image.tolist() == [0, 0, -1] and len(tokens.images) == 1
-    together = policy.score(tokens, range(3), Sampling()).logprob
+    together = policy.log_probs(tokens, range(3), Sampling()).logprob
     for i in range(3):
-        torch.testing.assert_close(policy.score(tokens, [i], Sampling()).logprob[0], together[i], atol=1e-5, rtol=0)
+        torch.testing.assert_close(policy.log_probs(tokens, [i], Sampling()).logprob[0], together[i], atol=1e-5, rtol=0)
 
 
 def test_an_image_token_in_a_response_is_only_a_word():
     policy = tiny()
     row = {"prompt_ids": policy.encode(IMAGE, board()), "response_ids": [policy.image_token, 1], "logprobs": [0.0] * 2}
-    scores = policy.score(Tokens.pack([row | {"image": board()}]), [0], Sampling())
-    assert torch.isfinite(scores.logprob).all()
+    log_probs = policy.log_probs(Tokens.pack([row | {"image": board()}]), [0], Sampling())
+    assert torch.isfinite(log_probs.logprob).all()
 
 
 def test_what_is_seen_matters_and_learns():
-    """Another picture gives other scores, and the gradient reaches the first layer that sees."""
+    """Another picture gives other log-probabilities, and the gradient reaches the first layer that sees."""
     policy = tiny()
     prompt = policy.encode(IMAGE, board())
     rows = [
         {"prompt_ids": prompt, "response_ids": [9, 1], "logprobs": [0.0, 0.0], "image": picture}
         for picture in (board(), np.ascontiguousarray(board()[::-1]))
     ]
-    scores = policy.score(Tokens.pack(rows), [0, 1], Sampling())
-    assert (scores.logprob[0] - scores.logprob[1]).abs().max() > 1e-4
-    scores.logprob.sum().backward()
+    log_probs = policy.log_probs(Tokens.pack(rows), [0, 1], Sampling())
+    assert (log_probs.logprob[0] - log_probs.logprob[1]).abs().max() > 1e-4
+    log_probs.logprob.sum().backward()
     first = policy.model.base_model.visual.patch_embed.proj.weight
     assert first.grad is not None and first.grad.abs().max() > 0
 
 
 def test_an_update_starts_at_ratio_one_and_moves_the_tower_but_not_its_reference():
     policy = tiny()
-    learner = LocalLearner(policy, Optimisation(learning_rate=1e-3, minibatch=8), Sampling())
-    group = rollouts(policy)
+    learner = LocalLearner(policy, Optimisation(learning_rate=1e-3, minibatch_size=8), Sampling())
+    batch = rollouts(policy)
     before = copy.deepcopy(policy.model.state_dict())
-    advantage = np.random.default_rng(0).normal(size=len(group.tokens.logprob))
-    stats = learner.update(group, advantage, seed=0)
+    advantage = np.random.default_rng(0).normal(size=len(batch.tokens.logprob))
+    stats = learner.update(batch, advantage, seed=0)
     assert stats["first_ratio_error"] < 1e-5 and stats["kl"] > 0
     moved = {n for n, v in policy.model.state_dict().items() if not torch.equal(v, before[n])}
     assert any("visual" in n for n in moved) and any("lm_head" in n for n in moved)
@@ -122,31 +128,31 @@ def test_an_update_starts_at_ratio_one_and_moves_the_tower_but_not_its_reference
 def test_a_frozen_tower_stays_as_it_was_drawn(frozen):
     """In the warm start and in reinforcement learning."""
     policy = tiny(freeze_vision=frozen)
-    boards = panel(ENV, "train", 3)
+    boards = task_set(ENV, "train", 3)
 
     def moves_the_tower(train):
         before = copy.deepcopy(policy.model.base_model.visual.state_dict())
         train()
         return any(not torch.equal(v, before[n]) for n, v in policy.model.base_model.visual.state_dict().items())
 
-    brief = WarmStart(episodes=3, max_steps=1, batch=4)
+    brief = WarmStart(episodes=3, max_steps=1, batch_size=4)
     assert moves_the_tower(lambda: fit(policy, brief, ENV, AGENT, boards, boards, Sampling())) != frozen
-    group = rollouts(policy)
-    advantage = np.random.default_rng(0).normal(size=len(group.tokens.logprob))
+    batch = rollouts(policy)
+    advantage = np.random.default_rng(0).normal(size=len(batch.tokens.logprob))
     learner = LocalLearner(policy, Optimisation(learning_rate=1e-3), Sampling())
-    assert moves_the_tower(lambda: learner.update(group, advantage, seed=0)) != frozen
+    assert moves_the_tower(lambda: learner.update(batch, advantage, seed=0)) != frozen
 
 
 def test_saved_weights_load_as_pretrained(tmp_path):
     """The real loading code, on a checkpoint as transformers writes it."""
     policy = tiny()
     policy.save(tmp_path)
-    settings = {"path": str(tmp_path), "max_response": 2}
+    settings = {"path": str(tmp_path), "max_response_length": 2}
     again = PretrainedVL(**settings, min_pixels=1024).build(ENV, AGENT, "cpu")
     assert again.encode(f"now {IMAGE} up", board()) == policy.encode(f"now {IMAGE} up", board())
-    group = rollouts(policy)
-    found = [p.score(group.tokens, range(len(group)), Sampling()).logprob for p in (policy, again)]
-    torch.testing.assert_close(*found)
+    batch = rollouts(policy)
+    both = [p.log_probs(batch.tokens, range(len(batch)), Sampling()).logprob for p in (policy, again)]
+    torch.testing.assert_close(*both)
     larger = PretrainedVL(**settings, min_pixels=176 * 176, freeze_vision=True).build(ENV, AGENT, "cpu")
     assert larger.encode(IMAGE, board()).count(larger.image_token) == 11 * 11
     assert not any(p.requires_grad for p in larger.model.base_model.visual.parameters())
@@ -155,26 +161,26 @@ def test_saved_weights_load_as_pretrained(tmp_path):
 def test_a_picture_is_a_state_exactly_as_its_board_is():
     """Random play, seen both ways: equal keys if and only if equal boards."""
     tasks = list(islice(ENV.tasks("train"), 20))
-    seen, shown = Sokoban().start(tasks), ENV.start(tasks)
+    as_text, as_pictures = Sokoban().start(tasks), ENV.start(tasks)
     rng, keys = np.random.default_rng(0), set()
     for _ in range(12):
-        keys |= {(a.key, b.key, b.image.tobytes()) for a, b in zip(seen.observations, shown.observations)}
+        keys |= {(a.key, b.key, b.image.tobytes()) for a, b in zip(as_text.observations, as_pictures.observations)}
         actions = {i: DIRECTIONS[rng.integers(4)] for i in range(len(tasks))}
-        for a, b in zip(seen.step(actions).values(), shown.step(actions).values()):
-            assert (a.reward, a.terminal, a.score) == (b.reward, b.terminal, b.score)
+        for a, b in zip(as_text.step(actions).values(), as_pictures.step(actions).values()):
+            assert (a.reward, a.terminal, a.task_score) == (b.reward, b.terminal, b.task_score)
     assert len(keys) == len({k[0] for k in keys}) == len({k[1] for k in keys}) == len({k[2] for k in keys}) > 60
 
 
 def test_groups_keep_each_picture_once(tmp_path):
-    group = rollouts(tiny())
-    tokens = group.tokens
-    assert len(tokens.images) == len(set(np.array(group.state_key)[group.state])) < len(group)
-    group.save(tmp_path / "g.npz")
-    again = RolloutGroup.load(tmp_path / "g.npz").tokens
-    both = RolloutGroup.concat([group, group]).tokens
+    batch = rollouts(tiny())
+    tokens = batch.tokens
+    assert len(tokens.images) == len(set(np.array(batch.state_key)[batch.state])) < len(batch)
+    batch.save(tmp_path / "g.npz")
+    again = RolloutBatch.load(tmp_path / "g.npz").tokens
+    both = RolloutBatch.concat([batch, batch]).tokens
     assert len(both.images) == len(tokens.images)
-    for i in range(len(group)):
-        for other, j in ((again, i), (both, len(group) + i)):
+    for i in range(len(batch)):
+        for other, j in ((again, i), (both, len(batch) + i)):
             np.testing.assert_array_equal(other.picture(j), tokens.picture(i))
 
 
@@ -185,7 +191,7 @@ def test_pictures_of_two_sizes_are_refused():
 
 
 def test_the_visual_prompt_explains_the_sprites():
-    observation = ENV.start(panel(ENV, "train", 1).tasks).observations[0]
+    observation = ENV.start(task_set(ENV, "train", 1).tasks).observations[0]
     prompt = Agent(history_length=0).prompt(ENV.prompt, "", observation, [("before", "up")])
     assert prompt.count(IMAGE) == 1 and "crate" in prompt and "√" not in prompt and "before" not in prompt
 
@@ -195,12 +201,12 @@ def test_errors_name_value_and_remedy(monkeypatch):
         TinyVL().build(Sokoban(), AGENT, "cpu")
     with pytest.raises(UserError, match=r"agent\.style=compact"):
         TinyVL().build(ENV, Agent(), "cpu")
-    with pytest.raises(UserError, match=r"policy\.vision_hidden=40"):
-        TinyVL(vision_hidden=40)
-    with pytest.raises(UserError, match=r"policy\.hidden=32 must be a multiple of 8"):
-        TinyVL(hidden=32)  # columns would all look alike
+    with pytest.raises(UserError, match=r"policy\.vision_hidden_size=40"):
+        TinyVL(vision_hidden_size=40)
+    with pytest.raises(UserError, match=r"policy\.hidden_size=32 must be a multiple of 8"):
+        TinyVL(hidden_size=32)  # columns would all look alike
     with pytest.raises(UserError, match="tiny_vl"):
         rollouts(Tiny(warm_start=None).build(ENV, AGENT, "cpu"))
     monkeypatch.setattr("bepo.envs.sokoban.render.find_spec", lambda name: None)
     with pytest.raises(UserError, match="pip install"):
-        Sokoban(observation="rgb", tiles="gym").start(panel(ENV, "train", 1).tasks)
+        Sokoban(observation="rgb", tiles="gym").start(task_set(ENV, "train", 1).tasks)

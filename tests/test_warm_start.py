@@ -5,21 +5,21 @@ import json
 import pytest
 import torch
 
-from bepo.agents import Agent
 from bepo.envs.sokoban import Sokoban
-from bepo.evaluate import Evaluation
-from bepo.panels import panel
 from bepo.policies.tiny import Tiny, WarmStart
+from bepo.rollouts.agent import Agent
+from bepo.rollouts.evaluation import Evaluation
+from bepo.rollouts.task_sets import task_set
 from bepo.training.warm_start import demonstrations, warm_started
 
 ENV = Sokoban(horizon=8)
 AGENT = Agent(style="compact", history_observations=False)
-TRAIN, VALIDATION = panel(ENV, "train", 30), panel(ENV, "validation", 10)
+TRAIN, VALIDATION = task_set(ENV, "train", 30), task_set(ENV, "validation", 10)
 
 
 def started(cache, **changes):
-    settings = {"target": 1.0, "episodes": 30, "max_steps": 40, "check_every": 20, "batch": 32} | changes
-    config = Tiny(hidden=32, layers=1, warm_start=WarmStart(**settings))
+    settings = {"target_success": 1.0, "episodes": 30, "max_steps": 40, "check_every": 20, "batch_size": 32} | changes
+    config = Tiny(hidden_size=32, num_hidden_layers=1, warm_start=WarmStart(**settings))
     policy = warm_started(config, ENV, AGENT, TRAIN, VALIDATION, Evaluation(), "cpu", cache)
     return policy.model.state_dict()
 
@@ -46,7 +46,7 @@ def test_fitting_anew_gives_the_same_weights_and_other_settings_give_others(tmp_
 
 
 def test_the_fit_stops_at_its_target(tmp_path):
-    started(tmp_path, target=0.0)
+    started(tmp_path, target_success=0.0)
     (folder,) = folders(tmp_path)
     assert len(json.loads((folder / "warm_start.json").read_text())["curve"]) == 1
 
@@ -54,8 +54,8 @@ def test_the_fit_stops_at_its_target(tmp_path):
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 def test_demonstrations_are_the_experts(noise):
     """Without noise an episode is exactly the optimal plan; with noise what is imitated is still an expert's action."""
-    shown = demonstrations(ENV, AGENT, TRAIN.tasks[:10], noise, seed=0)
+    steps = demonstrations(ENV, AGENT, TRAIN.tasks[:10], noise, seed=0)
     optimal = sum(t.data["solution_length"] for t in TRAIN.tasks[:10] if t.data["solution_length"] <= ENV.horizon)
-    assert (len(shown) == optimal) == (noise == 0.0)
-    assert {d.response for d in shown} <= {"up", "down", "left", "right"}
-    assert all("now " in d.prompt for d in shown)
+    assert (len(steps) == optimal) == (noise == 0.0)
+    assert {d.response for d in steps} <= {"up", "down", "left", "right"}
+    assert all("now " in d.prompt for d in steps)

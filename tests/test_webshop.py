@@ -1,3 +1,5 @@
+"""WebShop: reward and search, tasks, the original files, playing (recordings: test_webshop_golden.py)."""
+
 import json
 import sys
 from dataclasses import asdict
@@ -5,14 +7,14 @@ from itertools import islice
 
 import pytest
 
-from bepo.envs.webshop import WebShop, files, nouns
+from bepo.core.batch import Terminal
+from bepo.core.errors import UserError
+from bepo.envs.webshop import WebShop, json_files, nouns, original
 from bepo.envs.webshop.analyzer import analyze
 from bepo.envs.webshop.generate import generate, write
 from bepo.envs.webshop.nouns import rule_nouns
 from bepo.envs.webshop.reward import normalize_color, option_hits
-from bepo.envs.webshop.views import suggested
-from bepo.errors import UserError
-from bepo.rollout import Terminal
+from bepo.envs.webshop.views import suggested_queries
 
 from .command import rows, run
 
@@ -31,10 +33,10 @@ def first(env: WebShop, split: str = "train", n: int = 8):
     "option, expected",
     [
         ("black forest", "black"),
-        ("violet lavender", "lavender"),  # listed first, not found first
+        ("violet lavender", "lavender"),  # first in the list of colours, not in the option
         ("123alabaster", "alabaster"),
         ("webshop", "webshop"),
-        (("color", "navy"), "navy"),  # of a pair, a whole part
+        (("color", "navy"), "navy"),  # a whole part of the pair
         (("color", "navy blue"), ("color", "navy blue")),
     ],
 )
@@ -50,7 +52,7 @@ def test_options_match_leniently():
 
 
 @pytest.mark.parametrize(
-    "wanted, bought, low, high",
+    "goal, bought, low, high",
     [  # the original's own test cases, with spaCy's shares .333, .3, .15 and below .05
         (
             "Mens D.O.N. Issue 2 Gca Basketball Sneakers Shoes Casual - Off White",
@@ -72,23 +74,23 @@ def test_options_match_leniently():
         ),
     ],
 )
-def test_rule_nouns_fall_between_the_same_thresholds_as_spacys(wanted, bought, low, high):
-    target = rule_nouns(wanted)
+def test_rule_nouns_fall_between_the_same_thresholds_as_spacys(goal, bought, low, high):
+    target = rule_nouns(goal)
     assert low <= len(set(target) & set(rule_nouns(bought))) / len(target) <= high
 
 
-def test_the_tagger_is_resolved_and_asked_for_in_vain(monkeypatch):
+def test_the_tagger_depends_on_what_is_installed(monkeypatch):
     monkeypatch.setattr(nouns, "find_spec", lambda name: None)
-    assert WebShop(**SMALL).nouns == "rules"
+    assert WebShop(**SMALL).noun_tagger == "rules"
     with pytest.raises(UserError, match="en_core_web_sm"):
-        WebShop(nouns="spacy")
+        WebShop(noun_tagger="spacy")
     monkeypatch.setattr(nouns, "find_spec", lambda name: object())
-    assert WebShop(**SMALL).nouns == "spacy" and WebShop(nouns="rules").nouns == "rules"
+    assert WebShop(**SMALL).noun_tagger == "spacy" and WebShop(noun_tagger="rules").noun_tagger == "rules"
 
 
 @pytest.fixture
 def spacy_model(tmp_path, monkeypatch):
-    """The real one is not in the package index; this one is a real pipeline in a real package of its name."""
+    """Install a small real spaCy pipeline under the name of the model, which is not in the package index."""
     spacy = pytest.importorskip("spacy")
     model = spacy.blank("en")
     ruler = model.add_pipe("attribute_ruler")
@@ -103,16 +105,16 @@ def spacy_model(tmp_path, monkeypatch):
     (tmp_path / f"{nouns.MODEL}-3.8.0.dist-info").mkdir()
     (tmp_path / f"{nouns.MODEL}-3.8.0.dist-info" / "METADATA").write_text(f"Name: {nouns.MODEL}\nVersion: 3.8.0\n")
     monkeypatch.syspath_prepend(tmp_path)
-    nouns.nouns_by.cache_clear()
+    nouns.noun_filter.cache_clear()
     yield
     sys.modules.pop(nouns.MODEL, None)
-    nouns.nouns_by.cache_clear()
+    nouns.noun_filter.cache_clear()
 
 
-def test_a_model_of_spacys_is_loaded_and_asked(spacy_model):
-    assert nouns.tagger("auto") == nouns.tagger("spacy") == "spacy"
-    assert nouns.nouns_by("spacy")("Acme Blue Cotton Shirt") == ("acme", "cotton", "shirt")
-    assert WebShop(**SMALL).facts()["nouns"] == "spacy"
+def test_a_spacy_model_is_loaded_and_used(spacy_model):
+    assert nouns.choose_tagger("auto") == nouns.choose_tagger("spacy") == "spacy"
+    assert nouns.noun_filter("spacy")("Acme Blue Cotton Shirt") == ("acme", "cotton", "shirt")
+    assert WebShop(**SMALL).facts()["noun_tagger"] == "spacy"
 
 
 @pytest.mark.parametrize(
@@ -136,8 +138,8 @@ def test_search_commands_are_words_unless_allowed():
         (task,) = first(env, n=1)
         episodes = env.start([task])
         for query in ("<r>", f"<c> {category}"):
-            seen = episodes.step({0: f"search[{query}]"})[0].observation.key
-            assert ("Total results: 0" not in seen) == listed
+            key = episodes.step({0: f"search[{query}]"})[0].observation.key
+            assert ("Total results: 0" not in key) == listed
         assert env.start([task]).step({0: "search[<r>]"})[0] == env.start([task]).step({0: "search[<r>]"})[0]
 
 
@@ -148,35 +150,35 @@ def test_search_commands_are_words_unless_allowed():
 def test_one_permutation_splits_all_goals(goals):
     env = WebShop(**SMALL, goals=goals)
     ids = {split: [t.id for t in env.tasks(split)] for split in ("train", "validation", "test")}
-    everything = [i for found in ids.values() for i in found]
+    everything = [i for split_ids in ids.values() for i in split_ids]
     assert len(set(everything)) == len(everything) and all(ids.values())
     assert len(ids["test"]) <= 500 and len(everything) >= 0.9 * env.facts()["goals"]
 
 
-def test_the_official_split_overlaps():
+def test_the_splits_of_verl_agent_overlap():
     """Most validation goals are in the training range of some worker, up to price bounds, which are drawn anew."""
 
     def content(task):
         goal = task.data["goal"]
         return goal["asin"], json.dumps(goal["options"])
 
-    official = WebShop(**SMALL, official_split=True)
-    train, test = ({content(t) for t in official.tasks(split)} for split in ("train", "test"))
+    theirs = WebShop(**SMALL, verl_agent_split=True)
+    train, test = ({content(t) for t in theirs.tasks(split)} for split in ("train", "test"))
     assert len(train & test) > 0.9 * len(test)
     ours = WebShop(**SMALL)
     train, test = ({content(t) for t in ours.tasks(split)} for split in ("train", "test"))
     assert not train & test
 
 
-def test_generated_goods_are_pinned():
-    """The same on every machine and Python: panels and records of a default run depend on it."""
+def test_generated_products_are_the_same_everywhere():
+    """Task sets and results of a default run depend on them."""
     assert WebShop(**SMALL).facts() == {
         "data": "generated (150 products, seed 0)",
         "catalogue": "ed5629654bccd757",
         "products": 150,
         "goals": 767,
         "left_out": {},
-        "nouns": "rules",
+        "noun_tagger": "rules",
     }
 
 
@@ -185,18 +187,18 @@ def test_a_task_of_another_catalogue_is_refused():
         WebShop(products=151).start(first(WebShop(**SMALL)))
 
 
-# --- official files ------------------------------------------------------------------------------------------
+# --- the original files --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("chunk", [1 << 22, 700])
-def test_official_files_hold_the_same_catalogue(tmp_path, monkeypatch, chunk):
-    """Written, read back entry by entry through a window of any size, and read again from disk when shown."""
-    monkeypatch.setattr(files, "_CHUNK", chunk)
+def test_original_files_hold_the_same_catalogue(tmp_path, monkeypatch, chunk):
+    """The files are written, and read back entry by entry through a window of any size."""
+    monkeypatch.setattr(json_files, "_CHUNK", chunk)
     write(tmp_path, **SMALL)
-    official, generated = WebShop(data="official", path=str(tmp_path)), WebShop(**SMALL)
-    assert official.facts() | {"data": ""} == generated.facts() | {"data": ""}
-    assert first(official, "test") == first(generated, "test")
-    step = official.start(first(official, n=1)).step({0: "search[red shoes]"})[0]
+    read, generated = WebShop(data="original", path=str(tmp_path)), WebShop(**SMALL)
+    assert read.facts() | {"data": ""} == generated.facts() | {"data": ""}
+    assert first(read, "test") == first(generated, "test")
+    step = read.start(first(read, n=1)).step({0: "search[red shoes]"})[0]
     assert step == generated.start(first(generated, n=1)).step({0: "search[red shoes]"})[0]
 
 
@@ -211,19 +213,19 @@ def test_corrupt_entries_are_left_out_and_counted(tmp_path, monkeypatch):
         {**entries[4], "asin": "nan"},
         entries[5],
     ]
-    for name, content in zip((*files.NAMES["full"], files.HUMAN), (entries + broken, attributes, human)):
+    for name, content in zip(original.FILES["full"], (entries + broken, attributes, human)):
         (tmp_path / name).write_text(json.dumps(content))
     monkeypatch.setenv("WEBSHOP_DATA", str(tmp_path))
     monkeypatch.setenv("BEPO_CACHE", str(tmp_path / "cache"))
-    env = WebShop(data="official", catalogue="full")
+    env = WebShop(data="original", catalogue="full")
     assert env.facts()["products"] == 30
     assert env.facts()["left_out"] == {"corrupt": 4, "no asin": 2, "repeated": 1}
-    with pytest.raises(UserError, match=env.files):
-        WebShop(data="official", catalogue="full", files="0123")
-    files.official.cache_clear()
-    kept = WebShop(data="official", catalogue="full")  # from the cache
-    assert kept.facts() == env.facts() and first(kept) == first(env)
-    assert [kept._catalogue.product(n) for n in range(30)] == [env._catalogue.product(n) for n in range(30)]
+    with pytest.raises(UserError, match=env.data_digest):
+        WebShop(data="original", catalogue="full", data_digest="0123")
+    original.catalogue.cache_clear()
+    cached = WebShop(data="original", catalogue="full")
+    assert cached.facts() == env.facts() and first(cached) == first(env)
+    assert [cached._catalogue.product(n) for n in range(30)] == [env._catalogue.product(n) for n in range(30)]
     assert len(list((tmp_path / "cache").rglob("*.pickle"))) == 1
 
 
@@ -240,14 +242,14 @@ def test_missing_and_broken_files_are_one_line(tmp_path, damage, message):
     write(tmp_path, products=30)
     damage(tmp_path / "items_shuffle_1000.json")
     with pytest.raises(UserError, match=message) as raised:
-        WebShop(data="official", path=str(tmp_path)).facts()
+        WebShop(data="original", path=str(tmp_path)).facts()
     assert len(str(raised.value).splitlines()) == 1
 
 
-def test_official_data_must_be_somewhere(monkeypatch):
+def test_a_folder_of_the_original_files_must_be_named(monkeypatch):
     monkeypatch.delenv("WEBSHOP_DATA", raising=False)
     with pytest.raises(UserError, match="WEBSHOP_DATA"):
-        WebShop(data="official").facts()
+        WebShop(data="original").facts()
 
 
 # --- playing -------------------------------------------------------------------------------------------------
@@ -263,12 +265,12 @@ def test_reward_is_for_perfect_purchases_only():
         episodes.step({i: f"search[{title}]"})
         episodes.step({i: f"click[{goal['asin'].lower()}]"})
     careless = episodes.step({0: "click[buy now]"})[0]
-    assert careless.terminal == Terminal.FAILURE and careless.reward == 0 and 0 < careless.score < 1
+    assert careless.terminal == Terminal.FAILURE and careless.reward == 0 and 0 < careless.task_score < 1
     for _, value in goal["options"]:
         step = episodes.step({1: f"click[{value}]"})[1]
-        assert step.reward == step.score == 0
+        assert step.reward == step.task_score == 0
     bought = episodes.step({1: "click[buy now]"})[1]
-    assert bought.terminal == Terminal.SUCCESS and bought.reward == 10 and bought.score == 1
+    assert bought.terminal == Terminal.SUCCESS and bought.reward == 10 and bought.task_score == 1
 
 
 def test_the_prompt_has_quoted_parts_and_the_key_no_instruction():
@@ -284,7 +286,7 @@ def test_the_prompt_has_quoted_parts_and_the_key_no_instruction():
 
 
 @pytest.mark.parametrize("mode, aliased", [("text", True), ("text_rich", False)])
-def test_only_the_rich_mode_shows_a_chosen_option(mode, aliased):
+def test_only_the_rich_mode_marks_a_chosen_option(mode, aliased):
     env = WebShop(**SMALL, observation_mode=mode)
     episodes = env.start(first(env, n=1))
     keys = []
@@ -296,16 +298,16 @@ def test_only_the_rich_mode_shows_a_chosen_option(mode, aliased):
 @pytest.mark.parametrize("mode", ["text", "text_rich"])
 def test_the_compact_view_marks_clicks_in_the_rich_mode_only(mode):
     env = WebShop(**COMPACT, observation_mode=mode)
-    episodes, shown = env.start(first(env, n=1)), []
-    while not shown or "item" not in shown[-1]:
-        shown.append(episodes.step({0: episodes.expert(0)})[0].observation.text)
-    shown.append(episodes.step({0: episodes.expert(0)})[0].observation.text)
-    assert ("done" in shown[-1], shown[-2] == shown[-1]) == ((True, False) if mode == "text_rich" else (False, True))
+    episodes, pages = env.start(first(env, n=1)), []
+    while not pages or "item" not in pages[-1]:
+        pages.append(episodes.step({0: episodes.expert(0)})[0].observation.text)
+    pages.append(episodes.step({0: episodes.expert(0)})[0].observation.text)
+    assert ("done" in pages[-1], pages[-2] == pages[-1]) == ((True, False) if mode == "text_rich" else (False, True))
     back = episodes.step({0: "click < prev"})[0].observation.text
     assert ("done" in back) == (mode == "text_rich")
 
 
-def test_any_words_are_an_action_of_pages_and_only_actions_of_the_compact_view():
+def test_any_text_is_an_action_of_pages_and_only_actions_are_of_the_compact_view():
     assert WebShop(**SMALL).project(" Hello ") == "hello"
     compact = WebShop(**COMPACT)
     assert compact.project("hello") is None and compact.project("click") is None
@@ -313,7 +315,7 @@ def test_any_words_are_an_action_of_pages_and_only_actions_of_the_compact_view()
 
 
 def test_the_compact_view_leads_to_the_same_pages():
-    """The same expert in both views: other words, equal keys, rewards and ends."""
+    """The same expert has equal keys, rewards and ends in both views."""
     plain, compact = WebShop(**SMALL, suggestions=3), WebShop(**COMPACT)
     tasks = first(plain, n=20)
     a, b = plain.start(tasks), compact.start(tasks)
@@ -321,28 +323,28 @@ def test_the_compact_view_leads_to_the_same_pages():
         for _ in range(plain.horizon):
             one, two = a.step({i: a.expert(i)})[i], b.step({i: compact.project(b.expert(i))})[i]
             assert one.observation.key == two.observation.key
-            assert (one.reward, one.terminal, one.score) == (two.reward, two.terminal, two.score)
+            assert (one.reward, one.terminal, one.task_score) == (two.reward, two.terminal, two.task_score)
             if one.terminal != Terminal.NONE:
                 break
         assert one.terminal == Terminal.SUCCESS
 
 
 def test_suggested_searches_are_the_instructions_own_words():
-    given = "Find me leak proof, easy carry travel bottles with color: red, and price lower than 30.00 dollars"
-    assert suggested(given, 2) == ("leak proof easy carry travel", "carry travel bottles color red")
-    assert suggested("find me", 3) == ("find me",)
+    instruction = "Find me leak proof, easy carry travel bottles with color: red, and price lower than 30.00 dollars"
+    assert suggested_queries(instruction, 2) == ("leak proof easy carry travel", "carry travel bottles color red")
+    assert suggested_queries("find me", 3) == ("find me",)
 
 
-@pytest.mark.parametrize("bad", [{"products": 0}, {"suggestions": -1}, {"horizon": 0}])
+@pytest.mark.parametrize("bad", [{"products": 0}, {"suggestions": -1}, {"horizon": 0}, {"price_seed": -1}])
 def test_impossible_settings_are_named(bad):
     with pytest.raises(UserError, match=next(iter(bad))):
         WebShop(**bad)
-    with pytest.raises(UserError, match="official_split"):
-        WebShop(data="official", catalogue="full", official_split=True)
+    with pytest.raises(UserError, match="verl_agent_split"):
+        WebShop(data="original", catalogue="full", verl_agent_split=True)
 
 
 def test_settings_do_not_grow_by_playing():
-    """Caches stay out of the fields that name a run."""
+    """Cached data is not in the fields that identify a run."""
     env = WebShop(**SMALL)
     before = asdict(env)
     env.start(first(env, n=1))
@@ -355,7 +357,7 @@ def test_a_whole_smoke_run(tmp_path):
     metrics = rows(tmp_path, "metrics")
     assert len(metrics) == 2 and max(r["train/first_ratio_error"] for r in metrics) < 1e-5
     assert all(r["train/valid_actions"] == 1 for r in metrics)  # restricted to admissible actions
-    assert any(0 < r["score"] < 1 and not r["success"] for r in rows(tmp_path, "episodes"))
-    (record,) = tmp_path.glob("runs/*/record.json")
-    facts = json.loads(record.read_text())
+    assert any(0 < r["task_score"] < 1 and not r["success"] for r in rows(tmp_path, "episodes"))
+    (file,) = tmp_path.glob("runs/*/run.json")
+    facts = json.loads(file.read_text())
     assert facts["environment"] == WebShop(**SMALL).facts()

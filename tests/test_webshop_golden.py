@@ -1,4 +1,4 @@
-"""Against recordings of the original WebShop text environment and of Lucene (tests/data/webshop)."""
+"""WebShop against recordings of the original text environment and of Lucene (tests/data/webshop)."""
 
 import gzip
 import json
@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from bepo.envs.webshop import goals as wishes
 from bepo.envs.webshop import text
 from bepo.envs.webshop.catalogue import Catalogue
+from bepo.envs.webshop.goals import SyntheticGoals, draw_prices, human_goals, permutation
 from bepo.envs.webshop.nouns import rule_nouns
 from bepo.envs.webshop.pages import Session, Shop
 from bepo.envs.webshop.search import Index
@@ -29,11 +29,11 @@ def catalogue() -> Catalogue:
 
 
 def world(kind: str):
-    """The recording, its shop, prices and goals: everything random is drawn by us from the recording's seed."""
+    """Return the recording, its shop, prices and goals; prices and goals are drawn here, from the recording's seed."""
     recording, rng = recorded(f"webshop_{kind}"), Random(0)
     shop = Shop(catalogue(), recording["nouns"].__getitem__)
-    prices = wishes.draw_prices(catalogue(), rng)
-    make = wishes.human_goals if kind == "human" else wishes.SyntheticGoals
+    prices = draw_prices(catalogue(), rng)
+    make = human_goals if kind == "human" else SyntheticGoals
     return recording, shop, prices, make(catalogue(), prices, rng)
 
 
@@ -41,7 +41,7 @@ def world(kind: str):
 def test_prices_goals_and_their_order(kind):
     recording, _, prices, goals = world(kind)
     assert prices == [recording["prices"][asin] for asin in catalogue().number]
-    order = wishes.permutation(len(goals), 233)
+    order = permutation(len(goals), 233)
     for episode in recording["episodes"]:
         ours, theirs = goals[order[episode["goal_index"]]], episode["goal"]
         options = theirs["goal_options"]
@@ -52,22 +52,23 @@ def test_prices_goals_and_their_order(kind):
 
 @pytest.mark.parametrize("kind", ["human", "synthetic"])
 def test_every_recorded_step(kind):
-    """Observation, buttons, reward and end of all 60 episodes."""
+    """Observations, buttons, rewards and ends of all 60 episodes are equal."""
     recording, shop, prices, goals = world(kind)
-    order, steps = wishes.permutation(len(goals), 233), 0
+    order, steps = permutation(len(goals), 233), 0
     for episode in recording["episodes"]:
         session = Session(shop, goals[order[episode["goal_index"]]], prices)
-        assert shown(session) == episode["first"]
+        assert state_of(session) == episode["first"]
         for step in episode["steps"]:
             score = session.act(step["action"])
             assert ((score or 0.0), score is not None) == (step["reward"], step["done"]), step["action"]
             if not step["done"]:
-                assert shown(session) == {k: step[k] for k in ("observation", "available")}, step["action"]
+                assert state_of(session) == {k: step[k] for k in ("observation", "available")}, step["action"]
             steps += 1
     assert steps == sum(len(e["steps"]) for e in recording["episodes"]) > 600
 
 
-def shown(session: Session) -> dict:
+def state_of(session: Session) -> dict:
+    """Return observation and buttons in the form of the recordings."""
     buttons = {"has_search_bar": session.page == "search", "clickables": list(session.clickables)}
     return {"observation": text.observation(session, "text"), "available": buttons}
 
@@ -87,10 +88,10 @@ def test_lucenes_fifty_best_in_lucenes_order():
 
 
 def test_every_recorded_step_of_the_rich_mode():
-    """24 episodes with marked clicks and the Attributes button; nouns by the rule tagger in the recording too."""
+    """24 episodes with marked clicks and the Attributes button; the recording has the nouns of the rule tagger too."""
     _, _, prices, goals = world("synthetic")
     shop = Shop(catalogue(), rule_nouns, show_attributes=True)
-    order = wishes.permutation(len(goals), 233)
+    order = permutation(len(goals), 233)
     for episode in recorded("webshop_rich")["episodes"]:
         session = Session(shop, goals[order[episode["goal_index"]]], prices)
         assert text.observation(session, "text_rich") == episode["first"]

@@ -1,64 +1,172 @@
-"""Figures optuna-history and optuna-importance: what an Optuna study tried, and which settings mattered."""
+"""Figures optuna-history and optuna-importance: what an Optuna study tried, and which settings mattered.
 
-from __future__ import annotations
+The trials are in ``results/studies.db``. Notebooks draw the same pictures.
+"""
 
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
 import optuna
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Picture
+from matplotlib.ticker import MaxNLocator
+from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy.exc import SQLAlchemyError
 
-from analysis import trials
-from analysis.artefact import Figure, artefact
-from analysis.runs import Key, Study, records
-from analysis.style import PAGE, nothing, panels
-from bepo.record import CorruptRecord
+from analysis.data.runs import RowKey, Studies
+from analysis.grid.artefact import artefact
+from analysis.grid.table import Figure
+from analysis.plots.style import GREY, PAGE, nothing, panels, percent
+from bepo.store.files import Corrupt
 
 # Every run is a row of its own: trials differ in whatever they try.
-TRIAL = Key(lambda run: run.id, varies=("",))
+TRIAL = RowKey(lambda run: run.id, varies=("",))
 STUDIES = ("tune_gated_bepo", "tune_success_and_time")
 _FEW = 30
+_DARK = "#333333"  # a trial is no method, and has none of their colours
+_MARKS = {
+    TrialState.COMPLETE: {"marker": "o", "color": GREY},
+    TrialState.PRUNED: {"marker": "o", "facecolors": "white", "edgecolors": GREY},
+}
 
 
 @artefact("optuna-history", "figure", study=STUDIES, key=TRIAL)
-def history(studies: dict[str, Study]) -> Figure:
-    found, scale = _stored(studies)
+def history(studies: Studies) -> Figure:
+    """Draw the trials."""
+    stored = _stored(studies)
     caption = (
-        f"Optuna studies (tier {scale}). One objective: trials in the order they began, and the best so far; two: "
-        f"every complete trial, and the front that no other trial beats in both. {_counts(found)}"
+        f"Optuna studies (tier {studies.tier}). One objective: trials in the order they began, and the best so far; two: "
+        f"every complete trial, and the front that no other trial beats in both. {_counts(stored)}"
     )
-    return Figure(caption, _drawn(found, trials.draw_history), records(studies.values()))
+    return Figure(caption, picture(stored, draw_history), studies.runs)
 
 
 @artefact("optuna-importance", "figure", study=STUDIES, key=TRIAL)
-def importance(studies: dict[str, Study]) -> Figure:
-    found, scale = _stored(studies)
-    few = [(s.study_name, len(trials.complete(s))) for s in found if len(trials.complete(s)) < _FEW]
+def importance(studies: Studies) -> Figure:
+    """Draw how much each setting matters."""
+    stored = _stored(studies)
+    few = [(s.study_name, len(complete(s))) for s in stored if len(complete(s)) < _FEW]
     notes = [f"{name}: {n} complete trials; shares are unstable below some tens of them." for name, n in few]
-    caption = f"fANOVA importance of settings for validation success (tier {scale}). {_counts(found)}"
-    return Figure(caption, _drawn(found, trials.draw_importance), records(studies.values()), notes)
+    caption = f"fANOVA importance of settings for validation success (tier {studies.tier}). {_counts(stored)}"
+    return Figure(caption, picture(stored, draw_importance), studies.runs, notes)
 
 
-def _stored(studies: dict[str, Study]) -> tuple[list[optuna.Study], str]:
-    """The Optuna studies of this tier, of whatever environments; and the tier."""
-    scale = next(iter(studies.values())).scale
-    results = next(iter(studies.values())).results
+def _stored(studies: Studies) -> list[optuna.Study]:
+    """Return the Optuna studies of this tier, of whatever environments."""
+    first = next(iter(studies.values()))
     try:
-        stored = trials.studies(results) if results else {}
-    except CorruptRecord as error:
-        stored = {}
-        next(iter(studies.values())).skipped.append(str(error))
-    named = [(name, *name.split(".")) for name in sorted(stored)]
-    return [stored[name] for name, *parts in named if parts[0] in studies and parts[-1] == scale], scale
+        stored = optuna_studies(first.results) if first.results else {}
+    except Corrupt as error:
+        first.skipped.append(str(error))
+        return []
+    parts = {name: name.split(".") for name in sorted(stored)}
+    return [stored[name] for name, (study, *_, tier) in parts.items() if study in studies and tier == studies.tier]
 
 
-def _drawn(found: list[optuna.Study], draw) -> object:
-    figure, axes = panels(1, max(len(found), 1), PAGE, 2.4)
-    for axis, study in zip(axes, found):
+def _counts(stored: list[optuna.Study]) -> str:
+    text = "; ".join(f"{study.study_name}: {counts(study)}" for study in stored)
+    return f"{text}." if text else "No study has a trial yet."
+
+
+def optuna_studies(results: Path) -> dict[str, optuna.Study]:
+    """Return Optuna studies by name; none without ``studies.db``. Raises ``Corrupt`` if that is something else."""
+    file = results / "studies.db"
+    if not file.exists() or not file.stat().st_size:
+        return {}
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    storage = f"sqlite:///{file}"
+    try:
+        names = optuna.get_all_study_names(storage)
+        return {name: optuna.load_study(study_name=name, storage=storage) for name in names}
+    except (SQLAlchemyError, RuntimeError) as error:
+        raise Corrupt(f"{file}: not an Optuna database ({str(error).splitlines()[0]})") from None
+
+
+def picture(shown: Sequence[optuna.Study], draw: Callable[[Axes, optuna.Study], None]) -> Picture:
+    """Return a figure with one axis for each study; ``draw`` is ``draw_history`` or ``draw_importance``."""
+    figure, axes = panels(1, max(len(shown), 1), PAGE, 2.4)
+    for axis, study in zip(axes, shown):
         draw(axis, study)
         axis.set_title(study.study_name)
-    if not found:
+    if not shown:
         nothing(axes[0], "no trials yet")
     return figure
 
 
-def _counts(found: list[optuna.Study]) -> str:
-    return (
-        "; ".join(f"{s.study_name}: {trials.counts(s)}" for s in found) + "." if found else "No study has a trial yet."
-    )
+def complete(study: optuna.Study) -> list[FrozenTrial]:
+    """Return the trials that ran to their end."""
+    return [t for t in study.trials if t.state == TrialState.COMPLETE]
+
+
+def counts(study: optuna.Study) -> str:
+    """Return the number of trials of each state: ``12 complete, 3 pruned trials``."""
+    numbers = {state: sum(t.state == state for t in study.trials) for state in TrialState}
+    names = {state: "failed" if state == TrialState.FAIL else state.name.lower() for state in TrialState}
+    return ", ".join(f"{n} {names[state]}" for state, n in numbers.items() if n) + " trials"
+
+
+def draw_history(axis: Axes, study: optuna.Study) -> None:
+    """Draw trials in their order and the best so far; with two objectives the front."""
+    if not complete(study):
+        nothing(axis, "no complete trial")
+    elif len(study.directions) > 1:
+        _draw_front(axis, study)
+    else:
+        _draw_sequence(axis, study)
+
+
+def draw_importance(axis: Axes, study: optuna.Study) -> None:
+    """Draw how much of the first objective's variance each setting explains: fANOVA (Hutter et al., 2014)."""
+    axis.set_xlabel("Share of the variance explained (%)")
+    done = complete(study)
+    if min(len({repr(t.params) for t in done}), len({t.values[0] for t in done})) < 2:
+        nothing(axis, "no two complete trials that differ")
+        return
+    evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
+    shares = optuna.importance.get_param_importances(study, evaluator=evaluator, target=lambda t: t.values[0])
+    names = list(reversed(shares))
+    axis.barh(names, [100 * shares[n] for n in names], color=_DARK)
+    axis.grid(axis="y", visible=False)
+
+
+def _draw_sequence(axis: Axes, study: optuna.Study) -> None:
+    (unit, name), done = _objective(study, 0), complete(study)
+    for state, mark in _MARKS.items():
+        members = [t for t in study.trials if t.state == state and t.value is not None]
+        if members:
+            numbers, values = [t.number for t in members], [unit * t.value for t in members]
+            axis.scatter(numbers, values, s=14, zorder=2, label=state.name.lower(), **mark)
+    larger = study.direction == optuna.study.StudyDirection.MAXIMIZE
+    best = (np.maximum if larger else np.minimum).accumulate([unit * t.value for t in done])
+    axis.step([t.number for t in done], best, where="post", color=_DARK, linewidth=1, label="best so far")
+    _finish(axis, name, "Trial")
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _draw_front(axis: Axes, study: optuna.Study) -> None:
+    """Draw the first objective against the second."""
+    (up, first), (across, second) = _objective(study, 0), _objective(study, 1)
+
+    def points(trials: Sequence[FrozenTrial]) -> tuple[list[float], list[float]]:
+        return [across * t.values[1] for t in trials], [up * t.values[0] for t in trials]
+
+    front = sorted(study.best_trials, key=lambda t: t.values[1])
+    line = {"color": _DARK, "marker": "o", "markersize": 4, "linewidth": 1, "label": "front"}
+    axis.scatter(*points(complete(study)), s=14, color=GREY, label="trial")
+    axis.step(*points(front), where="post", **line)
+    _finish(axis, first, second)
+
+
+def _objective(study: optuna.Study, number: int) -> tuple[int, str]:
+    """Return what values are multiplied by to be shown, and the name of an axis; shares are shown in per cent."""
+    name = study.user_attrs.get("objectives", ["first objective", "second objective"])[number]
+    share = name == "validation_success"
+    return 100 if share else 1, name.replace("_", " ").capitalize() + " (%)" * share
+
+
+def _finish(axis: Axes, up: str, across: str) -> None:
+    axis.set(xlabel=across, ylabel=up)
+    if up.endswith("(%)"):
+        percent(axis)
+    axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=4)

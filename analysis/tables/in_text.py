@@ -1,182 +1,117 @@
 """Table in-text: the numbers that stand in the paper's prose only, reported beside reproduced."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import isfinite
 
-import numpy as np
 import pandas as pd
 
-from analysis.artefact import NOT_RUN, Cell, Table, artefact
-from analysis.notes import protocol, sources
-from analysis.parts import Metric
-from analysis.reported import reported
-from analysis.runs import METHOD, Key, Run, Study
-from analysis.stats import Estimate, Sample, estimate
+from analysis.data.published import published
+from analysis.data.runs import METHOD, OBSERVATIONS, Studies, StudyRuns
+from analysis.data.statistics import estimate
+from analysis.grid.artefact import artefact
+from analysis.grid.notes import origins, protocol
+from analysis.grid.parts import Metric
+from analysis.grid.table import NOT_RUN, Entry, Printed, Table
 
-LABEL = "in-text"
-ALIASING = Key(lambda run: f"{run.method} {run['env.graph_key']}", ("env.graph_key", "env.prompt_state"))
-STUDIES = {
-    "gated_gagpo": METHOD,
-    "observation_aliasing": ALIASING,
-    "main_webshop": METHOD,
-    "main_alfworld": METHOD,
-    "runtime": METHOD,
-}
-_SUCCESS, _SCORE = Metric("success", "success"), Metric("score", "score", value="score")
-_STAGES = ("time/rollout", "time/old_logprob", "time/reference", "time/values", "time/update")
+STUDIES = {"gated_gagpo": METHOD, "observation_aliasing": OBSERVATIONS, "main_webshop": METHOD, "main_alfworld": METHOD}
+STUDIES |= {"runtime": METHOD}
+_OTHER_STAGES = ("time/rollout", "time/old_logprob", "time/reference", "time/values", "time/update")
 
 
-@dataclass(frozen=True)
-class Logged:
-    """A number of each run's metric rows: ``read`` takes them all. None where a run did not log it."""
-
-    read: Callable[[pd.DataFrame], float]
-
-    def sample(self, runs: list[Run]) -> Sample | None:
-        try:
-            found = {r.seed: float(self.read(r.metrics)) for r in runs}
-        except KeyError:
-            return None
-        if not found or not all(map(isfinite, found.values())):
-            return None
-        return Sample(tuple(found), tuple(np.array([[v]]) for v in found.values()), None)
+def _other_stages(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows[[stage for stage in _OTHER_STAGES if stage in rows]]
 
 
-def _last(name: str) -> Logged:
-    return Logged(lambda rows: 100 * rows[name].iloc[-1])
+def _share(rows: pd.DataFrame) -> float:
+    credit = rows["time/credit"].sum()
+    return 100 * credit / (credit + _other_stages(rows).sum().sum())
 
 
-_CURVE = Logged(lambda rows: 100 * rows["train/success"].mean())
-_CREDIT = Logged(lambda rows: rows["time/credit"].mean())
-_OTHERS = Logged(lambda rows: rows[[s for s in _STAGES if s in rows]].sum(axis=1).mean())
-_SHARE = Logged(
-    lambda rows: 100 * rows["time/credit"].sum() / rows[["time/credit", *(s for s in _STAGES if s in rows)]].sum().sum()
-)
-
-
-# Of what is not a rate of some tens of per cent.
-_FORMATS = {
-    ("advantage_stage", "seconds"): ".3g",
-    ("advantage_stage", "share"): ".2g",
-}
+SUCCESS = Metric("success", "success")
+SCORE = Metric("score", "score", value="task_score")
+CURVE = Metric("curve", "", value=lambda rows: 100 * rows["train/success"].mean())
+TRANSITIONS = Metric("records", "", value=lambda rows: 100 * rows["credit/gate_transition_coverage"].iloc[-1])
+STATES = Metric("states", "", value=lambda rows: 100 * rows["credit/gate_state_coverage"].iloc[-1])
+CREDIT = Metric("credit", "", value=lambda rows: rows["time/credit"].mean(), format=".3g")
+OTHERS = Metric("others", "", value=lambda rows: _other_stages(rows).sum(axis=1).mean(), format=".1f")
+SHARE = Metric("share", "", value=_share, format=".2g")
 
 
 @dataclass(frozen=True)
 class Number:
-    """One number: its key in ``text.csv``, what it is, and the runs it comes from."""
+    """One number: row, group and column in ``text.csv``, what it is, and the study's row that it comes from."""
 
     row: str
     group: str
     column: str
-    words: str
+    text: str
+    metric: Metric
     study: str
     runs: str
-    """Row of the study."""
-    metric: Metric | Logged
     model: str = "small"
     unit: str = "%"
 
-    @property
-    def key(self) -> tuple[str, str, str, str]:
-        return "text", self.row, self.group, self.column
 
-
-def _gated(row: str, runs: str) -> list[Number]:
-    words = f"GAGPO {row}, WebShop"
-    return [
-        Number("gagpo", row, "webshop/success", f"{words} success", "gated_gagpo", runs, _SUCCESS),
-        Number("gagpo", row, "webshop/score", f"{words} task score", "gated_gagpo", runs, _SCORE),
-    ]
-
-
-def _aliasing(method: str, name: str, protocol: str) -> Number:
-    words = f"{name}, ALFWorld success, {protocol} observations"
-    runs = f"{method} {protocol}"
-    return Number(method, protocol, "alfworld/All", words, "observation_aliasing", runs, _SUCCESS)
-
-
-def _coverage(env: str, name: str) -> list[Number]:
-    return [
-        Number(
-            "gate_coverage",
-            env,
-            part + "s",
-            f"Gate open at the last update, {name} {part}s",
-            f"main_{env}",
-            "gated_bepo",
-            _last(f"credit/gate_{part}_coverage"),
-        )
-        for part in ("record", "state")
-    ]
-
-
-def _curve(method: str, name: str, size: str, model: str) -> Number:
-    words = f"{name} {size}, ALFWorld training success, mean over updates"
-    return Number(method, f"training curve {size}", "alfworld/All", words, "main_alfworld", method, _CURVE, model)
-
-
-def _time(row: str, column: str, words: str, metric: Logged, unit: str) -> Number:
-    return Number(row, "alfworld", column, words, "runtime", "gated_bepo", metric, unit=unit)
-
+_ALFWORLD, _SHOP, _SHOP_SCORE = "alfworld/All", "webshop/success", "webshop/score"
+_GATED, _ALIASED, _MAIN = "gated_gagpo", "observation_aliasing", "main_alfworld"
+_GATE, _CURVE = "Gate open at the last update,", "ALFWorld training success, mean over updates"
+_SMALL, _LARGE = "training curve 1.5B", "training curve 7B"
+_UPDATE, _RUNTIME = "an ALFWorld update", {"study": "runtime", "runs": "gated_bepo"}
 
 NUMBERS = (
-    *_gated("ungated", "gagpo"),
-    *_gated("gated", "gated_bepo"),
-    _aliasing("graphgpo", "GraphGPO", "augmented"),
-    _aliasing("gated_bepo", "Gated-BEPO", "augmented"),
-    _aliasing("graphgpo", "GraphGPO", "raw"),
-    _aliasing("gated_bepo", "Gated-BEPO", "raw"),
-    *_coverage("webshop", "WebShop"),
-    *_coverage("alfworld", "ALFWorld"),
+    Number("gagpo", "ungated", _SHOP, "GAGPO ungated, WebShop success", SUCCESS, _GATED, "gagpo"),
+    Number("gagpo", "ungated", _SHOP_SCORE, "GAGPO ungated, WebShop task score", SCORE, _GATED, "gagpo"),
+    Number("gagpo", "gated", _SHOP, "GAGPO gated, WebShop success", SUCCESS, _GATED, "gated_bepo"),
+    Number("gagpo", "gated", _SHOP_SCORE, "GAGPO gated, WebShop task score", SCORE, _GATED, "gated_bepo"),
     *(
-        _curve(m, n, "1.5B", "small")
-        for m, n in (("gated_bepo", "Gated-BEPO"), ("hgpo", "HGPO"), ("gigpo", "GiGPO"), ("grpo", "GRPO"))
+        Number(m, seen, _ALFWORLD, f"{name}, ALFWorld success, {seen} observations", SUCCESS, _ALIASED, f"{m} {seen}")
+        for seen in ("augmented", "raw")
+        for m, name in (("graphgpo", "GraphGPO"), ("gated_bepo", "Gated-BEPO"))
     ),
-    *(_curve(m, n, "7B", "large") for m, n in (("gated_bepo", "Gated-BEPO"), ("hgpo", "HGPO"))),
-    _time("advantage_stage", "seconds", "Advantage stage of an ALFWorld update", _CREDIT, "s"),
-    _time("other_stages", "seconds", "Other stages of an ALFWorld update", _OTHERS, "s"),
-    _time("advantage_stage", "share", "Advantage stage, share of an ALFWorld update", _SHARE, "%"),
+    *(
+        Number("gate_coverage", env, metric.key, f"{_GATE} {name} {metric.key}", metric, f"main_{env}", "gated_bepo")
+        for env, name in (("webshop", "WebShop"), ("alfworld", "ALFWorld"))
+        for metric in (TRANSITIONS, STATES)
+    ),
+    Number("gated_bepo", _SMALL, _ALFWORLD, f"Gated-BEPO 1.5B, {_CURVE}", CURVE, _MAIN, "gated_bepo"),
+    Number("hgpo", _SMALL, _ALFWORLD, f"HGPO 1.5B, {_CURVE}", CURVE, _MAIN, "hgpo"),
+    Number("gigpo", _SMALL, _ALFWORLD, f"GiGPO 1.5B, {_CURVE}", CURVE, _MAIN, "gigpo"),
+    Number("grpo", _SMALL, _ALFWORLD, f"GRPO 1.5B, {_CURVE}", CURVE, _MAIN, "grpo"),
+    Number("gated_bepo", _LARGE, _ALFWORLD, f"Gated-BEPO 7B, {_CURVE}", CURVE, _MAIN, "gated_bepo", "large"),
+    Number("hgpo", _LARGE, _ALFWORLD, f"HGPO 7B, {_CURVE}", CURVE, _MAIN, "hgpo", "large"),
+    Number("advantage_stage", "alfworld", "seconds", f"Advantage stage of {_UPDATE}", CREDIT, **_RUNTIME, unit="s"),
+    Number("other_stages", "alfworld", "seconds", f"Other stages of {_UPDATE}", OTHERS, **_RUNTIME, unit="s"),
+    Number("advantage_stage", "alfworld", "share", f"Advantage stage, share of {_UPDATE}", SHARE, **_RUNTIME),
 )
 
 
-@artefact(LABEL, "table", study=STUDIES)
-def in_text(studies: Mapping[str, Study]) -> Table:
-    published = {("text", r.row, r.group, r.column): r for r in reported("text")}
-    scale = next(iter(studies.values())).scale
-    table = Table(
-        "Numbers that stand in the paper's text only. A dash: the paper gives none.",
-        ["Quantity", "Unit", "Reported", f"Reproduced ({scale})", "Gap", "Seeds"],
-        [],
-        left=2,
-    )
-    for number in NUMBERS:
-        form = _FORMATS.get((number.row, number.column), ".1f")
-        cell = _cell(number, studies[number.study])
-        printed = published.get(number.key)
-        cell.reported = printed.value if printed else None
-        table.formats |= {(len(table.rows), j): form for j, form in enumerate((form, form, "+" + form), start=2)}
-        gap = None if cell.gap is None else Estimate(cell.gap)
-        seeds = cell.sample.seed_counts if cell.sample else None
-        table.rows.append([number.words, number.unit, cell.reported, cell.found or cell.missing, gap, seeds])
-        table.cells.append(cell)
-    runs = list({r.id: r for c in table.cells for r in c.runs}.values())
-    table.notes = [
-        " ".join(protocol(list(studies.values()), runs)),
+@artefact("in-text", "table", study=STUDIES)
+def in_text(studies: Studies) -> Table:
+    """Set the numbers of the text beside those of the runs."""
+    of_paper = {entry.key: entry.value for entry in published("text")}
+    entries = [_entry(number, studies[number.study], of_paper) for number in NUMBERS]
+    rows = []
+    for number, entry in zip(NUMBERS, entries):
+        seeds = entry.sample.seed_counts if entry.sample else None
+        reported, reproduced, gap = entry.printed(number.metric.format)
+        reproduced = reproduced if entry.reproduced else Printed(entry.missing)
+        rows.append([number.text, number.unit, reported, reproduced, gap, seeds])
+    runs = list({run.id: run for entry in entries for run in entry.runs}.values())
+    notes = [
+        " ".join(protocol(studies.values(), runs)),
         "Seeds: training × evaluation. ±: over training seeds, or, of one training seed, over evaluation seeds.",
         "GAGPO is a reconstruction; with the gate it equals Gated-BEPO at zero Bellman iterations.",
-        *sources(runs),
+        *origins(runs),
     ]
-    return table
+    columns = ["Quantity", "Unit", "Reported", f"Reproduced ({studies.tier})", "Gap", "Seeds"]
+    caption = "Numbers that stand in the paper's text only. A dash: the paper gives none."
+    return Table(caption, columns, rows, notes, left=2, entries=entries)
 
 
-def _cell(number: Number, study: Study) -> Cell:
-    cell = Cell(f"{LABEL}/{number.words}", number.key, missing=NOT_RUN)
-    cell.runs = [r for r in study.rows.get(number.runs, []) if r.model == number.model]
-    cell.sample = number.metric.sample(cell.runs)
-    cell.found = estimate(cell.sample, "evaluation") if cell.sample else None
-    refused = [reason for (_, _, row), reason in study.refused.items() if row == number.runs]
-    cell.missing = refused[0] if refused else NOT_RUN
-    return cell
+def _entry(number: Number, study: StudyRuns, of_paper: dict) -> Entry:
+    key = ("text", number.row, number.group, number.column)
+    entry = Entry(f"in-text/{number.text}", key, of_paper.get(key))
+    entry.runs = [run for run in study.rows.get(number.runs, []) if run.model == number.model]
+    entry.sample = number.metric.sample(entry.runs)
+    entry.reproduced = estimate(entry.sample, "evaluation") if entry.sample else None
+    entry.missing = next((reason for (_, _, row), reason in study.refused.items() if row == number.runs), NOT_RUN)
+    return entry

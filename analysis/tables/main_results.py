@@ -1,14 +1,11 @@
-"""Table main-results: ALFWorld and WebShop, by task type, at two model sizes."""
+"""Tables main-results, sokoban-main and qwen3-results: methods on the paper's environments and models."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-
-from analysis.artefact import Table, artefact
-from analysis.grid import grid
-from analysis.methods import PROMPTED, name_of
-from analysis.parts import Block, Metric, Rows
-from analysis.runs import Study
+from analysis.data.methods import PROMPTED, name_of
+from analysis.data.runs import Studies, StudyRuns
+from analysis.grid.artefact import artefact
+from analysis.grid.grid import grid
+from analysis.grid.parts import Block, Metric, Rows
+from analysis.grid.table import Table
 
 ALFWORLD = {
     "Pick": "pick_and_place_simple",
@@ -21,7 +18,7 @@ ALFWORLD = {
 METRICS = (
     *(Metric(f"alfworld/{n}", n, "ALFWorld", env="alfworld", kind=kind) for n, kind in ALFWORLD.items()),
     Metric("alfworld/All", "All", "ALFWorld", env="alfworld", headline=True),
-    Metric("webshop/score", "Score", "WebShop", value="score", env="webshop"),
+    Metric("webshop/score", "Score", "WebShop", value="task_score", env="webshop"),
     Metric("webshop/success", "Succ.", "WebShop", env="webshop", headline=True),
 )
 BLOCKS = (
@@ -29,14 +26,30 @@ BLOCKS = (
     Block("1.5B", "Model small: the paper's Qwen2.5-1.5B-Instruct", model="small"),
     Block("7B", "Model large: the paper's Qwen2.5-7B-Instruct", model="large"),
 )
-TYPED = Rows(
-    ("Type", "Method"),
-    lambda row: ["Prompting" if row in PROMPTED else "RL Training", name_of(row)],
-    named=1,
+QWEN3 = (
+    Metric("alfworld/All", "Success", "ALFWorld", env="alfworld", headline=True, format=".2f"),
+    Metric("webshop/success", "Success", "WebShop", env="webshop", headline=True, format=".2f"),
+    Metric("webshop/score", "Score", "WebShop", value="task_score", env="webshop", format=".2f"),
 )
+TYPED = Rows(("Type", "Method"), lambda row: ["Prompting" if row in PROMPTED else "RL Training", name_of(row)], named=1)
 
 
 @artefact("main-results", "table", study=("main_alfworld", "main_webshop"))
-def main_results(studies: Mapping[str, Study]) -> Table:
+def main_results(studies: Studies) -> Table:
+    """Compare methods by ALFWorld task type and on WebShop, at two model sizes."""
     caption = "Main results on ALFWorld and WebShop (%): success by ALFWorld task type, WebShop task score and success."
     return grid("main-results", studies, caption, METRICS, BLOCKS, TYPED)
+
+
+@artefact("sokoban-main", "table", study="main_sokoban")
+def sokoban_main(study: StudyRuns) -> Table:
+    """Compare methods on 6x6 Sokoban, seen as pictures."""
+    success, pictures = Metric("success", "Success", headline=True), Block(model="vl", env="sokoban")
+    return grid("sokoban-main", study, "Sokoban success rate (%) on 6×6 tasks.", (success,), (pictures,), TYPED)
+
+
+@artefact("qwen3-results", "table", study="qwen3_transfer")
+def qwen3_results(study: StudyRuns) -> Table:
+    """Does the order of methods carry over to another family of models?"""
+    caption = "Transfer to another family of models, the paper's Qwen3-1.7B (%)."
+    return grid("qwen3-results", study, caption, QWEN3, (Block(model="qwen3"),))

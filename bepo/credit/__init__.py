@@ -1,29 +1,25 @@
-"""Credit estimators: each file of this folder defines one, and defining it is all it takes.
-
-An estimator is a dataclass whose fields are its hyper-parameters and whose call maps a ``RolloutGroup`` of N records
-to a ``Credit``. It must not let groups influence each other.
-"""
+"""Credit estimators: each file of this folder registers one; a new file is a new choice of ``credit``."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, TypedDict
+from typing import ClassVar, TypedDict
 
 import numpy as np
 from jaxtyping import Float
 
-from bepo import plugins
-from bepo.rollout import RolloutGroup
+from bepo.core.batch import RolloutBatch
+from bepo.core.registry import Plugin, Registry
 
 
 @dataclass
 class Credit:
-    """What an estimator says about N records."""
+    """What an estimator says about N transitions with R response tokens in all."""
 
     advantage: Float[np.ndarray, " N"]
     terms: dict[str, Float[np.ndarray, " N"]] = field(default_factory=dict)  # its parts, for diagnosis
     metrics: dict[str, float] = field(default_factory=dict)  # logged as credit/<name>
-    token_advantage: Float[np.ndarray, " R"] | None = None  # where the tokens of a record differ
+    token_advantage: Float[np.ndarray, " R"] | None = None  # where the tokens of a transition differ
     token_return: Float[np.ndarray, " R"] | None = None  # what a critic is fitted to
 
 
@@ -36,35 +32,31 @@ class Traits(TypedDict):
     mixing: str
 
 
-class Estimator(Protocol):
-    """``method_version`` is part of every run id: raise it when the numbers an estimator gives change.
+class Estimator(Plugin):
+    """A dataclass whose fields are its hyper-parameters, and whose call maps a batch to advantages.
 
-    An estimator with ``needs_critic = True`` reads ``group.tokens.value``, which the trainer's critic fills in.
+    Groups must not influence each other, and the batch must not be changed.
     """
 
-    name: str
+    group = "credit"
     method_version: ClassVar[int]
     citation: ClassVar[str]
-    reconstruction: ClassVar[bool]
+    """Where the method is defined."""
+    reconstruction: ClassVar[bool] = False
+    """Was it rebuilt from a description, for want of public code?"""
     traits: ClassVar[Traits]
+    needs_critic: ClassVar[bool] = False
+    """Does it read ``batch.tokens.value``, which the trainer's critic fills in?"""
+    label: ClassVar[str] = ""
+    """Its name in tables and figures; empty: its ``name``."""
+    colour: ClassVar[str] = ""
+    """Its colour in figures, ``#RRGGBB``; empty: one that no other method has is chosen."""
 
-    def __call__(self, group: RolloutGroup) -> Credit: ...
-
-
-REGISTRY: dict[str, type[Estimator]] = {}
-
-
-def register(cls: type) -> type:
-    """Class decorator: make the estimator known under its ``name``."""
-    REGISTRY[cls.name] = cls
-    return cls
-
-
-def estimators() -> dict[str, type[Estimator]]:
-    """Every estimator by name; imports the files of this folder once."""
-    return plugins.load(__name__, REGISTRY)
+    def __call__(self, batch: RolloutBatch) -> Credit:
+        """Return the credit of each transition."""
+        raise NotImplementedError
 
 
-def make(name: str, **settings: object) -> Estimator:
-    """The estimator ``name``. Raises ``UserError`` naming the choices for an unknown name, setting or value."""
-    return plugins.make("credit", "credit estimator", estimators(), name, settings)
+estimators = Registry[Estimator](__name__, "credit", "credit estimator")
+register = estimators.register
+make = estimators.make

@@ -5,31 +5,37 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from bepo.credit import Credit, Traits, register
+from bepo.core.batch import RolloutBatch
+from bepo.core.graph import RolloutGraph
+from bepo.core.returns import Std, gae, standardise
+from bepo.core.settings import setting
+from bepo.credit import Credit, Estimator, Traits, register
 from bepo.credit._audit import audit
-from bepo.graph import RolloutGraph
-from bepo.returns import Std, gae, standardise
-from bepo.rollout import RolloutGroup
 
 
 @register
 @dataclass
-class GAGPO:
-    """GAE over residuals of V(s) = mean discounted return from s, standardised in the group (Zhu et al., 2026).
+class GAGPO(Estimator):
+    """GAE over the residuals of V(s), the mean discounted return from s, standardised in the group (Zhu et al., 2026).
 
-    RECONSTRUCTION: no official code is public. Assumed, beside the defaults below: values are pooled in the task group
-    only, a state seen once is worth its own return, every end is worth 0, records weigh equally. Then this is
-    Gated-BEPO with 0 iterations, no gate and no outcome term. The method's action-level importance ratio is
-    ``training.ratio=action``.
+    RECONSTRUCTION: the authors have published no code. We assume, beside the defaults below, that values are pooled in
+    the task group only, that a state which is seen once has its own return as value, that every end is worth 0, and
+    that all transitions have the same weight. With these assumptions it is Gated-BEPO with 0 iterations, no gate and no
+    outcome term. The method's action-level importance ratio is ``training.ratio=action``.
     """
 
     name: Literal["gagpo"] = "gagpo"
-    gamma: float = 0.95
-    gae_lambda: float = 0.8
-    normalise: Std = "sample"
-    invalid_penalty: float = 0.1
-    """Taken off the reward of an invalid record, before returns."""
+    gamma: float = setting(0.95, at_least=0, at_most=1)
+    """Discount of returns and residuals."""
+    gae_lambda: float = setting(0.8, at_least=0, at_most=1)
+    """Decay of residuals along the trajectory, times ``gamma``."""
+    step_std: Std = "sample"
+    """Which deviation the advantage is divided by, over all transitions of the group; ``none`` centres only."""
+    invalid_penalty: float = setting(0.1, at_least=0)
+    """Taken off the reward of an invalid transition before returns are computed."""
 
+    label: ClassVar[str] = "GAGPO"
+    colour: ClassVar[str] = "#CC79A7"
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Zhu et al., 2026, GAGPO"
     reconstruction: ClassVar[bool] = True
@@ -40,12 +46,12 @@ class GAGPO:
         "mixing": "None",
     }
 
-    def __call__(self, group: RolloutGroup) -> Credit:
-        group = group.penalised(self.invalid_penalty)
-        graph = RolloutGraph(group)
+    def __call__(self, batch: RolloutBatch) -> Credit:
+        batch = batch.penalised(self.invalid_penalty)
+        graph = RolloutGraph(batch)
         value = graph.monte_carlo(self.gamma)
         residual = graph.residuals(value, self.gamma)
-        raw = gae(group, residual, self.gamma, self.gae_lambda)
-        step = standardise(raw, group.group_start, self.normalise)
-        terms = {"step": step, "step_raw": raw, "residual": residual, "value": value[group.state]}
+        raw = gae(batch, residual, self.gamma, self.gae_lambda)
+        step = standardise(raw, batch.group_start, self.step_std)
+        terms = {"step": step, "step_raw": raw, "residual": residual, "value": value[batch.state]}
         return Credit(step, terms=terms, metrics=audit(graph, step))

@@ -1,4 +1,4 @@
-"""GiGPO: episode credit plus the return of a step against the other steps from the same state."""
+"""GiGPO: episode credit, plus the return of a step compared with the other steps from the same state."""
 
 from __future__ import annotations
 
@@ -8,46 +8,45 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from bepo.credit import Credit, Traits, register
+from bepo.core.batch import RolloutBatch
+from bepo.core.graph import RolloutGraph
+from bepo.core.returns import Pool, Singleton, Std, discounted_returns, outcome_advantage, standardise_by_state
+from bepo.core.settings import setting
+from bepo.credit import Credit, Estimator, Traits, register
 from bepo.credit._audit import audit
-from bepo.credit._profile import Profile, Profiles, apply_profile
-from bepo.graph import RolloutGraph
-from bepo.returns import Pool, Singleton, Std, discounted_returns, outcome_advantage, standardise_by_state
-from bepo.rollout import RolloutGroup
 
 
 @register
 @dataclass
-class GiGPO:
-    """A_i = A_E_i + step_weight A_S_i; A_S compares discounted returns within a state (Feng et al., 2025).
+class GiGPO(Estimator):
+    """A_i = A_E_i + step_weight A_S_i, where A_S compares discounted returns within a state (Feng et al., 2025).
 
     ``std="sample"`` is the published row "w/ std" (verl-agent's ``mean_std_norm``, its ALFWorld script), ``"none"``
     the row "w/o std" (``mean_norm``, its WebShop and Sokoban scripts). Ties and singletons give exactly 0.
     """
 
     name: Literal["gigpo"] = "gigpo"
-    profile: Profile = "official"
-    """Episode term: pool of records, raw singletons (verl-agent), or pool of trajectories (the paper's equation)."""
-    gamma: float = 0.95
-    step_weight: float = 1.0
+    gamma: float = setting(0.95, at_least=0, at_most=1)
+    """Discount of returns."""
+    step_weight: float = setting(1.0, at_least=0)
+    """Weight of the step term."""
     std: Std = "sample"
-    invalid_penalty: float = 0.1
-    """Off the outcome score and, after discounting, off the step return of an invalid record."""
-    similarity: float | None = None
-    """Merge states whose texts are at least this alike (difflib ratio); null matches exactly. Greedy: a state joins the
-    first cluster whose first member is alike, so the order of records matters."""
-    pool: Pool | None = None
-    """Of the episode term. null, in any field below: as ``profile`` says."""
-    singleton: Singleton | None = None
-    """Episode term of a pool of one: 0, or its own score."""
+    """Which deviation both terms are divided by; ``none`` centres only."""
+    invalid_penalty: float = setting(0.1, at_least=0)
+    """Taken off the outcome score of an invalid transition and, after discounting, off its step return."""
+    similarity: float | None = setting(None, at_least=0, at_most=1)
+    """States whose texts have at least this difflib ratio count as one; null matches exactly. A state joins the first
+    cluster whose first member is so similar, which makes the result depend on the order of transitions."""
+    pool: Pool = "transition"
+    """What mean and deviation of the episode term are taken over: transitions (verl-agent), or trajectories (the
+    paper's equation)."""
+    singleton: Singleton = "raw"
+    """Episode term of a pool of one: its own score (``raw``, verl-agent), or 0."""
 
+    label: ClassVar[str] = "GiGPO"
+    colour: ClassVar[str] = "#009E73"
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Feng et al., 2025, GiGPO"
-    reconstruction: ClassVar[bool] = False
-    profiles: ClassVar[Profiles] = {
-        "official": {"pool": "record", "singleton": "raw"},
-        "paper": {"pool": "trajectory", "singleton": "zero"},
-    }
     traits: ClassVar[Traits] = {
         "needs": "episode returns, state keys",
         "step_credit": "State outcomes",
@@ -55,27 +54,25 @@ class GiGPO:
         "mixing": "Fixed",
     }
 
-    __post_init__ = apply_profile
-
-    def __call__(self, group: RolloutGroup) -> Credit:
-        outcome = outcome_advantage(group, self.pool, self.std, self.invalid_penalty, self.singleton)
-        matched = group if self.similarity is None else _merged(group, self.similarity)
-        returns = discounted_returns(group, self.gamma) - self.invalid_penalty * ~group.valid
+    def __call__(self, batch: RolloutBatch) -> Credit:
+        outcome = outcome_advantage(batch, self.pool, self.std, self.invalid_penalty, self.singleton)
+        matched = batch if self.similarity is None else _merged(batch, self.similarity)
+        returns = discounted_returns(batch, self.gamma) - self.invalid_penalty * ~batch.valid
         step = standardise_by_state(matched, returns, self.std)
         advantage = outcome + self.step_weight * step
         metrics = audit(RolloutGraph(matched), advantage)
         return Credit(advantage, terms={"outcome": outcome, "step": step}, metrics=metrics)
 
 
-def _merged(group: RolloutGroup, threshold: float) -> RolloutGroup:
-    """The same records with similar states of a group under one id."""
+def _merged(batch: RolloutBatch, threshold: float) -> RolloutBatch:
+    """Return the same batch with similar states of a group under one id."""
     leaders: dict[int, list[int]] = {}
-    target = np.arange(group.n_states)
-    for state in dict.fromkeys(group.state.tolist()):
-        known = leaders.setdefault(int(group.state_group[state]), [])
-        text = group.state_key[state]
-        alike = (k for k in known if SequenceMatcher(None, group.state_key[k], text).ratio() >= threshold)
+    target = np.arange(batch.n_states)
+    for state in dict.fromkeys(batch.state.tolist()):
+        known = leaders.setdefault(int(batch.state_group[state]), [])
+        text = batch.state_key[state]
+        alike = (k for k in known if SequenceMatcher(None, batch.state_key[k], text).ratio() >= threshold)
         target[state] = next(alike, state)
         if target[state] == state:
             known.append(state)
-    return replace(group, state=target[group.state], next_state=target[group.next_state])
+    return replace(batch, state=target[batch.state], next_state=target[batch.next_state])

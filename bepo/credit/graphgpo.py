@@ -1,4 +1,4 @@
-"""GraphGPO: a step is worth how near to success it leads on the merged graph of observations."""
+"""GraphGPO: credit for how near to success a step leads on the graph of a group's observations."""
 
 from __future__ import annotations
 
@@ -8,49 +8,51 @@ from typing import ClassVar, Literal
 import numpy as np
 from jaxtyping import Float
 
-from bepo.credit import Credit, Traits, register
+from bepo.core.batch import RolloutBatch, Terminal
+from bepo.core.graph import RolloutGraph
+from bepo.core.returns import Pool, Singleton, Std, outcome_advantage, standardise_by_state
+from bepo.core.settings import setting
+from bepo.credit import Credit, Estimator, Traits, register
 from bepo.credit._audit import audit
-from bepo.credit._profile import Profile, Profiles, apply_profile
-from bepo.graph import RolloutGraph
-from bepo.returns import Pool, Singleton, Std, outcome_advantage, standardise_by_state
-from bepo.rollout import RolloutGroup, Terminal
 
 
 @register
 @dataclass
-class GraphGPO:
-    """A_i = step_weight A_G_i + outcome_weight A_E_i; A_G compares distance scores within a state (Cheng et al., 2026).
+class GraphGPO(Estimator):
+    """A_i = step_weight A_G_i + outcome_weight A_E_i, where A_G compares rewards R^G within a state (Cheng et al.,
+    2026).
 
     d(s) is the shortest path to an observed success; a failed or cut-off trajectory's last observation stays an
     ordinary state. Where paper, official code and the Gated-BEPO paper differ, each is an option.
     """
 
     name: Literal["graphgpo"] = "graphgpo"
-    profile: Profile = "official"
-    """What ``score``, ``pool`` and ``singleton`` are where they are null: the recipe's, or the paper's."""
-    omega: float = 0.1
+    omega: float = setting(0.1, above=0, at_most=1)
     """Distance discount: 0.1 on ALFWorld, 0.2 on WebShop, 0.8 on Sokoban (official scripts)."""
-    score: Literal["power_code", "power_paper", "delta", "reciprocal"] | None = None
-    """10 w^d(s') (code), 10 w^(d(s') + 1) (paper), 10 w^(d(s') - d(s) + 1) (the code's ``normalize_distance``), or
-    1 / (1 + d(s'))."""
+    graph_reward: Literal["power", "power_plus_one", "difference", "reciprocal"] = "power"
+    """R^G of a step from s to s': 10 w^d(s') (``power``, the official code), 10 w^(d(s') + 1) (the paper's Eq. 4),
+    10 w^(d(s') - d(s) + 1) (``difference``, the code's ``normalize_distance``), or 1 / (1 + d(s')) (``reciprocal``, as
+    the Gated-BEPO paper describes the method)."""
     unreachable: Literal["far_plus_one", "zero"] = "far_plus_one"
-    """Score of a successor without a path to success: of one step beyond the farthest, or 0 (Gated-BEPO paper)."""
+    """R^G of a successor without a path to success: that of one step beyond the farthest state, or 0 (Gated-BEPO
+    paper)."""
     std: Std = "sample"
-    step_weight: float = 1.0
-    outcome_weight: float = 1.0
-    invalid_penalty: float = 0.1
-    pool: Pool | None = None
-    """Of the episode term."""
-    singleton: Singleton | None = None
-    """Episode term of a pool of one: 0, or its own score."""
+    """Which deviation both terms are divided by; ``none`` centres only."""
+    step_weight: float = setting(1.0, at_least=0)
+    """Weight of the step term A_G."""
+    outcome_weight: float = setting(1.0, at_least=0)
+    """Weight of the episode term A_E."""
+    invalid_penalty: float = setting(0.1, at_least=0)
+    """Taken off the outcome score and off R^G of an invalid transition."""
+    pool: Pool = "transition"
+    """What mean and deviation of the episode term are taken over: transitions (the official code), or trajectories."""
+    singleton: Singleton = "raw"
+    """Episode term of a pool of one: its own score (``raw``, the official code), or 0."""
 
+    label: ClassVar[str] = "GraphGPO"
+    colour: ClassVar[str] = "#56B4E9"
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Cheng et al., 2026, GraphGPO, Eq. 4"
-    reconstruction: ClassVar[bool] = False
-    profiles: ClassVar[Profiles] = {
-        "official": {"score": "power_code", "pool": "record", "singleton": "raw"},
-        "paper": {"score": "power_paper", "pool": "trajectory", "singleton": "zero"},
-    }
     traits: ClassVar[Traits] = {
         "needs": "episode returns, state and successor keys",
         "step_credit": "Graph distance",
@@ -58,44 +60,45 @@ class GraphGPO:
         "mixing": "Fixed",
     }
 
-    __post_init__ = apply_profile
-
-    def __call__(self, group: RolloutGroup) -> Credit:
-        outcome = outcome_advantage(group, self.pool, self.std, self.invalid_penalty, self.singleton)
-        score = self._score(group)
-        step = standardise_by_state(group, score - self.invalid_penalty * ~group.valid, self.std)
+    def __call__(self, batch: RolloutBatch) -> Credit:
+        outcome = outcome_advantage(batch, self.pool, self.std, self.invalid_penalty, self.singleton)
+        reward = self._graph_reward(batch)
+        step = standardise_by_state(batch, reward - self.invalid_penalty * ~batch.valid, self.std)
         advantage = self.step_weight * step + self.outcome_weight * outcome
         return Credit(
             advantage,
-            terms={"outcome": outcome, "step": step, "score": score},
-            metrics=audit(RolloutGraph(group), advantage),
+            terms={"outcome": outcome, "step": step, "graph_reward": reward},
+            metrics=audit(RolloutGraph(batch), advantage),
         )
 
-    def _score(self, group: RolloutGroup) -> Float[np.ndarray, " N"]:
-        distance = distances(group)
-        far = np.zeros(group.n_groups)  # with no success at all, every distance is 1
+    def _graph_reward(self, batch: RolloutBatch) -> Float[np.ndarray, " N"]:
+        distance = distances(batch)
+        far = np.zeros(batch.n_groups)  # with no success at all, every distance is 1
         finite = np.isfinite(distance)
-        np.maximum.at(far, group.state_group[finite], distance[finite])
-        whole = np.where(finite, distance, far[group.state_group] + 1)
-        ends = group.terminal == Terminal.SUCCESS
-        after = np.where(ends, 0.0, whole[group.next_state])
-        if self.score == "reciprocal":
-            score = 1 / (1 + after)
+        np.maximum.at(far, batch.state_group[finite], distance[finite])
+        whole = np.where(finite, distance, far[batch.state_group] + 1)
+        ends = batch.terminal == Terminal.SUCCESS
+        after = np.where(ends, 0.0, whole[batch.next_state])
+        if self.graph_reward == "reciprocal":
+            reward = 1 / (1 + after)
         else:
-            before = whole[group.state] if self.score == "delta" else 0.0
-            extra = 0 if self.score == "power_code" else 1
-            score = 10 * self.omega ** (after - before + extra)
+            before = whole[batch.state] if self.graph_reward == "difference" else 0.0
+            extra = 0 if self.graph_reward == "power" else 1
+            reward = 10 * self.omega ** (after - before + extra)
         if self.unreachable == "zero":
-            score = np.where(ends | finite[group.next_state], score, 0.0)
-        return score
+            reward = np.where(ends | finite[batch.next_state], reward, 0.0)
+        return reward
 
 
-def distances(group: RolloutGroup) -> Float[np.ndarray, " S"]:
-    """Fewest steps from each state to an observed success; inf where there is no path. Breadth first, all groups."""
-    distance = np.full(group.n_states, np.inf)
-    ends = group.terminal == Terminal.SUCCESS
-    source, target = group.state[~ends], group.next_state[~ends]
-    frontier = np.unique(group.state[ends])
+def distances(batch: RolloutBatch) -> Float[np.ndarray, " S"]:
+    """Return the fewest steps from each state to an observed success; inf where there is no path.
+
+    The search is breadth first, over all groups at once.
+    """
+    distance = np.full(batch.n_states, np.inf)
+    ends = batch.terminal == Terminal.SUCCESS
+    source, target = batch.state[~ends], batch.next_state[~ends]
+    frontier = np.unique(batch.state[ends])
     level = 1
     while len(frontier):
         distance[frontier] = level

@@ -8,18 +8,18 @@ from typing import ClassVar, Literal
 import numpy as np
 from jaxtyping import Float
 
-from bepo.credit import Credit, Traits, register
+from bepo.core.batch import RolloutBatch
+from bepo.core.errors import UserError
+from bepo.core.graph import RolloutGraph
+from bepo.core.settings import setting
+from bepo.credit import Credit, Estimator, Traits, register
 from bepo.credit._audit import audit
-from bepo.credit._profile import Profile, Profiles, apply_profile
-from bepo.errors import UserError
-from bepo.graph import RolloutGraph
-from bepo.rollout import RolloutGroup
 
 
 @register
 @dataclass
-class PPO:
-    """delta = r + gamma V' - V, A = delta + gamma lambda A', over tokens (Schulman et al., 2016; 2017).
+class PPO(Estimator):
+    """Advantages delta = r + gamma V' - V, A = delta + gamma lambda A' over tokens (Schulman et al., 2016; 2017).
 
     Needs a critic's value of every response token (``tokens.value``). ``scope`` says what one sequence is:
     1. ``response``: verl-agent's PPO. Each response alone, with its whole episode's return on the last token: nothing
@@ -30,19 +30,21 @@ class PPO:
     """
 
     name: Literal["ppo"] = "ppo"
-    profile: Profile = "official"
-    """What ``scope`` is where it is null: ``response``, or ``trajectory``, which bootstraps across steps."""
-    gamma: float = 1.0
-    gae_lambda: float = 1.0
-    scope: Literal["response", "trajectory", "turn"] | None = None
+    gamma: float = setting(1.0, at_least=0, at_most=1)
+    """Discount from one token, or turn, to the next."""
+    gae_lambda: float = setting(1.0, at_least=0, at_most=1)
+    """Decay of residuals along the sequence, times ``gamma``."""
+    scope: Literal["response", "trajectory", "turn"] = "response"
+    """What one sequence is (see above). Only ``trajectory`` and ``turn`` bootstrap across steps."""
     whiten: bool = True
     """Standardise advantages over all response tokens of the update (verl's ``masked_whiten``)."""
-    invalid_penalty: float = 0.1
+    invalid_penalty: float = setting(0.1, at_least=0)
+    """Taken off the reward of an invalid transition, on its last token."""
 
+    label: ClassVar[str] = "PPO (with critic)"
+    colour: ClassVar[str] = "#999999"
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Schulman et al., 2017, PPO; 2016, GAE, Eq. 16"
-    reconstruction: ClassVar[bool] = False
-    profiles: ClassVar[Profiles] = {"official": {"scope": "response"}, "paper": {"scope": "trajectory"}}
     traits: ClassVar[Traits] = {
         "needs": "step rewards, a critic's value of every response token",
         "step_credit": "Critic",
@@ -51,59 +53,57 @@ class PPO:
     }
     needs_critic: ClassVar[bool] = True
 
-    __post_init__ = apply_profile
-
-    def __call__(self, group: RolloutGroup) -> Credit:
-        tokens = group.tokens
+    def __call__(self, batch: RolloutBatch) -> Credit:
+        tokens = batch.tokens
         if tokens is None or len(tokens.value) != len(tokens.logprob):
             raise UserError("credit=ppo needs tokens and a critic's value of every response token; these have none")
         value = tokens.value.astype(np.float64)
-        record = np.repeat(np.arange(len(group)), tokens.response_length)
-        advantage = self._turns(group, value)[record] if self.scope == "turn" else self._tokens(group, value)
+        transition = np.repeat(np.arange(len(batch)), tokens.response_length)
+        advantage = self._turns(batch, value)[transition] if self.scope == "turn" else self._tokens(batch, value)
         first = tokens.response_offset[:-1]
-        target = advantage + (value[first][record] if self.scope == "turn" else value)
+        target = advantage + (value[first][transition] if self.scope == "turn" else value)
         if self.whiten:
             advantage = (advantage - advantage.mean()) / np.sqrt(advantage.var() + 1e-8)
-        mean = np.bincount(record, weights=advantage, minlength=len(group)) / tokens.response_length
+        mean = np.bincount(transition, weights=advantage, minlength=len(batch)) / tokens.response_length
         return Credit(
             mean,
-            metrics=audit(RolloutGraph(group), mean)
+            metrics=audit(RolloutGraph(batch), mean)
             | {
                 "value_mean": float(value.mean()),
                 "value_target_mean": float(target.mean()),
-                "explained_variance": _explained(value, target),
+                "explained_variance": _explained_variance(value, target),
             },
             token_advantage=advantage,
             token_return=target,
         )
 
-    def _tokens(self, group: RolloutGroup, value: Float[np.ndarray, " R"]) -> Float[np.ndarray, " R"]:
-        """The recursion over the tokens of each sequence; a sequence's end is worth 0."""
-        last = group.tokens.response_offset[1:] - 1
+    def _tokens(self, batch: RolloutBatch, value: Float[np.ndarray, " R"]) -> Float[np.ndarray, " R"]:
+        """Return the advantage of each response token; the end of a sequence is worth 0."""
+        last = batch.language.response_offset[1:] - 1
         reward = np.zeros(len(value))
         ends = np.zeros(len(value), bool)
         if self.scope == "response":
-            reward[last] = group.episode_return[group.trajectory] - self.invalid_penalty * ~group.valid
+            reward[last] = batch.episode_return[batch.trajectory] - self.invalid_penalty * ~batch.valid
             ends[last] = True
         else:
-            reward[last] = group.reward - self.invalid_penalty * ~group.valid
-            ends[last[group.last]] = True
+            reward[last] = batch.reward - self.invalid_penalty * ~batch.valid
+            ends[last[batch.last]] = True
         goes_on = ~ends
         residual = reward - value
         residual[:-1] += self.gamma * value[1:] * goes_on[:-1]
         return _backward(residual, self.gamma * self.gae_lambda * goes_on)
 
-    def _turns(self, group: RolloutGroup, value: Float[np.ndarray, " R"]) -> Float[np.ndarray, " N"]:
-        """The recursion over the records of each trajectory."""
-        worth = value[group.tokens.response_offset[:-1]]
-        goes_on = group.terminal == 0
-        residual = group.reward - self.invalid_penalty * ~group.valid - worth
+    def _turns(self, batch: RolloutBatch, value: Float[np.ndarray, " R"]) -> Float[np.ndarray, " N"]:
+        """Return the advantage of each transition as one decision, worth the value of its first token."""
+        worth = value[batch.language.response_offset[:-1]]
+        goes_on = batch.terminal == 0
+        residual = batch.reward - self.invalid_penalty * ~batch.valid - worth
         residual[:-1] += self.gamma * worth[1:] * goes_on[:-1]
         return _backward(residual, self.gamma * self.gae_lambda * goes_on)
 
 
 def _backward(x: Float[np.ndarray, " n"], decay: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """``y_i = x_i + decay_i y_{i+1}``; a decay of 0 ends a sequence. Sequences of any length, side by side."""
+    """Return ``y_i = x_i + decay_i y_{i+1}``; a decay of 0 ends a sequence. All sequences advance side by side."""
     ends = np.flatnonzero(decay == 0)
     starts = np.concatenate([[0], ends[:-1] + 1])
     y = x.copy()
@@ -116,7 +116,7 @@ def _backward(x: Float[np.ndarray, " n"], decay: Float[np.ndarray, " n"]) -> Flo
     return y
 
 
-def _explained(value: np.ndarray, target: np.ndarray) -> float:
-    """1 - Var(target - value) / Var(target): 1 for a perfect critic, 0 for a constant one."""
+def _explained_variance(value: np.ndarray, target: np.ndarray) -> float:
+    """Return 1 - Var(target - value) / Var(target), which is 1 for a perfect critic and 0 for a constant one."""
     variance = target.var()
     return float(1 - (target - value).var() / variance) if variance > 0 else 0.0

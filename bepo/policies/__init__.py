@@ -1,33 +1,62 @@
-"""Policies: each file of this folder may register presets that build a ``LanguageModel``."""
+"""Policies: files of this folder register the settings from which a ``LanguageModel`` is built."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bepo import plugins
-from bepo.agents import Agent
+from bepo.core.registry import Plugin, Registry
+from bepo.core.settings import setting
 from bepo.envs import Environment
+from bepo.rollouts.agent import Agent
+
+if TYPE_CHECKING:
+    from bepo.policies.language_model import LanguageModel
+    from bepo.policies.tiny import WarmStart
 
 
-class PolicyConfig(Protocol):
-    """A dataclass that says which language model to use."""
+@dataclass
+class PolicyConfig(Plugin):
+    """Which language model to use. The fields are those that every policy has; each policy derives from this class."""
 
-    name: str
-    method_version: ClassVar[int]
+    max_prompt_length: int = setting(2048, at_least=1)
+    """A prompt may have this many tokens, those of its picture included; a longer one is an error."""
+    max_response_length: int = setting(512, at_least=1)
+    """A response is cut at this many tokens; the end-of-sequence token counts."""
+    constrained: bool = False
+    """Sample admissible actions only."""
 
-    def build(self, env: Environment, agent: Agent, device: str):
-        """The ``bepo.policies.language_model.LanguageModel``, before any warm start."""
+    group = "policy"
+
+    def build(self, env: Environment, agent: Agent, device: str) -> LanguageModel:
+        """Return the policy as it is before any warm start. Raises ``UserError`` where it cannot play ``env``."""
+        raise NotImplementedError
+
+    @property
+    def warm_start_settings(self) -> WarmStart | None:
+        """How the policy is fitted to demonstrations before training; None where it is not."""
+        return None
+
+    @property
+    def weights(self) -> str | None:
+        """The folder of the weights, or their name on the model hub; None where ``build`` draws them."""
+        return None
+
+    @property
+    def smallest_picture(self) -> int:
+        """The number of pixels to which smaller pictures are enlarged before the model reads them."""
+        return 0
+
+    @property
+    def trains_vision(self) -> bool:
+        """Whether the vision tower, where there is one, is trained with the rest."""
+        return True
+
+    @property
+    def recomputes_activations(self) -> bool:
+        """Whether the backward pass recomputes activations to save memory (gradient checkpointing)."""
+        return False
 
 
-REGISTRY: dict[str, type[PolicyConfig]] = {}
-
-
-def register(cls: type) -> type:
-    """Class decorator: make the policy known under its ``name``."""
-    REGISTRY[cls.name] = cls
-    return cls
-
-
-def policies() -> dict[str, type[PolicyConfig]]:
-    """Every policy by name; imports the files of this folder once."""
-    return plugins.load(__name__, REGISTRY)
+policies = Registry[PolicyConfig](__name__, "policy", "policy")
+register = policies.register

@@ -1,4 +1,8 @@
-"""Any transformers causal language model as a policy: sample with log-probabilities, score again, save."""
+"""Any transformers causal language model as a policy: it samples responses and computes their log-probabilities.
+
+Shapes: b transitions of a batch, p prompt tokens (the longest prompt), r response tokens (the longest response),
+t = p + r, v tokens of the vocabulary.
+"""
 
 from __future__ import annotations
 
@@ -14,54 +18,57 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.generation.logits_process import TopKLogitsWarper, TopPLogitsWarper
 from transformers.utils import logging as transformers_logging
 
-from bepo.collect import Sample, Sampling
-from bepo.errors import UserError
-from bepo.rollout import Tokens
+from bepo.core.batch import Tokens
+from bepo.core.errors import UserError
+from bepo.policies.padding import pad_left, pad_right
+from bepo.policies.restriction import Transitions, Trie, allowed_ids, restrict, token_trie
+from bepo.rollouts.collect import Sample, Sampling
 
-transformers_logging.disable_progress_bar()  # one bar a run: the run's own
+transformers_logging.disable_progress_bar()  # a run shows one progress bar, its own
 
 
 @dataclass
-class Scores:
-    """Per response token of a batch of records, zero where ``mask`` is."""
+class TokenLogProbs:
+    """Log-probability and entropy (in nats) of each response token; both are 0 where ``mask`` is False."""
 
     logprob: Float[Tensor, "b r"]
     entropy: Float[Tensor, "b r"]
     mask: Bool[Tensor, "b r"]
 
 
-class Batch(NamedTuple):
-    """Whole records: what a network reads, and their responses, which are the last r columns of it."""
+class PaddedBatch(NamedTuple):
+    """What a network reads of b transitions, and their responses, which are its last r columns."""
 
     inputs: dict[str, Tensor]
     response: Int[Tensor, "b r"]
-    mask: Bool[Tensor, "b r"]
+    mask: Bool[Tensor, "b r"]  # True for response tokens, False for padding
 
 
 class LanguageModel:
-    """Prompts go through the tokenizer's chat template; responses end with its end-of-sequence token.
+    """A causal language model with its tokenizer.
 
-    Sampling and scoring use the same layout (prompts padded on the left, responses on the right) and the same
-    restriction of the distribution (temperature, top-k, top-p, admissible actions), so importance ratios start at 1.
+    Prompts go through the tokenizer's chat template, and responses end with its end-of-sequence token. ``sample`` and
+    ``log_probs`` use the same layout (prompts padded on the left, responses on the right) and the same restriction of
+    the distribution (temperature, top-k, top-p, admissible actions), so importance ratios start at 1.
     """
 
     def __init__(
         self,
         model: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
-        max_prompt: int,
-        max_response: int,
+        max_prompt_length: int,
+        max_response_length: int,
         constrained: bool = False,
         device: str = "cpu",
     ) -> None:
+        """Lengths are in tokens. Raises ``UserError`` for a tokenizer without a chat template."""
         if tokenizer.chat_template is None:
             raise UserError("the policy's tokenizer has no chat template: choose an instruction-tuned model")
-        self.model = without_dropout(model).to(device)
+        self.model = remove_dropout(model).to(device)
         self.tokenizer = tokenizer
-        self.max_prompt, self.max_response = max_prompt, max_response
+        self.max_prompt_length, self.max_response_length = max_prompt_length, max_response_length
         self.constrained = constrained
         self.device = torch.device(device)
         self.autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
@@ -70,10 +77,13 @@ class LanguageModel:
     # --- text and tokens -----------------------------------------------------------------------------------
 
     def encode(self, prompt: str, image: np.ndarray | None = None) -> list[int]:
-        """Token ids of one user message. Raises ``UserError`` if they are more than ``max_prompt``."""
+        """Return the token ids of a prompt, as one user message; ``image`` is its picture, (H, W, 3) uint8.
+
+        Raises ``UserError`` for more than ``max_prompt_length`` tokens, and for a picture that the policy cannot read.
+        """
         ids = self._tokenize(prompt, image)
-        if len(ids) > self.max_prompt:
-            raise UserError(f"a prompt has {len(ids)} tokens, policy.max_prompt is {self.max_prompt}")
+        if len(ids) > self.max_prompt_length:
+            raise UserError(f"a prompt has {len(ids)} tokens, policy.max_prompt_length is {self.max_prompt_length}")
         return ids
 
     def _tokenize(self, prompt: str, image: np.ndarray | None) -> list[int]:
@@ -87,6 +97,7 @@ class LanguageModel:
         return self.tokenizer.encode(text, add_special_tokens=False)
 
     def encode_response(self, text: str) -> list[int]:
+        """Return the token ids of a response, the end-of-sequence token included."""
         return [*self.tokenizer.encode(text, add_special_tokens=False), self.tokenizer.eos_token_id]
 
     # --- sampling ------------------------------------------------------------------------------------------
@@ -100,81 +111,94 @@ class LanguageModel:
         seed: int,
         images: Sequence[np.ndarray | None] | None = None,
     ) -> list[Sample]:
-        """One response a prompt, every draw from ``seed``; ``choices`` matter only where ``constrained``."""
+        """Return one response for each prompt; every draw follows from ``seed``.
+
+        ``choices`` are the admissible actions of each prompt, which matter only where the policy is ``constrained``.
+        ``images`` are the pictures of the prompts, (H, W, 3) uint8 each.
+        """
         self.model.eval()
         generator = torch.Generator(self.device).manual_seed(seed)
         images = images or [None] * len(prompts)
-        encoded = [self.encode(p, image) for p, image in zip(prompts, images)]
-        nodes = [self._trie(c) for c in choices] if self.constrained else None
-        inputs = self._inputs(*self._left_padded(encoded), images, self.model.base_model)
-        cache, eos = DynamicCache(config=self.model.config), self.tokenizer.eos_token_id
-        drawn = [Sample(p, [], [], "", []) for p in encoded]
-        open_rows = list(range(len(encoded)))
-        for _ in range(self.max_response):
-            logits = self._next_logits(inputs, cache)
-            allowed = [list(n) for n in nodes] if nodes else None
-            probabilities = self._restrict(logits, sampling, allowed).softmax(-1)
-            token = torch.multinomial(probabilities, 1, generator=generator)
-            logprob = probabilities.gather(1, token).log().squeeze(1).tolist()
-            tokens = token.squeeze(1).tolist()
-            for row in open_rows:
-                drawn[row].response_ids.append(tokens[row])
-                drawn[row].logprobs.append(logprob[row])
+        prompt_ids = [self.encode(prompt, image) for prompt, image in zip(prompts, images)]
+        nodes = [self._trie(actions) for actions in choices] if self.constrained else None
+        inputs = self._inputs(*self._pad_left(prompt_ids), images, self.model.base_model)
+        cache, end = DynamicCache(config=self.model.config), self.tokenizer.eos_token_id
+        samples = [Sample(ids, [], [], "", []) for ids in prompt_ids]
+        unfinished = list(range(len(samples)))
+        for _ in range(self.max_response_length):
+            allowed = [list(node) for node in nodes] if nodes else None
+            token, logprobs = self._draw(inputs, cache, sampling, allowed, generator)
+            token_ids = token.squeeze(1).tolist()
+            for i in unfinished:
+                samples[i].response_ids.append(token_ids[i])
+                samples[i].logprobs.append(logprobs[i])
                 if allowed:
-                    drawn[row].allowed.append(allowed[row])
+                    samples[i].allowed.append(allowed[i])
             if nodes:
-                nodes = [n.get(t) or {eos: {}} for n, t in zip(nodes, tokens)]
-            open_rows = [row for row in open_rows if tokens[row] != eos]
-            if not open_rows:
+                nodes = [node.get(t) or {end: {}} for node, t in zip(nodes, token_ids)]
+            unfinished = [i for i in unfinished if token_ids[i] != end]
+            if not unfinished:
                 break
             inputs = {
                 "input_ids": token,
                 "attention_mask": nn.functional.pad(inputs["attention_mask"], (0, 1), value=1),
                 "position_ids": inputs["position_ids"][..., -1:] + 1,
             }
-        texts = self.tokenizer.batch_decode([s.response_ids for s in drawn], skip_special_tokens=True)
-        for sample, text in zip(drawn, texts):
+        texts = self.tokenizer.batch_decode([s.response_ids for s in samples], skip_special_tokens=True)
+        for sample, text in zip(samples, texts):
             sample.text = text
-        return drawn
+        return samples
 
-    def _next_logits(self, inputs: dict[str, Tensor], cache: DynamicCache) -> Float[Tensor, "b v"]:
+    def _draw(
+        self,
+        inputs: dict[str, Tensor],
+        cache: DynamicCache,
+        sampling: Sampling,
+        allowed: list[list[int]] | None,
+        generator: torch.Generator,
+    ) -> tuple[Int[Tensor, "b 1"], list[float]]:
+        """Draw the next token of each row, and return the tokens and their log-probabilities."""
         with self.autocast:
-            out = self.model(**inputs, past_key_values=cache, use_cache=True, logits_to_keep=1)
-        return out.logits[:, -1].float()
+            output = self.model(**inputs, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        probabilities = restrict(output.logits[:, -1].float(), sampling, allowed).softmax(-1)
+        token = torch.multinomial(probabilities, 1, generator=generator)
+        return token, probabilities.gather(1, token).log().squeeze(1).tolist()
 
-    # --- scoring -------------------------------------------------------------------------------------------
+    def _build_trie(self, choices: tuple[str, ...]) -> Trie:
+        return token_trie(map(self.encode_response, choices))
 
-    def batch(self, tokens: Tokens, records: Sequence[int], backbone: PreTrainedModel | None = None) -> Batch:
-        """Whole records for ``backbone``, which is the policy's unless a copy of it is given."""
-        ids, mask = self._left_padded([tokens.prompt(i).tolist() for i in records])
-        answer, answer_mask = self._right_padded([tokens.response(i).tolist() for i in records])
-        ids, mask = torch.cat([ids, answer], dim=1), torch.cat([mask, answer_mask], dim=1)
-        images = [tokens.picture(i) for i in records]
-        return Batch(self._inputs(ids, mask, images, backbone or self.model.base_model), answer, answer_mask.bool())
+    # --- log-probabilities ---------------------------------------------------------------------------------
 
-    def score(self, tokens: Tokens, records: Sequence[int], sampling: Sampling) -> Scores:
-        """Log-probability and entropy of each response token of the given records, with gradient if enabled."""
-        inputs, answer, present = self.batch(tokens, records)
+    def padded(self, tokens: Tokens, transitions: Transitions, backbone: PreTrainedModel | None = None) -> PaddedBatch:
+        """Return whole transitions as ``backbone`` reads them.
+
+        It is the policy's own backbone unless another is given: a critic has a copy, which embeds pictures with weights
+        of its own.
+        """
+        ids, mask = self._pad_left([tokens.prompt(i).tolist() for i in transitions])
+        pad_id = self.tokenizer.pad_token_id
+        response, response_mask = pad_right([tokens.response(i).tolist() for i in transitions], pad_id, self.device)
+        ids, mask = torch.cat([ids, response], dim=1), torch.cat([mask, response_mask], dim=1)
+        images = [tokens.picture(i) for i in transitions]
+        inputs = self._inputs(ids, mask, images, backbone or self.model.base_model)
+        return PaddedBatch(inputs, response, response_mask.bool())
+
+    def log_probs(self, tokens: Tokens, transitions: Transitions, sampling: Sampling) -> TokenLogProbs:
+        """Return log-probability and entropy of each response token of the given transitions.
+
+        They are those of the distribution that ``sample`` draws from with the same ``sampling``, with gradient where
+        torch has it enabled.
+        """
+        inputs, response, mask = self.padded(tokens, transitions)
         with self.autocast:
-            out = self.model(**inputs, use_cache=False, logits_to_keep=answer.shape[1] + 1)
-        logits = out.logits[:, :-1][present].float()
-        logits = self._restrict(logits, sampling, self._allowed(tokens, records))
+            output = self.model(**inputs, use_cache=False, logits_to_keep=response.shape[1] + 1)
+        logits = restrict(output.logits[:, :-1][mask].float(), sampling, allowed_ids(tokens, transitions))
         log_all = logits.log_softmax(-1)
-        chosen = log_all.gather(1, answer[present].unsqueeze(1)).squeeze(1)
+        chosen = log_all.gather(1, response[mask].unsqueeze(1)).squeeze(1)
         # A forbidden token has p = 0 and log p = -inf: leave it out, or its gradient is not a number.
         entropy = -(log_all.exp() * log_all.masked_fill(log_all.isneginf(), 0.0)).sum(-1)
-        zeros = torch.zeros(answer.shape, device=self.device)
-        return Scores(zeros.masked_scatter(present, chosen), zeros.masked_scatter(present, entropy), present)
-
-    def _allowed(self, tokens: Tokens, records: Sequence[int]) -> list[np.ndarray] | None:
-        """Allowed ids of every response token of the records, in order; None where nothing was restricted."""
-        if not len(tokens.allowed_ids):
-            return None
-        first, offset = tokens.response_offset, tokens.allowed_offset
-        places = [j for i in records for j in range(first[i], first[i + 1])]
-        return [tokens.allowed_ids[offset[j] : offset[j + 1]] for j in places]
-
-    # --- shared --------------------------------------------------------------------------------------------
+        zeros = torch.zeros(response.shape, device=self.device)
+        return TokenLogProbs(zeros.masked_scatter(mask, chosen), zeros.masked_scatter(mask, entropy), mask)
 
     def _inputs(
         self,
@@ -183,67 +207,36 @@ class LanguageModel:
         images: Sequence[np.ndarray | None],
         backbone: PreTrainedModel,
     ) -> dict[str, Tensor]:
-        """What ``backbone`` reads of padded token ids: for text, no more than the ids and their positions."""
+        """Return what ``backbone`` reads of padded token ids: for text, the ids, their mask and their positions."""
         return {"input_ids": ids, "attention_mask": mask, "position_ids": (mask.cumsum(1) - 1).clamp(min=0)}
 
-    def _restrict(
-        self, logits: Float[Tensor, "n v"], sampling: Sampling, allowed: Sequence[Sequence[int]] | None
-    ) -> Float[Tensor, "n v"]:
-        """The logits that sampling draws from and scoring normalises over."""
-        if allowed is not None:
-            forbidden = torch.ones(logits.shape, dtype=torch.bool)
-            rows = np.repeat(np.arange(len(allowed)), [len(a) for a in allowed])
-            forbidden[rows, np.concatenate(allowed).astype(np.int64)] = False
-            logits = logits.masked_fill(forbidden.to(logits.device), -torch.inf)
-        logits = logits / sampling.temperature
-        if sampling.top_k > 0:
-            logits = TopKLogitsWarper(sampling.top_k)(None, logits)
-        if sampling.top_p < 1:
-            logits = TopPLogitsWarper(sampling.top_p)(None, logits)
-        return logits
+    def _pad_left(self, rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "b p"], Int[Tensor, "b p"]]:
+        return pad_left(rows, self.tokenizer.pad_token_id, self.device)
 
-    def _build_trie(self, choices: tuple[str, ...]) -> dict:
-        """Nested dicts of token ids that spell the choices, each ended by the end-of-sequence token."""
-        root: dict = {}
-        for choice in choices:
-            node = root
-            for token in self.encode_response(choice):
-                node = node.setdefault(token, {})
-        return root
-
-    def _left_padded(self, rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "b p"], Int[Tensor, "b p"]]:
-        width = max(map(len, rows))
-        pad = self.tokenizer.pad_token_id
-        ids = torch.tensor([[pad] * (width - len(r)) + list(r) for r in rows], device=self.device)
-        mask = torch.tensor([[0] * (width - len(r)) + [1] * len(r) for r in rows], device=self.device)
-        return ids, mask
-
-    def _right_padded(self, rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "b r"], Int[Tensor, "b r"]]:
-        width = max(map(len, rows))
-        pad = self.tokenizer.pad_token_id
-        ids = torch.tensor([list(r) + [pad] * (width - len(r)) for r in rows], device=self.device)
-        mask = torch.tensor([[1] * len(r) + [0] * (width - len(r)) for r in rows], device=self.device)
-        return ids, mask
+    # --- copies and files ----------------------------------------------------------------------------------
 
     def frozen_copy(self) -> LanguageModel:
-        """The policy as it is now, for good: the reference of a KL term."""
-        twin = copy.copy(self)
-        twin.model = copy.deepcopy(self.model).eval().requires_grad_(False)
-        return twin
+        """Return a copy whose weights never change, such as the reference of a KL loss."""
+        frozen = copy.copy(self)
+        frozen.model = copy.deepcopy(self.model).eval().requires_grad_(False)
+        return frozen
 
     def load_weights(self, folder: Path) -> None:
-        """Weights that ``save`` wrote, into the model as it is."""
+        """Replace the weights by those that ``save`` wrote for a model of the same shape."""
         loaded = type(self.model).from_pretrained(folder, dtype=torch.float32)
         self.model.load_state_dict(loaded.state_dict())
 
     def save(self, folder: Path) -> None:
-        """A checkpoint that ``transformers`` loads: weights, config and tokenizer."""
+        """Write a checkpoint that transformers loads: weights, config and tokenizer."""
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
 
-def without_dropout(model: PreTrainedModel) -> PreTrainedModel:
-    """Dropout would make scoring another distribution than sampling, and no resume exact."""
+def remove_dropout(model: PreTrainedModel) -> PreTrainedModel:
+    """Set every dropout rate of a model to 0, and return the model.
+
+    With dropout, log-probabilities would differ from those of sampling, and a resumed run from an uninterrupted one.
+    """
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0

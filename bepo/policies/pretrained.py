@@ -1,4 +1,4 @@
-"""Real weights: any causal language model that transformers can load, by path or by hub name."""
+"""Pretrained weights: any causal language model that transformers can load, from a folder or the model hub."""
 
 from __future__ import annotations
 
@@ -11,40 +11,51 @@ import torch
 from huggingface_hub import snapshot_download
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
-from bepo.agents import Agent
+from bepo.core.errors import Missing, UserError
 from bepo.envs import Environment
-from bepo.errors import Missing, UserError
-from bepo.policies import register
+from bepo.policies import PolicyConfig, register
 from bepo.policies.language_model import LanguageModel
+from bepo.rollouts.agent import Agent
 
 
 @register
 @dataclass
-class Pretrained:
-    """Instruction-tuned weights; nothing is warm-started."""
+class Pretrained(PolicyConfig):
+    """Instruction-tuned weights of a language model, without a warm start."""
 
     name: Literal["pretrained"] = "pretrained"
     path: str = "Qwen/Qwen2.5-1.5B-Instruct"
-    """A folder with a transformers checkpoint, or a name on the model hub."""
-    max_prompt: int = 2048
-    max_response: int = 512
-    constrained: bool = False
+    """A folder with a checkpoint that transformers can load, or a name on the model hub."""
     gradient_checkpointing: bool = True
+    """Recompute activations in the backward pass: updates need less memory and more time."""
 
     method_version: ClassVar[int] = 1
 
+    @property
+    def weights(self) -> str:
+        """The folder of the weights, or their name on the model hub."""
+        return self.path
+
+    @property
+    def recomputes_activations(self) -> bool:
+        """Whether the backward pass recomputes activations."""
+        return self.gradient_checkpointing
+
     def build(self, env: Environment, agent: Agent, device: str) -> LanguageModel:
+        """Load the policy. Raises ``UserError`` where there is no checkpoint at ``path``."""
         tokenizer = load_tokenizer(self.path)
-        model = loaded(AutoModelForCausalLM, self.path, dtype=torch.float32)
+        model = load_pretrained(AutoModelForCausalLM, self.path, dtype=torch.float32)
         if self.gradient_checkpointing:
             model.gradient_checkpointing_enable()
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
-        return LanguageModel(model, tokenizer, self.max_prompt, self.max_response, self.constrained, device)
+        return LanguageModel(
+            model, tokenizer, self.max_prompt_length, self.max_response_length, self.constrained, device
+        )
 
 
 def weights_missing(path: str) -> Missing | None:
-    """Are the weights at ``path`` on this machine: a checkpoint's folder, or in the hub's cache?"""
+    """Return what is missing of the weights at ``path``, a folder or a name on the model hub; None if they are here."""
     folder = Path(path)
     if not (folder / "config.json").exists():
         try:
@@ -57,15 +68,19 @@ def weights_missing(path: str) -> Missing | None:
 
 
 def load_tokenizer(path: str) -> PreTrainedTokenizerFast:
-    """As it was saved. Of a Qwen2 checkpoint, transformers rebuilds the vocabulary of whatever tokenizer it finds as
-    Qwen's byte-pair encoding: with the word-level one of policy=tiny, every word would be a stranger."""
+    """Load a tokenizer as it was saved. Raises ``UserError`` where there is none at ``path``.
+
+    For a Qwen2 checkpoint, AutoTokenizer rebuilds the vocabulary as Qwen's byte-pair encoding, whatever tokenizer was
+    saved: every word of policy=tiny, whose tokenizer is word-level, would be unknown. Such tokenizers are therefore
+    loaded without it.
+    """
     config = Path(path) / "tokenizer_config.json"
-    general = config.exists() and json.loads(config.read_text()).get("tokenizer_class") == "TokenizersBackend"
-    return loaded(PreTrainedTokenizerFast if general else AutoTokenizer, path)
+    is_generic = config.exists() and json.loads(config.read_text()).get("tokenizer_class") == "TokenizersBackend"
+    return load_pretrained(PreTrainedTokenizerFast if is_generic else AutoTokenizer, path)
 
 
-def loaded(part: type, path: str, **settings: Any) -> Any:
-    """``part.from_pretrained(path)``, or a ``UserError`` that names the path."""
+def load_pretrained(part: Any, path: str, **settings: Any) -> Any:
+    """Return ``part.from_pretrained(path, **settings)``. Raises ``UserError`` naming the path where that fails."""
     try:
         return part.from_pretrained(path, **settings)
     except (OSError, ValueError) as error:

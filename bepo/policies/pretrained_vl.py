@@ -1,4 +1,4 @@
-"""Real weights that see: a vision-language model of the Qwen2-VL family, by path or by hub name."""
+"""Pretrained weights for pictures: a vision-language model of the Qwen2-VL family, from a folder or the model hub."""
 
 from __future__ import annotations
 
@@ -9,49 +9,76 @@ import torch
 from transformers import AutoModelForImageTextToText, Qwen2_5_VLProcessor
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from bepo.agents import Agent
+from bepo.core.errors import UserError
+from bepo.core.settings import setting
 from bepo.envs import Environment
-from bepo.errors import UserError
-from bepo.policies import register
-from bepo.policies.pretrained import load_tokenizer, loaded
+from bepo.policies import PolicyConfig, register
+from bepo.policies.pretrained import load_pretrained, load_tokenizer
 from bepo.policies.vision_language import VisionLanguageModel
+from bepo.rollouts.agent import Agent
 
 
 @register
 @dataclass
-class PretrainedVL:
-    """Instruction-tuned weights; nothing is warm-started. Reads pictures and plain text."""
+class PretrainedVL(PolicyConfig):
+    """Instruction-tuned weights of a vision-language model, without a warm start. It reads pictures and plain text."""
 
     name: Literal["pretrained_vl"] = "pretrained_vl"
     path: str = "Qwen/Qwen2.5-VL-3B-Instruct"
-    """A folder with a transformers checkpoint, or a name on the model hub."""
-    min_pixels: int = 252 * 252
-    """Smaller pictures are enlarged. A 96 x 96 board becomes 252 x 252, which is 81 image tokens, as in verl-agent."""
-    max_prompt: int = 1024
-    """Tokens, those of the picture included."""
-    max_response: int = 512
-    constrained: bool = False
+    """A folder with a checkpoint that transformers can load, or a name on the model hub."""
+    min_pixels: int = setting(252 * 252, at_least=1)
+    """Smaller pictures are enlarged. A board of 96 x 96 pixels becomes 252 x 252, or 81 image tokens (verl-agent)."""
+    max_prompt_length: int = setting(1024, at_least=1)
+    """A prompt may have this many tokens, those of its picture included; a longer one is an error."""
     freeze_vision: bool = False
-    """Leave the vision tower as it is."""
+    """Leave the vision tower as it was pretrained."""
     gradient_checkpointing: bool = True
+    """Recompute activations in the backward pass: updates need less memory and more time."""
 
     method_version: ClassVar[int] = 1
 
+    @property
+    def weights(self) -> str:
+        """The folder of the weights, or their name on the model hub."""
+        return self.path
+
+    @property
+    def smallest_picture(self) -> int:
+        """The number of pixels to which smaller pictures are enlarged."""
+        return self.min_pixels
+
+    @property
+    def trains_vision(self) -> bool:
+        """Whether the vision tower is trained with the rest."""
+        return not self.freeze_vision
+
+    @property
+    def recomputes_activations(self) -> bool:
+        """Whether the backward pass recomputes activations."""
+        return self.gradient_checkpointing
+
     def build(self, env: Environment, agent: Agent, device: str) -> VisionLanguageModel:
+        """Load the policy. Raises ``UserError`` where there is no checkpoint, or one of another family."""
         tokenizer = load_tokenizer(self.path)
-        model = loaded(AutoModelForImageTextToText, self.path, dtype=torch.float32)
+        model = load_pretrained(AutoModelForImageTextToText, self.path, dtype=torch.float32)
         if not hasattr(model.base_model, "get_rope_index"):
             raise UserError(f"policy.path={self.path!r}: {type(model).__name__} is not of the Qwen2-VL family")
-        # The processor knows how to write a picture into a prompt; whole, it would want torchvision for videos.
-        described, _ = Qwen2_5_VLProcessor.get_processor_dict(self.path)
-        tokenizer.chat_template = described.get("chat_template", tokenizer.chat_template)
+        # The chat template that writes a picture into a prompt is the processor's. The processor itself would need
+        # torchvision, for videos.
+        processor, _ = Qwen2_5_VLProcessor.get_processor_dict(self.path)
+        tokenizer.chat_template = processor.get("chat_template", tokenizer.chat_template)
         if self.gradient_checkpointing:
             model.gradient_checkpointing_enable()
         if self.freeze_vision:
             model.base_model.visual.requires_grad_(False)
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
-        pictures = loaded(Qwen2VLImageProcessorPil, self.path, min_pixels=self.min_pixels)
         return VisionLanguageModel(
-            model, tokenizer, pictures, self.max_prompt, self.max_response, self.constrained, device
+            model,
+            tokenizer,
+            load_pretrained(Qwen2VLImageProcessorPil, self.path, min_pixels=self.min_pixels),
+            self.max_prompt_length,
+            self.max_response_length,
+            self.constrained,
+            device,
         )

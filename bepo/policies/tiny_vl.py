@@ -1,4 +1,4 @@
-"""The embedded default policy for pictures: a Qwen2.5-VL-architecture model of about 1 M parameters."""
+"""The built-in default policy for pictures: a Qwen2.5-VL-architecture model of about 1 M parameters."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import torch
 from transformers import PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from bepo.agents import Agent
+from bepo.core.errors import UserError
+from bepo.core.settings import setting
 from bepo.envs import IMAGE, Environment
-from bepo.errors import UserError
 from bepo.policies import register
 from bepo.policies.tiny import ACT, TinyModel, build_tokenizer
 from bepo.policies.vision_language import VisionLanguageModel
+from bepo.rollouts.agent import Agent
 
 START, PICTURE, VIDEO, STOP = MARKERS = ("<|vision_start|>", "<|image_pad|>", "<|video_pad|>", "<|vision_end|>")
 _CHAT = (
@@ -27,40 +28,62 @@ _CHAT = (
 @register
 @dataclass
 class TinyVL(TinyModel):
-    """A model that has never seen anything either."""
+    """A small vision-language model. It knows neither language nor pictures before its warm start."""
 
     name: Literal["tiny_vl"] = "tiny_vl"
-    hidden: int = 128
-    layers: int = 4
-    heads: int = 8
-    intermediate: int = 384
-    vision_hidden: int = 64
-    vision_layers: int = 1
-    patch: int = 16
-    """Pixels of a patch's side. Sokoban draws a cell in 16, so that an image token is exactly a cell."""
-    merge: int = 1
-    """merge x merge patches become one image token (Qwen2.5-VL: 2)."""
-    rope_theta: float = 2.0
-    """m-rope gives columns the lowest frequencies: with the usual 10,000 and heads this small they would be one."""
+    hidden_size: int = setting(128, at_least=1)
+    """The width of the transformer."""
+    num_hidden_layers: int = setting(4, at_least=1)
+    """The number of layers."""
+    num_attention_heads: int = setting(8, at_least=1)
+    """The number of attention heads of a layer, and of a layer of the vision tower."""
+    intermediate_size: int = setting(384, at_least=1)
+    """The width of a layer's feed-forward part."""
+    vision_hidden_size: int = setting(64, at_least=1)
+    """The width of the vision tower; its feed-forward parts are twice as wide."""
+    vision_depth: int = setting(1, at_least=1)
+    """The number of layers of the vision tower."""
+    patch_size: int = setting(16, at_least=1)
+    """The side of a patch in pixels. Sokoban draws a cell as 16 x 16 pixels, so that an image token is one cell."""
+    spatial_merge_size: int = setting(1, at_least=1)
+    """This many by this many patches become one image token (2 in Qwen2.5-VL)."""
+    rope_theta: float = setting(2.0, above=0)
+    """The base of rotary positions. Columns have m-rope's lowest frequencies; in heads as small as these, the usual
+    10,000 would make all columns look alike."""
     freeze_vision: bool = False
-    """Leave the vision tower as it was drawn. Random features tell the tiles apart; where they move, the language model
-    learns to read them later or not at all (docs/performance.md)."""
+    """Leave the vision tower at its random weights. Random features tell the tiles apart; where the tower is trained,
+    the language model learns to read them later or not at all (docs/performance.md)."""
 
     method_version: ClassVar[int] = 2
-    presets: ClassVar[str] = "smoke_vl and laptop_vl"
+    presets: ClassVar[str] = "tier=smoke model=vl and tier=laptop model=vl"
+
+    @property
+    def trains_vision(self) -> bool:
+        """Whether the vision tower is trained with the rest."""
+        return not self.freeze_vision
 
     def __post_init__(self) -> None:
-        # Vision rotates quarters of a head; m-rope needs pairs for time, rows and columns.
-        for name, least in (("hidden", 8), ("vision_hidden", 4)):
-            if getattr(self, name) % (least * self.heads):
-                value = getattr(self, name)
-                raise UserError(f"policy.{name}={value} must be a multiple of {least} policy.heads={self.heads}")
+        super().__post_init__()
+        # The vision tower rotates quarters of a head, and m-rope needs a pair each for time, rows and columns.
+        for name, value, factor in (
+            ("hidden_size", self.hidden_size, 8),
+            ("vision_hidden_size", self.vision_hidden_size, 4),
+        ):
+            if value % (factor * self.num_attention_heads):
+                raise UserError(
+                    f"policy.{name}={value} must be a multiple of "
+                    f"{factor} policy.num_attention_heads={self.num_attention_heads}"
+                )
 
     def build(self, env: Environment, agent: Agent, device: str) -> VisionLanguageModel:
+        """Draw the policy's weights from ``seed``.
+
+        Raises ``UserError`` for an agent whose prompts it cannot read, and for an environment without pictures.
+        """
         vocabulary = self._vocabulary(env, agent)
         if IMAGE not in vocabulary:
             raise UserError(f"policy=tiny_vl looks at pictures, and env={env.name} shows none: env.observation=rgb")
-        tokenizer = build_tokenizer([w for w in vocabulary if w != IMAGE], MARKERS)
+        tokenizer = build_tokenizer([word for word in vocabulary if word != IMAGE], MARKERS)
         tokenizer.chat_template = _CHAT
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
@@ -68,40 +91,46 @@ class TinyVL(TinyModel):
         if self.freeze_vision:
             model.base_model.visual.requires_grad_(False)
         return VisionLanguageModel(
-            model, tokenizer, self._image_processor(), self.max_prompt, self.max_response, self.constrained, device
+            model,
+            tokenizer,
+            self._image_processor(),
+            self.max_prompt_length,
+            self.max_response_length,
+            self.constrained,
+            device,
         )
 
     def _image_processor(self) -> Qwen2VLImageProcessorPil:
-        side = self.patch * self.merge
+        side = self.patch_size * self.spatial_merge_size
         return Qwen2VLImageProcessorPil(
-            patch_size=self.patch,
-            merge_size=self.merge,
+            patch_size=self.patch_size,
+            merge_size=self.spatial_merge_size,
             temporal_patch_size=1,
-            size={"shortest_edge": side**2, "longest_edge": self.max_prompt * side**2},
+            size={"shortest_edge": side**2, "longest_edge": self.max_prompt_length * side**2},
         )
 
     def _architecture(self, tokenizer: PreTrainedTokenizerFast) -> Qwen2_5_VLConfig:
         start, picture, video, stop = tokenizer.convert_tokens_to_ids(list(MARKERS))
-        turns = self.hidden // self.heads // 2  # rotated pairs of a head, shared out as in Qwen2.5-VL
-        across = 3 * turns // 8
+        pairs = self.hidden_size // self.num_attention_heads // 2  # rotated pairs of a head, divided as in Qwen2.5-VL
+        spatial = 3 * pairs // 8  # pairs for rows, and as many for columns
         text = self._text_settings(tokenizer) | {
             "rope_parameters": {
                 "rope_type": "default",
                 "rope_theta": self.rope_theta,
-                "mrope_section": [turns - 2 * across, across, across],
+                "mrope_section": [pairs - 2 * spatial, spatial, spatial],
             }
         }
         vision = {
-            "depth": self.vision_layers,
-            "hidden_size": self.vision_hidden,
-            "intermediate_size": 2 * self.vision_hidden,
-            "num_heads": self.heads,
-            "patch_size": self.patch,
-            "spatial_merge_size": self.merge,
+            "depth": self.vision_depth,
+            "hidden_size": self.vision_hidden_size,
+            "intermediate_size": 2 * self.vision_hidden_size,
+            "num_heads": self.num_attention_heads,
+            "patch_size": self.patch_size,
+            "spatial_merge_size": self.spatial_merge_size,
             "initializer_range": self.initializer_range,
             "temporal_patch_size": 1,
-            "out_hidden_size": self.hidden,
-            "fullatt_block_indexes": list(range(self.vision_layers)),
+            "out_hidden_size": self.hidden_size,
+            "fullatt_block_indexes": list(range(self.vision_depth)),
         }
         return Qwen2_5_VLConfig(
             text_config=text,

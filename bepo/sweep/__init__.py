@@ -1,1 +1,1 @@
-"""Plan and run any set of studies: ``python -m bepo.sweep [NAME ...] [scale=... overrides]``."""
+"""Plan and run any set of studies: ``python -m bepo.sweep [NAME ...] [tier=... overrides]``."""

@@ -1,4 +1,4 @@
-"""Plan and run studies: ``python -m bepo.sweep [NAME ...] [scale=... any override] [--dry-run]``."""
+"""Plan and run studies: ``python -m bepo.sweep [NAME ...] [tier=... any override] [--dry-run]``."""
 
 from __future__ import annotations
 
@@ -6,21 +6,27 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from bepo.config import register_configs
-from bepo.errors import UserError
-from bepo.sweep import plan, show, trials, tune
+from bepo.core.errors import UserError
+from bepo.runs.compose import register_configs
 from bepo.sweep.estimate import Throughput
 from bepo.sweep.execute import Execution
+from bepo.sweep.outcome import GridOutcome, TuningOutcome
+from bepo.sweep.plan import PlannedRun, plan_runs
 from bepo.sweep.pool import Pool
+from bepo.sweep.show import View, format_plan, format_summary, format_time
+from bepo.sweep.studies import PlannedStudy, compose_study, config_errors, study_names
+from bepo.sweep.trials import find_study, format_status, time_estimates
+from bepo.sweep.tune import Tuning
 
 register_configs()
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """0: everything complete; 1: something failed; 2: bad input; 130: interrupted."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return 0 if everything is complete, 1 if something failed, 2 for bad input, 130 for Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m bepo.sweep", description=__doc__)
     parser.add_argument(
         "items",
@@ -32,74 +38,89 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, metavar="N", help="runs at a time (default: one a core; paper: one)")
     options = parser.parse_intermixed_args(arguments)
     try:
-        return _sweep(options)
+        return _sweep(options.items, options.dry_run, options.jobs)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:  # while planning: nothing was begun
+    except KeyboardInterrupt:  # while planning, before anything was begun
         return 130
 
 
-def _sweep(options: argparse.Namespace) -> int:
+def _sweep(items: Sequence[str], dry_run: bool, asked_jobs: int | None) -> int:
     began = time.monotonic()
-    overrides = [item for item in options.items if "=" in item or item.startswith("~")]
-    chosen = [item for item in options.items if item not in overrides]
-    if not chosen:
-        chosen = [n for n in plan.names() if not n.startswith("tune_")]
-    elif chosen == ["all"]:
-        chosen = plan.names()
-    studies, broken = _studies(chosen, overrides)
-    grids, tunings = [s for s in studies if not s.is_tuning], [s for s in studies if s.is_tuning]
-    runs = plan.runs(grids)
-    jobs = _jobs(options.jobs, studies)
-    results = Path(studies[0].config.results)
+    overrides = [item for item in items if "=" in item or item.startswith("~")]
+    studies, errors = _compose([item for item in items if item not in overrides], overrides)
+    grids = [study for study in studies if not study.is_tuning]
+    runs, jobs, results = plan_runs(grids), _jobs(asked_jobs, studies), Path(studies[0].config.results)
     throughput = Throughput(results)
     states = {run.id: run.progress() for run in runs}
     if grids:
-        print(show.plan(runs, states, throughput, jobs, cells=options.dry_run), flush=True)
-    tunings = [study for study in tunings if _announced(study, throughput, jobs, broken)]
-    if options.dry_run:
-        return 1 if broken or any(state.status == "corrupt" for state in states.values()) else 0
+        print(format_plan(runs, states, throughput, jobs, cells=dry_run), flush=True)
+    tunings = [s for s in studies if s.is_tuning and _announce(s, throughput, jobs, errors)]
+    if dry_run:
+        return 1 if errors or any(state.status == "corrupt" for state in states.values()) else 0
     _check_writable(results)
     pool = Pool(jobs)
-    failed, interrupted = bool(broken), False
+    outcomes: list[GridOutcome | TuningOutcome] = []
     if grids:
-        outcome = Execution(runs, pool, show.View(throughput, jobs, len(runs))).finish()
-        print(show.summary(outcome, runs, time.monotonic() - began), flush=True)
-        failed, interrupted = failed or outcome.is_bad, outcome.interrupted
+        outcomes.append(_train(runs, pool, throughput, began))
     for study in tunings:
-        if not interrupted:
-            tuned = _tuned(study, pool, throughput)
-            failed, interrupted = failed or bool(tuned.failed), tuned.interrupted
-    for error in broken:
+        if not any(outcome.interrupted for outcome in outcomes):
+            outcomes.append(_tune(study, pool, throughput))
+    for error in errors:
         print(f"FAILED  {error}")
-    return 130 if interrupted else 1 if failed else 0
+    if any(outcome.interrupted for outcome in outcomes):
+        return 130
+    return 1 if errors or any(outcome.is_bad for outcome in outcomes) else 0
 
 
-def _announced(study: plan.Study, throughput: Throughput, jobs: int, broken: list[UserError]) -> bool:
-    """Show where an Optuna study stands; whether anything of it is left to do. Adds to ``broken`` if it cannot be."""
+def _compose(names: Sequence[str], overrides: Sequence[str]) -> tuple[list[PlannedStudy], list[UserError]]:
+    """Return the studies that compose, and what is wrong with the others. Raises the first error if none composes."""
+    if not names:
+        names = [name for name in study_names() if not name.startswith("tune_")]
+    elif list(names) == ["all"]:
+        names = study_names()
+    studies, errors = [], []
+    for name in dict.fromkeys(names):
+        try:
+            study = compose_study(name, overrides)
+            if not study.is_tuning:
+                _ = study.configured  # its cells have to compose as well
+            studies.append(study)
+        except UserError as error:
+            errors.append(error)
+    if not studies:
+        raise errors[0]
+    for error in errors:
+        print(f"error: {error}", file=sys.stderr)
+    return studies, errors
+
+
+def _jobs(asked: int | None, studies: Sequence[PlannedStudy]) -> int:
+    """Return the number of runs at a time: the one asked for, else what the launchers and the cores allow."""
+    if asked is not None:
+        if asked < 1:
+            raise UserError(f"--jobs {asked}: at least 1")
+        return asked
+    of_launchers = min(study.jobs for study in studies)
+    threads = max(study.config.backend.get("threads", 1) for study in studies)
+    cores = len(os.sched_getaffinity(0)) // threads
+    return max(1, min(cores, of_launchers) if of_launchers > 0 else cores)
+
+
+def _announce(planned: PlannedStudy, throughput: Throughput, jobs: int, errors: list[UserError]) -> bool:
+    """Show how far an Optuna study is, and return whether it needs more trials. Adds to ``errors`` if it cannot run."""
     try:
-        with plan.errors_named(study.name, study.overrides):
-            found = trials.stored(study)
-            left = trials.left(study, found, throughput)
+        with config_errors(planned.name, planned.overrides):
+            study = find_study(planned)
+            estimates = time_estimates(planned, study, throughput)
     except UserError as error:
-        broken.append(error)
+        errors.append(error)
         print(f"error: {error}", file=sys.stderr)
         return False
-    to_do = show.time_left(left, jobs) if left else "nothing to do"
-    print(f"{trials.standing(study, found)}\n  {to_do}", flush=True)
-    return bool(left)
-
-
-def _tuned(study: plan.Study, pool: Pool, throughput: Throughput) -> tune.Outcome:
-    total = study.config.hydra.sweeper.n_trials * len(study.config.study.seeds)
-    try:
-        outcome = tune.Tuning(study, pool, show.View(throughput, pool.size, total)).finish()
-    except UserError as error:
-        outcome = tune.Outcome([f"{study.name}: {error}"])
-    for line in outcome.failed:
-        print(f"FAILED  {line}", flush=True)
-    return outcome
+    to_do = format_time(estimates, jobs) if estimates else "nothing to do"
+    print(f"{format_status(planned, study)}\n  {to_do}", flush=True)
+    return bool(estimates)
 
 
 def _check_writable(results: Path) -> None:
@@ -110,32 +131,23 @@ def _check_writable(results: Path) -> None:
         raise UserError(f"results={results}: cannot be written ({error.strerror})") from error
 
 
-def _studies(names: list[str], overrides: list[str]) -> tuple[list[plan.Study], list[UserError]]:
-    """The studies that compose, and what is wrong with the others. Raises the error if none does."""
-    found, errors = [], []
-    for name in dict.fromkeys(names):
-        try:
-            study = plan.study(name, overrides)
-            _ = study.is_tuning or study.configured
-            found.append(study)
-        except UserError as error:
-            errors.append(error)
-    if not found:
-        raise errors[0]
-    for error in errors:
-        print(f"error: {error}", file=sys.stderr)
-    return found, errors
+def _train(runs: Sequence[PlannedRun], pool: Pool, throughput: Throughput, began: float) -> GridOutcome:
+    """Train the missing runs of all grids, and show what became of them."""
+    outcome = Execution(runs, pool, View(throughput, pool.size, len(runs))).finish()
+    print(format_summary(outcome, runs, time.monotonic() - began), flush=True)
+    return outcome
 
 
-def _jobs(asked: int | None, studies: list[plan.Study]) -> int:
-    if asked is not None:
-        if asked < 1:
-            raise UserError(f"--jobs {asked}: at least 1")
-        return asked
-    wanted = min(study.jobs for study in studies)
-    threads = max(study.config.backend.get("threads", 1) for study in studies)
-    cores = len(os.sched_getaffinity(0)) // threads
-    return max(1, min(cores, wanted) if wanted > 0 else cores)
+def _tune(planned: PlannedStudy, pool: Pool, throughput: Throughput) -> TuningOutcome:
+    """Make the missing trials of an Optuna study, and show which failed."""
+    total = planned.config.hydra.sweeper.n_trials * len(planned.seeds)
+    try:
+        outcome = Tuning(planned, pool, View(throughput, pool.size, total)).finish()
+    except UserError as error:
+        outcome = TuningOutcome([f"{planned.name}: {error}"])
+    for line in outcome.failed:
+        print(f"FAILED  {line}", flush=True)
+    return outcome
 
 
 if __name__ == "__main__":

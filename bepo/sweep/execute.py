@@ -1,65 +1,56 @@
-"""Run what is missing: one worker a free core, until nothing is left that this process could do."""
+"""Train the missing runs of grids: one worker a free core, until this process can do nothing more."""
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 
-from bepo.sweep import show
-from bepo.sweep.plan import Run, note
-from bepo.sweep.pool import BUSY, DONE, Pool, Worker, explain
-
-LOOK_AGAIN = 2.0  # seconds before trying a run that another process holds
-
-
-@dataclass
-class Outcome:
-    """What became of the runs."""
-
-    complete: list[Run] = field(default_factory=list)
-    elsewhere: list[Run] = field(default_factory=list)  # of those, by other processes
-    failed: dict[str, str] = field(default_factory=dict)  # run id -> why; its log says more
-    refused: dict[str, str] = field(default_factory=dict)  # never begun: run id -> why
-    interrupted: bool = False
-
-    @property
-    def is_bad(self) -> bool:
-        return bool(self.failed or self.refused)
+from bepo.sweep.outcome import GridOutcome
+from bepo.sweep.plan import PlannedRun, note_cells
+from bepo.sweep.pool import BUSY, DONE, RETRY_SECONDS, Pool, Worker, explain_exit, interrupts
+from bepo.sweep.show import View, format_corrupt
 
 
 class Execution:
-    """Works off ``pending``; runs that another process holds are looked at again later."""
+    """The runs of grids being trained; those that another process works on are tried again later."""
 
-    def __init__(self, runs: Sequence[Run], pool: Pool, view: show.View) -> None:
+    def __init__(self, runs: Sequence[PlannedRun], pool: Pool, view: View) -> None:
         self.runs, self.pool, self.view = runs, pool, view
-        found = [(run, run.progress()) for run in runs]
-        self.outcome = Outcome([r for r, p in found if p.status == "complete"])
-        for run, state in found:
-            if state.status == "corrupt":
-                self.outcome.refused[run.id] = show.corrupt(run, state)
-            elif state.status != "complete" and run.obstacle:
-                self.outcome.refused[run.id] = str(run.obstacle)
-        self.pending = [r for r, p in found if p.status != "complete" and r.id not in self.outcome.refused]
-        self.held: dict[str, tuple[Run, float]] = {}  # by another process, and when to look again
-        self.warm = {_kit(r) for r, p in found if p.updates}
+        self.outcome = GridOutcome()
+        self.pending: list[PlannedRun] = []
+        self.busy: dict[str, tuple[PlannedRun, float]] = {}  # by run id; with the time at which it is tried again
+        self.warm_starts: set[str] = set()  # those that exist, by key
+        for run in runs:
+            self._add(run)
 
-    def finish(self) -> Outcome:
+    def _add(self, run: PlannedRun) -> None:
+        state = run.progress()
+        if state.updates:
+            self.warm_starts.add(_warm_start_key(run))
+        if state.status == "complete":
+            self.outcome.complete.append(run)
+        elif state.status == "corrupt":
+            self.outcome.refused[run.id] = format_corrupt(run, state)
+        elif run.obstacle:
+            self.outcome.refused[run.id] = str(run.obstacle)
+        else:
+            self.pending.append(run)
+
+    def finish(self) -> GridOutcome:
+        """Train everything that is missing, and return what became of it. Ctrl-C ends the workers first."""
         for run in self.runs:
-            note(run)
-        self.view.begin(done=len(self.outcome.complete), bad=len(self.outcome.refused))
+            note_cells(run)
+        self.view.begin(len(self.outcome.complete), len(self.outcome.refused))
         with interrupts() as received:
-            while self.pending or self.held or self.pool.workers:
-                if not received:
+            while self.pool.workers or (not received and (self.pending or self.busy)):
+                if received:
+                    self.pool.stop(len(received))
+                else:
                     self._fill()
-                elif self.pool.stop(len(received)):
-                    break
                 for worker in self.pool.ended(0.5):
                     self._ended(worker)
-                self._look_again()
-                self.view.draw(self.pool.workers, self.pending, len(self.held))
+                self._retry_busy()
+                self.view.draw(self.pool.workers, self.pending, len(self.busy))
         self.outcome.interrupted = bool(received)
         self.view.end()
         return self.outcome
@@ -73,53 +64,41 @@ class Execution:
             else:
                 self.view.started(self.pool.start(run))
 
-    def _choose(self) -> Run:
-        """The next run, but not one that would only wait for another's warm start, if there is a choice."""
-        warming = {_kit(w.run) for w in self.pool.workers} - self.warm
-        return next((r for r in self.pending if _kit(r) not in warming), self.pending[0])
+    def _choose(self) -> PlannedRun:
+        """Return the next run, if possible not one that would only wait for a warm start that another is making."""
+        unfinished = {_warm_start_key(worker.run) for worker in self.pool.workers} - self.warm_starts
+        return next((run for run in self.pending if _warm_start_key(run) not in unfinished), self.pending[0])
 
     def _ended(self, worker: Worker) -> None:
-        run, code = worker.run, worker.exit_code
-        self.warm.add(_kit(run))
-        if code == BUSY:
-            self.held[run.id] = run, time.monotonic() + LOOK_AGAIN
-        elif code == DONE and run.progress().status == "complete":
+        run = worker.run
+        self.warm_starts.add(_warm_start_key(run))
+        if worker.exit_code == BUSY:
+            self.busy[run.id] = run, time.monotonic() + RETRY_SECONDS
+        elif worker.exit_code == DONE and run.progress().status == "complete":
             self.outcome.complete.append(run)
             self.view.completed(worker)
-        elif worker.stops:
+        elif worker.stop_requests:
             self.view.stopped(worker)
         else:
-            self.outcome.failed[run.id] = explain(code)
-            self.view.failed(worker, explain(code))
+            self.outcome.failed[run.id] = explain_exit(worker.exit_code)
+            self.view.failed(worker)
 
-    def _look_again(self) -> None:
-        for run, when in list(self.held.values()):
+    def _retry_busy(self) -> None:
+        for run, retry_at in list(self.busy.values()):
             if run.progress().status == "complete":
                 self._completed_elsewhere(run)
-            elif time.monotonic() >= when:
-                self.pending.append(run)  # whoever held it may be dead
+            elif time.monotonic() >= retry_at:
+                self.pending.append(run)  # the process that worked on it may be dead
             else:
                 continue
-            del self.held[run.id]
+            del self.busy[run.id]
 
-    def _completed_elsewhere(self, run: Run) -> None:
+    def _completed_elsewhere(self, run: PlannedRun) -> None:
         self.outcome.complete.append(run)
         self.outcome.elsewhere.append(run)
 
 
-def _kit(run: Run) -> str:
-    """What a warm start is shared by."""
+def _warm_start_key(run: PlannedRun) -> str:
+    """Return the settings that two runs with the same warm start have in common."""
     c = run.config
     return repr((c.env, c.agent, c.policy, c.backend, c.rollout.train_tasks, c.evaluation))
-
-
-@contextmanager
-def interrupts():
-    """Ctrl-C and SIGTERM as a list that grows."""
-    received: list[int] = []
-    before = {s: signal.signal(s, lambda number, _: received.append(number)) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,6 +1,6 @@
 """Runs in worker processes, one each: whatever a run does to its process, the others and the sweep go on.
 
-Workers are forked from a server that has imported torch and transformers once, so a worker is there in milliseconds.
+Workers are forked from a server that has imported torch and transformers once, so a worker starts in milliseconds.
 """
 
 from __future__ import annotations
@@ -12,36 +12,42 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from bepo.config import Config, cell_overrides
-from bepo.errors import UserError
-from bepo.record import Busy
-from bepo.sweep.plan import Run
+from bepo.core.errors import UserError
+from bepo.runs.config import Config, cell_overrides
+from bepo.store.runs import Busy
+from bepo.sweep.plan import PlannedRun
 
 DONE, BAD_INPUT, BUSY, INTERRUPTED = 0, 2, 75, 130
+"""Exit codes of a worker; ``BUSY`` says that another process works on the run."""
+RETRY_SECONDS = 2.0  # before a run that was busy is tried again
 
 
 @dataclass
 class Worker:
-    """A run at work in a process of its own."""
+    """A process that works on one run."""
 
-    run: Run
+    run: PlannedRun
     process: BaseProcess
     started: float = field(default_factory=time.monotonic)
-    stops: int = 0  # how often it was asked to stop
+    stop_requests: int = 0
 
     @property
-    def exit_code(self) -> int | None:
+    def exit_code(self) -> int:
+        """The exit code of a process that has ended; negative for the signal that killed it."""
+        assert self.process.exitcode is not None, "the worker has not ended"
         return self.process.exitcode
 
     def stop(self) -> None:
-        """Ask for a checkpoint after the update at hand; a second time: stop at once."""
-        self.stops += 1
-        if self.process.is_alive():
+        """Ask for a checkpoint after the current update; a second time: ask to stop at once."""
+        self.stop_requests += 1
+        if self.process.pid is not None and self.process.is_alive():
             os.kill(self.process.pid, signal.SIGINT)
 
 
@@ -53,16 +59,19 @@ class Pool:
         self.workers: list[Worker] = []
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["bepo.train", "wandb.sdk.launch"])  # wandb.init imports the latter: 1 s
+        self._context.set_forkserver_preload(
+            ["bepo.runs.run", "wandb.sdk.launch"]
+        )  # wandb.init imports the latter: 1 s
 
     @property
     def has_room(self) -> bool:
+        """Whether another worker can start."""
         return len(self.workers) < self.size
 
-    def start(self, run: Run) -> Worker:
+    def start(self, run: PlannedRun) -> Worker:
+        """Start a worker on a run."""
         run.folder.path.mkdir(parents=True, exist_ok=True)
-        cell = run.cells[0]
-        arguments = (run.config, cell_overrides(cell.overrides), run.log)
+        arguments = (run.config, cell_overrides(run.cells[0].overrides), run.log)
         process = self._context.Process(target=_work, args=arguments, name=run.id)
         process.start()
         worker = Worker(run, process)
@@ -70,24 +79,36 @@ class Pool:
         return worker
 
     def ended(self, timeout: float) -> list[Worker]:
-        """Workers that have ended; waits for one, but no longer than ``timeout`` seconds."""
+        """Remove and return the workers that have ended; wait for one, but no longer than ``timeout`` seconds."""
         connection.wait([w.process.sentinel for w in self.workers], timeout)
-        over = [w for w in self.workers if not w.process.is_alive()]
-        self.workers = [w for w in self.workers if w not in over]
-        return over
+        ended = [w for w in self.workers if not w.process.is_alive()]
+        self.workers = [w for w in self.workers if w not in ended]
+        return ended
 
-    def stop(self, times: int) -> bool:
-        """First after the update at hand, then at once, then by force. True when nothing is at work any more."""
+    def stop(self, requests: int) -> None:
+        """Stop the workers: after the current update if asked once, at once if asked twice, else by force."""
         for worker in self.workers:
-            if times > 2:
+            if requests > 2:
                 worker.process.kill()
-            elif worker.stops < times:
+            elif worker.stop_requests < requests:
                 worker.stop()
-        return not self.workers
 
 
-def explain(code: int) -> str:
-    """An exit code in words."""
+@contextmanager
+def interrupts() -> Iterator[list[int]]:
+    """Yield a list of the signals that ask the sweep to stop (Ctrl-C and SIGTERM); it grows as they come."""
+    received: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda number, _: received.append(number)) for number in numbers}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def explain_exit(code: int) -> str:
+    """Return what a worker's exit code means; it is negative for a process that a signal killed."""
     if code >= 0:
         return {BAD_INPUT: "bad input", INTERRUPTED: "interrupted"}.get(code, f"exit status {code}")
     name = signal.Signals(-code).name
@@ -95,10 +116,10 @@ def explain(code: int) -> str:
 
 
 def _work(config: Config, overrides: list[str], log: Path) -> None:
-    """A worker's life. What the run prints goes to its log."""
-    from bepo.train import run  # imported by the server already
+    """Train one run and exit with one of the codes above. What the run prints goes to its log."""
+    from bepo.runs.run import run  # imported by the server already
 
-    os.setpgid(0, 0)  # Ctrl-C goes to the sweep, which passes it on once
+    os.setpgid(0, 0)  # Ctrl-C reaches the sweep alone, which passes it on once
     _end_with_parent()
     with log.open("a") as file:
         for stream in (1, 2):
@@ -119,8 +140,10 @@ def _work(config: Config, overrides: list[str], log: Path) -> None:
 
 
 def _end_with_parent() -> None:
-    """A sweep that is killed takes its workers with it; their runs go on from their checkpoints."""
+    """Let a sweep that is killed take its workers with it; their runs go on from their checkpoints."""
     parent = multiprocessing.parent_process()
+    if parent is None:
+        return
 
     def watch() -> None:
         connection.wait([parent.sentinel])

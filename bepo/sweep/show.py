@@ -1,72 +1,113 @@
-"""What a sweep shows: the plan, a line for each running cell and one for all, and the end."""
+"""What a sweep shows: the plan, a line for each running run and one for all, and the end."""
 
 from __future__ import annotations
 
 import shutil
 import sys
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Mapping, Sequence
+from typing import TextIO
 
-from bepo.record import Progress
-from bepo.sweep.estimate import Estimate, Throughput
-from bepo.sweep.plan import Run
-from bepo.sweep.pool import Worker
-
-if TYPE_CHECKING:
-    from bepo.sweep.execute import Outcome
+from bepo.store.runs import Progress
+from bepo.sweep.estimate import Throughput, TimeEstimate
+from bepo.sweep.outcome import GridOutcome
+from bepo.sweep.plan import PlannedRun
+from bepo.sweep.pool import Worker, explain_exit
 
 _QUIET = 60.0  # seconds between two lines of totals where there is no terminal
 
 
-def duration(seconds: float) -> str:
+def format_plan(
+    runs: Sequence[PlannedRun], states: Mapping[str, Progress], throughput: Throughput, jobs: int, cells: bool
+) -> str:
+    """Return a table with a row for each study, then what is shared, what is left to do, and what prevents it.
+
+    ``states`` holds the progress of every run by its id; ``cells`` puts a row for each cell above the table.
+    """
+    rows = [_cell_row(run, states[run.id]) for run in runs] + [""] if cells else []
+    unfinished = [run for run in runs if states[run.id].status in ("partial", "missing")]
+    n_cells = sum(len(run.cells) for run in runs)
+    lines = [*rows, *_study_rows(runs, states)]
+    lines.append(f"\n{n_cells} cells are {len(runs)} runs (a shared run is trained once); {len(unfinished)} to do")
+    if unfinished:
+        lines.append(format_time([throughput.estimate(run) for run in unfinished], jobs))
+    return "\n".join([*lines, *_problems(runs, states, throughput, unfinished)])
+
+
+def _cell_row(run: PlannedRun, state: Progress) -> str:
+    status = state.status if state.status != "partial" else f"partial {state.updates}/{run.config.updates}"
+    others = [s for s in run.studies if s != run.cells[0].study]
+    return f"{run.id}  {status:14s} {run.label}" + (f"  (also {', '.join(others)})" if others else "")
+
+
+def _study_rows(runs: Sequence[PlannedRun], states: Mapping[str, Progress]) -> list[str]:
+    columns = ["complete", "partial", "missing"]
+    columns += ["corrupt"] if any(state.status == "corrupt" for state in states.values()) else []
+    rows = [f"{'study':24s}{'cells':>6s}{''.join(f'{c:>10s}' for c in columns)}{'shared':>8s}"]
+    for study in dict.fromkeys(s for run in runs for s in run.studies):
+        own = [run for run in runs if study in run.studies]
+        counts = [sum(states[run.id].status == column for run in own) for column in columns]
+        shared = sum(len(run.studies) > 1 for run in own)
+        rows.append(f"{study:24s}{len(own):6d}{''.join(f'{n:10d}' for n in counts)}{shared or '-':>8}")
+    return rows
+
+
+def _problems(
+    runs: Sequence[PlannedRun],
+    states: Mapping[str, Progress],
+    throughput: Throughput,
+    unfinished: Sequence[PlannedRun],
+) -> list[str]:
+    corrupt = [run for run in runs if states[run.id].status == "corrupt"]
+    lines = [f"CORRUPT {run.label}: {format_corrupt(run, states[run.id])}" for run in corrupt]
+    elsewhere = [problem for identifier, problem in throughput.corrupt.items() if identifier not in states]
+    lines += [f"CORRUPT and no cell of these studies: {problem}" for problem in elsewhere]
+    obstacles = dict.fromkeys(str(run.obstacle) for run in unfinished if run.obstacle)
+    return lines + [f"not on this machine: {obstacle}" for obstacle in obstacles]
+
+
+def format_corrupt(run: PlannedRun, state: Progress) -> str:
+    """Return what is wrong with a corrupt run, and how to train it again: nothing is removed without being asked."""
+    return f"{state.problem}; to train it again: python -m analysis runs --gc {run.id} --results {run.config.results}"
+
+
+def format_time(estimates: Sequence[TimeEstimate], jobs: int) -> str:
+    """Return how long runs will take with ``jobs`` of them at a time, given an estimate for each."""
+    total = sum(e.seconds for e in estimates)
+    measured = sum(e.measured for e in estimates)
+    basis = f"{measured} of {len(estimates)} by earlier runs" if measured else "by stated constants, none measured yet"
+    gpu_hours = sum(e.seconds * e.gpus for e in estimates) / 3600
+    gpus = f", {gpu_hours:.0f} GPU-hours" if gpu_hours else ""
+    return f"about {format_duration(total / jobs)} with {jobs} at a time{gpus} ({basis})"
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration in its two largest units: hours and minutes, minutes and seconds, or seconds."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
 
 
-def plan(runs: Sequence[Run], states: dict[str, Progress], throughput: Throughput, jobs: int, cells: bool) -> str:
-    """A row a study, or a row a cell as well; then what is shared, what is left to do, and what is in its way."""
-    lines = [_cell_row(run, states[run.id]) for run in runs] + [""] if cells else []
-    columns = ["complete", "partial", "missing"]
-    columns += ["corrupt"] if any(state.status == "corrupt" for state in states.values()) else []
-    lines.append(f"{'study':24s}{'cells':>6s}{''.join(f'{c:>10s}' for c in columns)}{'shared':>8s}")
-    for study in dict.fromkeys(s for run in runs for s in run.studies):
-        mine = [run for run in runs if study in run.studies]
-        counts = [sum(states[r.id].status == c for r in mine) for c in columns]
-        shared = sum(len(r.studies) > 1 for r in mine)
-        lines.append(f"{study:24s}{len(mine):6d}{''.join(f'{n:10d}' for n in counts)}{shared or '-':>8}")
-    n_cells = sum(len(run.cells) for run in runs)
-    left = [run for run in runs if states[run.id].status in ("partial", "missing")]
-    lines.append(f"\n{n_cells} cells are {len(runs)} runs (a shared run is trained once); {len(left)} to do")
-    if left:
-        lines.append(time_left([throughput.of(run) for run in left], jobs))
-    lines += [f"CORRUPT {r.label}: {corrupt(r, states[r.id])}" for r in runs if states[r.id].status == "corrupt"]
-    others = {name: problem for name, problem in throughput.corrupt.items() if name not in states}
-    lines += [f"CORRUPT and no cell of these studies: {problem}" for problem in others.values()]
-    lines += [f"not on this machine: {problem}" for problem in {str(r.obstacle): 0 for r in left if r.obstacle}]
+def format_summary(outcome: GridOutcome, runs: Sequence[PlannedRun], seconds: float) -> str:
+    """Return how many runs are complete after ``seconds``, and which failed: why, and where their logs are."""
+    elsewhere = f" ({len(outcome.elsewhere)} of them by other processes)" if outcome.elsewhere else ""
+    lines = [f"{len(outcome.complete)} of {len(runs)} runs complete{elsewhere}, {format_duration(seconds)}"]
+    for run in runs:
+        if run.id in outcome.failed:
+            lines.append(f"FAILED  {run.label}: {outcome.failed[run.id]}\n        log {run.log}: {_last_line(run)}")
+    for reason in dict.fromkeys(outcome.refused.values()):
+        refused = [f"        {run.label}" for run in runs if outcome.refused.get(run.id) == reason]
+        lines += [f"FAILED  {reason}", *refused]
+    if outcome.interrupted:
+        lines.append("interrupted; the same command goes on from here")
+    elif outcome.failed:
+        lines.append("the same command tries the failed ones again")
     return "\n".join(lines)
 
 
-def corrupt(run: Run, state: Progress) -> str:
-    """What is wrong with a corrupt record, and what to do: nothing that was recorded is removed unasked."""
-    return f"{state.problem}; to train it again: python -m analysis runs --gc {run.id} --results {run.config.results}"
-
-
-def _cell_row(run: Run, state: Progress) -> str:
-    where = state.status if state.status != "partial" else f"partial {state.updates}/{run.config.updates}"
-    also = [s for s in run.studies if s != run.cells[0].study]
-    return f"{run.id}  {where:14s} {run.label}" + (f"  (also {', '.join(also)})" if also else "")
-
-
-def time_left(found: Sequence[Estimate], jobs: int) -> str:
-    """Of runs, one estimate each."""
-    total = sum(e.seconds for e in found)
-    measured = sum(e.measured for e in found)
-    basis = f"{measured} of {len(found)} by earlier records" if measured else "by stated constants, none measured yet"
-    gpu_hours = sum(e.seconds * e.gpus for e in found) / 3600
-    gpus = f", {gpu_hours:.0f} GPU-hours" if gpu_hours else ""
-    return f"about {duration(total / jobs)} with {jobs} at a time{gpus} ({basis})"
+def _last_line(run: PlannedRun) -> str:
+    lines = run.log.read_text(errors="replace").strip().splitlines() if run.log.exists() else []
+    return lines[-1] if lines else "(empty)"
 
 
 class View:
@@ -75,93 +116,83 @@ class View:
     def __init__(self, throughput: Throughput, jobs: int, total: int, out: TextIO | None = None) -> None:
         self.throughput, self.jobs, self.total = throughput, jobs, total
         self.out = out or sys.stdout
-        self.live = self.out.isatty()
-        self.done = self.bad = self.drawn = 0
-        self.began = self.last = time.monotonic()
+        self.is_live = self.out.isatty()
+        self.n_complete = self.n_failed = 0
+        self.n_drawn = 0  # lines of the block on the terminal
+        self.began = self.last_total = time.monotonic()
 
-    def begin(self, done: int, bad: int) -> None:
-        self.done, self.bad = done, bad
+    def begin(self, n_complete: int, n_failed: int) -> None:
+        """Start with the runs that are complete already and those that cannot be begun."""
+        self.n_complete, self.n_failed = n_complete, n_failed
 
     def started(self, worker: Worker) -> None:
-        if not self.live:
+        """Show that a worker started."""
+        if not self.is_live:
             self.log(f"start   {worker.run.label}")
 
     def completed(self, worker: Worker) -> None:
-        self.done += 1
+        """Show the success of a run that a worker completed, and count it in the estimates from here on."""
+        self.n_complete += 1
         self.throughput.add(worker.run.folder.path)
         success = worker.run.result()["success"]
         self.log(f"done    {worker.run.label}  success {success:.3f}  ({_age(worker)})")
 
-    def failed(self, worker: Worker, why: str) -> None:
-        self.bad += 1
-        self.log(f"FAILED  {worker.run.label}: {why}  ({worker.run.log})")
+    def failed(self, worker: Worker) -> None:
+        """Show why a worker failed."""
+        self.n_failed += 1
+        self.log(f"FAILED  {worker.run.label}: {explain_exit(worker.exit_code)}  ({worker.run.log})")
 
     def stopped(self, worker: Worker) -> None:
+        """Show where a worker stopped that was asked to."""
         self.log(f"stopped {worker.run.label}  update {worker.run.progress().updates}/{worker.run.config.updates}")
 
-    def draw(self, workers: Sequence[Worker], pending: Sequence[Run], elsewhere: int) -> None:
+    def draw(self, workers: Sequence[Worker], pending: Sequence[PlannedRun], n_elsewhere: int) -> None:
+        """Draw the block, or a line of totals from time to time; ``n_elsewhere`` counts what other processes do."""
         now = time.monotonic()
-        if self.live:
+        if self.is_live:
             self._erase()
             width = shutil.get_terminal_size().columns - 1
-            lines = [*map(_running, workers), self._total(workers, pending, elsewhere)]
+            lines = [*map(_worker_line, workers), self._total_line(workers, pending, n_elsewhere)]
             self.out.write("".join(line[:width] + "\n" for line in lines))
             self.out.flush()
-            self.drawn = len(lines)
-        elif now - self.last > _QUIET:
-            self.log(self._total(workers, pending, elsewhere))
-            self.last = now
+            self.n_drawn = len(lines)
+        elif now - self.last_total > _QUIET:
+            self.log(self._total_line(workers, pending, n_elsewhere))
+            self.last_total = now
 
     def end(self) -> None:
+        """Remove the block from the terminal."""
         self._erase()
 
-    def _total(self, workers: Sequence[Worker], pending: Sequence[Run], elsewhere: int) -> str:
-        left = sum(self.throughput.of(r).seconds for r in [*pending, *(w.run for w in workers)]) / self.jobs
-        parts = [f"{self.done} of {self.total} runs complete"]
-        parts += [f"{self.bad} failed"] if self.bad else []
-        parts += [f"{elsewhere} at work elsewhere"] if elsewhere else []
-        return f"total   {', '.join(parts)}; {duration(time.monotonic() - self.began)}, about {duration(left)} left"
-
     def log(self, text: str) -> None:
+        """Print a line that stays."""
         self._erase()
         print(text, file=self.out, flush=True)
 
+    def _total_line(self, workers: Sequence[Worker], pending: Sequence[PlannedRun], n_elsewhere: int) -> str:
+        unfinished = [*pending, *(worker.run for worker in workers)]
+        seconds = sum(self.throughput.estimate(run).seconds for run in unfinished) / self.jobs
+        parts = [f"{self.n_complete} of {self.total} runs complete"]
+        parts += [f"{self.n_failed} failed"] if self.n_failed else []
+        parts += [f"{n_elsewhere} at work elsewhere"] if n_elsewhere else []
+        elapsed = format_duration(time.monotonic() - self.began)
+        return f"total   {', '.join(parts)}; {elapsed}, about {format_duration(seconds)} left"
+
     def _erase(self) -> None:
-        if self.drawn:
-            self.out.write(f"\x1b[{self.drawn}F\x1b[J")
-            self.drawn = 0
+        if self.n_drawn:
+            self.out.write(f"\x1b[{self.n_drawn}F\x1b[J")
+            self.n_drawn = 0
 
 
-def _running(worker: Worker) -> str:
+def _worker_line(worker: Worker) -> str:
     state = worker.run.progress()
     if not state.updates:
-        where = "starting"
+        status = "starting"
     else:
         success = state.last.get("eval/validation_success", state.last["train/success"])
-        where = f"update {state.updates}/{worker.run.config.updates}  success {success:.2f}"
-    return f"running {worker.run.label}  {where}  {_age(worker)}"
+        status = f"update {state.updates}/{worker.run.config.updates}  success {success:.2f}"
+    return f"running {worker.run.label}  {status}  {_age(worker)}"
 
 
 def _age(worker: Worker) -> str:
-    return duration(time.monotonic() - worker.started)
-
-
-def summary(outcome: Outcome, runs: Sequence[Run], seconds: float) -> str:
-    elsewhere = f" ({len(outcome.elsewhere)} of them by other processes)" if outcome.elsewhere else ""
-    lines = [f"{len(outcome.complete)} of {len(runs)} runs complete{elsewhere}, {duration(seconds)}"]
-    for run in runs:
-        if run.id in outcome.failed:
-            lines.append(f"FAILED  {run.label}: {outcome.failed[run.id]}\n        log {run.log}: {_last_line(run)}")
-    for why in dict.fromkeys(outcome.refused.values()):
-        refused = [f"        {run.label}" for run in runs if outcome.refused.get(run.id) == why]
-        lines += [f"FAILED  {why}", *refused]
-    if outcome.interrupted:
-        lines.append("interrupted; the same command goes on from here")
-    elif outcome.failed:
-        lines.append("the same command tries the failed ones again")
-    return "\n".join(lines)
-
-
-def _last_line(run: Run) -> str:
-    lines = run.log.read_text(errors="replace").strip().splitlines() if run.log.exists() else []
-    return lines[-1] if lines else "(empty)"
+    return format_duration(time.monotonic() - worker.started)

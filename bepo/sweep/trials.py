@@ -1,48 +1,56 @@
-"""An Optuna study as it is stored: its search space, the settings it must not mix, and how far it is."""
+"""An Optuna study as it is stored: the settings that it must not mix, its trials, and how far it is.
+
+A trial that its process abandoned stays in the database as a failed one, and another trial *retries* it: the same
+settings, and therefore the same runs. Abandoned trials that are retried count nowhere.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import defaultdict
+from collections.abc import Sequence
+from enum import Enum
 from pathlib import Path
+from typing import Any
 
 import optuna
-from filelock import FileLock
 from hydra.utils import instantiate
-from hydra_plugins.hydra_optuna_sweeper._impl import create_params_from_overrides
 from omegaconf import OmegaConf
 from optuna.exceptions import StorageInternalError
-from optuna.trial import TrialState
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
-from bepo import objective
-from bepo.config import identity_of
-from bepo.errors import UserError
-from bepo.sweep import plan
-from bepo.sweep.estimate import Estimate, Throughput
+from bepo.core.errors import UserError, choose
+from bepo.runs.config import identity_of
+from bepo.runs.objectives import values_of
+from bepo.store.files import acquire, digest
+from bepo.sweep.estimate import Throughput, TimeEstimate
+from bepo.sweep.plan import PlannedRun, plan_cells
+from bepo.sweep.space import search_space
+from bepo.sweep.studies import Cell, PlannedStudy
+
+RETRIES = "retries"
+"""A trial's user attribute: the number of the abandoned trial that it retries."""
+_CLASSES = ("hydra_plugins.hydra_optuna_sweeper.*", "optuna.samplers.*", "optuna.pruners.*")  # that a file may name
 
 
-def space_of(study: plan.Study) -> tuple[dict, list[str]]:
-    """The search space, and the overrides that every trial has; a fixed value takes a setting out of the space."""
-    space, fixed, more = create_params_from_overrides([*study.swept, *study.overrides])
-    return {k: v for k, v in space.items() if k not in fixed}, [*(f"{k}={v}" for k, v in fixed.items()), *more]
+def open_study(planned: PlannedStudy) -> optuna.Study:
+    """Open the stored study, and make it if it is new.
 
-
-def load(study: plan.Study) -> optuna.Study:
-    """The stored study, made if it is new. Raises ``UserError`` if it was made with other settings."""
+    Raises ``UserError`` if it was made with other settings, or if this machine cannot run its trials.
+    """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    sweeper, settings = study.config.hydra.sweeper, OmegaConf.to_object(study.config.study)
-    known = ("hydra_plugins.hydra_optuna_sweeper.*", "optuna.samplers.*", "optuna.pruners.*")
+    sweeper, settings = planned.config.hydra.sweeper, planned.config.study
     pruner = optuna.pruners.NopPruner()
     if "pruner" in settings:
-        pruner = instantiate(settings["pruner"], _execution_whitelist_=known)
-    sampler = instantiate(sweeper.sampler, _execution_whitelist_=known)
-    directions = _directions(study)
-    if obstacle := _fixed(study).obstacle:
+        pruner = instantiate(settings.pruner, _execution_whitelist_=_CLASSES)
+    sampler = instantiate(sweeper.sampler, _execution_whitelist_=_CLASSES)
+    directions = _directions(planned)
+    if obstacle := _unsearched_run(planned).obstacle:
         raise obstacle
-    with FileLock(Path(study.config.results) / "studies.db.lock"):
-        found = optuna.create_study(
+    with acquire(Path(planned.config.results) / "studies.db.lock"):
+        study = optuna.create_study(
             study_name=sweeper.study_name,
             storage=sweeper.storage,
             sampler=sampler,
@@ -50,89 +58,130 @@ def load(study: plan.Study) -> optuna.Study:
             directions=directions,
             load_if_exists=True,
         )
-        found.set_user_attr("settings", _checked(study, found))
-        found.set_user_attr("objectives", settings["objectives"])
-    return found
+        study.set_user_attr("settings", _checked_digest(planned, study))
+        study.set_user_attr("objectives", planned.objectives)
+    return study
 
 
-def stored(study: plan.Study) -> optuna.Study | None:
-    """The study, if it was begun; nothing is made. Raises ``UserError`` if it was made with other settings."""
-    sweeper = study.config.hydra.sweeper
-    _directions(study)
+def find_study(planned: PlannedStudy) -> optuna.Study | None:
+    """Return the stored study, or None if it was not begun; nothing is made.
+
+    Raises ``UserError`` if it was made with other settings, or if the database cannot be read.
+    """
+    sweeper = planned.config.hydra.sweeper
+    _directions(planned)
     file = sweeper.storage.removeprefix("sqlite:///")
     if file != sweeper.storage and not Path(file).exists():
         return None
     try:
-        found = optuna.load_study(study_name=sweeper.study_name, storage=sweeper.storage)
+        study = optuna.load_study(study_name=sweeper.study_name, storage=sweeper.storage)
     except KeyError:
         return None
     except (SQLAlchemyError, StorageInternalError) as error:
         raise UserError(f"{sweeper.storage}: cannot be read ({str(error).splitlines()[0]})") from error
-    _checked(study, found)
-    return found
+    _checked_digest(planned, study)
+    return study
 
 
-def wanted(study: plan.Study, found: optuna.Study | None) -> int:
-    """Trials that the study is to have, with those that failed: each start puts new ones in their place."""
-    failed = found.get_trials(deepcopy=False, states=[TrialState.FAIL]) if found else []
-    return study.config.hydra.sweeper.n_trials + len(failed)
+def retried_trials(study: optuna.Study) -> set[int]:
+    """Return the numbers of the abandoned trials that other trials retry."""
+    trials = study.get_trials(deepcopy=False)
+    return {trial.user_attrs[RETRIES] for trial in trials if RETRIES in trial.user_attrs}
 
 
-def standing(study: plan.Study, found: optuna.Study | None) -> str:
-    """How far the study is, and its best trials: those that no other beats in every objective."""
-    states = [t.state for t in found.get_trials(deepcopy=False)] if found else []
-    counts = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "partial": TrialState.RUNNING}
-    said = [f"{n} {word}" for word, state in counts.items() if (n := states.count(state))]
-    failed = states.count(TrialState.FAIL)
-    sweeper, settings = study.config.hydra.sweeper, study.config.study
-    said += [f"{failed} failed"] if failed else []
-    text = f"{sweeper.study_name}: {len(states) - failed} of {sweeper.n_trials} trials of {len(settings.seeds)} seeds"
-    text += f" ({', '.join(said)})" if said else ""
-    alike = defaultdict(list)
-    for best in found.best_trials if TrialState.COMPLETE in states else []:
-        alike[tuple(best.values)].append(best)
-    for values, trials in sorted(alike.items(), reverse=True):
-        values = ", ".join(f"{n} {v:.3f}" for n, v in zip(settings.objectives, values))
-        more = f" (and {len(trials) - 1} more)" if len(trials) > 1 else ""
-        text += f"\n  best: {values}, trial {trials[0].number}{more}: {words(trials[0].params)}"
-    return text
+def counted_trials(study: optuna.Study | None) -> list[FrozenTrial]:
+    """Return the trials of a study, without those that are retried; none if the study was not begun."""
+    if study is None:
+        return []
+    retried = retried_trials(study)
+    return [trial for trial in study.get_trials(deepcopy=False) if trial.number not in retried]
 
 
-def left(study: plan.Study, found: optuna.Study | None, throughput: Throughput) -> list[Estimate]:
-    """What the runs of the trials to come will take, each estimated by the settings that all trials share."""
-    over = [t for t in found.get_trials(deepcopy=False) if t.state.is_finished()] if found else []
-    n_runs = max(0, wanted(study, found) - len(over)) * len(study.config.study.seeds)
-    return [throughput.of(_fixed(study))] * n_runs if n_runs else []
+def target_of(planned: PlannedStudy, study: optuna.Study | None) -> int:
+    """Return how many counted trials the study is to have now: each start of a sweep replaces those that failed."""
+    failed = [trial for trial in counted_trials(study) if trial.state == TrialState.FAIL]
+    return planned.config.hydra.sweeper.n_trials + len(failed)
 
 
-def _directions(study: plan.Study) -> list[str]:
-    """One for each objective. Raises ``UserError`` where that is not so, or an objective is unknown."""
-    wanted, names = study.config.hydra.sweeper.direction, list(study.config.study.objectives)
-    directions = [getattr(d, "name", d) for d in (wanted if OmegaConf.is_list(wanted) else [wanted])]
-    if len(directions) != len(names):
-        raise UserError(f"{study.name}: {len(names)} objectives, {len(directions)} directions")
-    objective.values(names, [])
-    return directions
+def format_status(planned: PlannedStudy, study: optuna.Study | None) -> str:
+    """Return how far the study is, and its best trials: those that no other beats in every objective."""
+    states = [trial.state for trial in counted_trials(study)]
+    counts = {
+        "complete": states.count(TrialState.COMPLETE),
+        "pruned": states.count(TrialState.PRUNED),
+        "partial": states.count(TrialState.RUNNING) + states.count(TrialState.WAITING),
+        "failed": states.count(TrialState.FAIL),
+    }
+    sweeper, n_seeds = planned.config.hydra.sweeper, len(planned.seeds)
+    n_begun = len(states) - counts["failed"]
+    parts = ", ".join(f"{n} {state}" for state, n in counts.items() if n)
+    text = f"{sweeper.study_name}: {n_begun} of {sweeper.n_trials} trials of {n_seeds} seeds"
+    text += f" ({parts})" if parts else ""
+    best = study.best_trials if study and counts["complete"] else []
+    return "\n".join([text, *_best_lines(best, planned.objectives)])
 
 
-def _fixed(study: plan.Study) -> plan.Run:
-    """A run as all trials would be, were nothing searched for."""
-    (run,) = plan.runs_of([plan.Cell(study.name, [*space_of(study)[1], "seed=0"], [])])
+def _best_lines(best: Sequence[FrozenTrial], objectives: Sequence[str]) -> list[str]:
+    """Return a line for each set of equal values, the largest first."""
+    by_values: dict[tuple[float, ...], list[FrozenTrial]] = defaultdict(list)
+    for trial in best:
+        by_values[tuple(trial.values)].append(trial)
+    lines = []
+    for values, trials in sorted(by_values.items(), reverse=True):
+        others = f" (and {len(trials) - 1} more)" if len(trials) > 1 else ""
+        number = f"trial {trials[0].number}{others}"
+        lines.append(f"  best: {format_values(objectives, values)}, {number}: {format_params(trials[0].params)}")
+    return lines
+
+
+def format_values(objectives: Sequence[str], values: Sequence[float]) -> str:
+    """Return the values of a trial with the names of their objectives."""
+    return ", ".join(f"{name} {value:.3f}" for name, value in zip(objectives, values))
+
+
+def format_params(params: dict[str, Any]) -> str:
+    """Return a trial's settings in one line."""
+    return " ".join(f"{k}={v:.3g}" if isinstance(v, float) else f"{k}={v}" for k, v in params.items())
+
+
+def time_estimates(planned: PlannedStudy, study: optuna.Study | None, throughput: Throughput) -> list[TimeEstimate]:
+    """Return an estimate for each run of the trials to come, made from the settings that all trials share."""
+    finished = [trial for trial in counted_trials(study) if trial.state.is_finished()]
+    n_runs = max(0, target_of(planned, study) - len(finished)) * len(planned.seeds)
+    return [throughput.estimate(_unsearched_run(planned))] * n_runs if n_runs else []
+
+
+def _directions(planned: PlannedStudy) -> list[StudyDirection]:
+    """Return the direction of each objective, ``minimize`` or ``maximize`` in the study's file.
+
+    Raises ``UserError`` for another word, for more or fewer of them than objectives, and for an unknown objective.
+    """
+    given, objectives = planned.config.hydra.sweeper.direction, planned.objectives
+    # A direction is a member of an enumeration of Hydra's sweeper where the study's file does not set it.
+    names = [d.name if isinstance(d, Enum) else d for d in (given if OmegaConf.is_list(given) else [given])]
+    if len(names) != len(objectives):
+        raise UserError(f"{planned.name}: {len(objectives)} objectives, {len(names)} directions")
+    for name in names:
+        if name not in ("minimize", "maximize"):
+            raise choose("direction", name, ("minimize", "maximize"))
+    values_of(objectives, [])
+    return [StudyDirection[name.upper()] for name in names]
+
+
+def _unsearched_run(planned: PlannedStudy) -> PlannedRun:
+    """Return the run that every trial would be if nothing were searched."""
+    (run,) = plan_cells([Cell(planned.name, [*search_space(planned.sweep)[1], "seed=0"], [])])
     return run
 
 
-def _checked(study: plan.Study, found: optuna.Study) -> str:
-    """A digest of everything that must not change between two trials."""
-    run, settings = _fixed(study), OmegaConf.to_object(study.config.study)
-    parts = [identity_of(run.config, run.device), settings["objectives"], settings["seeds"]]
-    digest = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:12]
-    if found.user_attrs.get("settings", digest) != digest:
+def _checked_digest(planned: PlannedStudy, study: optuna.Study) -> str:
+    """Return a digest of everything that must not change between two trials. Raises ``UserError`` if it did."""
+    run = _unsearched_run(planned)
+    parts = [identity_of(run.config, run.device), planned.objectives, planned.seeds]
+    name = digest(json.dumps(parts, sort_keys=True, default=str), 12)
+    if study.user_attrs.get("settings", name) != name:
         raise UserError(
-            f"{study.config.hydra.sweeper.storage}: study {found.study_name!r} was made with other settings; "
+            f"{planned.config.hydra.sweeper.storage}: study {study.study_name!r} was made with other settings; "
             "name another with hydra.sweeper.study_name=..."
         )
-    return digest
-
-
-def words(params: dict) -> str:
-    return " ".join(f"{k}={v:.3g}" if isinstance(v, float) else f"{k}={v}" for k, v in params.items())
+    return name

@@ -8,78 +8,66 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import optuna
-from filelock import FileLock, Timeout
-from omegaconf import OmegaConf
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
-from bepo import objective, record
-from bepo.sweep import plan
-from bepo.sweep.execute import LOOK_AGAIN, interrupts
-from bepo.sweep.plan import Run, note
-from bepo.sweep.pool import BUSY, DONE, Pool, Worker, explain
+from bepo.store.files import FileLock, acquire
+from bepo.sweep.attempt import Attempt
+from bepo.sweep.outcome import TuningOutcome
+from bepo.sweep.plan import note_cells, plan_cells
+from bepo.sweep.pool import BUSY, DONE, RETRY_SECONDS, Pool, Worker, explain_exit, interrupts
 from bepo.sweep.show import View
-from bepo.sweep.trials import load, space_of, standing, wanted, words
-
-
-@dataclass
-class Attempt:
-    """A trial at work in this process; the lock says so to others, and dies with the process."""
-
-    trial: optuna.Trial
-    lock: FileLock
-    label: str
-    runs: list[Run]  # one a training seed
-    pending: list[Run]
-    reported: set[int]
-    resume_at: float = 0.0
-    failed: str = ""
-    pruned: bool = False
-
-
-@dataclass
-class Outcome:
-    failed: list[str] = field(default_factory=list)
-    interrupted: bool = False
+from bepo.sweep.space import search_space
+from bepo.sweep.studies import Cell, PlannedStudy
+from bepo.sweep.trials import (
+    RETRIES,
+    counted_trials,
+    format_params,
+    format_status,
+    format_values,
+    open_study,
+    retried_trials,
+    target_of,
+)
 
 
 class Tuning:
-    """Asks for trials until the study has as many as its file says, counting those of every process."""
+    """An Optuna study at work: it asks for trials until all processes together have made as many as it is to have."""
 
-    def __init__(self, study: plan.Study, pool: Pool, view: View) -> None:
-        self.study, self.pool, self.view = study, pool, view
-        self.space, self.fixed = space_of(study)
-        self.settings = OmegaConf.to_object(study.config.study)
-        self.optuna = load(study)
-        self.n_trials = wanted(study, self.optuna)
-        self.folder = Path(study.config.results) / "studies" / study.name / study.config.scale / "trials"
-        self.folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, planned: PlannedStudy, pool: Pool, view: View) -> None:
+        self.planned, self.pool, self.view = planned, pool, view
+        self.objectives = planned.objectives
+        self.has_pruner = "pruner" in planned.config.study and len(self.objectives) == 1
+        self.space, self.fixed = search_space(planned.sweep)
+        self.study = open_study(planned)
+        self.target = target_of(planned, self.study)
+        self.folder = Path(planned.config.results) / "studies" / planned.name / planned.config.tier / "trials"
         self.attempts: list[Attempt] = []
-        self.outcome = Outcome()
+        self.outcome = TuningOutcome()
 
-    def finish(self) -> Outcome:
+    def finish(self) -> TuningOutcome:
+        """Make the missing trials, and return what became of them. Ctrl-C ends the workers first."""
         with interrupts() as received:
             while True:
                 if received:
                     self.pool.stop(len(received))
                 else:
                     self._fill()
-                elsewhere = self._elsewhere()
-                if not self.pool.workers and (received or (not self.attempts and not elsewhere)):
+                n_elsewhere = len(self._trials(TrialState.RUNNING, TrialState.WAITING)) - len(self.attempts)
+                if not self.pool.workers and (received or (not self.attempts and not n_elsewhere)):
                     break
                 for worker in self.pool.ended(0.5):
                     self._ended(worker)
                 for attempt in list(self.attempts):
-                    self._look_at(attempt)
-                self.view.draw(self.pool.workers, [r for a in self.attempts for r in a.pending], elsewhere)
+                    self._update(attempt)
+                self.view.draw(self.pool.workers, [r for a in self.attempts for r in a.pending], n_elsewhere)
         for attempt in self.attempts:
-            attempt.lock.release()  # the trial stays as it is: whoever comes next goes on with it
+            attempt.lock.release()  # an abandoned trial: whoever comes next retries it
         self.outcome.interrupted = bool(received)
         self.view.end()
-        self.view.log(standing(self.study, self.optuna))
+        self.view.log(format_status(self.planned, self.study))
         return self.outcome
 
     # --- trials --------------------------------------------------------------------------------------------
@@ -93,51 +81,57 @@ class Tuning:
             if not ready:
                 return
             run = ready[0].pending.pop(0)
-            note(run)
+            note_cells(run)
             if run.progress().status != "complete":
                 self.view.started(self.pool.start(run))
 
     def _next(self) -> Attempt | None:
-        """A trial that nobody works on any more, or a new one, or None."""
-        with FileLock(self.folder / "ask.lock"):
-            for left in self.optuna.get_trials(deepcopy=False, states=[TrialState.RUNNING]):
-                if lock := self._own(left.number):
-                    return self._attempt(optuna.Trial(self.optuna, left._trial_id), lock, set(left.intermediate_values))
-            if len(self.optuna.get_trials(deepcopy=False)) >= self.n_trials:
+        """Return another trial, an abandoned one before a new one; None if the study has as many as it is to have."""
+        with acquire(self.folder / "ask.lock"):
+            self._queue_abandoned()
+            if not self._trials(TrialState.WAITING) and len(counted_trials(self.study)) >= self.target:
                 return None
-            trial = self.optuna.ask()
-            return self._attempt(trial, self._own(trial.number), set())
+            trial = self.study.ask(self.space)
+            lock = acquire(self._lock_file(trial.number))
+        return self._attempt(trial, lock)
 
-    def _elsewhere(self) -> int:
-        """Trials at work in other processes: should one of them die, its trial is gone on with here."""
-        return len(self.optuna.get_trials(deepcopy=False, states=[TrialState.RUNNING])) - len(self.attempts)
+    def _queue_abandoned(self) -> None:
+        """Queue the settings of every trial that no living process works on, and mark that trial as failed.
 
-    def _own(self, number: int) -> FileLock | None:
-        lock = FileLock(self.folder / f"{number}.lock", timeout=0, is_singleton=True)
-        if any(a.trial.number == number for a in self.attempts):
-            return None
-        try:
-            lock.acquire()
-        except Timeout:
-            return None
-        return lock
+        Should this process be killed in between, the trial is queued already, and the next process marks it only.
+        """
+        running = self._trials(TrialState.RUNNING)
+        locks = {trial.number: lock for trial in running if (lock := self._try_lock(trial.number))}
+        for trial in self._trials(TrialState.RUNNING):  # read again: one may have ended just before it was locked
+            if trial.number in locks:
+                if trial.number not in retried_trials(self.study):
+                    self.study.enqueue_trial(trial.params, user_attrs={RETRIES: trial.number})
+                self.study.tell(trial.number, state=TrialState.FAIL)
+        for lock in locks.values():
+            lock.release()
 
-    def _attempt(self, trial: optuna.Trial, lock: FileLock, reported: set[int]) -> Attempt:
-        for name, distribution in self.space.items():
-            trial._suggest(name, distribution)  # an earlier answer is repeated
-        chosen = [f"{name}={value}" for name, value in trial.params.items()]
+    def _attempt(self, trial: optuna.Trial, lock: FileLock) -> Attempt:
+        chosen = [f"{name}={trial.params[name]}" for name in self.space]
         cells = [
-            plan.Cell(
-                self.study.name, [*self.fixed, *chosen, f"seed={seed}"], [f"trial={trial.number}", f"seed={seed}"]
-            )
-            for seed in self.settings["seeds"]
+            Cell(self.planned.name, [*self.fixed, *chosen, f"seed={seed}"], [f"trial={trial.number}", f"seed={seed}"])
+            for seed in self.planned.seeds
         ]
-        runs = plan.runs_of(cells)
+        runs = plan_cells(cells)
         trial.set_user_attr("runs", [run.id for run in runs])
-        label = f"trial {trial.number}"
-        if not reported:
-            self.view.log(f"{label}: {words(trial.params)}")
-        return Attempt(trial, lock, label, runs, list(runs), reported)
+        attempt = Attempt(trial, lock, runs, list(runs))
+        retries = f" (retries trial {trial.user_attrs[RETRIES]})" if RETRIES in trial.user_attrs else ""
+        self.view.log(f"{attempt.label}{retries}: {format_params(trial.params)}")
+        return attempt
+
+    def _trials(self, *states: TrialState) -> list[FrozenTrial]:
+        return self.study.get_trials(deepcopy=False, states=states)
+
+    def _try_lock(self, number: int) -> FileLock | None:
+        """Lock a trial; None if a process works on it, this one or another."""
+        return acquire(self._lock_file(number), wait=False)
+
+    def _lock_file(self, number: int) -> Path:
+        return self.folder / f"{self.study.study_name}.{number}.lock"
 
     # --- ends ----------------------------------------------------------------------------------------------
 
@@ -145,62 +139,38 @@ class Tuning:
         (attempt,) = [a for a in self.attempts if worker.run in a.runs]
         if worker.exit_code == BUSY:
             attempt.pending.append(worker.run)
-            attempt.resume_at = time.monotonic() + LOOK_AGAIN
+            attempt.resume_at = time.monotonic() + RETRY_SECONDS
         elif worker.exit_code == DONE:
             self.view.completed(worker)
-        elif worker.stops:
+        elif worker.stop_requests:
             self.view.stopped(worker)
         else:
-            attempt.failed = f"{worker.run.label}: {explain(worker.exit_code)}  ({worker.run.log})"
-            self.view.failed(worker, explain(worker.exit_code))
+            attempt.failure = f"{worker.run.label}: {explain_exit(worker.exit_code)}  ({worker.run.log})"
+            self.view.failed(worker)
 
-    def _look_at(self, attempt: Attempt) -> None:
-        """Tell Optuna what became of a trial, once that is known; stop one that is hopeless."""
-        mine = [w for w in self.pool.workers if w.run in attempt.runs]
-        if attempt.failed:
-            self._close(attempt, mine, TrialState.FAIL)
-        elif all(run.progress().status == "complete" for run in attempt.runs):
-            found = [record.read(run.folder.path) for run in attempt.runs]
-            values = objective.values(self.settings["objectives"], found)
-            self._close(attempt, mine, TrialState.COMPLETE, values)
-        elif attempt.pruned or self._hopeless(attempt):
-            attempt.pruned = True
-            self._close(attempt, mine, TrialState.PRUNED)
+    def _update(self, attempt: Attempt) -> None:
+        """Report new validation passes, stop a hopeless trial, and tell Optuna how the trial ended once it did."""
+        has_news = self.has_pruner and not attempt.is_pruned and attempt.report()
+        if attempt.failure:
+            self._close(attempt, TrialState.FAIL)
+        elif attempt.is_complete:
+            self._close(attempt, TrialState.COMPLETE, attempt.values(self.objectives))
+        elif attempt.is_pruned or (has_news and attempt.trial.should_prune()):
+            attempt.is_pruned = True
+            self._close(attempt, TrialState.PRUNED)
 
-    def _close(
-        self, attempt: Attempt, workers: Sequence[Worker], state: TrialState, values: list | None = None
-    ) -> None:
+    def _close(self, attempt: Attempt, state: TrialState, values: Sequence[float] | None = None) -> None:
+        """End a trial, after its workers."""
         attempt.pending.clear()
+        workers = [worker for worker in self.pool.workers if worker.run in attempt.runs]
         for worker in workers:
-            if not worker.stops:
+            if not worker.stop_requests:
                 worker.stop()
         if workers:
             return
-        self.optuna.tell(attempt.trial, values, state=state)
+        self.study.tell(attempt.trial, values, state=state)
         self.attempts.remove(attempt)
         attempt.lock.release()
-        said = ", ".join(f"{n} {v:.3f}" for n, v in zip(self.settings["objectives"], values or []))
-        self.view.log(f"{attempt.label}: {said or state.name.lower()}")
+        self.view.log(f"{attempt.label}: {format_values(self.objectives, values or []) or state.name.lower()}")
         if state == TrialState.FAIL:
-            self.outcome.failed.append(attempt.failed)
-
-    def _hopeless(self, attempt: Attempt) -> bool:
-        """Seeds count one after the other: the value at a step is the mean of the seeds that got so far."""
-        if len(self.settings["objectives"]) > 1 or "pruner" not in self.settings:
-            return False
-        finals: list[float] = []
-        news = False
-        for run in attempt.runs:
-            rows = run.folder.rows("metrics")
-            curve = [r["eval/validation_success"] for r in rows if "eval/validation_success" in r]
-            passes = run.config.updates // run.config.evaluation.every if run.config.evaluation.every else 0
-            for i, value in enumerate(curve):
-                step = len(finals) * passes + i
-                if step not in attempt.reported:
-                    attempt.trial.report((sum(finals) + value) / (len(finals) + 1), step)
-                    attempt.reported.add(step)
-                    news = True
-            if len(curve) < passes or not curve:
-                break
-            finals.append(curve[-1])
-        return news and attempt.trial.should_prune()
+            self.outcome.failed.append(attempt.failure)

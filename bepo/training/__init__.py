@@ -1,60 +1,63 @@
-"""Optimisation settings shared by every backend; the defaults are the paper's."""
+"""The settings of an update, which every backend reads; the defaults are the paper's."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bepo.errors import UserError
+from bepo.core.settings import Settings, setting
 
 
 @dataclass
-class CriticSettings:
-    """verl-agent's PPO critic: the policy's backbone with a scalar head and an optimiser of its own."""
+class CriticSettings(Settings):
+    """The critic of PPO as in verl-agent: a copy of the policy's backbone with a scalar head and its own optimiser."""
 
-    learning_rate: float = 1e-5
-    weight_decay: float = 0.01
-    clip: float = 0.5
-    """A value may leave its value at rollout time by this much before its loss stops falling."""
-    grad_clip: float = 1.0
+    learning_rate: float = setting(1e-5, above=0)
+    """The critic's own learning rate; the optimiser is AdamW."""
+    weight_decay: float = setting(0.01, at_least=0)
+    """The critic's own weight decay."""
+    clip_eps: float = setting(0.5, above=0)
+    """A value that is farther than this from the value at rollout time lowers its loss no further."""
+    max_grad_norm: float = setting(1.0, above=0)
+    """The gradient is scaled down to this global norm where it is larger."""
+
+    group = "training.critic"
 
 
 @dataclass
-class Optimisation:
-    """PPO on records (paper, supplement, Table "Common final Gated-BEPO and actor-optimization hyperparameters").
+class Optimisation(Settings):
+    """PPO on transitions (paper, supplement, Table "Common final Gated-BEPO and actor-optimization hyperparameters").
 
-    ``dual_clip`` is verl-agent's, not the paper's.
+    ``dual_clip`` is not in the paper's table; its default is verl-agent's.
     """
 
-    learning_rate: float = 1e-6
-    beta1: float = 0.9
-    beta2: float = 0.999
-    weight_decay: float = 0.01
-    epochs: int = 1
-    """PPO epochs over the records of an update."""
-    minibatch: int = 256
-    """Records of one optimiser step."""
-    clip: float = 0.2
-    """Importance ratios are clipped to 1 - clip .. 1 + clip."""
-    dual_clip: float | None = 3.0
-    """Bound on the loss of a negative advantage, in multiples of it (Ye et al., 2020); null for none."""
+    learning_rate: float = setting(1e-6, above=0)
+    """The policy's learning rate; the optimiser is AdamW."""
+    beta1: float = setting(0.9, at_least=0, below=1)
+    """AdamW's decay of the mean of the gradients."""
+    beta2: float = setting(0.999, at_least=0, below=1)
+    """AdamW's decay of the mean of the squared gradients."""
+    weight_decay: float = setting(0.01, at_least=0)
+    """AdamW's weight decay."""
+    epochs: int = setting(1, at_least=1)
+    """Each update goes this many times over its transitions."""
+    minibatch_size: int = setting(256, at_least=1)
+    """The number of transitions of one optimiser step."""
+    clip_eps: float = setting(0.2, at_least=0)
+    """Importance ratios are clipped to the interval from 1 - clip_eps to 1 + clip_eps."""
+    dual_clip: float | None = setting(3.0, above=1)
+    """A negative advantage costs at most this multiple of its size (Ye et al., 2020); null sets no limit."""
     ratio: Literal["token", "action"] = "token"
-    """Importance ratio of each token, or one length-normalised ratio of the whole response (GAGPO, GSPO)."""
-    grad_clip: float = 1.0
-    """Global gradient norm."""
-    entropy: float = 0.001
-    kl: float = 0.01
-    """Weight of the KL loss (low-variance k3) against the frozen reference; 0 needs no reference."""
+    """token: every token has an importance ratio. action: a response has one, normalised by length (GAGPO, GSPO)."""
+    max_grad_norm: float = setting(1.0, above=0)
+    """The gradient is scaled down to this global norm where it is larger."""
+    entropy_coef: float = setting(0.001, at_least=0)
+    """The weight of the entropy bonus in the loss."""
+    kl_coef: float = setting(0.01, at_least=0)
+    """The weight of the KL loss (the low-variance estimate k3) against the frozen reference; 0 keeps no reference."""
     critic: CriticSettings = field(default_factory=CriticSettings)
-    """For estimators that need one."""
-    max_tokens: int = 16384
-    """Padded tokens of one micro-batch: bounds memory, changes no result beyond rounding."""
+    """The critic's settings, for estimators that need one."""
+    micro_batch_tokens: int = setting(16384, at_least=1)
+    """A micro-batch has at most this many tokens with padding. The limit bounds memory and changes rounding only."""
 
-    def __post_init__(self) -> None:
-        for name in ("learning_rate", "epochs", "minibatch", "grad_clip", "max_tokens"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise UserError(f"training.{name}={getattr(self, name)}: must be above 0")
-        for name in ("clip", "kl", "entropy", "weight_decay"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise UserError(f"training.{name}={getattr(self, name)}: must not be negative")
+    group = "training"

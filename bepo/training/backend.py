@@ -1,102 +1,156 @@
 """Backends: who holds the weights, samples episodes with them and updates them. Each is registered by its settings.
 
-``bepo.train`` decides what happens when; an ``Engine`` does it. Tasks, prompts, environments, credit estimators,
-evaluation and records are the same for every backend.
+``bepo.runs.run`` decides what happens when, and an ``Engine`` does it. Tasks, prompts, environments, credit estimators,
+evaluation and files are the same for every backend.
+
+Sizes: R is the number of response tokens of a batch, laid end to end as in ``RolloutBatch.tokens``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from jaxtyping import Float
 
-from bepo import plugins
-from bepo.agents import Agent
-from bepo.collect import Sampling
-from bepo.envs import Environment, Task
-from bepo.evaluate import Evaluation
-from bepo.panels import Panel
+from bepo.core.batch import RolloutBatch
+from bepo.core.registry import Plugin, Registry
+from bepo.envs import Environment, Split, Task
 from bepo.policies import PolicyConfig
-from bepo.rollout import RolloutGroup
+from bepo.rollouts.agent import Agent
+from bepo.rollouts.collect import Sampling
+from bepo.rollouts.evaluation import Evaluation
+from bepo.rollouts.task_sets import TaskSet
 from bepo.training import Optimisation
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What an engine starts from."""
+    """What an engine starts from: the parts of a run's config that it reads, and what the run derived from them."""
 
     env: Environment
     agent: Agent
     policy: PolicyConfig
     training: Optimisation
     evaluation: Evaluation
-    sampling: Sampling  # of training rollouts
-    trajectories: int  # of one update
-    updates: int
-    needs_critic: bool
-    panels: dict[str, Panel]
-    device: str
-    cache: Path  # for warm starts, shared by runs
-    folder: Path  # of this run
+    sampling: Sampling  # how training rollouts are sampled
+    trajectories: int  # trajectories of one update
+    updates: int  # updates of the whole run
+    needs_critic: bool  # does the credit estimator read values?
+    task_sets: Mapping[Split, TaskSet]  # by split
+    device: str  # "cpu" or "cuda", as ``Backend.resolve`` returned it
+    cache: Path  # folder of warm starts, shared by all runs
+    folder: Path  # folder of this run
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """A batch on its way through an update, with what its engine needs to find its own data about it.
+
+    ``remote`` belongs to the engine that made it: nothing else reads it. ``seconds`` are the durations of the engine's
+    own stages by name, logged as ``time/<stage>``.
+    """
+
+    batch: RolloutBatch
+    remote: Any = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def with_values(self, value: Float[np.ndarray, " R"]) -> Rollouts:
+        """Return the same rollouts with a critic's value of every response token in ``batch.tokens.value``."""
+        return replace(self, batch=replace(self.batch, tokens=replace(self.batch.language, value=value)))
 
 
 class Engine(Protocol):
-    """A running backend. ``facts`` go into the record: ``backend``, ``device``, ``world_size``, ``versions``.
+    """A running backend. Between two calls it keeps weights and processes, but remembers no rollouts.
 
-    ``end_token`` (an id) tells a response that ended from one that was cut at the same length.
+    An update is ``collect``, ``compute_values``, ``update``, ``release``, each given what the one before returned.
+    ``facts`` go into ``run.json``: ``backend``, ``device``, ``world_size`` and ``versions``. ``end_token`` is the id of
+    the token that ends a complete response, and so tells it from one that was cut at the token limit.
     """
 
     facts: dict[str, Any]
     end_token: int
 
-    def collect(self, tasks: Sequence[Task], size: int, sampling: Sampling, seed: int) -> RolloutGroup:
-        """As ``bepo.collect.collect``, with the current policy."""
+    def collect(self, tasks: Sequence[Task], group_size: int, sampling: Sampling, seed: int) -> Rollouts:
+        """Run ``group_size`` episodes of each task with the current policy, as ``bepo.rollouts.collect.collect`` does.
 
-    def evaluate_tokens(self, group: RolloutGroup) -> dict[str, float]:
-        """What the models say about a group before an update; fills in ``group.tokens.value``, where there is a critic.
-        Returns seconds by stage."""
+        Every draw follows from ``seed``. Whatever ``remote`` refers to is kept until ``release``.
+        """
+        ...
+
+    def compute_values(self, rollouts: Rollouts) -> Rollouts:
+        """Return the rollouts with all that the models compute of them before an update.
+
+        That is the critic's value of every response token, where there is a critic, and whatever else the engine's own
+        ``update`` reads, such as log-probabilities. The argument is not changed.
+        """
+        ...
 
     def update(
         self,
-        group: RolloutGroup,
+        rollouts: Rollouts,
         advantage: Float[np.ndarray, " R"],
         seed: int,
-        target: Float[np.ndarray, " R"] | None,
+        returns: Float[np.ndarray, " R"] | None,
     ) -> dict[str, float]:
-        """PPO on the group's records, logged as ``train/<name>``; ``target`` is what the critic is fitted to."""
+        """Update the policy, and the critic where there is one, on the rollouts that ``compute_values`` returned.
 
-    def save(self, folder: Path) -> None: ...
+        ``advantage`` has one number for every response token. ``returns``, of the same shape, is what the critic is
+        fitted to; None where there is no critic. The order of minibatches follows from ``seed``. Returns the statistics
+        that are logged as ``train/<name>``.
+        """
+        ...
 
-    def load(self, folder: Path) -> None: ...
+    def release(self, rollouts: Rollouts) -> None:
+        """Free what the engine keeps of the rollouts."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write a checkpoint into an empty folder."""
+        ...
+
+    def load(self, folder: Path) -> None:
+        """Restore weights and optimisers from a checkpoint that ``save`` wrote."""
+        ...
 
     def close(self) -> None:
-        """Let go of every process; called however the run ends."""
+        """End every process of the engine. It is called however the run ends."""
+        ...
 
 
-class Backend(Protocol):
-    """A dataclass of settings."""
+class Backend(Plugin):
+    """The settings of a backend; each backend is a dataclass that derives from this class."""
 
-    name: str
+    group = "backend"
+
+    @property
+    def world_size(self) -> int:
+        """The number of devices that a run takes."""
+        return 1
 
     def resolve(self) -> str:
-        """The device; raises ``UserError`` where the machine or the installation cannot do what is asked for."""
+        """Return the device to use, ``"cpu"`` or ``"cuda"``.
 
-    def start(self, setup: Setup) -> Engine: ...
+        Raises ``UserError`` where the machine or the installation cannot do what the settings ask for.
+        """
+        raise NotImplementedError
 
-
-REGISTRY: dict[str, type[Backend]] = {}
-
-
-def register(cls: type) -> type:
-    """Class decorator: make the backend known under its ``name``."""
-    REGISTRY[cls.name] = cls
-    return cls
+    def start(self, setup: Setup) -> Engine:
+        """Start the processes of a run and return its engine."""
+        raise NotImplementedError
 
 
-def backends() -> dict[str, type[Backend]]:
-    """Every backend by name; imports the files of ``bepo.training`` once."""
-    return plugins.load(__package__, REGISTRY)
+def collect_and_release(
+    engine: Engine, tasks: Sequence[Task], group_size: int, sampling: Sampling, seed: int
+) -> RolloutBatch:
+    """Collect a batch that no update follows, as an evaluation does."""
+    rollouts = engine.collect(tasks, group_size, sampling, seed)
+    engine.release(rollouts)
+    return rollouts.batch
+
+
+backends = Registry[Backend](__package__, "backend", "backend")
+register = backends.register

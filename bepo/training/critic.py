@@ -1,4 +1,7 @@
-"""A critic: the policy's backbone, copied, with a scalar head and an optimiser of its own."""
+"""A critic: a copy of the policy's backbone with a scalar head and an optimiser of its own.
+
+Sizes: N transitions and R response tokens of a batch; b transitions and r response tokens of a micro-batch.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,26 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from bepo.core.batch import Tokens
 from bepo.policies.language_model import LanguageModel
-from bepo.rollout import Tokens
 from bepo.training import CriticSettings
-from bepo.training.batching import grid, micro_batches
+from bepo.training.batching import micro_batches, response_grid
 
 
 class Critic:
-    """V of a token is read before the token is seen: at the position that predicts it."""
+    """Values of response tokens. The value of a token is read at the position before it, which predicts it.
+
+    The head starts at 0, so that every value is 0 before the first update.
+    """
 
     def __init__(self, policy: LanguageModel, settings: CriticSettings) -> None:
         self.policy, self.settings = policy, settings
         self.backbone = copy.deepcopy(policy.model.base_model)
-        hidden = policy.model.config.get_text_config().hidden_size
-        self.head = nn.Linear(hidden, 1).to(policy.device)
+        hidden_size = policy.model.config.get_text_config().hidden_size
+        self.head = nn.Linear(hidden_size, 1).to(policy.device)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.optimiser = torch.optim.AdamW(
@@ -34,54 +40,59 @@ class Critic:
         return [*self.backbone.parameters(), *self.head.parameters()]
 
     def values(self, tokens: Tokens, max_tokens: int) -> Float[np.ndarray, " R"]:
-        """The value of every response token."""
-        out = np.empty(len(tokens.logprob), np.float32)
+        """Return the value of every response token; ``max_tokens`` limits a micro-batch."""
+        values = np.empty(len(tokens.logprob), np.float32)
         offset = tokens.response_offset
         with torch.no_grad():
-            for batch in micro_batches(tokens, np.arange(len(tokens.response_length)), max_tokens):
-                value, mask = self._forward(tokens, batch)
-                rows = np.concatenate([np.arange(offset[i], offset[i + 1]) for i in batch])
-                out[rows] = value[mask].float().cpu().numpy()
-        return out
+            for micro_batch in micro_batches(tokens, np.arange(len(tokens.response_length)), max_tokens):
+                value, mask = self._forward(tokens, micro_batch)
+                places = np.concatenate([np.arange(offset[i], offset[i + 1]) for i in micro_batch])
+                values[places] = value[mask].float().cpu().numpy()
+        return values
 
     def step(
-        self, tokens: Tokens, target: Float[np.ndarray, " R"], records: np.ndarray, max_tokens: int
+        self, tokens: Tokens, returns: Float[np.ndarray, " R"], minibatch: Int[np.ndarray, " m"], max_tokens: int
     ) -> dict[str, float]:
-        """One optimiser step; returns sums over tokens and the gradient norm."""
+        """Make one optimiser step on the mean loss over the minibatch's response tokens.
+
+        ``returns`` is what values are fitted to, ``tokens.value`` the values at rollout time. Returns ``value_loss``,
+        summed over tokens, and ``critic_grad_norm`` before clipping.
+        """
         self.backbone.train()  # else it would not checkpoint gradients
-        n_tokens = int(tokens.response_length[records].sum())
+        n_tokens = int(tokens.response_length[minibatch].sum())
         self.optimiser.zero_grad()
         total = 0.0
-        for batch in micro_batches(tokens, records, max_tokens):
-            value, mask = self._forward(tokens, batch)
-            old, goal = (grid(tokens, batch, x, value) for x in (tokens.value, target))
-            loss = clipped_value_loss(value, old, goal, mask, self.settings.clip).sum()
+        for micro_batch in micro_batches(tokens, minibatch, max_tokens):
+            value, mask = self._forward(tokens, micro_batch)
+            old, target = (response_grid(tokens, micro_batch, x, value) for x in (tokens.value, returns))
+            loss = clipped_value_loss(value, old, target, mask, self.settings.clip_eps).sum()
             (loss / n_tokens).backward()
             total += loss.item()
-        norm = nn.utils.clip_grad_norm_(self._parameters(), self.settings.grad_clip)
+        norm = nn.utils.clip_grad_norm_(self._parameters(), self.settings.max_grad_norm)
         self.optimiser.step()
         return {"value_loss": total, "critic_grad_norm": norm.item()}
 
-    def _forward(self, tokens: Tokens, records: np.ndarray) -> tuple[Float[Tensor, "b r"], Bool[Tensor, "b r"]]:
-        inputs, response, mask = self.policy.batch(tokens, records, self.backbone)
+    def _forward(
+        self, tokens: Tokens, transitions: Int[np.ndarray, " b"]
+    ) -> tuple[Float[Tensor, "b r"], Bool[Tensor, "b r"]]:
+        """Return the values of the transitions' response tokens, and which entries are tokens."""
+        inputs, response, mask = self.policy.padded(tokens, transitions, self.backbone)
         with self.policy.autocast:
             hidden = self.backbone(**inputs, use_cache=False).last_hidden_state
         return self.head(hidden[:, -response.shape[1] - 1 : -1].float()).squeeze(-1), mask
 
-    def state_dict(self) -> dict:
-        return {
-            "backbone": self.backbone.state_dict(),
-            "head": self.head.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
-        }
-
     def save(self, folder: Path) -> None:
-        torch.save(self.state_dict(), folder / "critic.pt")
+        """Write weights and optimiser into ``critic.pt``."""
+        torch.save({name: part.state_dict() for name, part in self._saved_parts().items()}, folder / "critic.pt")
 
     def load(self, folder: Path) -> None:
+        """Restore what ``save`` wrote."""
         state = torch.load(folder / "critic.pt", map_location=self.policy.device, weights_only=True)
-        for name, part in state.items():
-            getattr(self, name).load_state_dict(part)
+        for name, part in self._saved_parts().items():
+            part.load_state_dict(state[name])
+
+    def _saved_parts(self) -> dict[str, nn.Module | torch.optim.Optimizer]:
+        return {"backbone": self.backbone, "head": self.head, "optimiser": self.optimiser}
 
 
 def clipped_value_loss(
@@ -89,8 +100,12 @@ def clipped_value_loss(
     old: Float[Tensor, "b r"],
     target: Float[Tensor, "b r"],
     mask: Bool[Tensor, "b r"],
-    clip: float,
+    clip_eps: float,
 ) -> Float[Tensor, "b r"]:
-    """max[(V - R)^2, (clip(V, V_old +- clip) - R)^2] per token, without the factor 1/2 of later verl versions."""
-    bounded = old + (value - old).clamp(-clip, clip)
-    return torch.maximum((value - target) ** 2, (bounded - target) ** 2) * mask
+    """Return max[(V - G)^2, (V_clipped - G)^2] of each token, 0 where ``mask`` is False (verl-agent).
+
+    G is ``target``, and V_clipped keeps V within ``clip_eps`` of ``old``, the value at rollout time. The factor 1/2 of
+    later versions of verl is left out, as in verl-agent.
+    """
+    clipped = old + (value - old).clamp(-clip_eps, clip_eps)
+    return torch.maximum((value - target) ** 2, (clipped - target) ** 2) * mask

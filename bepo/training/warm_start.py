@@ -1,8 +1,7 @@
-"""Warm start of a model that knows no language: a short supervised fit on a noisy expert's episodes."""
+"""Warm start of a model that knows no language: a short supervised fit on the episodes of a noisy expert."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Sequence
@@ -14,62 +13,69 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from filelock import FileLock
 
-from bepo.agents import Agent
-from bepo.collect import Sampling, collect, derive_seed
+from bepo.core.batch import Terminal, Tokens
+from bepo.core.seeds import derive_seed
 from bepo.envs import Environment, Task
-from bepo.evaluate import Evaluation, evaluate, success_rate
-from bepo.panels import Panel
+from bepo.policies import PolicyConfig
 from bepo.policies.language_model import LanguageModel
-from bepo.policies.tiny import Tiny, WarmStart
-from bepo.rollout import Terminal, Tokens
+from bepo.policies.tiny import WarmStart
+from bepo.rollouts.agent import Agent
+from bepo.rollouts.collect import Sampling, collect
+from bepo.rollouts.evaluation import Evaluation, evaluate, success_rate
+from bepo.rollouts.task_sets import TaskSet
+from bepo.store.files import acquire, digest
 from bepo.training.backend import Setup
 
 
 class Demonstration(NamedTuple):
+    """One step of a demonstrated episode: what the policy reads, and what it is taught to write."""
+
     prompt: str
-    response: str  # the expert's
-    image: np.ndarray | None  # that the prompt shows
+    response: str  # the expert's action
+    image: np.ndarray | None  # (H, W, 3) uint8, the picture in the prompt
 
 
 def initial_policy(setup: Setup) -> LanguageModel:
-    """The policy that training starts from, after its warm start where it has one."""
-    if getattr(setup.policy, "warm_start", None) is None:
+    """Return the policy that training starts from, after its warm start where its settings ask for one."""
+    if setup.policy.warm_start_settings is None:
         return setup.policy.build(setup.env, setup.agent, setup.device)
-    train, validation = setup.panels["train"], setup.panels["validation"]
+    train, validation = setup.task_sets["train"], setup.task_sets["validation"]
     return warm_started(
         setup.policy, setup.env, setup.agent, train, validation, setup.evaluation, setup.device, setup.cache
     )
 
 
 def warm_started(
-    config: Tiny,
+    config: PolicyConfig,
     env: Environment,
     agent: Agent,
-    train: Panel,
-    validation: Panel,
+    train: TaskSet,
+    validation: TaskSet,
     evaluation: Evaluation,
     device: str,
     cache: Path,
 ) -> LanguageModel:
-    """The policy after its warm start, fitted once for these settings and then read from ``cache``."""
+    """Return the policy after its warm start.
+
+    It is fitted once for everything that its weights depend on, and kept in ``cache/<env>-<policy>-<key>`` as a
+    checkpoint with ``warm_start.json``, which says what the key is made of and how the fit went. Runs that need it at
+    the same time wait for the first one.
+    """
     policy = config.build(env, agent, device)
     settings = {
         "env": {**asdict(env), "version": env.method_version},
         "agent": {**asdict(agent), "version": agent.method_version},
         "policy": {**asdict(config), "version": config.method_version},
-        "panels": [train.digest, validation.digest],
+        "task_sets": [train.digest, validation.digest],
         "sampling": asdict(evaluation.sampling),
         "device": device,
         "threads": torch.get_num_threads(),
     }
-    key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
-    folder = cache / f"{env.name}-{config.name}-{key}"
-    cache.mkdir(parents=True, exist_ok=True)
-    with FileLock(cache / f"{folder.name}.lock"):
+    folder = cache / f"{env.name}-{config.name}-{digest(json.dumps(settings, sort_keys=True), 12)}"
+    with acquire(cache / f"{folder.name}.lock"):
         if not folder.exists():
-            curve = fit(policy, config.warm_start, env, agent, train, validation, evaluation.sampling)
+            curve = fit(policy, config.warm_start_settings, env, agent, train, validation, evaluation.sampling)
             part = folder.with_suffix(".part")
             shutil.rmtree(part, ignore_errors=True)
             policy.save(part)
@@ -84,29 +90,33 @@ def fit(
     config: WarmStart,
     env: Environment,
     agent: Agent,
-    train: Panel,
-    validation: Panel,
+    train: TaskSet,
+    validation: TaskSet,
     sampling: Sampling,
 ) -> list[dict]:
-    """Fit in place until success on ``validation`` reaches the target; returns the curve of checks."""
+    """Fit the policy in place until its success rate on ``validation`` reaches the target, or the steps are used up.
+
+    The loss is the mean negative log-probability of a response token. ``sampling`` is that of the validation episodes.
+    Returns one row for each check: ``step``, ``loss`` and ``success``.
+    """
     tasks = list(islice(cycle(train.tasks), config.episodes))
-    shown = demonstrations(env, agent, tasks, config.noise, config.seed)
-    tokens = _tokens(policy, shown)
+    examples = demonstrations(env, agent, tasks, config.noise, config.seed)
+    tokens = _tokens(policy, examples)
     optimiser = torch.optim.AdamW(policy.model.parameters(), lr=config.learning_rate)
     rng = np.random.default_rng(derive_seed(config.seed, 1))
     curve = []
     for step in range(1, config.max_steps + 1):
         policy.model.train()
-        batch = rng.choice(len(shown), min(config.batch, len(shown)), replace=False)
-        scores = policy.score(tokens, batch, Sampling())
-        loss = -scores.logprob.sum() / scores.mask.sum()
+        batch = rng.choice(len(examples), min(config.batch_size, len(examples)), replace=False)
+        log_probs = policy.log_probs(tokens, batch, Sampling())
+        loss = -log_probs.logprob.sum() / log_probs.mask.sum()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
         if step % config.check_every == 0:
             success = success_rate(evaluate(partial(collect, env, agent, policy), validation, config.seed, sampling))
             curve.append({"step": step, "loss": loss.item(), "success": success})
-            if success >= config.target:
+            if success >= config.target_success:
                 break
     return curve
 
@@ -114,12 +124,16 @@ def fit(
 def demonstrations(
     env: Environment, agent: Agent, tasks: Sequence[Task], noise: float, seed: int
 ) -> list[Demonstration]:
-    """One episode a task, in which a step is random with probability ``noise``; what is imitated is always the
-    expert's action there. An episode ends in a dead end."""
+    """Play one episode of each task with the expert, and return every step, in the order of play.
+
+    The action taken is random with probability ``noise``, but the response to imitate is always the expert's. An
+    episode ends at the horizon, at its own end, or in a dead end, where the expert has no action.
+    """
     rng = np.random.default_rng(derive_seed(seed, 0))
     episodes = env.start(tasks)
     histories: list[list[tuple[str, str]]] = [[] for _ in tasks]
-    active, shown = set(range(len(tasks))), []
+    active: set[int] = set(range(len(tasks)))
+    steps: list[Demonstration] = []
     for _ in range(env.horizon):
         actions = {}
         for i in sorted(active):
@@ -127,21 +141,21 @@ def demonstrations(
             if best is None:
                 active.discard(i)
                 continue
-            seen = episodes.observations[i]
-            prompt = agent.prompt(env.prompt, episodes.instructions[i], seen, histories[i])
-            shown.append(Demonstration(prompt, best, seen.image))
-            random = seen.admissible[rng.integers(len(seen.admissible))]
+            observation = episodes.observations[i]
+            prompt = agent.prompt(env.prompt, episodes.instructions[i], observation, histories[i])
+            steps.append(Demonstration(prompt, best, observation.image))
+            random = observation.admissible[rng.integers(len(observation.admissible))]
             actions[i] = random if rng.random() < noise else best
-            histories[i].append((seen.text, actions[i]))
+            histories[i].append((observation.text, actions[i]))
         for i, step in episodes.step(actions).items():
             if step.terminal != Terminal.NONE:
                 active.discard(i)
-    return shown
+    return steps
 
 
-def _tokens(policy: LanguageModel, shown: Sequence[Demonstration]) -> Tokens:
+def _tokens(policy: LanguageModel, examples: Sequence[Demonstration]) -> Tokens:
     rows = []
-    for prompt, response, image in shown:
+    for prompt, response, image in examples:
         ids, prompt_ids = policy.encode_response(response), policy.encode(prompt, image)
         rows.append({"prompt_ids": prompt_ids, "response_ids": ids, "logprobs": [0.0] * len(ids), "image": image})
     return Tokens.pack(rows)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from bepo import record
+from bepo.store.runs import StoredRun, read_run
 
 MARK = "BEPO_TEST_COMMAND"  # inherited by every process that the command starts
 SMALLEST = (
@@ -19,11 +19,11 @@ SMALLEST = (
     "backend.device=cpu",
     "backend.env_workers=1",
     "policy.warm_start=null",
-    "policy.heads=2",  # vLLM's CPU attention knows heads of 32 numbers and up
-    "policy.layers=1",
+    "policy.num_attention_heads=2",  # vLLM's CPU attention knows heads of 32 numbers and up
+    "policy.num_hidden_layers=1",
     "env.horizon=5",
     "rollout.tasks=2",
-    "rollout.size=3",
+    "rollout.group_size=3",
     "rollout.train_tasks=8",
     "evaluation.tasks=4",
     "evaluation.seeds=1",
@@ -35,6 +35,8 @@ SMALLEST = (
 
 @dataclass
 class Done:
+    """An ended command."""
+
     code: int
     out: str
     err: str
@@ -47,27 +49,28 @@ class Command:
 
     def __init__(self, *overrides: str, **environment: str) -> None:
         self.mark, self.began = uuid.uuid4().hex, time.monotonic()
-        words = [sys.executable, "-m", "bepo.train", *overrides]
+        command = [sys.executable, "-m", "bepo.train", *overrides]
         env = os.environ | {MARK: self.mark, "WANDB_SILENT": "true"} | environment
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True, env=env, start_new_session=True)
+        self.process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=env, start_new_session=True)
 
     def signal_all(self, number: int) -> None:
-        """As a terminal does: to every process of the command's group."""
+        """Send a signal to every process of the command's group, as a terminal does."""
         os.killpg(self.process.pid, number)
 
     def processes(self) -> list[psutil.Process]:
-        """All that the command started and that still run, itself included."""
-        found = []
+        """Return the processes that the command started and that still run, itself included."""
+        processes = []
         for process in psutil.process_iter():
             try:
                 if process.environ().get(MARK) == self.mark and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
+                    processes.append(process)
             except psutil.Error:
                 continue
-        return found
+        return processes
 
     def wait(self, timeout: float) -> Done:
+        """Wait for the command to end; what it leaves running is ended, and listed as ``orphans``."""
         try:
             out, err = self.process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
@@ -81,19 +84,23 @@ class Command:
         return Done(self.process.returncode, out, err, orphans, time.monotonic() - self.began)
 
     def end(self) -> None:
+        """Kill every process of the command."""
         for process in self.processes():
             process.kill()
 
 
 def train(results: Path, *overrides: str, timeout: float = 450) -> Done:
+    """Run the command on the smallest setting and wait for its end."""
     return Command(*SMALLEST, f"results={results}", *overrides).wait(timeout)
 
 
-def the_record(results: Path) -> record.Record:
+def only_run(results: Path) -> StoredRun:
+    """Read the only run of a results folder."""
     (path,) = results.glob("runs/*")
-    return record.read(path)
+    return read_run(path)
 
 
 def rows(results: Path, stream: str) -> list[dict]:
+    """Read a stream of the only run of a results folder."""
     (path,) = results.glob(f"runs/*/{stream}.jsonl")
     return [json.loads(line) for line in path.read_text().splitlines()]

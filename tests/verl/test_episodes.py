@@ -1,30 +1,30 @@
-"""Environment workers: one that dies is replaced and its episode goes on where it was; a slow one blocks nobody."""
+"""Environment workers: one that dies is replaced and its episodes go on; a slow one delays only its own episodes."""
 
 import asyncio
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import ray
 
-from bepo.agents import Agent
-from bepo.collect import Running, Sample
 from bepo.envs.sokoban import Sokoban
-from bepo.panels import panel
+from bepo.rollouts.agent import Agent
+from bepo.rollouts.collect import EpisodeBatch, Sample
+from bepo.rollouts.task_sets import task_set
 from bepo.training.verl.episodes import Episode, EpisodeWorkers
 
-ANSWERS = ("up", "left", "down", "right")
+RESPONSES = ("up", "left", "down", "right")
 
 
 @dataclass
 class Troubled(Sokoban):
-    """Sokoban that once, at its third step, takes its process with it; and whose step "down" may be slow."""
+    """Sokoban that once, at its third step, ends its process, and whose step "down" may be slow."""
 
     folder: str = ""
     seconds: float = 0.0
-    steps: int = field(default=0, init=False)
+    steps: int = 0
 
     def start(self, tasks):
         episodes = super().start(tasks)
@@ -58,7 +58,7 @@ def agent():
 
 @pytest.fixture(scope="module")
 def tasks():
-    return panel(Sokoban(min_solution=5), "train", 2).tasks
+    return task_set(Sokoban(min_solution=5), "train", 2).tasks
 
 
 def launched(env, agent, n):
@@ -72,13 +72,13 @@ def end(workers):
         ray.kill(worker)
 
 
-async def play(workers, key, task, answers=ANSWERS):
+async def play(workers, key, task, responses=RESPONSES):
     episode = Episode(workers, key, task, 0, 0)
-    prompts, rows = [(await episode.start()).prompt], []
-    for text in answers:
-        row, question = await episode.answer(text)
+    prompts, rows = [(await episode.start()).text], []
+    for text in responses:
+        row, prompt = await episode.step(text)
         rows.append(row)
-        prompts.append(question and question.prompt)
+        prompts.append(prompt and prompt.text)
     return rows, prompts, episode.restarts
 
 
@@ -87,13 +87,13 @@ def test_a_dead_worker_is_replaced_and_the_episode_goes_on(cluster, agent, tasks
     rows, prompts, restarts = asyncio.run(play(workers, "a", tasks[0]))
     end(workers)
     assert (tmp_path / "died").exists() and restarts >= 1
-    running = Running(Sokoban(), agent, [(tasks[0], 0, 0)])
-    for text, prompt in zip(ANSWERS, prompts):
-        asked = running.ask()
-        assert asked.prompts == [prompt]
-        running.answer(asked, [Sample([], [], [], text)])
+    running = EpisodeBatch(Sokoban(), agent, [(tasks[0], 0, 0)])
+    for text, prompt in zip(RESPONSES, prompts):
+        prompts = running.prompts()
+        assert prompts.texts == [prompt]
+        running.step(prompts, [Sample([], [], [], text)])
     names = rows[0].keys()
-    assert {"obs", "next", "r", "done", "valid", "score", "t"} <= names
+    assert {"obs", "next", "r", "done", "valid", "task_score", "t"} <= names
     assert rows == [{name: row[name] for name in names} for row in running.rows]
 
 
@@ -106,7 +106,7 @@ def test_a_slow_episode_holds_up_only_its_own_worker(cluster, agent, tasks, tmp_
         quick = Episode(workers, "quick", tasks[1], 0, 0)
         quick._first = 1
         await quick.start()
-        await quick.answer("up")
+        await quick.step("up")
         waiting = not slow.done()
         await slow
         return waiting

@@ -6,7 +6,7 @@ import time
 import uuid
 from pathlib import Path
 
-from bepo.training.verl.lifetime import end_processes, marked
+from bepo.training.verl.lifetime import end_processes, marked_processes
 
 # An engine in small: a Ray of its own, and, as vLLM's, a process under a worker, with shared memory, that nobody ends.
 CHILD = """
@@ -50,29 +50,29 @@ time.sleep(1000)
 class Program:
     def __init__(self, patience: float = 1000) -> None:
         self.mark = uuid.uuid4().hex
-        words = [sys.executable, "-c", PROGRAM, self.mark, str(patience), CHILD]
-        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        command = [sys.executable, "-c", PROGRAM, self.mark, str(patience), CHILD]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.memory = Path("/dev/shm") / self.process.stdout.readline().strip()
 
     def left(self, seconds: float = 30) -> list[str]:
-        """What is still there some time after the end of the program."""
+        """Return the processes and the memory that are left some seconds after the end of the program."""
         self.process.wait(timeout=30)
         end = time.monotonic() + seconds
-        while left := self._there():
+        while left := self._remains():
             if time.monotonic() > end:
                 break
             time.sleep(0.2)
         end_processes(self.mark)
         return left
 
-    def _there(self) -> list[str]:
-        processes = [str(p) for p in marked(self.mark)]
+    def _remains(self) -> list[str]:
+        processes = [str(p) for p in marked_processes(self.mark)]
         return processes + ([self.memory.name] if self.memory.exists() else [])
 
 
 def test_a_program_that_is_killed_leaves_nothing_behind():
     program = Program()
-    names = {p.name() for p in marked(program.mark)}
+    names = {p.name() for p in marked_processes(program.mark)}
     assert {"raylet", "gcs_server"} <= names and program.memory.exists()
     program.process.kill()
     assert program.left() == []
@@ -82,5 +82,5 @@ def test_a_stage_that_hangs_ends_the_program_in_one_line():
     program = Program(patience=1)
     assert program.left() == []
     assert program.process.returncode == 2
-    (said,) = [line for line in program.process.stderr if "error" in line]
-    assert said.startswith("error: backend=verl, stage rollout: no end after 1.0 s (backend.patience)")
+    (message,) = [line for line in program.process.stderr if "error" in line]
+    assert message.startswith("error: backend=verl, stage rollout: no end after 1.0 s (backend.patience)")

@@ -13,12 +13,12 @@ from verl.workers.utils.losses import ppo_loss
 from bepo.training.verl.losses import value_loss
 
 PADS = 3
-LENGTHS = (4, 2, 5)  # response tokens of the real records
+LENGTHS = (4, 2, 5)  # response tokens of the transitions that are no padding
 PROMPT = 3
 
 
 def batch(pads: int) -> TensorDict:
-    """Three records and ``pads`` padding rows of one masked token, as verl lays them out."""
+    """Three transitions and ``pads`` padding rows of one masked token, as verl lays them out."""
     generator = torch.Generator().manual_seed(0)
     lengths = [*LENGTHS, *[1] * pads]
     draw = [torch.randn(n, generator=generator) for n in LENGTHS * 5]
@@ -34,7 +34,7 @@ def batch(pads: int) -> TensorDict:
 
 
 def gradient(loss, pads: int, output: str, seed: int = 1) -> list[torch.Tensor]:
-    """Of the loss by the model's output at each token of each record."""
+    """Return the gradient of the loss by the model's output at each token of each row."""
     data = batch(pads)
     generator = torch.Generator().manual_seed(seed)
     rows = [torch.randn(PROMPT + n, generator=generator, requires_grad=True) for n in LENGTHS]
@@ -46,8 +46,8 @@ def gradient(loss, pads: int, output: str, seed: int = 1) -> list[torch.Tensor]:
     out = {output: torch.nested.as_nested_tensor(rows, layout=torch.jagged)}
     if output == "log_probs":
         out["entropy"] = out["log_probs"] * 0.5
-    found, _ = loss(model_output=out, data=data)
-    found.backward()
+    value, _ = loss(model_output=out, data=data)
+    value.backward()
     return [row.grad for row in rows]
 
 
@@ -70,9 +70,9 @@ def test_the_registered_policy_loss_by_hand(mode, dual_clip):
     clips = {"clip_ratio": 0.2, "clip_ratio_c": dual_clip or 0.0}
     config = FSDPActorConfig(strategy="fsdp2", ppo_mini_batch_size=1, use_dynamic_bsz=True, rollout_n=1, **clips)
     config.global_batch_info.update(dp_size=1, batch_num_tokens=sum(LENGTHS), global_batch_size=len(LENGTHS))
-    found, stats = get_policy_loss_fn(f"bepo_{mode}")(old, new, advantage, mask, "token-mean", config)
+    value, stats = get_policy_loss_fn(f"bepo_{mode}")(old, new, advantage, mask, "token-mean", config)
     assert 0 < clipped < sum(LENGTHS)
-    assert found.item() == pytest.approx(sum(expected) / sum(LENGTHS), rel=1e-5)
+    assert value.item() == pytest.approx(sum(expected) / sum(LENGTHS), rel=1e-5)
     assert stats["clip_fraction"] == pytest.approx(clipped / sum(LENGTHS))
 
 
@@ -93,8 +93,8 @@ def actor_loss(mode: str):
 def test_the_actors_gradient(mode):
     with_pads, without = (gradient(actor_loss(mode), pads, "log_probs") for pads in (PADS, 0))
     assert any(g.abs().sum() > 0 for g in without)
-    for found, expected in zip(with_pads, without):
-        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    for padded, plain in zip(with_pads, without):
+        torch.testing.assert_close(padded, plain, rtol=0, atol=0)
     assert all(not g.any() for g in with_pads[len(LENGTHS) :])
 
 
@@ -102,6 +102,6 @@ def test_the_critics_gradient():
     loss = partial(value_loss, config=SimpleNamespace(cliprange_value=0.5))
     with_pads, without = (gradient(loss, pads, "values") for pads in (PADS, 0))
     assert any(g.abs().sum() > 0 for g in without)
-    for found, expected in zip(with_pads, without):
-        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    for padded, plain in zip(with_pads, without):
+        torch.testing.assert_close(padded, plain, rtol=0, atol=0)
     assert all(not g.any() for g in with_pads[len(LENGTHS) :])

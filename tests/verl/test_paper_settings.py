@@ -8,16 +8,18 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from omegaconf import OmegaConf
 
-from bepo import record
-from bepo.agents import Agent
+from bepo.core.errors import UserError
 from bepo.envs.sokoban import Sokoban
-from bepo.errors import UserError
 from bepo.policies.tiny import Tiny
-from bepo.train import make_setup
+from bepo.rollouts.agent import Agent
+from bepo.runs.compose import register_configs
+from bepo.runs.run import make_setup
+from bepo.store.runs import RunFolder
 from bepo.training.verl.settings import compose, optimiser_steps
 
+register_configs()
 CONF = Path(__file__).parents[2] / "conf"
-# env, model -> prompt, response, horizon, records of a minibatch, TP, GPUs, tasks of an update
+# env, model -> prompt, response, horizon, transitions of a minibatch, TP, GPUs, tasks of an update
 ROWS = {
     ("alfworld", "small"): (2048, 512, 50, 256, 2, 2, 16),
     ("alfworld", "large"): (2048, 512, 50, 256, 4, 4, 16),
@@ -33,40 +35,40 @@ MODELS = {"small": "Qwen2.5-1.5B", "large": "Qwen2.5-7B", "qwen3": "Qwen3-1.7B",
 @pytest.fixture
 def configured(tmp_path):
     def make(env, model, *more):
-        overrides = ["backend=verl", "scale=paper", f"env={env}", f"model={model}", *more]
+        overrides = ["backend=verl", "tier=paper", f"env={env}", f"model={model}", *more]
         with initialize_config_dir(str(CONF), version_base=None):
             config = OmegaConf.to_object(hydra_compose("train", overrides))
-        folder = record.RunFolder(tmp_path, "paper")
-        return config, replace(make_setup(config, folder, "cuda", {}), panels={})
+        folder = RunFolder(tmp_path, "paper")
+        return config, replace(make_setup(config, folder, "cuda", {}), task_sets={})
 
     return make
 
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
-    """Some weights: the paper's are not here."""
+    """Return the folder of a checkpoint that stands for the paper's weights, which are not on this machine."""
     folder = tmp_path_factory.mktemp("weights")
     agent = Agent(style="compact", history_observations=False)
-    Tiny(warm_start=None, heads=2, layers=1).build(Sokoban(), agent, "cpu").save(folder)
+    Tiny(warm_start=None, num_attention_heads=2, num_hidden_layers=1).build(Sokoban(), agent, "cpu").save(folder)
     return str(folder)
 
 
 @pytest.mark.parametrize("env, model", ROWS)
 @pytest.mark.parametrize("credit", ["gated_bepo", "ppo_ungrouped", "gagpo_action_ratio"])
 def test_the_row(configured, weights, env, model, credit):
-    prompt, response, horizon, minibatch, parallel, gpus, tasks = ROWS[env, model]
+    prompt, response, horizon, minibatch_size, parallel, gpus, tasks = ROWS[env, model]
     config, setup = configured(env, model, f"credit={credit}")
     assert MODELS[model] in config.policy.path
-    found = compose(config.backend, setup, weights)  # to check a critic, verl reads its tokenizer
-    rollout, actor = found.actor_rollout_ref.rollout, found.actor_rollout_ref.actor
+    composed = compose(config.backend, setup, weights)  # to check a critic, verl reads its tokenizer
+    rollout, actor = composed.actor_rollout_ref.rollout, composed.actor_rollout_ref.actor
     assert (rollout.prompt_length, rollout.response_length) == (prompt, response)
-    assert (rollout.tensor_model_parallel_size, found.trainer.n_gpus_per_node) == (parallel, gpus)
-    assert config.env.horizon == horizon and config.rollout.size == 8 and config.rollout.tasks == tasks
-    assert setup.trajectories == tasks * 8 == found.data.train_batch_size
-    assert config.training.minibatch == minibatch and config.updates == 150
+    assert (rollout.tensor_model_parallel_size, composed.trainer.n_gpus_per_node) == (parallel, gpus)
+    assert config.env.horizon == horizon and config.rollout.group_size == 8 and config.rollout.tasks == tasks
+    assert setup.trajectories == tasks * 8 == composed.data.train_batch_size
+    assert config.training.minibatch_size == minibatch_size and config.updates == 150
     assert actor.ppo_max_token_len_per_gpu >= prompt + response and actor.optim.lr == 1e-6
-    assert optimiser_steps(config.backend, setup) == -(-tasks * 8 * horizon // minibatch)
-    assert found.critic.enable == (credit == "ppo_ungrouped")
+    assert optimiser_steps(config.backend, setup) == -(-tasks * 8 * horizon // minibatch_size)
+    assert composed.critic.enable == (credit == "ppo_ungrouped")
     assert actor.policy_loss.loss_mode == ("bepo_action" if "action" in credit else "bepo_token")
 
 

@@ -1,4 +1,4 @@
-"""What is said when one of Ray's processes fails."""
+"""What users are told when one of Ray's processes fails."""
 
 import re
 import traceback
@@ -7,7 +7,7 @@ import pytest
 import ray
 import torch
 
-from bepo.training.verl.processes import explained
+from bepo.training.verl.processes import describe_failure
 
 FAILURES = [
     (
@@ -23,14 +23,14 @@ FAILURES = [
 ]
 
 
-@pytest.mark.parametrize("error, said", FAILURES)
-def test_a_failure_is_one_line_that_names_its_cause(error, said):
-    line = explained(error)
-    assert re.search(said, line) and len(line.splitlines()) == 1
+@pytest.mark.parametrize("error, message", FAILURES)
+def test_a_failure_is_one_line_that_names_its_cause(error, message):
+    line = describe_failure(error)
+    assert re.search(message, line) and len(line.splitlines()) == 1
 
 
-@pytest.mark.parametrize("error, said", [f for f in FAILURES if not isinstance(f[0], ray.exceptions.RayActorError)])
-def test_so_is_one_with_the_traceback_of_the_worker_that_it_comes_from(error, said):
+@pytest.mark.parametrize("error, message", [f for f in FAILURES if not isinstance(f[0], ray.exceptions.RayActorError)])
+def test_so_is_one_with_the_traceback_of_the_worker_that_it_comes_from(error, message):
     text = "".join(traceback.format_exception_only(error))
-    line = explained(ray.exceptions.RayTaskError("WorkerDict.update", f"Traceback\n  File x\n{text}", error))
-    assert re.search(said, line) and len(line.splitlines()) == 1
+    line = describe_failure(ray.exceptions.RayTaskError("WorkerDict.update", f"Traceback\n  File x\n{text}", error))
+    assert re.search(message, line) and len(line.splitlines()) == 1

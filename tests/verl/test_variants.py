@@ -11,7 +11,7 @@ from bepo.credit.ppo import PPO
 from bepo.policies.tiny_vl import PICTURE, VIDEO
 from bepo.training.critic import clipped_value_loss
 
-from .command import SMALLEST, Command, rows, the_record, train
+from .command import SMALLEST, Command, only_run, rows, train
 from .test_text import first_update, initial_policy, local_learner
 
 pytestmark = pytest.mark.timeout(500)
@@ -30,23 +30,23 @@ def test_a_vision_language_model_sees_the_board_until_it_is_interrupted(tmp_path
     metrics = rows(tmp_path, "metrics")
     assert len(metrics) >= 2
     (checkpoint,) = tmp_path.glob(f"runs/*/checkpoint-{len(metrics)}/actor")
-    assert all(row["train/records"] > row["train/trajectories"] for row in metrics)
+    assert all(row["train/transitions"] > row["train/trajectories"] for row in metrics)
     assert all(row["train/grad_norm"] > 0 and row["train/optimiser_steps"] == 2 for row in metrics)
     optimiser = torch.load(next(checkpoint.glob("optim_*")), weights_only=False)
     assert {int(state["step"]) for state in optimiser["state"].values()} == {2 * len(metrics)}
-    group, config, _ = first_update(tmp_path)
+    batch, config, _ = first_update(tmp_path)
     assert config["training"]["ratio"] == "action"
-    tokens = group.tokens
+    tokens = batch.tokens
     assert tokens.images.shape[1:] == (96, 96, 3) and (tokens.image >= 0).all()
     difference = np.abs(np.exp(tokens.logprob) - np.exp(without_placeholders(tmp_path, config, tokens)))
     assert difference.max() < 1e-5
 
 
 def without_placeholders(results, config, tokens) -> np.ndarray:
-    """Log-probabilities of the initial policy, as the local backend computes them, were it not to say the tokens that
-    stand for pictures: vLLM never samples them. A tiny random model would, one time in ten."""
+    """Return the initial policy's log-probabilities as the local backend computes them, but for the tokens that stand
+    for pictures: vLLM never samples them, and a tiny random model would, one time in ten."""
     policy = initial_policy(results, config)
-    batch = policy.batch(tokens, np.arange(len(tokens.response_length)))
+    batch = policy.padded(tokens, np.arange(len(tokens.response_length)))
     with torch.no_grad():
         logits = policy.model(**batch.inputs, use_cache=False, logits_to_keep=batch.response.shape[1] + 1).logits
     logits = logits[:, :-1][batch.mask].float()
@@ -55,27 +55,30 @@ def without_placeholders(results, config, tokens) -> np.ndarray:
 
 
 def test_ppo_with_a_critic_on_two_ranks(tmp_path):
-    """verl's critic gives the estimator its values and gets the estimator's targets. Records are padded to a multiple
-    of the ranks; loss and gradient are those of the local backend, which has one rank and pads none."""
+    """verl's critic gives the estimator its values and is fitted to the estimator's targets.
+
+    Transitions are padded to a multiple of the ranks; loss and gradient are those of the local backend, which has one
+    rank and no padding.
+    """
     done = train(
         tmp_path, "credit=ppo", "backend.n_gpus=2", "updates=2", "backend.optimiser_steps=1", "rollout.tasks=3"
     )
     assert done.code == 0 and done.orphans == [], done.err[-2000:]
     metrics = rows(tmp_path, "metrics")
     for row in metrics:
-        assert row["train/records"] > row["train/trajectories"] == 9
+        assert row["train/transitions"] > row["train/trajectories"] == 9
         assert row["train/critic_grad_norm"] > 0 and row["time/values"] > 0
-    facts = the_record(tmp_path)
-    assert facts.facts["world_size"] == 2
-    assert {p.name for p in (facts.path / "checkpoint-2").iterdir()} >= {"actor", "critic"}
-    group, config, row = first_update(tmp_path)
-    assert row["train/padding_rows"] == len(group) % 2 == 1
-    credit = PPO()(group)
+    stored = only_run(tmp_path)
+    assert stored.facts["world_size"] == 2
+    assert {p.name for p in (stored.path / "checkpoint-2").iterdir()} >= {"actor", "critic"}
+    batch, config, row = first_update(tmp_path)
+    assert row["train/padding_rows"] == len(batch) % 2 == 1
+    credit = PPO()(batch)
     for name, value in credit.metrics.items():
         assert row[f"credit/{name}"] == value, name
-    value, target = (torch.from_numpy(x).float()[None] for x in (group.tokens.value, credit.token_return))
+    value, target = (torch.from_numpy(x).float()[None] for x in (batch.tokens.value, credit.token_return))
     expected = clipped_value_loss(value, value, target, torch.ones_like(value, dtype=torch.bool), 0.5).mean().item()
     assert row["train/value_loss"] == pytest.approx(expected, rel=1e-4)
-    found = local_learner(tmp_path, config).update(group, credit.token_advantage, 0)
+    stats = local_learner(tmp_path, config).update(batch, credit.token_advantage, 0)
     for name in ("policy_loss", "grad_norm", "entropy", "kl"):
-        assert row[f"train/{name}"] == pytest.approx(found[name], rel=1e-3, abs=1e-5), name
+        assert row[f"train/{name}"] == pytest.approx(stats[name], rel=1e-3, abs=1e-5), name

@@ -1,138 +1,134 @@
-"""ALFWorld: household tasks in text, on generated games or the official ones."""
+"""ALFWorld: household tasks in text (Shridhar et al., 2021), on generated games or on ALFWorld's original ones."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from bepo.envs import PromptText, Split, Task, register
-from bepo.envs.alfworld import stock, wheel
+from bepo.core.errors import Missing, UserError, choose
+from bepo.core.settings import setting
+from bepo.envs import Environment, PromptText, Split, Task, register
+from bepo.envs.alfworld import package_data, textworld_engine
 from bepo.envs.alfworld.episodes import ALFWorldEpisodes
-from bepo.envs.alfworld.fleet import InProcess
+from bepo.envs.alfworld.games import Engine
 from bepo.envs.alfworld.generate import TASK_TYPES
-from bepo.envs.alfworld.sources import Source, official_root, tree_digest
-from bepo.envs.alfworld.words import vocabulary
-from bepo.envs.alfworld.workers import Workers
-from bepo.errors import Missing, UserError, choose
+from bepo.envs.alfworld.sources import Source, original_digest, original_root
+from bepo.envs.alfworld.vocabulary import vocabulary
 
 _SPACED_SLASH = re.compile(r"\s*/\s*")
 
 
 @register
 @dataclass
-class ALFWorld:
-    """The six task types of ALFWorld: train, and the official valid_seen and valid_unseen as test and validation.
+class ALFWorld(Environment):
+    """The six task types of ALFWorld, with its splits train, valid_seen and valid_unseen.
 
-    Reward is 10 on success, else 0 (verl-agent). ``help`` is never offered (verl-agent); every other admissible command
-    is. An inadmissible command is answered "Nothing happens." and costs a step.
+    The reward is 10 for success and 0 otherwise (verl-agent). All admissible commands are listed except ``help``
+    (verl-agent). An inadmissible command is answered by "Nothing happens." and takes a step.
     """
 
     name: Literal["alfworld"] = "alfworld"
-    data: Literal["generated", "official"] = "generated"
-    """Games made here in the official format, or the tree under $ALFWORLD_DATA."""
-    tree: str | None = None
-    """Which official tree, as a digest of its games' names and sizes; filled in, so that runs and panels know it."""
-    engine: Literal["fast", "memoised", "stock"] = "fast"
-    """The interpreter in Python, textworld with its repeated work kept, or textworld as it is: equal transcripts."""
-    workers: int | None = None
-    """Processes that play the games, 0 for this one; null: none for the fast engine, else one a core."""
-    timeout: float = 120.0
-    """Seconds after which a worker that does not answer is replaced."""
-    horizon: int = 50
-    """Steps before an episode is cut off."""
+    data: Literal["generated", "original"] = "generated"
+    """Games that this project generates, or ALFWorld's original games under $ALFWORLD_DATA."""
+    data_digest: str | None = None
+    """A digest of the original games' names and sizes, filled in automatically. Where it is set, others are refused."""
+    engine: Engine = "fast"
+    """This project's interpreter, or textworld. Their transcripts are equal."""
+    horizon: int = setting(50, at_least=1)
+    """Number of steps after which an episode is truncated."""
     task_types: list[str] = field(default_factory=lambda: list(TASK_TYPES))
-    """Which of the six; generated games take turns."""
+    """Which of the six task types are used. Generated games take turns."""
     test_split: Literal["valid_seen", "valid_unseen"] = "valid_seen"
-    """What is reported on: other games in the scenes of training (the paper's in-distribution split), or games in other
-    scenes. The one that is left is the validation split."""
-    max_receptacles: int | None = None
-    """Generated scenes keep at most this many receptacles, one of each type first; null keeps all (5 to 54)."""
+    """The test split: other games in the scenes of training (the paper's in-distribution split), or games in other
+    scenes. The remaining one of the two is the validation split."""
+    max_receptacles: int | None = setting(None, at_least=8)
+    """Number of receptacles that a generated scene keeps, one of each type first; null keeps all (5 to 54)."""
     graph_key: Literal["raw", "augmented"] = "raw"
-    """What states are matched by: the observation alone, or with GraphGPO's memory and the admissible commands."""
+    """What states are matched by: the observation, or GraphGPO's augmented observation with the admissible commands."""
     prompt_state: Literal["raw", "augmented"] = "raw"
-    """What the prompt shows: the observation alone, or with GraphGPO's memory."""
+    """What the prompt contains: the observation, or GraphGPO's augmented observation."""
     rendering: Literal["full", "compact"] = "full"
-    """compact: few words for tiny models (``compact.shorten``). Changes prompts, not state keys or commands."""
+    """``compact`` shortens the observations in prompts for tiny models. State keys and commands do not change."""
 
+    label: ClassVar[str] = "ALFWorld"
+    colour: ClassVar[str] = "#332288"
+    shown_settings: ClassVar[tuple[str, ...]] = (
+        *("data", "test_split", "horizon", "max_receptacles"),
+        *("graph_key", "prompt_state", "rendering"),
+    )
     method_version: ClassVar[int] = 1
     untagged_tail: ClassVar[int] = 30
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for kind in self.task_types:
             if kind not in TASK_TYPES:
                 raise choose("task type in env.task_types", kind, TASK_TYPES)
         if not self.task_types:
             raise UserError(f"env.task_types is empty; choices: {', '.join(TASK_TYPES)}")
-        if self.horizon < 1:
-            raise UserError(f"env.horizon={self.horizon}: at least 1")
-        if self.max_receptacles is not None and self.max_receptacles < 8:
-            raise UserError(f"env.max_receptacles={self.max_receptacles}: at least 8, or null for all")
-        if self.data == "official" and not self.missing():
-            found = tree_digest(self.source.root)
-            if self.tree not in (None, found):
-                raise UserError(f"env.tree={self.tree}: the games under ALFWORLD_DATA are {found}")
-            self.tree = found
+        if self.data == "original" and not self.missing():
+            actual = original_digest(self.source.root)
+            if self.data_digest not in (None, actual):
+                raise UserError(
+                    f"env.data_digest={self.data_digest}: that of the games under ALFWORLD_DATA is {actual}"
+                )
+            self.data_digest = actual
 
     @cached_property
     def source(self) -> Source:
-        root = official_root() if self.data == "official" else ""
+        """Return where the games come from. Raises ``Missing`` if the original games are asked for but not set up."""
+        root = original_root() if self.data == "original" else ""
         other = "valid_unseen" if self.test_split == "valid_seen" else "valid_seen"
-        folders = {"train": "train", "validation": other, "test": self.test_split}
+        folders: dict[Split, str] = {"train": "train", "validation": other, "test": self.test_split}
         return Source(self.data, tuple(self.task_types), self.max_receptacles, folders, root)
 
     @cached_property
     def prompt(self) -> PromptText:
+        """Return the texts for the agent's prompt."""
         return PromptText(
             role="You are an expert agent operating in the ALFRED embodied environment.",
             rules="You act in a household by text commands, one a step.",
-            words=vocabulary(),
+            vocabulary=vocabulary(),
         )
 
     def missing(self) -> Missing | None:
+        """Return which of the alfworld wheel, the original games and textworld is needed and missing."""
         try:
-            wheel.folder()
+            package_data.folder()
             _ = self.source
         except Missing as missing:
             return missing
-        if self.engine != "fast" and not (find_spec("textworld") and find_spec("fast_downward")):
-            return Missing("textworld is not installed", stock.REMEDY)
-        return None
+        return textworld_engine.missing() if self.engine == "textworld" else None
 
-    def facts(self) -> dict:
-        """What it ran on, for the record."""
-        return {"data": self.data, "tree": self.tree, "engine": self.engine}
+    def facts(self) -> dict[str, Any]:
+        """Return the source of the games, the digest of the original games, and the engine."""
+        return {"data": self.data, "data_digest": self.data_digest, "engine": self.engine}
 
     def tasks(self, split: Split) -> Iterator[Task]:
+        """Yield the games of a split. Raises ``Missing`` if something that the settings need is not installed."""
         if missing := self.missing():
             raise missing
         return self.source.tasks(split)
 
     def start(self, tasks: Sequence[Task]) -> ALFWorldEpisodes:
-        workers = self.pool
-        batch = workers.start(tasks) if workers else InProcess(self.source, self.engine, tasks)
-        return ALFWorldEpisodes(self, tasks, batch)
-
-    @cached_property
-    def pool(self) -> Workers | None:
-        """Worker processes, started with the first batch."""
-        count = self.workers
-        if count is None:
-            count = 0 if self.engine == "fast" else os.cpu_count() or 1
-        return Workers(self.source, self.engine, count, self.timeout) if count else None
-
-    def __getstate__(self) -> dict:
-        return asdict(self)  # processes stay here
+        """Start one episode for each game; a game that cannot be loaded gives a broken episode."""
+        return ALFWorldEpisodes(self, tasks)
 
     def source_path(self, task: Task) -> Path:
-        """Folder of an official game."""
+        """Return the folder of an original game."""
         return Path(self.source.root) / task.data["path"]
 
     def project(self, text: str) -> str:
-        """Any words are sent to the game (verl-agent). Word-level tokenizers put blanks around the stroke of in/on."""
+        """Return the text as a command, whatever it says (verl-agent).
+
+        Word-level tokenizers put blanks around the slash of in/on; these are removed.
+        """
         return _SPACED_SLASH.sub("/", text.strip())
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the settings alone, so that cached data is not sent to other processes."""
+        return asdict(self)

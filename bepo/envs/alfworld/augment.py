@@ -1,7 +1,7 @@
-"""GraphGPO's augmented observations: what the player has done, beside what is seen (design/credit.md 2.7).
+"""GraphGPO's augmented observations: beside the observation, what the player has done so far.
 
-RECONSTRUCTION from a description of its recipe: the parts and their order are known, the wording where nothing is held
-is ours.
+RECONSTRUCTION from a description of GraphGPO's recipe: the parts and their order are known, the wording for an empty
+hand is this project's.
 """
 
 from __future__ import annotations
@@ -10,8 +10,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bepo.envs.alfworld.engine import NOTHING
+from bepo.envs.alfworld.engine import NOTHING_HAPPENS
 
+ALL_WORDS = (
+    "Location Items in hand (status): unprocessed heated cooled cleaned sliced [History moving list by you: from ? ;]"
+)
+"""The words that augmented observations add, for the vocabulary."""
 _GO = re.compile(r"go to (.+)")
 _TAKE = re.compile(r"take (.+) from (.+)")
 _PUT = re.compile(r"(?:move|put) (.+) (?:to|in/on) (.+)")
@@ -21,43 +25,41 @@ _STATES = {"heat": "heated", "cool": "cooled", "clean": "cleaned", "slice": "sli
 
 @dataclass
 class Memory:
-    """Of one episode, from its commands and replies alone."""
+    """What an episode's commands and feedback say about the player's location, hand and moves."""
 
     location: str = "middle of a room"
     held: str | None = None
     states: dict[str, list[str]] = field(default_factory=dict)  # object -> what was done to it
-    taken_from: dict[str, str] = field(default_factory=dict)
-    moves: list[str] = field(default_factory=list)
+    taken_from: dict[str, str] = field(default_factory=dict)  # object -> receptacle
+    moves: list[str] = field(default_factory=list)  # one phrase for each object that was put somewhere
 
-    def note(self, command: str, feedback: str) -> None:
-        if feedback == NOTHING:
+    def update(self, command: str, feedback: str) -> None:
+        """Take in one step; a command that was refused ("Nothing happens.") changes nothing."""
+        if feedback == NOTHING_HAPPENS:
             return
-        if m := _GO.fullmatch(command):
-            self.location = m[1]
-        elif m := _TAKE.fullmatch(command):
-            self.held, self.taken_from[m[1]] = m[1], m[2]
-        elif m := _PUT.fullmatch(command):
+        if match := _GO.fullmatch(command):
+            self.location = match[1]
+        elif match := _TAKE.fullmatch(command):
+            self.held, self.taken_from[match[1]] = match[1], match[2]
+        elif match := _PUT.fullmatch(command):
+            item, receptacle = match[1], match[2]
             self.held = None
-            self.moves.append(f"{m[1]}{self._told(m[1])} from {self.taken_from.get(m[1], '?')} move to {m[2]}")
-        elif m := _CHANGE.fullmatch(command):
-            done = self.states.setdefault(m[2], [])
-            if _STATES[m[1]] not in done:
-                done.append(_STATES[m[1]])
-
-    def _told(self, thing: str) -> str:
-        return f"({','.join(self.states.get(thing, ['unprocessed']))})"
+            origin = self.taken_from.get(item, "?")
+            self.moves.append(f"{self._with_states(item)} from {origin} move to {receptacle}")
+        elif match := _CHANGE.fullmatch(command):
+            states = self.states.setdefault(match[2], [])
+            if _STATES[match[1]] not in states:
+                states.append(_STATES[match[1]])
 
     def text(self, observation: str) -> str:
-        """The observation with the memory after it, for the prompt."""
-        held = f"{self.held}{self._told(self.held)}" if self.held else "nothing"
+        """Return the observation with the memory appended, for the prompt."""
+        held = self._with_states(self.held) if self.held else "nothing"
         history = f" [History moving list by you: {'; '.join(self.moves)}]" if self.moves else ""
         return f"{observation} Location: {self.location}. Items in hand (status): {held}.{history}"
 
     def key(self, observation: str, admissible: Sequence[str]) -> str:
-        """The same and the admissible commands, for matching states."""
+        """Return ``text`` with the admissible commands appended, which identifies the state."""
         return f"{self.text(observation)} {','.join(sorted(admissible))}"
 
-
-WORDS = (
-    "Location Items in hand (status): unprocessed heated cooled cleaned sliced [History moving list by you: from ? ;]"
-)
+    def _with_states(self, item: str) -> str:
+        return f"{item}({','.join(self.states.get(item, ['unprocessed']))})"

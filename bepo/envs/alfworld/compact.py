@@ -1,21 +1,23 @@
-"""What a tiny model is shown: few words, and of the things in sight only those that the task names."""
+"""Short observations for tiny models: of the visible objects, only those that the task names are listed."""
 
 from __future__ import annotations
 
 import re
 
-ROOM = "You are in the middle of a room."  # all of an episode's first observation: every prompt has the task
+ROOM = "You are in the middle of a room."
+"""The whole of the first observation of an episode. The task is not repeated in it, because every prompt has it."""
 OTHERS = "other things"
+"""Stands for objects when none of them is named by the task."""
 _LIST = re.compile(r"you see (an? [^.]*)\.")
-_THING = re.compile(r"an? ([a-z]+) \d+")
+_OBJECT = re.compile(r"an? ([a-z]+) \d+")
 
 
 def shorten(feedback: str, instruction: str) -> str:
-    """``feedback`` with its list of things cut down to the kinds whose names are words of ``instruction``."""
+    """Return ``feedback`` with its list of objects cut down to those whose kind is a word of ``instruction``."""
     named = set(instruction.lower().split())
 
-    def cut(seen: re.Match[str]) -> str:
-        kept = [thing[0] for thing in _THING.finditer(seen[1]) if thing[1] in named]
-        return f"you see {', '.join(kept) or OTHERS}."
+    def shorten_list(match: re.Match[str]) -> str:
+        relevant = [item[0] for item in _OBJECT.finditer(match[1]) if item[1] in named]
+        return f"you see {', '.join(relevant) or OTHERS}."
 
-    return _LIST.sub(cut, feedback)
+    return _LIST.sub(shorten_list, feedback)

@@ -1,39 +1,56 @@
-"""Play games on two engines with the same commands and compare every step.
+"""Play games on the fast engine and on textworld with the same commands, and compare every step.
 
-``python -m bepo.envs.alfworld.compare --games 50`` generates games; with ``--data FOLDER`` it takes an official tree.
+``python -m bepo.envs.alfworld.compare --games 50`` compares generated games; ``--data FOLDER`` takes original ones.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
+from typing import Any, NamedTuple
 
 from bepo.envs.alfworld.engine import FastGame
 from bepo.envs.alfworld.expert import Expert
+from bepo.envs.alfworld.games import RunningGame
 from bepo.envs.alfworld.generate import SPLITS, TASK_TYPES, generate
-from bepo.envs.alfworld.memoised import MemoisedGame
-from bepo.envs.alfworld.stock import StockGame
+from bepo.envs.alfworld.textworld_engine import TextWorldGame
+from bepo.store.files import digest
 
-Row = tuple[str, str, tuple[str, ...], bool]  # command, feedback, admissible commands, won
+Row = tuple[str, str, tuple[str, ...], bool]
+"""One step of a transcript: command, feedback, admissible commands, success."""
+Case = tuple[str, dict[str, Any], dict[str, Any]]
+"""A game: its name, the content of ``game.tw-pddl``, the content of ``traj_data.json``."""
 MALFORMED = ("", "fly to moon", "go to", "take", "GO TO FRIDGE 1", "put", "examine", "look around", "open fridge 1 ")
+"""Commands that no game understands."""
 
 
-def commands(game_file: Mapping, traj_data: Mapping, rng: Random, steps: int) -> list[str]:
-    """A mixture of the expert's, random admissible, inadmissible and malformed commands; goes on after a win."""
+class Comparison(NamedTuple):
+    """The result of comparing two engines."""
+
+    games: int
+    different: int  # number of games that differ
+    fast_seconds: float
+    other_seconds: float
+
+
+def commands(game_file: Mapping[str, Any], traj_data: Mapping[str, Any], rng: Random, steps: int) -> list[str]:
+    """Return ``steps`` commands for a game: the expert's, random admissible, inadmissible and malformed ones.
+
+    The commands go on after the goal is reached.
+    """
     episode = FastGame(game_file)
     episode.reset()
     expert = Expert(episode, traj_data)
     seen, chosen = list(episode.admissible), []
-    share = rng.choice((0.0, 0.5, 0.8))  # of the expert
+    expert_share = rng.choice((0.0, 0.5, 0.8))
     for _ in range(steps):
         draw = rng.random()
-        command = expert.command() if draw < share else None
+        command = expert.command() if draw < expert_share else None
         if command is None:
             command = rng.choice(episode.admissible)
             if rng.random() < 0.15:
@@ -46,8 +63,8 @@ def commands(game_file: Mapping, traj_data: Mapping, rng: Random, steps: int) ->
     return chosen
 
 
-def transcript(game, commands: Sequence[str]) -> list[Row]:
-    """Everything an engine shows."""
+def transcript(game: RunningGame, commands: Sequence[str]) -> list[Row]:
+    """Play a game, and return everything that its engine shows; the first row is the start of the episode."""
     rows = [("", game.reset(), game.admissible, game.won)]
     for command in commands:
         feedback = game.step(command)
@@ -55,22 +72,22 @@ def transcript(game, commands: Sequence[str]) -> list[Row]:
     return rows
 
 
-def digest(rows: Sequence[Row]) -> str:
-    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
+def transcript_digest(rows: Sequence[Row]) -> str:
+    """Return 16 hex digits that identify a transcript."""
+    return digest(json.dumps(rows), 16)
 
 
 def first_difference(ours: Sequence[Row], theirs: Sequence[Row]) -> str | None:
+    """Return the first step at which two transcripts of equal length differ, and how; None if they are equal."""
     for step, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-        for what, x, y in zip(("command", "feedback", "admissible commands", "won"), a, b):
+        for part, x, y in zip(("command", "feedback", "admissible commands", "won"), a, b):
             if x != y:
-                return f"step {step} ({a[0]!r}): {what}: {x!r} against {y!r}"
+                return f"step {step} ({a[0]!r}): {part}: {x!r} against {y!r}"
     return None
 
 
-def games(
-    folder: Path | None, n: int, first: int = 0, max_receptacles: int | None = None
-) -> Iterator[tuple[str, dict, dict]]:
-    """``(name, content of game.tw-pddl, content of traj_data.json)``."""
+def cases(folder: Path | None, n: int, first: int = 0, max_receptacles: int | None = None) -> Iterator[Case]:
+    """Yield ``n`` games: generated ones from number ``first`` on, or, with a folder, a sample of those in it."""
     if folder is None:
         for i in range(first, first + n):
             game = generate(SPLITS[i // 6 % 3], i, TASK_TYPES, max_receptacles)
@@ -81,41 +98,43 @@ def games(
         yield str(path.parent), json.loads(path.read_text()), json.loads((path.parent / "traj_data.json").read_text())
 
 
-def compare(source: Iterator[tuple[str, dict, dict]], other: Callable, steps: int) -> tuple[int, int, float, float]:
-    """Prints differences; returns games, games that differ, seconds of the fast and of the other engine."""
-    count, different, fast, slow = 0, 0, 0.0, 0.0
-    for name, game_file, traj_data in source:
-        said = commands(game_file, traj_data, Random(name), steps)
-        marks = [time.perf_counter()]
-        ours = transcript(FastGame(game_file), said)
-        marks.append(time.perf_counter())
-        theirs = transcript(other(game_file), said)
-        marks.append(time.perf_counter())
+def compare(cases: Iterator[Case], other: Callable[[dict[str, Any]], RunningGame], steps: int) -> Comparison:
+    """Play each game on the fast engine and on another one, and print the differences."""
+    games, different, fast, slow = 0, 0, 0.0, 0.0
+    for name, game_file, traj_data in cases:
+        chosen = commands(game_file, traj_data, Random(name), steps)
+        times = [time.perf_counter()]
+        ours = transcript(FastGame(game_file), chosen)
+        times.append(time.perf_counter())
+        theirs = transcript(other(game_file), chosen)
+        times.append(time.perf_counter())
         difference = first_difference(ours, theirs)
-        count, different = count + 1, different + (difference is not None)
-        fast, slow = fast + marks[1] - marks[0], slow + marks[2] - marks[1]
+        games, different = games + 1, different + (difference is not None)
+        fast, slow = fast + times[1] - times[0], slow + times[2] - times[1]
         if difference is not None:
             print(f"{name}: {difference}", flush=True)
-    return count, different, fast, slow
+    return Comparison(games, different, fast, slow)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Compare the engines, and return 1 if a game differs, 0 if none does."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--games", type=int, default=50)
-    parser.add_argument("--first", type=int, default=0, help="number of the first generated game, seed of a sample")
-    parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--max-receptacles", type=int, help="of generated scenes: small ones are quickly translated")
-    parser.add_argument("--data", type=Path, help="an official tree; without it games are generated")
-    parser.add_argument("--engine", choices=("stock", "memoised"), default="stock", help="what fast is compared with")
-    chosen = parser.parse_args(arguments)
-    other = MemoisedGame if chosen.engine == "memoised" else StockGame
-    source = games(chosen.data, chosen.games, chosen.first, chosen.max_receptacles)
-    count, different, fast, slow = compare(source, other, chosen.steps)
-    print(
-        f"{count} games, {count * chosen.steps} steps: {different} games differ; "
-        f"{chosen.engine} {slow:.1f} s, fast {fast:.2f} s, ratio {slow / fast:.0f}"
+    parser.add_argument("--games", type=int, default=50, help="number of games")
+    parser.add_argument(
+        "--first", type=int, default=0, help="number of the first generated game, or seed of the sample"
     )
-    return int(different > 0)
+    parser.add_argument("--steps", type=int, default=30, help="number of commands in each game")
+    parser.add_argument("--max-receptacles", type=int, help="receptacles of a generated scene: few are faster to load")
+    parser.add_argument("--data", type=Path, help="a folder of original games; without it games are generated")
+    options = parser.parse_args(arguments)
+    sample = cases(options.data, options.games, options.first, options.max_receptacles)
+    result = compare(sample, TextWorldGame, options.steps)
+    print(
+        f"{result.games} games, {result.games * options.steps} steps: {result.different} games differ; "
+        f"textworld {result.other_seconds:.1f} s, fast {result.fast_seconds:.2f} s, "
+        f"ratio {result.other_seconds / result.fast_seconds:.0f}"
+    )
+    return int(result.different > 0)
 
 
 if __name__ == "__main__":

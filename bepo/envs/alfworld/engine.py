@@ -1,8 +1,8 @@
-"""The fast engine: a game's PDDL and grammar interpreted in Python, with the stock engine's transcripts.
+"""The fast engine: interprets a game's PDDL and grammar in Python, with the same transcripts as textworld.
 
-Equal to textworld's ``PddlEnv`` with ALFWorld's demangler, word for word: observations, admissible commands, won.
-Three habits of the stock stack are kept on purpose: operators that change nothing are inadmissible (going where one
-already is), lists name things in the order of their ids, and commands are matched exactly.
+Observations, admissible commands and success equal, word for word, those of textworld's ``PddlEnv`` with ALFWorld's
+demangler. Three habits of textworld are kept on purpose: actions that change nothing are inadmissible (such as going
+to where the player is), lists name objects in the order of their ids, and commands are matched exactly.
 """
 
 from __future__ import annotations
@@ -10,124 +10,138 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import Any
 
 from bepo.envs.alfworld.facts import Arguments, Facts
-from bepo.envs.alfworld.grammar import Context, Grammar, World, split_task
-from bepo.envs.alfworld.names import shown_names
+from bepo.envs.alfworld.grammar import Grammar, split_task
+from bepo.envs.alfworld.names import display_names
 from bepo.envs.alfworld.pddl import ROOT, Domain, Unsupported, parse_domain, parse_problem
+from bepo.envs.alfworld.queries import Context, World
 from bepo.envs.alfworld.rules import CompiledAction, compile_action, matcher
 
-NOTHING = "Nothing happens."
-GroundAction = tuple[int, Arguments]  # number of the action, its arguments
+NOTHING_HAPPENS = "Nothing happens."
+"""The feedback to an inadmissible command."""
+GroundAction = tuple[int, Arguments]
+"""The number of an action in the domain, and its arguments."""
 
 
-class Game:
-    """A game as loaded: everything that its episodes share."""
+class CompiledGame:
+    """The parts of a game that all its episodes share.
 
-    def __init__(self, game_file: Mapping) -> None:
+    Raises ``Unsupported`` for files that the fast engine does not interpret.
+    """
+
+    def __init__(self, game_file: Mapping[str, Any]) -> None:
+        """``game_file`` is the content of a ``game.tw-pddl``."""
         self.domain, self.actions, changing, subtypes = _domain(game_file["pddl_domain"])
         grammar, task = split_task(game_file["grammar"])
         self.grammar = _grammar(grammar)
-        _check(self.grammar, self.actions)
-        self._matters = [self._told_apart_by(action) for action in self.actions]
+        _check_queries(self.grammar, self.actions)
+        self._positions_in_command = [self._arguments_in_command(action) for action in self.actions]
         problem = parse_problem(game_file["pddl_problem"])
         self.start = Facts(problem.facts, changing | {f"not_{p}" for p in changing})
         types = {**self.domain.constants, **problem.objects}
-        self.objects = _by_type(types, self.domain)
-        mentioned = {a for fact in problem.facts for a in fact[1:]}
-        self.world = World(shown_names(mentioned), types, subtypes, task)
+        self.objects = _objects_by_type(types, self.domain)
+        mentioned = {argument for fact in problem.facts for argument in fact[1:]}
+        self.world = World(display_names(mentioned), types, subtypes, task)
         self._goal = matcher(problem.goal, {}, self.domain)
-        self._words: dict[GroundAction, str] = {}
+        self._texts: dict[GroundAction, str] = {}
         self._commands: dict[GroundAction, str | None] = {}
-        self.applicable(self.start), self.won(self.start)  # makes the indices, once for all episodes
+        self.applicable(self.start), self.won(self.start)  # builds the indices, which copies of the facts inherit
 
     def won(self, facts: Facts) -> bool:
+        """Return whether the facts satisfy the goal."""
         return bool(self._goal(facts, self.objects))
 
     def context(self, facts: Facts, ground: GroundAction | None = None) -> Context:
+        """Return the context in which the grammar derives the texts of an action, or of the introduction."""
         if ground is None:
             return Context(facts, self.world, {}, {})
         action, arguments = self.actions[ground[0]], ground[1]
         names = [p.strip("?") for p in action.parameters]
-        mapping = {(n, t): a for n, t, a in zip(names, action.types, arguments)}
-        return Context(facts, self.world, mapping, dict(zip(names, arguments)))
+        binding = {(name, kind): a for name, kind, a in zip(names, action.types, arguments)}
+        return Context(facts, self.world, binding, dict(zip(names, arguments)))
 
     def command(self, ground: GroundAction, facts: Facts) -> str | None:
-        """How a player says it; None for an operator that changes nothing."""
+        """Return the command for an action, or None for an action that changes nothing."""
         if ground not in self._commands:
             number, arguments = ground
             action = self.actions[number]
-            short = (number, tuple(arguments[i] for i in self._matters[number]))
-            if short not in self._words:
+            # Many actions differ only in arguments that their command does not name.
+            named = (number, tuple(arguments[i] for i in self._positions_in_command[number]))
+            if named not in self._texts:
                 template = self.grammar.templates[action.name]
-                self._words[short] = self.grammar.derive(template, self.context(facts, ground))
-            self._commands[ground] = self._words[short] if action.changes(arguments) else None
+                self._texts[named] = self.grammar.derive(template, self.context(facts, ground))
+            self._commands[ground] = self._texts[named] if action.changes(arguments) else None
         return self._commands[ground]
 
-    def _told_apart_by(self, action: CompiledAction) -> list[int]:
-        """Positions of the arguments that the command of an action depends on."""
-        names = [p.strip("?") for p in action.parameters]
-        matter = self.grammar.names_in(self.grammar.templates[action.name], names)
-        return [i for i, name in enumerate(names) if matter is None or name in matter]
-
     def applicable(self, facts: Facts) -> dict[str, GroundAction]:
-        """Admissible commands in sorted order."""
-        found = {}
+        """Return the action of each admissible command, in sorted order of the commands."""
+        actions = {}
         for number, action in enumerate(self.actions):
             for arguments in action.instances(facts, self.objects):
                 command = self.command((number, arguments), facts)
                 ground = (number, arguments)
-                if command is not None and (command not in found or ground < found[command]):
-                    found[command] = ground
-        return dict(sorted(found.items()))
+                if command is not None and (command not in actions or ground < actions[command]):
+                    actions[command] = ground
+        return dict(sorted(actions.items()))
+
+    def _arguments_in_command(self, action: CompiledAction) -> list[int]:
+        """Return the positions of the arguments that the command of an action depends on."""
+        names = [p.strip("?") for p in action.parameters]
+        variables = self.grammar.variables_in(self.grammar.templates[action.name], names)
+        return [i for i, name in enumerate(names) if variables is None or name in variables]
 
 
 class FastGame:
-    """One running episode of a game."""
+    """One episode of a game on the fast engine."""
 
-    def __init__(self, game_file: Mapping | Game) -> None:
-        self.game = game_file if isinstance(game_file, Game) else Game(game_file)
+    def __init__(self, game: Mapping[str, Any] | CompiledGame) -> None:
+        """``game`` is a compiled game, or the content of a ``game.tw-pddl``."""
+        self.game = game if isinstance(game, CompiledGame) else CompiledGame(game)
 
     def reset(self) -> str:
+        """Start the episode, and return the introduction, which ends with the task."""
         self.facts = self.game.start.copy()
-        self._look()
+        self._update()
         return self.game.grammar.derive("#intro#", self.game.context(self.facts))
 
     def step(self, command: str) -> str:
-        """Feedback; the state is left as it is by anything inadmissible."""
+        """Act, and return the feedback. An inadmissible command changes nothing."""
         ground = self._applicable.get(command.strip())
         if ground is None:
-            return NOTHING
+            return NOTHING_HAPPENS
         action = self.game.actions[ground[0]]
         action.apply(self.facts, ground[1])
-        self._look()
+        self._update()
         return self.game.grammar.derive(self.game.grammar.feedback[action.name], self.game.context(self.facts, ground))
 
     def applicable(self) -> list[tuple[str, Arguments, str]]:
-        """``(action, arguments, command)`` of everything admissible, in the order of the commands."""
-        names = self.game.actions
-        return [(names[number].name, arguments, command) for command, (number, arguments) in self._applicable.items()]
+        """Return ``(action, arguments, command)`` of each admissible command, in sorted order of the commands."""
+        actions = self.game.actions
+        return [(actions[number].name, arguments, command) for command, (number, arguments) in self._applicable.items()]
 
-    def _look(self) -> None:
+    def _update(self) -> None:
         self._applicable = self.game.applicable(self.facts)
         self.admissible = tuple(self._applicable)
         self.won = self.game.won(self.facts)
 
 
-def _by_type(types: Mapping[str, str], domain: Domain) -> dict[str, list[str]]:
-    """Objects of each type and its subtypes; a type that nobody declared has none."""
-    found = defaultdict(list)
-    for name in {ROOT, *domain.supertypes}:
-        below = domain.subtypes(name)
-        found[name] = [o for o, t in types.items() if t in below or name == ROOT]
-    return found
+def _objects_by_type(types: Mapping[str, str], domain: Domain) -> dict[str, list[str]]:
+    """Return the objects of each type and its subtypes, in the order of ``types``; an undeclared type has none."""
+    objects = defaultdict(list)
+    for kind in {ROOT, *domain.supertypes}:
+        subtypes = domain.subtypes(kind)
+        objects[kind] = [name for name, t in types.items() if t in subtypes or kind == ROOT]
+    return objects
 
 
 @lru_cache(maxsize=16)
 def _domain(text: str) -> tuple[Domain, list[CompiledAction], set[str], Callable[[str], set[str]]]:
+    """Return the domain, its compiled actions, the predicates that they change, and a cached ``Domain.subtypes``."""
     domain = parse_domain(text)
-    changing = {e.literal.predicate for a in domain.actions for e in a.effects}
-    return domain, [compile_action(a, domain) for a in domain.actions], changing, lru_cache(domain.subtypes)
+    changing = {effect.literal.predicate for action in domain.actions for effect in action.effects}
+    return domain, [compile_action(action, domain) for action in domain.actions], changing, lru_cache(domain.subtypes)
 
 
 @lru_cache(maxsize=16)
@@ -135,15 +149,19 @@ def _grammar(text: str) -> Grammar:
     return Grammar(text)
 
 
-def _check(grammar: Grammar, actions: list[CompiledAction]) -> None:
-    """Textworld's own fact list drifts from the planner's state under conditional effects, and under deletions of
-    what was not there. ALFRED's grammars do not ask for such facts; where one does, the engines could differ."""
-    asked = grammar.queries()
-    if said := grammar.command_queries() & {name for a in actions for _, name, _, _ in a.effects}:
-        raise Unsupported(f"command templates that ask for {', '.join(sorted(said))}")
+def _check_queries(grammar: Grammar, actions: list[CompiledAction]) -> None:
+    """Raise ``Unsupported`` for a grammar that asks for facts on which the engines could differ.
+
+    With conditional effects, and with deletions of facts that did not hold, textworld's own list of facts drifts away
+    from the planner's state. ALFRED's grammars do not ask for such facts.
+    """
+    queries = grammar.queries()
+    if changing := grammar.command_queries() & {effect.predicate for action in actions for effect in action.effects}:
+        raise Unsupported(f"command templates that ask for {', '.join(sorted(changing))}")
     for action in actions:
         required = {x.predicate for x in action.required if x.positive}
-        for positive, name, _, when in action.effects:
-            drifts = when is not None or (not positive and name not in required)
-            if drifts and (f"not_{name}" in asked or (when is not None and name in asked)):
+        for effect in action.effects:
+            name, conditional = effect.predicate, effect.condition is not None
+            drifts = conditional or (not effect.positive and name not in required)
+            if drifts and (f"not_{name}" in queries or (conditional and name in queries)):
                 raise Unsupported(f"grammar conditions on {name!r}")

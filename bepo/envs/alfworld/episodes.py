@@ -6,80 +6,97 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from bepo.core.batch import Terminal
 from bepo.envs import Observation, Step, Task
 from bepo.envs.alfworld import compact
 from bepo.envs.alfworld.augment import Memory
 from bepo.envs.alfworld.engine import FastGame
 from bepo.envs.alfworld.expert import Expert
-from bepo.envs.alfworld.fleet import Batch, Broken, Shown, parsed_game
-from bepo.rollout import Terminal
+from bepo.envs.alfworld.games import Broken, Episode, Reply, compiled_game
 
 if TYPE_CHECKING:
     from bepo.envs.alfworld import ALFWorld
 
 _log = logging.getLogger(__name__)
-REWARD = 10.0  # of a success; everything else is 0
+REWARD = 10.0
+"""The reward of success (verl-agent); every other step has the reward 0."""
 _TASK = "Your task is to: "
 
 
 class ALFWorldEpisodes:
-    def __init__(self, env: ALFWorld, tasks: Sequence[Task], batch: Batch) -> None:
-        self._env, self._tasks, self._batch = env, tasks, batch
-        self._memory = [Memory() for _ in tasks]
-        self._said: list[list[str]] = [[] for _ in tasks]
-        self._experts: dict[int, tuple[FastGame, Expert, int]] = {}
-        self.broken: dict[int, str] = {}  # index -> why the episode could not go on
+    """A batch of running games, one for each task."""
+
+    def __init__(self, env: ALFWorld, tasks: Sequence[Task]) -> None:
+        self._env, self._tasks = env, tasks
+        self._episodes = [Episode(env.engine, task, env.source) for task in tasks]
+        self._memories = [Memory() for _ in tasks]
+        self._commands: list[list[str]] = [[] for _ in tasks]
+        self._experts: dict[int, _FollowingExpert] = {}
+        self.broken: dict[int, str] = {}
+        """Why an episode could not go on, for each broken episode."""
         self.observations: list[Observation] = []
         self.instructions: list[str] = []
-        for i, shown in enumerate(batch.first):
-            if isinstance(shown, Broken):
-                self._give_up(i, shown.reason)
-                shown = Shown("", ("look",), False)
-            self.instructions.append(shown.feedback.partition(_TASK)[2].strip().removesuffix("."))
-            self.observations.append(self._observation(i, shown, start=True))
+        for i, episode in enumerate(self._episodes):
+            reply = episode.start()
+            if isinstance(reply, Broken):
+                self._mark_broken(i, reply.reason)
+                reply = Reply("", ("look",), False)
+            self.instructions.append(reply.feedback.partition(_TASK)[2].strip().removesuffix("."))
+            self.observations.append(self._observe(i, reply, start=True))
 
     def step(self, actions: Mapping[int, str | None]) -> dict[int, Step]:
-        commands = {i: action or "" for i, action in actions.items()}
-        replies = self._batch.step({i: c for i, c in commands.items() if i not in self.broken})
-        return {i: self._step(i, command, replies.get(i)) for i, command in commands.items()}
+        """Send a command to each of some games; None counts as an inadmissible command."""
+        return {i: self._step(i, action or "") for i, action in actions.items()}
 
     def expert(self, index: int) -> str | None:
-        """The privileged expert's next command, on a fast-engine copy of the game that follows the episode."""
+        """Return the next command of the privileged expert, or None if it knows no way or the episode is broken."""
         if index in self.broken:
             return None
         if index not in self._experts:
-            game, loaded = parsed_game(self._tasks[index], self._env.source)
-            twin = FastGame(game)
-            twin.reset()
-            self._experts[index] = twin, Expert(twin, loaded.traj_data), 0
-        twin, expert, followed = self._experts[index]
-        for command in self._said[index][followed:]:
-            twin.step(command)
-        self._experts[index] = twin, expert, len(self._said[index])
-        return expert.command()
+            self._experts[index] = _FollowingExpert(self._env, self._tasks[index])
+        return self._experts[index].command(self._commands[index])
 
-    def _step(self, i: int, command: str, reply: Shown | Broken | None) -> Step:
-        if reply is None or isinstance(reply, Broken):
-            if reply is not None:
-                self._give_up(i, reply.reason)
+    def _step(self, i: int, command: str) -> Step:
+        reply = None if i in self.broken else self._episodes[i].step(command)
+        if isinstance(reply, Broken):
+            self._mark_broken(i, reply.reason)
+        if not isinstance(reply, Reply):
             return Step(self.observations[i], 0.0, Terminal.NONE, 0.0, broken=True)
-        self._said[i].append(command)
-        self._memory[i].note(command.strip(), reply.feedback)
-        self.observations[i] = self._observation(i, reply)
+        self._commands[i].append(command)
+        self._memories[i].update(command.strip(), reply.feedback)
+        self.observations[i] = self._observe(i, reply)
         terminal = Terminal.SUCCESS if reply.won else Terminal.NONE
         return Step(self.observations[i], REWARD * reply.won, terminal, float(reply.won))
 
-    def _give_up(self, i: int, reason: str) -> None:
+    def _mark_broken(self, i: int, reason: str) -> None:
         self.broken[i] = reason
-        _log.warning("ALFWorld: gave up %s: %s", self._tasks[i].data, reason)
+        _log.warning("ALFWorld: the episode of %s ends, because its game is broken: %s", self._tasks[i].data, reason)
 
-    def _observation(self, i: int, shown: Shown, start: bool = False) -> Observation:
-        env, memory = self._env, self._memory[i]
-        admissible = tuple(c for c in shown.admissible if c != "help")
-        text = shown.feedback
+    def _observe(self, i: int, reply: Reply, start: bool = False) -> Observation:
+        env, memory = self._env, self._memories[i]
+        admissible = tuple(command for command in reply.admissible if command != "help")
+        text = reply.feedback
         if env.rendering == "compact":
             text = compact.ROOM if start else compact.shorten(text, self.instructions[i])
         if env.prompt_state == "augmented":
             text = memory.text(text)
-        key = memory.key(shown.feedback, admissible) if env.graph_key == "augmented" else shown.feedback
+        key = memory.key(reply.feedback, admissible) if env.graph_key == "augmented" else reply.feedback
         return Observation(text, key, admissible)
+
+
+class _FollowingExpert:
+    """An expert on a copy of a game, on the fast engine, that repeats the commands of an episode."""
+
+    def __init__(self, env: ALFWorld, task: Task) -> None:
+        game, files = compiled_game(task, env.source)
+        self._copy = FastGame(game)
+        self._copy.reset()
+        self._expert = Expert(self._copy, files.traj_data)
+        self._repeated = 0
+
+    def command(self, commands: Sequence[str]) -> str | None:
+        """Return the expert's next command after all commands of the episode so far."""
+        for command in commands[self._repeated :]:
+            self._copy.step(command)
+        self._repeated = len(commands)
+        return self._expert.command()

@@ -1,15 +1,16 @@
-"""A privileged expert: the next command of a short solution, from the facts of the game and what the task asks for.
+"""A privileged expert: the next command of a short solution, from the facts of the game and the parameters of the task.
 
-It looks at the state alone, so it goes on from wherever an episode has got to.
+It reads the current facts only, so that it can go on from any state of an episode.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from bepo.envs.alfworld.engine import FastGame
 
-_CHANGES = {  # task type -> action, fact that it leaves, type of receptacle where it is done
+_CHANGES = {  # task type -> action, the fact that it adds, type of the receptacle where it is done
     "pick_clean_then_place_in_recep": ("cleanobject", "isclean", "sinkbasintype"),
     "pick_heat_then_place_in_recep": ("heatobject", "ishot", "microwavetype"),
     "pick_cool_then_place_in_recep": ("coolobject", "iscool", "fridgetype"),
@@ -17,9 +18,10 @@ _CHANGES = {  # task type -> action, fact that it leaves, type of receptacle whe
 
 
 class Expert:
-    """Of one episode; ``traj_data`` has ``task_type`` and ``pddl_params``."""
+    """The expert of one episode. A *target* is an object of the task's object type."""
 
-    def __init__(self, episode: FastGame, traj_data: Mapping) -> None:
+    def __init__(self, episode: FastGame, traj_data: Mapping[str, Any]) -> None:
+        """``traj_data`` must have ``task_type`` and ``pddl_params``, as ``traj_data.json`` has."""
         params = traj_data["pddl_params"]
         self._episode = episode
         self._task = traj_data["task_type"]
@@ -27,7 +29,7 @@ class Expert:
         self._goal = f"{params['parent_target'] or params['toggle_target']}Type".lower()
 
     def command(self) -> str | None:
-        """The next command, None where the expert knows no way on."""
+        """Return the next command, or None if the expert knows no way to the goal."""
         facts = self._facts = self._episode.facts
         held = next((o for _, o in facts.all("holds")), None)
         if held is None:
@@ -37,44 +39,46 @@ class Expert:
         if self._task == "look_at_obj_in_light":
             lamp = min(self._of_type(self._goal), default=None)
             return lamp and self._reach(self._receptacle(lamp), "toggleobject", lamp)
-        if self._task in _CHANGES and not self._changed(held):
+        if self._task in _CHANGES and not self._is_changed(held):
             action, _, where = _CHANGES[self._task]
             return self._at_nearest(self._receptacles(where), action, held)
-        full = [r for r in self._receptacles(self._goal) if self._done_in(r)]
-        return self._at_nearest(full or self._receptacles(self._goal), "putobject", held)
+        preferred = [r for r in self._receptacles(self._goal) if self._holds_first_target(r)]
+        return self._at_nearest(preferred or self._receptacles(self._goal), "putobject", held)
 
     def _fetch(self) -> str | None:
-        """Towards a target object that is not yet where it should be."""
-        wanted = [o for o in self._of_type(self._target) if self._receptacle(o) and not self._placed(o)]
-        if not wanted:
+        """Return the next command towards picking up a target that is not in its final place yet."""
+        places = {o: self._receptacle(o) for o in self._of_type(self._target)}
+        places = {o: r for o, r in places.items() if r is not None and not self._is_placed(o)}
+        if not places:
             return None
-        best = min(wanted, key=lambda o: (not self._changed(o), self._steps_to(self._receptacle(o)), o))
-        return self._reach(self._receptacle(best), "pickupobject", best)
+        best = min(places, key=lambda o: (not self._is_changed(o), self._steps_to(places[o]), o))
+        return self._reach(places[best], "pickupobject", best)
 
     def _put_away(self, held: str) -> str | None:
-        """Something else is in the hand."""
+        """Return the next command towards putting down an object that is no target."""
         facts = self._facts
         kinds = {t for o, t in facts.all("objecttype") if o == held}
-        fits = {rt for rt, ot in facts.all("cancontain") if ot in kinds}
-        return self._at_nearest([r for r, t in facts.all("receptacletype") if t in fits], "putobject", held)
+        suitable = {rt for rt, ot in facts.all("cancontain") if ot in kinds}
+        return self._at_nearest([r for r, t in facts.all("receptacletype") if t in suitable], "putobject", held)
 
-    def _at_nearest(self, receptacles: list[str], action: str, thing: str) -> str | None:
+    def _at_nearest(self, receptacles: list[str], action: str, item: str) -> str | None:
+        """Return the next command towards acting on an object at the nearest of some receptacles."""
         nearest = min(receptacles, key=lambda r: (self._steps_to(r), r), default=None)
-        return nearest and self._reach(nearest, action, thing)
+        return nearest and self._reach(nearest, action, item)
 
-    def _reach(self, receptacle: str | None, action: str, thing: str) -> str | None:
-        """Do something to a thing at a receptacle: go there first, and open it where that is needed."""
+    def _reach(self, receptacle: str | None, action: str, item: str) -> str | None:
+        """Return the command that acts on an object at a receptacle, or else goes to the receptacle or opens it."""
         if receptacle is None:
             return None
         return (
-            self._say(action, thing, receptacle)
-            or self._say("gotolocation", receptacle)
-            or self._say("openobject", receptacle)
+            self._admissible_command(action, item, receptacle)
+            or self._admissible_command("gotolocation", receptacle)
+            or self._admissible_command("openobject", receptacle)
         )
 
-    def _say(self, action: str, *things: str) -> str | None:
-        for name, arguments, command in self._episode.applicable():
-            if name == action and all(t in arguments for t in things):
+    def _admissible_command(self, action: str, *arguments: str) -> str | None:
+        for name, all_arguments, command in self._episode.applicable():
+            if name == action and all(a in all_arguments for a in arguments):
                 return command
         return None
 
@@ -86,33 +90,35 @@ class Expert:
     def _receptacles(self, kind: str) -> list[str]:
         return sorted(r for r, t in self._facts.all("receptacletype") if t == kind)
 
-    def _receptacle(self, thing: str) -> str | None:
-        return next((r for _, r in sorted(self._facts.index("inreceptacle", (0,)).get((thing,), ()))), None)
+    def _receptacle(self, item: str) -> str | None:
+        """Return the receptacle that an object is in."""
+        return next((r for _, r in sorted(self._facts.index("inreceptacle", (0,)).get((item,), ()))), None)
 
-    def _steps_to(self, receptacle: str | None) -> int:
-        """Commands until its content can be touched."""
+    def _steps_to(self, receptacle: str) -> int:
+        """Return the number of commands (0 to 2) until the content of a receptacle can be touched."""
         facts = self._facts
         here = {loc for _, loc in facts.all("atlocation")}
         there = {loc for _, loc in facts.index("receptacleatlocation", (0,)).get((receptacle,), ())}
         shut = facts.holds("openable", (receptacle,)) and not facts.holds("opened", (receptacle,))
         return int(not here & there) + int(shut)
 
-    def _changed(self, thing: str) -> bool:
-        return self._task not in _CHANGES or self._facts.holds(_CHANGES[self._task][1], (thing,))
+    def _is_changed(self, item: str) -> bool:
+        """Return whether an object has been cleaned, heated or cooled if the task asks for that."""
+        return self._task not in _CHANGES or self._facts.holds(_CHANGES[self._task][1], (item,))
 
-    def _placed(self, thing: str) -> bool:
-        """Where the goal wants it; of two, next to the other one."""
-        at = self._receptacle(thing)
-        if not self._changed(thing) or at not in self._receptacles(self._goal):
+    def _is_placed(self, item: str) -> bool:
+        """Return whether an object is where the goal requires it; two targets must be in one receptacle."""
+        receptacle = self._receptacle(item)
+        if not self._is_changed(item) or receptacle not in self._receptacles(self._goal):
             return False
-        return self._task != "pick_two_obj_and_place" or at == self._best()
+        return self._task != "pick_two_obj_and_place" or receptacle == self._fullest()
 
-    def _done_in(self, receptacle: str) -> bool:
-        return self._task == "pick_two_obj_and_place" and receptacle == self._best()
+    def _holds_first_target(self, receptacle: str) -> bool:
+        return self._task == "pick_two_obj_and_place" and receptacle == self._fullest()
 
-    def _best(self) -> str | None:
-        """The goal receptacle that holds most targets."""
+    def _fullest(self) -> str | None:
+        """Return the goal receptacle that holds most targets, or None if none holds any."""
         targets = self._of_type(self._target)
         counts = {r: sum(self._receptacle(o) == r for o in targets) for r in self._receptacles(self._goal)}
-        best = max(counts, key=lambda r: (counts[r], r), default=None)
-        return best if best and counts[best] else None
+        fullest = max(counts, key=lambda r: (counts[r], r), default=None)
+        return fullest if fullest and counts[fullest] else None

@@ -1,18 +1,21 @@
-"""What is true in a game: ground facts, with an index for every way they are looked up."""
+"""The facts that hold in a game: ground atoms of predicates, indexed by every combination of arguments looked up."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 Arguments = tuple[str, ...]
-Shape = tuple[str, tuple[int, ...]]  # predicate, positions of the arguments that are known
-Index = dict[Arguments, set[Arguments]]  # known arguments -> all arguments of the facts that have them
+Shape = tuple[str, tuple[int, ...]]
+"""A way to look facts up: the predicate, and the positions of the arguments that are known."""
+Index = dict[Arguments, set[Arguments]]
+"""Maps the known arguments to all arguments of the facts that have them."""
 
 
 class Facts:
-    """Facts of predicates that no action changes are shared between copies, and so are their indices."""
+    """A set of facts. Copies share the facts of predicates that no action changes, and the indices of these."""
 
     def __init__(self, facts: Iterable[Arguments], changing: set[str]) -> None:
+        """``facts`` are a predicate and its arguments each; ``changing`` are the predicates that actions change."""
         self._changing = changing
         self._facts: dict[str, set[Arguments]] = {}
         for predicate, *arguments in facts:
@@ -21,7 +24,7 @@ class Facts:
         self._moving: dict[str, dict[Shape, Index]] = {p: {} for p in changing}
 
     def copy(self) -> Facts:
-        """An episode's own facts."""
+        """Return a copy that can be changed without changing this one."""
         twin = object.__new__(Facts)
         twin._changing, twin._fixed = self._changing, self._fixed
         twin._facts = {p: set(s) if p in self._changing else s for p, s in self._facts.items()}
@@ -32,7 +35,7 @@ class Facts:
         return twin
 
     def index(self, predicate: str, positions: tuple[int, ...]) -> Index:
-        """Facts by the arguments at some positions; () gives them all."""
+        """Return the facts of a predicate by their arguments at ``positions``; ``()`` gives all under one key."""
         shape = (predicate, positions)
         indices = self._moving.get(predicate, self._fixed)
         if shape not in indices:
@@ -42,18 +45,21 @@ class Facts:
         return indices[shape]
 
     def all(self, predicate: str) -> set[Arguments]:
+        """Return the arguments of every fact of a predicate."""
         return self._facts.setdefault(predicate, set())
 
     def holds(self, predicate: str, arguments: Arguments) -> bool:
+        """Return whether a fact holds."""
         return arguments in self._facts.get(predicate, ())
 
     def add(self, predicate: str, arguments: Arguments) -> None:
-        """Only of predicates that change, like ``remove``."""
+        """Add a fact, whose predicate must be one that actions change."""
         self.all(predicate).add(arguments)
         for (_, positions), index in self._moving[predicate].items():
             index.setdefault(tuple([arguments[p] for p in positions]), set()).add(arguments)
 
     def remove(self, predicate: str, arguments: Arguments) -> None:
+        """Remove a fact if it holds; its predicate must be one that actions change."""
         self.all(predicate).discard(arguments)
         for (_, positions), index in self._moving[predicate].items():
             index.get(tuple([arguments[p] for p in positions]), set()).discard(arguments)

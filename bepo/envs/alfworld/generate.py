@@ -1,7 +1,7 @@
-"""Seeded games in the official format, for all six task types.
+"""Seeded generation of games for all six task types, as the files of an ALFWorld game.
 
-Scenes, affordances, goals and sentences are those of the ``alfworld`` wheel; where things lie is drawn. A game follows
-from its split and number alone.
+Scenes, affordances, goals and sentences are those of the ``alfworld`` wheel; the places of objects are drawn. A game
+depends on its split, its number and the settings alone.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from random import Random
+from typing import Any
 
-from bepo.envs.alfworld import wheel
+from bepo.envs.alfworld import package_data
 from bepo.envs.alfworld.names import mangle
 from bepo.envs.alfworld.scenes import Receptacle, Scene, scene
 
@@ -25,8 +26,10 @@ TASK_TYPES = (
     "pick_cool_then_place_in_recep",
     "pick_two_obj_and_place",
 )
+"""The task types of ALFWorld (Shridhar et al., 2021), as ``traj_data.json`` names them."""
 SPLITS = ("train", "valid_seen", "valid_unseen")
-_CHANGES = {  # task type -> what the object must be capable of, and where it is done
+"""The splits of ALFWorld: ``valid_seen`` has the scenes of ``train``, ``valid_unseen`` has others."""
+_CHANGES = {  # task type -> the affordance that the object must have, and the receptacle that changes it
     "pick_clean_then_place_in_recep": ("Cleanable", "SinkBasin"),
     "pick_heat_then_place_in_recep": ("Heatable", "Microwave"),
     "pick_cool_then_place_in_recep": ("Coolable", "Fridge"),
@@ -35,31 +38,32 @@ _MOST_OF_A_KIND = 3
 
 
 @dataclass(frozen=True)
-class Game:
-    """The files of one game, as data."""
+class GeneratedGame:
+    """The files of one generated game, as data."""
 
-    name: str  # <task>-<object>-None-<receptacle or lamp>-<scene>/trial_G<number>
-    traj_data: dict
-    problem: str
-    sentence: str
+    name: str  # <task type>-<object>-None-<receptacle or lamp>-<scene>/trial_G<number>
+    traj_data: dict[str, Any]
+    problem: str  # PDDL
+    sentence: str  # the task
 
     @property
     def kind(self) -> str:
+        """Return the task type."""
         return self.traj_data["task_type"]
 
     @property
-    def game_file(self) -> dict:
-        """Content of ``game.tw-pddl``."""
+    def game_file(self) -> dict[str, Any]:
+        """Return the content of ``game.tw-pddl``."""
         return {
-            "pddl_domain": wheel.domain(),
-            "grammar": wheel.grammar().replace("UNKNOWN GOAL", self.sentence),
+            "pddl_domain": package_data.domain(),
+            "grammar": package_data.grammar().replace("UNKNOWN GOAL", self.sentence),
             "pddl_problem": self.problem,
             "solvable": True,
             "walkthrough": None,
         }
 
     def write(self, folder: Path) -> Path:
-        """Write the official three files under ``folder``; returns the game's own folder."""
+        """Write the three files of an ALFWorld game below ``folder``, and return the game's own folder."""
         path = folder / self.name
         path.mkdir(parents=True, exist_ok=True)
         (path / "traj_data.json").write_text(json.dumps(self.traj_data))
@@ -69,26 +73,26 @@ class Game:
 
 
 @dataclass(frozen=True)
-class _Thing:
-    id: str
+class _PlacedObject:
+    id: str  # as a PDDL name
     type: str
-    at: Receptacle
+    receptacle: Receptacle
 
 
 def generate(
     split: str, number: int, task_types: Sequence[str] = TASK_TYPES, max_receptacles: int | None = None
-) -> Game:
-    """The game of a number: task types take turns, everything else is drawn."""
+) -> GeneratedGame:
+    """Return game ``number`` of a split of ``SPLITS``: task types take turns, everything else is drawn."""
     kind = task_types[number % len(task_types)]
     rng = Random(f"{split} {number}")
     room, target, parent = rng.choice(_goals(split, kind, max_receptacles))
-    things = _furnish(rng, room, kind, target, parent)
-    sentence = rng.choice(wheel.goals()[kind]["templates"]).format(
+    objects = _place_objects(rng, room, kind, target, parent)
+    sentence = rng.choice(package_data.goals()[kind]["templates"]).format(
         obj=target.lower(), recep=parent.lower(), toggle=parent.lower()
     )
     light = kind == "look_at_obj_in_light"
     name = f"{kind}-{target}-None-{parent}-{room.number}/trial_G{number:08d}"
-    return Game(
+    return GeneratedGame(
         name,
         {
             "task_id": f"trial_G{number:08d}",
@@ -103,39 +107,40 @@ def generate(
             "scene": {"floor_plan": f"FloorPlan{room.number}", "scene_num": room.number},
             "turk_annotations": {"anns": [{"task_desc": sentence}]},
         },
-        _problem(room, things, kind, target, parent, number),
+        _problem(room, objects, kind, target, parent, number),
         sentence,
     )
 
 
 @cache
 def _goals(split: str, kind: str, max_receptacles: int | None) -> list[tuple[Scene, str, str]]:
-    """Every (scene, object type, receptacle or lamp type) that makes sense."""
-    tables = wheel.constants()
+    """Return every possible (scene, object type, receptacle or lamp type) of a task type."""
+    tables = package_data.constants()
     numbers = tables["TEST_SCENE_NUMBERS" if split == "valid_unseen" else "TRAIN_SCENE_NUMBERS"]
     rooms = [s for n in numbers if (s := scene(n, max_receptacles)).room in tables["GOALS_VALID"][kind]]
     return [(s, *goal) for s in rooms for goal in _goals_of(s, kind, tables)]
 
 
-def _goals_of(room: Scene, kind: str, tables: dict) -> list[tuple[str, str]]:
+def _goals_of(room: Scene, kind: str, tables: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return every possible (object type, receptacle or lamp type) in a scene."""
     objects = [o for o in room.objects if room.places[o]]
     if kind == "look_at_obj_in_light":
         return [(o, lamp) for lamp in room.lamps for o in objects]
     if kind in _CHANGES:
         able, where = _CHANGES[kind]
         objects = [o for o in objects if o in tables["VAL_ACTION_OBJECTS"][able] and where in room.types]
-    may_hold = tables["VAL_RECEPTACLE_OBJECTS"]
+    contents = tables["VAL_RECEPTACLE_OBJECTS"]
     return [
         (o, parent)
         for o in objects
         for parent in room.types
-        if o in may_hold[parent] and any(r.type != parent for r in room.places[o])
+        if o in contents[parent] and any(r.type != parent for r in room.places[o])
     ]
 
 
-def _furnish(rng: Random, room: Scene, kind: str, target: str, parent: str) -> list[_Thing]:
-    """Put things into receptacles, so that no target starts where the goal wants it."""
-    things = []
+def _place_objects(rng: Random, room: Scene, kind: str, target: str, parent: str) -> list[_PlacedObject]:
+    """Put objects into receptacles, so that no target starts in a receptacle of the goal's type."""
+    objects = []
     for object_type in room.objects:
         if object_type == target:
             least = 2 if kind == "pick_two_obj_and_place" else 1
@@ -145,19 +150,20 @@ def _furnish(rng: Random, room: Scene, kind: str, target: str, parent: str) -> l
             count = rng.choice((0, 1, 1, 2, _MOST_OF_A_KIND)) if len(room.objects) < 16 else rng.choice((0, 0, 1, 1, 2))
             places = room.places[object_type]
         if places:
-            things += [_thing(rng, object_type, places) for _ in range(count)]
-    return things + [_thing(rng, lamp, room.places[lamp]) for lamp in room.lamps]
+            objects += [_place_object(rng, object_type, places) for _ in range(count)]
+    return objects + [_place_object(rng, lamp, room.places[lamp]) for lamp in room.lamps]
 
 
-def _thing(rng: Random, object_type: str, places: Sequence[Receptacle]) -> _Thing:
-    place = "|".join(f"{rng.randint(-400, 400) / 100:+06.2f}" for _ in range(3))
-    return _Thing(mangle(f"{object_type}|{place}").lower(), object_type, rng.choice(places))
+def _place_object(rng: Random, object_type: str, places: Sequence[Receptacle]) -> _PlacedObject:
+    coordinates = "|".join(f"{rng.randint(-400, 400) / 100:+06.2f}" for _ in range(3))
+    return _PlacedObject(mangle(f"{object_type}|{coordinates}").lower(), object_type, rng.choice(places))
 
 
-def _problem(room: Scene, things: Sequence[_Thing], kind: str, target: str, parent: str, number: int) -> str:
-    goal = wheel.goals()[kind]["pddl"].format(obj=target, recep=parent, toggle=parent).replace("#", "-")
-    declared = "\n        ".join(f"{t.id} - object" for t in things)
-    facts = "\n        ".join(_facts(t) for t in things)
+def _problem(room: Scene, objects: Sequence[_PlacedObject], kind: str, target: str, parent: str, number: int) -> str:
+    """Return the PDDL problem of a game."""
+    goal = package_data.goals()[kind]["pddl"].format(obj=target, recep=parent, toggle=parent).replace("#", "-")
+    declared = "\n        ".join(f"{o.id} - object" for o in objects)
+    facts = "\n        ".join(_facts(o) for o in objects)
     start = "loc_bar_start"
     return f"""(define (problem game_{number})
     (:domain alfred)
@@ -176,18 +182,18 @@ def _problem(room: Scene, things: Sequence[_Thing], kind: str, target: str, pare
 {goal}"""
 
 
-def _facts(thing: _Thing) -> str:
-    i = thing.id
+def _facts(item: _PlacedObject) -> str:
+    i = item.id
     return (
-        f"(objectAtLocation {i} {thing.at.location}) (inReceptacle {i} {thing.at.id}) "
-        f"(objectType {i} {thing.type}Type) {_abilities(thing.type).replace('*', i)}"
+        f"(objectAtLocation {i} {item.receptacle.location}) (inReceptacle {i} {item.receptacle.id}) "
+        f"(objectType {i} {item.type}Type) {_affordances(item.type).replace('*', i)}"
     )
 
 
 @cache
-def _abilities(object_type: str) -> str:
-    """Facts about what can be done with a type of object, with * for the object."""
-    tables = wheel.constants()
+def _affordances(object_type: str) -> str:
+    """Return the PDDL facts about what can be done with an object of a type, with * in place of the object."""
+    tables = package_data.constants()
     able = tables["VAL_ACTION_OBJECTS"]
     facts = [] if object_type in able["Toggleable"] else ["(pickupable *)", "(moveable *)"]
     facts += [f"({name.lower()} *)" for name in sorted(able) if object_type in able[name]]

@@ -1,4 +1,4 @@
-"""Entity ids of ALFRED problems, and the names that players see."""
+"""The ids of objects and receptacles in ALFRED problems, and the names that players see."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from collections.abc import Iterable
 _MANGLED = {"|": "_bar_", "+": "_plus_", "-": "_minus_", ".": "_dot_", ",": "_comma_"}
 
 
-def mangle(thing: str) -> str:
-    """``Cabinet|+00.68|..`` as a PDDL name."""
+def mangle(identifier: str) -> str:
+    """Return an id such as ``Cabinet|+00.68|..`` as a PDDL name, which must not contain the symbols ``|+-.,``."""
     for symbol, word in _MANGLED.items():
-        thing = thing.replace(symbol, word)
-    return thing
+        identifier = identifier.replace(symbol, word)
+    return identifier
 
 
-def shown_names(ids: Iterable[str]) -> dict[str, str]:
-    """Name of every id: its kind and a number, the highest number for the first id in sorted order.
+def display_names(ids: Iterable[str]) -> dict[str, str]:
+    """Return the name of each mangled id, such as ``cabinet 3``, as ALFWorld's demangler gives it.
 
-    Anything with ``basin`` in its id is a basin. Ids that are no things keep their text and a blank (as the stock
-    demangler has it).
+    A name is a kind and a number; the first id of a kind in sorted order has the highest number. An id that contains
+    ``basin`` is a basin. An id without coordinates is its own name, with a blank after it.
     """
     ids = sorted(ids)
     kind = {i: i.split("_bar_", 1)[0] + ("basin" if "basin" in i else "") for i in ids if "_bar_" in i}
-    left = Counter(kind.values())
+    remaining = Counter(kind.values())
     names = {}
     for i in ids:
         if i in kind:
-            names[i] = f"{kind[i]} {left[kind[i]]}"
-            left[kind[i]] -= 1
+            names[i] = f"{kind[i]} {remaining[kind[i]]}"
+            remaining[kind[i]] -= 1
         else:
             names[i] = f"{i} "
     return names

@@ -1,4 +1,7 @@
-"""The part of PDDL that ALFRED's domain and problems use: typed objects, and / or / not / exists / =, when."""
+"""A parser for the part of PDDL that ALFRED's domain and problems use.
+
+These are typed objects, conditions made of and, or, not, exists and =, and effects with conditions (when).
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,25 @@ import itertools
 import re
 from dataclasses import dataclass, field
 
-from bepo.errors import UserError
+from bepo.core.errors import UserError
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 ROOT = "object"
+"""The type that every object has."""
 
 
 class Unsupported(UserError):
-    """A construct that the fast engine does not interpret."""
+    """A construct in a game's files that the fast engine does not interpret."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"the fast engine does not interpret {what}; choose env.engine=stock")
+        super().__init__(f"the fast engine does not interpret {what}; choose env.engine=textworld")
 
 
 def parse(text: str) -> list:
-    """Nested lists of lower-case words."""
+    """Return an s-expression as nested lists of lower-case tokens.
+
+    Comments are skipped. Raises ``ValueError`` for unbalanced parentheses.
+    """
     text = "\n".join(line.split(";", 1)[0] for line in text.lower().split("\n"))
     stack: list[list] = [[]]
     for token in _TOKEN.findall(text):
@@ -36,22 +43,27 @@ def parse(text: str) -> list:
     return stack[0][0]
 
 
-def typed(words: list[str]) -> list[tuple[str, str]]:
-    """``?a ?b - t ?c`` as (name, type) pairs. ALFRED's domain has ``- location,`` once, a type without objects: the
-    stock translator reads it so, and things in sight cannot be examined until they are held."""
-    pairs, waiting, i = [], [], 0
-    while i < len(words):
-        if words[i] == "-":
-            pairs += [(w, words[i + 1]) for w in waiting]
-            waiting, i = [], i + 2
+def typed(tokens: list[str]) -> list[tuple[str, str]]:
+    """Return a typed list such as ``?a ?b - t ?c`` as pairs of name and type.
+
+    ALFRED's domain contains ``- location,``, with a comma, once. That is read as a type of its own, without objects,
+    because textworld's translator does so: visible objects can therefore be examined only while they are held.
+    """
+    pairs, untyped, i = [], [], 0
+    while i < len(tokens):
+        if tokens[i] == "-":
+            pairs += [(name, tokens[i + 1]) for name in untyped]
+            untyped, i = [], i + 2
         else:
-            waiting.append(words[i])
+            untyped.append(tokens[i])
             i += 1
-    return pairs + [(w, ROOT) for w in waiting]
+    return pairs + [(name, ROOT) for name in untyped]
 
 
 @dataclass
 class Literal:
+    """An atom or a negated atom; arguments that begin with ``?`` are variables."""
+
     predicate: str
     arguments: tuple[str, ...]
     positive: bool = True
@@ -59,50 +71,60 @@ class Literal:
 
 @dataclass
 class Conjunction:
-    """Literals over parameters and ``local``, existentially quantified variables (name -> type)."""
+    """A conjunction of literals over parameters and existentially quantified variables."""
 
     literals: list[Literal] = field(default_factory=list)
-    local: dict[str, str] = field(default_factory=dict)
+    local: dict[str, str] = field(default_factory=dict)  # existentially quantified variable -> type
 
 
 @dataclass
 class Effect:
+    """An effect of an action: the literal becomes true if the condition holds."""
+
     literal: Literal
-    condition: list[Conjunction] | None = None  # disjuncts; None: always
+    condition: list[Conjunction] | None = None  # one of these must hold; None: always
 
 
 @dataclass
 class Action:
+    """An action schema."""
+
     name: str
-    parameters: dict[str, str]  # name -> type
-    precondition: list[Conjunction]  # disjuncts
+    parameters: dict[str, str]  # variable -> type
+    precondition: list[Conjunction]  # one of these must hold
     effects: list[Effect]
 
 
 @dataclass
 class Domain:
+    """A PDDL domain."""
+
     supertypes: dict[str, str]  # type -> its direct supertype
-    predicates: dict[str, tuple[str, ...]]  # declared argument types
-    constants: dict[str, str]
+    predicates: dict[str, tuple[str, ...]]  # predicate -> declared types of its arguments
+    constants: dict[str, str]  # object -> type
     actions: list[Action]
 
     def subtypes(self, name: str) -> set[str]:
-        found = {name}
+        """Return a type and all types below it."""
+        types = {name}
         while True:
-            more = {t for t, above in self.supertypes.items() if above in found} - found
+            more = {t for t, supertype in self.supertypes.items() if supertype in types} - types
             if not more:
-                return found
-            found |= more
+                return types
+            types |= more
 
 
 @dataclass
 class Problem:
+    """A PDDL problem: the objects, initial facts and goal of one game."""
+
     objects: dict[str, str]  # name -> type
-    facts: list[tuple[str, ...]]  # predicate first
-    goal: list[Conjunction]
+    facts: list[tuple[str, ...]]  # a predicate and its arguments each
+    goal: list[Conjunction]  # one of these must hold
 
 
 def parse_domain(text: str) -> Domain:
+    """Return the domain that a PDDL text defines. Raises ``Unsupported`` for constructs outside this module."""
     sections = _sections(parse(text))
     types = dict(typed([w for s in sections.get(":types", []) for w in s]))
     predicates = {p[0]: tuple(t for _, t in typed(p[1:])) for s in sections.get(":predicates", []) for p in s}
@@ -114,6 +136,7 @@ def parse_domain(text: str) -> Domain:
 
 
 def parse_problem(text: str) -> Problem:
+    """Return the problem that a PDDL text defines. Raises ``Unsupported`` for constructs outside this module."""
     sections = _sections(parse(text))
     objects = dict(typed([w for s in sections[":objects"] for w in s]))
     facts = [tuple(fact) for s in sections[":init"] for fact in s if fact[0] != "="]
@@ -122,16 +145,17 @@ def parse_problem(text: str) -> Problem:
 
 
 def _sections(tree: list) -> dict[str, list[list]]:
-    found: dict[str, list[list]] = {}
+    """Return the parts of a definition by their first token, such as ``:init``."""
+    sections: dict[str, list[list]] = {}
     for part in tree[1:]:
-        found.setdefault(part[0], []).append(part[1:])
-    return found
+        sections.setdefault(part[0], []).append(part[1:])
+    return sections
 
 
-def _action(words: list) -> Action:
-    parts = {words[i]: words[i + 1] for i in range(1, len(words), 2)}
+def _action(tree: list) -> Action:
+    parts = {tree[i]: tree[i + 1] for i in range(1, len(tree), 2)}
     return Action(
-        words[0],
+        tree[0],
         dict(typed(parts.get(":parameters", []))),
         disjuncts(parts.get(":precondition", [])),
         _effects(parts[":effect"], None),
@@ -142,7 +166,7 @@ def _effects(tree: list, condition: list[Conjunction] | None) -> list[Effect]:
     head = tree[0] if tree else "and"
     if head == "and":
         return [e for part in tree[1:] for e in _effects(part, condition)]
-    if head == "increase":  # costs matter to planners only
+    if head == "increase":  # costs of actions matter to planners only
         return []
     if head == "when":
         return _effects(tree[2], disjuncts(tree[1]))
@@ -154,34 +178,35 @@ def _effects(tree: list, condition: list[Conjunction] | None) -> list[Effect]:
 
 
 def disjuncts(tree: list, positive: bool = True) -> list[Conjunction]:
-    """Disjunctive normal form of a condition."""
+    """Return the disjunctive normal form of a condition (of its negation, if ``positive`` is false)."""
     head = tree[0] if tree else "and"
     if head == "not":
         return disjuncts(tree[1], not positive)
     if head in ("and", "or"):
         parts = [disjuncts(part, positive) for part in tree[1:]]
-        return _all_of(parts) if (head == "and") == positive else [c for part in parts for c in part]
+        return _conjoin(parts) if (head == "and") == positive else [c for part in parts for c in part]
     if head == "exists" and positive:
         names = dict(typed(tree[1]))
-        return [_renamed(c, names) for c in disjuncts(tree[2])]
+        return [_with_fresh_variables(c, names) for c in disjuncts(tree[2])]
     if head in ("exists", "forall", "imply"):
         raise Unsupported(f"the condition ({head} ...)" if positive else f"a negated ({head} ...)")
     return [Conjunction([Literal(head, tuple(tree[1:]), positive)])]
 
 
-def _all_of(parts: list[list[Conjunction]]) -> list[Conjunction]:
-    found = [Conjunction()]
+def _conjoin(parts: list[list[Conjunction]]) -> list[Conjunction]:
+    """Return the conjunction of several disjunctive normal forms, in disjunctive normal form."""
+    products = [Conjunction()]
     for part in parts:
-        found = [Conjunction(a.literals + b.literals, a.local | b.local) for a in found for b in part]
-    return found
+        products = [Conjunction(a.literals + b.literals, a.local | b.local) for a in products for b in part]
+    return products
 
 
-_fresh = itertools.count()
+_scopes = itertools.count()
 
 
-def _renamed(inner: Conjunction, names: dict[str, str]) -> Conjunction:
-    """Quantified variables under names of their own, so that two scopes with equal names can be joined."""
-    scope = next(_fresh)
+def _with_fresh_variables(inner: Conjunction, names: dict[str, str]) -> Conjunction:
+    """Return ``inner`` with new names for its quantified variables, so that two scopes can use the same names."""
+    scope = next(_scopes)
     new = {name: f"{name}'{scope}" for name in names}
     literals = [Literal(x.predicate, tuple(new.get(a, a) for a in x.arguments), x.positive) for x in inner.literals]
     return Conjunction(literals, inner.local | {new[name]: kind for name, kind in names.items()})

@@ -1,47 +1,62 @@
-"""Conditions of a PDDL domain, compiled to Python: one nest of loops over indexed facts for each disjunct."""
+"""Compiles the conditions of a PDDL domain to Python functions: nested loops over indexed facts for each disjunct."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from bepo.envs.alfworld.facts import Arguments, Facts
 from bepo.envs.alfworld.pddl import ROOT, Action, Conjunction, Domain, Literal
 
 Matcher = Callable[[Facts, Mapping[str, Sequence[str]]], set[Arguments]]
+"""Maps facts, and the objects of each type, to all values of a condition's parameters for which it holds."""
+
+
+class CompiledEffect(NamedTuple):
+    """An effect of an action, with functions in place of its literal's arguments and its condition."""
+
+    positive: bool  # is the fact added or deleted?
+    predicate: str
+    ground: Callable[[Arguments], Arguments]  # maps the action's arguments to those of the fact
+    condition: Matcher | None  # finds a match if the effect takes place; None: it always does
 
 
 @dataclass
 class CompiledAction:
-    """``instances(facts, objects by type)``: argument tuples for which the precondition holds."""
+    """An action schema with functions in place of its conditions."""
 
     name: str
-    parameters: tuple[str, ...]
-    types: tuple[str, ...]
-    instances: Matcher
-    effects: list[tuple[bool, str, Callable[[Arguments], Arguments], Matcher | None]]
-    required: list[Literal]  # in every disjunct of the precondition
+    parameters: tuple[str, ...]  # variables
+    types: tuple[str, ...]  # of the parameters
+    instances: Matcher  # gives the arguments for which the precondition holds
+    effects: list[CompiledEffect]
+    required: list[Literal]  # the literals over parameters that occur in every disjunct of the precondition
 
     def __post_init__(self) -> None:
         required = {(x.predicate, x.positive) for x in self.required}
-        added = {name for positive, name, _, _ in self.effects if positive}
+        added = {effect.predicate for effect in self.effects if effect.positive}
         self._always_changes = any(
-            when is not None or ((name, positive) not in required and (positive or name not in added))
-            for positive, name, _, when in self.effects
+            e.condition is not None
+            or ((e.predicate, e.positive) not in required and (e.positive or e.predicate not in added))
+            for e in self.effects
         )
 
     def changes(self, arguments: Arguments) -> bool:
-        """Whether the operator is more than its own precondition: the translator drops those that are not."""
+        """Return whether the action with these arguments can change a fact.
+
+        The translator of textworld drops actions whose effects are part of their own precondition.
+        """
         if self._always_changes:
             return True
         ground = self._ground
         required = {(x.predicate, ground(x, arguments), x.positive) for x in self.required}
-        added = {(name, build(arguments)) for positive, name, build, _ in self.effects if positive}
-        for positive, name, build, when in self.effects:
-            atom = build(arguments)
-            if not positive and (name, atom) in added:
+        added = {(effect.predicate, effect.ground(arguments)) for effect in self.effects if effect.positive}
+        for effect in self.effects:
+            atom = effect.ground(arguments)
+            if not effect.positive and (effect.predicate, atom) in added:
                 continue
-            if when is not None or (name, atom, positive) not in required:
+            if effect.condition is not None or (effect.predicate, atom, effect.positive) not in required:
                 return True
         return False
 
@@ -50,34 +65,35 @@ class CompiledAction:
         return tuple(known.get(a, a) for a in literal.arguments)
 
     def apply(self, facts: Facts, arguments: Arguments) -> None:
-        """Effects take hold together; what is both deleted and added is there afterwards.
+        """Change the facts by all effects at once; a fact that is both deleted and added holds afterwards.
 
-        A deleted fact leaves ``not_<predicate>`` behind, which grammars ask for, until it is added again.
+        A deleted fact leaves a fact ``not_<predicate>`` until it is added again, because grammars ask for these.
         """
-        happening = [
-            (positive, name, build(arguments))
-            for positive, name, build, when in self.effects
-            if when is None or when(facts, {"": arguments})
+        active = [
+            (effect.positive, effect.predicate, effect.ground(arguments))
+            for effect in self.effects
+            if effect.condition is None or effect.condition(facts, {"": arguments})
         ]
-        added = {(name, atom) for positive, name, atom in happening if positive}
-        for positive, name, atom in happening:
-            if not positive and (name, atom) not in added:
-                facts.remove(name, atom)
-                facts.add(f"not_{name}", atom)
-        for name, atom in added:
-            facts.remove(f"not_{name}", atom)
-            facts.add(name, atom)
+        added = {(predicate, atom) for positive, predicate, atom in active if positive}
+        for positive, predicate, atom in active:
+            if not positive and (predicate, atom) not in added:
+                facts.remove(predicate, atom)
+                facts.add(f"not_{predicate}", atom)
+        for predicate, atom in added:
+            facts.remove(f"not_{predicate}", atom)
+            facts.add(predicate, atom)
 
 
 def compile_action(action: Action, domain: Domain) -> CompiledAction:
+    """Compile the precondition and the effects of an action."""
     names = tuple(action.parameters)
     effects = []
     for effect in action.effects:
         x = effect.literal
-        when = None
+        condition = None
         if effect.condition is not None:
-            when = matcher(effect.condition, {}, domain, given=names)
-        effects.append((x.positive, x.predicate, _builder(x.arguments, names), when))
+            condition = matcher(effect.condition, {}, domain, given=names)
+        effects.append(CompiledEffect(x.positive, x.predicate, _grounder(x.arguments, names), condition))
     required = [
         x
         for x in action.precondition[0].literals
@@ -87,94 +103,115 @@ def compile_action(action: Action, domain: Domain) -> CompiledAction:
     return CompiledAction(action.name, names, tuple(action.parameters.values()), instances, effects, required)
 
 
-def _builder(wanted: Sequence[str], names: tuple[str, ...]) -> Callable[[Arguments], Arguments]:
-    parts = [f"a[{names.index(w)}]" if w in names else repr(w) for w in wanted]
+def _grounder(terms: Sequence[str], names: tuple[str, ...]) -> Callable[[Arguments], Arguments]:
+    """Return a function that replaces the variables among ``terms`` by their values; ``names`` are its arguments."""
+    parts = [f"a[{names.index(term)}]" if term in names else repr(term) for term in terms]
     return eval(f"lambda a: ({''.join(p + ',' for p in parts)})")
 
 
 def matcher(
     disjuncts: Sequence[Conjunction], parameters: Mapping[str, str], domain: Domain, given: tuple[str, ...] = ()
 ) -> Matcher:
-    """A function that finds every value of ``parameters`` (name -> type) for which one of the disjuncts holds.
+    """Return a function that finds all values of ``parameters`` (variable -> type) for which a disjunct holds.
 
-    ``given`` are names with values; they are passed under the key "".
+    The values of the variables ``given`` are passed to it under the key "" of its second argument.
     """
-    body = [line for c in disjuncts for line in _loops(c, parameters, domain, given)]
-    unpack = [f"    {''.join(_name(g) + ', ' for g in given)}= objects['']"] if given else []
+    body = [line for c in disjuncts for line in _Loops(c, parameters, domain, given).lines]
+    unpack = [f"    {''.join(_identifier(g) + ', ' for g in given)}= objects['']"] if given else []
     source = "\n".join(["def find(facts, objects):", "    found = set()", *unpack, *body, "    return found"])
-    space: dict = {}
-    exec(source, space)
-    return space["find"]
+    namespace: dict[str, Any] = {}
+    exec(source, namespace)
+    return namespace["find"]
 
 
-def _name(variable: str) -> str:
-    return "v_" + "".join(c if c.isalnum() else f"_{ord(c)}_" for c in variable)
+class _Loops:
+    """Writes the nested loops of one disjunct as Python source, the most restricted literals outermost."""
+
+    def __init__(
+        self, condition: Conjunction, parameters: Mapping[str, str], domain: Domain, given: tuple[str, ...]
+    ) -> None:
+        self.lines: list[str] = []
+        self._depth = 1
+        self._domain = domain
+        self._types = {**parameters, **condition.local}
+        self._known = set(given)
+        self._remaining = list(condition.literals)
+        while True:
+            self._test_known_literals()
+            positive = [x for x in self._remaining if x.positive and x.predicate != "="]
+            if positive:
+                self._loop_over_facts(min(positive, key=self._cost))
+                continue
+            unbound = [v for v in self._types if v not in self._known and (v in parameters or self._is_used(v))]
+            if not unbound:
+                break
+            self._open(f"for {_identifier(unbound[0])} in objects[{self._types[unbound[0]]!r}]:")
+            self._known.add(unbound[0])
+        # A quantified variable that no literal uses still needs an object of its type.
+        for variable in condition.local:
+            if variable not in self._known:
+                self._open(f"if objects[{self._types[variable]!r}]:")
+        self._write(f"found.add(({''.join(_identifier(p) + ', ' for p in parameters)}))")
+
+    def _test_known_literals(self) -> None:
+        for x in [x for x in self._remaining if not self._unknown(x)]:
+            self._remaining.remove(x)
+            self._open(f"if {_test(x)}:")
+
+    def _loop_over_facts(self, x: Literal) -> None:
+        self._remaining.remove(x)
+        unknown = self._unknown(x)
+        positions = tuple(i for i, argument in enumerate(x.arguments) if argument not in unknown)
+        key = "".join(_value(x.arguments[i]) + ", " for i in positions)
+        self._open(f"for fact in facts.index({x.predicate!r}, {positions!r}).get(({key}), ()):")
+        for variable in unknown:
+            self._bind(variable, x)
+
+    def _bind(self, variable: str, x: Literal) -> None:
+        """Assign a variable from the current fact, and test its other occurrences and its type."""
+        positions = [i for i, argument in enumerate(x.arguments) if argument == variable]
+        self._write(f"{_identifier(variable)} = fact[{positions[0]}]")
+        self._known.add(variable)
+        tests = [f"fact[{i}] == {_identifier(variable)}" for i in positions[1:]]
+        declared, kind = self._domain.predicates.get(x.predicate, ()), self._types.get(variable, ROOT)
+        if kind != ROOT and (len(declared) <= positions[0] or declared[positions[0]] != kind):
+            tests.append(f"{_identifier(variable)} in objects[{kind!r}]")
+        if tests:
+            self._open(f"if {' and '.join(tests)}:")
+
+    def _unknown(self, x: Literal) -> list[str]:
+        return [a for a in dict.fromkeys(x.arguments) if a.startswith("?") and a not in self._known]
+
+    def _is_used(self, variable: str) -> bool:
+        return any(variable in x.arguments for x in self._remaining)
+
+    def _cost(self, x: Literal) -> tuple[int, int]:
+        """Return the number of unknown variables (without agents: there is one), and then minus that of known ones."""
+        loops = sum(self._types.get(variable) != "agent" for variable in self._unknown(x))
+        return loops, -(len(x.arguments) - loops)
+
+    def _write(self, text: str) -> None:
+        self.lines.append("    " * self._depth + text)
+
+    def _open(self, text: str) -> None:
+        """Write the first line of a block, and indent the following lines."""
+        self._write(text)
+        self._depth += 1
 
 
-def _loops(c: Conjunction, parameters: Mapping[str, str], domain: Domain, given: tuple[str, ...]) -> list[str]:
-    """Nested loops of one disjunct: always the literal next that has the fewest unknown variables."""
-    types = {**parameters, **c.local}
-    known, waiting, lines, depth = set(given), list(c.literals), [], 1
-
-    def write(text: str) -> None:
-        lines.append("    " * depth + text)
-
-    def value(argument: str) -> str:
-        return _name(argument) if argument.startswith("?") else repr(argument)
-
-    def unknown(x: Literal) -> list[str]:
-        return [a for a in dict.fromkeys(x.arguments) if a.startswith("?") and a not in known]
-
-    while True:
-        for x in [x for x in waiting if not unknown(x)]:
-            waiting.remove(x)
-            write(f"if {_test(x, value)}:")
-            depth += 1
-        open_literals = [x for x in waiting if x.positive and x.predicate != "="]
-        if open_literals:
-            x = min(open_literals, key=lambda x: _cost(x, unknown(x), types))
-            waiting.remove(x)
-            declared = domain.predicates.get(x.predicate, ())
-            fresh = unknown(x)
-            at = tuple(i for i, a in enumerate(x.arguments) if a not in fresh)
-            key = "".join(value(x.arguments[i]) + ", " for i in at)
-            write(f"for fact in facts.index({x.predicate!r}, {at!r}).get(({key}), ()):")
-            depth += 1
-            for a in fresh:
-                places = [i for i, b in enumerate(x.arguments) if b == a]
-                write(f"{_name(a)} = fact[{places[0]}]")
-                known.add(a)
-                tests = [f"fact[{i}] == {_name(a)}" for i in places[1:]]
-                kind = types.get(a, ROOT)
-                if kind != ROOT and (len(declared) <= places[0] or declared[places[0]] != kind):
-                    tests.append(f"{_name(a)} in objects[{kind!r}]")
-                if tests:
-                    write(f"if {' and '.join(tests)}:")
-                    depth += 1
-            continue
-        rest = [a for a in types if a not in known and (a in parameters or any(a in x.arguments for x in waiting))]
-        if not rest:
-            break
-        write(f"for {_name(rest[0])} in objects[{types[rest[0]]!r}]:")
-        depth += 1
-        known.add(rest[0])
-    # A quantified variable that nothing mentions still needs an object of its type.
-    for a in c.local:
-        if a not in known:
-            write(f"if objects[{types[a]!r}]:")
-            depth += 1
-    write(f"found.add(({''.join(_name(p) + ', ' for p in parameters)}))")
-    return lines
-
-
-def _cost(x: Literal, unknown: list[str], types: Mapping[str, str]) -> tuple[int, int]:
-    """Number of unknown variables, agents aside as there is one; then the fewer known arguments the worse."""
-    loops = sum(types.get(a) != "agent" for a in unknown)
-    return loops, -(len(x.arguments) - loops)
-
-
-def _test(x: Literal, value: Callable[[str], str]) -> str:
+def _test(x: Literal) -> str:
+    """Return Python source that tests a literal without unknown variables."""
     if x.predicate == "=":
-        return f"{value(x.arguments[0])} {'==' if x.positive else '!='} {value(x.arguments[1])}"
-    atom = "".join(value(a) + ", " for a in x.arguments)
+        return f"{_value(x.arguments[0])} {'==' if x.positive else '!='} {_value(x.arguments[1])}"
+    atom = "".join(_value(a) + ", " for a in x.arguments)
     return f"{'' if x.positive else 'not '}facts.holds({x.predicate!r}, ({atom}))"
+
+
+def _value(argument: str) -> str:
+    """Return Python source for the value of an argument."""
+    return _identifier(argument) if argument.startswith("?") else repr(argument)
+
+
+def _identifier(variable: str) -> str:
+    """Return a Python identifier for a PDDL variable."""
+    return "v_" + "".join(c if c.isalnum() else f"_{ord(c)}_" for c in variable)

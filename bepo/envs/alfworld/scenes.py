@@ -1,16 +1,18 @@
-"""Rooms that games are generated in: which receptacles stand in a scene, and which things can be there."""
+"""The scenes that games are generated in: which receptacles a scene has, and which objects can be in it."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache, cached_property
 from random import Random
 
-from bepo.envs.alfworld import wheel
+from bepo.envs.alfworld import package_data
 from bepo.envs.alfworld.names import mangle
 
-# Receptacle types that layouts name without places, as they stand still: how many of each a scene has.
-_STANDING = {
+# The layouts of the alfworld wheel give no coordinates for these types. A scene that names one has so many of it.
+_COUNT_WITHOUT_COORDINATES = {
     "StoveBurner": 4,
     "CoffeeMachine": 1,
     "Toaster": 1,
@@ -37,65 +39,59 @@ _STANDING = {
     "Cart": 1,
 }
 _LAMP_STANDS = ("Desk", "SideTable", "Dresser", "Shelf", "CoffeeTable", "DiningTable", "TVStand", "ArmChair", "Sofa")
-KNIVES = ("Knife", "ButterKnife")
+_KNIVES = ("Knife", "ButterKnife")
 
 
 @dataclass(frozen=True)
 class Receptacle:
+    """A receptacle of a scene."""
+
     id: str  # as a PDDL name
     type: str
-    name: str  # "cabinet 3"
+    name: str  # the name that players see, such as "cabinet 3"
     openable: bool
-    location: str  # where an agent stands to use it
+    location: str  # the PDDL name of the place where the player stands to use it
 
 
 class Scene:
-    """Everything about a floor plan that does not change from game to game.
+    """A floor plan: everything that the games in it share."""
 
-    With ``most``, only so many receptacles stand in it: one of every type first, then as they are sorted.
-    """
+    def __init__(self, number: int, max_receptacles: int | None = None) -> None:
+        """Read floor plan ``number``.
 
-    def __init__(self, number: int, most: int | None = None) -> None:
+        Only the first ``max_receptacles`` receptacles are kept: one of each type first, then further ones as sorted.
+        """
         self.number = number
-        tables = wheel.constants()
-        may_hold = tables["VAL_RECEPTACLE_OBJECTS"]
-        present, placed = wheel.scene(number)
-        ids = [i for i in placed if _type(i) in may_hold]
-        have = {_type(i) for i in ids}
-        for kind in sorted(set(present) & set(_STANDING) - have):
-            ids += _standing(number, kind, _STANDING[kind])
-        ids = _thinned(sorted(ids, key=lambda i: mangle(i).lower()), most)
-        openable = tables["OPENABLE_CLASS_SET"]
-        left = {kind: sum(_type(i) == kind for i in ids) for kind in map(_type, ids)}
-        self.receptacles = []
-        for n, i in enumerate(ids):  # numbered as ``names.shown_names`` numbers them
-            kind = _type(i)
-            name = f"{kind.lower()} {left[kind]}"
-            self.receptacles.append(Receptacle(mangle(i).lower(), kind, name, kind in openable, f"loc_bar_{n}"))
-            left[kind] -= 1
+        tables = package_data.constants()
+        contents = tables["VAL_RECEPTACLE_OBJECTS"]
+        present, placed = package_data.scene(number)
+        self.receptacles = _receptacles(_ids(number, present, placed, max_receptacles), tables["OPENABLE_CLASS_SET"])
         self.types = sorted({r.type for r in self.receptacles})
-        movable = {o for kind in self.types for o in may_hold[kind]} - set(may_hold) | tables["MOVABLE_RECEPTACLES_SET"]
+        """The types of its receptacles."""
+        movable = {o for kind in self.types for o in contents[kind]} - set(contents) | tables["MOVABLE_RECEPTACLES_SET"]
         self.objects = sorted(set(present) & movable)
+        """The types of objects that can be carried."""
         self.lamps = sorted(set(present) & tables["VAL_ACTION_OBJECTS"]["Toggleable"])
+        """The types of lamps."""
 
     @cached_property
     def room(self) -> str:
-        return next(name for name, numbers in wheel.constants()["SCENE_TYPE"].items() if self.number in numbers)
+        """Return the kind of room, such as Kitchen."""
+        return next(name for name, numbers in package_data.constants()["SCENE_TYPE"].items() if self.number in numbers)
 
     @cached_property
     def places(self) -> dict[str, list[Receptacle]]:
-        """Receptacles that an object or lamp of a type may be in."""
-        may_hold = wheel.constants()["VAL_RECEPTACLE_OBJECTS"]
-        found = {o: [r for r in self.receptacles if o in may_hold[r.type]] for o in self.objects}
-        stands = [r for r in self.receptacles if r.type in _LAMP_STANDS] or [
-            r for r in self.receptacles if not r.openable
-        ]
-        return found | {lamp: stands for lamp in self.lamps}
+        """Return the receptacles that can hold an object or lamp of each type."""
+        contents = package_data.constants()["VAL_RECEPTACLE_OBJECTS"]
+        places = {o: [r for r in self.receptacles if o in contents[r.type]] for o in self.objects}
+        stands = [r for r in self.receptacles if r.type in _LAMP_STANDS]
+        stands = stands or [r for r in self.receptacles if not r.openable]
+        return places | {lamp: stands for lamp in self.lamps}
 
     @cached_property
     def facts(self) -> str:
-        """PDDL facts about receptacles alone."""
-        may_hold = wheel.constants()["VAL_RECEPTACLE_OBJECTS"]
+        """Return the PDDL facts about receptacles, which do not depend on the game."""
+        contents = package_data.constants()["VAL_RECEPTACLE_OBJECTS"]
         lines = []
         for r in self.receptacles:
             lines.append(f"(receptacleType {r.id} {r.type}Type)")
@@ -103,37 +99,60 @@ class Scene:
             if r.openable:
                 lines.append(f"(openable {r.id})")
         for kind in self.types:
-            lines += [f"(canContain {kind}Type {o}Type)" for o in self.objects if o in may_hold[kind]]
+            lines += [f"(canContain {kind}Type {o}Type)" for o in self.objects if o in contents[kind]]
         return "\n        ".join(lines)
 
     @cached_property
     def declarations(self) -> str:
-        """PDDL declarations of receptacles, places and types."""
+        """Return the PDDL declarations of receptacles, locations and types."""
         lines = [f"{r.id} - receptacle\n        {r.location} - location" for r in self.receptacles]
-        lines += [f"{o}Type - otype" for o in sorted({*self.objects, *self.lamps, *KNIVES})]
+        lines += [f"{o}Type - otype" for o in sorted({*self.objects, *self.lamps, *_KNIVES})]
         lines += [f"{kind}Type - rtype" for kind in sorted({*self.types, "SinkBasin", "Microwave", "Fridge"})]
         return "\n        ".join(lines)
 
 
 @cache
-def scene(number: int, most: int | None = None) -> Scene:
-    return Scene(number, most)
+def scene(number: int, max_receptacles: int | None = None) -> Scene:
+    """Return a scene; each is made once."""
+    return Scene(number, max_receptacles)
+
+
+def _ids(number: int, present: list[str], placed: list[str], max_receptacles: int | None) -> list[str]:
+    """Return the sorted ids of a scene's receptacles."""
+    ids = [i for i in placed if _type(i) in package_data.constants()["VAL_RECEPTACLE_OBJECTS"]]
+    for kind in sorted(set(present) & set(_COUNT_WITHOUT_COORDINATES) - {_type(i) for i in ids}):
+        ids += _made_up_ids(number, kind, _COUNT_WITHOUT_COORDINATES[kind])
+    return _first_of_each_type(sorted(ids, key=lambda i: mangle(i).lower()), max_receptacles)
+
+
+def _receptacles(ids: list[str], openable: Collection[str]) -> list[Receptacle]:
+    """Return the receptacles with these ids, numbered as ``names.display_names`` numbers them."""
+    receptacles = []
+    remaining = Counter(map(_type, ids))
+    for n, i in enumerate(ids):
+        kind = _type(i)
+        name = f"{kind.lower()} {remaining[kind]}"
+        receptacles.append(Receptacle(mangle(i).lower(), kind, name, kind in openable, f"loc_bar_{n}"))
+        remaining[kind] -= 1
+    return receptacles
 
 
 def _type(receptacle: str) -> str:
+    """Return the type of a receptacle by its id, such as ``Cabinet|+00.68|..`` or ``Sink|..|SinkBasin``."""
     parts = receptacle.split("|")
     return parts[-1] if parts[-1].endswith("Basin") else parts[0]
 
 
-def _thinned(ids: list[str], most: int | None) -> list[str]:
+def _first_of_each_type(ids: list[str], most: int | None) -> list[str]:
+    """Return at most ``most`` ids in their order: the first of each type, then the second of each type, and so on."""
     if most is None or len(ids) <= most:
         return ids
-    place = {i: [_type(j) for j in ids[:n]].count(_type(i)) for n, i in enumerate(ids)}  # among its type
-    kept = sorted(ids, key=lambda i: place[i])[:most]  # a stable sort: first ones first
-    return [i for i in ids if i in kept]
+    rank = {i: [_type(j) for j in ids[:n]].count(_type(i)) for n, i in enumerate(ids)}
+    chosen = sorted(ids, key=lambda i: rank[i])[:most]
+    return [i for i in ids if i in chosen]
 
 
-def _standing(number: int, kind: str, count: int) -> list[str]:
-    """Ids at made-up but fixed coordinates."""
+def _made_up_ids(number: int, kind: str, count: int) -> list[str]:
+    """Return ids with made-up coordinates, which are the same in every process."""
     rng = Random(f"{number} {kind}")
     return ["|".join([kind, *(f"{rng.uniform(-4, 4):+06.2f}" for _ in range(3))]) for _ in range(count)]

@@ -1,4 +1,4 @@
-"""Where games come from: the generator, or an official tree under ``$ALFWORLD_DATA``."""
+"""Where games come from: the generator, or ALFWorld's original games under ``$ALFWORLD_DATA``."""
 
 from __future__ import annotations
 
@@ -11,51 +11,49 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
+from bepo.core.errors import Missing
 from bepo.envs import Split, Task, content_id
 from bepo.envs.alfworld.generate import generate
-from bepo.errors import Missing
 
 _log = logging.getLogger(__name__)
 REMEDY = "export ALFWORLD_DATA=FOLDER; alfworld-download"
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """One game's content."""
+class GameFiles:
+    """The content of a game's files."""
 
-    game_file: dict  # of game.tw-pddl
-    traj_data: dict
+    game_file: dict[str, Any]  # game.tw-pddl
+    traj_data: dict[str, Any]  # traj_data.json
 
 
 class CorruptGame(Exception):
-    """A game that cannot be read, or is not the one that its panel names."""
+    """The files of a game cannot be read, or have changed since its task was made."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Lists the games of a split and loads them; plain data, so that a worker process can have a copy."""
+    """Lists the games of each split, and loads them."""
 
-    data: Literal["generated", "official"]
+    data: Literal["generated", "original"]
     task_types: tuple[str, ...]
-    max_receptacles: int | None
-    folders: Mapping[Split, str]  # of the splits: train, valid_seen, valid_unseen
-    root: str = ""  # of the official tree: the folder that holds train/, valid_seen/, valid_unseen/
+    max_receptacles: int | None  # of generated scenes
+    folders: Mapping[Split, str]  # split -> train, valid_seen or valid_unseen
+    root: str = ""  # the folder of the original games, which holds train/, valid_seen/ and valid_unseen/
 
     def tasks(self, split: Split) -> Iterator[Task]:
-        """Generated games by number without end; official games by content, whatever the file system's order."""
-        if self.data == "official":
-            yield from self._official(split)
-            return
-        for number in count():
-            folder = self.folders[split]
-            game = generate(folder, number, self.task_types, self.max_receptacles)
-            yield Task(content_id(game.problem + game.sentence), {"folder": folder, "number": number}, game.kind)
+        """Yield generated games by number, without end, or the original games by their ids.
 
-    def load(self, task_id: str, data: Any) -> Loaded:
-        """The game of a task. Raises ``CorruptGame``."""
+        The order of original games therefore depends on their content, not on the file system. Raises ``Missing`` if
+        the folder of the split does not exist.
+        """
+        return self._original_tasks(split) if self.data == "original" else self._generated_tasks(split)
+
+    def load(self, task_id: str, data: Any) -> GameFiles:
+        """Return the files of a task's game. Raises ``CorruptGame``."""
         if self.data == "generated":
             game = generate(data["folder"], data["number"], self.task_types, self.max_receptacles)
-            return Loaded(game.game_file, game.traj_data)
+            return GameFiles(game.game_file, game.traj_data)
         folder = Path(self.root) / data["path"]
         try:
             text = (folder / "game.tw-pddl").read_text()
@@ -64,23 +62,28 @@ class Source:
         except (OSError, ValueError) as error:
             raise CorruptGame(f"{folder}: {error}") from error
         if content_id(text) != task_id:
-            raise CorruptGame(f"{folder}: game.tw-pddl changed since the panel was made")
-        return Loaded(game_file, traj_data)
+            raise CorruptGame(f"{folder}: game.tw-pddl changed since the task set was made")
+        return GameFiles(game_file, traj_data)
 
-    def _official(self, split: Split) -> Iterator[Task]:
+    def _generated_tasks(self, split: Split) -> Iterator[Task]:
+        folder = self.folders[split]
+        for number in count():
+            game = generate(folder, number, self.task_types, self.max_receptacles)
+            yield Task(content_id(game.problem + game.sentence), {"folder": folder, "number": number}, game.kind)
+
+    def _original_tasks(self, split: Split) -> Iterator[Task]:
         top = Path(self.root) / self.folders[split]
         if not top.is_dir():
-            raise Missing(f"env.data=official: {top} is no folder", REMEDY)
-        found = {}
+            raise Missing(f"env.data=original: {top} is no folder", REMEDY)
+        tasks: dict[str, Task] = {}
         for path in top.rglob("game.tw-pddl"):
-            task = self._task(path)
-            if task is not None:
-                found.setdefault(task.id, task)  # equal content is one task, under its first name
-                found[task.id] = min(found[task.id], task, key=lambda t: t.data["path"])
-        yield from sorted(found.values(), key=lambda t: t.id)
+            task = self._original_task(path)
+            if task is not None:  # games of equal content are one task, under the first path
+                tasks[task.id] = min(tasks.get(task.id, task), task, key=lambda t: t.data["path"])
+        yield from sorted(tasks.values(), key=lambda t: t.id)
 
-    def _task(self, path: Path) -> Task | None:
-        """Solvable games of the six task types, as the stock environment collects them; others are left out."""
+    def _original_task(self, path: Path) -> Task | None:
+        """Return a game's task, or None for games that ALFWorld's own environment leaves out and for broken files."""
         if "movable" in str(path) or "Sliced" in str(path):
             return None
         try:
@@ -95,15 +98,15 @@ class Source:
         return Task(content_id(text), {"path": path.parent.relative_to(self.root).as_posix()}, kind)
 
 
-def official_root() -> str:
-    """``$ALFWORLD_DATA/json_2.1.1``. Raises ``Missing`` where it is not set."""
+def original_root() -> str:
+    """Return ``$ALFWORLD_DATA/json_2.1.1``. Raises ``Missing`` if the variable is not set."""
     data = os.environ.get("ALFWORLD_DATA")
     if not data:
-        raise Missing("env.data=official: the variable ALFWORLD_DATA is not set", REMEDY)
+        raise Missing("env.data=original: the variable ALFWORLD_DATA is not set", REMEDY)
     return str(Path(data).expanduser() / "json_2.1.1")
 
 
-def tree_digest(root: str) -> str:
-    """Of the names and sizes of a tree's games; enough to tell one download from another in a moment."""
+def original_digest(root: str) -> str:
+    """Return a digest of the names and sizes of the games under ``root``, which tells downloads apart quickly."""
     games = Path(root).rglob("game.tw-pddl")
     return content_id("\n".join(sorted(f"{p.relative_to(root).as_posix()} {p.stat().st_size}" for p in games)))

@@ -6,17 +6,30 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 WALL, FLOOR, TARGET, BOX_ON_TARGET, BOX, PLAYER = range(6)
-PLAYER_ON_TARGET = 6  # only in renderings: the state says PLAYER and the fixed room says TARGET
+"""The codes of cells (gym-sokoban's)."""
+PLAYER_ON_TARGET = 6
+"""The code of a player who covers a target. It occurs in renderings only: in ``state`` the cell is ``PLAYER``, and in
+``fixed`` it is ``TARGET``."""
 NO_OP = 0
-ACTIONS = ("no-op", "push up", "push down", "push left", "push right")  # 5-8 are the move-only twins of 1-4
+ACTIONS = ("no-op", "push up", "push down", "push left", "push right")
+"""The actions 0 to 4. The actions 5 to 8 are 1 to 4 without pushing: they only move."""
 
 STEP_REWARD, BOX_REWARD, FINISH_REWARD = -0.1, 1.0, 10.0
+"""The reward of every step, of a box that comes onto a target (and minus that if it leaves one), of the solution."""
+
+
+def visible_cells(
+    fixed: Int[np.ndarray, "*boards h w"], state: Int[np.ndarray, "*boards h w"]
+) -> Int[np.ndarray, "*boards h w"]:
+    """Return the cells as they look: the state, with ``PLAYER_ON_TARGET`` where a player covers a target."""
+    return np.where((state == PLAYER) & (fixed == TARGET), PLAYER_ON_TARGET, state)
 
 
 class Boards:
-    """B boards of one size. ``fixed`` holds walls, floor and targets; ``state`` also boxes and the player.
+    """B boards of one size, h x w cells each.
 
-    All boards of a batch must have a wall border and as many boxes as targets.
+    ``fixed`` holds walls, floor and targets; ``state`` also holds boxes and the player. Every board must be surrounded
+    by walls and have as many boxes as targets.
     """
 
     def __init__(self, fixed: Int[np.ndarray, "B h w"], state: Int[np.ndarray, "B h w"]) -> None:
@@ -24,7 +37,7 @@ class Boards:
         self._fixed = np.array(fixed, np.int8).reshape(len(fixed), -1)
         self._state = np.array(state, np.int8).reshape(len(state), -1)
         self._player = (self._state == PLAYER).argmax(axis=1)
-        # gym-sokoban counts boxes on targets from 0 at reset, whatever the board says.
+        # gym-sokoban counts boxes on targets from 0 at reset, whatever the board holds.
         self._on_target = np.zeros(len(fixed), int)
         self._offset = np.array([0, -self.width, self.width, -1, 1])
 
@@ -33,23 +46,26 @@ class Boards:
 
     @property
     def fixed(self) -> Int[np.ndarray, "B h w"]:
+        """Return the walls, floor and targets."""
         return self._fixed.reshape(-1, self.height, self.width)
 
     @property
     def state(self) -> Int[np.ndarray, "B h w"]:
+        """Return the current cells, boxes and players included."""
         return self._state.reshape(-1, self.height, self.width)
 
     @property
     def cells(self) -> Int[np.ndarray, "B h w"]:
-        """The state as it looks: a player on a target is ``PLAYER_ON_TARGET``."""
-        on_target = (self._state == PLAYER) & (self._fixed == TARGET)
-        return np.where(on_target, PLAYER_ON_TARGET, self._state).reshape(-1, self.height, self.width)
+        """Return the current cells as they look (``visible_cells``)."""
+        return visible_cells(self.fixed, self.state)
 
     def step(
         self, actions: Int[np.ndarray, " b"], boards: Int[np.ndarray, " b"] | None = None
     ) -> tuple[Float[np.ndarray, " b"], Bool[np.ndarray, " b"]]:
-        """Act on the given boards (default: all). Actions: 0 no-op, 1-4 push or move, 5-8 move only
-        (up, down, left, right). Returns reward and whether all targets are covered."""
+        """Act on some boards and return ``(rewards, whether all targets are covered)``.
+
+        ``actions`` are codes from 0 to 8 (``ACTIONS``); ``boards`` are the indices of the boards, all by default.
+        """
         at = np.arange(len(self)) if boards is None else np.asarray(boards)
         actions = np.asarray(actions)
         offset = self._offset[np.where(actions > 4, actions - 4, actions)]
@@ -70,7 +86,7 @@ class Boards:
         self._player[b] = new
         return self._reward(at)
 
-    def _reward(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _reward(self, at: Int[np.ndarray, " b"]) -> tuple[Float[np.ndarray, " b"], Bool[np.ndarray, " b"]]:
         covered = (self._state[at] == BOX_ON_TARGET).sum(axis=1)
         solved = covered == (self._fixed[at] == TARGET).sum(axis=1)
         change = np.sign(covered - self._on_target[at])

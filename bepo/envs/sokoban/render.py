@@ -1,4 +1,7 @@
-"""Renderings of Sokoban boards: text, one pixel a cell, and RGB tiles of 16 pixels."""
+"""Renderings of Sokoban boards: text, images with one pixel for each cell, and RGB images of 16 x 16 pixel tiles.
+
+``cells`` are codes as ``engine.visible_cells`` gives them, for B boards of h x w cells.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,21 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Int, UInt8
 
-from bepo.errors import Missing
+from bepo.core.errors import Missing
+from bepo.envs.sokoban.engine import BOX_ON_TARGET, FLOOR, PLAYER, PLAYER_ON_TARGET, TARGET
 
 TILE = 16
-SYMBOLS = "#_O√XPS"  # wall, floor, target, box on target, box, player, player on target (RAGEN's)
+"""Height and width of a tile in pixels."""
+SYMBOLS = "#_O√XPS"
+"""The symbol of each cell code in text renderings: those of RAGEN."""
 MEANING = "# wall, _ floor, O target, √ box on target, X box, P player, S player on target"
+"""The explanation of the symbols in prompts."""
 LEGEND = (
     "The picture shows the room from above: brown bricks are walls, black is floor, a red-framed black square with a "
     "red diamond is a target, a yellow crate with an orange cross is a box (framed in red once it is on a target), and "
     "the green figure is you (framed in red while you stand on a target)."
 )
+"""The explanation of the images in prompts."""
 _CODES = np.array([ord(s) for s in SYMBOLS], np.uint32)
 _TINY = np.array(
     [
@@ -37,7 +45,7 @@ _GYM_FILES = ("wall", "floor", "box_target", "box_on_target", "box", "player", "
 
 
 def text(cells: Int[np.ndarray, "B h w"]) -> list[str]:
-    """One string a board, rows separated by newlines."""
+    """Return one string for each board, its rows separated by newlines."""
     n, height, width = cells.shape
     codes = np.full((n, height, width + 1), ord("\n"), np.uint32)
     codes[:, :, :-1] = _CODES[cells]
@@ -45,13 +53,25 @@ def text(cells: Int[np.ndarray, "B h w"]) -> list[str]:
     return joined.view(f"U{joined.shape[1]}").ravel().tolist()
 
 
+def parse(board: str) -> tuple[Int[np.ndarray, "h w"], Int[np.ndarray, "h w"]]:
+    """Return ``(fixed, state)`` of a board in its text rendering, which determines both; int8."""
+    codes = np.array([[SYMBOLS.index(symbol) for symbol in row] for row in board.split("\n")], np.int8)
+    state = np.where(codes == PLAYER_ON_TARGET, PLAYER, codes)
+    targets = np.isin(codes, (TARGET, BOX_ON_TARGET, PLAYER_ON_TARGET))
+    fixed = np.where(targets, TARGET, np.minimum(codes, FLOOR))
+    return fixed.astype(np.int8), state.astype(np.int8)
+
+
 def tiny(cells: Int[np.ndarray, "B h w"]) -> UInt8[np.ndarray, "B h w 3"]:
-    """gym-sokoban's ``tiny_rgb_array``: one pixel a cell."""
+    """Return gym-sokoban's ``tiny_rgb_array``: images with one pixel for each cell."""
     return _TINY[cells]
 
 
-def rgb(cells: Int[np.ndarray, "B h w"], tiles: Literal["own", "gym"] = "own") -> UInt8[np.ndarray, "B 16h 16w 3"]:
-    """Tiles of 16 pixels, 96x96 for a 6x6 board. ``gym`` uses the pictures of an installed gym-sokoban."""
+def rgb(cells: Int[np.ndarray, "B h w"], tiles: Literal["own", "gym"] = "own") -> UInt8[np.ndarray, "B 16*h 16*w 3"]:
+    """Return images with 16 x 16 pixels for each cell: 96 x 96 for a board of 6 x 6 cells.
+
+    ``gym`` takes the tiles of an installed gym-sokoban; raises ``Missing`` if it is not installed.
+    """
     n, height, width = cells.shape
     rows = _tiles(tiles).reshape(len(SYMBOLS), TILE, TILE * 3)
     out = np.empty((n, height, TILE, width, TILE * 3), np.uint8)
@@ -61,31 +81,36 @@ def rgb(cells: Int[np.ndarray, "B h w"], tiles: Literal["own", "gym"] = "own") -
 
 
 @cache
-def _tiles(kind: str) -> UInt8[np.ndarray, "7 16 16 3"]:
+def _tiles(kind: Literal["own", "gym"]) -> UInt8[np.ndarray, "7 16 16 3"]:
     return _gym_tiles() if kind == "gym" else _own_tiles()
 
 
-def gym_folder() -> Path | Missing:
-    """The pictures of an installed gym-sokoban."""
+def missing_gym_tiles() -> Missing | None:
+    """Return that gym-sokoban, the source of its tiles, is not installed; None if it is."""
+    try:
+        _gym_folder()
+    except Missing as missing:
+        return missing
+    return None
+
+
+def _gym_folder() -> Path:
     spec = find_spec("gym_sokoban")
     if spec is None or spec.origin is None:
-        return Missing(
-            "gym-sokoban, whose pictures it shows, is not installed", "pip install --no-deps gym-sokoban==0.0.6"
-        )
+        remedy = "pip install --no-deps gym-sokoban==0.0.6"
+        raise Missing("gym-sokoban, whose pictures it shows, is not installed", remedy)
     return Path(spec.origin).parent / "envs" / "surface"
 
 
-def _gym_tiles() -> np.ndarray:
+def _gym_tiles() -> UInt8[np.ndarray, "7 16 16 3"]:
     from PIL import Image
 
-    folder = gym_folder()
-    if isinstance(folder, Missing):
-        raise folder
+    folder = _gym_folder()
     return np.stack([np.asarray(Image.open(folder / f"{name}.png").convert("RGB")) for name in _GYM_FILES])
 
 
-def _own_tiles() -> np.ndarray:
-    """Drawn here: bricks, a red diamond for a target, a crossed crate, a round green player."""
+def _own_tiles() -> UInt8[np.ndarray, "7 16 16 3"]:
+    """Draw bricks, a red diamond for a target, a crate with a cross, and a round green player."""
     row, column = np.mgrid[:TILE, :TILE]
     centre = (TILE - 1) / 2
     frame = (row == 0) | (row == TILE - 1) | (column == 0) | (column == TILE - 1)
@@ -106,7 +131,8 @@ def _own_tiles() -> np.ndarray:
 
 
 def _painted(base: np.ndarray, *layers: tuple[np.ndarray, tuple[int, int, int]]) -> np.ndarray:
-    picture = base.copy()
+    """Return a copy of a tile, with the pixels of each (mask, colour) painted over one after the other."""
+    tile = base.copy()
     for mask, colour in layers:
-        picture[mask] = colour
-    return picture
+        tile[mask] = colour
+    return tile

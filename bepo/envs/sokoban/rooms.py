@@ -1,17 +1,19 @@
-"""Seeded room generation by reverse play, after gym-sokoban's description and verl-agent's shallow variant.
+"""Seeded generation of rooms by playing backwards (gym-sokoban's procedure, with verl-agent's smaller search depth).
 
-A random walk carves the floor; the player and the targets are placed; boxes start solved and are *pulled* away by a
-depth-first search, which keeps the state of largest ``box swaps x displacement``. Only ``numpy.random.Generator`` is
-used, so a seed means the same room in every process.
+A random walk carves the floor; the player and the targets are placed; the boxes start on the targets and are *pulled*
+away by a depth-first search, which returns the state with the largest ``box swaps x displacement``. All draws come from
+one ``numpy.random.Generator``, so that a seed gives the same room in every process.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from bepo.envs.sokoban.engine import BOX, BOX_ON_TARGET, FLOOR, PLAYER, TARGET, WALL
 
-# Cells carved around the walker, as (row, column) offsets: two bars, two corners, a square.
+# Cells that are carved around the walker, as (row, column) offsets: two bars, an L, a square, another L.
 _BRUSHES = (
     ((0, -1), (0, 0), (0, 1)),
     ((-1, 0), (0, 0), (1, 0)),
@@ -21,10 +23,14 @@ _BRUSHES = (
 )
 _TURN = 0.35  # probability that the walker changes direction before a step
 _ATTEMPTS = 1000
+_Cells = tuple[int, ...]  # flat indices of cells
 
 
 def generate(seed: int, dim: int = 6, boxes: int = 1, search_depth: int = 30) -> tuple[np.ndarray, np.ndarray]:
-    """``(fixed, state)``, each (dim, dim) int8, solvable by construction and not yet solved."""
+    """Return ``(fixed, state)`` of a room, each (dim, dim) int8, which can be solved and is not solved yet.
+
+    ``search_depth`` limits the number of backward moves. Raises ``RuntimeError`` if no room is found in 1,000 attempts.
+    """
     rng = np.random.default_rng([seed, dim, boxes, search_depth])
     for _ in range(_ATTEMPTS):
         floor = _carve(rng, dim)
@@ -42,6 +48,7 @@ def generate(seed: int, dim: int = 6, boxes: int = 1, search_depth: int = 30) ->
 
 
 def _carve(rng: np.random.Generator, dim: int) -> np.ndarray:
+    """Return where the floor is, (dim, dim) bool."""
     floor = np.zeros((dim, dim), bool)
     steps = ((1, 0), (-1, 0), (0, 1), (0, -1))
     row, column = rng.integers(1, dim - 1, 2)
@@ -57,12 +64,13 @@ def _carve(rng: np.random.Generator, dim: int) -> np.ndarray:
     return floor
 
 
-def _reverse_play(
-    floor: np.ndarray, width: int, player: int, targets: tuple[int, ...], depth: int
-) -> tuple[int, tuple[int, ...]] | None:
-    """Depth-first over moves that pull a box whenever one is behind; the best state, or None if no box can move."""
+def _reverse_play(floor: np.ndarray, width: int, player: int, targets: _Cells, depth: int) -> tuple[int, _Cells] | None:
+    """Return ``(player, boxes)`` of the best state that is found, or None if no box can be moved.
+
+    The search is depth-first; a move pulls a box whenever one is behind the player.
+    """
     best, best_score = None, 0
-    seen: set[tuple[int, tuple[int, ...]]] = set()
+    seen: set[tuple[int, _Cells]] = set()
     stack = [(player, targets, 0, -1, depth)]
     while stack:
         player, boxes, swaps, last, left = stack.pop()
@@ -88,14 +96,9 @@ def _reverse_play(
 
 
 def _wander(
-    rng: np.random.Generator,
-    floor: np.ndarray,
-    width: int,
-    player: int,
-    boxes: tuple[int, ...],
-    targets: tuple[int, ...],
+    rng: np.random.Generator, floor: np.ndarray, width: int, player: int, boxes: _Cells, targets: _Cells
 ) -> int:
-    """Up to three random moves of the player, likelier where the boxes are near their targets."""
+    """Return the player's cell after up to three random moves, which are likelier if the boxes are near the targets."""
     near = sum(_distance(b, t, width) for b, t in zip(boxes, targets)) == 1
     if rng.random() < (0.8 if near else 0.5):
         for _ in range(rng.integers(1, 4)):
@@ -105,7 +108,7 @@ def _wander(
     return player
 
 
-def _board(floor, player, boxes, targets) -> tuple[np.ndarray, np.ndarray]:
+def _board(floor: np.ndarray, player: int, boxes: _Cells, targets: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     fixed = np.where(floor, FLOOR, WALL).astype(np.int8)
     fixed.flat[list(targets)] = TARGET
     state = fixed.copy()
@@ -116,4 +119,5 @@ def _board(floor, player, boxes, targets) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _distance(a: int, b: int, width: int) -> int:
+    """Return the Manhattan distance of two cells."""
     return abs(a // width - b // width) + abs(a % width - b % width)

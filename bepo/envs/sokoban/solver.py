@@ -1,23 +1,28 @@
-"""Breadth-first Sokoban solver: optimal lengths and expert actions for every reachable state of a board."""
+"""A breadth-first Sokoban solver: optimal solution lengths and actions for every reachable state of a board."""
 
 from __future__ import annotations
 
 from collections import deque
 
 import numpy as np
+from jaxtyping import Int
 
 from bepo.envs.sokoban.engine import BOX, BOX_ON_TARGET, FLOOR, PLAYER, TARGET
 
-Node = tuple[int, tuple[int, ...]]  # player cell, sorted box cells
+Node = tuple[int, tuple[int, ...]]
+"""A state: the player's cell and the sorted cells of the boxes, as flat indices."""
 
 
 class Solver:
-    """Distances to the goal from every state reachable from ``(fixed, state)``, in player moves.
+    """The distance to the goal, in moves of the player, of every state that can be reached on a board.
 
-    Memory grows with cells^(boxes+1): meant for small rooms. Raises ``ValueError`` past ``max_states``.
+    The number of states grows like cells^(boxes + 1), so the solver is for small rooms. Raises ``ValueError`` for a
+    board with more than ``max_states`` reachable states.
     """
 
-    def __init__(self, fixed: np.ndarray, state: np.ndarray, max_states: int = 2_000_000) -> None:
+    def __init__(
+        self, fixed: Int[np.ndarray, "h w"], state: Int[np.ndarray, "h w"], max_states: int = 2_000_000
+    ) -> None:
         self._offsets = (-fixed.shape[1], fixed.shape[1], -1, 1)
         self._floor = [c in (FLOOR, TARGET) for c in fixed.ravel()]
         self._targets = tuple(np.flatnonzero(fixed.ravel() == TARGET).tolist())
@@ -27,19 +32,20 @@ class Solver:
 
     @property
     def length(self) -> int | None:
-        """Moves of an optimal solution from the start; None where there is none."""
+        """Return the number of moves of an optimal solution from the start, or None if there is no solution."""
         return self.distance.get(self.start)
 
-    def action(self, state: np.ndarray) -> int | None:
-        """An optimal action (1-4: up, down, left, right) from a reachable state; None from a dead end."""
+    def action(self, state: Int[np.ndarray, "h w"]) -> int | None:
+        """Return an optimal action (1 to 4: up, down, left, right), or None if the state is solved or a dead end."""
         here = node(state)
         if here not in self.distance or self.distance[here] == 0:
             return None
         closer = self.distance[here] - 1
         after = ((action, self._after(here, offset)) for action, offset in enumerate(self._offsets, start=1))
-        return next(action for action, there in after if self.distance.get(there) == closer)
+        return next(action for action, there in after if there and self.distance.get(there) == closer)
 
     def _after(self, here: Node, offset: int) -> Node | None:
+        """Return the state after a move, or None if the move is blocked."""
         player, boxes = here
         there = player + offset
         if not self._floor[there]:
@@ -52,7 +58,7 @@ class Solver:
         return there, tuple(sorted(beyond if b == there else b for b in boxes))
 
     def _search(self, start: Node) -> dict[Node, int]:
-        """Enumerate forwards, then measure distances backwards from the solved states."""
+        """Return the distances: enumerate the states forwards, then walk backwards from the solved ones."""
         before: dict[Node, list[Node]] = {start: []}
         queue = deque([start])
         while queue:
@@ -80,7 +86,8 @@ class Solver:
         return distance
 
 
-def node(state: np.ndarray) -> Node:
+def node(state: Int[np.ndarray, "h w"]) -> Node:
+    """Return the player's and the boxes' cells of a state as ``Boards.state`` has it."""
     flat = state.ravel()
     boxes = np.flatnonzero((flat == BOX) | (flat == BOX_ON_TARGET))
     return int((flat == PLAYER).argmax()), tuple(boxes.tolist())

@@ -1,12 +1,13 @@
-"""Lucene's English analyzer: Unicode words, possessives, lower case, stop words, Porter stems."""
+"""Lucene's English analyzer: splits a text into words, removes possessives and stop words, and stems (Porter)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 import regex
 
-# Words of UAX 29, as Lucene's StandardTokenizer cuts them: ideographs and kana stand alone.
+# The words of UAX 29 as Lucene's StandardTokenizer finds them; each ideograph and each hiragana is a word of its own.
 _EXTEND = r"[\p{WB=Extend}\p{WB=Format}\p{WB=ZWJ}]*"
 _LETTER = rf"[\p{{WB=ALetter}}\p{{WB=Hebrew_Letter}}]{_EXTEND}"
 _DIGIT = rf"\p{{WB=Numeric}}{_EXTEND}"
@@ -24,10 +25,11 @@ STOP_WORDS = frozenset(
     "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
     "to was will with".split()
 )
+"""The words that are not indexed."""
 
 
 def analyze(text: str) -> list[str]:
-    """The index terms of a text, in order."""
+    """Return the index terms of a text, in order."""
     words = _ASCII_WORD.findall(text.lower()) if text.isascii() else _WORD.findall(text)
     terms = (_term(word) for word in words)
     return [term for term in terms if term and term.strip("_")]
@@ -35,14 +37,14 @@ def analyze(text: str) -> list[str]:
 
 @lru_cache(maxsize=1 << 20)
 def _term(word: str) -> str | None:
-    """The term of one word, None for a stop word."""
+    """Return the term of one word, or None for a stop word."""
     if word.endswith(_SUFFIXES):
         word = word[:-2]
     word = word.lower()
     return None if word in STOP_WORDS else stem(word)
 
 
-# --- Porter's stemmer (Porter, 1980, with his later rules for -bli and -logi, as in Lucene) ------------------------
+# --- Porter's stemmer (Porter, 1980, with his later rules for -bli and -logi, as in Lucene) ---------------------------
 
 _STEP_2 = {
     "ational": "ate", "tional": "tion", "enci": "ence", "anci": "ance", "izer": "ize", "bli": "ble", "alli": "al",
@@ -57,7 +59,7 @@ _STEP_4 = (
 
 
 def stem(word: str) -> str:
-    """The stem of a lower-case word; words of one or two letters are left alone."""
+    """Return the stem of a lower-case word; a word of one or two letters is its own stem."""
     if len(word) <= 2:
         return word
     word = _step_1(word)
@@ -71,12 +73,13 @@ def stem(word: str) -> str:
     return _step_5(word)
 
 
-def _longest(word: str, suffixes) -> str | None:
+def _longest(word: str, suffixes: Iterable[str]) -> str | None:
+    """Return the longest of the suffixes that a word ends in."""
     return max((s for s in suffixes if word.endswith(s)), key=len, default=None)
 
 
 def _step_1(word: str) -> str:
-    """Plurals, -ed and -ing, final y."""
+    """Remove plural endings, -ed and -ing, and replace a final y."""
     if word.endswith("sses") or word.endswith("ies"):
         word = word[:-2]
     elif word.endswith("s") and not word.endswith("ss"):
@@ -87,14 +90,14 @@ def _step_1(word: str) -> str:
     else:
         suffix = next((s for s in ("ed", "ing") if word.endswith(s)), None)
         if suffix and "v" in _pattern(word[: -len(suffix)]):
-            word = _mended(word[: -len(suffix)])
+            word = _repair(word[: -len(suffix)])
     if word.endswith("y") and "v" in _pattern(word[:-1]):
         word = word[:-1] + "i"
     return word
 
 
-def _mended(word: str) -> str:
-    """A word that has just lost -ed or -ing."""
+def _repair(word: str) -> str:
+    """Restore a final e, or remove a doubled consonant, after -ed or -ing has been removed."""
     if word.endswith(("at", "bl", "iz")):
         return word + "e"
     if _double_consonant(word):
@@ -103,6 +106,7 @@ def _mended(word: str) -> str:
 
 
 def _step_5(word: str) -> str:
+    """Remove a final e and a doubled final l from words that are long enough."""
     if word.endswith("e"):
         measure = _measure(word[:-1])
         if measure > 1 or (measure == 1 and not _short_end(word[:-1])):
@@ -113,7 +117,7 @@ def _step_5(word: str) -> str:
 
 
 def _pattern(word: str) -> str:
-    """``c`` for consonants, ``v`` for vowels; y is a vowel after a consonant."""
+    """Return ``c`` for each consonant and ``v`` for each vowel; y is a vowel after a consonant."""
     out = []
     for i, letter in enumerate(word):
         vowel = letter in "aeiou" or (letter == "y" and i > 0 and out[-1] == "c")
@@ -122,7 +126,7 @@ def _pattern(word: str) -> str:
 
 
 def _measure(word: str) -> int:
-    """Porter's m: how often a vowel is followed by a consonant."""
+    """Return Porter's m: how often a vowel is followed by a consonant."""
     return _pattern(word).count("vc")
 
 
@@ -131,5 +135,5 @@ def _double_consonant(word: str) -> bool:
 
 
 def _short_end(word: str) -> bool:
-    """Ends consonant, vowel, consonant, the last one not w, x or y."""
+    """Return whether a word ends in consonant, vowel, consonant, where the last one is not w, x or y."""
     return _pattern(word)[-3:] == "cvc" and word[-1] not in "wxy"

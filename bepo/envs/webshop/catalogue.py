@@ -1,4 +1,4 @@
-"""The three files of a WebShop catalogue: products, their attributes, and what people asked for."""
+"""A WebShop catalogue: products, their attributes, and instructions that people wrote."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -16,42 +16,46 @@ from typing import Any
 from bepo.envs.webshop.search import Index
 
 NO_ATTRIBUTES = ("DUMMY_ATTR",)
+"""The attributes of a product that the file of attributes does not list (the original's)."""
 _NOT_A_NUMBER = re.compile(r"[^\d.]")
-_BAD_ENTRY = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, IndexError)
+# What parsing a malformed entry of the files can raise.
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, IndexError)
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    asin: str
+    """A product. The fields are those of the original's product file, cleaned up."""
+
+    asin: str  # the product's id
     title: str
     description: str
     bullets: tuple[str, ...]
-    pricing: tuple[float, ...]  # none, one price, or a range
-    category: str
-    query: str
-    product_category: str
-    options: dict[str, tuple[str, ...]]  # name -> values
+    pricing: tuple[float, ...]  # no price, one price, or the ends of a range, in dollars
+    category: str  # such as fashion
+    query: str  # the search by which the product was collected
+    product_category: str  # the shelves, from the most general one on, separated by ›
+    options: dict[str, tuple[str, ...]]  # name of an option -> values
     attributes: tuple[str, ...]
 
     @property
-    def tag(self) -> str:
-        """The price as pages show it."""
+    def price_text(self) -> str:
+        """Return the price as pages show it."""
         if not self.pricing:
             return "$100.0"
         return " to ".join(f"${price}" for price in self.pricing)
 
     @property
     def document(self) -> str:
-        """What the search engine indexes."""
+        """Return the text that the search engine indexes."""
         options = ", and ".join(f"{name}: {', '.join(values)}" for name, values in self.options.items())
         first = self.bullets[0] if self.bullets else ""
         return " ".join((self.title, self.description, first, options)).lower()
 
 
 class Catalogue:
-    """Products by number, in file order. ``entries`` may read each entry from disk when asked for it.
+    """Products by number, in the order of the file, and a search index.
 
-    Entries that cannot be a product are left out and counted in ``skipped``, by reason.
+    Entries that cannot be a product are left out and counted.
     """
 
     def __init__(
@@ -61,69 +65,88 @@ class Catalogue:
         human: Iterable[tuple[str, Iterable[Mapping[str, Any]]]],
         source: str,
     ) -> None:
+        """Read all entries once.
+
+        ``entries`` are those of the product file, and may be read from disk when they are asked for; ``attributes`` are
+        those of the attribute file by asin; ``human`` are people's instructions by asin; ``source`` is a description.
+        """
         self.source = source
         self._entries, self._attributes = entries, attributes
-        self.skipped: Counter[str] = Counter()
-        self.number: dict[str, int] = {}  # asin -> product number
-        self._place: list[int] = []  # product number -> entry
+        self.left_out: Counter[str] = Counter()
+        """The number of entries that were left out, by reason."""
+        self.number: dict[str, int] = {}
+        """The number of each product by its asin."""
+        self._entry_numbers: list[int] = []
         self.pricing: list[tuple[float, ...]] = []
-        self.combinations: list[int] = []  # of option values, by product number
-        content = hashlib.sha256()
-        self.index = Index.build(self._documents(content))
+        """``Product.pricing`` by product number."""
+        self.combinations: list[int] = []
+        """The number of combinations of option values, by product number."""
+        content = hashlib.sha256()  # fed product by product: all texts of the full catalogue do not fit into memory
+        self.index = Index.build(self._documents(content.update))
         self.asins = list(self.number)
-        asked = {asin: entries for asin, entries in human if asin in self.number}
-        self.human = {asin: _asked(entries) for asin, entries in asked.items()}
-        """What people wrote about a product: (instruction, attributes, options)."""
-        content.update(json.dumps(asked, sort_keys=True).encode())
+        """The asin of each product by its number."""
+        human_entries = {asin: entries for asin, entries in human if asin in self.number}
+        self.human_instructions = {asin: _human_instructions(entries) for asin, entries in human_entries.items()}
+        """The instructions that people wrote for each asin: (instruction, attributes, option values)."""
+        content.update(json.dumps(human_entries, sort_keys=True).encode())
         self.digest = content.hexdigest()[:16]
-        """Of everything in the files that a task, a page or a reward can depend on."""
-        self._remember()
+        """16 hex digits, a digest of everything in the files that a task, a page or a reward can depend on."""
+        self._make_cache()
 
-    def _remember(self) -> None:
-        self.product = lru_cache(maxsize=50_000)(self._product)
+    def _make_cache(self) -> None:
+        self._cached_product = lru_cache(maxsize=50_000)(self._parse)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "product"}
+        return {name: value for name, value in vars(self).items() if name != "_cached_product"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._remember()
+        self._make_cache()
 
     def __len__(self) -> int:
         return len(self.number)
 
+    def product(self, number: int) -> Product:
+        """Return the product with a number."""
+        return self._cached_product(number)
+
     def instruction(self, number: int) -> tuple[str, tuple[str, ...]] | None:
-        """A product's synthetic instruction and the attributes it names, where it has one."""
+        """Return a product's synthetic instruction and the attributes that it names, or None if there is none."""
         return _instruction(self._attributes.get(self.asins[number], {}))
 
-    def _product(self, number: int) -> Product:
-        return parse_product(self._entries[self._place[number]], self._attributes.get(self.asins[number], {}))
+    def _parse(self, number: int) -> Product:
+        return parse_product(self._entries[self._entry_numbers[number]], self._attributes.get(self.asins[number], {}))
 
-    def _documents(self, content) -> Iterator[tuple[str, str]]:
-        """Reads every entry once: notes what later lookups need, and yields what the index needs."""
-        for place, entry in enumerate(self._entries):
+    def _documents(self, digest: Callable[[bytes], None]) -> Iterator[tuple[str, str]]:
+        """Yield the asin and the text of each product for the index, and fill in what later look-ups need.
+
+        ``digest`` takes in the content of each product.
+        """
+        for entry_number, entry in enumerate(self._entries):
             try:
                 extra = self._attributes.get(entry["asin"], {})
-                product, told = parse_product(entry, extra), _instruction(extra)
-            except _BAD_ENTRY:
-                self.skipped["corrupt"] += 1
+                product, instruction = parse_product(entry, extra), _instruction(extra)
+            except _MALFORMED:
+                self.left_out["corrupt"] += 1
                 continue
             if product.asin == "nan" or len(product.asin) > 10:
-                self.skipped["no asin"] += 1
+                self.left_out["no asin"] += 1
             elif product.asin in self.number:
-                self.skipped["repeated"] += 1
+                self.left_out["repeated"] += 1
             else:
                 self.number[product.asin] = len(self.number)
-                self._place.append(place)
+                self._entry_numbers.append(entry_number)
                 self.pricing.append(product.pricing)
                 self.combinations.append(prod(len(values) for values in product.options.values()))
-                content.update(repr((product, told)).encode())
+                digest(repr((product, instruction)).encode())
                 yield product.asin, product.document
 
 
-def _asked(entries: Iterable[Mapping[str, Any]]) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
-    fields = ("instruction_attributes", "instruction_options")
-    return [(entry["instruction"], *(tuple(entry[name]) for name in fields)) for entry in entries]
+def _human_instructions(entries: Iterable[Mapping[str, Any]]) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+    return [
+        (entry["instruction"], tuple(entry["instruction_attributes"]), tuple(entry["instruction_options"]))
+        for entry in entries
+    ]
 
 
 def _instruction(extra: Mapping[str, Any]) -> tuple[str, tuple[str, ...]] | None:
@@ -132,7 +155,10 @@ def _instruction(extra: Mapping[str, Any]) -> tuple[str, tuple[str, ...]] | None
 
 
 def parse_product(entry: Mapping[str, Any], extra: Mapping[str, Any]) -> Product:
-    """One entry of the product file and its entry of the attribute file. A malformed one raises some exception."""
+    """Return the product of an entry of the product file and its entry of the attribute file.
+
+    A malformed entry raises ``KeyError``, ``TypeError``, ``ValueError`` or another exception that parsing can raise.
+    """
     bullets = entry["small_description"]
     attributes = extra.get("attributes")
     texts = [entry[k] for k in ("asin", "name", "full_description", "category", "query", "product_category")]
@@ -154,7 +180,7 @@ def parse_product(entry: Mapping[str, Any], extra: Mapping[str, Any]) -> Product
 
 
 def _prices(text: str | None) -> tuple[float, ...]:
-    """``"$12.99$24.99"`` -> (12.99, 24.99); nothing where no price is given."""
+    """Return the prices in a text such as ``$12.99$24.99``, at most two; none if no price is given."""
     if not text:
         return ()
     prices = tuple(float(Decimal(_NOT_A_NUMBER.sub("", part))) for part in text.split("$")[1:])
@@ -163,9 +189,9 @@ def _prices(text: str | None) -> tuple[float, ...]:
     return prices[:2]
 
 
-def _options(given: Mapping[str, Iterable[Mapping[str, Any]] | None] | None) -> dict[str, tuple[str, ...]]:
+def _options(customization: Mapping[str, Iterable[Mapping[str, Any]] | None] | None) -> dict[str, tuple[str, ...]]:
     options = {}
-    for name, contents in (given or {}).items():
+    for name, contents in (customization or {}).items():
         if contents is not None:
             options[name.lower()] = tuple(c["value"].strip().replace("/", " | ").lower() for c in contents)
     return options

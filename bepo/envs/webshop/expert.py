@@ -1,70 +1,77 @@
-"""An expert with the answer key: it knows what each purchase would score and takes the short way to a perfect one."""
+"""A privileged expert: it knows the score of every purchase, and takes the short way to a perfect one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from bepo.envs.webshop.catalogue import Product
 from bepo.envs.webshop.pages import BACK, BUY, NEXT, PER_PAGE, PREVIOUS, Session
 
 
 class Expert:
-    """Searches with the best of ``queries`` (the wanted title where there are none, or none leads anywhere)."""
+    """The expert of one session.
+
+    A *plan* for a product is the options with which buying it scores 1.
+    """
 
     def __init__(self, session: Session, queries: Sequence[str]) -> None:
+        """``queries`` are the searches to choose from; if none of them helps, the title of the goal's product is."""
         self.session = session
         self._queries = queries
-        self._plans: dict[str, dict[str, str] | None] = {}  # asin -> options of a perfect purchase, if there is one
+        self._plans: dict[str, dict[str, str] | None] = {}  # asin -> plan, None if there is none
         self._query: str | None = None
 
-    def action(self) -> tuple[str, str] | None:
-        """``(search or click, argument)``; None once the episode is over."""
+    def action(self) -> tuple[Literal["search", "click"], str] | None:
+        """Return ``(kind, argument)`` of the next action, or None once the session is over."""
         session = self.session
         if session.page == "done":
             return None
         if session.page == "search":
             return "search", self._best_query()
         if session.page == "results":
-            return "click", self._from_results()
+            return "click", self._button_on_results()
         if session.page != "item":
             return "click", PREVIOUS
         plan = self._plan(session.product)
         if plan is None:
             return "click", PREVIOUS
-        missing = (value for name, value in plan.items() if session.options.get(name) != value)
-        return "click", next(missing, BUY)
+        to_choose = (value for name, value in plan.items() if session.options.get(name) != value)
+        return "click", next(to_choose, BUY)
 
-    def _from_results(self) -> str:
+    def _button_on_results(self) -> str:
+        """Return the button that leads towards the first product with a plan, or back if no hit has one."""
         session = self.session
-        best = self._first(session.hits[(session.number - 1) * PER_PAGE :])
+        best = self._first_with_plan(session.hits[(session.page_number - 1) * PER_PAGE :])
         if best is None:
-            return PREVIOUS if self._first(session.hits) is not None else BACK
-        return NEXT if best >= PER_PAGE else session.shown[best].asin.lower()
+            return PREVIOUS if self._first_with_plan(session.hits) is not None else BACK
+        return NEXT if best >= PER_PAGE else session.listed[best].asin.lower()
 
     def _best_query(self) -> str:
+        """Return the query whose first product with a plan is on the earliest results page."""
         if self._query is None:
             shop = self.session.shop
-            places = [(self._first(shop.search(query)), query) for query in self._queries]
-            found = [(place // PER_PAGE, i, query) for i, (place, query) in enumerate(places) if place is not None]
-            self._query = min(found)[2] if found else shop.product(self.session.goal.asin).title.lower()
+            places = [(self._first_with_plan(shop.search(query)), query) for query in self._queries]
+            pages = [(place // PER_PAGE, i, query) for i, (place, query) in enumerate(places) if place is not None]
+            self._query = min(pages)[2] if pages else shop.product(self.session.goal.asin).title.lower()
         return self._query
 
-    def _first(self, products: Sequence[Product]) -> int | None:
-        """Place of the first product that can be bought perfectly."""
+    def _first_with_plan(self, products: Sequence[Product]) -> int | None:
+        """Return the place of the first product with a plan."""
         return next((i for i, product in enumerate(products) if self._plan(product) is not None), None)
 
     def _plan(self, product: Product) -> dict[str, str] | None:
-        """Option values with which buying this product scores 1: the goal's own, where the product has them."""
         if product.asin not in self._plans:
-            self._plans[product.asin] = self._perfect(product)
+            self._plans[product.asin] = self._make_plan(product)
         return self._plans[product.asin]
 
-    def _perfect(self, product: Product) -> dict[str, str] | None:
-        chosen = {}
-        for wanted in self.session.goal.options:
-            name, value = wanted if isinstance(wanted, tuple) else (None, wanted)
-            holders = [n for n, values in product.options.items() if value in values and name in (None, n)]
-            if not holders:
+    def _make_plan(self, product: Product) -> dict[str, str] | None:
+        """Choose the goal's own option values, and return them if the product has them all and then scores 1."""
+        plan = {}
+        for option in self.session.goal.options:
+            name, value = option if isinstance(option, tuple) else (None, option)
+            names = [n for n, values in product.options.items() if value in values and name in (None, n)]
+            if not names:
                 return None
-            chosen[holders[-1]] = value
-        return chosen if self.session.task_score(product, chosen) == 1 else None
+            plan[names[-1]] = value
+        return plan if self.session.score_of(product, plan) == 1 else None

@@ -1,6 +1,6 @@
-"""A generated catalogue in the three official formats: same structure, invented goods.
+"""A generated catalogue in the format of the original's three files, with invented products.
 
-``python -m bepo.envs.webshop.generate FOLDER`` writes the files as the official small set is named.
+``python -m bepo.envs.webshop.generate FOLDER`` writes the files under the names of the original's small catalogue.
 """
 
 from __future__ import annotations
@@ -16,39 +16,43 @@ from bepo.envs.webshop.goods import BRANDS, COLORS, FAMILIES, STYLES, TAILS, Fam
 _ASIN = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _REQUESTS = ("i am looking for a {}", "i need a {}", "find me a {}", "i want to buy a {}", "please show me a {}")
 _INSTRUCTED = 0.7  # share of products with a synthetic instruction
-_UNPRICED = 0.05
-_RANGED = 0.25
+_UNPRICED = 0.05  # share of products without a price
+_RANGED = 0.25  # share of products with a price range
+
+Entry = dict[str, Any]
+"""An entry of one of the files."""
 
 
-def generate(products: int, seed: int) -> tuple[list[dict[str, Any]], dict[str, dict], dict[str, list[dict]]]:
-    """``(products, attributes by asin, human instructions by asin)``, the same in every process and place."""
+def generate(products: int, seed: int) -> tuple[list[Entry], dict[str, Entry], dict[str, list[Entry]]]:
+    """Return ``(products, attributes by asin, people's instructions by asin)``, the same in every process."""
     rng = Random(seed)
-    entries, attributes, human = [], {}, {}
+    entries, attribute_entries, human_entries = [], {}, {}
     titles: set[str] = set()
     while len(entries) < products:
         family = rng.choice(FAMILIES)
-        entry, has = _product(family, rng)
-        if entry["name"] in titles or entry["asin"] in attributes:
+        entry, attributes = _product(family, rng)
+        if entry["name"] in titles or entry["asin"] in attribute_entries:
             continue
         titles.add(entry["name"])
         entries.append(entry)
-        attributes[entry["asin"]] = _attribute_entry(family, has, rng)
-        human[entry["asin"]] = [_human(family, entry, has, rng) for _ in range(rng.randint(1, 10))]
-    return entries, attributes, human
+        attribute_entries[entry["asin"]] = _attribute_entry(family, attributes, rng)
+        human_entries[entry["asin"]] = [_human_entry(family, entry, attributes, rng) for _ in range(rng.randint(1, 10))]
+    return entries, attribute_entries, human_entries
 
 
-def _product(family: Family, rng: Random) -> tuple[dict[str, Any], list[str]]:
+def _product(family: Family, rng: Random) -> tuple[Entry, list[str]]:
+    """Return an entry of the product file, and the attributes of the product."""
     kind, brand, material = rng.choice(family.kinds), rng.choice(BRANDS), rng.choice(family.materials)
-    has = rng.sample(family.attributes, rng.randint(2, 5))
-    options = {name: rng.sample(pool, rng.randint(2, min(4, len(pool)))) for name, pool in _pools(family, rng)}
-    shown = ", ".join([f"{brand} {rng.choice(STYLES)} {material} {kind}", *has[:2]])
-    bullets = [f"{a.upper()}: made to be {a}, so that this {kind} serves you for years." for a in has]
+    attributes = rng.sample(family.attributes, rng.randint(2, 5))
+    options = {name: rng.sample(pool, rng.randint(2, min(4, len(pool)))) for name, pool in _option_pools(family, rng)}
+    title = ", ".join([f"{brand} {rng.choice(STYLES)} {material} {kind}", *attributes[:2]])
+    bullets = [f"{a.upper()}: made to be {a}, so that this {kind} serves you for years." for a in attributes]
     bullets.append(f"{brand} answers within a day if anything about your {kind} is not as it should be.")
     rng.shuffle(bullets)
     return {
         "asin": "B0" + "".join(rng.choices(_ASIN, k=8)),
-        "name": f"{shown}, {rng.choice(TAILS)}".title(),
-        "full_description": f"A {kind} of {material} by {brand}: {' and '.join(has)}. {rng.choice(TAILS)}.",
+        "name": f"{title}, {rng.choice(TAILS)}".title(),
+        "full_description": f"A {kind} of {material} by {brand}: {' and '.join(attributes)}. {rng.choice(TAILS)}.",
         "small_description": bullets,
         "pricing": _pricing(family, rng),
         "images": [f"https://example.invalid/{kind.replace(' ', '-')}.jpg"],
@@ -58,11 +62,11 @@ def _product(family: Family, rng: Random) -> tuple[dict[str, Any], list[str]]:
         "customization_options": {
             name: [{"value": value, "image": None} for value in values] for name, values in options.items()
         },
-    }, has
+    }, attributes
 
 
-def _pools(family: Family, rng: Random) -> list[tuple[str, list[str]]]:
-    """The options a product of the family comes in: most have a colour and one thing more."""
+def _option_pools(family: Family, rng: Random) -> list[tuple[str, list[str]]]:
+    """Return the options of a product and their possible values; most products have a colour and one more option."""
     pools = list(family.options.items())
     if family.colored and rng.random() < 0.9:
         pools.insert(0, ("color", COLORS))
@@ -80,43 +84,50 @@ def _pricing(family: Family, rng: Random) -> str:
     return f"${price:.2f}"
 
 
-def _attribute_entry(family: Family, has: list[str], rng: Random) -> dict[str, Any]:
-    entry: dict[str, Any] = {"attributes": has}
+def _attribute_entry(family: Family, attributes: list[str], rng: Random) -> Entry:
+    """Return an entry of the attribute file, which may have a synthetic instruction."""
+    entry: Entry = {"attributes": attributes}
     if rng.random() < _INSTRUCTED:
-        wanted = rng.sample(has, rng.randint(1, min(3, len(has))))
-        entry |= {"instruction": f"Find me {', '.join(wanted)} {family.query}", "instruction_attributes": wanted}
+        asked = rng.sample(attributes, rng.randint(1, min(3, len(attributes))))
+        entry |= {"instruction": f"Find me {', '.join(asked)} {family.query}", "instruction_attributes": asked}
     return entry
 
 
-def _human(family: Family, entry: dict[str, Any], has: list[str], rng: Random) -> dict[str, Any]:
-    wanted = rng.sample(has, rng.randint(1, min(3, len(has))))
+def _human_entry(family: Family, entry: Entry, attributes: list[str], rng: Random) -> Entry:
+    """Return an entry of the file of people's instructions."""
+    asked = rng.sample(attributes, rng.randint(1, min(3, len(attributes))))
     options = {name: rng.choice(c)["value"] for name, c in entry["customization_options"].items()}
     kind = next(k for k in family.kinds if k in entry["full_description"])
-    text = rng.choice(_REQUESTS).format(f"{' and '.join(wanted)} {kind}")
+    text = rng.choice(_REQUESTS).format(f"{' and '.join(asked)} {kind}")
     if options:
         text += " in " + " and ".join(options.values())
     return {
         "asin": entry["asin"],
         "instruction": text + ".",
-        "attributes": has,
+        "attributes": attributes,
         "options": [f"{name}: {value}" for name, value in options.items()],
-        "instruction_attributes": wanted,
+        "instruction_attributes": asked,
         "instruction_options": list(options.values()),
     }
 
 
 def write(folder: Path, products: int = 1000, seed: int = 0) -> None:
-    """The three files, named like the official small set whatever the number of products."""
+    """Write the three files, named like the original's small catalogue whatever the number of products."""
     folder.mkdir(parents=True, exist_ok=True)
     names = ("items_shuffle_1000.json", "items_ins_v2_1000.json", "items_human_ins.json")
     for name, content in zip(names, generate(products, seed)):
         (folder / name).write_text(json.dumps(content))
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=write.__doc__)
+def main() -> None:
+    """Write the files as the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--products", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    chosen = parser.parse_args()
-    write(chosen.folder, chosen.products, chosen.seed)
+    options = parser.parse_args()
+    write(options.folder, options.products, options.seed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,32 +1,43 @@
-"""What shoppers want: goals with a price bound, in one seeded order."""
+"""Goals: what a shopper must buy, with an upper bound of the price; prices and bounds are seeded."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
+from typing import Any
 
 from bepo.envs.webshop.catalogue import Catalogue
 
 NO_BOUND = 1_000_000.0
+"""The upper price of a goal whose instruction names none."""
 _BOUNDS = tuple(10.0 * i for i in range(1, 100))
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """``options`` are (name, value) pairs of a synthetic goal, or the bare values of a human one."""
+    """What a shopper must buy."""
 
-    asin: str
+    asin: str  # of the product that the goal was made from
     instruction: str
     attributes: tuple[str, ...]
-    price_upper: float
-    options: tuple[str | tuple[str, str], ...]
+    price_upper: float  # in dollars
+    options: tuple[str | tuple[str, str], ...]  # (name, value) in synthetic goals, the values alone in human ones
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Goal:
+        """Return the goal of a task, in which lists stand for tuples."""
+        options = tuple(tuple(o) if isinstance(o, list) else o for o in data["options"])
+        return cls(data["asin"], data["instruction"], tuple(data["attributes"]), data["price_upper"], options)
 
 
 def draw_prices(catalogue: Catalogue, rng: Random) -> list[float]:
-    """One price a product, by product number; a range gives a uniform draw."""
+    """Return one price for each product, by product number.
+
+    A price range gives a uniform draw, and a product without a price costs 100 dollars.
+    """
     return [
         100.0 if not pricing else pricing[0] if len(pricing) == 1 else rng.uniform(*pricing)
         for pricing in catalogue.pricing
@@ -34,7 +45,11 @@ def draw_prices(catalogue: Catalogue, rng: Random) -> list[float]:
 
 
 def draw_bound(price: float, rng: Random) -> tuple[float, str]:
-    """``(upper bound, its words)``: the larger of two of the first four multiples of 10 above the price."""
+    """Return ``(upper bound, its part of the instruction)``.
+
+    The bound is the larger of two draws from the first four multiples of 10 (up to 990) above the price. If there are
+    fewer than two, the bound is ``NO_BOUND`` and the instruction does not name it.
+    """
     above = [bound for bound in _BOUNDS if bound > price][:4]
     if len(above) < 2:
         return NO_BOUND, ""
@@ -43,25 +58,29 @@ def draw_bound(price: float, rng: Random) -> tuple[float, str]:
 
 
 def human_goals(catalogue: Catalogue, prices: Sequence[float], rng: Random) -> list[Goal]:
-    """One goal an instruction that people wrote; those that name no attribute are left out."""
+    """Return one goal for each instruction that people wrote; instructions without attributes are left out."""
     goals = []
     for asin, number in catalogue.number.items():
-        for text, attributes, options in catalogue.human.get(asin, ()):
+        for text, attributes, options in catalogue.human_instructions.get(asin, ()):
             if attributes:
-                bound, words = draw_bound(prices[number], rng)
-                goals.append(Goal(asin, text.strip(".") + words, attributes, bound, options))
+                bound, bound_text = draw_bound(prices[number], rng)
+                goals.append(Goal(asin, text.strip(".") + bound_text, attributes, bound, options))
     return goals
 
 
 class SyntheticGoals(Sequence[Goal]):
-    """One goal for every combination of a product's options, made when asked for: the full catalogue has millions."""
+    """One goal for every combination of a product's options.
+
+    A goal is made when it is asked for, because the full catalogue has millions of them.
+    """
 
     def __init__(self, catalogue: Catalogue, prices: Sequence[float], rng: Random) -> None:
+        """Draw the price bounds; ``prices`` are by product number."""
         self._catalogue = catalogue
         self._asins = list(catalogue.number)
-        told = [(n, draw_bound(p, rng)) for n, p in enumerate(prices) if catalogue.instruction(n) is not None]
-        self._products = [number for number, _ in told]
-        self._bounds = [bound for _, bound in told]
+        bounds = [(n, draw_bound(p, rng)) for n, p in enumerate(prices) if catalogue.instruction(n) is not None]
+        self._products = [number for number, _ in bounds]
+        self._bounds = [bound for _, bound in bounds]
         self._ends = list(accumulate(catalogue.combinations[n] for n in self._products))
 
     def __len__(self) -> int:
@@ -71,15 +90,17 @@ class SyntheticGoals(Sequence[Goal]):
         if not 0 <= at < len(self):
             raise IndexError(at)
         place = bisect_right(self._ends, at)
-        number, (bound, words) = self._products[place], self._bounds[place]
+        number, (bound, bound_text) = self._products[place], self._bounds[place]
         options = self._combination(number, at - (self._ends[place - 1] if place else 0))
-        text, attributes = self._catalogue.instruction(number)
+        instruction = self._catalogue.instruction(number)
+        assert instruction is not None  # as for all of ``_products``
+        text, attributes = instruction
         chosen = ", and ".join(f"{name}: {value}" for name, value in options)
-        text += (f" with {chosen}" if chosen else "") + words
+        text += (f" with {chosen}" if chosen else "") + bound_text
         return Goal(self._asins[number], text, attributes, bound, options)
 
     def _combination(self, number: int, at: int) -> tuple[tuple[str, str], ...]:
-        """The ``at``-th of all combinations, option names in alphabetical order, the last one turning fastest."""
+        """Return the ``at``-th combination; names are in alphabetical order, and the last name varies fastest."""
         options = self._catalogue.product(number).options
         chosen = []
         for name in sorted(options, reverse=True):
@@ -89,7 +110,7 @@ class SyntheticGoals(Sequence[Goal]):
 
 
 def permutation(n: int, seed: int) -> list[int]:
-    """The order of ``random.seed(seed); random.shuffle(goals)``."""
+    """Return the numbers 0 to n - 1 in the order that ``random.seed(seed); random.shuffle(goals)`` gives n goals."""
     order = list(range(n))
     Random(seed).shuffle(order)
     return order

@@ -1,4 +1,4 @@
-"""Words for the generated catalogue: families of goods, with what they are made of, can be, and cost."""
+"""The texts of the generated catalogue: families of products with their materials, attributes, options and prices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COLORS = ["beige", "black", "blue", "brown", "green", "grey", "navy", "pink", "p
 
 @dataclass(frozen=True)
 class Family:
-    """Goods that lie on one shelf and are found by one query."""
+    """Products that share a shelf and are found by one search."""
 
     category: str
     query: str
@@ -20,9 +20,9 @@ class Family:
     kinds: tuple[str, ...]
     materials: tuple[str, ...]
     attributes: tuple[str, ...]
-    options: dict[str, list[str]]
-    prices: tuple[float, float]
-    colored: bool = True
+    options: dict[str, list[str]]  # name -> possible values
+    prices: tuple[float, float]  # the lowest and the highest, in dollars
+    colored: bool = True  # do most products come in several colours?
 
 
 _SIZES = {"size": ["small", "medium", "large", "x-large"]}

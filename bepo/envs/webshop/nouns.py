@@ -1,7 +1,7 @@
-"""The nouns of a product title, for the reward's type match: spaCy's tagger where it can be had, else rules.
+"""The nouns of a product title, for the type match of the score, found by spaCy's tagger or by rules.
 
 Only the thresholds 0.2, 0.1 and 0 of the share of common nouns matter to a score, and both taggers mostly agree there;
-a record says which one was used. The model is distributed outside the package index, so most machines have none.
+``run.json`` says which one was used. spaCy's model is distributed outside the package index, so most machines lack it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import Literal
 
-from bepo.errors import Missing
+from bepo.core.errors import Missing
 
 Tagger = Literal["spacy", "rules"]
 MODEL = "en_core_web_sm"
+"""The spaCy model that the original uses."""
 _TOKEN = re.compile(r"[^\W_]+(?:[.'’][^\W_]+)*\.?")
 _FUNCTION_WORDS = frozenset(
     "a about above after again all also an and any are as at be because been before below between both but by can do "
@@ -39,24 +40,30 @@ _ADJECTIVES = frozenset(
 _SUFFIXES = ("able", "ible", "ful", "less", "ous", "ish", "ic", "ical", "ly", "ed", "est", "proof", "ive")
 
 
-def tagger(wanted: Literal["auto", "spacy", "rules"]) -> Tagger:
-    """The tagger to use here. Raises ``Missing`` where spaCy is asked for and missing."""
-    present = find_spec("spacy") is not None and find_spec(MODEL) is not None
-    if wanted == "spacy" and not present:
+def choose_tagger(requested: Literal["auto", "spacy", "rules"]) -> Tagger:
+    """Return the tagger to use: ``auto`` becomes ``spacy`` if its model can be imported, else ``rules``.
+
+    Raises ``Missing`` if ``spacy`` is requested and its model cannot be imported.
+    """
+    installed = find_spec("spacy") is not None and find_spec(MODEL) is not None
+    if requested == "spacy" and not installed:
         raise Missing(
-            f"env.nouns=spacy, but spaCy's model {MODEL} cannot be imported", f"python -m spacy download {MODEL}"
+            f"env.noun_tagger=spacy, but spaCy's model {MODEL} cannot be imported", f"python -m spacy download {MODEL}"
         )
-    return "spacy" if present and wanted != "rules" else "rules"
+    return "spacy" if installed and requested != "rules" else "rules"
 
 
 @lru_cache(maxsize=2)
-def nouns_by(name: Tagger) -> Callable[[str], tuple[str, ...]]:
-    """The noun filter of that name, with a memory of titles."""
-    return lru_cache(maxsize=1 << 17)(_spacy_nouns() if name == "spacy" else rule_nouns)
+def noun_filter(tagger: Tagger) -> Callable[[str], tuple[str, ...]]:
+    """Return a function that maps a title to its nouns in lower case; its results are cached."""
+    return lru_cache(maxsize=1 << 17)(_spacy_nouns() if tagger == "spacy" else rule_nouns)
 
 
 def rule_nouns(title: str) -> tuple[str, ...]:
-    """Lower-case words that are neither function words, numbers, known adjectives nor shaped like one."""
+    """Return the words of a title, in lower case, that are no function words, numbers or adjectives.
+
+    Adjectives are known by a list and by their endings.
+    """
     words = (word.lower() for word in _TOKEN.findall(title))
     return tuple(word for word in words if _looks_like_a_noun(word))
 

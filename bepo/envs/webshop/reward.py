@@ -1,4 +1,8 @@
-"""WebShop's task score: does the purchase have the goal's type, attributes, options and price?"""
+"""WebShop's task score (Yao et al., 2022, Section 3): type, attributes, options and price of a purchase.
+
+The score of a purchase is the share of the goal's attributes, options and price bound that it meets, times a factor for
+the type of the product.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,8 @@ from thefuzz.fuzz import token_set_ratio
 from bepo.envs.webshop.catalogue import Product
 from bepo.envs.webshop.goals import Goal
 
-Nouns = Callable[[str], Sequence[str]]
+NounFilter = Callable[[str], Sequence[str]]
+"""Maps a title to its nouns."""
 COLORS = (
     "alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy camel camo "
     "caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral cranberry cream "
@@ -20,53 +25,68 @@ COLORS = (
     "rust sand sapphire seashell silver skull slate steel stone stonewash sunflower tan taupe teal tiger turquoise "
     "violet walnut wheat white wine yellow"
 ).split()
+"""The original's colour words, in its order."""
 
 
-def score(product: Product, wanted: Product, goal: Goal, price: float, options: Iterable[str], nouns: Nouns) -> float:
-    """In [0, 1]; 1 exactly where everything asked for was bought. ``wanted`` is the product the goal was made from."""
+def purchase_score(
+    product: Product, options: Iterable[str], price: float, goal: Goal, goal_product: Product, nouns: NounFilter
+) -> float:
+    """Return the score of buying ``product`` with ``options`` for ``price``, in [0, 1]; 1 if it meets the whole goal.
+
+    ``goal_product`` is the product that the goal was made from.
+    """
     hits = attribute_hits(product, goal) + option_hits(options, goal.options) + (price <= goal.price_upper)
-    return hits / (len(goal.attributes) + len(goal.options) + 1) * type_score(product, wanted, nouns)
+    return hits / (len(goal.attributes) + len(goal.options) + 1) * type_score(product, goal_product, nouns)
 
 
-def type_score(product: Product, wanted: Product, nouns: Nouns) -> float:
-    """1, 0.5, 0.1 or 0: same shelf or similar title, another shelf, nearly or entirely another thing."""
-    target = nouns(wanted.title)
+def type_score(product: Product, goal_product: Product, nouns: NounFilter) -> float:
+    """Return the factor for the type: 1 for the same shelf or a similar title, else 0.5, 0.1 or 0.
+
+    The similarity of titles is the share of the goal product's nouns that the product's title has.
+    """
+    target = nouns(goal_product.title)
     common = len(set(nouns(product.title)) & set(target))
-    title = common / len(target) if target else 0.2
-    if title == 0:
+    similarity = common / len(target) if target else 0.2
+    if similarity == 0:
         return 0.0
-    if title < 0.1:
+    if similarity < 0.1:
         return 0.1
-    same = product.query == wanted.query or len(_shelves(product) & _shelves(wanted)) >= 2
-    return 1.0 if same or title > 0.2 else 0.5
+    same_shelf = product.query == goal_product.query or len(_shelves(product) & _shelves(goal_product)) >= 2
+    return 1.0 if same_shelf or similarity > 0.2 else 0.5
 
 
 def attribute_hits(product: Product, goal: Goal) -> int:
-    """Goal attributes that the product lists, nearly, or that its texts contain."""
-    return sum(_has(product, wanted) for wanted in goal.attributes)
+    """Return how many of the goal's attributes the product approximately lists, or its texts contain."""
+    return sum(_has_attribute(product, attribute) for attribute in goal.attributes)
 
 
 def option_hits(chosen: Iterable[str], goal_options: Sequence[str | tuple[str, str]]) -> int:
-    """Goal options that some chosen value matches, nearly. Lenient: "large" also satisfies ("size", "x-large")."""
-    chosen = [normalize_color(value) for value in chosen]
-    return sum(any(_alike(value, normalize_color(wanted)) for value in chosen) for wanted in goal_options)
+    """Return how many of the goal's options some chosen value approximately matches.
+
+    The match is lenient, as in the original: "large" also satisfies ("size", "x-large").
+    """
+    values = [normalize_color(value) for value in chosen]
+    return sum(any(_similar(value, normalize_color(option)) for value in values) for option in goal_options)
 
 
-def normalize_color(option: str | tuple[str, str]) -> str:
-    """The first colour word inside the option (of a pair: that is one of its parts), else the option itself."""
+def normalize_color(option: str | tuple[str, str]) -> str | tuple[str, str]:
+    """Return the first colour word that an option contains, or else the option itself.
+
+    A pair contains a colour word only if one of its two parts is that word.
+    """
     return next((color for color in COLORS if color in option), option)
 
 
-def _has(product: Product, wanted: str) -> bool:
-    if any(_alike(attribute, wanted) for attribute in product.attributes):
+def _has_attribute(product: Product, attribute: str) -> bool:
+    if any(_similar(listed, attribute) for listed in product.attributes):
         return True
     texts = (product.title, " ".join(product.bullets), product.description)
-    return any(wanted in text.lower() for text in texts)
+    return any(attribute in text.lower() for text in texts)
 
 
 @lru_cache(maxsize=1 << 18)
-def _alike(a: str, b: str | tuple[str, str]) -> bool:
-    return token_set_ratio(a, b) > 85  # thefuzz turns a pair into its printed form
+def _similar(a: str | tuple[str, str], b: str | tuple[str, str]) -> bool:
+    return token_set_ratio(a, b) > 85  # thefuzz compares the printed form of a pair
 
 
 def _shelves(product: Product) -> set[str]:

@@ -1,6 +1,6 @@
-"""BM25 as Lucene computes it (k1 = 0.9, b = 0.4, English analyzer): the same documents in the same order.
+"""Search by BM25 as Lucene computes it (k1 = 0.9, b = 0.4, English analyzer): the same documents in the same order.
 
-Deviation: none known. 120 of 120 recorded Anserini queries give the same fifty documents in the same order.
+No deviation is known: 120 of 120 recorded Anserini queries give the same fifty documents in the same order.
 """
 
 from __future__ import annotations
@@ -10,26 +10,44 @@ from collections import Counter
 from collections.abc import Iterable
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int, UInt
 
 from bepo.envs.webshop.analyzer import analyze
 
-K1, B, HITS = np.float32(0.9), np.float32(0.4), 50
+K1, B = np.float32(0.9), np.float32(0.4)
+"""The parameters of BM25."""
+HITS = 50
+"""The largest number of documents that a search finds."""
 
 
 class Index:
-    """Term -> (documents, frequencies). Ties in score are broken by document name, ascending."""
+    """An inverted index of D documents, T terms and P postings (pairs of a term and a document that contains it).
 
-    def __init__(self, names: np.ndarray, lengths: np.ndarray, terms: dict[str, int], starts, docs, counts) -> None:
+    Documents with equal scores are ordered by name, ascending.
+    """
+
+    def __init__(
+        self,
+        names: np.ndarray,
+        lengths: Int[np.ndarray, " D"],
+        terms: dict[str, int],
+        starts: Int[np.ndarray, " T_plus_1"],
+        docs: Int[np.ndarray, " P"],
+        counts: UInt[np.ndarray, " P"],
+    ) -> None:
+        """``lengths`` are in terms; the postings of term ``t`` are ``starts[t]`` to ``starts[t + 1]``.
+
+        A posting is a document in ``docs`` and the number of times that the term occurs in it in ``counts``.
+        """
         self._terms, self._starts, self._docs, self._counts = terms, starts, docs, counts
-        self._place = np.empty(len(names), np.int32)
-        self._place[np.argsort(names, kind="stable")] = np.arange(len(names))
+        self._name_rank = np.empty(len(names), np.int32)
+        self._name_rank[np.argsort(names, kind="stable")] = np.arange(len(names))
         self._inverse_norm = _inverse_norms(lengths)
         self._n = len(names)
 
     @classmethod
     def build(cls, documents: Iterable[tuple[str, str]]) -> Index:
-        """From (name, text) pairs; texts are not kept."""
+        """Return the index of documents that are given as (name, text)."""
         names, lengths = [], array("i")
         postings: dict[str, tuple[array, array]] = {}
         for number, (name, text) in enumerate(documents):
@@ -49,35 +67,39 @@ class Index:
         return cls(np.array(names), np.array(lengths), terms, starts, docs, counts)
 
     def search(self, query: str) -> Int[np.ndarray, " k"]:
-        """Numbers of the (at most ``HITS``) best documents, best first; an empty query finds nothing."""
+        """Return the numbers of the best documents, best first, at most ``HITS``; an empty query finds nothing."""
         scores = np.zeros(self._n)
         for term, times in Counter(analyze(query)).items():
             if (at := self._terms.get(term)) is not None:
                 span = slice(self._starts[at], self._starts[at + 1])
                 docs, counts = self._docs[span], self._counts[span].astype(np.float32)
                 weight = self._idf(len(docs)) * np.float32(times)
-                # float32 within a term and float64 over terms, as Lucene adds: decides what counts as a tie.
+                # float32 within a term and float64 over terms, as in Lucene: this decides which scores are equal.
                 scores[docs] += weight - weight / (np.float32(1) + counts * self._inverse_norm[docs])
-        found = np.flatnonzero(scores)
-        scores = scores[found].astype(np.float32)
-        if len(found) > HITS:
-            keep = scores >= np.partition(scores, -HITS)[-HITS]
-            found, scores = found[keep], scores[keep]
-        return found[np.lexsort((self._place[found], -scores))][:HITS]
+        hits = np.flatnonzero(scores)
+        scores = scores[hits].astype(np.float32)
+        if len(hits) > HITS:
+            best = scores >= np.partition(scores, -HITS)[-HITS]
+            hits, scores = hits[best], scores[best]
+        return hits[np.lexsort((self._name_rank[hits], -scores))][:HITS]
 
     def _idf(self, holders: int) -> np.float32:
+        """Return the inverse document frequency of a term that ``holders`` documents contain."""
         return np.float32(np.log(1 + (self._n - holders + 0.5) / (holders + 0.5)))
 
 
-def _inverse_norms(lengths: np.ndarray) -> np.ndarray:
-    """1 / (k1 (1 - b + b dl / avgdl)), with dl rounded to Lucene's one byte."""
+def _inverse_norms(lengths: Int[np.ndarray, " D"]) -> Float[np.ndarray, " D"]:
+    """Return 1 / (k1 (1 - b + b dl / avgdl)), where dl is the length after Lucene's rounding to one byte."""
     mean = np.float32(max(lengths.sum() / max(len(lengths), 1), 1))
     byte = np.array([_one_byte(n) for n in range(int(lengths.max(initial=0)) + 1)], np.float32)[lengths]
     return np.float32(1) / (K1 * ((np.float32(1) - B) + B * byte / mean))
 
 
 def _one_byte(length: int) -> int:
-    """The length after Lucene's lossy code (SmallFloat.intToByte4): exact to 40, then three significant bits."""
+    """Return a length after Lucene's lossy coding (SmallFloat.intToByte4).
+
+    It is exact up to 40; a longer length, less 24, keeps its four leading bits.
+    """
     if length < 40:
         return length
     rest = length - 24

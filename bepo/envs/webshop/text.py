@@ -1,7 +1,7 @@
-"""Pages as text: ``text`` and ``text_rich`` of the original, without the instruction, which is the same everywhere.
+"""Pages as text, in the original's observation modes ``text`` and ``text_rich``.
 
-The original renders HTML and collects its text nodes. Empty texts make no node; blank ones make one, unless they
-contain a newline.
+The original renders HTML and collects its text nodes. An empty text makes no node; a blank one makes a node unless it
+contains a newline.
 """
 
 from __future__ import annotations
@@ -14,23 +14,26 @@ from bepo.envs.webshop.catalogue import Product
 from bepo.envs.webshop.pages import BACK, BUY, NEXT, PREVIOUS, SUB_PAGES, Session
 
 Mode = Literal["text", "text_rich"]
-Node = tuple[str, str]  # kind: plain, button, label (an option) or link (a product); then the text
+"""The observation modes: ``text_rich`` marks buttons, and what was clicked."""
+Node = tuple[Literal["plain", "button", "label", "link"], str]
+"""The kind and the text of a node. A label is the value of an option, a link leads to a product."""
 SEPARATOR = " [SEP] "
+"""Stands between the nodes in the mode ``text``."""
 _NAMES = {BACK: "Back to Search", PREVIOUS: "< Prev", NEXT: "Next >", BUY: "Buy Now"}
 _INDENT = {"button": "", "label": "  ", "link": "\n"}
 _BLANKS = " \t\n\r\f"
 
 
 def page(session: Session, mode: Mode) -> str:
-    """The page below the instruction; one string a page, whatever the goal."""
-    texts = _nodes(session)
+    """Return the text of the current page without the instruction, so that it does not depend on the goal."""
+    nodes = _nodes(session)
     if mode == "text":
-        return SEPARATOR.join(text.strip() for _, text in texts)
-    return "".join(_marked(session, texts))
+        return SEPARATOR.join(text.strip() for _, text in nodes)
+    return "".join(_marked(session, nodes))
 
 
 def observation(session: Session, mode: Mode) -> str:
-    """What the original shows: the page with its instruction."""
+    """Return the observation of the original: the text of the current page with the instruction."""
     search = session.page == "search"
     head = [*(["WebShop"] if search else []), "Instruction:", session.goal.instruction]
     if mode == "text":
@@ -53,12 +56,14 @@ def _raw_nodes(session: Session) -> Iterator[Node]:
         yield "button", "Search"
     elif session.page == "results":
         yield "button", _NAMES[BACK]
-        yield "plain", f"Page {session.number} (Total results: {len(session.hits)})"
-        if session.number > 1:
+        yield "plain", f"Page {session.page_number} (Total results: {len(session.hits)})"
+        if session.page_number > 1:
             yield "button", _NAMES[PREVIOUS]
         yield "button", _NAMES[NEXT]
-        for product in session.shown:
-            yield from (("link", product.asin), ("plain", product.title), ("plain", product.tag))
+        for product in session.listed:
+            yield "link", product.asin
+            yield "plain", product.title
+            yield "plain", product.price_text
     elif session.page == "done":
         yield "plain", "Thank you for shopping with us!"
     else:
@@ -74,10 +79,10 @@ def _item(session: Session) -> Iterator[Node]:
         for value in values:
             yield "label", value
     yield "plain", product.title
-    yield "plain", f"Price: {product.tag}"
+    yield "plain", f"Price: {product.price_text}"
     yield "plain", "Rating: N.A."
-    for part in SUB_PAGES if session.shop.show_attributes else SUB_PAGES[:-1]:
-        yield "button", part.capitalize()
+    for sub_page in SUB_PAGES if session.shop.show_attributes else SUB_PAGES[:-1]:
+        yield "button", sub_page.capitalize()
     yield "button", _NAMES[BUY]
 
 
@@ -95,8 +100,9 @@ def _sub_page(name: str, product: Product) -> Iterator[Node]:
 
 
 def _marked(session: Session, nodes: list[Node]) -> tuple[str, str]:
-    """``(what was clicked, latest node first; one line a node, with buttons marked)``."""
-    address = f"{session.query}/{session.number}/{json.dumps(session.options)}"
+    """Return ``(sentences about the chosen options, the last node's first; one line for each node)``."""
+    # The original looks for the value of an option in the address of the page, which contains the chosen options.
+    address = f"{session.query}/{session.page_number}/{json.dumps(session.options)}"
     lines, clicked = [], ""
     for kind, text in nodes:
         if kind == "label" and f'"{text}"' in address:

@@ -1,8 +1,9 @@
-"""How a session is shown to a policy, and how its words become actions: the original's pages, or a compact view.
+"""Views: how a session is presented to a policy, and how the policy's texts become actions of the shop.
 
-``Compact`` is for tiny models: short lines of few different words. Titles, texts and option values are cut down to what
-they share with the instruction, prices are rounded up to the next ten, results are numbered and clicked by number, and
-actions have no brackets ("click 3", "search wrap dress"). What there is to do, and what it leads to, is the same.
+``PageView`` presents the original's pages. ``CompactView`` is for tiny models: it has short lines of few different
+words. Titles, texts and option values are cut down to the words that they share with the instruction, prices are
+rounded up to the next ten, results are numbered and clicked by number, and actions have no brackets ("click 3", "search
+wrap dress"). The possible actions and their effects are the same.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Literal
 
 from bepo.envs.webshop import text
 from bepo.envs.webshop.analyzer import STOP_WORDS
@@ -19,137 +21,145 @@ from bepo.envs.webshop.catalogue import Catalogue, Product
 from bepo.envs.webshop.pages import BACK, BUY, NEXT, PREVIOUS, SUB_PAGES, Session
 
 ANY_QUERY = "<your query>"
-MAX_WORDS = 8000  # of the compact view's vocabulary: the commonest
+"""Stands for the query in the list of actions if no searches are suggested."""
+MAX_WORDS = 8000
+"""The largest number of words that the catalogue adds to the compact view's vocabulary."""
 _WORD = re.compile(r"[a-z]{2,}|[0-9]+")
-_PIECE = re.compile(r"[a-z]+|[0-9]+|\S")  # as a word-level tokenizer cuts lower-case text
+_TOKEN = re.compile(r"[a-z]+|[0-9]+|\S")  # as a word-level tokenizer splits lower-case text
 _PRICE = re.compile(r", and price lower than [\d.]+ dollars$")
 _COMPACT_ACTION = re.compile(r"(search|click)\s*\[?\s*(.*?)\s*\]?$", re.DOTALL)
-_REQUEST = frozenset("i me my am find looking need want show please buy get would like with search".split())
+_REQUEST_WORDS = frozenset("i me my am find looking need want show please buy get would like with search".split())
 _QUERY_WORDS = 5
 
 
-class Pages:
-    """The original's text with quoted parts (verl-agent's form), and its ``search[...]`` and ``click[...]``."""
+class PageView:
+    """Presents the original's pages, with quoted parts as in verl-agent, and ``search[...]`` and ``click[...]``."""
 
     def __init__(self, mode: text.Mode, suggestions: int) -> None:
-        self.mode, self.suggestions = mode, suggestions
+        """``suggestions`` is the number of searches that are listed as actions."""
+        self.mode: text.Mode = mode
+        self.suggestions = suggestions
 
     def instruction(self, session: Session) -> str:
+        """Return the instruction as the policy reads it."""
         return session.goal.instruction
 
-    def show(self, session: Session, key: str) -> str:
+    def page(self, session: Session, key: str) -> str:
+        """Return the current page as the policy reads it; ``key`` is its text (``text.page``)."""
         if self.mode == "text_rich":
             return key
         return text.SEPARATOR.join(f"'{part}'" for part in key.split(text.SEPARATOR))
 
-    def actions(self, session: Session) -> tuple[str, ...]:
+    def admissible(self, session: Session) -> tuple[str, ...]:
+        """Return the actions that are listed for the current page."""
         if session.page == "search":
-            return tuple(f"search[{query}]" for query in self.queries(session))
-        return tuple(f"click[{button}]" for button in session.clickables)
+            return tuple(self.action(session, "search", query) for query in self.queries(session))
+        return tuple(self.action(session, "click", button) for button in session.clickables)
 
     def queries(self, session: Session) -> tuple[str, ...]:
-        """Suggested searches, or a placeholder."""
-        return suggested(session.goal.instruction, self.suggestions) if self.suggestions else (ANY_QUERY,)
+        """Return the suggested searches, or ``ANY_QUERY`` if none are suggested."""
+        return suggested_queries(session.goal.instruction, self.suggestions) if self.suggestions else (ANY_QUERY,)
 
     def project(self, response: str) -> str | None:
-        """Any words are an action here; the shop ignores those it does not understand (verl-agent)."""
+        """Return the response as an action; the shop ignores actions that it does not understand (verl-agent)."""
         return response.strip().lower() or None
 
     def resolve(self, session: Session, action: str) -> str:
-        """The shop's name of an action."""
+        """Return an action of this view as an action of the shop."""
         return action
 
-    def spell(self, session: Session, kind: str, argument: str) -> str:
-        """An action of the shop in this view's words."""
+    def action(self, session: Session, kind: Literal["search", "click"], argument: str) -> str:
+        """Return an action of the shop as an action of this view."""
         return f"{kind}[{argument}]"
 
 
-class Compact(Pages):
+class CompactView(PageView):
+    """Presents short lines for tiny models (see the module's docstring)."""
+
     def instruction(self, session: Session) -> str:
+        """Return the instruction in lower case."""
         return session.goal.instruction.lower()
 
-    def show(self, session: Session, key: str) -> str:
+    def page(self, session: Session, key: str) -> str:
+        """Return the current page as one short line."""
         if session.page == "search":
             return "search"
-        wanted = frozenset(_WORD.findall(session.goal.instruction.lower())) - STOP_WORDS
+        asked = frozenset(_WORD.findall(session.goal.instruction.lower())) - STOP_WORDS
         if session.page == "results":
-            found = (
-                f"{i} {self._done(p.asin in session.visited)}{_line(p, wanted)}"
-                for i, p in enumerate(session.shown, start=1)
+            lines = (
+                f"{i} {self._mark(p.asin in session.visited)}{_line(p, asked)}"
+                for i, p in enumerate(session.listed, start=1)
             )
-            return f"results {session.number}: {'; '.join(found)}"
+            return f"results {session.page_number}: {'; '.join(lines)}"
         if session.page == "item":
             product = session.product
             options = (
-                f"{name} {self._done(name in session.options)}{' '.join(_wanted(values, wanted))}".rstrip()
+                f"{name} {self._mark(name in session.options)}{' '.join(_asked_values(values, asked))}".rstrip()
                 for name, values in product.options.items()
             )
-            return "; ".join((f"item: {_line(product, wanted)}", *options))
+            return "; ".join((f"item: {_line(product, asked)}", *options))
         if session.page in SUB_PAGES:
-            return f"{session.page}: {' '.join(_shared(_sub_text(session), wanted))}"
+            return f"{session.page}: {' '.join(_shared_words(_sub_page_text(session), asked))}"
         return "done"
 
-    def _done(self, clicked: bool) -> str:
-        """What ``text_rich`` adds: which products were opened, and for which options a value is chosen."""
-        return "done " if clicked and self.mode == "text_rich" else ""
-
-    def actions(self, session: Session) -> tuple[str, ...]:
-        if session.page == "search":
-            return tuple(f"search {query}" for query in self.queries(session))
-        return tuple(self.spell(session, "click", button) for button in session.clickables)
-
     def project(self, response: str) -> str | None:
-        """``click 3`` or ``click[3]``; what is neither a search nor a click means nothing here."""
-        found = _COMPACT_ACTION.match(response.strip().lower())
-        return f"{found.group(1)} {found.group(2)}" if found and found.group(2) else None
+        """Return an action such as ``click 3`` or ``click[3]``, or None if the response is no search and no click."""
+        match = _COMPACT_ACTION.match(response.strip().lower())
+        return f"{match.group(1)} {match.group(2)}" if match and match.group(2) else None
 
     def resolve(self, session: Session, action: str) -> str:
-        """Numbers become products, and the blanks of a word-level tokenizer go."""
+        """Return an action of the shop: numbers become products, and blanks from a word-level tokenizer are ignored."""
         kind, _, argument = action.partition(" ")
         if kind == "search":
             return f"search[{argument}]"
-        if session.page == "results" and argument.isdecimal() and 1 <= int(argument) <= len(session.shown):
-            return f"click[{session.shown[int(argument) - 1].asin}]"
+        if session.page == "results" and argument.isdecimal() and 1 <= int(argument) <= len(session.listed):
+            return f"click[{session.listed[int(argument) - 1].asin}]"
         squeezed = "".join(argument.split())
         return next((f"click[{b}]" for b in session.clickables if "".join(b.split()) == squeezed), action)
 
-    def spell(self, session: Session, kind: str, argument: str) -> str:
+    def action(self, session: Session, kind: Literal["search", "click"], argument: str) -> str:
+        """Return an action without brackets; a product on a results page is clicked by its number."""
         if session.page == "results" and kind == "click" and argument not in (BACK, PREVIOUS, NEXT):
-            asins = [p.asin.lower() for p in session.shown]
+            asins = [p.asin.lower() for p in session.listed]
             return f"click {asins.index(argument) + 1}"
         return f"{kind} {argument}"
 
+    def _mark(self, clicked: bool) -> str:
+        """Return the mark of ``text_rich`` for products that were opened and for options that have a chosen value."""
+        return "done " if clicked and self.mode == "text_rich" else ""
+
 
 @lru_cache(maxsize=50_000)
-def suggested(instruction: str, n: int) -> tuple[str, ...]:
-    """``n`` searches made of the instruction's own words: windows of five content words, evenly placed."""
-    words = [w for w in _WORD.findall(_PRICE.sub("", instruction.lower())) if w not in STOP_WORDS | _REQUEST]
+def suggested_queries(instruction: str, n: int) -> tuple[str, ...]:
+    """Return up to ``n`` searches made of an instruction: windows of five content words, evenly spaced."""
+    words = [w for w in _WORD.findall(_PRICE.sub("", instruction.lower())) if w not in STOP_WORDS | _REQUEST_WORDS]
     last = max(len(words) - _QUERY_WORDS, 0)
     starts = [round(i * last / max(n - 1, 1)) for i in range(n)]
     queries = dict.fromkeys(" ".join(words[s : s + _QUERY_WORDS]) for s in starts)
     return tuple(query for query in queries if query) or (instruction.lower(),)
 
 
-def _line(product: Product, wanted: frozenset[str]) -> str:
+def _line(product: Product, asked: frozenset[str]) -> str:
+    """Return the words of the title that the instruction has, and the price rounded up to the next ten."""
     price = 100.0 if not product.pricing else product.pricing[-1]
-    return " ".join((*_shared(product.title, wanted), str(math.ceil(price / 10) * 10)))
+    return " ".join((*_shared_words(product.title, asked), str(math.ceil(price / 10) * 10)))
 
 
-def _wanted(values: Iterable[str], wanted: frozenset[str]) -> list[str]:
-    """Option values all of whose words the instruction has."""
-    return [value for value in values if wanted.issuperset(_words_of(value))]
+def _asked_values(values: Iterable[str], asked: frozenset[str]) -> list[str]:
+    """Return the option values whose words are all in the instruction."""
+    return [value for value in values if asked.issuperset(_words(value))]
 
 
-def _shared(given: str, wanted: frozenset[str]) -> list[str]:
-    return [word for word in dict.fromkeys(_words_of(given)) if word in wanted]
+def _shared_words(content: str, asked: frozenset[str]) -> list[str]:
+    return [word for word in dict.fromkeys(_words(content)) if word in asked]
 
 
 @lru_cache(maxsize=50_000)
-def _words_of(given: str) -> tuple[str, ...]:
-    return tuple(_WORD.findall(given.lower()))
+def _words(content: str) -> tuple[str, ...]:
+    return tuple(_WORD.findall(content.lower()))
 
 
-def _sub_text(session: Session) -> str:
+def _sub_page_text(session: Session) -> str:
     product = session.product
     return {
         "description": product.description,
@@ -159,15 +169,17 @@ def _sub_text(session: Session) -> str:
 
 
 def vocabulary(catalogue: Catalogue, instructions: Iterable[str]) -> tuple[str, ...]:
-    """Every piece that the compact view can show for these instructions, rare ones left out past ``MAX_WORDS``."""
+    """Return every token that the compact view can contain for these instructions, in a fixed order.
+
+    Of the catalogue's tokens, only the ``MAX_WORDS`` most frequent ones are in it.
+    """
     fixed = f"search click results item done {' '.join(SUB_PAGES)} {BACK} {PREVIOUS} {NEXT} {BUY} : ; , . and price "
     fixed += "lower than dollars 00 " + " ".join(str(n) for n in [*range(1, 16), *range(10, 1010, 10)])
-    words = dict.fromkeys(_PIECE.findall(fixed))
-    found: Counter[str] = Counter()
-    for given in instructions:
-        found.update(_PIECE.findall(given.lower()))
+    counts: Counter[str] = Counter()
+    for instruction in instructions:
+        counts.update(_TOKEN.findall(instruction.lower()))
     for number in range(len(catalogue)):
         for name, values in catalogue.product(number).options.items():
-            found.update(_PIECE.findall(" ".join((name, *values))))
-    common = sorted(found, key=lambda word: (-found[word], word))[:MAX_WORDS]
-    return tuple(dict.fromkeys([*words, *common]))
+            counts.update(_TOKEN.findall(" ".join((name, *values))))
+    frequent = sorted(counts, key=lambda token: (-counts[token], token))[:MAX_WORDS]
+    return tuple(dict.fromkeys([*_TOKEN.findall(fixed), *frequent]))

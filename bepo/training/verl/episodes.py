@@ -1,141 +1,171 @@
-"""Environments in Ray workers: a slow one blocks nobody else, a dead one is replaced and its episodes played again.
+"""Environments in Ray workers, so that a slow environment delays only the episodes of its own worker.
 
-Workers import this file: it knows neither torch nor verl, so that sixteen of them start in seconds.
+A worker that dies is replaced by Ray. ``Episode`` is the one mechanism that continues an episode after that: it plays
+the episode's responses again, on the next worker, and environments need nothing of their own for it.
+
+Workers import this file. It needs neither torch nor verl, so that sixteen of them start in seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import ray
 
-from bepo.agents import Agent
-from bepo.collect import Asked, Running, Sample
 from bepo.envs import Environment, Task
+from bepo.rollouts.agent import Agent
+from bepo.rollouts.collect import EpisodeBatch, Prompts, Sample
 
-NAME = "bepo-episodes"  # of the workers, each with its number
-TASKS = "bepo-tasks"  # the actor that knows the tasks of the batch
-_DEATHS = 4  # of workers, under one step of an episode
-_PATIENCE = 300.0  # seconds for a worker to come back: a new process imports the project first
-_TOKENS = ("prompt_ids", "response_ids", "logprobs", "allowed")  # of a row; verl keeps those
+NAME = "bepo-episodes"  # prefix of the workers' names; each adds its number
+TASKS = "bepo-tasks"  # name of the actor that knows the tasks of the current batch
+_MAX_DEATHS = 4  # of workers during one step of an episode
+_MAX_SECONDS = 300.0  # for a worker to come back: its new process imports the project first
+_TOKEN_COLUMNS = ("prompt_ids", "response_ids", "logprobs", "allowed")  # of a row; verl stores these itself
+
+T = TypeVar("T")
 
 
 class Tasks:
-    """The tasks of the batch that is being played, for every agent loop."""
+    """The tasks of the batch that is being played, for every agent loop; a Ray actor."""
 
     def __init__(self) -> None:
         self._tasks: list[Task] = []
 
     def put(self, tasks: list[Task]) -> None:
+        """Replace the tasks."""
         self._tasks = tasks
 
     def get(self, index: int) -> Task:
+        """Return one task by its number in the batch."""
         return self._tasks[index]
 
 
-class Question(NamedTuple):
-    """What an episode asks the policy."""
+class Prompt(NamedTuple):
+    """What the policy reads before the next step of an episode."""
 
-    prompt: str
-    choices: tuple[str, ...]
-    image: np.ndarray | None
+    text: str
+    image: np.ndarray | None  # (H, W, 3) uint8, the picture in the text
 
 
 class EpisodeWorker:
-    """Many episodes, one call at a time."""
+    """Plays many episodes, one call at a time; a Ray actor."""
 
-    def __init__(self, env: Environment, agent: Agent, number: int) -> None:
-        self._env, self._agent, self.number = env, agent, number
-        self._running: dict[str, tuple[Running, Asked]] = {}
+    def __init__(self, env: Environment, agent: Agent) -> None:
+        self._env, self._agent = env, agent
+        self._running: dict[str, tuple[EpisodeBatch, Prompts]] = {}  # episodes of one, by key
 
-    def start(self, key: str, task: Task, group: int, member: int, answers: Sequence[str]) -> Question | None:
-        """Begin an episode and bring it to where ``answers`` lead."""
-        running = Running(self._env, self._agent, [(task, group, member)])
-        self._running[key] = running, running.ask()
-        question = self._question(key)
-        for text in answers:
-            _, question = self.answer(key, text)
-        return question
+    def start(self, key: str, task: Task, group: int, member: int, responses: Sequence[str]) -> Prompt | None:
+        """Start an episode, play ``responses``, and return the prompt after them, or None where the episode is over.
 
-    def answer(self, key: str, text: str) -> tuple[dict, Question | None]:
-        """The record of a step, without its tokens, and the next question, which is None where the episode ends."""
-        running, asked = self._running[key]
-        running.answer(asked, [Sample([], [], [], text)])
-        self._running[key] = running, running.ask()
-        row = {name: value for name, value in running.rows[-1].items() if name not in _TOKENS}
-        return row, self._question(key)
+        ``key`` names the episode in later calls. ``group`` and ``member`` are its place in the batch.
+        """
+        episode = EpisodeBatch(self._env, self._agent, [(task, group, member)])
+        self._running[key] = episode, episode.prompts()
+        prompt = self._prompt(key)
+        for text in responses:
+            _, prompt = self.step(key, text)
+        return prompt
 
-    def _question(self, key: str) -> Question | None:
-        asked = self._running[key][1]
-        if not asked.active:
+    def step(self, key: str, response: str) -> tuple[dict[str, Any], Prompt | None]:
+        """Act as the response says.
+
+        Returns the transition as a row of ``RolloutBatch.from_rows`` without its tokens, and the next prompt, which is
+        None where the episode is over.
+        """
+        episode, prompts = self._running[key]
+        episode.step(prompts, [Sample([], [], [], response)])
+        self._running[key] = episode, episode.prompts()
+        row = {name: value for name, value in episode.rows[-1].items() if name not in _TOKEN_COLUMNS}
+        return row, self._prompt(key)
+
+    def _prompt(self, key: str) -> Prompt | None:
+        """Return the episode's prompt; drop an episode that is over."""
+        prompts = self._running[key][1]
+        if not prompts.episodes:
             del self._running[key]
             return None
-        return Question(asked.prompts[0], asked.choices[0], asked.images[0])
+        return Prompt(prompts.texts[0], prompts.images[0])
 
 
 @dataclass
 class EpisodeWorkers:
-    """Handles of all workers; ``restart`` makes Ray replace one that dies."""
+    """Handles of all workers. Ray restarts a worker that dies, without its episodes."""
 
-    handles: list
+    handles: list[Any]
 
     @classmethod
     def launch(cls, env: Environment, agent: Agent, n: int) -> EpisodeWorkers:
+        """Start ``n`` workers."""
         actor = ray.remote(EpisodeWorker)
         options = [{"name": f"{NAME}-{i}", "num_cpus": 0.1, "max_restarts": -1} for i in range(n)]
-        return cls([actor.options(**o).remote(env, agent, i) for i, o in enumerate(options)])
+        return cls([actor.options(**o).remote(env, agent) for o in options])
 
     @classmethod
     def find(cls, n: int) -> EpisodeWorkers:
-        """From any process of the same Ray job."""
+        """Return the ``n`` workers that another process of the same Ray job started."""
         return cls([ray.get_actor(f"{NAME}-{i}") for i in range(n)])
 
 
 class Episode:
-    """One episode, from the agent's side. Survives the death of its worker by playing its answers again."""
+    """One episode as the agent loop sees it. It survives the death of its worker.
+
+    ``responses`` are those played so far, and ``restarts`` counts how often they were played again.
+    """
 
     def __init__(self, workers: EpisodeWorkers, key: str, task: Task, group: int, member: int) -> None:
-        self._workers, self._place = workers, (key, task, group, member)
-        self._first = hash((group, member)) % len(workers.handles)
-        self.answers: list[str] = []
+        """``group`` and ``member`` are its place in the batch, from which the worker that plays it follows."""
+        self._workers, self._key, self._task, self._place = workers, key, task, (group, member)
+        self._first = hash(self._place) % len(workers.handles)
+        self.responses: list[str] = []
         self.restarts = 0
 
     @property
-    def _worker(self):
+    def _worker(self) -> Any:
         return self._workers.handles[(self._first + self.restarts) % len(self._workers.handles)]
 
-    async def start(self) -> Question | None:
-        return await self._surviving(self._start)
+    async def start(self) -> Prompt | None:
+        """Start the episode, and return its first prompt. Raises ``RuntimeError`` where workers keep dying."""
+        return await self._with_restarts(self._replay)
 
-    async def answer(self, text: str) -> tuple[dict, Question | None]:
-        found = await self._surviving(lambda: self._worker.answer.remote(self._place[0], text), before=self._start)
-        self.answers.append(text)
-        return found
+    async def step(self, response: str) -> tuple[dict[str, Any], Prompt | None]:
+        """Do what ``EpisodeWorker.step`` does. Raises ``RuntimeError`` where workers keep dying."""
 
-    def _start(self):
-        return self._worker.start.remote(*self._place, self.answers)
+        async def step() -> tuple[dict[str, Any], Prompt | None]:
+            return await self._worker.step.remote(self._key, response)
 
-    async def _surviving(self, call, before=None):
-        """``call``; where the worker is gone, the same on the next one, after ``before``."""
+        async def replay_and_step() -> tuple[dict[str, Any], Prompt | None]:
+            await self._replay()
+            return await step()
+
+        result = await self._with_restarts(step, replay_and_step)
+        self.responses.append(response)
+        return result
+
+    async def _replay(self) -> Prompt | None:
+        """Start the episode on its current worker, and bring it to where its responses lead."""
+        return await self._worker.start.remote(self._key, self._task, *self._place, self.responses)
+
+    async def _with_restarts(
+        self, call: Callable[[], Awaitable[T]], after_restart: Callable[[], Awaitable[T]] | None = None
+    ) -> T:
+        """Await ``call``; while workers are gone, await ``after_restart`` (by default ``call``) on the next one."""
         try:
             return await call()
         except (ray.exceptions.RayActorError, ray.exceptions.ActorUnavailableError):
             pass
         deaths, began = 0, time.monotonic()
-        while deaths < _DEATHS and time.monotonic() - began < _PATIENCE:
+        while deaths < _MAX_DEATHS and time.monotonic() - began < _MAX_SECONDS:
             self.restarts += 1
             try:
-                if before is not None:
-                    await before()
-                return await call()
-            except ray.exceptions.ActorUnavailableError:  # on its way back
+                return await (after_restart or call)()
+            except ray.exceptions.ActorUnavailableError:  # Ray is restarting it
                 await asyncio.sleep(1)
             except ray.exceptions.RayActorError:
                 deaths += 1
                 await asyncio.sleep(1)
-        raise RuntimeError(f"environment workers keep dying: task {self._place[1].id}, after {len(self.answers)} steps")
+        raise RuntimeError(f"environment workers keep dying: task {self._task.id}, after {len(self.responses)} steps")

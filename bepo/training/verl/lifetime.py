@@ -1,6 +1,7 @@
-"""How the processes of an engine end, whatever happens to the program: none is left behind.
+"""How the processes of an engine end, whatever happens to the program, so that none is left behind.
 
-They carry a mark in their environment. Run as a program, this file is the watchdog; it knows psutil only.
+Every process of an engine carries its mark, an environment variable. Run as a program, this file is the watchdog; it
+needs psutil only.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from pathlib import Path
 
 import psutil
 
-MARK = "BEPO_ENGINE"  # environment variable of every process that an engine starts
-_GRACE = 5.0  # seconds between asking a process to end and ending it
+MARK = "BEPO_ENGINE"  # name of the environment variable
+_GRACE = 5.0  # seconds between asking a process to end and killing it
 _SEGMENT = "/dev/shm/psm_"
 _ROUNDS = 3  # a process that is about to end may start another
 
@@ -26,31 +27,39 @@ class Watchdog:
     """A process that sees the program end, even by SIGKILL, and then ends what the engine started."""
 
     def __init__(self, mark: str) -> None:
-        words = [sys.executable, __file__, mark]
+        command = [sys.executable, __file__, mark]
         null, pipe = subprocess.DEVNULL, subprocess.PIPE  # the pipe closes with the program
-        self._process = subprocess.Popen(words, stdin=pipe, stdout=null, stderr=null, start_new_session=True)
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=null, stderr=null, start_new_session=True)
 
     def stop(self) -> None:
+        """End the watchdog, after it has ended the processes that are left."""
         self._process.stdin.close()
         self._process.wait()
 
 
 class Patience:
-    """Ends the program if a stage does not: a vLLM worker that raises while weights are sent leaves verl waiting."""
+    """Ends the program if a stage does not end.
+
+    verl needs it: it waits for ever if a vLLM worker fails while it is sent weights.
+    """
 
     def __init__(self, seconds: float, mark: str) -> None:
+        """``seconds`` is how long one stage may take."""
         self._seconds, self._mark = seconds, mark
-        self._stage: tuple[str, float] | None = None
+        self._stage: tuple[str, float] | None = None  # its name, and when it began
         self._stopped = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
 
     def begin(self, stage: str) -> None:
+        """Start to count the seconds of a stage."""
         self._stage = stage, time.monotonic()
 
     def end(self) -> None:
+        """Note that the stage has ended."""
         self._stage = None
 
     def stop(self) -> None:
+        """Watch no longer."""
         self._stopped.set()
 
     def _watch(self) -> None:
@@ -68,44 +77,49 @@ class Patience:
 
 
 def end_processes(mark: str, memory: Iterable[Path] = ()) -> None:
-    """End every process of the engine with this mark that is still there; then remove their shared memory, and
-    ``memory``, that of processes which have ended already."""
-    remains = set(memory)
+    """End every process with this mark, and remove the shared memory that those processes used.
+
+    ``memory`` are segments to remove as well, of processes that have ended before.
+    """
+    segments = set(memory)
     for _ in range(_ROUNDS):
-        left = marked(mark)
-        if not left:
+        processes = marked_processes(mark)
+        if not processes:
             break
-        remains |= shared_memory(left)
-        for process in left:
+        segments |= shared_memory(processes)
+        for process in processes:
             with suppress(psutil.Error):
                 process.terminate()
-        _, alive = psutil.wait_procs(left, timeout=_GRACE)
+        _, alive = psutil.wait_procs(processes, timeout=_GRACE)
         for process in alive:
             with suppress(psutil.Error):
                 process.kill()
         psutil.wait_procs(alive, timeout=_GRACE)
-    for path in remains:
+    for path in segments:
         path.unlink(missing_ok=True)
 
 
 def shared_memory(processes: Iterable[psutil.Process]) -> set[Path]:
-    """Named segments that they use: those of vLLM's queues stay where the process that made them is killed."""
-    found = set()
+    """Return the named segments of shared memory that the processes use.
+
+    vLLM's queues make them, and they stay when the process that made them is killed.
+    """
+    segments = set()
     for process in processes:
         with suppress(OSError):
             lines = Path(f"/proc/{process.pid}/maps").read_text().splitlines()
-            found |= {Path(line.split()[5]) for line in lines if _SEGMENT in line and not line.endswith("(deleted)")}
-    return found
+            segments |= {Path(line.split()[5]) for line in lines if _SEGMENT in line and not line.endswith("(deleted)")}
+    return segments
 
 
-def marked(mark: str) -> list[psutil.Process]:
-    """Processes whose environment has the mark of an engine."""
-    found = []
+def marked_processes(mark: str) -> list[psutil.Process]:
+    """Return the processes whose environment has this mark."""
+    processes = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             if process.environ().get(MARK) == mark:
-                found.append(process)
-    return found
+                processes.append(process)
+    return processes
 
 
 if __name__ == "__main__":

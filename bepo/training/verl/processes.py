@@ -1,4 +1,4 @@
-"""Ray: its start, with a mark on its processes, and failures among them in one line."""
+"""Ray: how it starts, and how its failures are told in one line."""
 
 from __future__ import annotations
 
@@ -12,36 +12,42 @@ import ray
 from omegaconf import DictConfig, OmegaConf
 from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 
-from bepo.errors import UserError
+from bepo.core.errors import UserError
 from bepo.training.verl import Verl
 from bepo.training.verl.lifetime import MARK
 from bepo.training.verl.machine import environment
 
 
 def start_ray(config: DictConfig, settings: Verl, device: str, mark: str) -> None:
-    """A Ray of our own, or the cluster at RAY_ADDRESS. Its processes inherit the mark."""
-    wanted = OmegaConf.to_container(config.ray_kwargs.ray_init)
+    """Start a Ray of our own, or join the cluster at RAY_ADDRESS; Ray's processes inherit the mark.
+
+    Raises ``UserError`` where several nodes are asked for and RAY_ADDRESS is not set.
+    """
+    options = OmegaConf.to_container(config.ray_kwargs.ray_init)
     runtime = get_ppo_ray_runtime_env(config)
     runtime["env_vars"] = runtime.get("env_vars", {}) | environment(device) | {MARK: mark}
-    wanted["runtime_env"] = runtime | {k: v for k, v in wanted.get("runtime_env", {}).items() if v is not None}
+    options["runtime_env"] = runtime | {k: v for k, v in options.get("runtime_env", {}).items() if v is not None}
     if settings.nodes > 1 and "RAY_ADDRESS" not in os.environ:
         raise UserError(f"backend.nodes={settings.nodes}: start Ray on every node and set RAY_ADDRESS (docs/gpu.md)")
     if "RAY_ADDRESS" in os.environ:
         for name in ("num_cpus", "num_gpus", "object_store_memory"):
-            wanted.pop(name, None)
+            options.pop(name, None)
     else:
-        wanted["address"] = "local"
+        options["address"] = "local"
     os.environ[MARK] = mark
     try:
-        ray.init(log_to_driver=settings.verbose, logging_level=logging.ERROR, **wanted)
+        ray.init(log_to_driver=settings.verbose, logging_level=logging.ERROR, **options)
     finally:
         del os.environ[MARK]
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C; Ray's own would end in silence
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C; Ray's handler would end in silence
 
 
-def within(seconds: float, call: Callable[[], None]) -> None:
-    """Run ``call`` for at most so long; it goes on alone after that, and its failure is printed."""
+def run_within(seconds: float, call: Callable[[], None]) -> None:
+    """Run ``call``, and return when it ends, but after ``seconds`` at the latest; it then goes on in its thread.
+
+    An exception of ``call`` is printed, not raised.
+    """
 
     def run() -> None:
         try:
@@ -54,12 +60,13 @@ def within(seconds: float, call: Callable[[], None]) -> None:
     thread.join(seconds)
 
 
-def explained(error: BaseException) -> str:
-    """The cause of a failure among Ray's processes, in one line."""
+def describe_failure(error: BaseException) -> str:
+    """Return the cause of a failure among Ray's processes in one line, with a remedy where one is known."""
     text = str(error)
     if isinstance(error, ray.exceptions.OutOfMemoryError) or "OutOfMemory" in text or "out of memory" in text:
         return (
-            "a worker ran out of memory: lower backend.micro_batch_tokens or backend.gpu_memory, or set backend.offload"
+            "a worker ran out of memory: lower backend.micro_batch_tokens or backend.gpu_memory_utilization, "
+            "or set backend.offload"
         )
     if isinstance(error, ray.exceptions.RayActorError):
         return f"a worker process died ({_last_line(text)}); the kernel's out-of-memory killer does that too"
@@ -71,5 +78,6 @@ def explained(error: BaseException) -> str:
 
 
 def _last_line(text: str) -> str:
+    """Return the last line that is not blank, at most 300 characters of it; empty where there is none."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:300] if lines else ""

@@ -1,4 +1,4 @@
-"""Keeping what verl prints out of the terminal, and in a file."""
+"""What verl prints goes into a file instead of the terminal."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ _LOGGERS = ("verl", "vllm", "ray", "transfer_queue")
 
 
 class Quiet:
-    """A context, to be entered again and again, in which prints and warnings go to ``path``; None changes nothing."""
+    """A context in which prints go to a file and warnings nowhere. It can be entered again and again."""
 
     def __init__(self, path: Path | None) -> None:
-        # Loggers that are made inside hold on to the file: it stays open until the program ends.
+        """``path`` is the file, which is appended to; None leaves everything on the terminal."""
+        # Loggers that are made inside the context keep the file: it stays open until the program ends.
         self._file = path.open("a", buffering=1) if path else None
         self._stack = ExitStack()
         if self._file is not None:
@@ -36,5 +37,5 @@ class Quiet:
         self._stack.close()
 
     def note(self, error: BaseException) -> None:
-        """Keep a traceback."""
+        """Write the traceback of an exception into the file."""
         traceback.print_exception(error, file=self._file or sys.stderr)

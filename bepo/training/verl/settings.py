@@ -1,4 +1,4 @@
-"""verl's own config, from ours: its defaults as shipped, what a run determines, the backend's overrides."""
+"""verl's own config, made of its defaults as shipped, what a run's settings determine, and the backend's overrides."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import validate_config
 
-from bepo.errors import UserError
+from bepo.core.errors import UserError
 from bepo.training.backend import Setup
 from bepo.training.verl import Verl
 
@@ -21,9 +21,10 @@ BUCKET = {"cpu": 16, "cuda": 2048}  # MiB of weights on their way to vLLM at a t
 
 
 def compose(settings: Verl, setup: Setup, model: str) -> DictConfig:
-    """Everything that verl needs to know, validated by verl. Raises ``UserError`` with what verl objects to.
+    """Return verl's config, validated by verl. Raises ``UserError`` with verl's objection.
 
-    verl's tree is not composed by Hydra: its groups use parent paths, which Hydra 1.4 refuses.
+    ``model`` is a folder or a name on the model hub. verl's tree is not composed by Hydra: its groups use parent paths,
+    which Hydra 1.4 refuses.
     """
     config = OmegaConf.load(_DEFAULTS)
     OmegaConf.set_struct(config, False)
@@ -31,21 +32,25 @@ def compose(settings: Verl, setup: Setup, model: str) -> DictConfig:
     config = OmegaConf.merge(config, *map(OmegaConf.create, parts), OmegaConf.create(dict(settings.overrides)))
     try:
         validate_config(config, need_reference_policy(config), need_critic(config))
-    except Exception as error:  # assertions, ValueErrors and Hydra's, as it comes
+    except Exception as error:  # verl raises assertions, ValueErrors and Hydra's own errors
         raise UserError(f"backend=verl: verl refuses these settings: {str(error).strip().splitlines()[0]}") from error
     return config
 
 
 def optimiser_steps(settings: Verl, setup: Setup) -> int:
-    """Optimiser steps of each epoch of an update."""
-    full = setup.trajectories * setup.env.horizon
-    return settings.optimiser_steps or math.ceil(full / setup.training.minibatch)
+    """Return the number of optimiser steps of each epoch of an update, which is also its number of minibatches.
+
+    By default these are as many as backend=local takes where every episode runs to the horizon.
+    """
+    most_transitions = setup.trajectories * setup.env.horizon
+    return settings.optimiser_steps or math.ceil(most_transitions / setup.training.minibatch_size)
 
 
 def _common(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
-    prompt, response = setup.policy.max_prompt, setup.policy.max_response
+    """Return what a run's settings determine on every device."""
+    prompt, response = setup.policy.max_prompt_length, setup.policy.max_response_length
     return {
-        "algorithm": {"adv_estimator": "grpo"},  # not used: bepo.train computes advantages
+        "algorithm": {"adv_estimator": "grpo"},  # not used: bepo.runs.run computes advantages
         "data": {
             "train_batch_size": setup.trajectories,
             "max_prompt_length": prompt,
@@ -58,13 +63,13 @@ def _common(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
             "ref": {"fsdp_config": _fsdp(settings)},
             "rollout": {
                 "name": "vllm",
-                "n": 1,  # rows say how many trajectories they are
+                "n": 1,  # each row says how many trajectories it stands for
                 "temperature": setup.sampling.temperature,
                 "prompt_length": prompt,
                 "response_length": response,
                 "max_model_len": prompt + response,
-                "tensor_model_parallel_size": settings.tensor_parallel,
-                "gpu_memory_utilization": settings.gpu_memory,
+                "tensor_model_parallel_size": settings.tensor_parallel_size,
+                "gpu_memory_utilization": settings.gpu_memory_utilization,
                 "load_format": "auto",
                 "calculate_log_probs": True,
                 "agent": {
@@ -83,7 +88,7 @@ def _common(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
             "nnodes": settings.nodes,
             "n_gpus_per_node": settings.n_gpus,
             "total_training_steps": setup.updates,
-            "resume_mode": "disable",  # checkpoints are the run record's
+            "resume_mode": "disable",  # the run decides which checkpoint to load
             "logger": [],
             "project_name": "bepo",
             "experiment_name": setup.folder.name,
@@ -96,7 +101,7 @@ def _model(setup: Setup, model: str) -> dict[str, Any]:
     return {
         "path": model,
         "external_lib": "bepo.training.verl.losses",
-        "enable_gradient_checkpointing": getattr(setup.policy, "gradient_checkpointing", False),
+        "enable_gradient_checkpointing": setup.policy.recomputes_activations,
         "override_config": {"attn_implementation": "sdpa"} if setup.device == "cpu" else {},
         "use_remove_padding": setup.device != "cpu",
     }
@@ -106,27 +111,27 @@ def _actor(settings: Verl, setup: Setup) -> dict[str, Any]:
     training = setup.training
     return {
         "strategy": "fsdp2",
-        "optim": _optimiser(training.learning_rate, training.weight_decay, training.grad_clip)
+        "optim": _optimiser(training.learning_rate, training.weight_decay, training.max_grad_norm)
         | {"betas": [training.beta1, training.beta2]},
-        "grad_clip": training.grad_clip,
-        "ppo_mini_batch_size": 1,  # set before each update, from its number of records
+        "grad_clip": training.max_grad_norm,
+        "ppo_mini_batch_size": 1,  # set before each update, from its number of transitions
         "ppo_epochs": training.epochs,
         "shuffle": True,
-        "use_dynamic_bsz": True,  # records vary in number and length
+        "use_dynamic_bsz": True,  # transitions vary in number and length
         "ppo_max_token_len_per_gpu": settings.micro_batch_tokens,
         "policy_loss": {"loss_mode": f"bepo_{training.ratio}"},
-        "clip_ratio": training.clip,
-        "clip_ratio_low": training.clip,
-        "clip_ratio_high": training.clip,
+        "clip_ratio": training.clip_eps,
+        "clip_ratio_low": training.clip_eps,
+        "clip_ratio_high": training.clip_eps,
         "clip_ratio_c": training.dual_clip or 0.0,
-        "entropy_coeff": training.entropy,
+        "entropy_coeff": training.entropy_coef,
         "calculate_entropy": True,
-        "use_kl_loss": training.kl > 0,
-        "kl_loss_coef": training.kl,
+        "use_kl_loss": training.kl_coef > 0,
+        "kl_loss_coef": training.kl_coef,
         "kl_loss_type": "low_var_kl",
         "loss_agg_mode": "token-mean",
         "entropy_from_logits_with_chunking": True,  # entropy of all logits at once would be the largest tensor
-        "freeze_vision_tower": getattr(setup.policy, "freeze_vision", False),
+        "freeze_vision_tower": not setup.policy.trains_vision,
         "fsdp_config": _fsdp(settings),
         "checkpoint": {"save_contents": ["model", "optimizer", "extra", "hf_model"]},
     }
@@ -137,9 +142,9 @@ def _critic(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
     return {
         "enable": setup.needs_critic,
         "strategy": "fsdp2",
-        "optim": _optimiser(critic.learning_rate, critic.weight_decay, critic.grad_clip),
-        "grad_clip": critic.grad_clip,
-        "cliprange_value": critic.clip,
+        "optim": _optimiser(critic.learning_rate, critic.weight_decay, critic.max_grad_norm),
+        "grad_clip": critic.max_grad_norm,
+        "cliprange_value": critic.clip_eps,
         "ppo_epochs": setup.training.epochs,
         "ppo_mini_batch_size": 1,
         "use_dynamic_bsz": True,
@@ -158,7 +163,7 @@ def _fsdp(settings: Verl) -> dict[str, Any]:
 
 
 def _cpu(settings: Verl) -> dict[str, Any]:
-    """What differs without a GPU: float32, no compilation, no sleep mode, small buffers, logical resources for Ray."""
+    """Return what differs without a GPU: float32, no compilation, no sleep mode, small buffers, Ray's resources."""
     full = {"mixed_precision": {"param_dtype": "fp32", "reduce_dtype": "fp32", "buffer_dtype": "fp32"}}
     plain = {"use_torch_compile": False, **full}
     return {
@@ -169,7 +174,7 @@ def _cpu(settings: Verl) -> dict[str, Any]:
                 "dtype": "float32",
                 "enforce_eager": True,
                 "free_cache_engine": False,
-                "engine_kwargs": {"vllm": {"distributed_executor_backend": "uni"}},  # a process less
+                "engine_kwargs": {"vllm": {"distributed_executor_backend": "uni"}},  # one process fewer
                 "enable_sleep_mode": False,
                 "max_num_seqs": 64,
                 "max_num_batched_tokens": 2048,

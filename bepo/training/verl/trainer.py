@@ -1,9 +1,10 @@
-"""verl's synchronous trainer, in stages: ``bepo.train`` says when which one runs, and computes the advantages."""
+"""verl's synchronous trainer, one stage at a time: ``VerlEngine`` says when each stage runs."""
 
 from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -21,29 +22,35 @@ from verl.utils.config import omega_conf_to_dataclass
 
 from bepo.training.verl.losses import value_loss
 
+Credit = dict[str, tuple[torch.Tensor, torch.Tensor]]
+"""Advantages and value targets of a transition's response tokens, shape (r,) each, by the transition's key."""
+
 _PARTITION = "train"
-_LOOK = 5.0  # seconds between looks at whether the processes that play them are alive
-_POLL = 0.1  # seconds between looks at which episodes have ended; verl's 2.0 would be most of a small run
+_CHECK_SECONDS = 5.0  # between checks that the processes which play episodes are alive
+_POLL_SECONDS = 0.1  # between checks which episodes have ended; verl's 2.0 would be most of a small run
 
 
 class StagedTrainer(PPOTrainerSync):
-    """Differs from verl's in: where tasks come from (no data loader), how many optimiser steps a batch gives (a fixed
-    number), who computes advantages (the caller), the critic's loss, and that its loop is the caller's.
+    """verl's trainer without its loop, which is the caller's.
 
-    ``config.trainer.v1.trainer_mode`` stays "sync": verl compares that string in many places.
+    It also differs from verl's in where tasks come from (arguments, not a data loader), in the number of optimiser
+    steps of a batch (fixed), in who computes advantages (the caller), and in the critic's loss. It keeps no batch:
+    every stage takes one and returns what it adds.
+
+    ``config.trainer.v1.trainer_mode`` stays "sync", because verl compares that string in many places.
     """
 
     def __init__(self, config: DictConfig, optimiser_steps: int) -> None:
+        """``optimiser_steps`` is the number of minibatches into which an epoch cuts a batch."""
         super().__init__(config)
-        self.replay_buffer.poll_interval = _POLL
+        self.replay_buffer.poll_interval = _POLL_SECONDS
         self.replay_buffer._wait_for_next_poll = self._wait_for_episodes
-        self._looked = time.monotonic()
+        self._checked = time.monotonic()
         self.optimiser_steps = optimiser_steps
         self.global_steps = 0
-        self._credit: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def start(self) -> None:
-        """Processes for training, generation and episodes."""
+        """Start the processes of training, generation and episodes."""
         self.init()
         if self.use_critic:
             critic = omega_conf_to_dataclass(self.config.critic)
@@ -53,10 +60,10 @@ class StagedTrainer(PPOTrainerSync):
         )
 
     def on_init_end(self) -> None:
-        """vLLM gets the weights before the first episodes, once a checkpoint may have been loaded."""
+        """Do nothing: the engine sends weights to vLLM before the first episodes, when a checkpoint may be loaded."""
 
     def _init_dataloader(self) -> None:
-        """Tasks come from panels, through ``roll_out``. What is left to do: tell the schedule its length."""
+        """Tell the optimisers' schedules their length; there is no data loader, because ``roll_out`` is given tasks."""
         with open_dict(self.config):
             for optim in (self.config.actor_rollout_ref.actor.optim, self.config.critic.optim):
                 optim.total_training_steps = self.config.trainer.total_training_steps
@@ -64,33 +71,46 @@ class StagedTrainer(PPOTrainerSync):
     # --- stages --------------------------------------------------------------------------------------------
 
     def push_weights(self) -> None:
+        """Send the current weights to vLLM."""
         self.checkpoint_manager.update_weights(self.global_steps)
 
-    def roll_out(self, n: int, size: int, **columns: Any) -> KVBatchMeta:
-        """The records of ``size`` episodes for each of ``n`` prompts, whose rows have ``columns``."""
-        uids = [uuid.uuid4().hex for _ in range(n)]
-        fields = {name: _column([value] * n) for name, value in columns.items()}
-        fields |= {"uid": _column(uids), "index": _column(list(range(n))), "__rollout_n__": _column([size] * n)}
+    def roll_out(self, n_tasks: int, group_size: int, **columns: Any) -> KVBatchMeta:
+        """Play ``group_size`` episodes of each of ``n_tasks`` tasks, and return where their transitions are stored.
+
+        Every episode is given ``columns``, and the number of its task in the column ``index``.
+        """
+        uids = [uuid.uuid4().hex for _ in range(n_tasks)]
+        fields = {name: _column([value] * n_tasks) for name, value in columns.items()}
+        fields |= {
+            "uid": _column(uids),
+            "index": _column(list(range(n_tasks))),
+            "__rollout_n__": _column([group_size] * n_tasks),
+        }
         prompts = tu.get_tensordict(fields)
         tu.assign_non_tensor_data(prompts, "global_steps", self.global_steps)
-        tags = [{"is_prompt": True, "status": "pending", "global_steps": self.global_steps}] * n
+        tags = [{"is_prompt": True, "status": "pending", "global_steps": self.global_steps}] * n_tasks
         tq.kv_batch_put(keys=uids, partition_id=_PARTITION, tags=tags)
         self.agent_loop_manager.generate_sequences(prompts)
-        batch, _ = self.replay_buffer.sample(global_steps=self.global_steps, partition_id=_PARTITION, batch_size=n)
+        batch, _ = self.replay_buffer.sample(
+            global_steps=self.global_steps, partition_id=_PARTITION, batch_size=n_tasks
+        )
         return batch
 
     def _wait_for_episodes(self, partition_id: str, last_debug_time: float) -> float:
-        """verl waits for ever for the episodes of a process that died; here Ray's error about it comes through."""
-        time.sleep(_POLL)
-        if time.monotonic() - self._looked > _LOOK:
-            self._looked = time.monotonic()
+        """Wait a moment, and raise Ray's error if a process that plays episodes has died; verl would wait for ever."""
+        time.sleep(_POLL_SECONDS)
+        if time.monotonic() - self._checked > _CHECK_SECONDS:
+            self._checked = time.monotonic()
             alive = [worker.__ray_ready__.remote() for worker in self.agent_loop_manager.agent_loop_workers]
-            with suppress(ray.exceptions.GetTimeoutError):  # busy is not dead
-                ray.get(alive, timeout=_LOOK)
+            with suppress(ray.exceptions.GetTimeoutError):  # a busy process is not a dead one
+                ray.get(alive, timeout=_CHECK_SECONDS)
         return last_debug_time
 
-    def judge(self, batch: KVBatchMeta) -> tuple[KVBatchMeta, dict[str, float], dict[str, float]]:
-        """Log-probabilities under the policy and the reference, and values; the padded batch, seconds, metrics."""
+    def compute_log_probs(self, batch: KVBatchMeta) -> tuple[KVBatchMeta, dict[str, float], dict[str, float]]:
+        """Compute log-probabilities under the policy and the reference, and values where there is a critic.
+
+        Returns the batch with rows of padding, seconds by stage, and verl's metrics.
+        """
         self.checkpoint_manager.sleep_replicas()  # vLLM gives its memory to training
         metrics: dict[str, float] = {}
         seconds: dict[str, float] = {}
@@ -106,52 +126,44 @@ class StagedTrainer(PPOTrainerSync):
                 batch = self._compute_values(batch, metrics)
         return batch, seconds, metrics
 
-    def learn(
-        self, batch: KVBatchMeta, credit: dict[str, tuple[torch.Tensor, torch.Tensor]], seed: int
-    ) -> dict[str, float]:
-        """Update critic and actor. ``credit`` has advantages and value targets, one of each response token, by key."""
-        self._credit = credit
+    def update(self, batch: KVBatchMeta, credit: Credit, seed: int) -> dict[str, float]:
+        """Update critic and actor on a batch that ``compute_log_probs`` returned, and return verl's metrics.
+
+        ``credit`` has an entry for every transition that is no padding. The order of minibatches follows from ``seed``.
+        """
         self._set_minibatches(len(batch), seed)
         metrics: dict[str, float] = {}
-        batch = self._compute_advantage(batch, metrics)
+        batch = _store_credit(batch, credit)
         if self.use_critic:
             batch = self._update_critic(batch, metrics)
         self._update_actor(batch, metrics)
         self.global_steps += 1
         return metrics
 
-    def forget(self, batch: KVBatchMeta) -> None:
+    def clear(self, batch: KVBatchMeta) -> None:
+        """Delete what TransferQueue stores of the batch."""
         tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
 
-    # --- verl's steps, replaced ----------------------------------------------------------------------------
-
     def _get_required_batch_multiple(self, dp_size: int) -> int:
-        """Each rank takes part in each optimiser step with as many records as the others."""
+        """Return the number to a multiple of which verl pads a batch: each rank has an equal share of each step."""
         return dp_size * self.optimiser_steps
 
-    def _set_minibatches(self, n_records: int, seed: int) -> None:
+    def _set_minibatches(self, n_transitions: int, seed: int) -> None:
         with open_dict(self.config):
             for part in (self.config.actor_rollout_ref.actor, self.config.critic):
-                part.ppo_mini_batch_size = n_records // self.optimiser_steps
+                part.ppo_mini_batch_size = n_transitions // self.optimiser_steps
                 part.data_loader_seed = seed % 2**31
-
-    def _compute_advantage(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
-        """Write the given advantages and value targets; padding rows have a single token, and get 0."""
-        none = (torch.zeros(1), torch.zeros(1))
-        pads = [tag.get("is_padding", False) for tag in batch.tags]
-        rows = [none if pad else self._credit[key] for key, pad in zip(batch.keys, pads)]
-        advantages, returns = (torch.nested.as_nested_tensor(list(x), layout=torch.jagged) for x in zip(*rows))
-        fields = TensorDict({"advantages": advantages, "returns": returns}, batch_size=len(batch))
-        return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 
     # --- checkpoints ---------------------------------------------------------------------------------------
 
     def save(self, folder: str) -> None:
+        """Write ``actor/``, and ``critic/`` where there is a critic, in verl's format."""
         self.actor_rollout_wg.save_checkpoint(f"{folder}/actor", None, self.global_steps)
         if self.use_critic:
             self.critic_wg.save_checkpoint(f"{folder}/critic", None, self.global_steps)
 
     def load(self, folder: str, update: int) -> None:
+        """Restore what ``save`` wrote after the given number of updates."""
         self.global_steps = update
         self.actor_rollout_wg.load_checkpoint(local_path=f"{folder}/actor", del_local_after_load=False)
         if self.use_critic:
@@ -159,20 +171,32 @@ class StagedTrainer(PPOTrainerSync):
 
 
 def read(batch: KVBatchMeta, *fields: str) -> list[dict[str, Any]]:
-    """Fields of the records of a batch, one dict a record."""
+    """Read fields of a batch from TransferQueue, and return one dict for each transition."""
     data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=list(fields))
-    columns = [[getattr(x, "data", x) if name == "extra_fields" else x for x in data[name]] for name in fields]
+    columns = [map(tu.unwrap_non_tensor_data, data[name]) for name in fields]
     return [dict(zip(fields, row)) for row in zip(*columns)]
 
 
+def _store_credit(batch: KVBatchMeta, credit: Credit) -> KVBatchMeta:
+    """Write advantages and value targets into TransferQueue; rows of padding have one token each, and get 0."""
+    zero = (torch.zeros(1), torch.zeros(1))
+    is_padding = [tag.get("is_padding", False) for tag in batch.tags]
+    rows = [zero if padding else credit[key] for key, padding in zip(batch.keys, is_padding)]
+    advantages, returns = (torch.nested.as_nested_tensor(list(x), layout=torch.jagged) for x in zip(*rows))
+    fields = TensorDict({"advantages": advantages, "returns": returns}, batch_size=len(batch))
+    return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
+
+
 def _column(values: list) -> np.ndarray:
-    out = np.empty(len(values), dtype=object)
-    out[:] = values
-    return out
+    """Return the values as an array of objects, shape (n,)."""
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column
 
 
 @contextmanager
-def _timed(seconds: dict[str, float], name: str):
+def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+    """Write the duration of the block into ``seconds[name]``."""
     start = time.perf_counter()
     yield
     seconds[name] = time.perf_counter() - start

@@ -1,0 +1,65 @@
+"""The paper's published numbers, transcribed once: ``paper/reported/<label>.csv``; ``text.csv`` has those in prose."""
+
+import csv
+from dataclasses import dataclass
+from decimal import Decimal
+from math import nan
+from pathlib import Path
+
+from analysis.data.statistics import Estimate
+
+PAPER = Path(__file__).parents[2] / "paper"
+REPORTED = PAPER / "reported"
+
+EntryKey = tuple[str, str, str, str]
+"""Names one number: the label of its table, then row, group and column as in ``paper/reported``."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published entry; ``mean`` and ``std`` are the texts that the paper prints, ``std`` empty where it has none."""
+
+    label: str
+    row: str
+    group: str
+    column: str
+    mean: str
+    std: str
+    note: str
+
+    @property
+    def key(self) -> EntryKey:
+        """Its name among all numbers."""
+        return self.label, self.row, self.group, self.column
+
+    @property
+    def value(self) -> Estimate | str:
+        """The number, or the text of an entry that holds none."""
+        try:
+            return Estimate(float(self.mean), float(self.std) if self.std else nan)
+        except ValueError:
+            return self.mean
+
+    @property
+    def copied(self) -> bool:
+        """Did the paper take the number from elsewhere?"""
+        return self.note.startswith("copied:")
+
+
+def published(label: str) -> list[Published]:
+    """Return the published entries of a table in their order; none for a table that the paper does not have."""
+    path = REPORTED / f"{label}.csv"
+    if not path.exists():
+        return []
+    with path.open() as file:
+        return [Published(label, **row) for row in csv.DictReader(file)]
+
+
+def all_published() -> dict[EntryKey, Published]:
+    """Return every published entry by its key."""
+    return {entry.key: entry for path in sorted(REPORTED.glob("*.csv")) for entry in published(path.stem)}
+
+
+def half_unit(text: str) -> float:
+    """Return half a unit of the last digit of a printed number: what its rounding may hide."""
+    return 0.5 * 10.0 ** Decimal(text).as_tuple().exponent

@@ -1,0 +1,230 @@
+"""Runs and studies: which runs an artefact is made of, chosen by what they say about themselves."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import pandas as pd
+
+from bepo.core.settings import identity_fields
+from bepo.runs.config import Config
+from bepo.store.files import Corrupt
+from bepo.store.runs import StoredRun
+
+TIERS = ("smoke", "laptop", "paper")
+# What can change a result; training seeds are averaged over, and backends are never mixed.
+_SETTINGS = frozenset(identity_fields(Config)) - {"seed", "backend"}
+# What belongs to a method: PPO takes 128 tasks once where the others take 16 tasks 8 times.
+_OF_A_METHOD = ("credit.", "rollout.grouped", "training.ratio", "training.critic.")
+
+
+class ForeignRun(Corrupt):
+    """A run that lacks what an analysis needs."""
+
+
+class Run:
+    """A complete run: its config under dotted names, its rows as frames.
+
+    ``settings`` is everything in the config that can change the result, but seed and backend. ``task_set`` is the
+    digest of the test tasks, ``commits`` has for each session of work the commit and whether the sources were changed.
+    """
+
+    def __init__(self, stored: StoredRun) -> None:
+        """Raise ``ForeignRun`` if the run's files lack what an analysis needs."""
+        self._stored, self._passes = stored, {}
+        self.id, self.path, self.config, self.facts = stored.id, stored.path, stored.config, stored.facts
+        self.settings = {"model": "small"} | flat({k: v for k, v in self.config.items() if k in _SETTINGS})
+        self.env, self.model = self.settings.get("env.name"), self.settings["model"]
+        try:
+            self.seed, self.method = int(self.config["seed"]), str(self.config["credit"]["name"])
+            self.updates, self.tier = int(self.facts["result"]["updates"]), str(self.facts["tier"])
+            self.task_set = str(self.facts["task_sets"]["test"]["digest"])
+            self.tasks = int(self.facts["task_sets"]["test"]["tasks"])
+            self.versions: dict[str, int] = dict(self.facts.get("method_versions", {}))
+            self.environment_facts: dict[str, object] = dict(self.facts.get("environment", {}))
+            sessions = [dict(session) for session in self.facts["sessions"]]
+            self.started = str(sessions[-1]["started"])
+            self.commits = [((s.get("commit") or "unknown")[:10], bool(s.get("dirty"))) for s in sessions]
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+            raise ForeignRun(f"{self.path}: not a run of this bepo, {why}") from None
+
+    def __getitem__(self, name: str) -> object:
+        """Return a setting by its dotted name, of which a leading ``credit.`` may be left out; None if it has none."""
+        if name in ("seed", "backend.name"):
+            return self.seed if name == "seed" else self.config.get("backend", {}).get("name")
+        return self.settings.get(name, self.settings.get(f"credit.{name}"))
+
+    @cached_property
+    def episodes(self) -> pd.DataFrame:
+        """One row an evaluation episode; ``final`` says whether it is of the run's last policy."""
+        frame = pd.DataFrame(self._stored.episodes())
+        return frame.assign(final=frame["update"] == self.updates)
+
+    @cached_property
+    def final(self) -> pd.DataFrame:
+        """The episodes of the last policy on the test tasks."""
+        return self.episodes[self.episodes["final"] & (self.episodes["split"] == "test")]
+
+    @cached_property
+    def metrics(self) -> pd.DataFrame:
+        """One row an update, numbers only; empty if the rows do not say of which update."""
+        frame = pd.DataFrame(self._stored.metrics())
+        texts = frame.select_dtypes(exclude=["number", "bool"]).columns
+        frame[texts] = frame[texts].apply(pd.to_numeric, errors="coerce")
+        return frame if "update" in frame else pd.DataFrame()
+
+    def passes(self, column: str = "success") -> pd.DataFrame:
+        """Return what the final policy reached on the test tasks, in per cent: (evaluation seeds, tasks by kind).
+
+        Raises ``ForeignRun`` if the evaluation passes are not over the same tasks.
+        """
+        if column in self._passes:
+            return self._passes[column]
+        try:
+            rows = self.final
+            seeds = [int(seed) for seed in rows["evaluation_seed"].unique()]
+            tasks = rows["task"].to_numpy().reshape(max(len(seeds), 1), -1)
+            kinds = rows["kind"].to_numpy() if "kind" in rows else np.full(len(rows), "")
+            values = 100 * rows[column].to_numpy(float).reshape(tasks.shape)
+        except (KeyError, ValueError) as error:
+            raise ForeignRun(f"{self.path}: its episodes are not evaluation passes ({error})") from None
+        if not seeds or (tasks != tasks[0]).any():
+            raise ForeignRun(f"{self.path}: its final test passes are not over one list of tasks")
+        columns = pd.MultiIndex.from_arrays([kinds[: tasks.shape[1]], tasks[0]], names=["kind", "task"])
+        return self._passes.setdefault(column, pd.DataFrame(values, index=seeds, columns=columns))
+
+
+@dataclass(frozen=True)
+class RowKey:
+    """Which row of an artefact a run belongs to.
+
+    ``row`` names it, or is None for a run that is none of the artefact's. ``varies`` are the settings outside
+    ``credit`` in which rows differ on purpose (dotted names, or their beginnings).
+    """
+
+    row: Callable[[Run], str | None]
+    varies: tuple[str, ...] = ()
+
+
+def settings(*names: str) -> RowKey:
+    """Make rows of values of credit fields (or dotted names), written as in ``paper/reported``: ``n_min=2 b_min=2``."""
+    return RowKey(lambda run: " ".join(f"{name.removeprefix('credit.')}={run[name]}" for name in names), names)
+
+
+METHOD = RowKey(lambda run: run.method)
+# GraphGPO's own protocol differs from the matched one in the environment.
+OBSERVATIONS = RowKey(lambda run: f"{run.method} {run['env.graph_key']}", ("env.graph_key", "env.prompt_state"))
+
+
+@dataclass
+class StudyRuns:
+    """The complete runs of one study at one tier, from the folder ``results``.
+
+    ``skipped`` names what was left out and why; ``refused`` says why the runs of an (environment, model, row) must not
+    be averaged.
+    """
+
+    name: str
+    tier: str
+    runs: list[Run] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    refused: dict[tuple[str | None, str, str], str] = field(default_factory=dict)
+    key: RowKey = METHOD
+    results: Path | None = None
+
+    def where(self, **values: object) -> Self:
+        """Keep the runs with these settings; ``__`` stands for a dot: ``where(env__name="webshop", model="small")``."""
+        return self.only(lambda run: all(run[name.replace("__", ".")] == value for name, value in values.items()))
+
+    def only(self, condition: Callable[[Run], bool]) -> Self:
+        """Keep the runs that meet a condition."""
+        return replace(self, runs=[run for run in self.runs if condition(run)])
+
+    @cached_property
+    def rows(self) -> dict[str, list[Run]]:
+        """The runs of each row, by training seed."""
+        rows = defaultdict(list)
+        for run in sorted(self.runs, key=lambda r: (r.seed, r.id)):
+            rows[self.key.row(run)].append(run)
+        return dict(rows)
+
+
+class Studies(dict[str, StudyRuns]):
+    """Several studies at one tier, by name."""
+
+    @property
+    def tier(self) -> str:
+        """The tier of all of them."""
+        return next(iter(self.values())).tier
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs of all of them."""
+        return [run for study in self.values() for run in study.runs]
+
+
+def select(study: StudyRuns, runs: Iterable[Run], allow_mixed: bool = False) -> StudyRuns:
+    """Fill ``study`` with those of ``runs`` that may be compared; the others are named.
+
+    1. Within an environment and model, all runs share every setting but their method's own and what the rows vary; the
+       newest run decides.
+    2. A row is one setting; its newest run decides.
+    3. A row of several method versions, test task sets or backends is refused, unless ``allow_mixed``.
+    """
+    expected: dict[tuple, dict] = {}
+    rows: dict[tuple, list[Run]] = defaultdict(list)
+    for run in sorted(runs, key=lambda r: (r.started, r.id), reverse=True):
+        row = study.key.row(run)
+        if row is None:
+            continue
+        place, own = (run.env, run.model), (*_OF_A_METHOD, *study.key.varies)
+        shared = {name: value for name, value in run.settings.items() if not name.startswith(own)}
+        other = _differences(expected.setdefault(place, shared), shared)
+        other = other or _differences(expected.setdefault((*place, row), run.settings), run.settings)
+        if other:
+            study.skipped.append(f"{run.path}: set otherwise than newer runs of its study ({', '.join(sorted(other))})")
+        else:
+            rows[*place, row].append(run)
+    for place, members in rows.items():
+        reason = mixture(members)
+        if reason and not allow_mixed:
+            study.refused[place] = reason
+        else:
+            study.runs += members
+    study.runs.sort(key=lambda r: r.id)
+    return study
+
+
+def mixture(runs: Iterable[Run]) -> str:
+    """Say why these runs must not be averaged, naming them; empty if they may."""
+    aspects: dict[str, Callable[[Run], str]] = {
+        "method versions": lambda r: ", ".join(f"{k} {v}" for k, v in sorted(r.versions.items())) or "not recorded",
+        "test task sets": lambda r: r.task_set,
+        "backends": lambda r: str(r["backend.name"]),
+    }
+    reasons = []
+    for aspect, value_of in aspects.items():
+        ids = defaultdict(list)
+        for run in sorted(runs, key=lambda r: r.id):
+            ids[value_of(run)].append(run.id)
+        if len(ids) > 1:
+            reasons.append(f"{aspect} " + "; ".join(f"{value}: {' '.join(same)}" for value, same in ids.items()))
+    return "mixed " + " and ".join(reasons) if reasons else ""
+
+
+def _differences(a: dict, b: dict) -> set[str]:
+    return {name for name in a.keys() | b.keys() if a.get(name) != b.get(name)}
+
+
+def flat(tree: dict, prefix: str = "") -> dict[str, object]:
+    """Return nested settings under dotted names."""
+    out: dict[str, object] = {}
+    for key, value in tree.items():
+        name = f"{prefix}{key}"
+        out |= flat(value, f"{name}.") if isinstance(value, dict) else {name: value}
+    return out

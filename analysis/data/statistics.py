@@ -1,0 +1,219 @@
+"""Aggregation as the paper nests it (supplement, "Evaluation metrics"), and what can be said beyond a mean.
+
+A sample is an array (training seeds, evaluation seeds, tasks), in per cent. Intervals are at 95 %.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import inf, isfinite, isnan, nan, sqrt
+from typing import Literal
+
+import numpy as np
+from scipy import optimize, stats
+from statsmodels.stats.power import TTestIndPower
+
+CONFIDENCE = 0.95
+_RESAMPLES = 2000
+
+Level = Literal["training", "evaluation"]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean in per cent; ``std`` is the sample deviation over ``n`` seeds of the named level, nan for one seed."""
+
+    mean: float
+    std: float = nan
+    n: int | None = None
+    level: Level = "training"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The bounds of an interval; both are nan where there is none."""
+
+    low: float
+    high: float
+
+    def text(self, form: str, none: str) -> str:
+        """Return ``[1.2, 3.4]`` with numbers in this format; ``none`` where there is no interval."""
+        return f"[{self.low:{form}}, {self.high:{form}}]" if isfinite(self.low) else none
+
+
+NO_INTERVAL = Interval(nan, nan)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What the runs of one entry reached: per training seed an array (evaluation seeds, tasks), in per cent.
+
+    ``tasks`` and ``kinds`` describe the columns; ``tasks`` is None where runs differ in them.
+    """
+
+    seeds: tuple[int, ...]
+    values: tuple[np.ndarray, ...]
+    tasks: tuple[str, ...] | None
+    kinds: tuple[str, ...] = ()
+
+    @cached_property
+    def per_seed(self) -> np.ndarray:
+        """The mean over evaluation passes within each training seed."""
+        return np.array([v.mean(axis=1).mean() for v in self.values])
+
+    @cached_property
+    def by_task(self) -> np.ndarray | None:
+        """The mean over evaluation passes, shape (training seeds, tasks)."""
+        return None if self.tasks is None else np.stack([v.mean(axis=0) for v in self.values])
+
+    @property
+    def seed_counts(self) -> str:
+        """The number of training and of evaluation seeds: ``3×3``."""
+        return f"{len(self.seeds)}×{'/'.join(map(str, sorted({len(v) for v in self.values})))}"
+
+
+def estimate(sample: Sample, level: Level = "training") -> Estimate:
+    """Return mean and deviation over training seeds, or, of one training seed, over evaluation seeds (the ablations).
+
+    With several training seeds the deviation is over them, whatever was asked for: it is the one that counts.
+    """
+    level = level if len(sample.seeds) == 1 else "training"
+    values = sample.per_seed if level == "training" else sample.values[0].mean(axis=1)
+    std = float(values.std(ddof=1)) if len(values) > 1 else nan
+    return Estimate(float(values.mean()), std, len(values), level)
+
+
+def iqm(sample: Sample) -> float:
+    """Return the interquartile mean over (training seed, task) pairs (Agarwal et al., 2021); nan where tasks differ."""
+    return nan if sample.by_task is None else float(stats.trim_mean(sample.by_task, 0.25, axis=None))
+
+
+def bootstrap(*samples: Sample) -> Interval:
+    """Return the bootstrap interval of the mean of a sample, or of the difference of two on the same tasks.
+
+    Tasks are drawn anew within each kind (stratified), the same for both samples. So are training seeds, the same where
+    both have the same (they share warm start and task order). There is no interval where runs differ in their tasks.
+    """
+    first = samples[0]
+    if first.tasks is None or any(sample.tasks != first.tasks for sample in samples):
+        return NO_INTERVAL
+    streams = [1 if sample.seeds == first.seeds else 1 + i for i, sample in enumerate(samples)]
+    drawn = [_weights(("",) * len(sample.seeds), stream) @ sample.by_task for sample, stream in zip(samples, streams)]
+    by_task = drawn[0] - drawn[1] if len(samples) > 1 else drawn[0]
+    return _quantiles((by_task * _weights(first.kinds)).sum(axis=1))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The comparison of two entries a and b, in points.
+
+    ``improvement`` is the chance that a training of a beats one of b. ``interval`` of the difference decides whether
+    they are separated; ``paired`` is the bootstrap on the shared tasks.
+    """
+
+    difference: float
+    interval: Interval
+    improvement: float
+    seeds: int
+    p: float
+    paired: Interval
+
+    @property
+    def separated(self) -> bool | None:
+        """Is zero outside the interval? None with one training seed: tasks alone cannot tell methods apart."""
+        return None if self.seeds < 2 else self.interval.low > 0 or self.interval.high < 0
+
+
+NO_COMPARISON = Comparison(nan, NO_INTERVAL, nan, 0, nan, NO_INTERVAL)
+
+
+def compare(a: Sample, b: Sample) -> Comparison:
+    """Compare two entries.
+
+    With two training seeds or more each, the interval is Welch's; there is none where all seeds agree exactly. With one
+    it is the paired bootstrap: what the tasks say of these two trainings, not of the methods.
+    """
+    paired, seeds, p = bootstrap(a, b), min(len(a.seeds), len(b.seeds)), nan
+    wins = a.per_seed[:, None] - b.per_seed[None, :]
+    improvement = float((wins > 0).mean() + (wins == 0).mean() / 2)
+    interval = combination((1, -1), (a, b)) if seeds > 1 else paired
+    if seeds > 1 and not isnan(interval.low):
+        moments = [m for s in (a, b) for m in (s.per_seed.mean(), s.per_seed.std(ddof=1), len(s.seeds))]
+        p = float(stats.ttest_ind_from_stats(*moments, equal_var=False).pvalue)
+    return Comparison(float(a.per_seed.mean() - b.per_seed.mean()), interval, improvement, seeds, p, paired)
+
+
+def half_width(coefficients: Sequence[float], deviations: Sequence[float], counts: Sequence[int]) -> float:
+    """Return half the width of Welch's interval of a sum of independent means, each times its coefficient.
+
+    Each mean is over ``counts`` seeds with the sample deviation of ``deviations``; nan if nothing deviates.
+    """
+    parts = [c**2 * s**2 / n for c, s, n in zip(coefficients, deviations, counts, strict=True)]
+    if sum(parts) == 0:
+        return nan
+    freedom = sum(parts) ** 2 / sum(p**2 / (n - 1) for p, n in zip(parts, counts))
+    return float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom) * sqrt(sum(parts)))
+
+
+def combination(coefficients: Sequence[float], samples: Sequence[Sample]) -> Interval:
+    """Return the interval of a sum of entries, each times its coefficient.
+
+    It is Welch's over training seeds; there is none where all seeds agree exactly: no deviation was seen, which is not
+    one of zero. Where an entry has one seed it is a bootstrap over the shared tasks; there is none where they differ.
+    """
+    if min(len(s.seeds) for s in samples) > 1:
+        middle = sum(c * s.per_seed.mean() for c, s in zip(coefficients, samples))
+        deviations = [float(s.per_seed.std(ddof=1)) for s in samples]
+        half = half_width(coefficients, deviations, [len(s.seeds) for s in samples])
+        return Interval(float(middle - half), float(middle + half))
+    if samples[0].tasks is None or any(s.tasks != samples[0].tasks for s in samples):
+        return NO_INTERVAL
+    by_task = sum(c * s.by_task.mean(axis=0) for c, s in zip(coefficients, samples))
+    return _quantiles(_weights(samples[0].kinds) @ by_task)
+
+
+def seeds_to_detect(gap: float, std: float, power: float = 0.8) -> float:
+    """Return the training seeds a side with which a two-sided t test at 5 % finds a gap in points with this power."""
+    if isnan(std) or gap == 0:
+        return inf
+    counts = range(2, 10**8)
+    return counts[bisect_left(counts, power, key=lambda n: _power(abs(gap) / std, n))] if std else counts[0]
+
+
+def detectable(std: float, n: int, power: float = 0.8) -> float:
+    """Return the least gap in points that ``n`` training seeds a side detect with this power; inf for one seed."""
+    if n < 2 or isnan(std):
+        return inf
+    high = 0.1
+    while _power(high, n) < power:
+        high *= 2
+    return std * float(optimize.brentq(lambda effect: _power(effect, n) - power, high / 2, high))
+
+
+def pooled_std(a: Sample, b: Sample) -> float:
+    """Return the root mean variance over training seeds of two entries; nan where one has a single seed."""
+    several = min(len(a.seeds), len(b.seeds)) > 1
+    return sqrt((a.per_seed.var(ddof=1) + b.per_seed.var(ddof=1)) / 2) if several else nan
+
+
+def _power(effect: float, n: int) -> float:
+    return float(TTestIndPower().power(effect, n, 1 - CONFIDENCE))
+
+
+@lru_cache(maxsize=64)
+def _weights(kinds: tuple[str, ...], stream: int = 0) -> np.ndarray:
+    """Return (resamples, items): how often each is drawn with replacement within its kind, over the number of items."""
+    rng = np.random.default_rng(stream)
+    _, kind_of_item = np.unique(np.array(kinds), return_inverse=True)
+    counts = np.zeros((_RESAMPLES, len(kinds)))
+    for kind in range(kind_of_item.max() + 1):
+        members = np.flatnonzero(kind_of_item == kind)
+        counts[:, members] = rng.multinomial(len(members), np.full(len(members), 1 / len(members)), _RESAMPLES)
+    return counts / len(kinds)
+
+
+def _quantiles(values: np.ndarray) -> Interval:
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(values, [tail, 1 - tail])
+    return Interval(float(low), float(high))

@@ -1,0 +1,130 @@
+"""What the main Gated-BEPO runs log: gate-activation, supp-gate-diagnostics and supp-rl-signals."""
+
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from analysis.data.methods import environment_name
+from analysis.data.runs import Studies, StudyRuns
+from analysis.grid.artefact import artefact
+from analysis.grid.table import Figure
+from analysis.plots import style
+
+# Coverage of the two kinds: of transitions a thick line, of states a thin one.
+_KINDS = {"transition": ("of rollout records", 1.6), "state": ("of unique graph states", 0.7)}
+_BUCKETS = {"1": "once", "2_3": "2–3", "4_7": "4–7", "8_up": "8 or more"}
+_SHADES = ("#DDDDDD", "#AACCDD", "#5599BB", "#225577")  # light to dark: legible in grey
+_SIGNALS = (
+    ("train/entropy", "Policy entropy", "nats a token", 1),
+    ("train/grad_norm", "Actor gradient norm", "norm before clipping", 1),
+    ("credit/advantage_std", "Final-advantage deviation", "std over records", 1),
+    ("credit/token_advantage_mean", "Token-advantage mean", "mean over tokens", 1),
+    ("train/response_length", "Mean response length", "tokens", 1),
+    ("train/response_clip_ratio", "Response-length clipping", "responses cut (%)", 100),
+)
+
+
+@artefact("gate-activation", "figure", study="main_webshop")
+def gate_activation(study: StudyRuns) -> Figure:
+    """Draw how many transitions and states the gate is open at."""
+    study = _gated(study)
+    figure, (axis,) = style.panels(1, 1, style.COLUMN, 1.9)
+    style.over_updates(axis, "Gate coverage (%)")
+    axis.set_ylim(0, 100)
+    for kind, (name, width) in _KINDS.items():
+        table = 100 * style.by_seed(study.runs, _coverage(kind))
+        style.band(axis, table, style.method_colour("gated_bepo"), label=name, linewidth=width)
+    style.legend_above(figure, axis.lines, columns=2)
+    style.if_empty(axis, study.runs)
+    note = style.bands_note({"Gated-BEPO": study.runs})
+    notes = style.unlogged(study.runs, map(_coverage, _KINDS))
+    return Figure(f"WebShop gate coverage (tier {study.tier}). {note}", figure, study.runs, notes)
+
+
+@artefact("supp-gate-diagnostics", "figure", study=("main_alfworld", "main_webshop"))
+def gate_diagnostics(studies: Studies) -> Figure:
+    """Draw what the gate has to work on: coverage, states, visits, and how often states recur."""
+    studies = _by_environment(studies)
+    figure, axes = style.panels(2, 2, style.PAGE, 3.8)
+    coverage, sizes, repetition, buckets = axes
+    style.over_updates(coverage, "Gate coverage (%)", "Gate activation")
+    coverage.set_ylim(0, 100)
+    style.over_updates(sizes, "States per group", "Graph-state counts")
+    style.over_updates(repetition, "Visits per state", "State repetition")
+    for env, study in studies.items():
+        line = style.environment_line(env)
+        for kind, (_, width) in _KINDS.items():
+            table = 100 * style.by_seed(study.runs, _coverage(kind))
+            style.band(coverage, table, **line | {"label": "_", "linewidth": width})
+        style.band(sizes, style.by_seed(study.runs, "credit/states_per_group"), **line)
+        style.band(repetition, style.by_seed(study.runs, "credit/visits_per_state"), **line)
+    kinds = [Line2D([], [], color=style.GREY, linewidth=width, label=f"(a) {name}") for name, width in _KINDS.values()]
+    style.legend_above(figure, [*sizes.lines, *kinds] if sizes.lines else [], columns=4)
+    _draw_buckets(buckets, studies)
+    for axis in axes:
+        style.if_empty(axis, studies.runs)
+    style.letters(axes)
+    caption = (
+        "Shared-state and gate diagnostics of the main Gated-BEPO runs, matched and counted within each rollout group "
+        f"(tier {studies.tier}). {style.bands_note(style.by_environment(studies))} (d): records by how often their state "
+        "occurs in its group, at the first and the last update."
+    )
+    names = [*map(_coverage, _KINDS), "credit/states_per_group", "credit/visits_per_state", *map(_bucket, _BUCKETS)]
+    return Figure(caption, figure, studies.runs, style.unlogged(studies.runs, names))
+
+
+@artefact("supp-rl-signals", "figure", study=("main_alfworld", "main_webshop"))
+def rl_signals(studies: Studies) -> Figure:
+    """Draw optimisation, advantage and response-length traces."""
+    studies = _by_environment(studies)
+    figure, axes = style.panels(2, 3, style.PAGE, 3.6)
+    for axis, (metric, title, unit, factor) in zip(axes, _SIGNALS):
+        style.over_updates(axis, unit, title)
+        for env, study in studies.items():
+            style.band(axis, factor * style.by_seed(study.runs, metric), **style.environment_line(env))
+        style.if_empty(axis, studies.runs)
+    if axes[-1].lines:
+        style.percent(axes[-1], least=1)
+    style.legend_above(figure, max((axis.lines for axis in axes), key=len), columns=2)
+    style.letters(axes)
+    note = style.bands_note(style.by_environment(studies))
+    caption = f"Training diagnostics of the main Gated-BEPO runs (tier {studies.tier}). {note}"
+    return Figure(caption, figure, studies.runs, style.unlogged(studies.runs, (metric for metric, *_ in _SIGNALS)))
+
+
+def _coverage(kind: str) -> str:
+    return f"credit/gate_{kind}_coverage"
+
+
+def _bucket(visits: str) -> str:
+    return f"credit/transitions_visits_{visits}"
+
+
+def _gated(study: StudyRuns) -> StudyRuns:
+    return study.only(lambda run: run.method == "gated_bepo" and run.model == "small")
+
+
+def _by_environment(studies: Studies) -> Studies:
+    return Studies({name.removeprefix("main_"): _gated(study) for name, study in studies.items()})
+
+
+def _draw_buckets(axis: Axes, studies: Studies) -> None:
+    """Draw stacked shares of transitions at both ends of training."""
+    axis.set(title="Repetition buckets", xlabel="Share of records (%)")
+    labels = []
+    for env, study in studies.items():
+        shares = {name: 100 * style.by_seed(study.runs, _bucket(key)).mean(axis=1) for key, name in _BUCKETS.items()}
+        if any(share.empty for share in shares.values()):
+            continue
+        for when, place in (("first", 0), ("last", -1)):
+            left = 0.0
+            for (name, share), shade in zip(shares.items(), _SHADES):
+                bar = {"left": left, "color": shade, "label": None if labels else name}
+                axis.barh(len(labels), share.iloc[place], height=0.7, linewidth=0, **bar)
+                left += share.iloc[place]
+            labels.append(f"{environment_name(env)}\n{when}")
+    if labels:
+        axis.set_yticks(range(len(labels)), labels)
+        axis.invert_yaxis()
+        axis.set_xlim(0, 100)
+        axis.grid(axis="y", visible=False)
+        axis.legend(title="state visited", title_fontsize=6.5, loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -1,0 +1,158 @@
+"""Figures credit-comparison and method-overview: estimators on small rollout groups, every number computed by them."""
+
+from dataclasses import dataclass
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+
+from analysis.data.methods import is_reconstruction, name_of
+from analysis.grid.artefact import artefact
+from analysis.grid.table import Figure
+from analysis.plots.rollout_graph import ENDS, OPEN, advantages, draw, edges, group_of, matrix, node_name, nodes
+from analysis.plots.style import PAGE, letters, panels
+from bepo.core.batch import RolloutBatch
+from bepo.credit.gated_bepo import GatedBEPO
+
+METHODS = ("grpo", "gigpo", "hgpo", "gagpo", "graphgpo", "gated_bepo")
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A rollout group, where its nodes are drawn, and the transitions or edges whose advantage is shown.
+
+    ``columns`` are ``"S→R"``, the mean over that edge, or ``"2: S→R"``, that edge's first transition in episode 2.
+    """
+
+    title: str
+    trajectories: tuple[str, ...]
+    places: dict[str, tuple[float, float]]
+    columns: tuple[str, ...] = ()
+
+
+PATTERNS = (
+    Pattern(
+        "Detour",
+        ("S A +", "S W S A +", "S A -", "S W -"),
+        {"S": (0, 1), "A": (1, 1.6), "W": (1, 0.4), "✓": (2, 1.6), "✗": (2, 0.4)},
+        ("2: S→A", "2: S→W", "2: W→S", "4: S→W"),
+    ),
+    Pattern(
+        "Shared downstream",
+        ("S A M +", "S A M +", "S B M -", "S C D -"),
+        {"S": (0, 1), "A": (0.9, 2), "B": (0.9, 1), "C": (0.9, 0), "M": (1.8, 1.5), "D": (1.8, 0)}
+        | {"✓": (2.7, 2), "✗": (2.7, 0.5)},
+        ("1: S→A", "3: S→B", "4: S→C", "3: M→✗"),
+    ),
+    Pattern(
+        "Risky shortcut",
+        ("S R +", "S R -", "S R -", "S L T +", "S L T +", "S L T -"),
+        {"S": (0, 1), "R": (1, 1.8), "L": (0.8, 0.2), "T": (1.6, 0.2), "✓": (2.5, 1.8), "✗": (2.5, 0.2)},
+        ("S→R", "S→L", "R→✓", "T→✓"),
+    ),
+    Pattern(
+        "No alternative",
+        ("S P Q +", "S P Q -", "S P Q +", "S R -"),
+        {"S": (0, 1), "P": (0.8, 1.7), "Q": (1.6, 1.7), "R": (1.2, 0.2), "✓": (2.5, 1.7), "✗": (2.5, 0.2)},
+        ("1: P→Q", "2: P→Q", "4: S→R", "4: R→✗"),
+    ),
+)
+OVERVIEW = Pattern(
+    "Merged graph, values",
+    ("S A B +", "S A -", "S C A B +", "S C -"),
+    {"S": (0, 1), "A": (1, 1.7), "C": (1, 0.2), "B": (2, 1.7), "✓": (3, 1.7), "✗": (2.4, 0.2)},
+)
+
+
+@artefact("credit-comparison", "figure")
+def credit_comparison(_: object) -> Figure:
+    """Show what each critic-free estimator makes of four groups."""
+    figure, axes = panels(2, len(PATTERNS), PAGE, 3.3, height_ratios=(1, 1.15))
+    graphs, tables = axes[: len(PATTERNS)], axes[len(PATTERNS) :]
+    for pattern, graph, table in zip(PATTERNS, graphs, tables):
+        batch = group_of(pattern.trajectories)
+        draw(graph, batch, _places(batch, pattern))
+        graph.set_title(pattern.title)
+        found = advantages(batch, METHODS)
+        means = [[found[m][transitions(batch, column)].mean() for column in pattern.columns] for m in METHODS]
+        names = [name_of(m) + "ʳ" * is_reconstruction(m) if table is tables[0] else "" for m in METHODS]
+        matrix(table, np.array(means), names, pattern.columns)
+        table.axhline(len(METHODS) - 1.5, color="black", linewidth=0.8)
+    letters(graphs)
+    plt.setp(tables[0].get_yticklabels()[-1], fontweight="bold")
+    episodes = [", ".join(t.replace(" ", "") for t in pattern.trajectories) for pattern in PATTERNS]
+    caption = (
+        "Credit of the estimators, as configured by default, in four rollout patterns. Above: the merged graph of a "
+        "group; arrows are the wider the more records, shaded states have two distinct successors (open gate), a tick "
+        f"returns 10 and a cross 0. Episodes: {'; '.join(f'({letter}) {e}' for letter, e in zip('abcd', episodes))}. "
+        "Below: advantages of records (2: S→A is the first such step "
+        "of episode 2) or the mean over an edge. (a) GRPO values the detour like the way. (b) Return matching values "
+        "S→B like S→C, although B leads to M, which usually succeeds. (c) Shortest paths prefer R, expected returns L. "
+        "(d) At P and R nothing was compared: Gated-BEPO keeps the outcome alone. ʳ reconstruction."
+    )
+    return Figure(caption, figure)
+
+
+@artefact("method-overview", "figure")
+def method_overview(_: object) -> Figure:
+    """Show Gated-BEPO's stages on one group."""
+    batch, estimator = group_of(OVERVIEW.trajectories), GatedBEPO()
+    credit = estimator(batch)
+    figure, axes = panels(1, 5, PAGE, 1.9, width_ratios=(1, 1.35, 1, 1, 1))
+    _draw_rollouts(axes[0], batch, credit.terms["rho"])
+    worth = dict(zip(batch.state.tolist(), credit.terms["value"]))
+    text = {state: f"{batch.state_key[state]}\n{value:.1f}" for state, value in worth.items()}
+    draw(axes[1], batch, _places(batch, OVERVIEW), text=text, size=17)
+    axes[1].set_title(OVERVIEW.title)
+    parts = {
+        "Outcome $\\hat{A}^{out}$": credit.terms["outcome"],
+        "Fixed point $\\hat{A}^{FP}$": credit.terms["step"],
+        "Mixed $\\hat{A}$": credit.advantage,
+    }
+    for axis, (title, values) in zip(axes[2:], parts.items()):
+        table = _by_step(batch, values)
+        matrix(axis, table, [""] * len(table), [str(t + 1) for t in range(table.shape[1])])
+        axis.set(title=title, xlabel="Step")
+    letters(axes)
+    caption = (
+        "The advantages of Gated-BEPO on one rollout group of four episodes, as the estimator computes them. "
+        "(a) States by episode and step; shaded: open gate, ρ = 1. (b) Equal states merged; under each name its "
+        "fixed-point value. (c) Outcome advantage of the episode. (d) Residuals of the values, accumulated along each "
+        "episode and standardised over the group. (e) η times (c) plus w ρ times (d), with "
+        f"w = {estimator.step_weight:g} and η = {estimator.eta_min:g} where the gate is open, 1 elsewhere; every "
+        "response token of a step gets its number."
+    )
+    return Figure(caption, figure)
+
+
+def transitions(batch: RolloutBatch, column: str) -> np.ndarray:
+    """Return the transitions that the name of a column means."""
+    episode, _, way = column.rpartition(": ")
+    ends = tuple(nodes(batch)[name] for name in way.split("→"))
+    (found,) = (edge.transitions for edge in edges(batch) if (edge.source, edge.target) == ends)
+    return found[batch.trajectory[found] == int(episode) - 1][:1] if episode else found
+
+
+def _places(batch: RolloutBatch, pattern: Pattern) -> dict[int, tuple[float, float]]:
+    return {nodes(batch)[name]: place for name, place in pattern.places.items()}
+
+
+def _by_step(batch: RolloutBatch, values: np.ndarray) -> np.ndarray:
+    """Return (episodes, steps), nan after an episode's end."""
+    table = np.full((batch.n_trajectories, int(batch.step.max()) + 1), np.nan)
+    table[batch.trajectory, batch.step] = values
+    return table
+
+
+def _draw_rollouts(axis: Axes, batch: RolloutBatch, rho: np.ndarray) -> None:
+    episodes, steps = batch.n_trajectories, int(batch.step.max()) + 1
+    matrix(axis, np.full((episodes, steps), np.nan), [str(k + 1) for k in range(episodes)], [])
+    axis.set(title="Rollout group", xlabel="Step", ylabel="Episode", xlim=(-0.6, steps + 0.4))
+    axis.set_xticks(range(steps), [str(t + 1) for t in range(steps)])
+    centred = {"ha": "center", "va": "center"}
+    for i in range(len(batch)):
+        x, y = batch.step[i], batch.trajectory[i]
+        box = {"boxstyle": "circle,pad=0.25", "facecolor": OPEN if rho[i] else "white", "linewidth": 0.7}
+        axis.text(x, y, node_name(batch, batch.state[i]), fontsize=6.5, bbox=box, **centred)
+        if batch.terminal[i]:
+            axis.text(x + 0.75, y, ENDS[batch.successor[i]], fontsize=8, **centred)

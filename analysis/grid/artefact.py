@@ -1,0 +1,65 @@
+"""What an artefact is, and the registry of all of them. Each file of ``tables/`` and ``figures/`` makes some."""
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from analysis.data.published import PAPER
+from analysis.data.runs import METHOD, RowKey, Studies
+from analysis.data.sources import Source
+from analysis.grid.table import Figure, Table
+
+Build = Callable[[Any], Table | Figure]
+Kind = Literal["table", "figure"]
+StudyNames = str | tuple[str, ...] | Mapping[str, RowKey]
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """``build`` makes a table or figure of ``one`` study, or of several by name; ``label`` is the paper's own."""
+
+    label: str
+    kind: Kind
+    studies: Mapping[str, RowKey]
+    build: Build
+    one: bool
+
+    def load(self, source: Source, tier: str, allow_mixed: bool = False) -> Any:
+        """Return what ``build`` takes: a ``StudyRuns``, or ``Studies``."""
+        studies = Studies({name: source.study(name, tier, key, allow_mixed) for name, key in self.studies.items()})
+        return next(iter(studies.values())) if self.one else studies
+
+
+REGISTRY: dict[str, Artefact] = {}
+
+
+def artefact(
+    label: str, kind: Kind, study: StudyNames = (), key: RowKey = METHOD, of: type[Artefact] = Artefact
+) -> Callable[[Build], Build]:
+    """Decorate the builder of an artefact.
+
+    ``study`` is a name, and the builder takes that ``StudyRuns``; or several names, and it takes them as ``Studies``.
+    ``key`` says which rows the runs make up (by default methods); a mapping gives each study its own. ``of`` is the
+    class of an artefact that loads something else.
+    """
+
+    def register(build: Build) -> Build:
+        names = (study,) if isinstance(study, str) else study
+        studies = names if isinstance(names, Mapping) else dict.fromkeys(names, key)
+        REGISTRY[label] = of(label, kind, studies, build, isinstance(study, str))
+        return build
+
+    return register
+
+
+def artefacts() -> dict[str, Artefact]:
+    """Return every artefact by label, in the order in which the paper shows them; others come last, by label."""
+    for package in ("analysis.tables", "analysis.figures"):
+        for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
+            importlib.import_module(f"{package}.{module.name}")
+    text = "".join((PAPER / f"{part}.tex").read_text() for part in ("main", "supplement"))
+    place = {label: i for i, label in enumerate(re.findall(r"\\generated(?:table|figure)\{([^}]*)\}", text))}
+    return dict(sorted(REGISTRY.items(), key=lambda item: (place.get(item[0], len(place)), item[0])))

@@ -1,0 +1,153 @@
+"""The shape that most tables share: rows are methods or settings, columns are metrics, blocks are models or factors.
+
+Which rows there are follows from the published numbers and from the runs; a table file says only how to name them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from analysis.data.published import Published, published
+from analysis.data.runs import Studies, StudyRuns
+from analysis.data.statistics import Estimate, Level, compare, estimate
+from analysis.grid import notes
+from analysis.grid.parts import Block, Line, Member, Metric, Rows
+from analysis.grid.table import NOT_MEASURED, NOT_RUN, Entry, Printed, Table
+
+
+def grid(
+    label: str,
+    studies: StudyRuns | Studies,
+    caption: str,
+    metrics: Sequence[Metric],
+    blocks: Sequence[Block],
+    rows: Rows = Rows(),  # noqa: B008 (frozen)
+    level: Level = "training",
+) -> Table:
+    """Return the table of ``label``: reported beside reproduced, with every entry's runs.
+
+    ``blocks`` are the paper's; runs of other models or environments get blocks of their own behind them. ``level`` is
+    what the paper's deviations are over; ablations have one training seed, so theirs are over evaluation seeds. With
+    more than three metrics, reported and reproduced numbers stand below each other.
+    """
+    every = [studies] if isinstance(studies, StudyRuns) else list(studies.values())
+    members = [Member(s.name, run.env, run.model, s.key.row(run), run) for s in every for run in s.runs]
+    members += [Member(s.name, *place, refusal=reason) for s in every for place, reason in s.refused.items()]
+    members.sort(key=lambda m: ([s.name for s in every].index(m.study), str((m.env, m.model))))
+    made = _Grid(label, metrics, rows, level, published(label), members)
+    lines = [line for block in (*blocks, *made.unlisted_blocks(blocks)) for line in made.lines(block)]
+    heads, lay_out = ([*rows.heads, ""], _below) if len(metrics) > 3 else (rows.heads, _beside)
+    columns, values = lay_out(every[0].tier, metrics, lines, rows)
+    return Table(
+        caption,
+        [*heads, *columns, "Seeds"],
+        [row for same in values for row in same],
+        notes.of_grid(every, lines, metrics),
+        headings=[line.block.name for line, same in zip(lines, values) for _ in same],
+        left=len(heads),
+        named=rows.named,
+        entries=[entry for line in lines for entry in line.entries],
+    )
+
+
+@dataclass(frozen=True)
+class _Grid:
+    label: str
+    metrics: Sequence[Metric]
+    rows: Rows
+    level: Level
+    published: list[Published]
+    members: list[Member]
+
+    def unlisted_blocks(self, blocks: Sequence[Block]) -> list[Block]:
+        """Return blocks for runs that the paper has no place for.
+
+        Environments are blocks only where columns do not name them, and studies only where they are the paper's blocks.
+        """
+        by_study, by_env = any(b.study for b in blocks), not any(m.env for m in self.metrics)
+        unlisted = {}
+        for m in self.members:
+            if not any(block.takes(m) for block in blocks):
+                words = [m.study] * by_study + [str(m.env)] * by_env
+                key, name = " ".join([*words, m.model]), f"{', '.join([*words, f'model {m.model}'])} (not in the paper)"
+                unlisted[key] = Block(key, name, m.model, m.env if by_env else None, m.study if by_study else None)
+        return list(unlisted.values())
+
+    def lines(self, block: Block) -> list[Line]:
+        """Return the rows of a block: the paper's in its order, then those that only runs have."""
+        members = [member for member in self.members if block.takes(member)]
+        known, run = dict.fromkeys(p.row for p in self.published if p.group == block.key), {m.row for m in members}
+        known |= dict.fromkeys(p.row for p in self.published if p.row in run)
+        lines = []
+        for row in [*known, *self.rows.order(run - set(known))]:
+            line = Line(block, row, self.rows.name(row))
+            line.published = [p for p in self.published if (p.group, p.row) == (block.key, row)]
+            line.entries = [self._entry(line, metric, [m for m in members if m.row == row]) for metric in self.metrics]
+            lines.append(line)
+        for j in (j for j, metric in enumerate(self.metrics) if metric.ranked):
+            _rank([line.entries[j] for line in lines])
+        return lines
+
+    def _entry(self, line: Line, metric: Metric, members: list[Member]) -> Entry:
+        path = "/".join(filter(None, (self.label, metric.group, metric.name, line.name, line.block.key)))
+        values = {p.column: p.value for p in line.published if isinstance(p.value, Estimate)}
+        members = [member for member in members if metric.env in (None, member.env)]
+        runs = {member.run.id: member.run for member in members if member.run}
+        entry = Entry(path, (self.label, line.row, line.block.key, metric.key), values.get(metric.key))
+        entry.runs = sorted(runs.values(), key=lambda run: (run.seed, run.id))
+        entry.sample = metric.sample(entry.runs)
+        entry.reproduced = estimate(entry.sample, self.level) if entry.sample else None
+        refusal = next((member.refusal for member in members if member.refusal), "")
+        entry.missing = refusal or (NOT_MEASURED if runs else NOT_RUN)
+        return entry
+
+
+def _rank(entries: list[Entry]) -> None:
+    """Mark the best means of a column of a block; compare each entry with the best one, and the best with the next."""
+    reported = [entry.reported.mean for entry in entries if entry.reported]
+    for entry in entries:
+        entry.best_reported = entry.reported is not None and entry.reported.mean == max(reported) > min(reported)
+    reproduced = sorted((entry for entry in entries if entry.sample), key=lambda entry: -entry.reproduced.mean)
+    for entry, rival in zip(reproduced, [*reproduced[1:2], *reproduced[:1] * (len(reproduced) - 1)]):
+        entry.rival, entry.versus = rival.path, compare(entry.sample, rival.sample)
+        best, worst = reproduced[0].reproduced.mean, reproduced[-1].reproduced.mean
+        entry.best_reproduced = entry.reproduced.mean == best > worst
+
+
+def _beside(tier: str, metrics: Sequence[Metric], lines: Sequence[Line], rows: Rows) -> tuple[list, list[list[list]]]:
+    """Return columns reported, reproduced and gap for each metric, and one row for each line."""
+    columns, values = [], [_labels(line, rows) for line in lines]
+    for j, metric in enumerate(metrics):
+        head, shown = f"{metric.group} {metric.name}".strip() if len(metrics) > 1 else "", 3 if metric.ranked else 2
+        columns += [(head, name) for name in ("Reported", f"Reproduced ({tier})", "Gap")[:shown]]
+        for line, row in zip(lines, values):
+            row += line.entries[j].printed(metric.format)[:shown]
+    return columns, [[[*row, _seeds(line.entries)]] for line, row in zip(lines, values)]
+
+
+def _below(tier: str, metrics: Sequence[Metric], lines: Sequence[Line], rows: Rows) -> tuple[list, list[list[list]]]:
+    """Return a column for each metric, and up to three rows for each line: reported, reproduced by the tier, gap."""
+    values = []
+    for line in lines:
+        reported, reproduced, gap = zip(*(e.printed(metric.format) for e, metric in zip(line.entries, metrics)))
+        tried = any(e.reproduced or e.missing != NOT_RUN for e in line.entries)
+        same = []
+        if any(e.reported for e in line.entries) or not tried:
+            same.append(["reported", *reported, "" if tried else NOT_RUN])
+        if tried:
+            same.append([tier, *reproduced, _seeds(line.entries)])
+        if any(e.gap is not None for e in line.entries):
+            same.append(["gap", *gap, ""])
+        labels = _labels(line, rows)
+        values.append([[*([""] * len(labels) if i else labels), *row] for i, row in enumerate(same)])
+    return [(metric.group, metric.name) for metric in metrics], values
+
+
+def _labels(line: Line, rows: Rows) -> list:
+    labels = rows.labels(line.row)
+    return [Printed(text, mark=line.mark) if i == rows.named else text for i, text in enumerate(labels)]
+
+
+def _seeds(entries: Sequence[Entry]) -> str:
+    samples = [entry.sample for entry in entries if entry.sample]
+    of_episodes = [sample for sample in samples if sample.tasks] or samples  # a logged metric has no evaluation seeds
+    return ", ".join(dict.fromkeys(sample.seed_counts for sample in of_episodes))

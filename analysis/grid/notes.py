@@ -1,0 +1,174 @@
+"""What stands under a table: what its numbers were measured on, what they are worth, and what is wrong with them."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from math import isfinite, isnan
+
+import numpy as np
+
+from analysis.data.methods import RECONSTRUCTION, environment_name, known_environments
+from analysis.data.runs import Run, StudyRuns, mixture
+from analysis.data.statistics import bootstrap, detectable, iqm, pooled_std, seeds_to_detect
+from analysis.grid.parts import Line, Metric
+from analysis.grid.table import NOT_SEPARATED, ONE_SEED, Entry
+
+_LEVELS = {
+    "training": "over training seeds (evaluation passes averaged within each)",
+    "evaluation": "over evaluation seeds of one training seed",
+}
+_NO_INTERVAL = "[unknown: task sets differ]"
+_MUST_AGREE = {"task set": lambda run: run.task_set, "backend": lambda run: run["backend.name"]}
+
+
+def of_grid(studies: Sequence[StudyRuns], lines: Sequence[Line], metrics: Sequence[Metric]) -> list[str]:
+    """Return the paragraphs under a grid."""
+    entries = [entry for line in lines for entry in line.entries]
+    runs = list({run.id: run for entry in entries for run in entry.runs}.values())
+    over = " or ".join(_LEVELS[level] for level in sorted({e.reproduced.level for e in entries if e.reproduced}))
+    seeds = [f"Seeds: training × evaluation. ±: one sample standard deviation {over}."] if over else []
+    paragraphs = [
+        " ".join([*protocol(studies, runs), *seeds]),
+        " ".join(_signs(lines, entries)),
+        *_leaders(lines, metrics),
+        *_mixtures(entries),
+        " ".join(origins(runs)),
+        " ".join(_transcription(lines)),
+    ]
+    return [text for text in paragraphs if text]
+
+
+def protocol(studies: Iterable[StudyRuns], runs: Sequence[Run]) -> list[str]:
+    """Return sentences on what the reproduced numbers were measured on, by environment."""
+    names, tiers = zip(*((study.name, study.tier) for study in studies))
+    if not runs:
+        return [f"No complete run at tier {tiers[0]}."]
+    sentences = [f"Tier {tiers[0]}, {'studies' if len(names) > 1 else 'study'} {', '.join(names)}."]
+    for env in sorted({str(run.env) for run in runs}):
+        sentences.append(_place(env, [run for run in runs if str(run.env) == env]))
+    if tiers[0] != "paper":
+        sentences.append(
+            "This tier trains other models than the paper's: a gap compares protocols, not implementations."
+        )
+    return sentences
+
+
+def _place(env: str, runs: Sequence[Run]) -> str:
+    by_model = {model: [run for run in runs if run.model == model] for model in sorted({run.model for run in runs})}
+
+    def each(value_of: Callable[[Run], object]) -> str:
+        """Return the values, once where all models have the same."""
+        values = {m: " and ".join(sorted({str(value_of(run)) for run in same})) for m, same in by_model.items()}
+        by_name = ", ".join(f"{text} ({model})" for model, text in values.items())
+        return by_name if len(set(values.values())) > 1 else next(iter(values.values()))
+
+    names = known_environments()[env].shown_settings if env in known_environments() else ()
+    before = {m: 100 * np.mean([_success_before(run) for run in same]) for m, same in by_model.items()}
+    parts = [
+        f"{environment_name(env)}: model{'s' if len(by_model) > 1 else ''} {', '.join(by_model)}",
+        f"policy {each(lambda run: run['policy.path'] or run['policy.name'])}",
+        *(f"{k}={each(lambda run, k=k: run[f'env.{k}'])}" for k in names if any(run[f"env.{k}"] for run in runs)),
+        f"{each(lambda run: run.updates)} updates",
+        f"{each(lambda run: run.tasks)} test tasks (task set {each(lambda run: run.task_set)})",
+        f"backend {each(lambda run: run['backend.name'])}",
+        f"success before training {each(lambda run: f'{before[run.model]:.1f}')}",
+    ]
+    text, groups = "; ".join(parts) + ".", by_model.values()
+    differing = [name for name, of in _MUST_AGREE.items() if any(len({of(run) for run in same}) > 1 for same in groups)]
+    return f"{text} Its rows differ in {' and '.join(differing)}: they are not on a par." if differing else text
+
+
+def _success_before(run: Run) -> float:
+    rows = run.episodes
+    return float(rows.loc[(rows["split"] == "test") & (rows["update"] == 0), "success"].astype(float).mean())
+
+
+def _leaders(lines: Sequence[Line], metrics: Sequence[Metric]) -> list[str]:
+    """Say for the headline metrics of each block what the best row's lead is worth."""
+    sentences = []
+    for block in dict.fromkeys(line.block for line in lines):
+        for j, metric in ((j, metric) for j, metric in enumerate(metrics) if metric.headline):
+            ranked = [(line.name, line.entries[j]) for line in lines if line.block == block and line.entries[j].sample]
+            ranked.sort(key=lambda named: -named[1].reproduced.mean)
+            if len(ranked) > 1 and ranked[0][1].versus.difference:
+                (name, best), (other, second) = ranked[:2]
+                place = " ".join(p for p in (metric.group, metric.name, block.key and f"({block.key})") if p)
+                sentences.append(f"{place}: {name} over {other}: {_lead(best, second)}")
+    return sentences
+
+
+def _lead(best: Entry, second: Entry) -> str:
+    versus, mean = best.versus, bootstrap(best.sample)
+    points = f"{versus.difference:+.1f} points"
+    if versus.separated is not None and isnan(versus.p):
+        return f"{points}; the training seeds of both agree exactly, so that nothing can be said of others."
+    text = f"{points}, 95 % interval {versus.interval.text('.1f', _NO_INTERVAL)}"
+    if versus.separated is None:
+        return f"{text} over tasks; with one training seed this says nothing of other trainings."
+    text += f", {'' if versus.separated else 'not '}separated; probability of improvement {versus.improvement:.2f}"
+    if isfinite(mean.low):
+        text += f"; interquartile mean {iqm(best.sample):.1f}, bootstrap interval of the mean {mean.text('.1f', _NO_INTERVAL)}"
+    return f"{text}. {_power(best, second)}"
+
+
+def _power(a: Entry, b: Entry) -> str:
+    """Say which gap the training seeds at hand would detect, and how many would detect the one that was seen."""
+    std, n, gap = pooled_std(a.sample, b.sample), min(len(a.sample.seeds), len(b.sample.seeds)), a.versus.difference
+    if not isfinite(std) or std == 0:
+        return ""
+    text = f"At this spread {n} seeds detect a gap of {detectable(std, n):.1f} points (power 0.8)"
+    return f"{text}; {seeds_to_detect(gap, std):,} seeds detect {abs(gap):.1f}."
+
+
+def _signs(lines: Sequence[Line], entries: Sequence[Entry]) -> list[str]:
+    verdicts, marks = {e.versus.separated for e in entries if e.versus}, "".join(line.mark for line in lines)
+    texts = {
+        "Bold marks the highest mean.": bool(verdicts),
+        f"{NOT_SEPARATED} not separated from the next (Welch's t, 95 %).": False in verdicts,
+        f"{ONE_SEED} one training seed: no ranking of methods follows.": None in verdicts,
+        "ᶜ reported numbers that the paper took from elsewhere.": "ᶜ" in marks,
+        RECONSTRUCTION: "ʳ" in marks,
+    }
+    return [text for text, applies in texts.items() if applies]
+
+
+def _mixtures(entries: Iterable[Entry]) -> list[str]:
+    """Name entries that were refused, or averaged on demand, though their runs do not belong together."""
+    refused: dict[str, str] = {}
+    averaged: dict[str, str] = {}
+    for entry in entries:
+        if entry.refused:
+            refused.setdefault(f"Not averaged, {entry.missing}", f" ({entry.path}); --allow-mixed averages them.")
+        elif reason := mixture(entry.runs):
+            averaged.setdefault(f"Averaged on demand although {reason}", f" ({entry.path}).")
+    return ["".join(parts) for parts in (refused | averaged).items()]
+
+
+def origins(runs: Iterable[Run]) -> list[str]:
+    """Name what differs in the origin of runs: several commits or devices, changed sources, broken environments."""
+    runs = sorted(runs, key=lambda run: run.id)
+    commits = sorted({commit for run in runs for commit, _ in run.commits})
+    dirty = [run.id for run in runs if any(changed for _, changed in run.commits)]
+    devices = sorted({str(run.facts.get("device", "unknown")) for run in runs})
+    broken = [(int(run.final["broken"].sum()), run.id) for run in runs if "broken" in run.final]
+    counts = ", ".join(f"{n} of {name}" for n, name in broken if n)
+    texts = {
+        f"Mixed commits: {', '.join(commits)}.": len(commits) > 1,
+        f"From a source tree with uncommitted changes: {', '.join(dirty)}.": bool(dirty),
+        f"Mixed devices: {', '.join(devices)}.": len(devices) > 1,
+        f"Evaluation episodes that ended because their environment broke, counted as they stood: {counts}.": bool(
+            counts
+        ),
+    }
+    return [text for text, applies in texts.items() if applies]
+
+
+def _transcription(lines: Sequence[Line]) -> list[str]:
+    """Return what the transcription says about single published numbers."""
+    names: dict[str, dict[str, None]] = defaultdict(dict)
+    for line in lines:
+        for note in (entry.note for entry in line.published if entry.note):
+            names[note][line.name] = None
+    return [
+        f"{', '.join(rows)}{' (copied)' * note.startswith('copied:')}: {note.removeprefix('copied:').strip().rstrip('.')}."
+        for note, rows in names.items()
+    ]

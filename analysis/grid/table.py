@@ -1,0 +1,132 @@
+"""What artefacts are made of: entries with the runs behind them, and the tables and figures that show them."""
+
+from dataclasses import dataclass, field
+from itertools import groupby
+from math import isnan
+
+from matplotlib.figure import Figure as Picture
+
+from analysis.data.published import EntryKey
+from analysis.data.runs import Run
+from analysis.data.statistics import Comparison, Estimate, Sample
+
+NOT_RUN = "not run"
+NOT_MEASURED = "none"  # there are runs, but nothing of the kind: no such task, or no such metric
+# Behind a best value: not told apart from the next; told apart by nothing, there being one training seed.
+NOT_SEPARATED, ONE_SEED = "†", "‡"
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A value as a table prints it: the format of its numbers, a sign behind it that a note explains, bold or not."""
+
+    value: Estimate | str | None
+    form: str = ".1f"
+    mark: str = ""
+    bold: bool = False
+
+    @property
+    def text(self) -> str:
+        """The value as plain text, with its sign: ``72.8 ± 3.6†``, or a dash for nothing."""
+        if not isinstance(self.value, Estimate):
+            return ("–" if self.value is None else self.value) + self.mark
+        numbers = [value for value in (self.value.mean, self.value.std) if not isnan(value)]
+        return " ± ".join(format(number, self.form) for number in numbers) + self.mark
+
+
+@dataclass
+class Entry:
+    """One number of a table and everything behind it.
+
+    ``path`` is its name (``main-results/ALFWorld/All/HGPO/1.5B``). ``missing`` says why nothing was reproduced: ``not
+    run``, or why its runs may not be averaged. ``versus`` compares it with the best entry of its column and block,
+    whose path is ``rival``, or the best one with the next. A best mean is the highest, and not the mean of all.
+    """
+
+    path: str
+    key: EntryKey = ("", "", "", "")
+    reported: Estimate | None = None
+    reproduced: Estimate | None = None
+    missing: str = ""
+    sample: Sample | None = None
+    runs: list[Run] = field(default_factory=list)
+    rival: str = ""
+    versus: Comparison | None = None
+    best_reported: bool = False
+    best_reproduced: bool = False
+
+    @property
+    def gap(self) -> float | None:
+        """Points by which the reproduced mean exceeds the reported one."""
+        return self.reproduced.mean - self.reported.mean if self.reproduced and self.reported else None
+
+    @property
+    def refused(self) -> bool:
+        """Are there runs that may not be averaged?"""
+        return self.missing.startswith("mixed")
+
+    def printed(self, form: str) -> tuple[Printed, Printed, Printed]:
+        """Return what a table shows of it: reported, reproduced and gap, with numbers in this format."""
+        mark = ""
+        if self.best_reproduced and not self.versus.separated:
+            mark = ONE_SEED if self.versus.separated is None else NOT_SEPARATED
+        reproduced = self.reproduced or ("mixed" if self.refused else self.missing)
+        gap = None if self.gap is None else Estimate(self.gap)
+        reported = Printed(self.reported, form, bold=self.best_reported)
+        return reported, Printed(reproduced, form, mark, self.best_reproduced), Printed(gap, "+" + form)
+
+
+@dataclass
+class Table:
+    """Rows of values under columns, which are names, or pairs of a head over several columns and a name.
+
+    ``headings`` names the block of each row. ``left`` columns are text, set flush left, and ``named`` is the one with
+    the rows' names. Columns with ``widths``, as shares of the line, are running text; such a table may run over pages.
+    ``entries`` are behind the numbers; ``facts`` are numbers for the paper's running text that follow from the table.
+    """
+
+    caption: str
+    columns: list[tuple[str, str]]
+    rows: list[list[Printed]]
+    notes: list[str] = field(default_factory=list)
+    headings: list[str] = field(default_factory=list)
+    left: int = 1
+    named: int = 0
+    widths: dict[int, float] = field(default_factory=dict)
+    entries: list[Entry] = field(default_factory=list)
+    facts: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.columns = [column if isinstance(column, tuple) else ("", column) for column in self.columns]
+        self.rows = [[value if isinstance(value, Printed) else Printed(value) for value in row] for row in self.rows]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns, with the heads over them."""
+        return [" ".join(part for part in column if part) for column in self.columns]
+
+    @property
+    def spans(self) -> list[tuple[str, int]]:
+        """The heads over several columns from the left, each with its number of columns."""
+        return [(head, len(list(same))) for head, same in groupby(head for head, _ in self.columns)]
+
+    @property
+    def lines(self) -> list[tuple[str, list[Printed]]]:
+        """The rows, each with the heading above it, which is empty where a block goes on."""
+        begins = [b if a != b else "" for a, b in zip(["", *self.headings], self.headings)] or [""] * len(self.rows)
+        return list(zip(begins, self.rows, strict=True))
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs behind its numbers."""
+        return [run for entry in self.entries for run in entry.runs]
+
+
+@dataclass
+class Figure:
+    """A picture and the runs that it shows."""
+
+    caption: str
+    figure: Picture
+    runs: list[Run] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)

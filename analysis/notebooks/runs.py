@@ -1,0 +1,95 @@
+"""Runs side by side, what the gate works on, and sweeps: `marimo edit analysis/notebooks/runs.py -- --results results`."""
+
+import marimo
+
+__generated_with = "0.25.2"
+app = marimo.App(width="medium", app_title="Runs and sweeps")
+
+
+@app.cell
+def _():
+    import marimo as mo
+
+    from analysis.data.runs import TIERS
+    from analysis.figures import tuning
+    from analysis.output import ledger
+    from analysis.plots import explore
+
+    return TIERS, explore, ledger, mo, tuning
+
+
+@app.cell
+def _(explore, ledger, mo):
+    results = explore.results_folder(mo.cli_args())
+    mo.vstack([mo.md("# Runs"), ledger.ledger(results)])
+    return (results,)
+
+
+@app.cell
+def _(mo, results, tuning):
+    studies = tuning.optuna_studies(results)
+    study = mo.ui.dropdown(studies, value=next(iter(studies), None), label="Study")
+    mo.vstack([mo.md("# Optuna studies"), study if studies else mo.md("No study yet.")])
+    return (study,)
+
+
+@app.cell
+def _(explore, mo, study, tuning):
+    mo.stop(study.value is None)
+    mo.vstack(
+        [
+            tuning.picture([study.value], tuning.draw_history),
+            tuning.picture([study.value], tuning.draw_importance),
+            explore.short(study.value.trials_dataframe(attrs=("number", "state", "value", "params"))),
+        ]
+    )
+    return
+
+
+@app.cell
+def _(TIERS, explore, mo, results):
+    every = explore.runs(results)
+    mo.stop(not every, mo.md("No complete run yet."))
+    runs = mo.ui.multiselect(every, value=list(every)[:2], label="Runs", full_width=True)
+    logged = sorted({column for run in every.values() for column in run.metrics.columns} - {"update"})
+    metrics = mo.ui.multiselect(logged, value=["train/success"], label="Metrics", full_width=True)
+    tiers = [name for name in TIERS if name in {run.tier for run in every.values()}]
+    tier = mo.ui.dropdown(tiers, value=tiers[-1], label="Tier")
+    mo.vstack([mo.md("# Runs side by side"), runs, metrics])
+    return every, metrics, runs, tier
+
+
+@app.cell
+def _(every, explore, metrics, mo, runs):
+    mo.stop(not runs.value, mo.md("Choose at least one run."))
+    chosen = {name: run for name, run in every.items() if run in runs.value}
+    mo.vstack(
+        [
+            explore.curves(chosen, metrics.value),
+            mo.md("## Final success, and the lead over the last run on the shared tasks"),
+            explore.outcomes(chosen),
+            mo.md("## Settings that differ"),
+            explore.differences(chosen),
+        ]
+    )
+    return
+
+
+@app.cell
+def _(every, explore, mo, results, tier):
+    shown = explore.built(results, tier.value, ("gate-activation", "supp-gate-diagnostics"))
+    of_tier = [run for run in every.values() if run.tier == tier.value]
+    mo.vstack(
+        [
+            mo.md("# What the gate works on"),
+            tier,
+            *(part for one in shown.values() for part in (one.figure, mo.md(one.caption))),
+            mo.md("## Where advantage rests on no comparison\nShare of sum |A|, per cent."),
+            explore.degeneracy(of_tier),
+        ]
+    )
+    return
+
+
+if __name__ == "__main__":
+    app.run()

@@ -1,0 +1,95 @@
+"""Artefacts as files: each is built from its studies at a tier, and written in every format."""
+
+import base64
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+
+from analysis.data.runs import Run, StudyRuns
+from analysis.data.sources import Source
+from analysis.grid.artefact import Artefact
+from analysis.grid.table import Figure, Table
+from analysis.output.latex import figure_to_latex, to_latex, to_macros
+from analysis.output.text import statistics, to_csv, to_markdown
+
+# The same runs give the same bytes.
+_METADATA = {"pdf": {"CreationDate": None}, "png": {"Software": None}}
+
+
+@dataclass
+class Built:
+    """One artefact of one tier; ``png`` is its picture in base64, once it is written."""
+
+    label: str
+    tier: str
+    product: Table | Figure
+    studies: list[StudyRuns] = field(default_factory=list)
+    png: str = ""
+
+    @property
+    def table(self) -> Table | None:
+        """The table, where it is one."""
+        return self.product if isinstance(self.product, Table) else None
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        """The runs that it shows; what is made of settings or of other tables shows all of its studies."""
+        runs = {r.id: r for r in self.product.runs or (r for study in self.studies for r in study.runs)}
+        return sorted(runs.values(), key=lambda r: (str(r.env), r.model, r.method, r.seed, r.id))
+
+    @property
+    def skipped(self) -> list[str]:
+        """What was left out of its studies, and why."""
+        return sorted({line for study in self.studies for line in (*study.skipped, *study.refused.values())})
+
+
+def build(item: Artefact, source: Source, tier: str, allow_mixed: bool = False) -> Built:
+    """Build an artefact at a tier."""
+    loaded = item.load(source, tier, allow_mixed)
+    return Built(item.label, tier, item.build(loaded), [loaded] if item.one else list(loaded.values()))
+
+
+def write(built: Iterable[Built], out: Path) -> None:
+    """Write ``tables/<label>.<tier>.{tex,md,csv,stats.csv}`` and ``figures/<label>.<tier>.{pdf,png,tex}``.
+
+    Figures are closed.
+    """
+    for one in built:
+        folder = out / ("tables" if one.table else "figures")
+        folder.mkdir(parents=True, exist_ok=True)
+        for end, content in (_table_files(one) if one.table else _figure_files(one)).items():
+            (folder / f"{one.label}.{one.tier}.{end}").write_bytes(content)
+
+
+def write_macros(built: Sequence[Built], out: Path) -> None:
+    """Write ``macros.<tier>.tex``, of every table of a tier."""
+    for tier in {one.tier for one in built}:
+        tables = [one.table for one in built if one.table and one.tier == tier]
+        (out / f"macros.{tier}.tex").write_text(to_macros(tables))
+
+
+def _table_files(built: Built) -> dict[str, bytes]:
+    table = built.table
+    texts = {"tex": to_latex(table, built.label), "md": to_markdown(table), "csv": to_csv(table)}
+    texts |= {"stats.csv": statistics(table.entries)} if table.entries else {}
+    return {end: text.encode() for end, text in texts.items()}
+
+
+def _figure_files(built: Built) -> dict[str, bytes]:
+    figure, path = built.product.figure, f"figures/{built.label}.{built.tier}.pdf"
+    files = {"tex": figure_to_latex(built.product, built.label, path).encode()}
+    for kind, metadata in _METADATA.items():
+        data = io.BytesIO()
+        figure.savefig(data, format=kind, dpi=200, metadata=metadata)
+        files[kind] = data.getvalue()
+    plt.close(figure)
+    built.png = base64.b64encode(files["png"]).decode()
+    return files

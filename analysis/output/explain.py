@@ -1,0 +1,83 @@
+"""``python -m analysis explain PATH``: the runs behind a number of a table."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from math import isfinite
+
+from analysis.data.runs import Run
+from analysis.data.sources import Source
+from analysis.data.statistics import bootstrap, iqm
+from analysis.grid.artefact import artefacts
+from analysis.grid.table import Entry, Printed
+from analysis.output.build import build
+from bepo.core.errors import UserError
+
+_NONE = "[no interval]"
+
+
+def explain(path: str, source: Source, tiers: Sequence[str], allow_mixed: bool = False) -> str:
+    """Say what is behind ``path`` (``main-results/ALFWorld/All/HGPO/1.5B``), at the last of ``tiers`` with runs of it.
+
+    Raises ``UserError`` naming the nearest choices.
+    """
+    label = path.split("/")[0]
+    tables = {name: item for name, item in artefacts().items() if item.kind == "table"}
+    if label not in tables:
+        raise UserError(f"no table {label!r}; {_nearest(label, tables)}")
+    known: dict[str, Entry] = {}
+    for tier in reversed(tiers):
+        entries = {entry.path: entry for entry in build(tables[label], source, tier, allow_mixed).product.entries}
+        if path in entries and (entries[path].runs or tier == tiers[0]):
+            return "\n".join(_lines(entries[path], tier))
+        known |= entries
+    raise UserError(f"no entry {path!r}; {_nearest(path, known)}")
+
+
+def _nearest(asked: str, known: Iterable[str]) -> str:
+    lower = {name.lower(): name for name in known}
+    names = [lower[name] for name in get_close_matches(asked.lower(), list(lower), n=3, cutoff=0.0)]
+    return f"nearest: {', '.join(names)}" if names else "this table has no entries made of runs"
+
+
+def _lines(entry: Entry, tier: str) -> list[str]:
+    lines = [entry.path, f"  reported    {Printed(entry.reported, '.6g').text}"]
+    reproduced, versus = entry.reproduced, entry.versus
+    if reproduced is None:
+        return [*lines, f"  reproduced  {entry.missing} (tier {tier})"]
+    mean, seeds = bootstrap(entry.sample), f"± over {reproduced.n} {reproduced.level} seeds"
+    lines.append(f"  reproduced  {Printed(reproduced, '.4g').text} (tier {tier}; {seeds})")
+    lines.append(f"  seeds       {entry.sample.seed_counts} training x evaluation")
+    if isfinite(mean.low):  # of episodes; a logged number has no tasks
+        lines.append(f"  beyond      interquartile mean {iqm(entry.sample):.4g}")
+        lines.append(f"  interval    {mean.text('.2f', _NONE)} (95 %, bootstrap)")
+    if versus:
+        lines.append(f"  against     {entry.rival}: {versus.difference:+.2f} {versus.interval.text('.2f', _NONE)}, ")
+        lines[-1] += f"paired {versus.paired.text('.2f', _NONE)}, probability of improvement {versus.improvement:.2f}"
+    for run in entry.runs:
+        lines += ["", *_run(run, float(entry.sample.per_seed[entry.sample.seeds.index(run.seed)]))]
+    return [*lines, "", "  config of all of them", *_common(entry.runs)]
+
+
+def _run(run: Run, value: float) -> list[str]:
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(run.versions.items()))
+    facts = {
+        "seed": f"{run.seed} training, {', '.join(map(str, run.passes().index))} evaluation: {value:.4g}",
+        "task set": f"{run.task_set}, {run.tasks} tasks",
+        "commit": ", ".join(commit + " (uncommitted changes)" * dirty for commit, dirty in run.commits),
+        "versions": versions or "not recorded",
+        "started": f"{run.started} on {run.facts.get('device', 'unknown')}",
+        **run.environment_facts,
+        "config": run.path / "config.json",
+    }
+    return [f"  run {run.id}   {run.path}", *(f"    {name:9} {fact}" for name, fact in facts.items())]
+
+
+def _common(runs: list[Run]) -> list[str]:
+    """Return the settings that all runs share, a line for each part of the config."""
+    parts = defaultdict(list)
+    for name, value in sorted(runs[0].settings.items()):
+        if all(run.settings.get(name) == value for run in runs):
+            part, _, rest = name.partition(".")
+            parts[part].append(f"{rest}={value}" if rest else str(value))
+    return [f"    {part}: {' '.join(texts)}" for part, texts in parts.items()]

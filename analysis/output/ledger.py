@@ -1,0 +1,113 @@
+"""The ledger: one row for each run, of any status, and the removal of runs that are named.
+
+``python -m analysis runs [FIELD=VALUE ...] [--gc RUN_ID ...]``
+"""
+
+import shutil
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from analysis.data.runs import flat
+from bepo.core.errors import UserError, choose
+from bepo.store.cells import study_cells
+from bepo.store.files import Corrupt
+from bepo.store.runs import RunFolder, read_config, read_run
+
+COLUMNS = ("run", "status", "tier", "study", "env", "credit", "model", "seed", "success", "wall", "commit", "began")
+
+
+def ledger(results: Path) -> pd.DataFrame:
+    """Return every run of the folder, the oldest first.
+
+    ``commit`` ends with ``+`` after uncommitted changes, ``wall`` where it counts only the last of several sessions.
+    """
+    studies: dict[str, dict[str, None]] = defaultdict(dict)
+    for path, run in study_cells(results):
+        studies[run][path.parts[-3]] = None
+    folders = [path for path in sorted((results / "runs").glob("*")) if path.is_dir()]
+    table = pd.DataFrame([_row(path, ",".join(studies[path.name])) for path in folders], columns=list(COLUMNS))
+    return table.sort_values(["began", "run"], ignore_index=True)
+
+
+def filtered(table: pd.DataFrame, filters: Sequence[str]) -> pd.DataFrame:
+    """Return the rows that meet every ``field=value``; of several values, separated by commas, one is enough.
+
+    A study is one of a run's studies; a status, commit or date may be its beginning. Raises ``UserError``.
+    """
+    for text in filters:
+        name, sign, values = text.partition("=")
+        if not sign or name not in COLUMNS:
+            raise choose("filter", text, [f"{column}=..." for column in COLUMNS])
+        table = table[[_matches(name, str(value), values.split(",")) for value in table[name]]]
+    return table
+
+
+def to_text(table: pd.DataFrame) -> str:
+    """Return the ledger as text, with the number of runs of each status below."""
+    if table.empty:
+        return "no runs"
+    counts = table["status"].map(lambda s: s.split()[0]).value_counts()
+    studies = table["study"].map(lambda s: ",".join(s.split(",")[:2]) + (",..." if s.count(",") > 1 else ""))
+    text = table.assign(study=studies).to_string(index=False, na_rep="-", float_format="{:.3f}".format)
+    return f"{text}\n{len(table)} runs: {', '.join(f'{n} {status}' for status, n in counts.items())}"
+
+
+def remove(results: Path, identifiers: Sequence[str]) -> None:
+    """Delete the folders of these runs and the study cells that point there, which are missing again.
+
+    Raises ``UserError``, before anything is deleted, for an unknown id, or one whose run is being written.
+    """
+    known = {path.name for path in (results / "runs").glob("*") if path.is_dir()}
+    for identifier in identifiers:
+        if identifier not in known:
+            raise UserError(f"--gc {identifier}: no run of {results / 'runs'}; nothing was removed")
+    for identifier in identifiers:
+        with RunFolder(results, identifier).locked():
+            pass
+    for identifier in identifiers:
+        with RunFolder(results, identifier).locked() as folder:
+            shutil.rmtree(folder.path)
+    for path, run in study_cells(results):
+        if run in identifiers:
+            path.unlink()
+
+
+def _row(path: Path, studies: str) -> dict[str, object]:
+    folder = RunFolder(path.parent.parent, path.name)
+    status, config, facts = _status(folder)
+    sessions = [s for s in folder.sessions() if isinstance(s, dict)]
+    wall, settings = facts.get("wall_seconds_last_session"), {"model": "small"} | flat(config)
+    row = {"run": path.name, "status": status, "study": studies, "success": flat(facts).get("result.success")}
+    row |= {column: settings.get(column) for column in ("tier", "model", "seed")}
+    row |= {column: settings.get(f"{column}.name") for column in ("env", "credit")}
+    row["wall"] = "" if wall is None else f"{wall:.0f} s" + "+" * (len(sessions) > 1)
+    commits = list(dict.fromkeys(str(s.get("commit"))[:7] for s in sessions))
+    row["commit"] = "".join(commits[-1:]) + "+" * any(s.get("dirty") for s in sessions)
+    row["commit"] += f" ({len(commits)})" * (len(commits) > 1)
+    return row | {"began": sessions[0].get("started", "") if sessions else ""}
+
+
+def _status(folder: RunFolder) -> tuple[str, dict, dict]:
+    """Return the status with the config and the facts, as far as they can be read."""
+    if not (folder.path / "config.json").exists():
+        return "empty", {}, {}  # begun and killed at once, or no run at all
+    config: dict = {}
+    try:
+        config = read_config(folder.path)
+        progress = folder.progress()
+        facts = read_run(folder.path).facts if progress.status == "complete" else {}
+    except Corrupt:
+        return "corrupt", config, {}
+    count = f" {progress.updates}/{config.get('updates', '?')}" if progress.status == "partial" else ""
+    return progress.status + count, config, facts
+
+
+def _matches(name: str, text: str, values: list[str]) -> bool:
+    if name == "study":
+        return any(value in text.split(",") for value in values)
+    if name in ("status", "commit", "began"):
+        return any(text.startswith(value) for value in values)
+    return text in values

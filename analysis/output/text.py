@@ -1,0 +1,63 @@
+"""Tables as Markdown and CSV."""
+
+import csv
+import io
+from collections.abc import Iterable
+
+import pandas as pd
+
+from analysis.data.statistics import NO_COMPARISON, NO_INTERVAL, Estimate, bootstrap, iqm
+from analysis.grid.table import Entry, Table
+
+
+def to_markdown(table: Table) -> str:
+    """Return caption, table and notes."""
+    rows = [table.names, ["---"] * len(table.names)]
+    for heading, values in table.lines:
+        rows += [[f"*{heading}*", *[""] * (len(values) - 1)]] if heading else []
+        rows.append([f"**{value.text}**" if value.bold else value.text for value in values])
+    body = "\n".join("| " + " | ".join(text.replace("|", "\\|") for text in row) + " |" for row in rows)
+    return "\n\n".join([table.caption, body, *table.notes]) + "\n"
+
+
+def to_csv(table: Table) -> str:
+    """Return a column of means and one of deviations for each column that holds estimates, and one of headings."""
+    values = [[printed.value for printed in row] for row in table.rows]
+    split = [any(isinstance(value, Estimate) for value in column) for column in zip(*values)]
+    names = [part for name, two in zip(table.names, split) for part in (name, f"{name} std")[: 1 + two]]
+    rows = [names, *([part for value, two in zip(row, split) for part in _parts(value)[: 1 + two]] for row in values)]
+    if any(table.headings):
+        rows = [[heading, *row] for heading, row in zip(["group", *table.headings], rows)]
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    return out.getvalue()
+
+
+def statistics(entries: Iterable[Entry]) -> str:
+    """Return every number of a table as CSV, one a line, with what is beyond its mean and the runs behind it."""
+    return pd.DataFrame(map(_statistics, entries)).to_csv(index=False, lineterminator="\n")
+
+
+def _statistics(entry: Entry) -> dict[str, str]:
+    reproduced, sample, versus = entry.reproduced, entry.sample, entry.versus or NO_COMPARISON
+    mean = bootstrap(sample) if sample else NO_INTERVAL
+    line = dict(zip(("entry", "reported", "reported_std"), (entry.path, *_parts(entry.reported))))
+    line |= zip(("reproduced", "std"), _parts(reproduced or entry.missing))
+    line |= {"over": reproduced.level if reproduced else "", "seeds": sample.seed_counts if sample else ""}
+    numbers = {"iqm": iqm(sample) if sample else None, "low": mean.low, "high": mean.high, "gap": entry.gap}
+    line |= {name: _number(value) for name, value in numbers.items()} | {"rival": entry.rival}
+    numbers = {"difference": versus.difference}
+    numbers |= {"difference_low": versus.interval.low, "difference_high": versus.interval.high}
+    numbers |= {"paired_low": versus.paired.low, "paired_high": versus.paired.high}
+    numbers |= {"improvement": versus.improvement, "p": versus.p}
+    line |= {name: _number(value) for name, value in numbers.items()}
+    return line | {"runs": " ".join(run.id for run in entry.runs)}
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None or pd.isna(value) else f"{value:.6g}"
+
+
+def _parts(value: Estimate | str | None) -> tuple[str, str]:
+    """Return mean and deviation, or a text and nothing."""
+    return (_number(value.mean), _number(value.std)) if isinstance(value, Estimate) else (value or "", "")

@@ -1,0 +1,91 @@
+"""What the notebooks ask: which runs there are, what they logged, how they differ, and which rollouts they kept."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure as Picture
+
+from analysis.data.methods import name_of
+from analysis.data.runs import Run
+from analysis.data.sources import Source
+from analysis.data.statistics import compare
+from analysis.grid.artefact import artefacts
+from analysis.grid.parts import Metric
+from analysis.grid.table import Figure, Table
+from analysis.plots.style import PAGE, band, by_seed, legend_above, method_colour, over_updates, panels
+
+_DASHES = ("-", "--", ":", "-.")
+
+
+def results_folder(arguments: Mapping[str, object]) -> Path:
+    """Return ``--results FOLDER`` of a notebook's command line (behind ``--``), else ``results``."""
+    return Path(str(arguments.get("results") or "results"))
+
+
+def runs(results: Path) -> dict[str, Run]:
+    """Return every complete, intact run by a name to choose it by, the newest first."""
+    found = (Source(results).run(folder.name) for folder in (results / "runs").glob("*"))
+    runs = [run for run in found if isinstance(run, Run)]
+    runs.sort(key=lambda r: (r.started, r.id), reverse=True)
+    return {f"{r.tier} {r.env} {r.model} {name_of(r.method)} seed {r.seed} ({r.id})": r for r in runs}
+
+
+def rollouts(run: Run) -> dict[str, Path]:
+    """Return the files of rollout groups that a run kept (``save_rollouts=n``), by update."""
+    return {f"update {int(path.stem)}": path for path in sorted((run.path / "rollouts").glob("*.npz"))}
+
+
+def built(results: Path, tier: str, labels: Sequence[str]) -> dict[str, Table | Figure]:
+    """Return artefacts of a tier."""
+    source, known = Source(results), artefacts()
+    return {label: known[label].build(known[label].load(source, tier)) for label in labels}
+
+
+def short(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with numbers of four significant digits."""
+    return table.map(lambda value: float(f"{value:.4g}") if isinstance(value, float) else value)
+
+
+def differences(chosen: Mapping[str, Run]) -> pd.DataFrame:
+    """Return the settings in which the runs differ: a row a setting, a column a run."""
+    table = pd.DataFrame({name: run.settings | {"seed": run.seed} for name, run in chosen.items()}, dtype=object)
+    return table[table.astype(str).nunique(axis=1) > 1]
+
+
+def curves(chosen: Mapping[str, Run], metrics: Sequence[str]) -> Picture:
+    """Draw an axis a metric, with a line a run in the colour of its method."""
+    figure, axes = panels(max(len(metrics), 1), 1, PAGE, 1.7 * max(len(metrics), 1), sharex=True)
+    for axis, metric in zip(axes, metrics):
+        over_updates(axis, metric)
+        for i, (name, run) in enumerate(chosen.items()):
+            line = {"linestyle": _DASHES[i % 4], "label": name}
+            band(axis, by_seed([run], metric), method_colour(run.method), **line)
+    if metrics:
+        legend_above(figure, max((axis.lines for axis in axes), key=len), columns=1)
+    return figure
+
+
+def outcomes(chosen: Mapping[str, Run]) -> pd.DataFrame:
+    """Return the final success of each run, and its lead over the last one on the shared tasks (points, 95 %)."""
+    success = Metric("success", "Success")
+    samples = {name: success.sample([run]) for name, run in chosen.items()}
+    *_, last = samples.values()
+    rows = []
+    for name, sample in samples.items():
+        rows.append({"run": name, "success": sample.per_seed.mean()})
+        if sample is not last and sample.tasks == last.tasks:
+            versus = compare(sample, last)
+            rows[-1] |= {"lead": versus.difference, "low": versus.interval.low, "high": versus.interval.high}
+    return pd.DataFrame(rows).round(2)
+
+
+def degeneracy(chosen: Sequence[Run]) -> pd.DataFrame:
+    """Return the means over updates of where the advantage mass of each run rests, in per cent."""
+    rows = []
+    for run in chosen:
+        masses = [column for column in run.metrics.columns if column.startswith("credit/mass_")]
+        means = {column.removeprefix("credit/mass_"): 100 * run.metrics[column].mean() for column in masses}
+        place = {"env": run.env, "model": run.model, "seed": run.seed, "run": run.id}
+        rows.append({"method": name_of(run.method)} | means | place)
+    return pd.DataFrame(rows).round(1)

@@ -1,0 +1,234 @@
+"""A rollout group as a picture: its merged graph, and a number on every edge."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch
+from matplotlib.transforms import offset_copy
+
+from analysis.data.methods import known_methods
+from analysis.plots.style import GREY, PAGE, method_colour, nothing, panels
+from bepo.core.batch import RolloutBatch, Terminal
+from bepo.core.graph import RolloutGraph, centring_error, iterate, solve
+from bepo.core.returns import gae, standardise
+from bepo.credit.gated_bepo import GatedBEPO
+
+ENDS = {-Terminal.SUCCESS: "✓", -Terminal.FAILURE: "✗", -Terminal.TRUNCATION: "…"}
+# Red below zero, blue above: safe for colour-blind readers, and both dark at the ends; an arrow of zero is grey.
+SIGNED, SIGNED_LINES = "RdBu", "coolwarm_r"
+OPEN = "#FFD9B8"  # a state whose gate is open
+_REWARD = 10.0  # of a success, as in ALFWorld and WebShop
+_BUDGET = 20  # sweeps of the paper
+_VALUES = {"error": ("distance to V*", "-"), "bound": ("certificate", "--"), "centring": ("centring error", ":")}
+
+
+@dataclass(frozen=True)
+class Edge:
+    """All transitions from one state to one successor (negative: an end)."""
+
+    source: int
+    target: int
+    transitions: np.ndarray
+
+
+def group_of(trajectories: Sequence[str]) -> RolloutBatch:
+    """Return a group written down: ``"S A +"`` goes through states S and A and succeeds, with ``-`` it fails."""
+    rows = []
+    for k, text in enumerate(trajectories):
+        *states, end = text.split()
+        done = {"+": "success", "-": "failure"}[end]
+        for t, (state, after) in enumerate(zip(states, [*states[1:], done])):
+            place = {"uid": 0, "traj": k, "t": t, "obs": state, "next": after}
+            rows.append(place | {"r": 0.0, "done": None, "valid": True})
+        rows[-1] |= {"r": _REWARD * (end == "+"), "done": done}
+    return RolloutBatch.from_rows(rows)
+
+
+def advantages(batch: RolloutBatch, methods: Iterable[str] = ()) -> dict[str, np.ndarray]:
+    """Return the advantages by each estimator as configured by default; by all that need no critic for no methods."""
+    known = known_methods()
+    methods = methods or [name for name, cls in known.items() if not cls.needs_critic]
+    return {name: known[name]()(batch).advantage for name in methods}
+
+
+def edges(batch: RolloutBatch) -> list[Edge]:
+    """Return the edges of the merged graph, by first transition."""
+    pairs: dict[tuple[int, int], list[int]] = {}
+    for i, pair in enumerate(zip(batch.state.tolist(), batch.successor.tolist())):
+        pairs.setdefault(pair, []).append(i)
+    return [Edge(*pair, np.array(members)) for pair, members in pairs.items()]
+
+
+def node_name(batch: RolloutBatch, node: int) -> str:
+    """Return a state's name, or the sign of an end."""
+    return ENDS[node] if node < 0 else batch.state_key[node]
+
+
+def nodes(batch: RolloutBatch) -> dict[str, int]:
+    """Return the nodes of a group by name."""
+    return {end: node for node, end in ENDS.items()} | {key: i for i, key in enumerate(batch.state_key)}
+
+
+def layout(batch: RolloutBatch) -> dict[int, tuple[float, float]]:
+    """Return a place for each node: states in columns by the fewest steps to them, ends in a column of their own."""
+    graph = nx.DiGraph((edge.source, edge.target) for edge in edges(batch))
+    starts = dict.fromkeys(batch.state[batch.step == 0].tolist())
+    columns = [[node for node in layer if node >= 0] for layer in nx.bfs_layers(graph, starts)]
+    columns = [*filter(None, columns), sorted((node for node in graph if node < 0), reverse=True)]
+    return {n: (float(x), (i + 0.5) / len(column)) for x, column in enumerate(columns) for i, n in enumerate(column)}
+
+
+def draw(
+    axis: Axes,
+    batch: RolloutBatch,
+    place: Mapping[int, tuple[float, float]],
+    values: np.ndarray | None = None,
+    text: Mapping[int, str] | None = None,
+    limit: float = 2.0,
+    size: float = 11,
+) -> None:
+    """Draw states as circles (filled: branching, so that the default gate is open), ends as signs, edges as arrows.
+
+    Arrows are the wider the more transitions they stand for. ``values`` (one a transition) colour them by their mean,
+    between ``-limit`` and ``limit``; ``text`` replaces the names of nodes.
+    """
+    branches = RolloutGraph(batch).branches
+    colours = ScalarMappable(Normalize(-limit, limit), SIGNED_LINES)
+    for edge in edges(batch):
+        colour = GREY if values is None else colours.to_rgba(values[edge.transitions].mean())
+        _arrow(axis, place[edge.source], place[edge.target], edge, colour, size)
+    for node, (x, y) in place.items():
+        fill = OPEN if node >= 0 and branches[node] >= 2 else "white"
+        edge_line = {"markeredgecolor": "black", "markeredgewidth": 0.7}
+        axis.plot(x, y, "s" if node < 0 else "o", markersize=size, markerfacecolor=fill, **edge_line)
+        name = (text or {}).get(node, node_name(batch, node))
+        small = 5.5 if "\n" in name else 6.5
+        axis.text(x, y, name, ha="center", va="center_baseline", fontsize=small, linespacing=0.95)
+    axis.set_axis_off()
+    axis.margins(0.15)
+
+
+def _arrow(axis: Axes, start: tuple, end: tuple, edge: Edge, colour: object, size: float) -> None:
+    width = 0.6 + 0.5 * min(len(edge.transitions), 6)
+    if edge.source == edge.target:  # a ring on top of the state
+        above = offset_copy(axis.transData, axis.figure, y=0.75 * size, units="points")
+        ring = {"markersize": 0.7 * size, "markerfacecolor": "none", "markeredgecolor": colour}
+        axis.plot(*start, "o", transform=above, markeredgewidth=width, zorder=0.5, **ring)
+        return
+    shape = {"arrowstyle": "-|>", "mutation_scale": 6, "connectionstyle": "arc3,rad=0.12"}
+    shape |= {"shrinkA": size / 2, "shrinkB": size / 2, "linewidth": width}
+    axis.add_patch(FancyArrowPatch(start, end, color=colour, zorder=0.5, **shape))
+
+
+def matrix(axis: Axes, values: np.ndarray, rows: Sequence[str], columns: Sequence[str], limit: float = 2.0) -> None:
+    """Draw numbers in coloured squares; nan stays empty."""
+    axis.imshow(values, cmap=SIGNED, vmin=-limit, vmax=limit, aspect="auto")
+    axis.set_xticks(range(len(columns)), columns)
+    axis.set_yticks(range(len(rows)), rows)
+    axis.tick_params(length=0)
+    axis.grid(visible=False)
+    axis.spines[:].set_visible(False)
+    for (y, x), value in np.ndenumerate(values):
+        if np.isfinite(value):
+            text = f"{value:.1f}".replace("-0.0", "0.0").replace("-", "−")
+            colour = "white" if abs(value) > 0.65 * limit else "black"
+            axis.text(x, y, text, ha="center", va="center", fontsize=6, color=colour)
+
+
+# --- a recorded group, for the viewer -------------------------------------------------------------------------------
+
+
+def tasks(batch: RolloutBatch) -> dict[str, int]:
+    """Return the groups of a file by a name to choose them by, the one with the most mixed outcomes first."""
+    groups = pd.Series(batch.success).groupby(batch.trajectory_group)
+    order = (groups.mean() - 0.5).abs().sort_values(kind="stable").index
+    return {f"{g}: task {batch.task[g]}, {int(groups.sum()[g])} successes": int(g) for g in order}
+
+
+def one_group(batch: RolloutBatch, number: int) -> RolloutBatch:
+    """Return the transitions of one group, without tokens."""
+    keys = batch.state_key
+    rows = [
+        {"uid": number, "task": batch.task[number], "traj": int(batch.trajectory[i]), "t": int(batch.step[i])}
+        | {"obs": keys[batch.state[i]], "next": keys[batch.next_state[i]], "r": float(batch.reward[i])}
+        | {"done": Terminal(batch.terminal[i]).name if batch.terminal[i] else None, "valid": bool(batch.valid[i])}
+        for i in np.flatnonzero(batch.group == number)
+    ]
+    return RolloutBatch.from_rows(rows)
+
+
+def transition_table(batch: RolloutBatch) -> pd.DataFrame:
+    """Return a row a transition: where it is, what Gated-BEPO's parts are there, and every estimator's advantage."""
+    graph, terms = RolloutGraph(batch), GatedBEPO()(batch).terms
+    columns = {"episode": batch.trajectory, "step": batch.step, "state": batch.state}
+    columns["next"] = [node_name(batch, s) if s < 0 else s for s in batch.successor]
+    columns |= {"visits": graph.visits[batch.state], "branches": graph.branches[batch.state], "gate": terms["rho"]}
+    columns |= {"value": terms["value"], "residual": terms["residual"], **advantages(batch)}
+    return pd.DataFrame(columns | {"text": [batch.state_key[s] for s in batch.state]}).round(3)
+
+
+def view(batch: RolloutBatch, values: np.ndarray, title: str) -> Figure:
+    """Return a picture with ``values`` (one a transition) on the edges, and number and fixed-point value of each state."""
+    place = layout(batch)
+    rows = max(np.unique([x for x, _ in place.values()], return_counts=True)[1])
+    figure, (axis,) = panels(1, 1, PAGE, max(2.5, 0.35 * rows))
+    value = GatedBEPO(solver="exact")(batch).terms["value"]
+    text = {int(s): f"{s}\n{v:.1f}".replace("-0.0", "0.0") for s, v in zip(batch.state, value)}
+    limit = float(np.abs(values).max()) or 1.0
+    draw(axis, batch, place, values, text, limit, size=16)
+    figure.set_layout_engine("none")
+    axis.set_position((0.01, 0.02, 0.87, 0.96))
+    scale = ScalarMappable(Normalize(-limit, limit), SIGNED_LINES)
+    figure.colorbar(scale, cax=figure.add_axes((0.9, 0.15, 0.015, 0.7))).set_label(title)
+    return figure
+
+
+# --- how sweeps approach the fixed point of a recorded group ----------------------------------------------------------
+
+
+def convergence(batch: RolloutBatch, gamma: float = 0.95, gae_lambda: float = 0.8, sweeps: int = 200) -> pd.DataFrame:
+    """Return a row a sweep; each column is the largest over the group.
+
+    ``change`` of a value, its ``error`` against the exact fixed point, the certificate's ``bound`` on that, the
+    ``centring`` error, and how far the standardised step ``advantage`` is from the exact one.
+    """
+    graph = RolloutGraph(batch)
+
+    def advantage(value: np.ndarray) -> np.ndarray:
+        return standardise(gae(batch, graph.residuals(value, gamma), gamma, gae_lambda), batch.group_start)
+
+    exact = solve(graph, gamma).value
+    target = advantage(exact)
+    iterates = iterate(graph, gamma, sweeps, tolerance=0.0).iterates
+    rows = []
+    for k, value in enumerate(iterates):
+        change = np.abs(value - iterates[k - 1]).max() if k else np.nan
+        error, bound = np.abs(value - exact).max(), gamma * change / (1 - gamma)
+        centring = centring_error(graph, graph.residuals(value, gamma))
+        rows.append((k, change, error, bound, centring, np.abs(advantage(value) - target).max()))
+    return pd.DataFrame(rows, columns=["sweep", "change", "error", "bound", "centring", "advantage"])
+
+
+def convergence_picture(table: pd.DataFrame) -> Figure:
+    """Draw what ``convergence`` returned, on logarithmic axes."""
+    if not table[["error", "advantage"]].any(axis=None):  # a logarithm has no zero
+        figure, (axis,) = panels(1, 1, PAGE, 2.4)
+        nothing(axis, "nothing to solve: without sweeps the values are the fixed point")
+        return figure
+    figure, (values, advantages) = panels(1, 2, PAGE, 2.4, sharex=True)
+    for name, (label, dash) in _VALUES.items():
+        values.plot(table["sweep"], table[name], dash, color=method_colour("gated_bepo"), label=label)
+    values.legend(loc="best")
+    advantages.plot(table["sweep"], table["advantage"], color=method_colour("gated_bepo"))
+    for axis, label in ((values, "Largest over states"), (advantages, "Largest |A - A*| over transitions")):
+        axis.set(xlabel="Bellman sweeps", ylabel=label, yscale="log")
+        axis.axvline(_BUDGET, color=GREY, linewidth=0.8, linestyle="--")
+        axis.set_ylim(bottom=1e-12)
+    return figure

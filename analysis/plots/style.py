@@ -1,0 +1,143 @@
+"""How every picture looks: sizes of the printed page, one style, colours, and bands over training seeds."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from analysis.data.methods import environment_name, known_environments, known_methods
+from analysis.data.runs import Run, StudyRuns
+from bepo.credit import Estimator
+from bepo.envs import Environment
+
+COLUMN, PAGE = 3.3, 7.0  # inches: one column, both columns
+GREY = "#666666"
+_TEXT = {"font.size": 7, "axes.titlesize": 7.5, "axes.labelsize": 7, "xtick.labelsize": 6.5, "ytick.labelsize": 6.5}
+_LEGEND = {"legend.fontsize": 6.5, "legend.frameon": False, "legend.handlelength": 1.8}
+_LINES = {"axes.linewidth": 0.6, "lines.linewidth": 1.2, "grid.linewidth": 0.5, "grid.alpha": 0.25, "axes.grid": True}
+_LINES |= {"xtick.major.width": 0.6, "ytick.major.width": 0.6, "xtick.major.size": 2.5, "ytick.major.size": 2.5}
+_FRAME = {"axes.spines.top": False, "axes.spines.right": False}
+_FILES = {"pdf.fonttype": 42, "figure.max_open_warning": 0}  # real fonts; all tiers are built before any is closed
+
+
+def panels(rows: int, columns: int, width: float, height: float, **options: object) -> tuple[Figure, list[Axes]]:
+    """Return a figure of a printed size (inches) and its axes, row by row."""
+    mpl.rcParams.update(_TEXT | _LEGEND | _LINES | _FRAME | _FILES)
+    options = {"figsize": (width, height), "layout": "constrained", "squeeze": False, "dpi": 200} | options
+    figure, axes = plt.subplots(rows, columns, **options)
+    return figure, list(axes.flat)
+
+
+@cache
+def _colours(kind: type[Estimator] | type[Environment]) -> dict[str, str]:
+    """Return a colour for each method or environment: its own, or else one of Matplotlib's that no other has."""
+    known = known_methods() if kind is Estimator else known_environments()
+    own = {cls.colour for cls in known.values()}
+    spare = (mpl.colors.to_hex(colour) for colour in mpl.colormaps["tab20"].colors)
+    unused = (colour for colour in spare if colour not in own)
+    return {name: cls.colour or next(unused) for name, cls in known.items()}
+
+
+def method_colour(method: str) -> str:
+    """Return the colour of a method in every picture; black for one that is no estimator."""
+    return _colours(Estimator).get(method, "black")
+
+
+def environment_line(env: str) -> dict[str, object]:
+    """Return name, colour and dashes of an environment's line."""
+    dashes = known_environments()[env].dashes
+    line = {"color": _colours(Environment)[env], "linestyle": (0, dashes) if dashes else "-"}
+    return line | {"label": environment_name(env)}
+
+
+def over_updates(axis: Axes, label: str, title: str = "") -> None:
+    """Name the axes of curves over updates."""
+    axis.set(xlabel="Update", ylabel=label, title=title)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+
+
+def percent(axis: Axes, least: float = 10) -> None:
+    """Show from a little below zero up to what is drawn, but at least to ``least`` and at most to 100."""
+    top = min(max(axis.get_ylim()[1], least), 100)
+    axis.set_ylim(-0.03 * top, 1.02 * top)
+
+
+def legend_above(figure: Figure, handles: Sequence, columns: int) -> None:
+    """Put one legend above all axes, where it hides no data; none without handles."""
+    if handles:
+        figure.legend(handles=handles, loc="outside upper center", ncols=columns, columnspacing=1.2)
+
+
+def letters(axes: Iterable[Axes]) -> None:
+    """Put (a), (b), ... before the titles."""
+    for letter, axis in zip("abcdefgh", axes):
+        axis.set_title(f"({letter}) {axis.get_title()}")
+
+
+def band(axis: Axes, table: pd.DataFrame, color: str, **line: object) -> None:
+    """Draw the mean over training seeds, and a band of one sample standard deviation.
+
+    ``table`` has a row for each update and a column for each training seed; nothing is drawn if it is empty.
+    """
+    if table.empty:
+        return
+    mean, std = table.mean(axis=1), table.std(axis=1, ddof=1).fillna(0)
+    axis.plot(mean.index, mean, color=color, **line)
+    axis.fill_between(mean.index, mean - std, mean + std, color=color, alpha=0.18, linewidth=0)
+
+
+def by_seed(
+    runs: Iterable[Run], value: str, rows_of: Callable[[Run], pd.DataFrame] = lambda run: run.metrics
+) -> pd.DataFrame:
+    """Return (updates, training seeds) of the runs whose rows have ``value``; empty where none has."""
+    frames = [rows_of(run)[["update", value]].assign(seed=run.seed) for run in runs if value in rows_of(run)]
+    if not frames:
+        return pd.DataFrame()
+    return pd.concat(frames).dropna(subset=[value]).pivot_table(index="update", columns="seed", values=value)
+
+
+def unlogged(runs: Sequence[Run], metrics: Iterable[str]) -> list[str]:
+    """Return notes that name the runs which are missing from curves, because they did not log a metric."""
+    missing = defaultdict(list)
+    for metric in metrics:
+        ids = [run.id for run in runs if metric not in run.metrics or run.metrics[metric].isna().all()]
+        missing[", ".join(ids)].append(metric)
+    return [f"Left out, not logged: {', '.join(names)} (runs {ids})." for ids, names in missing.items() if ids]
+
+
+def if_empty(axis: Axes, runs: Sequence[Run]) -> None:
+    """Let an axis without data say why it has none."""
+    if not axis.lines and not axis.patches:
+        nothing(axis, "not logged" if runs else "not run")
+
+
+def nothing(axis: Axes, text: str = "not run") -> None:
+    """Write a text instead of ticks and lines."""
+    axis.set(xticks=[], yticks=[])
+    axis.text(0.5, 0.5, text, transform=axis.transAxes, ha="center", va="center", color=GREY)
+
+
+def counted(groups: Mapping[str, Iterable[Run]]) -> str:
+    """Return ``n = 3 training seeds`` where all groups of runs agree, else the number by group; empty groups are left out."""
+    counts = {name: len({run.seed for run in runs}) for name, runs in groups.items()}
+    counts = {name: n for name, n in counts.items() if n}
+    if len(set(counts.values())) > 1:
+        return "training seeds: " + ", ".join(f"{name} n = {n}" for name, n in counts.items())
+    return next((f"n = {n} training seed{'s' if n != 1 else ''}" for n in counts.values()), "no runs")
+
+
+def bands_note(groups: Mapping[str, Iterable[Run]]) -> str:
+    """Return the sentence of a caption on what curves and bands are; ``groups`` are the runs of each curve."""
+    many = any(len({run.seed for run in runs}) > 1 for runs in groups.values())
+    return f"Mean over {counted(groups)}" + ("; bands: one sample standard deviation." if many else "; no band.")
+
+
+def by_environment(studies: Mapping[str, StudyRuns]) -> dict[str, list[Run]]:
+    """Return the runs of studies, which are named by their environment, under the environment's name in print."""
+    return {environment_name(env): study.runs for env, study in studies.items()}

@@ -1,0 +1,95 @@
+"""Credit estimators: time by the number of transitions, and against the slow reference of the tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from benchmarks.timing import cpu_seconds
+from bepo.core.batch import RolloutBatch
+from bepo.core.tokens import Tokens
+from bepo.credit import estimators
+
+_ENDS = (None, "success", "failure", "truncation")  # the reference's name of each ``Terminal``
+
+
+def credit() -> None:
+    """Print the time of each estimator on 6,400 and on 1,000,000 transitions, and how much slower the reference is."""
+    from tests import reference
+
+    small, large = random_batch(16), random_batch(2500)
+    rows = as_rows(small)
+    print(
+        f"\n{'estimator':12} {'6,400 transitions':>18} {'10^6 transitions':>17} {'growth / 156':>13} "
+        f"{'reference / ours':>17}"
+    )
+    for name, cls in estimators().items():
+        estimator = cls()
+        few = cpu_seconds(lambda e=estimator: e(copy(small)), 20) - cpu_seconds(lambda: copy(small), 20)
+        many = cpu_seconds(lambda e=estimator: e(copy(large)), 3) - cpu_seconds(lambda: copy(large), 3)
+        growth = many / few / (len(large) / len(small))
+        slow = cpu_seconds(lambda n=name, e=estimator: vars(reference)[n](rows, e), 3)
+        print(f"{name:12} {1e3 * few:15.2f} ms {1e3 * many:14.0f} ms {growth:13.2f} {slow / few:16.0f}x")
+
+
+def random_batch(n_groups: int, group_size: int = 8, steps: int = 50, states: int = 60) -> RolloutBatch:
+    """Return a batch of ALFWorld's shape: 8 trajectories of 50 steps in a group, half of them successes, 60 states."""
+    rng = np.random.default_rng(0)
+    m, n = n_groups * group_size, n_groups * group_size * steps
+    keys = rng.integers(0, states, (m, steps + 1)) + (np.arange(m) // group_size * states)[:, None]
+    terminal = np.zeros((m, steps), np.int8)
+    terminal[:, -1] = rng.choice([1, 3], m)
+    return RolloutBatch(
+        task=[str(g) for g in range(n_groups)],
+        group=np.repeat(np.arange(n_groups), group_size * steps),
+        trajectory=np.repeat(np.arange(m), steps),
+        step=np.tile(np.arange(steps), m),
+        state=keys[:, :-1].ravel(),
+        next_state=keys[:, 1:].ravel(),
+        terminal=terminal.ravel(),
+        reward=10.0 * (terminal == 1).ravel(),
+        valid=np.ones(n, bool),
+        task_score=(terminal[:, -1] == 1).astype(float),
+        state_group=np.repeat(np.arange(n_groups), states),
+        state_key=[""] * (n_groups * states),
+        row=np.arange(n),
+        tokens=random_tokens(n),
+    )
+
+
+def random_tokens(n: int, response: int = 4) -> Tokens:
+    """Return a prompt of one token and ``response`` response tokens for each transition, with a critic's values."""
+    return Tokens(
+        ids=np.zeros(n * (1 + response), np.int32),
+        prompt_length=np.ones(n, np.int32),
+        response_length=np.full(n, response, np.int32),
+        logprob=np.zeros(n * response, np.float32),
+        allowed_ids=np.empty(0, np.int32),
+        allowed_length=np.zeros(n * response, np.int32),
+        value=np.random.default_rng(1).normal(size=n * response).astype(np.float32),
+    )
+
+
+def copy(batch: RolloutBatch) -> RolloutBatch:
+    """Return the same transitions without the arrays that a batch caches."""
+    return RolloutBatch.concat([batch])
+
+
+def as_rows(batch: RolloutBatch) -> list[dict[str, Any]]:
+    """Return the transitions in the form that the reference reads."""
+    values = np.split(batch.tokens.value, batch.tokens.response_offset[1:-1])
+    return [
+        {
+            "uid": int(batch.group[i]),
+            "traj": int(batch.trajectory[i]),
+            "t": int(batch.step[i]),
+            "obs": int(batch.state[i]),
+            "next": int(batch.next_state[i]),
+            "r": float(batch.reward[i]),
+            "done": _ENDS[batch.terminal[i]],
+            "valid": True,
+            "values": values[i].tolist(),
+        }
+        for i in range(len(batch))
+    ]

@@ -1,0 +1,305 @@
+"""Rollout batches: what an agent did in groups of episodes, as flat arrays.
+
+A *transition* is one environment step, that is, one call of the language model (the paper's "rollout record"). A
+*trajectory* is one episode. A *group* is the K trajectories sampled from one task; states are only ever matched inside
+their group (Gated-BEPO paper, Section "Empirical Graph and Bellman Fixed Point").
+
+Sizes: N transitions, M trajectories, G groups, S interned states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from enum import IntEnum
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from bepo.core.errors import UserError, choose
+from bepo.core.tokens import Tokens, offsets
+
+FORMAT_VERSION = 1
+
+
+class Terminal(IntEnum):
+    """How a transition ends its trajectory. Each kind but ``NONE`` is an absorbing successor of its own."""
+
+    NONE = 0
+    SUCCESS = 1
+    FAILURE = 2
+    TRUNCATION = 3
+
+    @classmethod
+    def parse(cls, name: str | None) -> Terminal:
+        """Return the kind of that name, in any case; None is ``NONE``. Raises ``UserError`` for an unknown name."""
+        names = {t.name.lower(): t for t in cls if t}
+        if name is not None and str(name).lower() not in names:
+            raise choose("end of a trajectory", name, names)
+        return cls.NONE if name is None else names[str(name).lower()]
+
+
+@dataclass
+class RolloutBatch:
+    """N transitions of G groups, laid end to end.
+
+    Transitions are ordered by group, trajectory and step, so that transition ``i + 1`` follows transition ``i`` unless
+    ``terminal[i]`` is set. States are interned: an id stands for one key *in one group*, so groups cannot mix.
+
+    Raises ``UserError`` where steps are not numbered 0, 1, ... within each trajectory, or where anything but the last
+    transition of a trajectory, and that one, is marked as its end.
+    """
+
+    task: list[str]  # (G,) task ids
+    group: Int[np.ndarray, " N"]  # which group, 0..G-1
+    trajectory: Int[np.ndarray, " N"]  # which trajectory, 0..M-1
+    step: Int[np.ndarray, " N"]  # position in the trajectory, from 0
+    state: Int[np.ndarray, " N"]  # id of the state that the transition starts in, 0..S-1
+    next_state: Int[np.ndarray, " N"]  # 0..S-1, the observed successor even where it ends the trajectory
+    terminal: Int[np.ndarray, " N"]  # a ``Terminal``
+    reward: Float[np.ndarray, " N"]
+    valid: Bool[np.ndarray, " N"]  # was the response a well-formed action?
+    task_score: Float[np.ndarray, " M"]  # the environment's own score of each trajectory, in [0, 1]
+    state_group: Int[np.ndarray, " S"]  # the group of each state
+    state_key: list[str]  # (S,) the interned keys, for people to read
+    row: Int[np.ndarray, " N"]  # the place of each transition in the rows that the batch was made from
+    tokens: Tokens | None = None
+    broken: Bool[np.ndarray, " M_or_0"] = field(default_factory=lambda: np.empty(0, bool))
+    """Was the trajectory cut off by a broken environment? Left out, or empty: none was."""
+
+    def __post_init__(self) -> None:
+        if not len(self.broken):
+            self.broken = np.zeros(len(self.task_score), bool)
+        first = run_starts(self.trajectory)
+        place = np.arange(len(self)) - np.repeat(first, np.diff(np.append(first, len(self))))
+        if (self.step != place).any():
+            bad = int(np.flatnonzero(self.step != place)[0])
+            raise UserError(
+                f"transition {bad}: step {self.step[bad]} of trajectory {self.trajectory[bad]}, not {place[bad]}"
+            )
+        ends = self.terminal != Terminal.NONE
+        last = np.append(self.trajectory[1:] != self.trajectory[:-1], True)
+        if not np.array_equal(ends, last):
+            bad = int(np.flatnonzero(ends != last)[0])
+            raise UserError(
+                f"transition {bad} (trajectory {self.trajectory[bad]}, step {self.step[bad]}): the last transition of "
+                f"a trajectory, and no other, must be marked {', '.join(t.name.lower() for t in Terminal if t)}"
+            )
+
+    # --- sizes and derived arrays -------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.group)
+
+    @property
+    def n_groups(self) -> int:
+        """G."""
+        return len(self.task)
+
+    @property
+    def n_trajectories(self) -> int:
+        """M."""
+        return len(self.task_score)
+
+    @property
+    def n_states(self) -> int:
+        """S."""
+        return len(self.state_group)
+
+    @cached_property
+    def successor(self) -> Int[np.ndarray, " N"]:
+        """Return the successor of each transition: a state id, or -1, -2, -3 for the absorbing success, failure and
+        truncation.
+
+        Negative ids index the end of a value array with three zeros appended (``graph.with_terminals``).
+        """
+        return np.where(self.terminal > 0, -self.terminal, self.next_state)
+
+    @cached_property
+    def group_start(self) -> Int[np.ndarray, " G"]:
+        """Return the first transition of each group."""
+        return run_starts(self.group)
+
+    @cached_property
+    def transitions_per_group(self) -> Int[np.ndarray, " G"]:
+        """Return the number of transitions of each group."""
+        return np.diff(np.append(self.group_start, len(self)))
+
+    @cached_property
+    def last(self) -> Int[np.ndarray, " M"]:
+        """Return the last transition of each trajectory."""
+        return np.flatnonzero(self.terminal)
+
+    @cached_property
+    def trajectory_group(self) -> Int[np.ndarray, " M"]:
+        """Return the group of each trajectory."""
+        return self.group[self.last]
+
+    @cached_property
+    def success(self) -> Bool[np.ndarray, " M"]:
+        """Return which trajectories ended in success."""
+        return self.terminal[self.last] == Terminal.SUCCESS
+
+    @cached_property
+    def episode_return(self) -> Float[np.ndarray, " M"]:
+        """Return the undiscounted return R(tau) of each trajectory."""
+        return np.bincount(self.trajectory, weights=self.reward, minlength=self.n_trajectories)
+
+    @cached_property
+    def by_state(self) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " s"], Int[np.ndarray, " s"]]:
+        """Return the transitions sorted by the state that they start in, the s states that occur there in that order,
+        and the place of each state's first transition in that order."""
+        order = np.argsort(self.state, kind="stable")
+        ordered = self.state[order]
+        starts = run_starts(ordered)
+        return order, ordered[starts], starts
+
+    @property
+    def language(self) -> Tokens:
+        """The tokens. Raises ``UserError`` where the batch has none."""
+        if self.tokens is None:
+            raise UserError("these rollouts have no tokens: nothing was read or written by a language model")
+        return self.tokens
+
+    def penalised(self, penalty: float) -> RolloutBatch:
+        """Return the same batch with ``penalty`` taken off the reward of each invalid transition."""
+        return replace(self, reward=self.reward - penalty * ~self.valid) if penalty else self
+
+    # --- making, joining ------------------------------------------------------------------------
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Mapping[str, Any]]) -> RolloutBatch:
+        """Make a batch of plain rows, which may come in any order.
+
+        Keys of a row: ``uid`` task group, ``traj`` trajectory, ``t`` step, ``obs`` and ``next`` state keys, ``r``
+        reward, ``done`` (None, ``"success"``, ``"failure"``, ``"truncation"``), ``valid``; optionally ``task`` (task
+        id, default the uid), ``task_score`` and ``broken`` (read from the last row of a trajectory; defaults 1 on
+        success, else 0, and False), and the token columns that ``Tokens.pack`` reads. Raises ``UserError`` if there is
+        no row.
+        """
+        rows = list(rows)
+        if not rows:
+            raise UserError("a rollout batch needs at least one transition")
+        uid_of, traj_of = _interner(), _interner()
+        place = [(uid_of(r["uid"]), traj_of((r["uid"], r["traj"])), int(r["t"])) for r in rows]
+        order = sorted(range(len(rows)), key=place.__getitem__)
+        rows = [rows[i] for i in order]
+        group, _, step = (np.array(column, np.int32) for column in zip(*(place[i] for i in order)))
+        trajectory = _interned([(r["uid"], r["traj"]) for r in rows])
+        source, target, state_key, state_group = _intern_states(rows, group)
+        terminal = np.array([Terminal.parse(r["done"]) for r in rows], np.int8)
+        task_score = [
+            float(r.get("task_score", t == Terminal.SUCCESS)) for r, t in zip(rows, terminal) if t != Terminal.NONE
+        ]
+        first = run_starts(group)
+        return cls(
+            task=[str(rows[i].get("task", rows[i]["uid"])) for i in first],
+            group=group,
+            trajectory=trajectory,
+            step=step,
+            state=source,
+            next_state=target,
+            terminal=terminal,
+            reward=np.array([r["r"] for r in rows], np.float64),
+            valid=np.array([r["valid"] for r in rows], bool),
+            task_score=np.array(task_score, np.float64),
+            state_group=state_group,
+            state_key=state_key,
+            row=np.array(order, np.int64),
+            tokens=Tokens.pack(rows) if "response_ids" in rows[0] else None,
+            broken=np.array([r.get("broken", False) for r, t in zip(rows, terminal) if t != Terminal.NONE], bool),
+        )
+
+    @classmethod
+    def concat(cls, parts: Sequence[RolloutBatch]) -> RolloutBatch:
+        """Lay batches end to end. Ids are shifted; no groups and no states are merged."""
+        g, m, s, n = (offsets([size(p) for p in parts]) for size in _SIZES)
+
+        def shifted(name: str, by: np.ndarray) -> np.ndarray:
+            return np.concatenate([getattr(p, name) + by[k] for k, p in enumerate(parts)])
+
+        def joined(name: str) -> np.ndarray:
+            return np.concatenate([getattr(p, name) for p in parts])
+
+        tokens = [p.tokens for p in parts if p.tokens is not None]
+        return cls(
+            task=[t for p in parts for t in p.task],
+            group=shifted("group", g),
+            trajectory=shifted("trajectory", m),
+            step=joined("step"),
+            state=shifted("state", s),
+            next_state=shifted("next_state", s),
+            terminal=joined("terminal"),
+            reward=joined("reward"),
+            valid=joined("valid"),
+            task_score=joined("task_score"),
+            state_group=shifted("state_group", g),
+            state_key=[k for p in parts for k in p.state_key],
+            row=shifted("row", n),
+            tokens=Tokens.concat(tokens) if len(tokens) == len(parts) else None,
+            broken=joined("broken"),
+        )
+
+    # --- files ---------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write ``path`` (.npz): one array a field, as named and shaped above; tokens as ``tokens.<field>``.
+
+        Strings are numpy unicode arrays, nothing is pickled; ``format_version`` is 1. See docs/transitions.md.
+        """
+        arrays = {f.name: np.asarray(getattr(self, f.name)) for f in fields(self) if f.name != "tokens"}
+        if self.tokens is not None:
+            arrays |= {f"tokens.{f.name}": getattr(self.tokens, f.name) for f in fields(Tokens)}
+        np.savez_compressed(path, allow_pickle=False, format_version=np.int64(FORMAT_VERSION), **arrays)
+
+    @classmethod
+    def load(cls, path: str | Path) -> RolloutBatch:
+        """Read what ``save`` wrote. Raises ``UserError`` for any other file."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            version = int(arrays.pop("format_version"))
+            if version != FORMAT_VERSION:
+                raise UserError(f"{path}: format version {version}; this bepo reads {FORMAT_VERSION}")
+            token_part = {k.removeprefix("tokens."): arrays.pop(k) for k in list(arrays) if k.startswith("tokens.")}
+            texts = {name: arrays.pop(name).tolist() for name in ("task", "state_key")}
+            return cls(**texts, **arrays, tokens=Tokens(**token_part) if token_part else None)
+        except UserError:
+            raise
+        except FileNotFoundError:
+            raise UserError(f"{path}: no such file") from None
+        except Exception as error:
+            raise UserError(f"{path}: not a saved rollout batch ({error})") from error
+
+
+_SIZES = (lambda p: p.n_groups, lambda p: p.n_trajectories, lambda p: p.n_states, len)
+
+
+def run_starts(ids: np.ndarray) -> np.ndarray:
+    """Return the index at which each run of equal, neighbouring ids begins."""
+    return np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
+
+
+def _interner():
+    seen: dict[Any, int] = {}
+    return lambda key: seen.setdefault(key, len(seen))
+
+
+def _interned(keys: Iterable[Any]) -> np.ndarray:
+    intern = _interner()
+    return np.array([intern(k) for k in keys], np.int32)
+
+
+def _intern_states(rows: Sequence[Mapping[str, Any]], group: np.ndarray):
+    """Return ids of source and successor keys, in order of first appearance, and the key and the group of each id."""
+    ids: dict[tuple[int, Any], int] = {}
+    source = np.array([ids.setdefault((g, r["obs"]), len(ids)) for g, r in zip(group.tolist(), rows)], np.int32)
+    target = np.array([ids.setdefault((g, r["next"]), len(ids)) for g, r in zip(group.tolist(), rows)], np.int32)
+    # Groups must own contiguous id ranges: renumber by group, keeping the order inside each.
+    order = sorted(ids, key=lambda key: key[0])
+    rank = np.empty(len(order), np.int32)
+    rank[[ids[key] for key in order]] = np.arange(len(order))
+    return rank[source], rank[target], [str(k) for _, k in order], np.array([g for g, _ in order], np.int32)

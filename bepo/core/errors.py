@@ -1,0 +1,21 @@
+"""The exceptions that are shown to users in one line."""
+
+from collections.abc import Iterable
+
+
+class UserError(ValueError):
+    """A mistake a user can mend. Shown as one line, without a traceback."""
+
+
+class Missing(UserError):
+    """What a machine lacks for something, and the one command that gets it (see
+    ``bepo.core.settings.Settings.missing``)."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(f"{problem}; to mend it: {remedy}")
+        self.problem, self.remedy = problem, remedy
+
+
+def choose(what: str, value: object, choices: Iterable[object]) -> UserError:
+    """Return a ``UserError`` that names the value and the choices."""
+    return UserError(f"unknown {what} {value!r}; choices: {', '.join(sorted(map(str, choices)))}")

@@ -1,0 +1,189 @@
+"""The empirical rollout graph: visit counts, successors, Bellman backups, fixed points and their certificates.
+
+The groups of a batch are disjoint graphs that are handled at once. How groups are batched changes no number: a group
+that has converged is frozen while the others go on.
+
+Sizes: N transitions, S states, G groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from bepo.core.batch import RolloutBatch, Terminal, run_starts
+from bepo.core.returns import discounted_returns
+
+Backup = Literal["mean", "max", "softmax"]
+N_TERMINALS = len(Terminal) - 1
+
+
+@dataclass
+class RolloutGraph:
+    """The graph whose edges are the transitions of a batch, with multiplicity: ``state -> successor``, reward ``r``.
+
+    ``truncation`` says what the time limit is: ``absorb`` makes it an end that is worth 0 (Gated-BEPO paper);
+    ``bootstrap`` lets a truncated transition keep the state that it reached, where some transition of the group starts
+    there.
+    """
+
+    batch: RolloutBatch
+    truncation: Literal["absorb", "bootstrap"] = "absorb"
+
+    @cached_property
+    def successor(self) -> Int[np.ndarray, " N"]:
+        """Return the successor of each transition: a state id, or a negative id for an absorbing end."""
+        if self.truncation == "absorb":
+            return self.batch.successor
+        seen = self.visits[self.batch.next_state] > 0
+        keep = (self.batch.terminal == Terminal.TRUNCATION) & seen
+        return np.where(keep, self.batch.next_state, self.batch.successor)
+
+    @cached_property
+    def visits(self) -> Int[np.ndarray, " S"]:
+        """Return n(s), the number of transitions that start in s; 0 for a state that is only a successor."""
+        return np.bincount(self.batch.state, minlength=self.batch.n_states)
+
+    @cached_property
+    def branches(self) -> Int[np.ndarray, " S"]:
+        """Return b(s) = |Succ(s)|, the number of distinct successors of s; each kind of end counts as one."""
+        width = self.batch.n_states + N_TERMINALS
+        edges = np.sort(self.batch.state * np.int64(width) + self.successor + N_TERMINALS)  # np.unique hashes: slower
+        return np.bincount(edges[run_starts(edges)] // width, minlength=self.batch.n_states)
+
+    def state_mean(self, x: Float[np.ndarray, " N"]) -> Float[np.ndarray, " S"]:
+        """Return the mean of ``x`` over the transitions that start in each state; 0 where none does."""
+        total = np.bincount(self.batch.state, weights=x, minlength=self.batch.n_states)
+        return total / np.maximum(self.visits, 1)
+
+    def monte_carlo(self, gamma: float) -> Float[np.ndarray, " S"]:
+        """Return V^(0)(s), the mean discounted return of the transitions that start in s."""
+        return self.state_mean(discounted_returns(self.batch, gamma))
+
+    def targets(self, value: Float[np.ndarray, "... S"], gamma: float) -> Float[np.ndarray, "... N"]:
+        """Return r_i + gamma V(s'_i) of each transition; absorbing successors are worth 0."""
+        return self.batch.reward + gamma * with_terminals(value)[..., self.successor]
+
+    def residuals(self, value: Float[np.ndarray, "... S"], gamma: float) -> Float[np.ndarray, "... N"]:
+        """Return the TD residuals delta_i = r_i + gamma V(s'_i) - V(s_i) (paper, Eq. td_residual)."""
+        return self.targets(value, gamma) - value[..., self.batch.state]
+
+    def backup(
+        self, value: Float[np.ndarray, " S"], gamma: float, operator: Backup, temperature: float
+    ) -> Float[np.ndarray, " S"]:
+        """Return the values after one Bellman backup of every source state over its edges (paper, Eq. bellman_backup).
+
+        ``softmax`` is the Boltzmann mean ``sum_i p_i q_i, p proportional to exp(q_i / temperature)``; the paper names
+        no temperature. It is not a contraction in general: the certificate tells whether it converged.
+        """
+        q = self.targets(value, gamma)
+        if operator == "mean":
+            return self.state_mean(q)
+        order, states, starts = self.batch.by_state
+        q = q[order]
+        best = np.maximum.reduceat(q, starts)
+        new = np.zeros_like(value)
+        if operator == "max":
+            new[states] = best
+        else:
+            size = np.diff(np.append(starts, len(q)))
+            weight = np.exp((q - np.repeat(best, size)) / temperature)
+            new[states] = np.add.reduceat(weight * q, starts) / np.add.reduceat(weight, starts)
+        return new
+
+    def group_max(self, x: Float[np.ndarray, " S"]) -> Float[np.ndarray, " G"]:
+        """Return the largest of ``x`` among the states of each group."""
+        return np.maximum.reduceat(x, self._group_start)
+
+    @cached_property
+    def _group_start(self) -> Int[np.ndarray, " G"]:
+        return run_starts(self.batch.state_group)
+
+
+@dataclass
+class FixedPoint:
+    """State values, and the evidence of how far they are from the fixed point, for each of G groups."""
+
+    iterates: list[Float[np.ndarray, " S"]]  # V^(0), V^(1), ..., the last of which is ``value``
+    sweeps: Int[np.ndarray, " G"]
+    change: Float[np.ndarray, " G"]  # ||V^(k) - V^(k-1)||_inf of the last sweep; inf where no sweep was made
+    converged: np.ndarray  # (G,) bool: change <= tolerance
+
+    @property
+    def value(self) -> Float[np.ndarray, " S"]:
+        """The last iterate."""
+        return self.iterates[-1]
+
+    @property
+    def last(self) -> int:
+        """The number of sweeps of the last iterate, over all groups."""
+        return len(self.iterates) - 1
+
+    def after(self, sweeps: int) -> Float[np.ndarray, " S"]:
+        """Return V^(sweeps), or the last iterate where fewer sweeps were enough."""
+        return self.iterates[min(sweeps, self.last)]
+
+    def error_bound(self, gamma: float) -> Float[np.ndarray, " G"]:
+        """Return gamma * change / (1 - gamma), a bound of ||V^(k) - V*||_inf for mean and max backups (contraction)."""
+        return gamma * self.change / (1 - gamma) if gamma < 1 else np.full_like(self.change, np.inf)
+
+
+def iterate(
+    graph: RolloutGraph,
+    gamma: float,
+    iterations: int = 20,
+    tolerance: float = 1e-6,
+    operator: Backup = "mean",
+    temperature: float = 1.0,
+) -> FixedPoint:
+    """Sweep from Monte-Carlo values until the change of each group is within ``tolerance``, at most ``iterations``
+    times."""
+    batch = graph.batch
+    iterates = [graph.monte_carlo(gamma)]
+    sweeps = np.zeros(batch.n_groups, int)
+    change = np.full(batch.n_groups, np.inf)
+    for _ in range(iterations):
+        active = change > tolerance
+        if not active.any():
+            break
+        value = iterates[-1]
+        new = np.where(active[batch.state_group], graph.backup(value, gamma, operator, temperature), value)
+        change = np.where(active, graph.group_max(np.abs(new - value)), change)
+        sweeps += active
+        iterates.append(new)
+    return FixedPoint(iterates, sweeps, change, change <= tolerance)
+
+
+def solve(graph: RolloutGraph, gamma: float) -> FixedPoint:
+    """Return the exact fixed point of the mean backup, V* = (I - gamma P)^-1 r, also at gamma = 1.
+
+    There it exists because every state of a batch lies on a trajectory that ends, so that absorption is certain (with
+    ``truncation="absorb"``).
+    """
+    from scipy.sparse import csc_matrix, identity
+    from scipy.sparse.linalg import splu
+
+    batch, inner = graph.batch, graph.successor >= 0
+    source, n = batch.state, batch.n_states
+    weight = gamma / graph.visits[source[inner]]
+    transition = csc_matrix((weight, (source[inner], graph.successor[inner])), shape=(n, n))
+    value = splu(csc_matrix(identity(n) - transition)).solve(graph.state_mean(batch.reward))
+    again = graph.backup(value, gamma, "mean", 1.0)
+    change = graph.group_max(np.abs(again - value))
+    zero = np.zeros(batch.n_groups, int)
+    return FixedPoint([value], zero, change, np.ones(batch.n_groups, bool))
+
+
+def centring_error(graph: RolloutGraph, residual: Float[np.ndarray, " N"]) -> float:
+    """Return max_s |mean of the residuals that start in s|, which is 0 at the mean fixed point (paper, Eq.
+    state_centering)."""
+    return float(np.abs(graph.state_mean(residual)).max())
+
+
+def with_terminals(value: Float[np.ndarray, "... S"]) -> Float[np.ndarray, "... S+3"]:
+    """Return values with three zeros at the end, to which the negative ids of absorbing successors point."""
+    return np.concatenate([value, np.zeros((*value.shape[:-1], N_TERMINALS))], axis=-1)

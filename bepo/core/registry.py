@@ -1,0 +1,96 @@
+"""Plug-ins: dataclasses of settings that a package finds in its own files, by name."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+from collections.abc import Sequence
+from types import UnionType
+from typing import Any, ClassVar, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from bepo.core.errors import UserError, choose
+from bepo.core.settings import Settings
+
+
+class Plugin(Settings):
+    """A dataclass of settings, known by its ``name``. What a plug-in may say of itself has its default here."""
+
+    name: str
+
+    def facts(self) -> dict[str, Any]:
+        """Return what ``run.json`` should say beside the settings, such as a version of the data."""
+        return {}
+
+
+P = TypeVar("P", bound=Plugin)
+C = TypeVar("C", bound=type)
+
+
+class Registry(Generic[P]):
+    """The plug-ins of one package: each of its files, or folders, registers those that it defines."""
+
+    def __init__(self, package: str, group: str, what: str) -> None:
+        """``group`` is what the plug-ins are called in overrides (``env``), ``what`` in words (``environment``)."""
+        self._package, self._group, self._what = package, group, what
+        self._known: dict[str, type[P]] = {}
+
+    def register(self, cls: C) -> C:
+        """Class decorator: make a plug-in known under its ``name``."""
+        self._known[cls.name] = cls
+        return cls
+
+    def __call__(self) -> dict[str, type[P]]:
+        """Return every plug-in by name; every file of the package is imported once, but those that begin with ``_``."""
+        for module in pkgutil.iter_modules(importlib.import_module(self._package).__path__):
+            if not module.name.startswith("_"):  # shared parts, and the command line
+                importlib.import_module(f"{self._package}.{module.name}")
+        return dict(sorted(self._known.items()))
+
+    def make(self, name: str, **settings: Any) -> P:
+        """Return the plug-in ``name`` with settings that did not come through Hydra, which checks what it composes.
+
+        Raises ``UserError`` naming the choices for an unknown name, setting or value.
+        """
+        known = self()
+        if name not in known:
+            raise choose(self._what, name, known)
+        kinds = {k: v for k, v in get_type_hints(known[name]).items() if k != "name" and get_origin(v) is not ClassVar}
+        for key, value in settings.items():
+            if key not in kinds:
+                raise choose(f"setting of {name}", key, kinds)
+            _check_type(f"{self._group}.{key}", value, kinds[key])
+        return known[name](**settings)
+
+
+def assignments(texts: Sequence[str]) -> dict[str, Any]:
+    """Read ``key=value`` pairs of a command line; a value that is no JSON is a word. Raises ``UserError``."""
+    values: dict[str, Any] = {}
+    for text in texts:
+        key, found, value = text.partition("=")
+        if not found:
+            raise UserError(f"{text!r}: write key=value")
+        try:
+            values[key] = json.loads(value)
+        except ValueError:
+            values[key] = value
+    return values
+
+
+def choices(kind: object) -> tuple[Any, ...]:
+    """Return the words that a type allows: those of a ``Literal``, alone or in a union; none for other types."""
+    kinds = get_args(kind) if get_origin(kind) in (UnionType, Union) else (kind,)
+    return tuple(word for k in kinds if get_origin(k) is Literal for word in get_args(k))
+
+
+def _check_type(what: str, value: object, kind: object) -> None:
+    words = choices(kind)
+    kinds = get_args(kind) if get_origin(kind) in (UnionType, Union) else (kind,)
+    types = tuple(k for k in kinds if isinstance(k, type))
+    accepted = (*types, int) if float in types else types
+    typed = isinstance(value, accepted) and (bool in types or not isinstance(value, bool))
+    if value in words or typed:
+        return
+    if words:
+        raise choose(what, value, words)
+    raise UserError(f"{what}={value!r}: must be {' or '.join(k.__name__ for k in types)}")

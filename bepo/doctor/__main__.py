@@ -1,0 +1,85 @@
+"""``python -m bepo.doctor``: what this machine can use, what it lacks, and the one command that mends each.
+
+Exit status: 0, or 1 if something that ``--strict`` names is not usable.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from bepo.core.errors import UserError, choose
+from bepo.doctor.findings import Finding, plugin_findings
+from bepo.doctor.tools import LOOKS
+
+_REGISTRIES = {
+    "environments": "bepo.envs.environments",
+    "policies": "bepo.policies.policies",
+    "backends": "bepo.training.backend.backends",
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bepo.doctor", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print everything that was looked at as JSON")
+    parser.add_argument("--strict", nargs="+", metavar="NAME", default=[], help="exit with 1 unless these are usable")
+    options = parser.parse_args(arguments)
+    found = list(findings())
+    try:
+        wanted = [_named(found, name) for name in options.strict]
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(json.dumps([asdict(f) for f in found], indent=1) if options.json else table(found))
+    return int(any(f.problem for f in wanted))
+
+
+def findings() -> Iterator[Finding]:
+    """Look at every plug-in and every tool."""
+    for part, place in _REGISTRIES.items():
+        module, _, function = place.rpartition(".")
+        try:
+            plugins = getattr(importlib.import_module(module), function)()
+        except ImportError as error:
+            yield Finding(part, part, f"cannot be imported ({error})", "make install")
+            continue
+        for name, cls in plugins.items():
+            yield from plugin_findings(part, name, cls)
+    for look in LOOKS:
+        try:
+            yield from look()
+        except ImportError as error:
+            yield Finding("tools", look.__name__.strip("_"), f"cannot be looked at ({error})", "make install")
+
+
+def table(found: list[Finding], colour: bool | None = None) -> str:
+    """Return one line for each finding, and under what is not usable the command that mends it."""
+    colour = sys.stdout.isatty() if colour is None else colour
+    good, bad, plain = ("\x1b[32m✓", "\x1b[31m✗", "\x1b[0m") if colour else ("✓", "✗", "")
+    shown = [f for f in found if f.problem or not f.minor]
+    width = max(len(f.name) for f in shown)
+    lines, part = [], ""
+    for f in shown:
+        if f.part != part:
+            part = f.part
+            lines.append(part)
+        lines.append(f"  {bad if f.problem else good}{plain} {f.name:{width}}  {f.problem or f.note}".rstrip())
+        if f.remedy:
+            lines.append(f"      → {f.remedy}")
+    usable = sum(not f.problem for f in shown)
+    return "\n".join([*lines, f"{usable} of {len(shown)} usable"])
+
+
+def _named(found: list[Finding], name: str) -> Finding:
+    by_name = {f.name: f for f in found}
+    if name not in by_name:
+        raise choose("name", name, by_name)
+    return by_name[name]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

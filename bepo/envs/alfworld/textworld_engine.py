@@ -1,0 +1,72 @@
+"""The engine ``textworld``: textworld's own PDDL environment with the demangler of the alfworld package."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+from bepo.core.errors import Missing
+
+REMEDY = "pip install --constraint requirements/constraints.txt --editable '.[alfworld]'"
+
+
+def missing() -> Missing | None:
+    """Return that textworld or its planner is not installed; None if both are."""
+    if find_spec("textworld") and find_spec("fast_downward"):
+        return None
+    return Missing("textworld is not installed", REMEDY)
+
+
+class TextWorldGame:
+    """One episode of a game on textworld. Raises ``Missing`` if textworld cannot be imported."""
+
+    def __init__(self, game_file: Mapping[str, Any]) -> None:
+        """``game_file`` is the content of a ``game.tw-pddl``."""
+        try:
+            import textworld
+            from alfworld.agents.utils.misc import Demangler
+            from textworld.envs.pddl import PddlEnv
+        except ImportError as error:
+            raise Missing(f"textworld is not installed ({error})", REMEDY) from error
+        with _unchanged_arguments():
+            self._env = PddlEnv(textworld.EnvInfos(won=True, admissible_commands=True, facts=True))
+            self._env.load(dict(game_file))
+            infos = self._env._entity_infos
+            demangler = Demangler(game_infos=infos)
+            for info in infos.values():
+                # textworld declares no type of ``name``, only the value None.
+                info.name = demangler.demangle_alfred_name(info.id)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def reset(self) -> str:
+        """Start the episode, and return the introduction."""
+        with _unchanged_arguments():
+            self._state = self._env.reset()
+        return self._state["feedback"]
+
+    def step(self, command: str) -> str:
+        """Act, and return the feedback."""
+        self._state, _, _ = self._env.step(command)
+        return self._state["feedback"]
+
+    @property
+    def admissible(self) -> tuple[str, ...]:
+        """Return the admissible commands, sorted."""
+        return tuple(self._state["admissible_commands"])
+
+    @property
+    def won(self) -> bool:
+        """Return whether the goal is reached."""
+        return bool(self._state["won"])
+
+
+@contextmanager
+def _unchanged_arguments() -> Iterator[None]:
+    """Restore ``sys.argv``, which Fast Downward overwrites."""
+    arguments = sys.argv
+    try:
+        yield
+    finally:
+        sys.argv = arguments

@@ -1,0 +1,151 @@
+"""Large JSON files, read entry by entry: only the places of the entries are kept in memory."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+from bepo.core.errors import UserError
+
+_CHUNK = 1 << 22  # bytes
+_LONGEST_ENTRY = 1 << 26  # characters; a file with a longer entry is broken
+_DECODER = json.JSONDecoder()
+
+
+class _Entries:
+    """The entries of one JSON file by number, by the places at which a scan found them."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._starts, self._lengths = array("q"), array("i")
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def _add(self, start: int, length: int) -> None:
+        self._starts.append(start)
+        self._lengths.append(length)
+
+    def _read(self, number: int) -> Any:
+        with self._path.open("rb") as file:
+            file.seek(self._starts[number])
+            return json.loads(file.read(self._lengths[number]))
+
+
+class JsonList(_Entries, Sequence):
+    """The entries of a JSON list. It must be iterated over once before it is indexed: this finds the places."""
+
+    def __iter__(self) -> Iterator[Any]:
+        self._starts, self._lengths = array("q"), array("i")
+        for _, start, length, value in scan(self._path, "["):
+            self._add(start, length)
+            yield value
+
+    def __getitem__(self, number: int) -> Any:
+        return self._read(number)
+
+
+class JsonObject(_Entries, Mapping):
+    """The entries of a JSON object by key; of equal keys the last one counts."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._number: dict[str, int] = {}
+        for key, start, length, _ in scan(path, "{"):
+            self._number[key] = len(self._starts)
+            self._add(start, length)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._number)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._read(self._number[key])
+
+
+def scan(path: Path, opening: Literal["[", "{"]) -> Iterator[tuple[str, int, int, Any]]:
+    """Yield ``(key, first byte, length in bytes, value)`` of each entry of a JSON object or list.
+
+    The keys of a list are empty. Raises ``UserError`` at the place where the file stops being JSON.
+    """
+    with path.open("rb") as file:
+        reader = _Reader(file)
+        n_entries = 0
+        try:
+            reader.expect(opening)
+            while not reader.at_end("]" if opening == "[" else "}"):
+                key = ""
+                if opening == "{":
+                    key = reader.value()
+                    reader.expect(":")
+                start = reader.byte
+                value = reader.value()
+                yield key, start, reader.byte - start, value
+                n_entries += 1
+        except ValueError as error:
+            raise UserError(
+                f"{path}: broken after {n_entries} entries, at byte {reader.byte} of {path.stat().st_size} "
+                "(an unfinished download?); fetch the file again"
+            ) from error
+
+
+class _Reader:
+    """Reads JSON values from a file through a window that moves forward."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._decode = file, codecs.getincrementaldecoder("utf-8")().decode
+        self._window, self._position = "", 0
+        # ``_byte`` is the place in the file of the character ``_measured`` of the window.
+        self._measured, self._byte = 0, 0
+
+    @property
+    def byte(self) -> int:
+        """The place in the file of the next character that is not blank."""
+        self._skip_blanks()
+        self._byte += len(self._window[self._measured : self._position].encode())
+        self._measured = self._position
+        return self._byte
+
+    def expect(self, symbol: str) -> None:
+        """Go past a symbol. Raises ``ValueError`` if something else comes next."""
+        self._skip_blanks()
+        if self._window[self._position : self._position + 1] != symbol:
+            raise ValueError(f"no {symbol}")
+        self._position += 1
+
+    def at_end(self, closing: str) -> bool:
+        """Go past a comma, if there is one, and return whether the list or object is closed next."""
+        self._skip_blanks()
+        if self._window[self._position : self._position + 1] == ",":
+            self._position += 1
+            self._skip_blanks()
+        return self._window[self._position : self._position + 1] == closing
+
+    def value(self) -> Any:
+        """Return the next value, and go past it. Raises ``ValueError`` if there is none."""
+        self._skip_blanks()
+        while True:
+            try:
+                value, self._position = _DECODER.raw_decode(self._window, self._position)
+                return value
+            except json.JSONDecodeError:
+                if len(self._window) - self._position > _LONGEST_ENTRY or not self._read_on():
+                    raise
+
+    def _skip_blanks(self) -> None:
+        while True:
+            rest = self._window[self._position : self._position + 64].lstrip()
+            self._position = min(self._position + 64, len(self._window)) - len(rest)
+            if rest or (self._position == len(self._window) and not self._read_on()):
+                return
+
+    def _read_on(self) -> bool:
+        """Drop what has been read from the window, append the next chunk, and return whether there was one."""
+        self._byte += len(self._window[self._measured : self._position].encode())
+        chunk = self._file.read(_CHUNK)
+        self._window = self._window[self._position :] + self._decode(chunk, final=not chunk)
+        self._position = self._measured = 0
+        return bool(chunk)

@@ -1,0 +1,142 @@
+"""``python -m bepo.play ENV [field=value ...]``: play a task in the terminal, or watch the expert play it.
+
+Answer with the number of an action or with its words. ``?`` asks the expert, ``q`` or the end of the input stops.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import get_args
+
+import numpy as np
+from jaxtyping import UInt8
+
+from bepo.core.batch import Terminal
+from bepo.core.errors import UserError
+from bepo.core.registry import assignments
+from bepo.envs import IMAGE, Environment, Episodes, Observation, Split, Task, environments
+
+Player = Callable[[Environment, Episodes], str | None]
+"""Chooses the next action of episode 0, or None to stop."""
+_WIDTH = 96  # the largest number of columns of an image
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Play one episode, and return the exit code: 0, or 2 after a mistake of the user."""
+    parser = argparse.ArgumentParser(prog="python -m bepo.play", description=__doc__)
+    parser.add_argument("env", help=f"one of {', '.join(environments())}")
+    parser.add_argument("settings", nargs="*", metavar="field=value", help="settings of the environment")
+    parser.add_argument("--split", choices=get_args(Split), default="train")
+    parser.add_argument("--task", type=int, default=0, metavar="N", help="number of the task in its split, from 0")
+    parser.add_argument("--expert", action="store_true", help="show the expert's solution")
+    options = parser.parse_intermixed_args(arguments)
+    try:
+        env = environments.make(options.env, **assignments(options.settings))
+        task = _task(env, options.split, options.task)
+        print(f"{env.name}, {options.split} task {options.task} ({task.kind or task.id})\n{env.prompt.rules}\n")
+        play(env, task, ask_expert if options.expert else ask_person)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nstopped")
+    return 0
+
+
+def play(env: Environment, task: Task, player: Player) -> None:
+    """Play one episode, and print every observation, action and reward."""
+    episodes = env.start([task])
+    if episodes.instructions[0]:
+        print(f"Your task: {episodes.instructions[0]}\n")
+    taken, total, task_score, terminal = 0, 0.0, 0.0, Terminal.NONE
+    while taken < env.horizon and terminal == Terminal.NONE:
+        print_observation(episodes.observations[0])
+        print(f"\nstep {taken + 1} of {env.horizon}")
+        action = player(env, episodes)
+        if action is None:
+            print(f"stopped: {_summary(taken, total, task_score)}")
+            return
+        step = episodes.step({0: action})[0]
+        taken, total = taken + 1, total + step.reward
+        task_score, terminal = step.task_score, step.terminal
+        print(f"{action}: reward {step.reward:g}\n")
+    print_observation(episodes.observations[0])
+    ending = "out of steps" if terminal == Terminal.NONE else terminal.name.lower()
+    print(f"\n{ending}: {_summary(taken, total, task_score)}")
+
+
+def ask_expert(env: Environment, episodes: Episodes) -> str | None:
+    """Return the expert's action."""
+    return episodes.expert(0)
+
+
+def ask_person(env: Environment, episodes: Episodes) -> str | None:
+    """Print the actions, and ask until an answer is an action; return None if the person stops."""
+    actions = episodes.observations[0].admissible
+    print("  ".join(f"{n} {action}" for n, action in enumerate(actions, start=1)))
+    for answer in _answers():
+        if answer == "?":
+            print(f"the expert: {episodes.expert(0) or 'no way from here'}")
+            continue
+        if answer.isdigit():
+            action = actions[int(answer) - 1] if 1 <= int(answer) <= len(actions) else None
+        else:
+            action = env.project(answer)
+        if action is not None:
+            return action
+        print(f"{answer!r} is no action: a number from 1 to {len(actions)}, the words of an action, ? or q")
+    return None
+
+
+def print_observation(observation: Observation) -> None:
+    """Print an observation's text, with its image as coloured blocks."""
+    before, _, after = observation.text.partition(IMAGE)
+    print(before if observation.image is None else f"{before}{blocks(observation.image)}{after}")
+
+
+def blocks(image: UInt8[np.ndarray, "H W 3"]) -> str:
+    """Return an image as half blocks in the terminal's true colours, two rows of pixels in a line of text.
+
+    Of an image wider than 96 pixels, only every second, third, ... pixel is used.
+    """
+    stride = -(-image.shape[1] // _WIDTH)
+    pixels = image[::stride, ::stride]
+    lines = []
+    for upper, lower in zip(pixels[0::2], pixels[1::2]):
+        cells = ("\x1b[38;2;%d;%d;%dm\x1b[48;2;%d;%d;%dm▀" % (*u, *w) for u, w in zip(upper, lower))  # noqa: UP031
+        lines.append("".join(cells) + "\x1b[0m")
+    return "\n".join(lines)
+
+
+def _task(env: Environment, split: Split, number: int) -> Task:
+    if number < 0:
+        raise UserError(f"--task {number}: tasks are counted from 0")
+    tasks = list(islice(env.tasks(split), number + 1))
+    if len(tasks) <= number:
+        raise UserError(f"--task {number}: {env.name} has {len(tasks)} {split} tasks, counted from 0")
+    return tasks[number]
+
+
+def _answers() -> Iterator[str]:
+    """Yield the lines of the terminal or of a pipe that are not blank, until q or the end of the input."""
+    while True:
+        print("> ", end="", flush=True)
+        line = sys.stdin.readline()
+        if not sys.stdin.isatty():
+            print(line.strip())
+        if not line or line.strip() == "q":
+            return
+        if line.strip():
+            yield line.strip()
+
+
+def _summary(taken: int, total: float, task_score: float) -> str:
+    steps = "1 step" if taken == 1 else f"{taken} steps"
+    return f"score {task_score:g}, return {total:g} after {steps}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

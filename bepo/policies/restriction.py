@@ -1,0 +1,59 @@
+"""The distribution that responses are sampled from: temperature, top-k, top-p, and admissible actions only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformers.generation.logits_process import TopKLogitsWarper, TopPLogitsWarper
+
+from bepo.core.batch import Tokens
+from bepo.rollouts.collect import Sampling
+
+Ids = Sequence[int] | Int[np.ndarray, "_"]
+Transitions = Sequence[int] | Int[np.ndarray, " b"]  # their numbers in the batch
+Trie = dict[int, Any]  # by token id, the tries of what may follow
+
+
+def restrict(logits: Float[Tensor, "n v"], sampling: Sampling, allowed: Sequence[Ids] | None) -> Float[Tensor, "n v"]:
+    """Return the logits of the restricted distribution: -inf for tokens that cannot be sampled.
+
+    ``allowed`` lists the token ids that each of the n tokens may be; None allows all v tokens of the vocabulary.
+    """
+    if allowed is not None:
+        forbidden = torch.ones(logits.shape, dtype=torch.bool)
+        rows = np.repeat(np.arange(len(allowed)), [len(ids) for ids in allowed])
+        forbidden[rows, np.concatenate(allowed).astype(np.int64)] = False
+        logits = logits.masked_fill(forbidden.to(logits.device), -torch.inf)
+    logits = logits / sampling.temperature
+    if sampling.top_k > 0:
+        logits = TopKLogitsWarper(sampling.top_k)(None, logits)
+    if sampling.top_p < 1:
+        logits = TopPLogitsWarper(sampling.top_p)(None, logits)
+    return logits
+
+
+def allowed_ids(tokens: Tokens, transitions: Transitions) -> list[Ids] | None:
+    """Return the ids that each response token of the transitions was drawn from, in order.
+
+    None says that no token of the batch was restricted.
+    """
+    if not len(tokens.allowed_ids):
+        return None
+    first, offset = tokens.response_offset, tokens.allowed_offset
+    places = [j for i in transitions for j in range(first[i], first[i + 1])]
+    return [tokens.allowed_ids[offset[j] : offset[j + 1]] for j in places]
+
+
+def token_trie(responses: Iterable[Sequence[int]]) -> Trie:
+    """Return the responses as a prefix tree: the keys of a node are the token ids that can follow it."""
+    root: Trie = {}
+    for ids in responses:
+        node = root
+        for token in ids:
+            node = node.setdefault(token, {})
+    return root

@@ -1,0 +1,123 @@
+"""The agent around the language model: what its prompts show, and what its responses mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+from bepo.core.settings import Settings, setting
+from bepo.envs import Environment, Observation, PromptText
+
+_CJK = re.compile(r"[\u4e00-\u9fff]")
+_ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL)
+
+
+COMPACT_WORDS = ("then", "now", "step")
+"""The words that compact prompts hold beside the environment's own, for built-in tokenizers."""
+
+
+class ParsedResponse(NamedTuple):
+    """What a response means."""
+
+    action: str | None  # for the environment; None: no action can be read
+    text: str  # for the history that later prompts show
+    valid: bool  # has the response the form that was asked for?
+
+
+@dataclass
+class Agent(Settings):
+    """Builds one user message for each step, after verl-agent's protocol, and reads actions from responses."""
+
+    style: Literal["full", "compact"] = "full"
+    """``full`` is verl-agent's prompt; ``compact`` is for tiny models, which know few words."""
+    history_length: int = setting(2, at_least=0)
+    """Number of past steps that the prompt shows."""
+    history_observations: bool = True
+    """Show past observations beside past actions."""
+    history_limit: int = setting(13_000, at_least=0)
+    """A full-style prompt of more characters leaves the history out (verl-agent's rule for WebShop)."""
+    require_think: bool = True
+    """A full-style response without <think></think> counts as invalid."""
+    reject_cjk: bool = True
+    """A response with a Chinese character counts as invalid."""
+
+    group = "agent"
+    method_version: ClassVar[int] = 1
+
+    def prompt(
+        self,
+        text: PromptText,
+        instruction: str,
+        observation: Observation,
+        history: Sequence[tuple[str, str]],
+    ) -> str:
+        """Return the user message of a step; ``history`` is every past (observation, action) of the episode."""
+        recent = history[-self.history_length :] if self.history_length else []
+        if self.style == "compact":
+            return self._compact(instruction, observation, recent, len(history))
+        prompt = _full(text, instruction, observation, recent, len(history), self.history_observations)
+        if recent and len(prompt) > self.history_limit:
+            prompt = _full(text, instruction, observation, [], len(history), self.history_observations)
+        return prompt
+
+    def parse(self, env: Environment, response: str) -> ParsedResponse:
+        """Read an action from a response.
+
+        Validity asks for the form, not for admissibility (verl-agent): the <action> and <think> tags, no Chinese
+        characters, and words that the environment can read as an action.
+        """
+        if self.style == "compact":
+            text = response.strip()
+            action = env.project(text)
+            return ParsedResponse(action, text, action is not None)
+        tagged = _ACTION.search(response.lower())
+        if tagged:
+            text = tagged.group(1).strip()
+        else:
+            text = response.lower()[max(len(response) - env.untagged_tail, 0) :]
+        action = env.project(text)
+        valid = tagged is not None and action is not None
+        if self.require_think:
+            valid &= "<think>" in response and "</think>" in response
+        if self.reject_cjk:
+            valid &= _CJK.search(response) is None
+        return ParsedResponse(action, text, valid)
+
+    def _compact(
+        self, instruction: str, observation: Observation, recent: Sequence[tuple[str, str]], taken: int
+    ) -> str:
+        """Lines: the task, past steps, ``now`` with the observation, ``step`` with the number of steps taken.
+
+        Neither the rules nor the admissible actions are shown.
+        """
+        parts = [instruction] if instruction else []
+        for seen, action in recent:
+            parts.append(f"{seen} then {action}" if self.history_observations else f"then {action}")
+        return "\n".join([*parts, f"now {observation.text}", f"step {taken}"])
+
+
+def _full(
+    text: PromptText,
+    instruction: str,
+    observation: Observation,
+    recent: Sequence[tuple[str, str]],
+    taken: int,
+    with_observations: bool,
+) -> str:
+    parts = [f"{text.role} {text.rules}"]
+    if instruction:
+        parts.append(f"Your task: {instruction}")
+    if recent:
+        parts.append(f"You have taken {taken} steps. The last {len(recent)}:")
+        for number, (seen, action) in enumerate(recent, start=taken - len(recent) + 1):
+            before = f"Observation {number}: '{seen}', " if with_observations else ""
+            parts.append(f"[{before}Action {number}: '{action}']")
+    parts.append(f"You are at step {taken + 1}. Current observation:\n{observation.text}")
+    parts.append("Admissible actions: [" + ", ".join(f"'{a}'" for a in observation.admissible) + "].")
+    parts.append(
+        "Reason step by step about the current situation inside <think> </think>. Then choose one "
+        "admissible action and give it inside <action> </action>."
+    )
+    return "\n".join(parts)

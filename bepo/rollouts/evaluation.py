@@ -1,0 +1,66 @@
+"""Evaluation passes over a fixed panel: one row an episode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bepo.core.batch import RolloutBatch
+from bepo.core.seeds import derive_seed
+from bepo.core.settings import Settings, setting
+from bepo.envs import Task
+from bepo.rollouts.collect import Sampling
+from bepo.rollouts.task_sets import TaskSet
+
+Collect = Callable[[Sequence[Task], int, Sampling, int], RolloutBatch]  # tasks, trajectories of each, sampling, seed
+_STREAM = 0x6576616C  # keeps evaluation draws apart from training draws of the same seed
+
+
+@dataclass
+class Evaluation(Settings):
+    """The paper's protocol: 128 fixed tasks, temperature 0.4, three evaluation seeds."""
+
+    tasks: int = setting(128, at_least=1)
+    """Tasks of the test set, and of the validation set."""
+    seeds: int = setting(3, at_least=1)
+    """Passes over the test set, before the first and after the last update."""
+    every: int = setting(10, at_least=0)
+    """Updates between two passes over the validation set (one seed); 0 for none."""
+    temperature: float = setting(0.4, above=0)
+    top_p: float = setting(1.0, above=0, at_most=1)
+    top_k: int = -1
+
+    group = "evaluation"
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(self.temperature, self.top_p, self.top_k)
+
+
+def evaluate(collect: Collect, task_set: TaskSet, seed: int, sampling: Sampling) -> list[dict]:
+    """Run one episode of each task, every draw from ``seed``, and return a row for each, in the order of the tasks."""
+    batch = collect(task_set.tasks, 1, sampling, derive_seed(_STREAM, seed))
+    steps = batch.step[batch.last] + 1
+    valid = np.bincount(batch.trajectory, weights=batch.valid) / steps
+    return [
+        {
+            "split": task_set.split,
+            "evaluation_seed": seed,
+            "task": task.id,
+            "kind": task.kind,
+            "success": bool(batch.success[i]),
+            "task_score": float(batch.task_score[i]),
+            "return": float(batch.episode_return[i]),
+            "steps": int(steps[i]),
+            "valid": float(valid[i]),
+            "broken": bool(batch.broken[i]),
+        }
+        for i, task in enumerate(task_set.tasks)
+    ]
+
+
+def success_rate(rows: list[dict]) -> float:
+    """Return the share of successful episodes."""
+    return float(np.mean([row["success"] for row in rows]))

@@ -1,0 +1,66 @@
+"""Task sets: fixed lists of tasks to train and evaluate on, known by a digest of their content."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+
+from bepo.core.errors import UserError
+from bepo.envs import Environment, Split, Task
+from bepo.store.files import digest, write_atomically
+
+
+@dataclass(frozen=True)
+class TaskSet:
+    """Tasks of one split, in a fixed order."""
+
+    split: Split
+    tasks: tuple[Task, ...]
+
+    @cached_property
+    def digest(self) -> str:
+        """16 hex digits that change when any task, or the order of the tasks, does."""
+        return digest(json.dumps([asdict(task) for task in self.tasks], sort_keys=True), 16)
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+
+def task_set(env: Environment, split: Split, size: int, cache: Path | None = None) -> TaskSet:
+    """Return the first ``size`` tasks of a split; a smaller set is a prefix of a larger one.
+
+    With ``cache``, a folder, the set is kept there as JSON and checked against its digest when it is read. Raises
+    ``UserError`` if the split has fewer tasks, or if a cached set was altered.
+    """
+    if cache is not None:
+        settings = json.dumps({**asdict(env), "version": env.method_version}, sort_keys=True)
+        cache = cache / f"{env.name}-{split}-{size}-{digest(settings, 10)}.json"
+        if cache.exists():
+            return _read(cache, split, size)
+    tasks = tuple(islice(env.tasks(split), size))
+    if len(tasks) < size:
+        raise UserError(f"{env.name} has {len(tasks)} {split} tasks, not the {size} asked for")
+    made = TaskSet(split, tasks)
+    if cache is not None:
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        content = {"split": split, "digest": made.digest, "tasks": [asdict(task) for task in tasks]}
+        write_atomically(cache, json.dumps(content))
+    return made
+
+
+def _read(path: Path, split: Split, size: int) -> TaskSet:
+    remedy = "remove the file to make it anew"
+    try:
+        content = json.loads(path.read_text())
+        stored = TaskSet(content["split"], tuple(Task(**task) for task in content["tasks"]))
+        expected = content["digest"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: not a task set ({error}); {remedy}") from error
+    if stored.digest != expected:
+        raise UserError(f"{path}: the file says digest {expected}, its tasks have {stored.digest}; {remedy}")
+    if (stored.split, len(stored)) != (split, size):
+        raise UserError(f"{path}: holds {len(stored)} {stored.split} tasks, not {size} {split} tasks")
+    return stored

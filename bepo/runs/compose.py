@@ -1,0 +1,20 @@
+"""Hydra learns here what a config may be made of."""
+
+from __future__ import annotations
+
+from hydra.core.config_store import ConfigStore
+
+from bepo.credit import estimators
+from bepo.envs import environments
+from bepo.policies import policies
+from bepo.runs.config import Config
+from bepo.training.backend import backends
+
+
+def register_configs() -> None:
+    """Hand the schema and every plug-in's dataclass to Hydra, so that a new file is a new choice."""
+    store = ConfigStore.instance()
+    store.store(name="schema", node=Config)
+    for group, plugins in {"env": environments, "policy": policies, "credit": estimators, "backend": backends}.items():
+        for name, cls in plugins().items():
+            store.store(group=group, name=name, node=cls)

@@ -1,0 +1,113 @@
+"""What a run is made of: the schema of its config, and the identity that names it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from bepo.core.errors import UserError
+from bepo.core.settings import Settings, identity, identity_fields, setting
+from bepo.rollouts.agent import Agent
+from bepo.rollouts.collect import Sampling
+from bepo.rollouts.evaluation import Evaluation
+from bepo.store.tracking import Tracking
+from bepo.training import Optimisation
+
+METHOD_VERSION = 1
+"""Of everything in a run that is no plug-in: raise it when the same config gives other numbers."""
+_MISSING = "???"  # OmegaConf's word for a value that must be given
+
+
+@dataclass
+class Rollout(Settings):
+    """Data of one update (paper, supplement, Table "Environment- and backbone-specific settings")."""
+
+    tasks: int = setting(16, at_least=1)
+    """Tasks per update, each the origin of one group of trajectories."""
+    group_size: int = setting(8, at_least=1)
+    """K, trajectories per task."""
+    grouped: bool = True
+    """False: tasks x group_size different tasks with one trajectory each, for estimators that compare none (PPO)."""
+    train_tasks: int = setting(4096, at_least=1)
+    """Size of the training set of tasks; updates draw from it without replacement until it is used up."""
+    temperature: float = setting(1.0, above=0)
+    top_p: float = 1.0
+    top_k: int = -1
+
+    group = "rollout"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.top_p != 1 or self.top_k != -1:
+            raise UserError(
+                f"rollout.top_p={self.top_p}, rollout.top_k={self.top_k}: training samples from the whole distribution "
+                "(1.0 and -1), or a token could have no probability under the updated policy"
+            )
+
+    @property
+    def tasks_per_update(self) -> int:
+        """Different tasks of one update."""
+        return self.tasks if self.grouped else self.tasks * self.group_size
+
+    @property
+    def trajectories_per_task(self) -> int:
+        """K, or 1 where tasks are not grouped."""
+        return self.group_size if self.grouped else 1
+
+    @property
+    def sampling(self) -> Sampling:
+        """How responses of training rollouts are drawn."""
+        return Sampling(self.temperature, self.top_p, self.top_k)
+
+
+@dataclass
+class Config(Settings):
+    """Everything a run is made of. A field that says ``identity=False`` cannot change the result."""
+
+    env: Any = _MISSING
+    policy: Any = _MISSING
+    credit: Any = _MISSING
+    backend: Any = _MISSING
+    agent: Agent = field(default_factory=Agent)
+    rollout: Rollout = field(default_factory=Rollout)
+    training: Optimisation = field(default_factory=Optimisation)
+    evaluation: Evaluation = field(default_factory=Evaluation)
+    updates: int = setting(150, at_least=1)
+    seed: int = 0
+    """Training seed: tasks, rollouts and minibatches follow from it."""
+    tier: str = _MISSING
+    """Name of the tier. With ``model`` it names the policy, ``conf/tier/<tier>/policy/<model>.yaml``."""
+    model: Literal["small", "large", "qwen3", "vl"] = "small"
+    """Which of the paper's models the policy is, or stands for."""
+    tracking: Tracking = setting(factory=Tracking, identity=False)
+    results: str = setting("results", identity=False)
+    """Folder for runs, task sets and warm starts."""
+    checkpoint_every: int = setting(10, at_least=1, identity=False)
+    """Updates between checkpoints."""
+    save_rollouts: int = setting(0, at_least=0, identity=False)
+    """Keep the rollout batch of every n-th update; 0 for none."""
+    progress: bool = setting(True, identity=False)
+    """Show a progress bar, where there is a terminal."""
+    study: dict[str, Any] = setting(factory=dict, identity=False)
+    """What an experiment file says about itself: its name and its question."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.policy.constrained and self.env.free_text:
+            raise UserError(f"policy.constrained=true picks among listed actions; {self.env.free_text}")
+
+
+def cell_overrides(overrides: Sequence[str]) -> list[str]:
+    """Return the overrides that decide the result: they name a study's cell."""
+    names = identity_fields(Config)
+    return [o for o in overrides if o.lstrip("+~").split("=")[0].split(".")[0] in names]
+
+
+def identity_of(config: Config, device: str) -> dict[str, Any]:
+    """Return what the run id is a hash of: everything that can change the result, with the versions of the code."""
+    parts = identity(config)
+    parts["backend"]["device"] = device
+    versioned = {name: value for name in parts if isinstance(value := vars(config)[name], Settings)}
+    versions = {name: value.method_version for name, value in versioned.items() if value.method_version is not None}
+    return parts | {"method_versions": versions | {"run": METHOD_VERSION}}

@@ -1,0 +1,43 @@
+"""What an update reports of its rollouts, its credit and its optimisation, under the names of ``metrics.jsonl``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bepo.core.batch import RolloutBatch
+from bepo.core.tokens import Tokens
+from bepo.credit import Credit
+
+
+def rollout_metrics(batch: RolloutBatch, max_response_length: int, end_token: int) -> dict[str, float]:
+    """Return means over trajectories (shares are between 0 and 1, lengths in steps and tokens), and counts."""
+    length = batch.step[batch.last] + 1
+    return {
+        "train/success": float(batch.success.mean()),
+        "train/return": float(batch.episode_return.mean()),
+        "train/task_score": float(batch.task_score.mean()),
+        "train/episode_length": float(length.mean()),
+        "train/valid_actions": float(batch.valid.mean()),
+        "train/transitions": len(batch),
+        "train/broken_episodes": int(batch.broken.sum()),
+        "train/trajectories": batch.n_trajectories,
+        "train/response_length": float(batch.language.response_length.mean()),
+        "train/response_clip_ratio": cut_share(batch.language, max_response_length, end_token),
+    }
+
+
+def credit_metrics(credit: Credit) -> dict[str, float]:
+    """Return mean and deviation of the advantages of transitions, and all that the estimator reports."""
+    moments = {"advantage_mean": float(credit.advantage.mean()), "advantage_std": float(credit.advantage.std())}
+    return prefixed("credit", moments | credit.metrics)
+
+
+def prefixed(prefix: str, values: Mapping[str, float]) -> dict[str, float]:
+    """Return the same values under ``prefix/name``."""
+    return {f"{prefix}/{name}": value for name, value in values.items()}
+
+
+def cut_share(tokens: Tokens, max_response_length: int, end_token: int) -> float:
+    """Return the share of responses that were cut at the token limit, that is, do not end with ``end_token``."""
+    last = tokens.ids[tokens.transition_offset[1:] - 1]
+    return float(((tokens.response_length >= max_response_length) & (last != end_token)).mean())

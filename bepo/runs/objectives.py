@@ -1,0 +1,36 @@
+"""What an Optuna study optimises, read from the runs of a trial's training seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import fmean
+
+from bepo.core.errors import choose
+from bepo.store.runs import StoredRun
+
+
+def validation_success(run: StoredRun) -> float:
+    """Return the success rate of the last validation pass; test tasks are not for choosing settings."""
+    rows = [row for row in run.episodes() if row["split"] == "validation"]
+    last = max(row["update"] for row in rows)
+    return fmean(row["success"] for row in rows if row["update"] == last)
+
+
+def training_seconds(run: StoredRun) -> float:
+    """Return the seconds of all updates: rollouts, credit and optimisation, without evaluation."""
+    times = ((name, value) for row in run.metrics() for name, value in row.items() if name.startswith("time/"))
+    return sum(value for name, value in times if name != "time/evaluation")
+
+
+OBJECTIVES: dict[str, Callable[[StoredRun], float]] = {
+    "validation_success": validation_success,
+    "training_seconds": training_seconds,
+}
+
+
+def values_of(names: Sequence[str], runs: Sequence[StoredRun]) -> list[float]:
+    """Return each objective, averaged over the runs. Raises ``UserError`` for an unknown one."""
+    for name in names:
+        if name not in OBJECTIVES:
+            raise choose("objective", name, OBJECTIVES)
+    return [fmean(OBJECTIVES[name](run) for run in runs) for name in names if runs]

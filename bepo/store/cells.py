@@ -1,0 +1,43 @@
+"""Cells of studies: files that say which run each point of a sweep is, so that studies share runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from bepo.store.files import Corrupt, digest, read_object, write_atomically
+
+
+def read_cell(path: Path) -> dict[str, Any]:
+    """Read a study's cell, ``{"run_id": ..., "overrides": [...]}``. Raises ``Corrupt``."""
+    cell = {"overrides": []} | read_object(path, "study cell")
+    if not isinstance(cell.get("run_id"), str) or "/" in cell["run_id"]:
+        raise Corrupt(f"{path}: not a study cell, it names no run")
+    return cell
+
+
+def note_cell(results: Path, study: str, tier: str, overrides: list[str], run_id: str) -> None:
+    """Point a cell of a study at a run. A cell that pointed elsewhere, because a config changed, is overwritten."""
+    name = digest("\n".join(sorted(overrides)), 12)
+    path = results / "studies" / study / tier / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, json.dumps({"overrides": sorted(overrides), "run_id": run_id}, indent=1))
+
+
+def study_cells(results: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the path of every readable cell of every study, with the id of the run that it points at."""
+    for path in sorted(results.glob("studies/*/*/*.json")):
+        with suppress(Corrupt):
+            yield path, read_cell(path)["run_id"]
+
+
+def files_of_run(results: Path, run_id: str) -> Iterator[Path]:
+    """Yield the files of a complete run: those that ``run.json`` vouches for, itself, and the cells that point at it."""
+    folder = results / "runs" / run_id
+    files = json.loads((folder / "run.json").read_text())["files"]
+    yield from (folder / name for name in sorted(files))
+    yield folder / "run.json"
+    yield from (path for path, run in study_cells(results) if run == run_id)

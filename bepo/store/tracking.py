@@ -1,0 +1,142 @@
+"""Weights & Biases as a mirror of the run record; the only importer of wandb.
+
+A run's W&B files are the files of its record, under the same paths, so that what is read back is the same.
+"""
+
+from __future__ import annotations
+
+import netrc
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlparse
+
+from bepo.core.errors import Missing, UserError
+from bepo.core.settings import Settings
+
+PLACES = ("runs/", "studies/")  # of a results folder, as files of a W&B run
+
+
+@dataclass
+class Tracking(Settings):
+    """``tracking.mode=online`` is all it takes to log to a server; offline runs are uploaded by ``wandb sync``."""
+
+    mode: Literal["offline", "online", "disabled"] = "offline"
+    project: str = "bepo"
+    entity: str | None = None
+
+    group = "tracking"
+
+    def missing(self) -> Missing | None:
+        return None if self.mode != "online" or _logged_in() else Missing("nobody is logged in to W&B", "wandb login")
+
+
+def _logged_in() -> bool:
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    host = urlparse(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
+    try:
+        return netrc.netrc().authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False
+
+
+class Tracker:
+    """Mirrors one run. Its W&B id is the run id, so a resume or a late sync never makes a second run."""
+
+    def __init__(self, settings: Tracking, run_id: str, folder: Path, config: dict[str, Any]) -> None:
+        self._run = None
+        if settings.mode == "disabled":
+            return
+        import wandb
+
+        try:
+            self._run = wandb.init(
+                mode=settings.mode,
+                project=settings.project,
+                entity=settings.entity,
+                id=run_id,
+                resume="allow",
+                dir=folder,
+                config=config,
+                name=f"{config['env']['name']}-{config['credit']['name']}-{config['seed']}",
+                group=config["tier"],
+                settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
+            )
+        except wandb.Error as error:
+            raise UserError(
+                f"tracking.mode={settings.mode}: W&B does not start ({error}); choices: offline, disabled"
+            ) from error
+
+    def log(self, row: dict[str, Any]) -> None:
+        """The row of one update, under the same names as in metrics.jsonl."""
+        if self._run is not None:
+            self._run.log(row, step=row["update"])
+
+    def finish(self, summary: dict[str, Any] | None = None, files: Iterable[Path] = (), root: Path = Path()) -> None:
+        """End the run; without ``summary`` it counts as failed. ``files`` go along, by their paths in ``root``."""
+        if self._run is not None:
+            self._run.summary.update(summary or {})
+            _attach(self._run, files, root)
+            self._run.finish(exit_code=0 if summary is not None else 1)
+
+
+def publish(settings: Tracking, results: Path) -> int:
+    """Upload every study cell of a results folder; the number of them.
+
+    A run uploads the cells that point at it when it ends. Studies that came to share it later are known only here.
+    Raises ``UserError`` if there is no cell, or W&B does not take them.
+    """
+    import wandb
+
+    cells = sorted((results / "studies").glob("*/*/*.json"))
+    if not cells:
+        raise UserError(f"{results}: no study cells to upload")
+    try:
+        run = wandb.init(
+            mode=settings.mode,
+            project=settings.project,
+            entity=settings.entity,
+            id="studies",
+            job_type="studies",
+            resume="allow",
+            dir=results,
+            settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
+        )
+        _attach(run, cells, results)
+        run.finish()
+    except wandb.Error as error:
+        raise UserError(f"W&B project {settings.project}: cannot be written ({error})") from error
+    return len(cells)
+
+
+def download(project: str, results: Path) -> None:
+    """Bring the records and study cells of a W&B project (``entity/project``) into a results folder.
+
+    A record that is there already stays; of several uploads of a cell the newest counts. Raises ``UserError`` if the
+    project cannot be read.
+    """
+    import wandb
+
+    try:
+        runs = list(wandb.Api().runs(project))
+        files = [file for run in runs for file in run.files() if file.name.startswith(PLACES)]
+        complete = {p.parent.name for p in results.glob("runs/*/run.json")}
+        wanted = [f for f in files if f.name.split("/")[1] not in complete or not f.name.startswith("runs/")]
+        # Of equal names the newest is the last to be written; run.json comes after all it vouches for.
+        for file in sorted(wanted, key=lambda f: (f.name.endswith("/run.json"), f.updated_at, f.name)):
+            file.download(root=str(results), replace=True).close()
+    except (wandb.Error, OSError, ValueError) as error:
+        raise UserError(f"W&B project {project}: cannot be read ({str(error).splitlines()[0]})") from error
+
+
+def _attach(run: Any, files: Iterable[Path], root: Path) -> None:
+    """Let W&B upload files as they are when the run ends. A link each: nothing is copied."""
+    for path in files:
+        link = Path(run.dir) / path.relative_to(root)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(path.resolve())
+        run.save(str(link), base_path=run.dir, policy="end")

@@ -1,0 +1,147 @@
+"""Studies: the files of ``experiments/`` as Hydra composes them, and the cells of their sweeps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import cast
+
+from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from bepo.core.errors import UserError, choose
+from bepo.runs.config import Config
+from bepo.sweep.space import grid, parse
+
+ROOT = Path(__file__).parent.parent.parent
+EXPERIMENTS, CONF = ROOT / "experiments", ROOT / "conf"
+
+
+@dataclass
+class Cell:
+    """One point of a study's sweep."""
+
+    study: str
+    overrides: list[str]  # everything that is composed on top of the study's file
+    varying: list[str]  # the overrides by which the study's cells differ
+
+    @property
+    def label(self) -> str:
+        """The overrides by which the cell differs from the study's others, in one line."""
+        return " ".join(self.varying)
+
+
+@dataclass
+class PlannedStudy:
+    """A file of ``experiments/``, composed with the overrides of the command line."""
+
+    name: str
+    config: DictConfig  # with Hydra's own part, but without the sweep
+    overrides: list[str]
+
+    @property
+    def is_tuning(self) -> bool:
+        """Whether this is an Optuna study, not a grid."""
+        return "optuna" in self.config.hydra.sweeper._target_
+
+    @cached_property
+    def sweep(self) -> list[str]:
+        """What Hydra's sweeper would be given: the sweep of the study's file, then the overrides."""
+        params = self.config.hydra.sweeper.params or {}
+        return [*(f"{key}={value}" for key, value in params.items()), *self.overrides]
+
+    @property
+    def objectives(self) -> list[str]:
+        """The names of what an Optuna study optimises."""
+        return list(self.config.study.objectives)
+
+    @property
+    def seeds(self) -> list[int]:
+        """The training seeds of every trial of an Optuna study."""
+        return list(self.config.study.seeds)
+
+    @property
+    def jobs(self) -> int:
+        """The number of runs at a time that the study's launcher asks for; -1 stands for one a core."""
+        return self.config.hydra.launcher.get("n_jobs") or -1
+
+    def cells(self) -> list[Cell]:
+        """Return every combination of the swept values. Raises ``UserError`` if they cannot be listed."""
+        with config_errors(self.name, self.overrides):
+            points = grid(self.sweep)
+        shared = set(points[0]).intersection(*points) if len(points) > 1 else set()
+        return [Cell(self.name, point, [o for o in point if o not in shared]) for point in points]
+
+    @cached_property
+    def configured(self) -> list[tuple[Cell, Config]]:
+        """Every cell with its composed config. Raises ``UserError`` naming one that does not compose."""
+        cells = self.cells()
+        return list(zip(cells, compose_cells(cells)))
+
+
+def study_names() -> list[str]:
+    """Return the names of all studies, in alphabetical order."""
+    return sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
+
+
+def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
+    """Compose a study. Raises ``UserError`` if it does not exist, or does not compose with ``overrides``."""
+    if name not in study_names():
+        raise choose("study", name, study_names())
+    with config_errors(name, overrides):
+        parsed = parse(overrides)
+    # Sweeps are not composed here. Other overrides are, because presets of Hydra's own part may depend on them.
+    plain = [str(o.input_line) for o in parsed if not o.is_sweep_override()]
+    return PlannedStudy(name, _compose(name, plain, hydra=True), list(overrides))
+
+
+def compose_cells(cells: Sequence[Cell]) -> list[Config]:
+    """Return the config of every cell. Raises ``UserError`` naming the first one that does not compose.
+
+    Composing takes a tenth of a second, so cells that differ by seed only are composed once.
+    """
+    composed: dict[tuple[str, ...], Config] = {}  # by study and overrides without the seed
+    configs = []
+    for cell in cells:
+        seeds = [o for o in cell.overrides if re.fullmatch(r"seed=\d+", o)]
+        others = [o for o in cell.overrides if o not in seeds]
+        key = cell.study, *others
+        if key not in composed:
+            composed[key] = replace(_config(cell.study, others), progress=False)
+        config = composed[key]
+        configs.append(replace(config, seed=int(seeds[-1].split("=")[1])) if seeds else config)
+    return configs
+
+
+def _config(name: str, overrides: Sequence[str]) -> Config:
+    composed = _compose(name, overrides)
+    with config_errors(name, overrides):
+        return cast(Config, OmegaConf.to_object(composed))
+
+
+def _compose(name: str, overrides: Sequence[str], hydra: bool = False) -> DictConfig:
+    search_path = f"hydra.searchpath=[file://{CONF}]"
+    with config_errors(name, overrides), initialize_config_dir(str(EXPERIMENTS)):
+        return compose(name, [*overrides, search_path], return_hydra_config=hydra)
+
+
+@contextmanager
+def config_errors(name: str, overrides: Sequence[str]) -> Iterator[None]:
+    """Raise what is wrong with a study's config as a ``UserError`` of one line that begins with name and overrides.
+
+    Hydra's advice is left out, and OmegaConf's cause is added.
+    """
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException, YAMLError, UserError) as error:
+        problem = re.split(r"Config search path|\.?\nTo append|\n    full_key|\nSee http", str(error))[0]
+        if isinstance(error.__cause__, OmegaConfBaseException):
+            problem += f": {str(error.__cause__).splitlines()[0]}"
+        raise UserError(f"{' '.join([name, *overrides])}: {' '.join(problem.split())}") from error

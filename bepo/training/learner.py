@@ -1,0 +1,147 @@
+"""PPO updates of a ``LanguageModel`` in one process.
+
+Sizes: N transitions and R response tokens of a batch; b transitions and r response tokens of a micro-batch.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from bepo.core.batch import RolloutBatch, Tokens
+from bepo.core.seeds import derive_seed
+from bepo.policies.language_model import LanguageModel
+from bepo.rollouts.collect import Sampling
+from bepo.training import Optimisation
+from bepo.training.batching import micro_batches, response_grid
+from bepo.training.critic import Critic
+from bepo.training.loss import clipped_policy_loss, low_var_kl
+
+
+class LocalLearner:
+    """AdamW on the policy's weights, with a critic where one is needed.
+
+    The reference of the KL loss is a frozen copy of the policy as it was when the learner was made.
+    """
+
+    def __init__(
+        self, policy: LanguageModel, settings: Optimisation, sampling: Sampling, needs_critic: bool = False
+    ) -> None:
+        """``sampling`` is how the rollouts are sampled: log-probabilities are those of the same distribution."""
+        self.policy, self.settings, self.sampling = policy, settings, sampling
+        self.critic = Critic(policy, settings.critic) if needs_critic else None
+        self.reference = policy.frozen_copy() if settings.kl_coef else None
+        self.optimiser = torch.optim.AdamW(
+            policy.model.parameters(),
+            lr=settings.learning_rate,
+            betas=(settings.beta1, settings.beta2),
+            weight_decay=settings.weight_decay,
+        )
+
+    def update(
+        self,
+        batch: RolloutBatch,
+        advantage: Float[np.ndarray, " R"],
+        seed: int,
+        returns: Float[np.ndarray, " R"] | None = None,
+    ) -> dict[str, float]:
+        """Update policy and critic on the batch, in minibatches whose order follows from ``seed``.
+
+        ``advantage`` has one number for every response token; ``returns``, of the same shape, is what the critic is
+        fitted to, and None where there is no critic. Returns ``optimiser_steps``, a count; ``first_ratio_error``, the
+        largest distance of an importance ratio from 1 in the first minibatch; the gradient norms, averaged over
+        optimiser steps; and the other statistics, averaged over response tokens.
+        """
+        self.policy.model.train()
+        totals: dict[str, float] = defaultdict(float)
+        for epoch in range(self.settings.epochs):
+            order = np.random.default_rng(derive_seed(seed, epoch)).permutation(len(batch))
+            for start in range(0, len(order), self.settings.minibatch_size):
+                minibatch = order[start : start + self.settings.minibatch_size]
+                self._step(batch.tokens, advantage, minibatch, totals)
+                if self.critic is not None:
+                    stats = self.critic.step(batch.tokens, returns, minibatch, self.settings.micro_batch_tokens)
+                    for name, value in stats.items():
+                        totals[name] += value
+        return _averaged(totals)
+
+    def _step(
+        self,
+        tokens: Tokens,
+        advantage: Float[np.ndarray, " R"],
+        minibatch: Int[np.ndarray, " m"],
+        totals: dict[str, float],
+    ) -> None:
+        """Make one optimiser step, and add its statistics to ``totals``.
+
+        The loss is the mean over the response tokens of the minibatch (verl's ``token-mean``).
+        """
+        n_tokens = int(tokens.response_length[minibatch].sum())
+        self.optimiser.zero_grad()
+        for micro_batch in micro_batches(tokens, minibatch, self.settings.micro_batch_tokens):
+            loss = self._loss(tokens, advantage, micro_batch, totals, is_first=totals["steps"] == 0)
+            (loss / n_tokens).backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), self.settings.max_grad_norm)
+        self.optimiser.step()
+        totals["steps"] += 1
+        totals["tokens"] += n_tokens
+        totals["grad_norm"] += norm.item()
+
+    def _loss(
+        self,
+        tokens: Tokens,
+        advantage: Float[np.ndarray, " R"],
+        micro_batch: Int[np.ndarray, " b"],
+        totals: dict[str, float],
+        is_first: bool,
+    ) -> Float[Tensor, ""]:
+        """Return the loss summed over the response tokens of a micro-batch, and add its statistics to ``totals``."""
+        s = self.settings
+        new = self.policy.log_probs(tokens, micro_batch, self.sampling)
+        old, credit = (response_grid(tokens, micro_batch, x, new.logprob) for x in (tokens.logprob, advantage))
+        policy_loss, stats = clipped_policy_loss(new.logprob, old, credit, new.mask, s.clip_eps, s.dual_clip, s.ratio)
+        loss = policy_loss.sum() - s.entropy_coef * new.entropy.sum()
+        if self.reference is not None:
+            with torch.no_grad():
+                reference = self.reference.log_probs(tokens, micro_batch, self.sampling)
+            kl = low_var_kl(new.logprob, reference.logprob, new.mask).sum()
+            loss = loss + s.kl_coef * kl
+            totals["kl"] += kl.item()
+        ratio_error = stats.pop("ratio_error").item()
+        if is_first:
+            totals["first_ratio_error"] = max(totals["first_ratio_error"], ratio_error)
+        totals["policy_loss"] += policy_loss.sum().item()
+        totals["entropy"] += new.entropy.sum().item()
+        for name, value in stats.items():
+            totals[name] += value.item()
+        return loss
+
+    def save(self, folder: Path) -> None:
+        """Write ``policy/`` in transformers' format, ``optimiser.pt``, and ``critic.pt`` where there is a critic."""
+        self.policy.save(folder / "policy")
+        torch.save(self.optimiser.state_dict(), folder / "optimiser.pt")
+        if self.critic is not None:
+            self.critic.save(folder)
+
+    def load(self, folder: Path) -> None:
+        """Restore what ``save`` wrote: the next update gives the same weights as without the interruption."""
+        self.policy.load_weights(folder / "policy")
+        device = self.policy.device
+        self.optimiser.load_state_dict(torch.load(folder / "optimiser.pt", map_location=device, weights_only=True))
+        if self.critic is not None:
+            self.critic.load(folder)
+
+
+def _averaged(totals: dict[str, float]) -> dict[str, float]:
+    """Divide sums by optimiser steps or response tokens, each by what it was summed over."""
+    steps, tokens = totals.pop("steps"), totals.pop("tokens")
+    stats = {"optimiser_steps": steps, "first_ratio_error": totals.pop("first_ratio_error")}
+    for norm in ("grad_norm", "critic_grad_norm"):
+        if norm in totals:
+            stats[norm] = totals.pop(norm) / steps
+    return stats | {name: total / tokens for name, total in totals.items()}

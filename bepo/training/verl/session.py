@@ -1,0 +1,67 @@
+"""The processes of an engine, from the first stage to the end."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import ray
+import transfer_queue as tq
+
+from bepo.core.errors import UserError
+from bepo.training.verl.lifetime import Patience, Watchdog, end_processes, marked_processes, shared_memory
+from bepo.training.verl.processes import describe_failure, run_within
+from bepo.training.verl.quiet import Quiet
+
+_SECONDS_TO_END = 20.0  # for each of TransferQueue and Ray to end in order
+
+
+class Session:
+    """Everything that one engine starts, known by a mark in the environment of its processes.
+
+    From its making until ``close``, a watchdog ends the processes if the program is killed.
+    """
+
+    def __init__(self, folder: Path, quiet: Quiet, patience: float) -> None:
+        """``folder`` is the run's, and ``patience`` the number of seconds after which a stage counts as hung."""
+        self.mark = uuid.uuid4().hex
+        self._folder, self._quiet, self._closed = folder, quiet, False
+        self._patience, self._watchdog = Patience(patience, self.mark), Watchdog(self.mark)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Run one of verl's stages: what it prints goes to the log, and a stage that hangs ends the program.
+
+        Raises ``UserError`` of one line, with the stage and the cause, for every failure.
+        """
+        self._patience.begin(name)
+        try:
+            with self._quiet:
+                yield
+        except (UserError, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            self._quiet.note(error)
+            raise UserError(f"backend=verl, stage {name}: {describe_failure(error)}; {self.logs}") from error
+        finally:
+            self._patience.end()
+
+    @property
+    def logs(self) -> str:
+        """Say where the logs are, for an error message."""
+        return f"see {self._folder / 'verl.log'} and /tmp/ray/session_latest/logs"
+
+    def close(self) -> None:
+        """Ask TransferQueue and Ray to end, and then end the processes that are left."""
+        if self._closed:
+            return
+        self._closed = True
+        self._patience.stop()
+        memory = shared_memory(marked_processes(self.mark))
+        with self._quiet:
+            for end in (tq.close, ray.shutdown):
+                run_within(_SECONDS_TO_END, end)
+        end_processes(self.mark, memory)
+        self._watchdog.stop()

@@ -1,0 +1,36 @@
+"""``python -m bepo.upload ENTITY/PROJECT [RESULTS]``: upload the study cells of a results folder to a W&B project.
+
+A run uploads the cells that point at it when it ends; studies that came to share it later are uploaded here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from bepo.core.errors import UserError
+from bepo.store.tracking import Tracking, publish
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m bepo.upload", description="Upload the study cells of a results folder to a W&B project."
+    )
+    parser.add_argument("project", metavar="ENTITY/PROJECT")
+    parser.add_argument("results", nargs="?", type=Path, default=Path("results"), metavar="RESULTS")
+    options = parser.parse_args(arguments)
+    if options.project.count("/") != 1:
+        parser.error(f"{options.project!r} is not ENTITY/PROJECT")
+    entity, project = options.project.split("/")
+    try:
+        number = publish(Tracking("online", project, entity), options.results)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"{number} cells of {options.results} -> {options.project}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
