@@ -180,7 +180,7 @@ def test_main_results_compare_seven_methods_under_their_own_rules(name):
         assert config.training.ratio == ("action" if method == "gagpo" else "token")
     assert methods["gigpo"].credit.std == "sample"  # the row that the paper prints is GiGPO's "w/ std"
     assert methods["hgpo"].credit.std == ("none" if name == "main_webshop" else "population")
-    assert methods["rloo"].credit.pool == "record"
+    assert methods["rloo"].credit.pool == "transition"
     assert asdict(methods["gated_bepo"].credit) == asdict(estimators()["gated_bepo"]())
     assert all(methods[m].credit.gamma == 0.95 for m in ("gigpo", "hgpo", "gagpo", "gated_bepo"))
     critic = methods["ppo"].training.critic

@@ -1,6 +1,7 @@
 """What the main Gated-BEPO runs log: gate-activation, supp-gate-diagnostics and supp-rl-signals."""
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Picture
 from matplotlib.lines import Line2D
 
 from analysis.data.methods import environment_name
@@ -53,8 +54,8 @@ def gate_diagnostics(studies: Studies) -> Figure:
     for env, study in studies.items():
         line = style.environment_line(env)
         for kind, (_, width) in _KINDS.items():
-            table = 100 * style.by_seed(study.runs, _coverage(kind))
-            style.band(coverage, table, **line | {"label": "_", "linewidth": width})
+            unnamed = line | {"label": "_", "linewidth": width}
+            style.band(coverage, 100 * style.by_seed(study.runs, _coverage(kind)), **unnamed)
         style.band(sizes, style.by_seed(study.runs, "credit/states_per_group"), **line)
         style.band(repetition, style.by_seed(study.runs, "credit/visits_per_state"), **line)
     kinds = [Line2D([], [], color=style.GREY, linewidth=width, label=f"(a) {name}") for name, width in _KINDS.values()]
@@ -63,13 +64,12 @@ def gate_diagnostics(studies: Studies) -> Figure:
     for axis in axes:
         style.if_empty(axis, studies.runs)
     style.letters(axes)
-    caption = (
-        "Shared-state and gate diagnostics of the main Gated-BEPO runs, matched and counted within each rollout group "
-        f"(tier {studies.tier}). {style.bands_note(style.by_environment(studies))} (d): records by how often their state "
-        "occurs in its group, at the first and the last update."
+    subject = (
+        "Shared-state and gate diagnostics of the main Gated-BEPO runs, matched and counted within each rollout group"
     )
+    note = "(d): records by how often their state occurs in its group, at the first and the last update."
     names = [*map(_coverage, _KINDS), "credit/states_per_group", "credit/visits_per_state", *map(_bucket, _BUCKETS)]
-    return Figure(caption, figure, studies.runs, style.unlogged(studies.runs, names))
+    return _figure(figure, studies, subject, names, f" {note}")
 
 
 @artefact("supp-rl-signals", "figure", study=("main_alfworld", "main_webshop"))
@@ -86,9 +86,14 @@ def rl_signals(studies: Studies) -> Figure:
         style.percent(axes[-1], least=1)
     style.legend_above(figure, max((axis.lines for axis in axes), key=len), columns=2)
     style.letters(axes)
-    note = style.bands_note(style.by_environment(studies))
-    caption = f"Training diagnostics of the main Gated-BEPO runs (tier {studies.tier}). {note}"
-    return Figure(caption, figure, studies.runs, style.unlogged(studies.runs, (metric for metric, *_ in _SIGNALS)))
+    subject = "Training diagnostics of the main Gated-BEPO runs"
+    return _figure(figure, studies, subject, [metric for metric, *_ in _SIGNALS])
+
+
+def _figure(figure: Picture, studies: Studies, subject: str, metrics: list[str], note: str = "") -> Figure:
+    bands = style.bands_note({environment_name(env): study.runs for env, study in studies.items()})
+    caption = f"{subject} (tier {studies.tier}). {bands}{note}"
+    return Figure(caption, figure, studies.runs, style.unlogged(studies.runs, metrics))
 
 
 def _coverage(kind: str) -> str:

@@ -3,6 +3,7 @@
 The trials are in ``results/studies.db``. Notebooks draw the same pictures.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -65,8 +66,15 @@ def _stored(studies: Studies) -> list[optuna.Study]:
 
 
 def _counts(stored: list[optuna.Study]) -> str:
-    text = "; ".join(f"{study.study_name}: {counts(study)}" for study in stored)
-    return f"{text}." if text else "No study has a trial yet."
+    """Return the number of trials of each state: ``tune.webshop.smoke: 12 complete, 3 pruned trials.``"""
+    texts = []
+    for study in stored:
+        counts = Counter(trial.state for trial in study.trials)
+        numbers = [
+            f"{counts[s]} {'failed' if s == TrialState.FAIL else s.name.lower()}" for s in TrialState if counts[s]
+        ]
+        texts.append(f"{study.study_name}: {', '.join(numbers)} trials")
+    return f"{'; '.join(texts)}." if texts else "No study has a trial yet."
 
 
 def optuna_studies(results: Path) -> dict[str, optuna.Study]:
@@ -97,13 +105,6 @@ def picture(shown: Sequence[optuna.Study], draw: Callable[[Axes, optuna.Study], 
 def complete(study: optuna.Study) -> list[FrozenTrial]:
     """Return the trials that ran to their end."""
     return [t for t in study.trials if t.state == TrialState.COMPLETE]
-
-
-def counts(study: optuna.Study) -> str:
-    """Return the number of trials of each state: ``12 complete, 3 pruned trials``."""
-    numbers = {state: sum(t.state == state for t in study.trials) for state in TrialState}
-    names = {state: "failed" if state == TrialState.FAIL else state.name.lower() for state in TrialState}
-    return ", ".join(f"{n} {names[state]}" for state, n in numbers.items() if n) + " trials"
 
 
 def draw_history(axis: Axes, study: optuna.Study) -> None:

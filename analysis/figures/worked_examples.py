@@ -80,12 +80,12 @@ def credit_comparison(_: object) -> Figure:
         table.axhline(len(METHODS) - 1.5, color="black", linewidth=0.8)
     letters(graphs)
     plt.setp(tables[0].get_yticklabels()[-1], fontweight="bold")
-    episodes = [", ".join(t.replace(" ", "") for t in pattern.trajectories) for pattern in PATTERNS]
+    written = [", ".join(t.replace(" ", "") for t in pattern.trajectories) for pattern in PATTERNS]
+    episodes = "; ".join(f"({letter}) {text}" for letter, text in zip("abcd", written))
     caption = (
         "Credit of the estimators, as configured by default, in four rollout patterns. Above: the merged graph of a "
         "group; arrows are the wider the more records, shaded states have two distinct successors (open gate), a tick "
-        f"returns 10 and a cross 0. Episodes: {'; '.join(f'({letter}) {e}' for letter, e in zip('abcd', episodes))}. "
-        "Below: advantages of records (2: S→A is the first such step "
+        f"returns 10 and a cross 0. Episodes: {episodes}. Below: advantages of records (2: S→A is the first such step "
         "of episode 2) or the mean over an edge. (a) GRPO values the detour like the way. (b) Return matching values "
         "S→B like S→C, although B leads to M, which usually succeeds. (c) Shortest paths prefer R, expected returns L. "
         "(d) At P and R nothing was compared: Gated-BEPO keeps the outcome alone. ʳ reconstruction."
@@ -104,13 +104,10 @@ def method_overview(_: object) -> Figure:
     text = {state: f"{batch.state_key[state]}\n{value:.1f}" for state, value in worth.items()}
     draw(axes[1], batch, _places(batch, OVERVIEW), text=text, size=17)
     axes[1].set_title(OVERVIEW.title)
-    parts = {
-        "Outcome $\\hat{A}^{out}$": credit.terms["outcome"],
-        "Fixed point $\\hat{A}^{FP}$": credit.terms["step"],
-        "Mixed $\\hat{A}$": credit.advantage,
-    }
-    for axis, (title, values) in zip(axes[2:], parts.items()):
-        table = _by_step(batch, values)
+    titles = ("Outcome $\\hat{A}^{out}$", "Fixed point $\\hat{A}^{FP}$", "Mixed $\\hat{A}$")
+    for axis, title, values in zip(axes[2:], titles, (credit.terms["outcome"], credit.terms["step"], credit.advantage)):
+        table = np.full((batch.n_trajectories, int(batch.step.max()) + 1), np.nan)  # nan after an episode's end
+        table[batch.trajectory, batch.step] = values
         matrix(axis, table, [""] * len(table), [str(t + 1) for t in range(table.shape[1])])
         axis.set(title=title, xlabel="Step")
     letters(axes)
@@ -135,13 +132,6 @@ def transitions(batch: RolloutBatch, column: str) -> np.ndarray:
 
 def _places(batch: RolloutBatch, pattern: Pattern) -> dict[int, tuple[float, float]]:
     return {nodes(batch)[name]: place for name, place in pattern.places.items()}
-
-
-def _by_step(batch: RolloutBatch, values: np.ndarray) -> np.ndarray:
-    """Return (episodes, steps), nan after an episode's end."""
-    table = np.full((batch.n_trajectories, int(batch.step.max()) + 1), np.nan)
-    table[batch.trajectory, batch.step] = values
-    return table
 
 
 def _draw_rollouts(axis: Axes, batch: RolloutBatch, rho: np.ndarray) -> None:

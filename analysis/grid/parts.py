@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from analysis.data.methods import is_reconstruction, name_of, ordered
 from analysis.data.published import Published
@@ -20,16 +19,15 @@ class Metric:
     """A column: what is averaged over which episodes.
 
     ``key`` is its name in ``paper/reported``, ``group`` the head over several columns. ``value`` is a column of the
-    episode rows; with a slash, of the metric rows, averaged over updates, where ``{iterations}`` stands for that setting
-    of the run; or a function of the metric rows, which raises ``KeyError`` without its columns. ``env`` and ``kind``
-    take only runs of that environment and tasks of that kind. Where ``headline`` is set, a note says what the comparison
-    is worth. More is better if it is ``ranked``; otherwise it has no best row and no gap.
+    episode rows, or a function of a run that raises ``KeyError`` where it was not logged. ``env`` and ``kind`` take only
+    runs of that environment and tasks of that kind. Where ``headline`` is set, a note says what the comparison is worth.
+    More is better if it is ``ranked``; otherwise it has no best row and no gap.
     """
 
     key: str
     name: str
     group: str = ""
-    value: str | Callable[[pd.DataFrame], float] = "success"
+    value: str | Callable[[Run], float] = "success"
     env: str | None = None
     kind: str | None = None
     headline: bool = False
@@ -42,21 +40,15 @@ class Metric:
         Two runs of one seed count as passes of one.
         """
         by_seed = {seed: [run for run in runs if run.seed == seed] for seed in sorted({run.seed for run in runs})}
-        logged = callable(self.value) or "/" in self.value
-        return (self._of_metrics if logged else self._of_episodes)(by_seed) if by_seed else None
+        return (self._of_metrics if callable(self.value) else self._of_episodes)(by_seed) if by_seed else None
 
     def _of_metrics(self, by_seed: dict[int, list[Run]]) -> Sample | None:
         """Return one number a run, or None where a run did not log it."""
         try:
-            values = [np.array([[float(self._logged(run))] for run in same]) for same in by_seed.values()]
+            values = [np.array([[float(self.value(run))] for run in same]) for same in by_seed.values()]
         except KeyError:
             return None
         return Sample(tuple(by_seed), tuple(values), None) if np.isfinite(np.concatenate(values)).all() else None
-
-    def _logged(self, run: Run) -> float:
-        if callable(self.value):
-            return self.value(run.metrics)
-        return run.metrics[re.sub(r"{(\w+)}", lambda match: str(run[match[1]]), self.value)].mean()
 
     def _of_episodes(self, by_seed: dict[int, list[Run]]) -> Sample | None:
         frames = [[run.passes(self.value) for run in same] for same in by_seed.values()]

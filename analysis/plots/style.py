@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -12,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from analysis.data.methods import environment_name, known_environments, known_methods
-from analysis.data.runs import Run, StudyRuns
+from analysis.data.runs import Run
 from bepo.credit import Estimator
 from bepo.envs import Environment
 
@@ -34,26 +33,23 @@ def panels(rows: int, columns: int, width: float, height: float, **options: obje
     return figure, list(axes.flat)
 
 
-@cache
-def _colours(kind: type[Estimator] | type[Environment]) -> dict[str, str]:
+def colours(known: Mapping[str, type[Estimator] | type[Environment]]) -> dict[str, str]:
     """Return a colour for each method or environment: its own, or else one of Matplotlib's that no other has."""
-    known = known_methods() if kind is Estimator else known_environments()
     own = {cls.colour for cls in known.values()}
-    spare = (mpl.colors.to_hex(colour) for colour in mpl.colormaps["tab20"].colors)
-    unused = (colour for colour in spare if colour not in own)
+    unused = (c for c in map(mpl.colors.to_hex, mpl.colormaps["tab20"].colors) if c not in own)
     return {name: cls.colour or next(unused) for name, cls in known.items()}
 
 
 def method_colour(method: str) -> str:
     """Return the colour of a method in every picture; black for one that is no estimator."""
-    return _colours(Estimator).get(method, "black")
+    return colours(known_methods()).get(method, "black")
 
 
 def environment_line(env: str) -> dict[str, object]:
     """Return name, colour and dashes of an environment's line."""
-    dashes = known_environments()[env].dashes
-    line = {"color": _colours(Environment)[env], "linestyle": (0, dashes) if dashes else "-"}
-    return line | {"label": environment_name(env)}
+    known, name = known_environments(), environment_name(env)
+    dashes = known[env].dashes
+    return {"color": colours(known)[env], "linestyle": (0, dashes) if dashes else "-", "label": name}
 
 
 def over_updates(axis: Axes, label: str, title: str = "") -> None:
@@ -136,8 +132,3 @@ def bands_note(groups: Mapping[str, Iterable[Run]]) -> str:
     """Return the sentence of a caption on what curves and bands are; ``groups`` are the runs of each curve."""
     many = any(len({run.seed for run in runs}) > 1 for runs in groups.values())
     return f"Mean over {counted(groups)}" + ("; bands: one sample standard deviation." if many else "; no band.")
-
-
-def by_environment(studies: Mapping[str, StudyRuns]) -> dict[str, list[Run]]:
-    """Return the runs of studies, which are named by their environment, under the environment's name in print."""
-    return {environment_name(env): study.runs for env, study in studies.items()}

@@ -80,7 +80,7 @@ def check_heads(config: PreTrainedConfig) -> None:
 
     ``config`` is the language model's; some architectures have no ``head_dim`` in it.
     """
-    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    size = config.to_dict().get("head_dim") or config.hidden_size // config.num_attention_heads
     if size not in HEAD_SIZES:
         known, heads = ", ".join(map(str, HEAD_SIZES)), max(config.hidden_size // 32, 1)
         raise UserError(
