@@ -1,8 +1,8 @@
 """Make a torchvision that was built for CUDA importable with a CPU build of torch; only its Python code is used.
 
 transformers and Qwen2.5-VL's processor import torchvision. Its import registers kernels for operators that its compiled
-library declares, but that library does not load here. `make verl` copies this file into the environment's site-packages,
-beside a .pth file that imports it in every process; nothing happens until torchvision is imported.
+library declares, but that library does not load here. `make verl` copies this file into the environment's
+site-packages, beside a .pth file that imports it in every process; nothing happens until torchvision is imported.
 """
 
 import sys

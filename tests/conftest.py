@@ -14,9 +14,10 @@ if CHECK_SHAPES:  # what annotations promise is checked at every call, four time
 
     install_import_hook(["bepo.core", "bepo.credit", "bepo.runs.metrics"], "tests.type_check.checked")
 
-import pytest
-import torch
-from hypothesis import settings
+# Behind the hook and the number of threads, which modules read while they are imported.
+import pytest  # noqa: E402
+import torch  # noqa: E402
+from hypothesis import settings  # noqa: E402
 
 torch.set_num_threads(1)
 settings.register_profile("bepo", deadline=None, derandomize=True, max_examples=6 if CHECK_SHAPES else 60)

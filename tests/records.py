@@ -1,4 +1,4 @@
-"""Small run records through the real writer, for tests of the analysis."""
+"""Small stored runs through the real writer, for tests of the analysis."""
 
 from __future__ import annotations
 
@@ -35,17 +35,15 @@ def write_run(
     started: str = "2026-01-01",
     dirty: bool = False,
     commit: str = COMMIT,
-    panel: str = "d1",
+    task_set: str = "d1",
     versions: Mapping[str, int] | None = None,
     metrics: Mapping[str, float] | None = None,
     broken: int = 0,
 ) -> RunFolder:
-    """A complete record: ``settings`` are dotted config fields, ``passes`` the final successes (passes, tasks)."""
+    """A complete run: ``settings`` are dotted config fields, ``passes`` the final successes (passes, tasks)."""
     flat = {"env.name": "sokoban", "policy.name": "tiny", "model": "small", "seed": 0, "backend.name": "local"}
     config = nested(flat | {"credit.name": "gated_bepo"} | dict(settings))
-    folder = RunFolder(
-        results, run_id({"config": config, "extra": [tier, panel, versions and dict(versions)]})
-    )
+    folder = RunFolder(results, run_id({"config": config, "extra": [tier, task_set, versions and dict(versions)]}))
     for name in [study] if isinstance(study, str) else study:
         note_cell(results, name, tier, [f"{k}={v}" for k, v in settings.items()], folder.id)
     session = {"started": started, "commit": commit, "dirty": dirty}
@@ -67,7 +65,7 @@ def write_run(
                         "task": f"t{i}",
                         "kind": kinds[i],
                         "success": bool(successes[i]),
-                        "score": float((score or successes)[i]),
+                        "task_score": float((score or successes)[i]),
                         "broken": update == 2 and split == "test" and i < broken,
                     }
                     for i in tasks
@@ -77,7 +75,7 @@ def write_run(
             {
                 "tier": tier,
                 "seed": config["seed"],
-                "task_sets": {"test": {"tasks": len(tasks), "digest": panel}},
+                "task_sets": {"test": {"tasks": len(tasks), "digest": task_set}},
                 "method_versions": dict(versions or {"credit": 1, "run": 1}),
                 "result": {"success": 0.5, "updates": 2},
                 "sessions": [session],

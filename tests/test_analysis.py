@@ -1,4 +1,4 @@
-"""From records to files: what a reader of the tables and the page sees."""
+"""From runs to files: what a reader of the tables and the page sees."""
 
 import csv
 import re
@@ -12,7 +12,8 @@ from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 from analysis.output import page
 from analysis.output.build import build
-from analysis.output.latex import statistics, to_csv, to_latex, to_markdown
+from analysis.output.latex import to_latex
+from analysis.output.text import statistics, to_csv, to_markdown
 from tests.records import write_run
 
 # method -> training seed -> evaluation pass -> successes of four tasks at the end
@@ -37,14 +38,42 @@ def table(results, label, tier="laptop", **options):
     return item.build(item.load(Source(results), tier, **options))
 
 
-def cells(found):
-    return {c.path: c for c in found.entries}
+def texts(found):
+    """The rows as plain text."""
+    return [[value.text for value in row] for row in found.rows]
+
+
+def by_name(found, column=1):
+    """Row -> values, by the text in a column."""
+    return {row[column].value: [printed.value for printed in row] for row in found.rows}
+
+
+def marks(found):
+    """The signs behind values, with the texts in the first two columns of their rows."""
+    return [(row[0].value, row[1].value, printed.mark) for row in found.rows for printed in row if printed.mark]
+
+
+def signs(found):
+    """The signs behind best values."""
+    return [mark for *_, mark in marks(found) if mark in "†‡"]
+
+
+def bold(found):
+    return {(row[1].value, name) for row in found.rows for printed, name in zip(row, found.names) if printed.bold}
+
+
+def headings(found):
+    return [heading for heading, _ in found.lines if heading]
+
+
+def entries(found):
+    return {entry.path: entry for entry in found.entries}
 
 
 def test_reported_stands_beside_reproduced(results):
     found = table(results, "sokoban-main")
-    assert found.columns == ["Type", "Method", "Reported", "Reproduced (laptop)", "Gap", "Seeds"]
-    rows = {row[1]: row for row in found.rows}
+    assert found.names == ["Type", "Method", "Reported", "Reproduced (laptop)", "Gap", "Seeds"]
+    rows = by_name(found)
     for name, method, published in (("GRPO", "grpo", 67.1), ("Gated-BEPO", "gated_bepo", 80.0)):
         per_seed = [100 * mean(mean(p) for p in passes) for passes in FINAL[method].values()]
         kind, _, reported, reproduced, gap, seeds = rows[name]
@@ -56,9 +85,8 @@ def test_reported_stands_beside_reproduced(results):
 
 def test_only_the_best_is_bold_and_a_sign_says_what_it_is_worth(results):
     found = table(results, "sokoban-main")
-    bold = {(found.rows[i][1], found.columns[j]) for i, j in found.best}
-    assert bold == {("Gated-BEPO", "Reported"), ("Gated-BEPO", "Reproduced (laptop)")}
-    assert list(found.marks.values()).count("†") == 1  # two seeds a side: 75 and 25 are not told apart
+    assert bold(found) == {("Gated-BEPO", "Reported"), ("Gated-BEPO", "Reproduced (laptop)")}
+    assert signs(found) == ["†"]  # two seeds a side: 75 and 25 are not told apart
     leader = next(n for n in found.notes if "Success: Gated-BEPO over GRPO" in n)
     assert "+50.0 points" in leader and "not separated" in leader and "probability of improvement 1.00" in leader
     assert re.search(r"2 seeds detect a gap of \d+\.\d points \(power 0\.8\); \d seeds detect 50\.0\.", leader)
@@ -79,7 +107,7 @@ def test_seeds_that_agree_exactly_separate_nothing(tmp_path):
         for seed in range(3):
             write_run(tmp_path, "main_sokoban", PICTURES | {"credit.name": method, "seed": seed}, ((success,) * 2,))
     found = table(tmp_path, "sokoban-main")
-    assert list(found.marks.values()).count("†") == 1
+    assert signs(found) == ["†"]
     assert "Success: GiGPO over GRPO: +100.0 points; the training seeds of both agree exactly" in "\n".join(found.notes)
 
 
@@ -87,7 +115,7 @@ def test_nothing_is_best_where_all_are_equal(tmp_path):
     for method in ("grpo", "gigpo"):
         write_run(tmp_path, "main_sokoban", PICTURES | {"credit.name": method}, ((0, 0),))
     found = table(tmp_path, "sokoban-main")
-    assert {found.columns[j] for _, j in found.best} == {"Reported"} and "‡" not in found.marks.values()
+    assert {name for _, name in bold(found)} == {"Reported"} and not signs(found)
     assert not any(" over " in note and "points" in note for note in found.notes)
 
 
@@ -95,21 +123,21 @@ def test_what_is_not_the_papers_says_so_in_the_table(results):
     found = table(results, "sokoban-main")
     notes = "\n".join(found.notes)
     assert (
-        "Tier laptop, study main_sokoban. Sokoban: model vl; policy tiny; 2 updates; 4 test tasks (panel d1)" in notes
+        "Tier laptop, study main_sokoban. Sokoban: model vl; policy tiny; 2 updates; 4 test tasks (task set d1)"
+        in notes
     )
     assert "other models than the paper's" in notes and "success before training 0.0" in notes
-    marks = {found.rows[i][1]: mark for (i, j), mark in found.marks.items() if j == 1}
-    assert marks == {"GRPO": "ᶜ", "GiGPO": "ᶜ"} and "took from elsewhere" in notes
-    main_rows = table(results, "main-results")
-    assert "ʳ" in {m for i, m in main_rows.marks.items() if main_rows.rows[i[0]][1] == "GAGPO"}
+    named = {name: mark for _, name, mark in marks(found) if mark not in "†‡"}
+    assert named == {"GRPO": "ᶜ", "GiGPO": "ᶜ"} and "took from elsewhere" in notes
+    assert ("RL Training", "GAGPO", "ʳ") in marks(table(results, "main-results"))
 
 
 def test_runs_the_paper_has_no_place_for_get_a_block_of_their_own(results):
     write_run(results, "main_sokoban", {"model": "small", "credit.name": "mine"}, FINAL["grpo"][0])
     found = table(results, "sokoban-main")
-    ((at, heading),) = found.headings.items()
+    ((heading, row),) = ((heading, row) for heading, row in found.lines if heading)
     assert heading == "sokoban, model small (not in the paper)"
-    assert found.rows[at][1] == "mine" and found.rows[at][2] is None
+    assert row[1].value == "mine" and row[2].value is None
 
 
 def test_main_results_select_by_environment_kind_and_model(tmp_path):
@@ -118,19 +146,19 @@ def test_main_results_select_by_environment_kind_and_model(tmp_path):
     for seed in (0, 1):
         write_run(tmp_path, "main_alfworld", settings | {"seed": seed}, passes, kinds=KINDS)
     shop = settings | {"env.name": "webshop", "model": "large"}
-    write_run(tmp_path, "main_webshop", shop, ((1, 0),), scores=((1.0, 0.5),), panel="w")
-    found = cells(table(tmp_path, "main-results"))
+    write_run(tmp_path, "main_webshop", shop, ((1, 0),), scores=((1.0, 0.5),), task_set="w")
+    found = entries(table(tmp_path, "main-results"))
     expected = {"All": 37.5, "Look": 100, "Pick2": 25, "Pick": 0}
     for name, value in expected.items():
-        assert found[f"main-results/ALFWorld/{name}/HGPO/1.5B"].found.mean == value
-    assert found["main-results/ALFWorld/Heat/HGPO/1.5B"].missing == "none"  # no such task on the panel
-    assert found["main-results/WebShop/Score/HGPO/7B"].found.mean == 75
+        assert found[f"main-results/ALFWorld/{name}/HGPO/1.5B"].reproduced.mean == value
+    assert found["main-results/ALFWorld/Heat/HGPO/1.5B"].missing == "none"  # no such task in the task set
+    assert found["main-results/WebShop/Score/HGPO/7B"].reproduced.mean == 75
     assert found["main-results/WebShop/Succ./HGPO/7B"].key == ("main-results", "hgpo", "7B", "webshop/success")
     assert found["main-results/WebShop/Succ./HGPO/1.5B"].missing == "not run"
-    rows = table(tmp_path, "main-results").rows
+    rows = texts(table(tmp_path, "main-results"))
     at = next(i for i, row in enumerate(rows) if row[1] == "HGPO")
     assert [row[2] for row in rows[at : at + 3]] == ["reported", "laptop", "gap"] and rows[at + 1][-1] == "2×2"
-    assert next(row for row in rows if row[1] == "RLOO")[-1] == "not run"
+    assert next(row for row in rows if row[1].startswith("RLOO"))[-1] == "not run"
 
 
 def test_ablations_read_their_rows_off_the_settings(tmp_path):
@@ -138,13 +166,13 @@ def test_ablations_read_their_rows_off_the_settings(tmp_path):
     for n, passes in ((2, ((1, 1), (1, 0))), (3, ((1, 0), (0, 0))), (4, ((0, 0), (0, 0)))):
         write_run(tmp_path, "gate_thresholds", shop | {"credit.n_min": n}, passes)
     found = table(tmp_path, "gate-ablation")
-    rows = {row[0]: row for row in found.rows}
+    rows = by_name(found, 0)
     assert list(rows)[-1] == "(4, 2)" and rows["(4, 2)"][3] is None and rows["(4, 2)"][4].mean == 0
     default = rows["Default"]
     assert default[1:3] == ["2", "2"] and default[3].mean == 75.91 and default[-1] == "1×2"
     assert (default[4].mean, default[4].std, default[4].level) == (75, pytest.approx(stdev([100, 50])), "evaluation")
     assert "over evaluation seeds of one training seed" in "\n".join(found.notes)
-    assert "‡" in found.marks.values() and "†" not in found.marks.values()  # one training seed ranks nothing
+    assert set(signs(found)) == {"‡"}  # one training seed ranks nothing
 
 
 def test_rules_of_mixing_ignore_fields_that_do_not_act(tmp_path):
@@ -153,7 +181,7 @@ def test_rules_of_mixing_ignore_fields_that_do_not_act(tmp_path):
         write_run(
             tmp_path, "component_ablation", shop | {"credit.mixing": mixing, "credit.eta_min": eta}, ((i > 0, i > 1),)
         )
-    rows = {row[0]: row for row in table(tmp_path, "fusion-ablation").rows}
+    rows = by_name(table(tmp_path, "fusion-ablation"), 0)
     assert [rows[n][5].mean for n in ("Outcome only", "+ Gate", "Gated-BEPO")] == [0, 50, 100]
     assert rows["+ FP credit"][5] == "not run"
     assert [rows[n][1:4] for n in rows] == [
@@ -168,7 +196,7 @@ def test_iterations_show_the_last_change_of_the_advantages(tmp_path):
             tmp_path, "iteration_budget", {"env.name": "webshop", "credit.iterations": n}, ((1, 0),), metrics=logged
         )
     found = table(tmp_path, "maxiter-ablation")
-    rows = {row[0]: row for row in found.rows}
+    rows = by_name(found, 0)
     assert (
         rows["20"][-1] == rows["0"][-1] == "1×1"
         and rows["20"][2].mean == 0.5
@@ -184,37 +212,35 @@ def test_each_factor_of_the_diagnostic_table_is_its_own_study(tmp_path):
     write_run(
         tmp_path, ("gae_lambda", "gate_form"), shop | {"credit.gate": "binary", "credit.gae_lambda": 0.5}, ((1, 1),)
     )
-    found = cells(table(tmp_path, "diagnostic-ablation"))
-    assert found["diagnostic-ablation/Success/Soft k=3/gate"].found.mean == 50
-    assert found["diagnostic-ablation/Success/Binary/gate"].found.mean == 100
-    assert found["diagnostic-ablation/Success/0.5/gae_lambda"].found.mean == 100
-    assert found["diagnostic-ablation/Success/0.5/step_weight"].found is None
+    found = entries(table(tmp_path, "diagnostic-ablation"))
+    assert found["diagnostic-ablation/Success/Soft k=3/gate"].reproduced.mean == 50
+    assert found["diagnostic-ablation/Success/Binary/gate"].reproduced.mean == 100
+    assert found["diagnostic-ablation/Success/0.5/gae_lambda"].reproduced.mean == 100
+    assert found["diagnostic-ablation/Success/0.5/step_weight"].reproduced is None
 
 
-def test_mixed_cells_and_sources_are_marked(results):
+def test_mixed_entries_and_sources_are_marked(results):
     odd = write_run(
         results,
         "main_sokoban",
         PICTURES | {"credit.name": "grpo", "seed": 2},
         ((1, 1),) * 2,
-        panel="d2",
+        task_set="d2",
         broken=1,
         dirty=True,
         commit="d" * 40,
     )
     refused = table(results, "sokoban-main")
-    row = next(r for r in refused.rows if r[1] == "GRPO")
+    row = by_name(refused)["GRPO"]
     assert row[3] == "mixed" and row[4] is None
-    assert any("mixed test task_sets" in n and odd.id in n and "--allow-mixed" in n for n in refused.notes)
+    assert any("mixed test task sets" in n and odd.id in n and "--allow-mixed" in n for n in refused.notes)
     allowed = table(results, "sokoban-main", allow_mixed=True)
-    assert next(r for r in allowed.rows if r[1] == "GRPO")[5] == "3×2"
+    assert by_name(allowed)["GRPO"][5] == "3×2"
     notes = "\n".join(allowed.notes)
     assert f"environment broke, counted as they stood: 2 of {odd.id}" in notes
     assert "Mixed commits: cccccccccc, dddddddddd" in notes and f"uncommitted changes: {odd.id}" in notes
-    assert (
-        f"d1: {' '.join(sorted(r.id for r in cells(allowed)['sokoban-main/Success/GRPO'].runs if r.panel == 'd1'))}"
-        in notes
-    )
+    same = [r.id for r in entries(allowed)["sokoban-main/Success/GRPO"].runs if r.task_set == "d1"]
+    assert f"d1: {' '.join(sorted(same))}" in notes
 
 
 def test_the_formats_say_the_same(results):
@@ -224,14 +250,15 @@ def test_the_formats_say_the_same(results):
     assert "| RL Training | Gated-BEPO | **80.0 ± 3.2** | **75.0 ± 17.7†** | -5.0 | 2×2 |" in markdown
     rows = list(csv.DictReader(to_csv(found).splitlines()))
     assert float(rows[-1]["Reproduced (laptop)"]) == 75.0
-    numbers = {r["cell"]: r for r in csv.DictReader(statistics(found).splitlines())}
+    numbers = {r["entry"]: r for r in csv.DictReader(statistics(found.entries).splitlines())}
     best = numbers["sokoban-main/Success/Gated-BEPO"]
-    assert best["found"] == "75" and best["rival"] == "sokoban-main/Success/GRPO" and len(best["runs"].split()) == 2
-    assert numbers["sokoban-main/Success/GiGPO"]["found"] == "not run"
-    assert len({len(r) for r in csv.reader(statistics(found).splitlines())}) == 1
+    assert best["reproduced"] == "75" and best["rival"] == "sokoban-main/Success/GRPO"
+    assert len(best["runs"].split()) == 2
+    assert numbers["sokoban-main/Success/GiGPO"]["reproduced"] == "not run"
+    assert len({len(r) for r in csv.reader(statistics(found.entries).splitlines())}) == 1
 
 
-def test_everything_is_written_and_the_same_records_give_the_same_bytes(results, tmp_path, capsys):
+def test_everything_is_written_and_the_same_runs_give_the_same_bytes(results, tmp_path, capsys):
     outs = [tmp_path / "a", tmp_path / "b"]
     for out in outs:
         out.mkdir()
@@ -243,7 +270,7 @@ def test_everything_is_written_and_the_same_records_give_the_same_bytes(results,
         folder, ends = ("tables", "tex md csv") if item.kind == "table" else ("figures", "pdf png")
         assert {f"{folder}/{label}.laptop.{e}" for e in ends.split()} <= names
     page = a[Path("report.html")].decode()
-    assert all(r.id in page for r in Source(results).study("main_sokoban", "laptop").records)
+    assert all(r.id in page for r in Source(results).study("main_sokoban", "laptop").runs)
     assert page.count("<article") == len(artefacts())
     assert not re.search(r'(src|href)="(?!data:|#)', page)  # opens without network
     assert "sokoban-main (tier laptop)" in capsys.readouterr().out
@@ -325,7 +352,7 @@ def test_an_empty_tier_still_gives_every_artefact_and_says_so(results):
         product = item.build(item.load(Source(results), "paper"))
         if item.kind == "table" and product.entries:
             assert any("No complete run at tier paper." in n for n in product.notes), label
-            assert not any(c.found for c in product.entries)
+            assert not any(entry.reproduced for entry in product.entries)
 
 
 def test_runs_that_nobody_expected_in_a_study_stop_no_artefact(tmp_path):
@@ -338,4 +365,4 @@ def test_runs_that_nobody_expected_in_a_study_stop_no_artefact(tmp_path):
     for settings in strangers:
         write_run(tmp_path, sorted(studies), settings, ((1, 0),))
     products = {label: item.build(item.load(Source(tmp_path), "laptop")) for label, item in artefacts().items()}
-    assert "minecraft, model huge (not in the paper)" in products["gate-ablation"].headings.values()
+    assert "minecraft, model huge (not in the paper)" in headings(products["gate-ablation"])

@@ -6,10 +6,10 @@ import shutil
 import pytest
 
 from analysis.__main__ import main
-from analysis.data.runs import METHOD, Key, settings
+from analysis.data.runs import METHOD, RowKey, settings
 from analysis.data.sources import Source
 from analysis.output.ledger import ledger
-from analysis.plots import explore, trials
+from analysis.plots import explore
 from tests.records import write_run
 
 PASSES = ((1, 0, 0, 0), (1, 1, 0, 0))
@@ -30,7 +30,7 @@ def study(results, key=METHOD, **options):
 def test_a_study_is_what_its_cells_point_at(results):
     write_run(results, "other", {"seed": 7}, PASSES)
     found = study(results)
-    assert {(r.method, r.seed) for r in found.records} == {(m, s) for m in ("grpo", "gated_bepo") for s in (0, 1)}
+    assert {(r.method, r.seed) for r in found.runs} == {(m, s) for m in ("grpo", "gated_bepo") for s in (0, 1)}
     assert set(found.rows) == {"grpo", "gated_bepo"} and [r.seed for r in found.rows["grpo"]] == [0, 1]
     assert not found.skipped and not found.refused
 
@@ -38,9 +38,9 @@ def test_a_study_is_what_its_cells_point_at(results):
 def test_runs_are_selected_by_their_settings(results):
     write_run(results, "s", {"env.name": "webshop", "credit.n_min": 3}, PASSES)
     found = study(results)
-    assert [r.env for r in found.where(env__name="webshop").records] == ["webshop"]
-    assert len(found.where(env__name="sokoban", model="small").records) == 4
-    assert found.where(n_min=3).records == found.where(credit__n_min=3).records != []
+    assert [r.env for r in found.where(env__name="webshop").runs] == ["webshop"]
+    assert len(found.where(env__name="sokoban", model="small").runs) == 4
+    assert found.where(n_min=3).runs == found.where(credit__n_min=3).runs != []
 
 
 def test_incomplete_corrupt_and_foreign_runs_are_named_and_left_out(results):
@@ -55,10 +55,10 @@ def test_incomplete_corrupt_and_foreign_runs_are_named_and_left_out(results):
     stranger.rename(results / "studies" / "s" / "laptop" / stranger.name)
     (results / "studies" / "s" / "laptop" / "torn.json").write_text("{")
     found = study(results)
-    assert [r.id for r in found.records] == [runs[3].name]
+    assert [r.id for r in found.runs] == [runs[3].name]
     reasons = "\n".join(found.skipped)
     assert f"{runs[0]}: incomplete" in reasons and f"{runs[1] / 'metrics.jsonl'}: changed" in reasons
-    assert f"{runs[2]}: not a record of this bepo, it lacks 'sessions'" in reasons
+    assert f"{runs[2]}: not a run of this bepo, it lacks 'sessions'" in reasons
     assert "its tier is smoke" in reasons and "torn.json: not a study cell" in reasons
 
 
@@ -76,7 +76,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("place, junk", [(place, junk) for place, every in HOSTILE.items() for junk in every])
-def test_no_record_can_stop_the_tables_the_page_or_the_ledger(results, tmp_path_factory, capsys, place, junk):
+def test_no_run_can_stop_the_tables_the_page_or_the_ledger(results, tmp_path_factory, capsys, place, junk):
     shutil.copytree(results / "studies" / "s", results / "studies" / "main_sokoban")
     victim = sorted((results / "runs").iterdir())[0]
     if "." in place:
@@ -90,7 +90,7 @@ def test_no_record_can_stop_the_tables_the_page_or_the_ledger(results, tmp_path_
     assert f"left out: {victim}" in capsys.readouterr().err
     assert main(["runs", "--results", str(results)]) == 0 and victim.name in capsys.readouterr().out
     found = study(results)
-    assert len(found.records) == 3 and victim.name in found.skipped[0] and len(found.skipped) == 1
+    assert len(found.runs) == 3 and victim.name in found.skipped[0] and len(found.skipped) == 1
 
 
 def test_stray_files_and_cells_are_named_or_ignored(results):
@@ -103,16 +103,15 @@ def test_stray_files_and_cells_are_named_or_ignored(results):
     ):
         (cells / f"z{i}.json").write_text(text)
     found = study(results)
-    assert len(found.records) == 4 and len(found.skipped) == 6
+    assert len(found.runs) == 4 and len(found.skipped) == 6
     assert all(f"z{i}.json" in "\n".join(found.skipped) for i in range(5))
     assert list(ledger(results)["status"]) == ["empty", *["complete"] * 4]
-    assert list(trials.cells(results)["state"]).count("complete") == 4
     assert len(explore.runs(results)) == 4
 
 
 def test_metrics_that_are_no_numbers_are_not_logged(tmp_path):
     write_run(tmp_path, "s", {}, PASSES, metrics={"train/entropy": "high", "train/kl": None})
-    (run,) = study(tmp_path).records
+    (run,) = study(tmp_path).runs
     assert run.metrics["train/entropy"].isna().all() and run.metrics["train/kl"].isna().all()
     assert list(run.metrics["update"]) == [1, 2]
 
@@ -127,13 +126,13 @@ def test_passes_over_different_tasks_are_no_evaluation(tmp_path, broken):
     del facts["files"]["episodes.jsonl"]
     (run.path / "run.json").write_text(json.dumps(facts))
     found = study(tmp_path)
-    assert not found.records and "passes" in found.skipped[0]
+    assert not found.runs and "passes" in found.skipped[0]
 
 
 def test_a_row_is_one_setting_and_its_newest_run_decides(results):
     old = write_run(results, "s", {"seed": 2, "credit.gate": "count_ramp"}, PASSES, started="2025-12-01")
     found = study(results)
-    assert len(found.records) == 4 and len(found.skipped) == 1
+    assert len(found.runs) == 4 and len(found.skipped) == 1
     assert str(old.path) in found.skipped[0] and "(credit.gate)" in found.skipped[0]
 
 
@@ -144,22 +143,22 @@ def test_rows_share_every_setting_but_their_methods_own(results):
     assert "ppo" in found.rows and "rloo" not in found.rows
     assert str(old.path) in found.skipped[0] and "(updates)" in found.skipped[0]
     new = write_run(results, "s", {"credit.name": "rloo", "updates": 9}, PASSES, started="2026-02-01")
-    assert [r.id for r in study(results).records] == [new.id]
+    assert [r.id for r in study(results).runs] == [new.id]
 
 
 def test_environments_and_models_have_settings_of_their_own(results):
     write_run(results, "s", {"env.name": "webshop", "training.minibatch_size": 64}, PASSES)
     write_run(results, "s", {"model": "large", "policy.hidden_size": 128}, PASSES)
     found = study(results)
-    assert len(found.records) == 6 and not found.skipped
+    assert len(found.runs) == 6 and not found.skipped
 
 
 def test_rows_may_differ_in_what_the_artefact_varies(results):
     for graph_key in ("raw", "augmented"):
         write_run(results, "s", {"env.graph_key": graph_key, "env.name": "alfworld"}, PASSES)
-    key = Key(lambda r: f"{r.method} {r['env.graph_key']}", varies=("env.graph_key",))
+    key = RowKey(lambda r: f"{r.method} {r['env.graph_key']}", varies=("env.graph_key",))
     assert {"gated_bepo raw", "gated_bepo augmented"} < set(study(results, key).rows)
-    assert len(study(results).where(env__name="alfworld").records) == 1  # without, they are one row of two settings
+    assert len(study(results).where(env__name="alfworld").runs) == 1  # without, they are one row of two settings
 
 
 def test_settings_are_written_as_in_the_reported_tables(tmp_path):
@@ -172,7 +171,7 @@ def test_settings_are_written_as_in_the_reported_tables(tmp_path):
     "change, reason",
     [
         ({"versions": {"credit": 2, "run": 1}}, "method versions"),
-        ({"panel": "d2"}, "test task_sets"),
+        ({"task_set": "d2"}, "test task sets"),
         ({"backend": "verl"}, "backends"),
     ],
 )
@@ -194,11 +193,11 @@ def test_a_cell_that_was_planned_anew_points_at_its_new_run(results):
     assert [r.seed for r in found.rows["grpo"]] == [1] and any("newer" in line for line in found.skipped)
 
 
-def test_frames_say_whose_rows_they_are(results):
-    found = study(results)
-    assert {"run", "row", "method", "env", "model", "seed", "final"} <= set(found.episodes)
-    assert set(found.metrics["row"]) == {"grpo", "gated_bepo"} and len(found.metrics) == 8
-    assert found.episodes["final"].sum() == 4 * (2 * 4 + 4)  # two test passes and a validation pass of four tasks
+def test_final_episodes_are_those_of_the_last_policy(results):
+    for run in study(results).runs:
+        assert list(run.metrics["update"]) == [1, 2]
+        assert run.episodes["final"].sum() == 2 * 4 + 4  # two test passes and a validation pass of four tasks
+        assert len(run.final) == 2 * 4
 
 
 def test_tiers_come_in_order_of_meaning(results):

@@ -9,10 +9,10 @@ from scipy import stats as scipy_stats
 
 from analysis.data.statistics import (
     Sample,
+    bootstrap,
     compare,
     detectable,
     estimate,
-    interval,
     iqm,
     pooled_std,
     seeds_to_detect,
@@ -46,22 +46,22 @@ def test_an_ablations_deviation_is_over_the_passes_of_its_one_training():
 
 
 def test_the_interquartile_mean_is_over_seeds_and_tasks():
-    cells = sorted(v for passes in THREE for v in np.mean(passes, axis=0))
-    assert iqm(sample(THREE)) == pytest.approx(mean(cells[3:9]))
+    values_by_task = sorted(v for passes in THREE for v in np.mean(passes, axis=0))
+    assert iqm(sample(THREE)) == pytest.approx(mean(values_by_task[3:9]))
 
 
 def test_the_bootstrap_draws_seeds_and_tasks_within_kinds():
     rng = np.random.default_rng(1)
     values = 100 * (rng.random((6, 3, 40)) < rng.random((6, 1, 40)))
-    inside = interval(sample(values))
+    inside = bootstrap(sample(values))
     grand = values.mean()
     tasks, seeds = values.mean(axis=(0, 1)), values.mean(axis=(1, 2))
     width = 2 * 1.96 * np.sqrt(tasks.var() / 40 + seeds.var() / 6)
     assert inside.low < grand < inside.high and inside.high - inside.low == pytest.approx(width, rel=0.25)
     halves = np.repeat([0.0, 100.0], 20)  # kinds explain everything: nothing is left to draw
     strata = sample(np.tile(halves, (1, 1, 1)), ["a"] * 20 + ["b"] * 20)
-    assert interval(strata).low == interval(strata).high == 50
-    assert interval(sample(np.tile(halves, (1, 1, 1)))).low < 40
+    assert bootstrap(strata).low == bootstrap(strata).high == 50
+    assert bootstrap(sample(np.tile(halves, (1, 1, 1)))).low < 40
 
 
 def test_two_methods_are_compared_by_welchs_t():
@@ -88,12 +88,12 @@ def test_one_training_seed_separates_nothing():
     assert (found.interval.low, found.interval.high) == pytest.approx((100, 100))
 
 
-def test_comparisons_on_one_panel_are_paired():
+def test_comparisons_on_one_task_set_are_paired():
     rng = np.random.default_rng(0)
     base = 100.0 * (rng.random((1, 1, 200)) < 0.5)
     a, b = sample(base), sample(np.where(np.arange(200) < 10, 0, base))
     paired = compare(a, b).interval
-    assert paired.high - paired.low < 8  # unpaired, the difference of two task_sets of 200 spans 20 points
+    assert paired.high - paired.low < 8  # unpaired, the difference of two task sets of 200 spans 20 points
     three = np.repeat(base, 3, axis=0) + np.arange(3)[:, None, None]  # good and bad trainings, the same for both
     pairs = compare(sample(three), sample(three - 1))
     assert (pairs.paired.low, pairs.paired.high) == pytest.approx((1, 1)) and pairs.separated is False

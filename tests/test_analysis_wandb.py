@@ -1,4 +1,4 @@
-"""Records that come back from W&B are those that went: what the tracker leaves offline, served by a stand-in."""
+"""Runs that come back from W&B are those that went: what the tracker leaves offline, served by a stand-in."""
 
 import shutil
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import wandb
-from bepo.store.cells import files_of_run, note_cell
 
 from analysis.__main__ import main
-from analysis.data.sources import Source, opened
+from analysis.data.sources import Source, open_source
+from bepo.store.cells import files_of_run, note_cell
 from bepo.store.runs import read_run
 from bepo.store.tracking import Tracker, Tracking, publish
 from tests.records import write_run
@@ -78,23 +78,24 @@ def results(tmp_path):
 def test_the_frames_are_those_of_the_folder(results, tmp_path, monkeypatch):
     server = Server(results)
     monkeypatch.setattr(wandb, "Api", server.Api)
-    theirs = opened(tmp_path / "elsewhere", "wandb:someone/bepo")
+    theirs = open_source(tmp_path / "elsewhere", "wandb:someone/bepo")
     assert server.asked == ["someone/bepo"] and theirs.tiers() == ["laptop"]
     for name, runs in (("main_sokoban", 2), ("shared", 1)):
         mine, other = Source(results).study(name, "laptop"), theirs.study(name, "laptop")
-        assert len(other.records) == runs and not other.skipped
-        pd.testing.assert_frame_equal(mine.episodes, other.episodes)
-        pd.testing.assert_frame_equal(mine.metrics, other.metrics)
-        assert [r.facts for r in mine.records] == [r.facts for r in other.records]
+        assert len(other.runs) == runs and not other.skipped
+        for a, b in zip(mine.runs, other.runs, strict=True):
+            pd.testing.assert_frame_equal(a.episodes, b.episodes)
+            pd.testing.assert_frame_equal(a.metrics, b.metrics)
+        assert [r.facts for r in mine.runs] == [r.facts for r in other.runs]
 
 
 def test_what_is_there_already_is_not_fetched_again_and_the_newest_cell_counts(results, tmp_path, monkeypatch):
     elsewhere = tmp_path / "elsewhere"
     monkeypatch.setattr(wandb, "Api", Server(results).Api)
-    first = opened(elsewhere, "wandb:someone/bepo")
+    first = open_source(elsewhere, "wandb:someone/bepo")
     kept = {p: p.stat().st_ino for p in first.results.glob("runs/*/*")}
     assert len(kept) == 8
-    replaced = write_run(results, "main_sokoban", {"model": "vl", "seed": 1}, PASSES, panel="newer")
+    replaced = write_run(results, "main_sokoban", {"model": "vl", "seed": 1}, PASSES, task_set="newer")
     tracker = Tracker(
         Tracking("offline"), replaced.id, replaced.path, read_run(replaced.path).config | {"tier": "laptop"}
     )
@@ -102,11 +103,9 @@ def test_what_is_there_already_is_not_fetched_again_and_the_newest_cell_counts(r
     server = Server(results)
     server.offline.sort(key=lambda p: replaced.id in str(p))
     monkeypatch.setattr(wandb, "Api", server.Api)
-    again = opened(elsewhere, "wandb:someone/bepo")
+    again = open_source(elsewhere, "wandb:someone/bepo")
     assert {p: p.stat().st_ino for p in kept} == kept
-    assert [r.id for r in again.study("main_sokoban", "laptop", allow_mixed=True).records if r.seed == 1] == [
-        replaced.id
-    ]
+    assert [r.id for r in again.study("main_sokoban", "laptop", allow_mixed=True).runs if r.seed == 1] == [replaced.id]
 
 
 def test_artefacts_are_rebuilt_from_a_project(results, tmp_path, monkeypatch, capsys):

@@ -10,12 +10,13 @@ from scipy import stats
 
 from analysis.claims.claims import read
 from analysis.claims.expression import Expression, ExpressionError
-from analysis.claims.verdicts import Printed, consistency, evaluate, tally, verdict
+from analysis.claims.verdicts import consistency, evaluate, tally, verdict
+from analysis.data.published import all_published
 from analysis.data.sources import Source
 from analysis.data.statistics import Sample, combination, compare
 from analysis.grid.artefact import artefacts
-from analysis.output.latex import to_latex, to_markdown
-from analysis.output.macros import to_macros
+from analysis.output.latex import to_latex, to_macros
+from analysis.output.text import to_markdown
 from analysis.tables.granularity import possible
 from bepo.core.errors import UserError
 from tests.records import write_run
@@ -24,15 +25,19 @@ OURS, HGPO = (f"main-results | {m} | 1.5B | webshop/success" for m in ("gated_be
 
 
 def claim(tmp_path, quantity="ours - hgpo", relation="> 0", **more):
-    cells = {"ours": OURS, "hgpo": HGPO} | more.pop("cells", {})
-    entry = {"id": "x", "claim": "It is better.", "at": "here", "cells": cells, "quantity": quantity}
+    entries = {"ours": OURS, "hgpo": HGPO} | more.pop("entries", {})
+    item = {"id": "x", "claim": "It is better.", "at": "here", "entries": entries, "quantity": quantity}
     path = tmp_path / "claims.yaml"
-    path.write_text(yaml.safe_dump([entry | {"relation": relation} | more], sort_keys=False))
+    path.write_text(yaml.safe_dump([item | {"relation": relation} | more], sort_keys=False))
     return path
 
 
-def cells_of(results, tier="laptop"):
-    return artefacts()["claims"].load(Source(results), tier)
+def entries_of(results, tier="laptop"):
+    return artefacts()["claims"].load(Source(results), tier).by_key
+
+
+def samples_of(results):
+    return {key: entry.sample for key, entry in entries_of(results).items() if entry.sample is not None}
 
 
 def shop(results, method, rates, seeds):
@@ -56,7 +61,7 @@ def test_expressions_are_arithmetic_on_names_and_nothing_else():
 
 
 def test_what_the_paper_says_twice_with_different_numbers_is_found():
-    printed = Printed()
+    printed = all_published()
     found = {c.id: consistency(c, printed) for c in read()}
     assert {name for name, own in found.items() if own.verdict == "no"} == {
         "best-gain-said-twice",  # 4.1 and 4.17
@@ -84,18 +89,18 @@ def test_what_the_paper_says_twice_with_different_numbers_is_found():
 )
 def test_a_stated_size_may_differ_by_rounding_only(tmp_path, stated, agrees):
     (found,) = read(claim(tmp_path, stated=stated))  # 74.0 - 70.5, each to 0.05
-    assert consistency(found, Printed()).verdict == agrees
+    assert consistency(found, all_published()).verdict == agrees
 
 
 def test_a_lead_is_held_against_the_printed_deviations(tmp_path):
     (found,) = read(claim(tmp_path))  # 74.0 ± 1.4 and 70.5 ± 1.7, three training seeds each
     interval = stats.ttest_ind_from_stats(74.0, 1.4, 3, 70.5, 1.7, 3, equal_var=False)
-    assert interval.pvalue > 0.05 and consistency(found, Printed()).separated is False
+    assert interval.pvalue > 0.05 and consistency(found, all_published()).separated is False
     one_seed = {
         f: f"fusion-ablation | mixing={m} | | success" for f, m in (("ours", "ungated"), ("hgpo", "outcome_only"))
     }
     (ablation,) = read(claim(tmp_path, entries=one_seed))
-    assert consistency(ablation, Printed()).separated is None
+    assert consistency(ablation, all_published()).separated is None
 
 
 @pytest.mark.parametrize(
@@ -112,7 +117,7 @@ def test_a_lead_is_held_against_the_printed_deviations(tmp_path):
 def test_runs_decide_if_their_interval_does(tmp_path, ours, theirs, seeds, word):
     shop(tmp_path / "r", "gated_bepo", ours, seeds)
     shop(tmp_path / "r", "hgpo", theirs, seeds)
-    samples = cells_of(tmp_path / "r").samples
+    samples = samples_of(tmp_path / "r")
     (found,) = read(claim(tmp_path))
     judged = verdict(found, samples)
     assert judged.word == word and judged.one_seed is (seeds == 1)
@@ -134,7 +139,7 @@ def test_an_interval_of_a_sum_takes_its_coefficients():
 def test_every_quantity_must_hold_and_all_must_have_run(tmp_path):
     shop(tmp_path / "r", "gated_bepo", (9, 8, 9), 3)
     shop(tmp_path / "r", "hgpo", (3, 4, 3), 3)
-    samples = cells_of(tmp_path / "r").samples
+    samples = samples_of(tmp_path / "r")
     (both,) = read(claim(tmp_path, quantity=["ours - hgpo", "hgpo - 50"]))
     assert verdict(both, samples).word == "contradicted" and verdict(both, samples).worst.text == "hgpo - 50"
     grpo = {"grpo": "main-results | grpo | 1.5B | webshop/success"}
@@ -146,9 +151,9 @@ def test_every_quantity_must_hold_and_all_must_have_run(tmp_path):
     assert verdict(twice, samples).word == "–"
 
 
-def test_claims_name_cells_that_exist(tmp_path):
-    known = set(cells_of(tmp_path).by_key) | set(Printed().entries)
-    assert {key for c in read(known=frozenset(known)) for key in c.entries.values()} <= known
+def test_claims_name_entries_that_exist(tmp_path):
+    known = set(entries_of(tmp_path)) | set(all_published())
+    assert {key for c in read(known=known) for key in c.entries.values()} <= known
     assert len(read()) >= 30
 
 
@@ -156,20 +161,20 @@ def test_claims_name_cells_that_exist(tmp_path):
     "change, message",
     [
         (
-            {"cells": {"ours": OURS.replace("bepo", "beep")}},
+            {"entries": {"ours": OURS.replace("bepo", "beep")}},
             "nearest: 'main-results | gated_bepo",
         ),
-        ({"cells": {"ours": "main-results"}}, "is not `label | row | group | column`"),
-        ({"quantity": "ours - theirs"}, "'theirs' is not among its cells: ours, hgpo"),
+        ({"entries": {"ours": "main-results"}}, "is not `label | row | group | column`"),
+        ({"quantity": "ours - theirs"}, "'theirs' is not among its entries: ours, hgpo"),
         ({"quantity": "ours ** 2"}, "only numbers, names"),
         ({"relation": "over 0"}, "relation 'over 0'"),
-        ({"colour": "red"}, "its fields are at, cells, claim"),
+        ({"colour": "red"}, "its fields are at, claim, entries"),
     ],
 )
 def test_a_claim_that_cannot_be_computed_is_one_line(tmp_path, change, message):
     path = claim(tmp_path, **change)
     with pytest.raises(UserError) as error:
-        read(path, known=frozenset(Printed().entries))
+        read(path, known=all_published())
     text = str(error.value)
     assert message.replace("'main", "main") in text and "claim 'x'" in text and "\n" not in text
 
@@ -187,13 +192,13 @@ def test_two_claims_of_one_name_are_refused(tmp_path):
 def test_the_table_says_all_of_it(tmp_path):
     shop(tmp_path / "r", "gated_bepo", (9, 8, 9), 3)
     shop(tmp_path / "r", "hgpo", (3, 4, 3), 3)
-    cells = cells_of(tmp_path / "r")
-    table = artefacts()["claims"].build(cells)
-    rows = {row[0]: row for row in table.rows}
+    item = artefacts()["claims"]
+    table = item.build(item.load(Source(tmp_path / "r"), "laptop"))
+    rows = {row[0]: row for row in ([value.text for value in row] for row in table.rows)}
     first = rows["WebShop success at 1.5B exceeds HGPO's by 3.51 points."]
     assert first[2:5] == ["3.5 ± 0.1; said 3.51", "yes", "no"]
     assert first[5].startswith("53.3 [") and first[6] == "supported"
-    assert table.facts == tally(evaluate(cells)) and table.facts["supported"] == "1"
+    assert table.facts == tally(evaluate(entries_of(tmp_path / "r"))) and table.facts["supported"] == "1"
     assert f"8 of {table.facts['claims']} claims disagree" in table.notes[0]
     latex = to_latex(table, "claims")
     assert "\\begin{longtable}" in latex and "±" not in latex and "supported" in to_markdown(table)
@@ -209,7 +214,7 @@ def test_the_table_says_all_of_it(tmp_path):
 def test_numbers_of_the_text_come_from_their_studies(tmp_path):
     def numbers():
         item = artefacts()["in-text"]
-        return {cell.key: cell for cell in item.build(item.load(Source(tmp_path), "laptop")).entries}
+        return {entry.key: entry for entry in item.build(item.load(Source(tmp_path), "laptop")).entries}
 
     logged = {"credit/gate_transition_coverage": 0.75, "time/credit": 0.5, "time/rollout": 1.0, "time/update": 0.5}
     write_run(tmp_path, "main_webshop", {"env.name": "webshop"}, ((1, 0),), metrics=logged)
@@ -222,17 +227,17 @@ def test_numbers_of_the_text_come_from_their_studies(tmp_path):
     found = numbers()
 
     def value(*key: str) -> float:
-        return found["text", *key].found.mean
+        return found["text", *key].reproduced.mean
 
     assert value("gate_coverage", "webshop", "records") == 75
-    assert found["text", "gate_coverage", "webshop", "states"].found is None  # not logged
+    assert found["text", "gate_coverage", "webshop", "states"].reproduced is None  # not logged
     assert (
         value("advantage_stage", "alfworld", "seconds") == 0.5 and value("other_stages", "alfworld", "seconds") == 1.5
     )
     assert value("advantage_stage", "alfworld", "share") == 25
     assert (value("graphgpo", "raw", "alfworld/All"), value("graphgpo", "augmented", "alfworld/All")) == (50, 100)
     assert (value("gagpo", "gated", "webshop/success"), value("gagpo", "gated", "webshop/score")) == (50, 62.5)
-    assert found["text", "gagpo", "gated", "webshop/score"].found.std == pytest.approx(25 / sqrt(2))  # over passes
+    assert found["text", "gagpo", "gated", "webshop/score"].reproduced.std == pytest.approx(25 / sqrt(2))  # over passes
     assert found["text", "gagpo", "gated", "webshop/success"].reported.mean == 70.1
     assert found["text", "gagpo", "ungated", "webshop/success"].missing == "not run"
 

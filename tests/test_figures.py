@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from analysis.data.sources import Source
-from analysis.figures.credit_comparison import METHODS, PATTERNS, _records
+from analysis.figures.worked_examples import METHODS, PATTERNS, transitions
 from analysis.grid.artefact import artefacts
 from analysis.output.build import build, write
-from analysis.plots.rollout_graph import advantages, edges, group_of, layout, name
+from analysis.plots.rollout_graph import advantages, edges, group_of, layout, node_name
 from analysis.plots.style import COLUMN, PAGE
 from bepo.credit.gated_bepo import GatedBEPO
 
@@ -83,10 +83,10 @@ def test_every_figure_names_tier_and_seeds_and_fits_the_page(built):
     for label, one in built.items():
         width = one.product.figure.get_figwidth()
         assert width <= COLUMN or COLUMN < width <= PAGE
-        assert one.caption.endswith((".", ")"))
+        assert one.product.caption.endswith((".", ")"))
         if label not in ("credit-comparison", "method-overview"):
-            assert "tier smoke" in one.caption
-            assert "n = 2" in one.caption, one.caption
+            assert "tier smoke" in one.product.caption
+            assert "n = 2" in one.product.caption, one.product.caption
 
 
 def test_every_axis_with_data_is_named(built):
@@ -129,9 +129,9 @@ def test_a_run_without_a_metric_is_named_and_the_others_are_drawn(tmp_path):
 
 
 def test_a_picture_names_the_runs_that_it_shows_and_no_others(built):
-    methods = {r.method for r in built["gate-activation"].records}
-    assert methods == {"gated_bepo"} and len(built["gate-activation"].records) == 2
-    assert {r.model for r in built["supp-alfworld-7b-curves"].records} == {"large"}
+    methods = {r.method for r in built["gate-activation"].runs}
+    assert methods == {"gated_bepo"} and len(built["gate-activation"].runs) == 2
+    assert {r.model for r in built["supp-alfworld-7b-curves"].runs} == {"large"}
 
 
 def test_legends_cover_no_data(built):
@@ -143,7 +143,7 @@ def test_legends_cover_no_data(built):
             assert not any(legend.get_window_extent().overlaps(box) for box in boxes), label
 
 
-def test_the_same_records_give_the_same_bytes(results, tmp_path):
+def test_the_same_runs_give_the_same_bytes(results, tmp_path):
     """Of one figure of each kind; tests/test_analysis.py has all of them without runs."""
     known, some = artefacts(), ("credit-comparison", "alfworld-aliasing-curves", "supp-gate-diagnostics")
     folders = (tmp_path / "a" / "figures", tmp_path / "b" / "figures")
@@ -160,7 +160,7 @@ def shown(pattern):
     """Method -> column -> number, as in the picture."""
     group = group_of(pattern.trajectories)
     found = advantages(group, METHODS)
-    return {m: {c: found[m][_records(group, c)].mean() for c in pattern.columns} for m in METHODS}
+    return {m: {c: found[m][transitions(group, c)].mean() for c in pattern.columns} for m in METHODS}
 
 
 def test_what_the_comparison_says_is_what_the_estimators_give():
@@ -173,14 +173,14 @@ def test_what_the_comparison_says_is_what_the_estimators_give():
     group = group_of(PATTERNS[3].trajectories)
     outcome = GatedBEPO()(group).terms["outcome"]
     for column in ("1: P→Q", "2: P→Q", "4: R→✗"):
-        assert lonely["gated_bepo"][column] == outcome[_records(group, column)].mean() != 0
+        assert lonely["gated_bepo"][column] == outcome[transitions(group, column)].mean() != 0
     assert lonely["hgpo"]["4: R→✗"] == 0
 
 
-def test_a_graph_keeps_every_record_and_places_every_node():
+def test_a_graph_keeps_every_transition_and_places_every_node():
     group = group_of(PATTERNS[0].trajectories)
     found = edges(group)
-    assert sorted(i for e in found for i in e.records) == list(range(len(group)))
-    assert {name(group, n) for n in layout(group)} == {"S", "A", "W", "✓", "✗"}
+    assert sorted(i for e in found for i in e.transitions) == list(range(len(group)))
+    assert {node_name(group, n) for n in layout(group)} == {"S", "A", "W", "✓", "✗"}
     assert len(set(layout(group).values())) == 5
     assert np.isfinite(list(layout(group).values())).all()

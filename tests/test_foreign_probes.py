@@ -1,4 +1,4 @@
-"""No member of an object of ours is found by its name in quotes: what a plug-in may offer is declared with a default."""
+"""No member of an object of ours is found by its name in quotes: optional members are declared with defaults."""
 
 import ast
 from collections import Counter
@@ -8,7 +8,6 @@ ROOT = Path(__file__).parents[1]
 # Probes of objects that are not ours: (file, call) with the reason.
 ALLOWED = {
     ("bepo/policies/pretrained_vl.py", "hasattr get_rope_index"): "transformers' models of the Qwen2-VL family have it",
-    ("bepo/training/verl/machine.py", "getattr head_dim"): "some of transformers' configs have it",
 }
 
 

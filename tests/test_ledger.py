@@ -1,11 +1,11 @@
 """The ledger of runs, and what --gc may remove."""
 
 import pytest
-from bepo.store.cells import note_cell
 
 from analysis.__main__ import main
-from analysis.output.ledger import chosen, ledger
+from analysis.output.ledger import filtered, ledger
 from bepo.core.errors import UserError
+from bepo.store.cells import note_cell
 from bepo.store.runs import RunFolder
 
 
@@ -35,7 +35,7 @@ def test_every_run_is_a_row(results):
 
 def test_filters(results):
     def runs(*filters):
-        return list(chosen(ledger(results), filters)["run"])
+        return list(filtered(ledger(results), filters)["run"])
 
     assert runs("credit=grpo,gigpo", "tier=smoke") == ["run0", "run1"]
     assert runs("status=partial") == ["run2"] and runs("study=gate_form") == ["run0"] and runs("seed=7") == []

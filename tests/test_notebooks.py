@@ -1,15 +1,17 @@
-"""The notebooks run from top to bottom on records, and say what is missing where there are none."""
+"""The notebooks run from top to bottom on runs, and say what is missing where there are none."""
 
 import runpy
 import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import optuna
 import pytest
 
-from analysis.plots import convergence, explore, rollout_graph, trials
+from analysis.figures.tuning import optuna_studies
+from analysis.plots import explore, rollout_graph
 
 from .records import write_run
 
@@ -22,7 +24,8 @@ EPISODES = ("S W S A +", "S A +", "S A -", "S W -", "S W W A -")
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     path = tmp_path_factory.mktemp("results")
-    signals = {"credit/mass_tied_states": 0.25, "credit/gate_transition_coverage": 0.5, "credit/gate_state_coverage": 0.2}
+    signals = {"credit/mass_tied_states": 0.25}
+    signals |= {"credit/gate_transition_coverage": 0.5, "credit/gate_state_coverage": 0.2}
     for name, passes in (("grpo", [[1, 0, 0, 0]]), ("gated_bepo", [[1, 1, 1, 0]])):
         at = {"credit.name": name, "env.name": "webshop"}
         run = write_run(path, "main_webshop", at, passes, metrics=signals)
@@ -41,7 +44,7 @@ def test_runs_from_top_to_bottom(notebook, folder, results, tmp_path, monkeypatc
     try:
         runpy.run_path(str(notebook), run_name="__main__")
     finally:
-        explore.plt.close("all")
+        plt.close("all")
 
 
 def test_marimo_finds_nothing_wrong():
@@ -60,14 +63,13 @@ def test_questions_of_the_notebooks(results):
     assert "credit.name" in explore.differences(found).index
     assert "env.name" not in explore.differences(found).index
     assert (explore.degeneracy(list(found.values()))["tied_states"] == 25.0).all()
-    assert trials.cells(results)["state"].tolist() == ["complete"] * 2
-    assert len(trials.trials(trials.studies(results)["tune"])) == 5
+    assert len(optuna_studies(results)["tune"].trials) == 5
 
 
 def test_sweeps_approach_the_fixed_point_below_their_certificate():
     """Two states that mostly lead to each other are far from it after the paper's budget."""
     cycle = rollout_graph.group_of(("A B " * 25 + "+", "A B -"))
-    table = convergence.convergence(cycle, sweeps=1000)
+    table = rollout_graph.convergence(cycle, sweeps=1000)
     assert (table["error"] <= table["bound"].fillna(np.inf) + 1e-9).all()
     assert table["error"].iloc[20] > 1e-3 and table["error"].iloc[-1] < 1e-6
     assert table["advantage"].iloc[-1] < 1e-6
@@ -81,14 +83,14 @@ def test_one_group_of_many_keeps_its_numbers():
     whole = rollout_graph.advantages(both)
     for method, values in rollout_graph.advantages(alone).items():
         np.testing.assert_allclose(values, whole[method][both.group == 1], atol=1e-12)
-    assert len(rollout_graph.records(alone)) == len(alone)
+    assert len(rollout_graph.transition_table(alone)) == len(alone)
 
 
 def test_the_viewer_begins_with_a_group_that_tells_something():
     from bepo.core.batch import RolloutBatch
 
     groups = [rollout_graph.group_of(text) for text in (("S A -", "S B -"), EPISODES[:3])]
-    assert rollout_graph.telling(RolloutBatch.concat(groups)).startswith("1: task")
-    nothing = convergence.picture(convergence.convergence(groups[0]))
+    assert next(iter(rollout_graph.tasks(RolloutBatch.concat(groups)))).startswith("1: task")
+    nothing = rollout_graph.convergence_picture(rollout_graph.convergence(groups[0]))
     assert "nothing to solve" in nothing.axes[0].texts[0].get_text() and not nothing.axes[0].lines
-    explore.plt.close(nothing)
+    plt.close(nothing)

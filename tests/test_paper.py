@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from analysis.data.published import REPORTED
 from analysis.data.sources import Source
-from analysis.grid.artefact import REPORTED, artefacts
-from analysis.output.macros import to_macros
+from analysis.grid.artefact import artefacts
+from analysis.output.latex import to_macros
 
 PAPER = Path(__file__).parents[1] / "paper"
 SOURCES = {path.name: path.read_text() for path in PAPER.glob("*.tex") if not path.name.startswith("macros.")}

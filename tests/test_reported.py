@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.grid.artefact import REPORTED
+from analysis.data.published import REPORTED
 
 PAPER = Path(__file__).parents[2] / "shared" / "paper"
 needs_paper = pytest.mark.skipif(not PAPER.exists(), reason="no ../shared/paper here")
@@ -55,7 +55,7 @@ def source() -> str:
 
 
 def lines_of(label: str) -> list[list[str]]:
-    """Entries of the body of a table, header lines included; a line without ``&`` is one cell."""
+    """Entries of the body of a table, header lines included; a line without ``&`` is one entry."""
     text = source()
     end = text.index(f"\\label{{tab:{label}}}")
     start = text.rindex("\\toprule", 0, end)
@@ -117,12 +117,12 @@ def diagnostic() -> dict:
 
 
 def environment() -> dict:
-    columns = ["train", "eval", "prompt", "response", "steps", "minibatch_size", "microbatch", "tp"]
+    columns = ["train", "eval", "prompt", "response", "steps", "minibatch", "microbatch", "tp"]
     slots = {"Qwen2.5-1.5B": "small", "Qwen2.5-7B": "large", "Qwen2.5-VL-3B": "vl"}
     out = {}
-    for setting, *cells in lines_of("supp-environment-hparams")[1:]:
+    for setting, *entries in lines_of("supp-environment-hparams")[1:]:
         env, model = setting.split(", ")
-        values = [v for cell in cells for v in cell.strip("$").split("/")]
+        values = [v for entry in entries for v in entry.strip("$").split("/")]
         out |= {(env.lower(), slots[model], c): (v, "") for c, v in zip(columns, values, strict=True)}
     return out
 

@@ -31,7 +31,8 @@ def test_concat_of_single_groups_is_the_whole(rows):
         RolloutBatch.from_rows([r for r in rows if r["uid"] == uid]) for uid in dict.fromkeys(r["uid"] for r in rows)
     ]
     joined = RolloutBatch.concat(parts)
-    for name in ("group", "trajectory", "step", "state", "next_state", "terminal", "reward", "task_score", "state_group"):
+    names = "group trajectory step state next_state terminal reward task_score state_group"
+    for name in names.split():
         np.testing.assert_array_equal(getattr(joined, name), getattr(whole, name))
     assert joined.task == whole.task and joined.state_key == whole.state_key
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from bepo import upload
-from bepo.store import tracking
 
 from .command import rows, train
 

@@ -131,7 +131,8 @@ def test_rollouts_are_kept_when_asked(tmp_path):
     (path,) = tmp_path.glob("runs/*/rollouts/*.npz")
     batch = RolloutBatch.load(path)
     assert path.name == "000002.npz" and batch.n_trajectories == 6 and batch.n_groups == 2
-    assert len(batch) == json.loads((path.parent.parent / "metrics.jsonl").read_text().splitlines()[1])["train/transitions"]
+    second = json.loads((path.parent.parent / "metrics.jsonl").read_text().splitlines()[1])
+    assert len(batch) == second["train/transitions"]
 
 
 def test_ppo_trains_its_critic_and_resumes_with_it(tmp_path):

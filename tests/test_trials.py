@@ -5,9 +5,9 @@ import pytest
 from optuna.trial import TrialState
 
 from analysis.data.sources import Source
+from analysis.figures.tuning import optuna_studies
 from analysis.grid.artefact import artefacts
 from analysis.output.build import build
-from analysis.plots import trials
 
 
 @pytest.fixture
@@ -64,4 +64,4 @@ def test_what_is_no_database_is_named_and_left_alone(tmp_path):
     assert any("studies.db: not an Optuna database" in line for line in found.skipped)
     assert "No study has a trial yet." in found.product.caption
     (tmp_path / "studies.db").write_text("")
-    assert trials.studies(tmp_path) == {} and not (tmp_path / "studies.db").read_text()
+    assert optuna_studies(tmp_path) == {} and not (tmp_path / "studies.db").read_text()

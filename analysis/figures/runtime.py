@@ -40,8 +40,8 @@ def runtime(study: StudyRuns) -> Figure:
     share = 100 * mean["credit"] / mean.drop("evaluation", errors="ignore").sum()
     caption = (
         f"ALFWorld seconds an update by stage on a symmetric-log scale (tier {study.tier}); colour: Gated-BEPO's "
-        f"advantages with all diagnostics, {mean['credit']:.3g} s or {share:.2g} % of an update. Mean over updates, then "
-        f"over {style.counted({'': study.runs})}; bars: one sample standard deviation over training seeds."
+        f"advantages with all diagnostics, {mean['credit']:.3g} s or {share:.2g} % of an update. Mean over updates, "
+        f"then over {style.counted({'': study.runs})}; bars: one sample standard deviation over training seeds."
     )
     return Figure(
         caption, figure, study.runs, style.unlogged(study.runs, [f"time/{s}" for s in ("rollout", "credit", "update")])

@@ -37,8 +37,8 @@ def history(studies: Studies) -> Figure:
     """Draw the trials."""
     stored = _stored(studies)
     caption = (
-        f"Optuna studies (tier {studies.tier}). One objective: trials in the order they began, and the best so far; two: "
-        f"every complete trial, and the front that no other trial beats in both. {_counts(stored)}"
+        f"Optuna studies (tier {studies.tier}). One objective: trials in the order they began, and the best so far; "
+        f"two: every complete trial, and the front that no other trial beats in both. {_counts(stored)}"
     )
     return Figure(caption, picture(stored, draw_history), studies.runs)
 

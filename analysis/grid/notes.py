@@ -106,7 +106,8 @@ def _lead(best: Entry, second: Entry) -> str:
         return f"{text} over tasks; with one training seed this says nothing of other trainings."
     text += f", {'' if versus.separated else 'not '}separated; probability of improvement {versus.improvement:.2f}"
     if isfinite(mean.low):
-        text += f"; interquartile mean {iqm(best.sample):.1f}, bootstrap interval of the mean {mean.text('.1f', _NO_INTERVAL)}"
+        text += f"; interquartile mean {iqm(best.sample):.1f}, "
+        text += f"bootstrap interval of the mean {mean.text('.1f', _NO_INTERVAL)}"
     return f"{text}. {_power(best, second)}"
 
 
@@ -168,7 +169,6 @@ def _transcription(lines: Sequence[Line]) -> list[str]:
     for line in lines:
         for note in (entry.note for entry in line.published if entry.note):
             names[note][line.name] = None
-    return [
-        f"{', '.join(rows)}{' (copied)' * note.startswith('copied:')}: {note.removeprefix('copied:').strip().rstrip('.')}."
-        for note, rows in names.items()
-    ]
+    copied = {note: " (copied)" * note.startswith("copied:") for note in names}
+    texts = {note: note.removeprefix("copied:").strip().rstrip(".") for note in names}
+    return [f"{', '.join(rows)}{copied[note]}: {texts[note]}." for note, rows in names.items()]

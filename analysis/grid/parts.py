@@ -19,9 +19,9 @@ class Metric:
     """A column: what is averaged over which episodes.
 
     ``key`` is its name in ``paper/reported``, ``group`` the head over several columns. ``value`` is a column of the
-    episode rows, or a function of a run that raises ``KeyError`` where it was not logged. ``env`` and ``kind`` take only
-    runs of that environment and tasks of that kind. Where ``headline`` is set, a note says what the comparison is worth.
-    More is better if it is ``ranked``; otherwise it has no best row and no gap.
+    episode rows, or a function of a run that raises ``KeyError`` where it was not logged. ``env`` and ``kind`` take
+    only runs of that environment and tasks of that kind. Where ``headline`` is set, a note says what the comparison is
+    worth. More is better if it is ``ranked``; otherwise it has no best row and no gap.
     """
 
     key: str

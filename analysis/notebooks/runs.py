@@ -1,4 +1,4 @@
-"""Runs side by side, what the gate works on, and sweeps: `marimo edit analysis/notebooks/runs.py -- --results results`."""
+"""Runs side by side, the gate, and sweeps: `marimo edit analysis/notebooks/runs.py -- --results results`."""
 
 import marimo
 

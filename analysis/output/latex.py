@@ -56,7 +56,7 @@ def figure_to_latex(figure: Figure, label: str, path: str) -> str:
 
 
 def to_macros(tables: Sequence[Table]) -> str:
-    """Return definitions of the numbers that the running text uses: ``\\reported{main-results/hgpo/7B/webshop/success}``.
+    """Return definitions of the numbers in the running text: ``\\reported{main-results/hgpo/7B/webshop/success}``.
 
     They are every published number, every entry of ``tables``, run or not, and their ``facts``.
     """

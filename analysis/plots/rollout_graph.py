@@ -175,7 +175,7 @@ def transition_table(batch: RolloutBatch) -> pd.DataFrame:
 
 
 def view(batch: RolloutBatch, values: np.ndarray, title: str) -> Figure:
-    """Return a picture with ``values`` (one a transition) on the edges, and number and fixed-point value of each state."""
+    """Return a picture with ``values`` (one a transition) on edges, and each state's number and fixed-point value."""
     place = layout(batch)
     rows = max(np.unique([x for x, _ in place.values()], return_counts=True)[1])
     figure, (axis,) = panels(1, 1, PAGE, max(2.5, 0.35 * rows))

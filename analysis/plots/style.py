@@ -120,7 +120,7 @@ def nothing(axis: Axes, text: str = "not run") -> None:
 
 
 def counted(groups: Mapping[str, Iterable[Run]]) -> str:
-    """Return ``n = 3 training seeds`` where all groups of runs agree, else the number by group; empty groups are left out."""
+    """Return ``n = 3 training seeds`` where all groups agree, else the number by group; empty groups are left out."""
     counts = {name: len({run.seed for run in runs}) for name, runs in groups.items()}
     counts = {name: n for name, n in counts.items() if n}
     if len(set(counts.values())) > 1:

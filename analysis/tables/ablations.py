@@ -17,8 +17,8 @@ CAPTIONS = {
     "backup-ablation": "Bellman backup on ALFWorld (%), one training seed.",
     "maxiter-ablation": "Bellman iterations on WebShop (%). Max |ΔA|: largest change of a step advantage by the last "
     "iteration, averaged over updates. 0 iterations leave the Monte-Carlo values.",
-    "fusion-ablation": "Components on WebShop (%): fixed-point credit (FP), gate, less outcome credit at trusted states "
-    "(↓Out.).",
+    "fusion-ablation": "Components on WebShop (%): fixed-point credit (FP), gate, less outcome credit at trusted "
+    "states (↓Out.).",
     "supp-mixing-ablation": "Ways of mixing outcome and step credit, on WebShop (%).",
     "diagnostic-ablation": "Gate form, GAE decay and step weight on WebShop (%).",
 }

@@ -15,10 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+import transformers
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils import logging as transformers_logging
 
 from bepo.core.batch import Tokens
 from bepo.core.errors import UserError
@@ -26,7 +25,7 @@ from bepo.policies.padding import pad_left, pad_right
 from bepo.policies.restriction import Transitions, Trie, allowed_ids, restrict, token_trie
 from bepo.rollouts.collect import Sample, Sampling
 
-transformers_logging.disable_progress_bar()  # a run shows one progress bar, its own
+transformers.logging.disable_progress_bar()  # a run shows one progress bar, its own
 
 
 @dataclass
@@ -56,8 +55,8 @@ class LanguageModel:
 
     def __init__(
         self,
-        model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
+        model: transformers.PreTrainedModel,
+        tokenizer: transformers.PreTrainedTokenizerBase,
         max_prompt_length: int,
         max_response_length: int,
         constrained: bool = False,
@@ -122,7 +121,7 @@ class LanguageModel:
         prompt_ids = [self.encode(prompt, image) for prompt, image in zip(prompts, images)]
         nodes = [self._trie(actions) for actions in choices] if self.constrained else None
         inputs = self._inputs(*self._pad_left(prompt_ids), images, self.model.base_model)
-        cache, end = DynamicCache(config=self.model.config), self.tokenizer.eos_token_id
+        cache, end = transformers.DynamicCache(config=self.model.config), self.tokenizer.eos_token_id
         samples = [Sample(ids, [], [], "", []) for ids in prompt_ids]
         unfinished = list(range(len(samples)))
         for _ in range(self.max_response_length):
@@ -152,7 +151,7 @@ class LanguageModel:
     def _draw(
         self,
         inputs: dict[str, Tensor],
-        cache: DynamicCache,
+        cache: transformers.DynamicCache,
         sampling: Sampling,
         allowed: list[list[int]] | None,
         generator: torch.Generator,
@@ -169,7 +168,9 @@ class LanguageModel:
 
     # --- log-probabilities ---------------------------------------------------------------------------------
 
-    def padded(self, tokens: Tokens, transitions: Transitions, backbone: PreTrainedModel | None = None) -> PaddedBatch:
+    def padded(
+        self, tokens: Tokens, transitions: Transitions, backbone: transformers.PreTrainedModel | None = None
+    ) -> PaddedBatch:
         """Return whole transitions as ``backbone`` reads them.
 
         It is the policy's own backbone unless another is given: a critic has a copy, which embeds pictures with weights
@@ -205,7 +206,7 @@ class LanguageModel:
         ids: Int[Tensor, "b t"],
         mask: Int[Tensor, "b t"],
         images: Sequence[np.ndarray | None],
-        backbone: PreTrainedModel,
+        backbone: transformers.PreTrainedModel,
     ) -> dict[str, Tensor]:
         """Return what ``backbone`` reads of padded token ids: for text, the ids, their mask and their positions."""
         return {"input_ids": ids, "attention_mask": mask, "position_ids": (mask.cumsum(1) - 1).clamp(min=0)}
@@ -232,7 +233,7 @@ class LanguageModel:
         self.tokenizer.save_pretrained(folder)
 
 
-def remove_dropout(model: PreTrainedModel) -> PreTrainedModel:
+def remove_dropout(model: transformers.PreTrainedModel) -> transformers.PreTrainedModel:
     """Set every dropout rate of a model to 0, and return the model.
 
     With dropout, log-probabilities would differ from those of sampling, and a resumed run from an uninterrupted one.

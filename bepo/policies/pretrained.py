@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import torch
+import transformers
 from huggingface_hub import snapshot_download
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from bepo.core.errors import Missing, UserError
 from bepo.envs import Environment
@@ -44,7 +44,7 @@ class Pretrained(PolicyConfig):
     def build(self, env: Environment, agent: Agent, device: str) -> LanguageModel:
         """Load the policy. Raises ``UserError`` where there is no checkpoint at ``path``."""
         tokenizer = load_tokenizer(self.path)
-        model = load_pretrained(AutoModelForCausalLM, self.path, dtype=torch.float32)
+        model = load_pretrained(transformers.AutoModelForCausalLM, self.path, dtype=torch.float32)
         if self.gradient_checkpointing:
             model.gradient_checkpointing_enable()
         if tokenizer.pad_token_id is None:
@@ -67,7 +67,7 @@ def weights_missing(path: str) -> Missing | None:
     return None
 
 
-def load_tokenizer(path: str) -> PreTrainedTokenizerFast:
+def load_tokenizer(path: str) -> transformers.PreTrainedTokenizerFast:
     """Load a tokenizer as it was saved. Raises ``UserError`` where there is none at ``path``.
 
     For a Qwen2 checkpoint, AutoTokenizer rebuilds the vocabulary as Qwen's byte-pair encoding, whatever tokenizer was
@@ -76,7 +76,7 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerFast:
     """
     config = Path(path) / "tokenizer_config.json"
     is_generic = config.exists() and json.loads(config.read_text()).get("tokenizer_class") == "TokenizersBackend"
-    return load_pretrained(PreTrainedTokenizerFast if is_generic else AutoTokenizer, path)
+    return load_pretrained(transformers.PreTrainedTokenizerFast if is_generic else transformers.AutoTokenizer, path)
 
 
 def load_pretrained(part: Any, path: str, **settings: Any) -> Any:

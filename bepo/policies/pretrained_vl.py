@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
-from transformers import AutoModelForImageTextToText, Qwen2_5_VLProcessor
-from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+import transformers
 
 from bepo.core.errors import UserError
 from bepo.core.settings import setting
@@ -60,12 +59,12 @@ class PretrainedVL(PolicyConfig):
     def build(self, env: Environment, agent: Agent, device: str) -> VisionLanguageModel:
         """Load the policy. Raises ``UserError`` where there is no checkpoint, or one of another family."""
         tokenizer = load_tokenizer(self.path)
-        model = load_pretrained(AutoModelForImageTextToText, self.path, dtype=torch.float32)
+        model = load_pretrained(transformers.AutoModelForImageTextToText, self.path, dtype=torch.float32)
         if not hasattr(model.base_model, "get_rope_index"):
             raise UserError(f"policy.path={self.path!r}: {type(model).__name__} is not of the Qwen2-VL family")
         # The chat template that writes a picture into a prompt is the processor's. The processor itself would need
         # torchvision, for videos.
-        processor, _ = Qwen2_5_VLProcessor.get_processor_dict(self.path)
+        processor, _ = transformers.Qwen2_5_VLProcessor.get_processor_dict(self.path)
         tokenizer.chat_template = processor.get("chat_template", tokenizer.chat_template)
         if self.gradient_checkpointing:
             model.gradient_checkpointing_enable()
@@ -76,7 +75,7 @@ class PretrainedVL(PolicyConfig):
         return VisionLanguageModel(
             model,
             tokenizer,
-            load_pretrained(Qwen2VLImageProcessorPil, self.path, min_pixels=self.min_pixels),
+            load_pretrained(transformers.Qwen2VLImageProcessorPil, self.path, min_pixels=self.min_pixels),
             self.max_prompt_length,
             self.max_response_length,
             self.constrained,

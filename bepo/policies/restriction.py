@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import torch
+import transformers
 from jaxtyping import Float, Int
 from torch import Tensor
-from transformers.generation.logits_process import TopKLogitsWarper, TopPLogitsWarper
 
 from bepo.core.batch import Tokens
 from bepo.rollouts.collect import Sampling
@@ -31,9 +31,9 @@ def restrict(logits: Float[Tensor, "n v"], sampling: Sampling, allowed: Sequence
         logits = logits.masked_fill(forbidden.to(logits.device), -torch.inf)
     logits = logits / sampling.temperature
     if sampling.top_k > 0:
-        logits = TopKLogitsWarper(sampling.top_k)(None, logits)
+        logits = transformers.TopKLogitsWarper(sampling.top_k)(None, logits)
     if sampling.top_p < 1:
-        logits = TopPLogitsWarper(sampling.top_p)(None, logits)
+        logits = transformers.TopPLogitsWarper(sampling.top_p)(None, logits)
     return logits
 
 

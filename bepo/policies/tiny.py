@@ -7,16 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import torch
+import transformers
 from tokenizers import Regex, Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
-from transformers import (
-    AutoModelForCausalLM,
-    PreTrainedConfig,
-    PreTrainedTokenizerFast,
-    Qwen2Config,
-    Qwen3Config,
-)
 
 from bepo.core.errors import UserError
 from bepo.core.settings import Settings, setting
@@ -27,7 +21,6 @@ from bepo.rollouts.agent import COMPACT_WORDS, Agent
 
 PAD, END, UNKNOWN, ACT = "<pad>", "<end>", "<unk>", "<act>"
 _SPECIAL = (PAD, END, UNKNOWN, ACT)
-_ARCHITECTURES = {"qwen2": Qwen2Config, "qwen3": Qwen3Config}
 _PIECE = r"<[a-z]+>|[A-Za-z]?[a-z]+|[0-9]+|\S"  # a word, a number, or one symbol (so a board row is its cells)
 _CHAT = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %} " + ACT + "{% endif %}"
 
@@ -98,7 +91,7 @@ class TinyModel(PolicyConfig):
             )
         return [*COMPACT_WORDS, *(str(n) for n in range(env.horizon + 1)), *env.prompt.vocabulary]
 
-    def _text_settings(self, tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
+    def _text_settings(self, tokenizer: transformers.PreTrainedTokenizerFast) -> dict[str, Any]:
         """Return the settings of the language model as transformers' config names them."""
         # The vocabulary is exactly the tokenizer's: verl masks a padded tail in vLLM but not in training.
         return {
@@ -141,20 +134,21 @@ class Tiny(TinyModel):
         tokenizer = build_tokenizer(self._vocabulary(env, agent))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            model = AutoModelForCausalLM.from_config(self._model_config(tokenizer))
+            model = transformers.AutoModelForCausalLM.from_config(self._model_config(tokenizer))
         return LanguageModel(
             model, tokenizer, self.max_prompt_length, self.max_response_length, self.constrained, device
         )
 
-    def _model_config(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedConfig:
-        return _ARCHITECTURES[self.architecture](
+    def _model_config(self, tokenizer: transformers.PreTrainedTokenizerFast) -> transformers.PreTrainedConfig:
+        return transformers.AutoConfig.for_model(
+            self.architecture,
             **self._text_settings(tokenizer),
             head_dim=self.hidden_size // self.num_attention_heads,
             tie_word_embeddings=False,
         )
 
 
-def build_tokenizer(words: Sequence[str], markers: Sequence[str] = ()) -> PreTrainedTokenizerFast:
+def build_tokenizer(words: Sequence[str], markers: Sequence[str] = ()) -> transformers.PreTrainedTokenizerFast:
     """Return a word-level tokenizer that knows ``words`` and reads every other word as ``<unk>``.
 
     Case is kept and white space is dropped. ``markers`` are further special tokens.
@@ -162,7 +156,7 @@ def build_tokenizer(words: Sequence[str], markers: Sequence[str] = ()) -> PreTra
     vocabulary = {word: i for i, word in enumerate([*_SPECIAL, *markers, *dict.fromkeys(words)])}
     tokenizer = Tokenizer(WordLevel(vocabulary, unk_token=UNKNOWN))
     tokenizer.pre_tokenizer = Split(Regex(_PIECE), behavior="removed", invert=True)
-    fast = PreTrainedTokenizerFast(
+    fast = transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token=PAD,
         eos_token=END,

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
-from transformers import PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
-from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+import transformers
 
 from bepo.core.errors import UserError
 from bepo.core.settings import setting
@@ -87,7 +86,7 @@ class TinyVL(TinyModel):
         tokenizer.chat_template = _CHAT
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            model = Qwen2_5_VLForConditionalGeneration(self._architecture(tokenizer))
+            model = transformers.Qwen2_5_VLForConditionalGeneration(self._architecture(tokenizer))
         if self.freeze_vision:
             model.base_model.visual.requires_grad_(False)
         return VisionLanguageModel(
@@ -100,16 +99,16 @@ class TinyVL(TinyModel):
             device,
         )
 
-    def _image_processor(self) -> Qwen2VLImageProcessorPil:
+    def _image_processor(self) -> transformers.Qwen2VLImageProcessorPil:
         side = self.patch_size * self.spatial_merge_size
-        return Qwen2VLImageProcessorPil(
+        return transformers.Qwen2VLImageProcessorPil(
             patch_size=self.patch_size,
             merge_size=self.spatial_merge_size,
             temporal_patch_size=1,
             size={"shortest_edge": side**2, "longest_edge": self.max_prompt_length * side**2},
         )
 
-    def _architecture(self, tokenizer: PreTrainedTokenizerFast) -> Qwen2_5_VLConfig:
+    def _architecture(self, tokenizer: transformers.PreTrainedTokenizerFast) -> transformers.Qwen2_5_VLConfig:
         start, picture, video, stop = tokenizer.convert_tokens_to_ids(list(MARKERS))
         pairs = self.hidden_size // self.num_attention_heads // 2  # rotated pairs of a head, divided as in Qwen2.5-VL
         spatial = 3 * pairs // 8  # pairs for rows, and as many for columns
@@ -132,7 +131,7 @@ class TinyVL(TinyModel):
             "out_hidden_size": self.hidden_size,
             "fullatt_block_indexes": list(range(self.vision_depth)),
         }
-        return Qwen2_5_VLConfig(
+        return transformers.Qwen2_5_VLConfig(
             text_config=text,
             vision_config=vision,
             image_token_id=picture,

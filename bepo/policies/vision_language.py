@@ -11,10 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import transformers
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
-from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from bepo.core.tokens import distinct
 from bepo.envs import IMAGE
@@ -32,9 +31,9 @@ class VisionLanguageModel(LanguageModel):
 
     def __init__(
         self,
-        model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        image_processor: Qwen2VLImageProcessorPil,
+        model: transformers.PreTrainedModel,
+        tokenizer: transformers.PreTrainedTokenizerBase,
+        image_processor: transformers.Qwen2VLImageProcessorPil,
         max_prompt_length: int,
         max_response_length: int,
         constrained: bool = False,
@@ -68,7 +67,7 @@ class VisionLanguageModel(LanguageModel):
         ids: Int[Tensor, "b t"],
         mask: Int[Tensor, "b t"],
         images: Sequence[np.ndarray | None],
-        backbone: PreTrainedModel,
+        backbone: transformers.PreTrainedModel,
     ) -> dict[str, Tensor]:
         """Return embeddings with the features of pictures in their places, the mask, and m-rope positions."""
         index, pictures = distinct(images)
@@ -105,7 +104,9 @@ class VisionLanguageModel(LanguageModel):
         self.image_processor.save_pretrained(folder)
 
 
-def _positions(layout: Int[Tensor, "b t"], grid: Int[Tensor, "1 3"], backbone: PreTrainedModel) -> Int[Tensor, "3 b t"]:
+def _positions(
+    layout: Int[Tensor, "b t"], grid: Int[Tensor, "1 3"], backbone: transformers.PreTrainedModel
+) -> Int[Tensor, "3 b t"]:
     """Return the m-rope positions of tokens, which ``layout`` marks as padding (0), text (1) or picture (2).
 
     They are computed once for each distinct layout, because rows of one environment share few.

@@ -14,7 +14,7 @@ from bepo.training.backend import backends
 def register_configs() -> None:
     """Hand the schema and every plug-in's dataclass to Hydra, so that a new file is a new choice."""
     store = ConfigStore.instance()
-    store.store(name="schema", node=Config)
+    store.store(name="schema", node=Config, replace=True)
     for group, plugins in {"env": environments, "policy": policies, "credit": estimators, "backend": backends}.items():
         for name, cls in plugins().items():
-            store.store(group=group, name=name, node=cls)
+            store.store(group=group, name=name, node=cls, replace=True)

@@ -13,7 +13,7 @@ from bepo.runs.config import Config
 
 
 class ProgressBar:
-    """One bar for all updates of a run, shown on a terminal only, with the newest success, return, gate and validation."""
+    """One bar for all updates of a run, on a terminal only, with the newest success, return, gate and validation."""
 
     def __init__(self, config: Config, done: int) -> None:
         name = f"{config.credit.name} seed {config.seed}"

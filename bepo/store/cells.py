@@ -35,7 +35,7 @@ def study_cells(results: Path) -> Iterator[tuple[Path, str]]:
 
 
 def files_of_run(results: Path, run_id: str) -> Iterator[Path]:
-    """Yield the files of a complete run: those that ``run.json`` vouches for, itself, and the cells that point at it."""
+    """Yield the files of a complete run: ``run.json``, those that it vouches for, and the cells that point at it."""
     folder = results / "runs" / run_id
     files = json.loads((folder / "run.json").read_text())["files"]
     yield from (folder / name for name in sorted(files))

@@ -6,8 +6,10 @@ import hashlib
 import json
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -39,26 +41,33 @@ def digest_of_file(path: Path) -> str:
     return digest(path.read_bytes())
 
 
-@overload
-def acquire(path: Path) -> FileLock: ...
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock for the time of a ``with`` block; wait for it as long as another holds it."""
+    lock = acquire(path)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
-@overload
-def acquire(path: Path, wait: Literal[False]) -> FileLock | None: ...
+def acquire(path: Path, timeout: float = -1) -> FileLock:
+    """Return a lock that is held until its ``release`` or the end of the process.
 
-
-def acquire(path: Path, wait: bool = True) -> FileLock | None:
-    """Lock ``path`` until the lock is released, its ``with`` block ends, or the process dies.
-
-    Returns None where another process holds it and ``wait`` is False.
+    Raises ``filelock.Timeout`` if another still holds it after ``timeout`` seconds; a negative one waits forever.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path, timeout=-1 if wait else 0)
+    lock = FileLock(path)
+    lock.acquire(timeout)
+    return lock
+
+
+def try_acquire(path: Path) -> FileLock | None:
+    """Return a lock as ``acquire`` does, or None if another holds it."""
     try:
-        lock.acquire()
+        return acquire(path, timeout=0)
     except Timeout:
         return None
-    return lock
 
 
 def read_object(path: Path, what: str) -> dict[str, Any]:

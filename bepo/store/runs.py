@@ -23,13 +23,13 @@ from typing import Any, Literal
 from bepo.core.errors import UserError
 from bepo.store.files import (
     Corrupt,
-    acquire,
     digest,
     digest_of_file,
     finite,
     read_object,
     read_rows,
     row_line,
+    try_acquire,
     write_atomically,
 )
 
@@ -58,13 +58,15 @@ class RunFolder:
     def locked(self) -> Iterator[RunFolder]:
         """Hold the run; the lock dies with the process. Raises ``Busy``, or ``UserError`` if it cannot be written."""
         try:
-            lock = acquire(self.path / ".lock", wait=False)
+            lock = try_acquire(self.path / ".lock")
         except OSError as error:
             raise UserError(f"results folder {self.path}: cannot be written ({error.strerror})") from error
         if lock is None:
             raise Busy(f"run {self.id} is being written by another process")
-        with lock:
+        try:
             yield self
+        finally:
+            lock.release()
 
     # --- streams -------------------------------------------------------------------------------------------
 

@@ -51,6 +51,11 @@ class Worker:
             os.kill(self.process.pid, signal.SIGINT)
 
 
+# What a run imports late, several seconds of it. A module that is missing here only makes a worker start slower.
+_PRELOADED = ["bepo.runs.run", "bepo.training.local", "wandb.sdk.launch"]
+_PRELOADED += [f"transformers.models.{name}" for name in ("auto.modeling_auto", "qwen2.modeling_qwen2")]
+
+
 class Pool:
     """At most ``size`` workers at a time."""
 
@@ -59,9 +64,7 @@ class Pool:
         self.workers: list[Worker] = []
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(
-            ["bepo.runs.run", "wandb.sdk.launch"]
-        )  # wandb.init imports the latter: 1 s
+        self._context.set_forkserver_preload(_PRELOADED)
 
     @property
     def has_room(self) -> bool:

@@ -24,7 +24,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from bepo.core.errors import UserError, choose
 from bepo.runs.config import identity_of
 from bepo.runs.objectives import values_of
-from bepo.store.files import acquire, digest
+from bepo.store.files import digest, locked
 from bepo.sweep.estimate import Throughput, TimeEstimate
 from bepo.sweep.plan import PlannedRun, plan_cells
 from bepo.sweep.space import search_space
@@ -49,7 +49,7 @@ def open_study(planned: PlannedStudy) -> optuna.Study:
     directions = _directions(planned)
     if obstacle := _unsearched_run(planned).obstacle:
         raise obstacle
-    with acquire(Path(planned.config.results) / "studies.db.lock"):
+    with locked(Path(planned.config.results) / "studies.db.lock"):
         study = optuna.create_study(
             study_name=sweeper.study_name,
             storage=sweeper.storage,

@@ -13,7 +13,7 @@ from pathlib import Path
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from bepo.store.files import FileLock, acquire
+from bepo.store.files import FileLock, acquire, locked, try_acquire
 from bepo.sweep.attempt import Attempt
 from bepo.sweep.outcome import TuningOutcome
 from bepo.sweep.plan import note_cells, plan_cells
@@ -87,7 +87,7 @@ class Tuning:
 
     def _next(self) -> Attempt | None:
         """Return another trial, an abandoned one before a new one; None if the study has as many as it is to have."""
-        with acquire(self.folder / "ask.lock"):
+        with locked(self.folder / "ask.lock"):
             self._queue_abandoned()
             if not self._trials(TrialState.WAITING) and len(counted_trials(self.study)) >= self.target:
                 return None
@@ -128,7 +128,7 @@ class Tuning:
 
     def _try_lock(self, number: int) -> FileLock | None:
         """Lock a trial; None if a process works on it, this one or another."""
-        return acquire(self._lock_file(number), wait=False)
+        return try_acquire(self._lock_file(number))
 
     def _lock_file(self, number: int) -> Path:
         return self.folder / f"{self.study.study_name}.{number}.lock"

@@ -24,7 +24,7 @@ from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling, collect
 from bepo.rollouts.evaluation import Evaluation, evaluate, success_rate
 from bepo.rollouts.task_sets import TaskSet
-from bepo.store.files import acquire, digest
+from bepo.store.files import digest, locked
 from bepo.training.backend import Setup
 
 
@@ -73,7 +73,7 @@ def warm_started(
         "threads": torch.get_num_threads(),
     }
     folder = cache / f"{env.name}-{config.name}-{digest(json.dumps(settings, sort_keys=True), 12)}"
-    with acquire(cache / f"{folder.name}.lock"):
+    with locked(cache / f"{folder.name}.lock"):
         if not folder.exists():
             curve = fit(policy, config.warm_start_settings, env, agent, train, validation, evaluation.sampling)
             part = folder.with_suffix(".part")

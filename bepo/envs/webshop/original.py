@@ -12,7 +12,7 @@ from typing import Literal
 from bepo.core.errors import Missing
 from bepo.envs.webshop.catalogue import Catalogue
 from bepo.envs.webshop.json_files import JsonList, JsonObject, scan
-from bepo.store.files import acquire, digest, write_atomically
+from bepo.store.files import digest, locked, write_atomically
 
 Size = Literal["small", "full"]
 FILES = {
@@ -72,7 +72,7 @@ def catalogue(path: str, size: Size) -> Catalogue:
         return _read(*paths)
     root = Path(os.environ.get("BEPO_CACHE") or Path.home() / ".cache" / "bepo")
     cached = root / "webshop" / f"{_cache_key(paths)}.pickle"
-    with acquire(cached.with_suffix(".lock")):
+    with locked(cached.with_suffix(".lock")):
         if not cached.exists():
             write_atomically(cached, pickle.dumps(_read(*paths), pickle.HIGHEST_PROTOCOL))
     with cached.open("rb") as file:
