@@ -1,0 +1,95 @@
+"""The notebooks run from top to bottom on runs, and say what is missing where there are none."""
+
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import optuna
+import pytest
+
+from analysis.figures.tuning import optuna_studies
+from analysis.plots import explore, rollout_graph
+from tests.stored_runs import write_run
+
+pytest.importorskip("marimo")  # of the extra [dev]
+
+NOTEBOOKS = sorted((Path(__file__).parents[2] / "analysis" / "notebooks").glob("*.py"))
+EPISODES = ("S W S A +", "S A +", "S A -", "S W -", "S W W A -")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    path = tmp_path_factory.mktemp("results")
+    signals = {"credit/mass_tied_states": 0.25}
+    signals |= {"credit/gate_transition_coverage": 0.5, "credit/gate_state_coverage": 0.2}
+    for name, passes in (("grpo", [[1, 0, 0, 0]]), ("gated_bepo", [[1, 1, 1, 0]])):
+        at = {"credit.name": name, "env.name": "webshop"}
+        run = write_run(path, "main_webshop", at, passes, metrics=signals)
+        (run.path / "rollouts").mkdir()
+        rollout_graph.group_of(EPISODES).save(run.path / "rollouts" / "000002.npz")
+    study = optuna.create_study(study_name="tune", storage=f"sqlite:///{path}/studies.db", direction="maximize")
+    study.optimize(lambda t: -((t.suggest_float("x", 0, 1) - 0.3) ** 2), n_trials=5)
+    return path
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda p: p.stem)
+@pytest.mark.parametrize("folder", ["with runs", "empty"])
+def test_runs_from_top_to_bottom(notebook, folder, results, tmp_path, monkeypatch):
+    where = results if folder == "with runs" else tmp_path
+    monkeypatch.setattr(sys, "argv", [str(notebook), "--results", str(where)])
+    try:
+        runpy.run_path(str(notebook), run_name="__main__")
+    finally:
+        plt.close("all")
+
+
+def test_marimo_finds_nothing_wrong():
+    done = subprocess.run(
+        [sys.executable, "-m", "marimo", "check", "--strict", *map(str, NOTEBOOKS)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_questions_of_the_notebooks(results):
+    found = explore.runs(results)
+    assert len(found) == 2 and all(explore.rollouts(run) for run in found.values())
+    ours, theirs = sorted(found, key=lambda name: "GRPO" in name)
+    table = explore.outcomes({n: found[n] for n in (ours, theirs)})
+    assert table["success"].tolist() == [75.0, 25.0] and table["lead"][0] == 50.0
+    assert "credit.name" in explore.differences(found).index
+    assert "env.name" not in explore.differences(found).index
+    assert (explore.degeneracy(list(found.values()))["tied_states"] == 25.0).all()
+    assert len(optuna_studies(results)["tune"].trials) == 5
+
+
+def test_sweeps_approach_the_fixed_point_below_their_certificate():
+    """Two states that mostly lead to each other are far from it after the paper's budget."""
+    cycle = rollout_graph.group_of(("A B " * 25 + "+", "A B -"))
+    table = rollout_graph.convergence(cycle, sweeps=1000)
+    assert (table["error"] <= table["bound"].fillna(np.inf) + 1e-9).all()
+    assert table["error"].iloc[20] > 1e-3 and table["error"].iloc[-1] < 1e-6
+    assert table["advantage"].iloc[-1] < 1e-6
+
+
+def test_one_group_of_many_keeps_its_numbers():
+    from bepo.core.batch import RolloutBatch
+
+    both = RolloutBatch.concat([rollout_graph.group_of(EPISODES), rollout_graph.group_of(EPISODES[:3])])
+    alone = rollout_graph.one_group(both, 1)
+    whole = rollout_graph.advantages(both)
+    for method, values in rollout_graph.advantages(alone).items():
+        np.testing.assert_allclose(values, whole[method][both.group == 1], atol=1e-12)
+    assert len(rollout_graph.transition_table(alone)) == len(alone)
+
+
+def test_the_viewer_begins_with_a_group_that_tells_something():
+    from bepo.core.batch import RolloutBatch
+
+    groups = [rollout_graph.group_of(text) for text in (("S A -", "S B -"), EPISODES[:3])]
+    assert next(iter(rollout_graph.tasks(RolloutBatch.concat(groups)))).startswith("1: task")
+    nothing = rollout_graph.convergence_picture(rollout_graph.convergence(groups[0]))
+    assert "nothing to solve" in nothing.axes[0].texts[0].get_text() and not nothing.axes[0].lines
+    plt.close(nothing)

@@ -1,0 +1,50 @@
+"""The paper's sources name only what exists; whether TeX takes them is for ``make paper``."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from analysis.data.published import REPORTED
+from analysis.data.sources import Source
+from analysis.grid.artefact import artefacts
+from analysis.output.latex import to_macros
+
+PAPER = Path(__file__).parents[2] / "paper"
+SOURCES = {path.name: path.read_text() for path in PAPER.glob("*.tex") if not path.name.startswith("macros.")}
+TEXT = re.sub(r"(?<!\\)%.*", "", "\n".join(SOURCES.values()))
+DEFINED_BY = {"reported": "definereported", "reproduced": "definereproduced", "claimcount": "definecount"}
+
+
+def arguments(macro: str, text: str = TEXT) -> set[str]:
+    return set(re.findall(rf"\\{macro}\{{([^}}#]*)\}}", text))
+
+
+def test_it_holds_every_table_of_the_original_and_names_no_unknown_one():
+    published = {path.stem for path in REPORTED.glob("*.csv")} - {"text"}
+    named = arguments("generatedtable")
+    assert published <= named <= published | set(artefacts())
+
+
+def test_every_number_that_the_text_names_is_defined(tmp_path):
+    tables = [item.build(item.load(Source(tmp_path), "paper")) for item in artefacts().values() if item.kind == "table"]
+    macros = to_macros(tables)
+    for used, defined in DEFINED_BY.items():
+        names = arguments(used)
+        assert names and names <= set(re.findall(rf"^\\{defined}\{{([^}}]*)\}}", macros, re.MULTILINE)), used
+
+
+@pytest.mark.parametrize("name", ["main.tex", "supplement.tex"])
+def test_references_and_citations_resolve(name):
+    entries = re.findall(r"^@\w+\{([^,]+),", (PAPER / "references.bib").read_text(), re.MULTILINE)
+    assert len(entries) == len(set(entries))
+    cited = {key for keys in re.findall(r"\\cite[pt]?\{([^}]*)\}", SOURCES[name]) for key in keys.split(",")}
+    assert cited and cited <= set(entries)
+    labels = arguments("label") | {f"tab:{t}" for t in arguments("generatedtable", SOURCES[name])}
+    labels |= {f"fig:{f}" for f in arguments("generatedfigure", SOURCES[name])}
+    assert set(re.findall(r"\\(?:eq)?ref\{([^}]*)\}", SOURCES[name])) <= labels
+
+
+def test_every_entry_is_cited():
+    entries = set(re.findall(r"^@\w+\{([^,]+),", (PAPER / "references.bib").read_text(), re.MULTILINE))
+    assert entries == {key for keys in re.findall(r"\\cite[pt]?\{([^}]*)\}", TEXT) for key in keys.split(",")}

@@ -1,0 +1,54 @@
+"""The tables of hyper-parameters: composed or run, never typed."""
+
+import json
+
+from analysis.data.settings import agree, settings_of_tier
+from analysis.data.sources import Source
+from analysis.grid.artefact import artefacts
+from bepo.settings import FILE, main_settings
+from tests.stored_runs import write_run
+
+
+def build(label, results, tier="laptop"):
+    item = artefacts()[label]
+    return item.build(item.load(Source(results), tier))
+
+
+def marked(table):
+    """The first texts of the rows with a sign."""
+    return {row[0].value for row in table.rows if any(printed.mark for printed in row)}
+
+
+def test_the_kept_settings_are_what_composes():
+    assert json.loads(FILE.read_text()) == json.loads(json.dumps(main_settings())), "run `python -m bepo.settings`"
+
+
+def test_numbers_agree_whatever_they_look_like():
+    assert agree("20 / 1e-6", "20 / 1e-06") and agree("1", "1.0") and agree("0.0003", "1e-6") is False
+    assert agree("mean", "empirical mean") is None
+
+
+def test_what_was_run_goes_before_what_composes(tmp_path):
+    before = settings_of_tier([], "laptop")["sokoban", "small"]
+    assert before.runs == 0 and before.text("credit.step_weight") == "1.5"
+    for seed in (0, 1):
+        run = {"credit.step_weight": 2.5, "credit.backup": "max", "seed": seed}
+        write_run(tmp_path, "main_sokoban", run, ((1, 0),))
+    found = settings_of_tier([Source(tmp_path).study("main_sokoban", "laptop")], "laptop")["sokoban", "small"]
+    assert found.runs == 2 and found.text("credit.step_weight / credit.backup") == "2.5 / max"
+    table = build("supp-common-hparams", tmp_path)
+    row = next(row for row in table.rows if row[0].value == "Step weight w")
+    assert [value.value for value in row[1:]] == ["1.5", "1.5 (2.5: sokoban small)", "credit.step_weight"]
+    assert "the runs of sokoban small (2)" in table.notes[0]
+
+
+def test_every_row_of_the_paper_is_there_and_other_numbers_are_marked(tmp_path):
+    common = build("supp-common-hparams", tmp_path, "paper")
+    assert len(common.rows) == 24 and all(row[2].value != "–" for row in common.rows)
+    assert not marked(common)  # the paper tier is the paper's
+    unlike = build("supp-common-hparams", tmp_path, "laptop")
+    assert marked(unlike) >= {"Learning rate"}
+    places = build("supp-environment-hparams", tmp_path, "paper")
+    reported = [row[0].value for row in places.rows if row[2].value == "reported"]
+    assert reported == ["alfworld", "alfworld", "webshop", "webshop", "sokoban"]
+    assert "nothing of it was run" in places.notes[0]

@@ -1,0 +1,205 @@
+"""Which runs an artefact is made of: members of a study, one setting a row, nothing mixed or averaged in silence."""
+
+import json
+import shutil
+
+import pytest
+
+from analysis.__main__ import main
+from analysis.data.runs import METHOD, RowKey, settings
+from analysis.data.sources import Source
+from analysis.output.ledger import ledger
+from analysis.plots import explore
+from tests.stored_runs import write_run
+
+PASSES = ((1, 0, 0, 0), (1, 1, 0, 0))
+
+
+@pytest.fixture
+def results(tmp_path):
+    for method in ("grpo", "gated_bepo"):
+        for seed in (0, 1):
+            write_run(tmp_path, "s", {"credit.name": method, "seed": seed}, PASSES)
+    return tmp_path
+
+
+def study(results, key=METHOD, **options):
+    return Source(results).study("s", "laptop", key, **options)
+
+
+def test_a_study_is_what_its_cells_point_at(results):
+    write_run(results, "other", {"seed": 7}, PASSES)
+    found = study(results)
+    assert {(r.method, r.seed) for r in found.runs} == {(m, s) for m in ("grpo", "gated_bepo") for s in (0, 1)}
+    assert set(found.rows) == {"grpo", "gated_bepo"} and [r.seed for r in found.rows["grpo"]] == [0, 1]
+    assert not found.skipped and not found.refused
+
+
+def test_runs_are_selected_by_their_settings(results):
+    write_run(results, "s", {"env.name": "webshop", "credit.n_min": 3}, PASSES)
+    found = study(results)
+    assert [r.env for r in found.where(env__name="webshop").runs] == ["webshop"]
+    assert len(found.where(env__name="sokoban", model="small").runs) == 4
+    assert found.where(n_min=3).runs == found.where(credit__n_min=3).runs != []
+
+
+def test_incomplete_corrupt_and_foreign_runs_are_named_and_left_out(results):
+    runs = sorted((results / "runs").iterdir())
+    (runs[0] / "run.json").unlink()
+    (runs[1] / "metrics.jsonl").write_text("")
+    facts = json.loads((runs[2] / "run.json").read_text())
+    del facts["sessions"]
+    (runs[2] / "run.json").write_text(json.dumps(facts))
+    write_run(results, "other", {"seed": 9}, PASSES, tier="smoke")
+    stranger = next((results / "studies" / "other" / "smoke").iterdir())
+    stranger.rename(results / "studies" / "s" / "laptop" / stranger.name)
+    (results / "studies" / "s" / "laptop" / "torn.json").write_text("{")
+    found = study(results)
+    assert [r.id for r in found.runs] == [runs[3].name]
+    reasons = "\n".join(found.skipped)
+    assert f"{runs[0]}: incomplete" in reasons and f"{runs[1] / 'metrics.jsonl'}: changed" in reasons
+    assert f"{runs[2]}: not a run of this bepo, it lacks 'sessions'" in reasons
+    assert "its tier is smoke" in reasons and "torn.json: not a study cell" in reasons
+
+
+HOSTILE = {
+    "run.json": [b"[1, 2]", b"\xff\xfe", b'{"run_id": ', b"5", b"{}"],
+    "config.json": [b"[1, 2]", b"junk"],
+    "sessions": [5, [], [3], [{}]],
+    "result": ["four", {"updates": "four"}],
+    "task_sets": [{"test": {"digest": "d1"}}, 3],
+    "method_versions": [7],
+    "format_version": [99, None],
+    "run_id": ["another", None],
+    "files": [[], None],
+}
+
+
+@pytest.mark.parametrize("place, junk", [(place, junk) for place, every in HOSTILE.items() for junk in every])
+def test_no_run_can_stop_the_tables_the_page_or_the_ledger(results, tmp_path_factory, capsys, place, junk):
+    shutil.copytree(results / "studies" / "s", results / "studies" / "main_sokoban")
+    victim = sorted((results / "runs").iterdir())[0]
+    if "." in place:
+        (victim / place).write_bytes(junk)
+    if place != "run.json":
+        facts = json.loads((victim / "run.json").read_text())
+        facts["files"].pop("config.json")  # so that nothing but its content tells
+        facts |= {} if "." in place else {place: junk}
+        (victim / "run.json").write_text(json.dumps(facts))
+    assert main(["sokoban-main", "--results", str(results), "--out", str(tmp_path_factory.mktemp("out"))]) == 0
+    assert f"left out: {victim}" in capsys.readouterr().err
+    assert main(["runs", "--results", str(results)]) == 0 and victim.name in capsys.readouterr().out
+    found = study(results)
+    assert len(found.runs) == 3 and victim.name in found.skipped[0] and len(found.skipped) == 1
+
+
+def test_stray_files_and_cells_are_named_or_ignored(results):
+    (results / "runs" / "stray.txt").write_text("hi")
+    (results / "runs" / "junk folder").mkdir()
+    (results / "studies" / "stray").write_text("hi")
+    cells = results / "studies" / "s" / "laptop"
+    for i, text in enumerate(
+        ("nope", "[3]", "{}", '{"run_id": ["a"]}', '{"run_id": "../x"}', '{"run_id": "stray.txt"}')
+    ):
+        (cells / f"z{i}.json").write_text(text)
+    found = study(results)
+    assert len(found.runs) == 4 and len(found.skipped) == 6
+    assert all(f"z{i}.json" in "\n".join(found.skipped) for i in range(5))
+    assert list(ledger(results)["status"]) == ["empty", *["complete"] * 4]
+    assert len(explore.runs(results)) == 4
+
+
+def test_metrics_that_are_no_numbers_are_not_logged(tmp_path):
+    write_run(tmp_path, "s", {}, PASSES, metrics={"train/entropy": "high", "train/kl": None})
+    (run,) = study(tmp_path).runs
+    assert run.metrics["train/entropy"].isna().all() and run.metrics["train/kl"].isna().all()
+    assert list(run.metrics["update"]) == [1, 2]
+
+
+@pytest.mark.parametrize("broken", [((1, 0), (1,)), ()])
+def test_passes_over_different_tasks_are_no_evaluation(tmp_path, broken):
+    run = write_run(tmp_path, "s", {}, ((1, 0), (1, 0)))
+    rows = [json.loads(line) for line in (run.path / "episodes.jsonl").read_text().splitlines()]
+    kept = [r for r in rows if r["update"] != 2 or (broken and (r["evaluation_seed"], r["task"]) != (1, "t1"))]
+    (run.path / "episodes.jsonl").write_text("".join(json.dumps(r) + "\n" for r in kept))
+    facts = json.loads((run.path / "run.json").read_text())
+    del facts["files"]["episodes.jsonl"]
+    (run.path / "run.json").write_text(json.dumps(facts))
+    found = study(tmp_path)
+    assert not found.runs and "passes" in found.skipped[0]
+
+
+def test_a_row_is_one_setting_and_its_newest_run_decides(results):
+    old = write_run(results, "s", {"seed": 2, "credit.gate": "count_ramp"}, PASSES, started="2025-12-01")
+    found = study(results)
+    assert len(found.runs) == 4 and len(found.skipped) == 1
+    assert str(old.path) in found.skipped[0] and "(credit.gate)" in found.skipped[0]
+
+
+def test_rows_share_every_setting_but_their_methods_own(results):
+    write_run(results, "s", {"credit.name": "ppo", "rollout.grouped": False}, PASSES, started="2025-12-01")
+    old = write_run(results, "s", {"credit.name": "rloo", "updates": 7}, PASSES, started="2025-12-01")
+    found = study(results)
+    assert "ppo" in found.rows and "rloo" not in found.rows
+    assert str(old.path) in found.skipped[0] and "(updates)" in found.skipped[0]
+    new = write_run(results, "s", {"credit.name": "rloo", "updates": 9}, PASSES, started="2026-02-01")
+    assert [r.id for r in study(results).runs] == [new.id]
+
+
+def test_environments_and_models_have_settings_of_their_own(results):
+    write_run(results, "s", {"env.name": "webshop", "training.minibatch_size": 64}, PASSES)
+    write_run(results, "s", {"model": "large", "policy.hidden_size": 128}, PASSES)
+    found = study(results)
+    assert len(found.runs) == 6 and not found.skipped
+
+
+def test_rows_may_differ_in_what_the_artefact_varies(results):
+    for graph_key in ("raw", "augmented"):
+        write_run(results, "s", {"env.graph_key": graph_key, "env.name": "alfworld"}, PASSES)
+    key = RowKey(lambda r: f"{r.method} {r['env.graph_key']}", varies=("env.graph_key",))
+    assert {"gated_bepo raw", "gated_bepo augmented"} < set(study(results, key).rows)
+    assert len(study(results).where(env__name="alfworld").runs) == 1  # without, they are one row of two settings
+
+
+def test_settings_are_written_as_in_the_reported_tables(tmp_path):
+    for n in (2, 3):
+        write_run(tmp_path, "s", {"credit.n_min": n, "credit.b_min": 2, "credit.gae_lambda": 0.0}, PASSES)
+    assert set(study(tmp_path, settings("n_min", "b_min")).rows) == {"n_min=2 b_min=2", "n_min=3 b_min=2"}
+
+
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        ({"versions": {"credit": 2, "run": 1}}, "method versions"),
+        ({"task_set": "d2"}, "test task sets"),
+        ({"backend": "verl"}, "backends"),
+    ],
+)
+def test_a_mixed_row_is_refused_by_name_unless_asked_for(results, change, reason):
+    backend = {"backend.name": change.pop("backend")} if "backend" in change else {}
+    odd = write_run(results, "s", {"credit.name": "grpo", "seed": 2, **backend}, PASSES, **change)
+    found = study(results)
+    ((place, why),) = found.refused.items()
+    assert place == ("sokoban", "small", "grpo") and reason in why and odd.id in why
+    assert set(found.rows) == {"gated_bepo"} and len(found.rows["gated_bepo"]) == 2
+    assert len(study(results, allow_mixed=True).rows["grpo"]) == 3
+
+
+def test_a_cell_that_was_planned_anew_points_at_its_new_run(results):
+    from bepo.store.cells import note_cell
+
+    note_cell(results, "s", "laptop", ["credit.name=grpo", "seed=0"], "newer")
+    found = study(results)
+    assert [r.seed for r in found.rows["grpo"]] == [1] and any("newer" in line for line in found.skipped)
+
+
+def test_final_episodes_are_those_of_the_last_policy(results):
+    for run in study(results).runs:
+        assert list(run.metrics["update"]) == [1, 2]
+        assert run.episodes["final"].sum() == 2 * 4 + 4  # two test passes and a validation pass of four tasks
+        assert len(run.final) == 2 * 4
+
+
+def test_tiers_come_in_order_of_meaning(results):
+    write_run(results, "s", {}, PASSES, tier="smoke")
+    assert Source(results).tiers() == ["smoke", "laptop"]

@@ -1,0 +1,66 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from bepo.core.batch import RolloutBatch
+from bepo.credit import estimators
+from bepo.credit.__main__ import main
+from tests.conftest import DATA
+
+GOLDEN = str(DATA / "credit_golden.json")
+
+
+def test_list_names_every_estimator_and_marks_reconstructions(capsys):
+    assert main(["--list"]) == 0
+    out = capsys.readouterr().out
+    for name, cls in estimators().items():
+        line = next(line for line in out.splitlines() if line.startswith(f"{name} "))
+        assert cls.citation in line and ("RECONSTRUCTION" in line) == cls.reconstruction
+
+
+def test_help_marks_reconstructions(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "RECONSTRUCTION" in line]
+    assert line.split()[0] == "gagpo"
+    train = subprocess.run([sys.executable, "-m", "bepo.train", "--help"], capture_output=True, text=True, check=True)
+    for name, cls in estimators().items():
+        assert (f"credit={name} and its presets" in train.stdout) == cls.reconstruction, name
+
+
+def test_apply_to_the_golden_layout_and_to_saved_groups(tmp_path, capsys, credit_cases):
+    rows = credit_cases[0]["rows"]
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    RolloutBatch.from_rows(rows).save(tmp_path / "group.npz")
+    for name in ("rows.json", "group.npz"):
+        out = tmp_path / f"{name}.out"
+        settings = ["invalid_penalty=0", "solver=exact"]
+        assert main(["gated_bepo", *settings, "--rollouts", str(tmp_path / name), "--out", str(out)]) == 0
+        written = json.loads(out.read_text())
+        np.testing.assert_allclose(written["advantage"], credit_cases[0]["gated_bepo_exact"]["A"], atol=1e-5)
+        assert written["metrics"]["converged_groups"] == 1
+    assert main(["grpo", "--rollouts", GOLDEN]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert len([line for line in printed if line.startswith("u")]) == 827
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["grop", "--rollouts", GOLDEN], ["'grop'", "gated_bepo", "grpo"]),
+        (["grpo", "pol=transition", "--rollouts", GOLDEN], ["'pol'", "pool"]),
+        (["grpo", "pool=all", "--rollouts", GOLDEN], ["'all'", "trajectory, transition"]),
+        (["gagpo", "gamma=high", "--rollouts", GOLDEN], ["credit.gamma='high'", "float"]),
+        (["hgpo", "history=1.5", "--rollouts", GOLDEN], ["credit.history=1.5", "int"]),
+        (["grpo", "pool", "--rollouts", GOLDEN], ["key=value"]),
+        (["grpo", "--rollouts", "/nowhere.json"], ["/nowhere.json", "no such file"]),
+        (["grpo", "--rollouts", __file__], ["neither rows nor cases"]),
+    ],
+)
+def test_bad_input_is_one_line(arguments, words, capsys):
+    assert main(arguments) == 2
+    err = capsys.readouterr().err
+    assert all(word in err for word in words) and len(err.strip().splitlines()) == 1

@@ -1,0 +1,34 @@
+"""No member of an object of ours is found by its name in quotes: optional members are declared with defaults."""
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+# Probes of objects that are not ours: (file, call) with the reason.
+ALLOWED = {
+    ("bepo/policies/pretrained_vl.py", "hasattr get_rope_index"): "transformers' models of the Qwen2-VL family have it",
+}
+
+
+def probes(path: Path) -> list[str]:
+    """Calls of getattr or hasattr with a literal name, and handlers of AttributeError."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr"):
+            if len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
+                found.append(f"{node.func.id} {node.args[1].value}")
+        elif isinstance(node, ast.ExceptHandler) and node.type is not None:
+            names = {n.id for n in ast.walk(node.type) if isinstance(n, ast.Name)}
+            if "AttributeError" in names:
+                found.append("except AttributeError")
+    return found
+
+
+def test_probes_are_of_foreign_objects_and_listed():
+    found = Counter()
+    for folder in ("bepo", "analysis", "benchmarks"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            found.update((str(path.relative_to(ROOT)), probe) for probe in probes(path))
+    assert set(found) == set(ALLOWED), set(found) ^ set(ALLOWED)
+    assert max(found.values(), default=1) == 1

@@ -1,0 +1,33 @@
+"""Array shapes and types that annotations promise, checked at run time by jaxtyping and beartype."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_checked(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"BEPO_CHECK_SHAPES": "1"},
+    )
+
+
+def test_the_core_and_the_estimators_keep_their_annotated_shapes():
+    done = run_checked("-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", "tests/core", "tests/credit")
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_a_wrong_shape_is_noticed():
+    code = (
+        "import tests.conftest, numpy as np\n"
+        "from bepo.core.gate import binary\n"
+        "binary(np.array([1, 2]), np.array([1, 2, 3]), 2, 2)\n"
+    )
+    done = run_checked("-c", code)
+    assert done.returncode != 0 and "TypeCheckError" in done.stderr

@@ -1,0 +1,204 @@
+"""At tier=paper every cell of every study carries the paper's hyper-parameters."""
+
+import csv
+from collections import defaultdict
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from bepo.credit import estimators
+from bepo.runs.compose import register_configs
+from bepo.sweep.plan import plan_runs
+from bepo.sweep.studies import compose_cells, compose_study, study_names
+
+register_configs()
+REPORTED = Path(__file__).parents[2] / "paper" / "reported"
+STUDIES = [name for name in study_names() if not name.startswith("tune_")]
+
+# Supplement, Table "Common final Gated-BEPO and actor-optimization hyperparameters", and the setup section.
+COMMON = {
+    "training.learning_rate": 1e-6,
+    "training.beta1": 0.9,
+    "training.beta2": 0.999,
+    "training.weight_decay": 0.01,
+    "training.epochs": 1,
+    "training.clip_eps": 0.2,
+    "training.max_grad_norm": 1.0,
+    "training.entropy_coef": 0.001,
+    "training.kl_coef": 0.01,
+    "rollout.temperature": 1.0,
+    "rollout.top_p": 1.0,
+    "rollout.top_k": -1,
+    "rollout.group_size": 8,
+    "evaluation.temperature": 0.4,
+    "evaluation.top_p": 1.0,
+    "evaluation.top_k": -1,
+    "evaluation.seeds": 3,
+    "updates": 150,
+}
+GATED_BEPO = {
+    "backup": "mean",
+    "gamma": 0.95,
+    "gae_lambda": 0.8,
+    "iterations": 20,
+    "tolerance": 1e-6,
+    "step_weight": 1.5,
+    "gate": "binary",
+    "gate_order": "post",
+    "n_min": 2,
+    "b_min": 2,
+    "eta_min": 0.5,
+    "mixing": "dynamic",
+    "outcome_pool": "transition",
+}
+# Table "Environment- and backbone-specific settings": its columns as fields.
+FIELDS = {
+    "train": "rollout.tasks",
+    "eval": "evaluation.tasks",
+    "prompt": "policy.max_prompt_length",
+    "response": "policy.max_response_length",
+    "steps": "env.horizon",
+    "minibatch": "training.minibatch_size",
+}
+# What each ablation varies of the final setting; {} is the final setting.
+ABLATIONS = {
+    "component_ablation": [{"mixing": "outcome_only"}, {"mixing": "ungated"}, {"eta_min": 1.0}, {}],
+    "outcome_mixing": [
+        {"mixing": "outcome_only"},
+        {"mixing": "ungated"},
+        {},
+        {"eta_min": 1.0},
+        {"eta_min": 0.0},
+        {"mixing": "group_skew"},
+    ],
+    "gate_thresholds": [
+        {"n_min": 1, "b_min": 1},
+        {"b_min": 1},
+        {},
+        {"n_min": 3},
+        {"b_min": 3},
+    ],
+    "gate_form": [
+        {},
+        {"gate": "count_ramp", "full_visits": 3},
+        {"gate": "count_ramp", "full_visits": 4},
+        {"gate": "count_and_branch", "full_visits": 4, "full_branches": 3},
+    ],
+    "gae_lambda": [{"gae_lambda": 0.0}, {"gae_lambda": 0.5}, {}, {"gae_lambda": 1.0}],
+    "step_weight": [{"step_weight": 0.5}, {"step_weight": 1.0}, {}, {"step_weight": 2.0}],
+    "iteration_budget": [{"iterations": k} for k in (0, 1, 3, 5, 10)] + [{}],
+    "gate_gae_order": [{"gate_order": "stop"}, {"gate_order": "mask"}, {}],
+    "backup_operator": [{}, {"backup": "max"}, {"backup": "softmax"}],
+}
+MAIN = ["gagpo", "gated_bepo", "gigpo", "grpo", "hgpo", "ppo", "rloo"]
+
+
+@cache
+def runs(name):
+    return plan_runs([compose_study(name, ["tier=paper"])])
+
+
+def value(config, path):
+    for part in path.split("."):
+        config = getattr(config, part)
+    return config
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_common_settings(name):
+    for run in runs(name):
+        found = {path: value(run.config, path) for path in COMMON}
+        assert found == COMMON, run.label
+        assert (
+            run.config.rollout.tasks_per_update * run.config.rollout.trajectories_per_task
+            == run.config.rollout.tasks * 8
+        )
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_settings_of_environment_and_backbone(name):
+    expected = defaultdict(dict)
+    with (REPORTED / "supp-environment-hparams.csv").open() as file:  # checked against the paper by test_reported.py
+        for row in csv.DictReader(file):
+            if row["column"] in FIELDS:
+                expected[row["row"], row["group"]][FIELDS[row["column"]]] = int(row["mean"])
+    for run in runs(name):
+        model = "small" if run.config.model == "qwen3" else run.config.model  # "the corresponding 1.5B settings"
+        settings = expected[run.config.env.name, model]
+        assert settings == {path: value(run.config, path) for path in settings}, run.label
+        assert len(settings) == len(FIELDS)
+
+
+@pytest.mark.parametrize("name", ["main_alfworld", "main_webshop", "main_sokoban", "qwen3_transfer"])
+def test_devices_of_the_full_stack(name):
+    """GPUs of a run (supplement, "Compute and implementation") and the table's tensor-parallel degrees."""
+    for cell in compose_study(name, ["tier=paper", "backend=verl", "credit=gated_bepo", "seed=0"]).cells():
+        (config,) = compose_cells([cell])
+        expected = 4 if config.model == "large" else 2
+        assert (config.backend.n_gpus, config.backend.tensor_parallel_size) == (expected, expected)
+
+
+def test_models_and_seeds():
+    models = {
+        "main_alfworld": {"small", "large"},
+        "main_webshop": {"small", "large"},
+        "main_sokoban": {"vl"},
+        "qwen3_transfer": {"qwen3"},
+    }
+    paths = {
+        "small": "Qwen/Qwen2.5-1.5B-Instruct",
+        "large": "Qwen/Qwen2.5-7B-Instruct",
+        "qwen3": "Qwen/Qwen3-1.7B",
+        "vl": "Qwen/Qwen2.5-VL-3B-Instruct",
+    }
+    for name in STUDIES:
+        configs = [r.config for r in runs(name)]
+        assert {c.model for c in configs} == models.get(name, {"small"})
+        assert all(c.policy.path == paths[c.model] and c.agent.style == "full" for c in configs)
+        three = name in (*models, "observation_aliasing", "runtime")
+        assert {c.seed for c in configs} == ({0, 1, 2} if three else {0}), name
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_an_ablation_varies_what_the_paper_says_and_nothing_else(name):
+    default = asdict(estimators()["gated_bepo"]())
+    assert default == default | GATED_BEPO
+    expected = [default | change for change in ABLATIONS[name]]
+    assert [asdict(r.config.credit) for r in runs(name)] == expected
+    assert {r.config.env.name for r in runs(name)} == {"alfworld" if name == "backup_operator" else "webshop"}
+
+
+@pytest.mark.parametrize("name", ["main_alfworld", "main_webshop"])
+def test_main_results_compare_seven_methods_under_their_own_rules(name):
+    methods = {r.config.credit.name: r.config for r in runs(name)}
+    assert sorted(methods) == MAIN and len(runs(name)) == 7 * 2 * 3
+    for method, config in methods.items():
+        rollout = (config.rollout.tasks_per_update, config.rollout.trajectories_per_task)
+        assert rollout == ((128, 1) if method == "ppo" else (16, 8)), method
+        assert config.training.ratio == ("action" if method == "gagpo" else "token")
+    assert methods["gigpo"].credit.std == "sample"  # the row that the paper prints is GiGPO's "w/ std"
+    assert methods["hgpo"].credit.std == ("none" if name == "main_webshop" else "population")
+    assert methods["rloo"].credit.pool == "transition"
+    assert asdict(methods["gated_bepo"].credit) == asdict(estimators()["gated_bepo"]())
+    assert all(methods[m].credit.gamma == 0.95 for m in ("gigpo", "hgpo", "gagpo", "gated_bepo"))
+    critic = methods["ppo"].training.critic
+    assert (methods["ppo"].credit.gamma, methods["ppo"].credit.gae_lambda) == (1.0, 1.0)
+    assert (critic.learning_rate, critic.clip_eps) == (1e-5, 0.5)
+
+
+def test_the_other_studies():
+    assert {r.config.credit.name for r in runs("main_sokoban")} == {"grpo", "gigpo", "gated_bepo"}
+    assert {r.config.env.observation for r in runs("main_sokoban")} == {"rgb"}
+    transfer = {(r.config.env.name, r.config.credit.name) for r in runs("qwen3_transfer")}
+    assert transfer == {(e, m) for e in ("alfworld", "webshop") for m in ("grpo", "gigpo", "hgpo", "gated_bepo")}
+    gated = next(r.config for r in runs("gated_gagpo") if r.config.credit.name == "gated_bepo")
+    assert (gated.credit.iterations, gated.credit.step_invalid_penalty, gated.training.ratio) == (0, 0.1, "action")
+    aliasing = {
+        (r.config.credit.name, r.config.env.graph_key, r.config.env.prompt_state) for r in runs("observation_aliasing")
+    }
+    assert aliasing == {(m, p, p) for m in ("graphgpo", "gated_bepo") for p in ("raw", "augmented")}
+    assert {r.config.credit.omega for r in runs("observation_aliasing") if r.config.credit.name == "graphgpo"} == {0.1}
+    shared = {r.id for r in runs("runtime")}
+    assert shared < {r.id for r in runs("main_alfworld")} and len(shared) == 3

@@ -1,0 +1,103 @@
+"""The model slot: tier and model pick a policy preset, at every tier."""
+
+from dataclasses import replace
+
+import pytest
+from hydra import compose, initialize
+from omegaconf import OmegaConf
+
+from bepo.credit import estimators
+from bepo.policies import policies
+from bepo.runs.compose import register_configs
+
+register_configs()
+
+
+def config(*overrides):
+    with initialize(config_path="../../conf"):
+        return OmegaConf.to_object(compose("train", list(overrides)))
+
+
+@pytest.mark.parametrize("model", ["small", "large", "qwen3"])
+@pytest.mark.parametrize("tier", ["smoke", "laptop"])
+def test_tiny_models(tier, model):
+    found = config(f"tier={tier}", f"model={model}")
+    assert (found.tier, found.model, found.policy.name) == (tier, model, "tiny")
+    assert found.agent.style == "compact" and found.training.learning_rate == 3e-4
+    assert found.policy.architecture == ("qwen3" if model == "qwen3" else "qwen2")
+    assert (found.policy.hidden_size > 64) == (model == "large")
+
+
+@pytest.mark.parametrize(
+    "model, path",
+    [
+        ("small", "Qwen/Qwen2.5-1.5B-Instruct"),
+        ("large", "Qwen/Qwen2.5-7B-Instruct"),
+        ("qwen3", "Qwen/Qwen3-1.7B"),
+    ],
+)
+def test_real_models(model, path):
+    found = config("tier=paper", f"model={model}")
+    assert found.policy.path == path
+    assert found.agent.style == "full" and found.training.learning_rate == 1e-6
+
+
+def test_a_policy_on_the_command_line_wins():
+    assert config("tier=paper", "policy=tiny").policy.name == "tiny"
+    assert config("model=large", "policy=pretrained", "policy.path=x").policy.path == "x"
+
+
+@pytest.mark.parametrize("architecture, kind", [("qwen2", "Qwen2ForCausalLM"), ("qwen3", "Qwen3ForCausalLM")])
+def test_architectures_of_the_tiny_model(architecture, kind):
+    found = config(f"policy.architecture={architecture}")
+    model = policies()["tiny"](architecture=architecture).build(found.env, found.agent, "cpu").model
+    assert type(model).__name__ == kind
+    assert sum(p.numel() for p in model.parameters()) < 200_000
+
+
+def test_a_method_preset_says_what_else_the_method_needs():
+    assert config("credit=gagpo_action_ratio").training.ratio == "action"
+    assert config("credit=hgpo_official").credit.std == "population"
+    assert config("credit=graphgpo_official", "env=sokoban").credit.omega == 0.8
+    ppo = config("credit=ppo_ungrouped", "tier=laptop").rollout
+    assert (ppo.tasks_per_update, ppo.trajectories_per_task) == (ppo.tasks * ppo.group_size, 1) == (128, 1)
+    rates = {s: config("credit=ppo_ungrouped", f"tier={s}").training.critic.learning_rate for s in ("laptop", "paper")}
+    assert rates == {"laptop": 1e-3, "paper": 1e-5}
+    grpo = config("credit=grpo", "tier=laptop").rollout
+    assert (grpo.tasks_per_update, grpo.trajectories_per_task) == (16, 8)
+
+
+PUBLISHED = {  # what the method's own code does, and what its paper says
+    "grpo": ({"pool": "transition", "singleton": "raw"}, {"pool": "trajectory", "singleton": "zero"}),
+    "rloo": ({"pool": "transition", "singleton": "raw"}, {"pool": "trajectory", "singleton": "zero"}),
+    "gigpo": ({"pool": "transition", "singleton": "raw"}, {"pool": "trajectory", "singleton": "zero"}),
+    "hgpo": ({"level_offset": 2, "drop_zero": True}, {"level_offset": 1, "drop_zero": False}),
+    "graphgpo": (
+        {"graph_reward": "power", "pool": "transition", "singleton": "raw"},
+        {"graph_reward": "power_plus_one", "pool": "trajectory", "singleton": "zero"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_official_and_paper_settings_of_a_method_are_two_presets(name):
+    official, paper = PUBLISHED[name]
+    default = estimators()[name]()
+    assert config(f"credit={name}_official", "env=alfworld").credit == default
+    assert {k: vars(default)[k] for k in official} == official
+    assert config(f"credit={name}_paper").credit == replace(default, **paper)
+
+
+@pytest.mark.parametrize(
+    "preset, env, changed",
+    [
+        ("gigpo_official", "webshop", {"std": "none"}),
+        ("gigpo_official", "sokoban", {"std": "none"}),
+        ("hgpo_official", "webshop", {"std": "none"}),
+        ("graphgpo_official", "webshop", {"omega": 0.2}),
+        ("graphgpo_official", "sokoban", {"omega": 0.8}),
+    ],
+)
+def test_official_presets_know_what_the_scripts_of_an_environment_set(preset, env, changed):
+    default = estimators()[preset.removesuffix("_official")]()
+    assert config(f"credit={preset}", f"env={env}").credit == replace(default, **changed)

@@ -1,0 +1,149 @@
+"""One run's life, through the real command: resume, idempotence, bad input."""
+
+import json
+import signal
+
+import pytest
+
+from bepo.store.files import Corrupt
+from bepo.store.runs import STREAMS, read_run
+from tests.command import rows, run, start, stop_after, train
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """An undisturbed run."""
+    results = tmp_path_factory.mktemp("whole")
+    code, out, err = train(results)
+    assert code == 0, err
+    return results, out
+
+
+def test_the_record_describes_the_run(whole):
+    results, out = whole
+    (path,) = results.glob("runs/*")
+    found = read_run(path)
+    assert found.id == path.name and found.id in out
+    assert found.facts["tier"] == "smoke" and found.facts["seed"] == 0
+    assert {s: p["tasks"] for s, p in found.facts["task_sets"].items()} == {"train": 8, "validation": 4, "test": 4}
+    assert [s.keys() for s in found.facts["sessions"]] == [{"started", "commit", "dirty"}]
+    assert "torch" in found.facts["versions"]
+    metrics = found.metrics()
+    assert [r["update"] for r in metrics] == list(range(1, 31))
+    for name in ("train/success", "train/return", "credit/gate_transition_coverage", "credit/sweeps", "time/credit"):
+        assert all(name in r for r in metrics)
+    assert max(r["train/first_ratio_error"] for r in metrics) < 1e-5
+    final = [r for r in found.episodes() if r["split"] == "test" and r["update"] == 30]
+    assert len(final) == 8 and {r["evaluation_seed"] for r in final} == {0, 1}
+    assert len({r["task"] for r in final}) == 4
+    assert found.facts["result"]["success"] == pytest.approx(sum(r["success"] for r in final) / 8)
+
+
+def test_killed_twice_it_ends_with_the_same_rows(whole, tmp_path):
+    for rows_before in (2, 11):
+        process = start(tmp_path)
+        stop_after(process, tmp_path, rows_before, signal.SIGKILL)
+        process.communicate()
+        (path,) = tmp_path.glob("runs/*")
+        with pytest.raises(Corrupt, match="incomplete"):
+            read_run(path)
+    code, _, err = train(tmp_path)
+    assert code == 0, err
+    for stream in STREAMS:
+        assert rows(tmp_path, stream) == rows(whole[0], stream)
+
+
+def test_ctrl_c_leaves_a_checkpoint_and_the_same_command_goes_on(whole, tmp_path):
+    process = start(tmp_path)
+    stop_after(process, tmp_path, 6, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and "the same command goes on" in err
+    reached = len(rows(tmp_path, "metrics"))
+    (checkpoint,) = tmp_path.glob("runs/*/checkpoint-*")
+    assert checkpoint.name == f"checkpoint-{reached}"
+    assert train(tmp_path)[0] == 0
+    assert rows(tmp_path, "metrics") == rows(whole[0], "metrics")
+
+
+def test_a_complete_run_is_not_repeated(whole):
+    results, _ = whole
+    before = {p: p.stat().st_mtime_ns for p in results.glob("runs/*/*") if p.is_file() and p.name != ".lock"}
+    code, out, _ = train(results, "tracking.project=other", "checkpoint_every=7")  # neither can change a result
+    assert code == 0 and "is complete" in out
+    assert {p: p.stat().st_mtime_ns for p in before} == before
+
+
+def test_a_corrupt_record_is_named_and_kept(whole, tmp_path):
+    import shutil
+
+    shutil.copytree(whole[0], tmp_path, dirs_exist_ok=True)
+    (metrics,) = tmp_path.glob("runs/*/metrics.jsonl")
+    metrics.write_text(metrics.read_text().replace("0.", "1.", 1))
+    altered = metrics.read_text()
+    code, _, err = train(tmp_path)
+    assert code == 2 and "metrics.jsonl: changed since the run was completed" in err
+    assert len(err.strip().splitlines()) == 1 and metrics.read_text() == altered
+
+
+@pytest.mark.parametrize(
+    "overrides, expected",
+    [
+        (["credit=grop"], ["credit/grop", "gated_bepo", "grpo"]),
+        (["credit.gama=1"], ["gama", "gamma"]),
+        (["credit.backup=min"], ["min", "softmax"]),
+        (["training.learning_rate=fast"], ["learning_rate", "fast"]),
+        (["training.minibatch_size=-1"], ["training.minibatch_size=-1"]),
+        (["env.min_solution=99"], ["env.min_solution=99"]),
+        (["evaluation.temperature=0"], ["temperature=0"]),
+        (["rollout.top_p=0.9"], ["rollout.top_p=0.9"]),
+        (["backend.threads=0"], ["backend.threads=0"]),
+        (["policy=tiny", "agent.style=full"], ["policy=tiny", "policy=tier"]),
+        (["env=webshop", "policy.constrained=true", "env.suggestions=0"], ["policy.constrained=true", "suggestions=3"]),
+        (["results=/proc/nowhere"], ["/proc/nowhere", "cannot be written"]),
+    ],
+)
+def test_bad_input_is_named_without_a_traceback(tmp_path, overrides, expected):
+    code, _, err = train(tmp_path, *overrides)
+    assert code != 0 and "Traceback" not in err
+    assert all(word in err for word in expected), err
+
+
+def test_a_missing_model_is_one_line(tmp_path):
+    code, _, err = run("policy=pretrained", "policy.path=/no/model", "agent.style=full", f"results={tmp_path}")
+    assert code == 2 and "policy.path='/no/model'" in err and len(err.strip().splitlines()) == 1
+
+
+def test_one_bad_cell_of_a_grid_does_not_stop_the_others(tmp_path):
+    code, _, err = train(tmp_path, "-m", "updates=1", "seed=0,1", "env.min_solution=1,5", "hydra.launcher.n_jobs=1")
+    assert code == 0, err
+    assert len(list(tmp_path.glob("runs/*/run.json"))) == 4
+    code, _, err = train(tmp_path, "-m", "updates=1", "seed=2,3", "env.min_solution=99,2", "hydra.launcher.n_jobs=1")
+    assert code == 1 and "error: " in err and "seed=3 env.min_solution=99" in err
+    assert len(list(tmp_path.glob("runs/*/run.json"))) == 6
+
+
+def test_rollouts_are_kept_when_asked(tmp_path):
+    from bepo.core.batch import RolloutBatch
+
+    code, _, err = train(tmp_path, "updates=2", "save_rollouts=2")
+    assert code == 0, err
+    (path,) = tmp_path.glob("runs/*/rollouts/*.npz")
+    batch = RolloutBatch.load(path)
+    assert path.name == "000002.npz" and batch.n_trajectories == 6 and batch.n_groups == 2
+    second = json.loads((path.parent.parent / "metrics.jsonl").read_text().splitlines()[1])
+    assert len(batch) == second["train/transitions"]
+
+
+def test_ppo_trains_its_critic_and_resumes_with_it(tmp_path):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    settings = ("credit=ppo", "updates=6", "checkpoint_every=2", "training.critic.learning_rate=1e-3")
+    code, _, err = train(whole, *settings)
+    assert code == 0, err
+    metrics = rows(whole, "metrics")
+    assert all(r["train/value_loss"] > 0 and "credit/explained_variance" in r for r in metrics)
+    assert metrics[0]["credit/value_mean"] == 0 != metrics[-1]["credit/value_mean"]
+    process = start(parts, *settings)
+    stop_after(process, parts, 3, signal.SIGKILL)
+    process.communicate()
+    assert train(parts, *settings)[0] == 0
+    assert rows(parts, "metrics") == metrics

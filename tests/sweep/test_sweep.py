@@ -1,0 +1,252 @@
+"""Planning and running sets of studies, through the real command: sharing, resume, crashes, two at once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from analysis.__main__ import main as analysis
+from bepo.core.errors import UserError
+from bepo.runs.compose import register_configs
+from bepo.store.runs import RunFolder, read_run
+from bepo.sweep import studies
+from bepo.sweep.__main__ import main
+from bepo.sweep.estimate import Throughput
+from bepo.sweep.plan import plan_runs
+from bepo.sweep.show import format_plan
+from bepo.sweep.studies import compose_study
+from tests.command import SMALLEST, rows
+
+register_configs()
+TINY = (*SMALLEST, "updates=6", "checkpoint_every=1", "evaluation.every=3", "model=small")
+GRID = ("main_sokoban", *TINY, "updates=15", "credit=grpo,gated_bepo", "seed=0,1")
+
+
+def sweep(results: Path, *arguments: str) -> subprocess.Popen:
+    command = [sys.executable, "-m", "bepo.sweep", *arguments, f"results={results}"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ)
+
+
+def finish(process: subprocess.Popen) -> tuple[int, str]:
+    out, _ = process.communicate(timeout=240)
+    return process.returncode, out
+
+
+def wait_for(condition, process: subprocess.Popen):
+    """Return what ``condition`` returns, once that is true."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        if result := condition():
+            return result
+        assert process.poll() is None, process.stdout.read()
+        time.sleep(0.005)
+    raise AssertionError("nothing happened in two minutes")
+
+
+def test_killed_and_shared_every_cell_is_done_once(tmp_path):
+    """Two sweeps share four cells; one is killed with a run half done, and the other goes on with it."""
+
+    def half_done():
+        return [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text().count("\n") >= 3]
+
+    first = sweep(tmp_path, *GRID, "--jobs", "1")
+    (partial,) = wait_for(half_done, first)
+    (worker,) = writers(partial.parent / ".lock")
+    os.kill(worker, signal.SIGSTOP)  # it holds its run while the second sweep comes up and finds another
+    second = sweep(tmp_path, *GRID, "--jobs", "1")
+    wait_for(lambda: len(list(tmp_path.glob("runs/*/metrics.jsonl"))) > 1, second)
+    first.kill()
+    os.kill(worker, signal.SIGCONT)  # it sees that its sweep is dead
+    first.communicate()
+    code, out = finish(second)
+    assert code == 0 and "4 of 4 runs complete" in out, out
+    trained = [read_run(p.parent) for p in tmp_path.glob("runs/*/run.json")]
+    assert len(trained) == 4
+    for item in trained:
+        assert [r["update"] for r in item.metrics()] == list(range(1, 16))
+        resumed = item.path == partial.parent
+        assert len(item.facts["sessions"]) == (2 if resumed else 1)  # nothing was begun twice
+    cells = [json.loads(p.read_text()) for p in tmp_path.glob("studies/main_sokoban/smoke/*.json")]
+    assert {c["run_id"] for c in cells} == {item.id for item in trained} and len(cells) == 4
+
+    runs = plan_runs([compose_study(GRID[0], [*GRID[1:], f"results={tmp_path}"])])
+    text = format_plan(runs, {r.id: r.progress() for r in runs}, Throughput(tmp_path), jobs=1, cells=True)
+    assert "4 cells are 4 runs (a shared run is trained once); 0 to do" in text
+    assert text.count(" complete  ") == 5  # a row a cell, and the column's title
+
+
+def test_a_crash_and_bad_input_are_contained_and_named(tmp_path):
+    """Four cells: two cannot work, and the worker of one is killed by the system."""
+    process = sweep(
+        tmp_path, "main_sokoban", *TINY, "credit=grpo", "policy.max_prompt_length=3,128", "seed=0,1", "--jobs", "2"
+    )
+
+    def victim():
+        done = [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text().count("\n") >= 2]
+        return [pid for p in done for pid in writers(p.parent / ".lock")]
+
+    os.kill(wait_for(victim, process)[0], signal.SIGSEGV)
+    code, out = finish(process)
+    assert code == 1 and "1 of 4 runs complete" in out, out
+    assert out.count("bad input") == 4 and "policy.max_prompt_length is 3" in out  # when it happens, and at the end
+    assert "killed by SIGSEGV" in out
+    assert all(Path(line.split("log ")[1].split(": ")[0]).exists() for line in out.splitlines() if "  log " in line)
+
+
+def writers(path: Path) -> list[int]:
+    """Return the processes that hold the file open."""
+    processes = []
+    for fd in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if fd.resolve() == path.resolve():
+                processes.append(int(fd.parts[2]))
+        except OSError:
+            continue
+    return processes
+
+
+def test_ctrl_c_leaves_checkpoints(tmp_path):
+    settings = ("main_sokoban", *TINY, "updates=200", "credit=grpo", "seed=0", "--jobs", "1")
+    process = sweep(tmp_path, *settings)
+    wait_for(lambda: [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text().count("\n") >= 2], process)
+    process.send_signal(signal.SIGINT)
+    code, out = finish(process)
+    assert code == 130 and "the same command goes on from here" in out, out
+    (checkpoint,) = tmp_path.glob("runs/*/checkpoint-*")
+    assert checkpoint.name == f"checkpoint-{len(rows(tmp_path, 'metrics'))}"
+
+
+def test_shared_runs_are_planned_once(tmp_path):
+    planned = [compose_study(name, [f"results={tmp_path}", "env=sokoban"]) for name in ("gae_lambda", "step_weight")]
+    runs = plan_runs(planned)
+    assert [len(study.cells()) for study in planned] == [4, 4]
+    assert len(runs) == 7  # lambda 0.8 and w 1.5 are one
+    (shared,) = [r for r in runs if len(r.cells) > 1]
+    assert shared.studies == ["gae_lambda", "step_weight"]
+    assert {c.label for c in shared.cells} == {"credit.gae_lambda=0.8", "credit.step_weight=1.5"}
+
+
+def test_an_override_replaces_a_sweep_and_seeds_compose_alike(tmp_path):
+    settings = [f"results={tmp_path}", "model=small"]
+    runs = plan_runs([compose_study("main_sokoban", [*settings, "seed=0,1,2,3,4", "credit=grpo"])])
+    assert [r.config.seed for r in runs] == [0, 1, 2, 3, 4] and len({r.id for r in runs}) == 5
+    (alone,) = plan_runs([compose_study("main_sokoban", [*settings, "seed=3", "credit=grpo"])])
+    assert alone.id == runs[3].id and alone.config.seed == 3
+
+
+def test_unknown_names_and_values_are_named():
+    with pytest.raises(UserError, match=r"unknown study 'main_chess'.*main_sokoban"):
+        compose_study("main_chess")
+    wrong = {
+        "tier=huge": "tier/huge.*laptop paper smoke",
+        "modle=small": "Key 'modle' not in 'Config'. Did you mean: 'model'",
+        "updates=many": "'many' of type 'str' could not be converted to Integer",
+        "updates=0": "updates=0: must be at least 1",
+        "credit.gae_lambda=7": "credit.gae_lambda=7.*: must be at least 0 and at most 1",
+        "seed=[": "no viable alternative",
+        "seed=interval(0,2)": "a grid cannot list the values of an interval",
+    }
+    for override, what in wrong.items():
+        with pytest.raises(UserError, match=what) as error:
+            plan_runs([compose_study("main_sokoban", ["credit=gated_bepo", override])])
+        message = str(error.value)
+        assert message.startswith("main_sokoban ") and override in message and "\n" not in message
+
+
+def test_a_study_file_with_a_mistake_stops_no_other(tmp_path, monkeypatch, capsys):
+    def write(name, original, *mistake):
+        (tmp_path / f"{name}.yaml").write_text((studies.EXPERIMENTS / f"{original}.yaml").read_text().replace(*mistake))
+
+    write("good", "gae_lambda", "", "")
+    write("no_yaml", "gae_lambda", "params:", "params")
+    write("no_field", "gae_lambda", "credit.gae_lambda", "credit.gae_lamda")
+    write("tune_aims", "tune_gated_bepo", "objectives:", "aims:")
+    monkeypatch.setattr(studies, "EXPERIMENTS", tmp_path)
+    assert main(["all", "--dry-run", f"results={tmp_path}"]) == 1
+    out, err = capsys.readouterr()
+    assert "good  credit.gae_lambda=0.8" in out and "4 cells are 4 runs" in out
+    assert [line.split()[:2] for line in err.splitlines()] == [
+        ["error:", n] for n in ("no_field", "no_yaml", "tune_aims")
+    ]
+
+
+def test_estimates_prefer_the_nearest_runs(tmp_path):
+    def recorded(identifier, credit, seconds):
+        folder = RunFolder(tmp_path, identifier)
+        with folder.locked():
+            names = {"env": {"name": "sokoban"}, "credit": {"name": credit}, "backend": {"name": "local"}}
+            folder.start({"model": "small", "tier": "smoke", **names}, {"started": "now"})
+            facts = {"sessions": [{}], "wall_seconds_last_session": seconds, "result": {"updates": 10}}
+            folder.complete(facts)
+
+    settings = [f"results={tmp_path}", "model=small", "updates=20", "seed=0"]
+    runs = plan_runs([compose_study("main_sokoban", settings)])
+    assert not any(Throughput(tmp_path).estimate(r).measured for r in runs)
+    recorded("a", "grpo", 10.0)
+    recorded("b", "gigpo", 30.0)
+    recorded("c", "gigpo", 50.0)
+    recorded("d", "gigpo", 5000.0)
+    (tmp_path / "runs" / "d" / "config.json").write_text("{}")
+    estimates = {r.config.credit.name: Throughput(tmp_path).estimate(r) for r in runs}
+    assert {name: e.seconds for name, e in estimates.items()} == {"grpo": 20.0, "gigpo": 80.0, "gated_bepo": 60.0}
+    assert all(e.measured and e.gpus == 0 for e in estimates.values())
+    assert list(Throughput(tmp_path).corrupt) == ["d"] and "config.json: changed" in Throughput(tmp_path).corrupt["d"]
+
+
+def test_a_plan_needs_no_device(tmp_path):
+    """GPU-hours by stated constants, what this machine lacks, and the ids that a machine with a GPU would give."""
+    overrides = [f"results={tmp_path}", "tier=paper", "backend.device=cuda", "env.data=generated"]
+    runs = plan_runs([compose_study("main_alfworld", [*overrides, "credit=grpo", "seed=0"])])
+    text = format_plan(runs, {r.id: r.progress() for r in runs}, Throughput(tmp_path), jobs=1, cells=False)
+    hours = 150 * (226 * 2 + 340 * 4) / 3600  # two models
+    assert f"{hours:.0f} GPU-hours (by stated constants, none measured yet)" in text
+    assert {run.device for run in runs} == {"cuda"}
+    if not torch.cuda.is_available():
+        assert "not on this machine: backend.device=cuda: torch finds no GPU" in text
+
+    verl = plan_runs([compose_study("main_alfworld", ["tier=paper", "backend=verl", "backend.n_gpus=1024"])])
+    assert len(verl) == 42 and all(run.obstacle for run in verl)
+
+
+def test_what_this_machine_lacks_is_said_before_anything_is_begun(tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("WEBSHOP_DATA", raising=False)
+    code = main(["gae_lambda", "env.data=original", f"results={tmp_path}"])
+    out = capsys.readouterr().out
+    assert code == 1 and "0 of 4 runs complete" in out, out
+    assert out.count("WEBSHOP_DATA are not set") == 2 and out.count("        gae_lambda  credit.gae_lambda=") == 4
+    assert not list(tmp_path.glob("runs/*/*"))
+
+
+def test_a_corrupt_record_is_named_and_left_alone(tmp_path, capsys):
+    """Two of three complete cells are damaged on disk: neither counts, neither is touched, and the third is trained."""
+    settings = ("main_sokoban", *TINY, "updates=1", "credit=grpo", "--jobs", "2")
+    code, out = finish(sweep(tmp_path, *settings, "seed=0,1"))
+    assert code == 0, out
+    metrics, facts = sorted(tmp_path.glob("runs/*/run.json"))
+    metrics = metrics.with_name("metrics.jsonl")
+    metrics.write_text("")
+    facts.write_text(facts.read_text()[:100])
+    before = {path: path.read_bytes() for path in tmp_path.glob("runs/*/*.json*")}
+
+    assert main([*settings, "seed=0,1,2", f"results={tmp_path}", "--dry-run"]) == 1
+    out = capsys.readouterr().out
+    assert "1 to do" in out and out.count("CORRUPT main_sokoban  seed=") == 2
+    assert "main_sokoban                 3         0         0         1         2" in out
+    code, out = finish(sweep(tmp_path, *settings, "seed=0,1,2"))
+    assert code == 1 and "1 of 3 runs complete" in out, out
+    assert (
+        f"FAILED  {metrics}: changed since the run was completed" in out and f"FAILED  {facts}: not a run file" in out
+    )
+    assert f"python -m analysis runs --gc {metrics.parent.name} --results {tmp_path}" in out
+    assert before.items() <= {path: path.read_bytes() for path in tmp_path.glob("runs/*/*.json*")}.items()
+
+    assert analysis(["runs", "--gc", metrics.parent.name, facts.parent.name, "--results", str(tmp_path)]) == 0
+    capsys.readouterr()
+    assert main([*settings, "seed=0,1,2", f"results={tmp_path}", "--dry-run"]) == 0
+    assert "main_sokoban                 3         1         0         2       -" in capsys.readouterr().out

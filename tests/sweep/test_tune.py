@@ -1,0 +1,181 @@
+"""Optuna studies on the sweep's workers: several seeds a trial, two processes, a kill, pruning."""
+
+import os
+import signal
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from bepo.core.errors import UserError
+from bepo.runs.compose import register_configs
+from bepo.runs.objectives import values_of
+from bepo.store.files import acquire
+from bepo.store.runs import RunFolder, read_run
+from bepo.sweep.attempt import means_of_passes
+from bepo.sweep.estimate import Throughput
+from bepo.sweep.plan import plan_cells
+from bepo.sweep.pool import Pool
+from bepo.sweep.show import View
+from bepo.sweep.space import search_space
+from bepo.sweep.studies import Cell, compose_study
+from bepo.sweep.trials import counted_trials, find_study, format_status, open_study, target_of, time_estimates
+from bepo.sweep.tune import Tuning
+from tests.command import SMALLEST
+from tests.sweep.test_sweep import finish, sweep, wait_for, writers
+
+register_configs()
+TINY = (*SMALLEST, "updates=4", "checkpoint_every=1", "evaluation.every=2", "env=sokoban", "--jobs", "1")
+
+
+def stored(results, name):
+    return optuna.load_study(study_name=f"{name}.sokoban.smoke", storage=f"sqlite:///{results}/studies.db")
+
+
+def test_two_processes_share_a_study_and_one_goes_on_with_the_others_trial(tmp_path):
+    space = ("training.minibatch_size=choice(32,64)", "training.epochs=1")  # TINY fixes the rest
+    command = ("tune_success_and_time", *TINY, *space, "updates=15", "hydra.sweeper.n_trials=2")
+    first = sweep(tmp_path, *command)
+
+    def half_done():
+        return [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text().count("\n") >= 2]
+
+    (partial,) = wait_for(half_done, first)
+    (worker,) = writers(partial.parent / ".lock")
+    os.kill(worker, signal.SIGSTOP)  # it holds its trial while the second sweep comes up and asks for another
+    second = sweep(tmp_path, *command)
+    wait_for(lambda: len(list(tmp_path.glob("studies/tune_success_and_time/smoke/trials/*.lock"))) >= 3, second)
+    first.kill()
+    os.kill(worker, signal.SIGCONT)  # it sees that its sweep is dead
+    first.communicate()
+    code, out = finish(second)
+    assert code == 0 and "2 of 2 trials of 2 seeds (2 complete)" in out, out
+    study = stored(tmp_path, "tune_success_and_time")
+    assert [t.state for t in counted_trials(study)] == [TrialState.COMPLETE] * 2
+    for trial in counted_trials(study):
+        runs = [read_run(tmp_path / "runs" / identifier) for identifier in trial.user_attrs["runs"]]
+        assert [run.config["seed"] for run in runs] == [0, 1]
+        assert trial.values == pytest.approx(values_of(["validation_success", "training_seconds"], runs))
+        assert all(run.config["training"]["minibatch_size"] == trial.params["training.minibatch_size"] for run in runs)
+
+    (killed,) = [t for t in study.trials if t.state == TrialState.FAIL]
+    (retry,) = [t for t in study.trials if t.user_attrs.get("retries") == killed.number]
+    assert retry.params == killed.params and retry.user_attrs["runs"] == killed.user_attrs["runs"]
+    assert f"trial {retry.number} (retries trial {killed.number})" in out and "failed" not in out
+    assert len(list(tmp_path.glob("runs/*"))) == 4 or len({str(t.params) for t in counted_trials(study)}) == 1
+    resumed = read_run(partial.parent)
+    assert len(resumed.facts["sessions"]) == 2 and [r["update"] for r in resumed.metrics()] == list(range(1, 16))
+
+
+def test_ctrl_c_leaves_a_trial_that_goes_on_from_its_checkpoint(tmp_path):
+    command = ("tune_gated_bepo", *TINY, "updates=16", "hydra.sweeper.n_trials=1", "study.seeds=[0]")
+    process = sweep(tmp_path, *command)
+    wait_for(lambda: [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text().count("\n") >= 3], process)
+    process.send_signal(signal.SIGINT)
+    code, out = finish(process)
+    assert code == 130, out
+    code, out = finish(sweep(tmp_path, *command))
+    assert code == 0 and "1 of 1 trials of 1 seeds (1 complete)" in out and "trial 1 (retries trial 0)" in out, out
+    (path,) = tmp_path.glob("runs/*")  # the same settings
+    run = read_run(path)
+    assert len(run.facts["sessions"]) == 2 and [r["update"] for r in run.metrics()] == list(range(1, 17))
+    (trial,) = counted_trials(stored(tmp_path, "tune_gated_bepo"))
+    passes = [r["eval/validation_success"] for r in run.metrics() if "eval/validation_success" in r]
+    assert trial.intermediate_values == dict(enumerate(passes)) and len(passes) == 8
+
+
+def test_abandoned_trials_are_queued_once(tmp_path):
+    """Another process holds trial 0, trial 1 was abandoned, and trial 2 too, but it is queued already."""
+    overrides = [f"results={tmp_path}", "env=sokoban", "hydra.sweeper.n_trials=3"]
+    planned = compose_study("tune_gated_bepo", overrides)
+    view = View(Throughput(tmp_path), 1, 6)
+    tuning = Tuning(planned, Pool(1), view)
+    trials = [tuning.study.ask(tuning.space) for _ in range(3)]
+    held = acquire(tuning.folder / f"{tuning.study.study_name}.0.lock")
+    tuning.study.enqueue_trial(trials[2].params, user_attrs={"retries": 2})
+    attempts = [tuning._next() for _ in range(3)]
+    assert attempts[2] is None
+    assert [a.trial.user_attrs["retries"] for a in attempts[:2]] == [2, 1]
+    assert [a.trial.params for a in attempts[:2]] == [trials[2].params, trials[1].params]
+    running = TrialState.RUNNING
+    assert [t.state for t in tuning.study.trials] == [running, TrialState.FAIL, TrialState.FAIL, running, running]
+    assert "3 of 3 trials of 2 seeds (3 partial)" in format_status(planned, tuning.study)
+
+    other = Tuning(planned, Pool(1), view)
+    assert other._next() is None  # all three are at work
+    held.release()
+    assert other._next().trial.params == trials[0].params
+
+
+def test_the_pruner_sees_the_mean_of_the_seeds_so_far(tmp_path):
+    settings = [f"results={tmp_path}", *SMALLEST, "updates=4", "evaluation.every=2", "env=sokoban"]
+    runs = plan_cells([Cell("main_sokoban", [*settings, f"seed={seed}"], []) for seed in range(3)])
+
+    def note_passes(run, *values):
+        with run.folder.locked():
+            for value in values:
+                run.folder.append("metrics", {"update": 1}, {"update": 2, "eval/validation_success": value})
+
+    note_passes(runs[1], 0.75)
+    assert means_of_passes(runs) == []
+    note_passes(runs[0], 0.5)
+    assert means_of_passes(runs) == [0.5]
+    note_passes(runs[0], 0.25)
+    assert means_of_passes(runs) == [0.5, 0.25, (0.25 + 0.75) / 2]
+    note_passes(runs[1], 1.0)
+    note_passes(runs[2], 0.5)
+    assert means_of_passes(runs) == pytest.approx([0.5, 0.25, 0.5, (0.25 + 1) / 2, (0.25 + 1 + 0.5) / 3])
+
+
+def test_a_hopeless_trial_stops_early_and_keeps_what_it_has(tmp_path):
+    pruner = ("~study.pruner", "+study.pruner={_target_: optuna.pruners.ThresholdPruner, lower: 2.0}", "updates=400")
+    code, out = finish(
+        sweep(tmp_path, "tune_gated_bepo", *TINY, *pruner, "hydra.sweeper.n_trials=1", "study.seeds=[0]")
+    )
+    assert code == 0 and "trial 0: pruned" in out, out
+    (trial,) = stored(tmp_path, "tune_gated_bepo").trials
+    assert trial.state == TrialState.PRUNED and trial.intermediate_values
+    (path,) = tmp_path.glob("runs/*")
+    folder = RunFolder(tmp_path, path.name)
+    assert folder.progress().status == "partial" and folder.checkpoint()[0] == folder.progress().updates < 400
+
+
+def test_a_study_does_not_mix_settings(tmp_path):
+    def load(*overrides):
+        planned = compose_study("tune_gated_bepo", [f"results={tmp_path}", "env=sokoban", *overrides])
+        return search_space(planned.sweep)[0], open_study(planned)
+
+    space, study = load()
+    assert (
+        len(space) == 7 and study.direction.name == "MAXIMIZE" and isinstance(study.sampler, optuna.samplers.TPESampler)
+    )
+    assert "credit.n_min" not in load("credit.n_min=2", "hydra.sweeper.study_name=other")[0]
+    with pytest.raises(UserError, match="made with other settings"):
+        load("updates=7")
+    with pytest.raises(UserError, match="unknown objective 'speed'; choices: training_seconds, validation_success"):
+        load("study.objectives=[speed]")
+    with pytest.raises(UserError, match="unknown direction 'up'; choices: maximize, minimize"):
+        load("hydra.sweeper.direction=up")
+    with pytest.raises(UserError, match="1 objectives, 2 directions"):
+        load("hydra.sweeper.direction=[maximize,minimize]")
+
+
+def test_the_status_of_a_study_and_failed_trials_are_replaced(tmp_path):
+    planned = compose_study("tune_gated_bepo", [f"results={tmp_path}", "env=sokoban", "hydra.sweeper.n_trials=3"])
+    assert find_study(planned) is None and not list(tmp_path.iterdir())  # looking makes nothing
+    assert format_status(planned, None) == "tune_gated_bepo.sokoban.smoke: 0 of 3 trials of 2 seeds"
+    assert len(time_estimates(planned, None, Throughput(tmp_path))) == 6
+    study = open_study(planned)
+    for state, value in ((TrialState.COMPLETE, 0.5), (TrialState.COMPLETE, 0.5), (TrialState.FAIL, None)):
+        study.tell(study.ask(), value, state=state)
+    study.ask()
+    study = find_study(planned)
+    text = format_status(planned, study)
+    assert (
+        "3 of 3 trials of 2 seeds (2 complete, 1 partial, 1 failed)\n  best: validation_success 0.500, trial 0" in text
+    )
+    assert target_of(planned, study) == 4  # one more than were asked for: two are over, one is at work, one failed
+    assert len(time_estimates(planned, study, Throughput(tmp_path))) == 2
+    (tmp_path / "studies.db").write_bytes(b"not a database")
+    with pytest.raises(UserError, match=r"studies\.db: cannot be read"):
+        find_study(planned)

