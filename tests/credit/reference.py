@@ -1,4 +1,4 @@
-"""Plain per-record estimators: slow, written from the equations alone, the oracle of the vectorised ones.
+"""Plain estimators, one transition at a time: slow, written from the equations alone, the oracle of the vectorised ones.
 
 Rows have the golden layout and lie in order: trajectories contiguous, steps ascending. ``o`` is an estimator object, of
 which only the settings are read.
@@ -184,7 +184,7 @@ def distances(rows):
 
 
 def ppo(rows, o):
-    """Mean over the response tokens of each record; see ``ppo_tokens``."""
+    """Mean over the response tokens of each transition; see ``ppo_tokens``."""
     tokens = iter(ppo_tokens(rows, o))
     return [mean(next(tokens) for _ in row["values"]) for row in rows]
 

@@ -124,7 +124,7 @@ def test_standardised_advantages_ignore_the_scale_of_rewards(name, rows, data):
 
 
 DEGENERATE = {
-    "one record": [("a", "end", 10.0, "success")],
+    "one transition": [("a", "end", 10.0, "success")],
     "one-step trajectories": [
         ("a", "end", 10.0, "success"),
         ("a", "end", 0.0, "failure"),

@@ -49,7 +49,7 @@ MODES = [("mean_norm", "none", "none"), ("mean_std_norm", "sample", "population"
 
 
 def official(golden, key, found):
-    """Equal to the official output, unless that is rounding noise: then the tied records must be exactly 0."""
+    """Equal to the official output, unless that is rounding noise: then the tied transitions must be exactly 0."""
     if key in golden["fp32_noise_keys"]:
         differs = np.abs(found - golden["official"][key]) > 1e-5
         assert differs.any()

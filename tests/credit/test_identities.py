@@ -181,7 +181,7 @@ def test_singleton_pool():
 
 
 def test_equal_returns_of_trajectories_leave_the_penalty_alone():
-    """There is no deviation to divide by: 8 equal cut-offs, one invalid record."""
+    """There is no deviation to divide by: 8 equal cut-offs, one invalid transition."""
     rows = [
         {"uid": 0, "traj": k, "t": t, "obs": t, "next": t + 1, "r": -0.1, "done": "truncation" if t else None}
         | {"valid": (k, t) != (3, 0)}
@@ -207,7 +207,7 @@ def test_invalid_penalty_touches_its_own_record_only():
 
 
 def test_truncation_may_bootstrap():
-    """A cut-off trajectory's last record keeps its observed successor's value where that state was visited."""
+    """A cut-off trajectory's last transition keeps its observed successor's value where that state was visited."""
     rows = [
         {"uid": 0, "traj": 0, "t": 0, "obs": "a", "next": "b", "r": 0.0, "done": None, "valid": True},
         {"uid": 0, "traj": 0, "t": 1, "obs": "b", "next": "c", "r": 1.0, "done": "success", "valid": True},

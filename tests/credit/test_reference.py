@@ -1,4 +1,4 @@
-"""Every estimator, under every option, against its plain per-record reference."""
+"""Every estimator, under every option, against its plain reference."""
 
 import numpy as np
 import pytest

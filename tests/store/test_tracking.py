@@ -1,4 +1,4 @@
-"""W&B mirrors the local record: the two are held against each other."""
+"""W&B mirrors the run folder: the two are held against each other."""
 
 import json
 import subprocess
