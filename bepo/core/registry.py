@@ -24,7 +24,7 @@ class Plugin(Settings):
 
 
 P = TypeVar("P", bound=Plugin)
-C = TypeVar("C", bound=type)
+C = TypeVar("C", bound=type[Plugin])
 
 
 class Registry(Generic[P]):
@@ -33,7 +33,7 @@ class Registry(Generic[P]):
     def __init__(self, package: str, group: str, what: str) -> None:
         """``group`` is what the plug-ins are called in overrides (``env``), ``what`` in words (``environment``)."""
         self._package, self._group, self._what = package, group, what
-        self._known: dict[str, type[P]] = {}
+        self._known: dict[str, Any] = {}  # type[P]; a decorator that says so would hide each class behind its base
 
     def register(self, cls: C) -> C:
         """Class decorator: make a plug-in known under its ``name``."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from typing import get_type_hints
 
 from bepo.core.errors import Missing, UserError
@@ -36,7 +35,7 @@ def plugin_findings(part: str, name: str, cls: type[Settings]) -> Iterator[Findi
             if choice == vars(default)[field.name]:
                 continue
             label, changed = f"{name} {field.name}={choice}", {field.name: choice}
-            _, other = _examined(part, label, partial(replace, default, **changed), minor=True)
+            _, other = _examined(part, label, lambda changed=changed: replace(default, **changed), minor=True)
             yield replace(other, problem="", remedy="") if other.problem == finding.problem else other
 
 

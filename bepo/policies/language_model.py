@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -65,8 +65,12 @@ class LanguageModel:
         """Lengths are in tokens. Raises ``UserError`` for a tokenizer without a chat template."""
         if tokenizer.chat_template is None:
             raise UserError("the policy's tokenizer has no chat template: choose an instruction-tuned model")
-        self.model = remove_dropout(model).to(device)
+        self.model = remove_dropout(model)
+        self.model.to(torch.device(device))  # pyright: ignore[reportArgumentType] (transformers' stub forgets self)
         self.tokenizer = tokenizer
+        special: Any = tokenizer  # by its stubs, such an id may also be text
+        self.pad_id: int = special.pad_token_id
+        self.end_id: int = special.eos_token_id
         self.max_prompt_length, self.max_response_length = max_prompt_length, max_response_length
         self.constrained = constrained
         self.device = torch.device(device)
@@ -93,11 +97,12 @@ class LanguageModel:
     def _chat(self, content: str | list[dict[str, str]]) -> list[int]:
         message = [{"role": "user", "content": content}]
         text = self.tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+        assert isinstance(text, str)  # not tokenized
         return self.tokenizer.encode(text, add_special_tokens=False)
 
     def encode_response(self, text: str) -> list[int]:
         """Return the token ids of a response, the end-of-sequence token included."""
-        return [*self.tokenizer.encode(text, add_special_tokens=False), self.tokenizer.eos_token_id]
+        return [*self.tokenizer.encode(text, add_special_tokens=False), self.end_id]
 
     # --- sampling ------------------------------------------------------------------------------------------
 
@@ -121,7 +126,7 @@ class LanguageModel:
         prompt_ids = [self.encode(prompt, image) for prompt, image in zip(prompts, images)]
         nodes = [self._trie(actions) for actions in choices] if self.constrained else None
         inputs = self._inputs(*self._pad_left(prompt_ids), images, self.model.base_model)
-        cache, end = transformers.DynamicCache(config=self.model.config), self.tokenizer.eos_token_id
+        cache = transformers.DynamicCache(config=self.model.config)
         samples = [Sample(ids, [], [], "", []) for ids in prompt_ids]
         unfinished = list(range(len(samples)))
         for _ in range(self.max_response_length):
@@ -134,8 +139,8 @@ class LanguageModel:
                 if allowed:
                     samples[i].allowed.append(allowed[i])
             if nodes:
-                nodes = [node.get(t) or {end: {}} for node, t in zip(nodes, token_ids)]
-            unfinished = [i for i in unfinished if token_ids[i] != end]
+                nodes = [node.get(t) or {self.end_id: {}} for node, t in zip(nodes, token_ids)]
+            unfinished = [i for i in unfinished if token_ids[i] != self.end_id]
             if not unfinished:
                 break
             inputs = {
@@ -168,17 +173,15 @@ class LanguageModel:
 
     # --- log-probabilities ---------------------------------------------------------------------------------
 
-    def padded(
-        self, tokens: Tokens, transitions: Transitions, backbone: transformers.PreTrainedModel | None = None
-    ) -> PaddedBatch:
+    def padded(self, tokens: Tokens, transitions: Transitions, backbone: nn.Module | None = None) -> PaddedBatch:
         """Return whole transitions as ``backbone`` reads them.
 
         It is the policy's own backbone unless another is given: a critic has a copy, which embeds pictures with weights
         of its own.
         """
         ids, mask = self._pad_left([tokens.prompt(i).tolist() for i in transitions])
-        pad_id = self.tokenizer.pad_token_id
-        response, response_mask = pad_right([tokens.response(i).tolist() for i in transitions], pad_id, self.device)
+        responses = [tokens.response(i).tolist() for i in transitions]
+        response, response_mask = pad_right(responses, self.pad_id, self.device)
         ids, mask = torch.cat([ids, response], dim=1), torch.cat([mask, response_mask], dim=1)
         images = [tokens.picture(i) for i in transitions]
         inputs = self._inputs(ids, mask, images, backbone or self.model.base_model)
@@ -206,13 +209,13 @@ class LanguageModel:
         ids: Int[Tensor, "b t"],
         mask: Int[Tensor, "b t"],
         images: Sequence[np.ndarray | None],
-        backbone: transformers.PreTrainedModel,
+        backbone: nn.Module,
     ) -> dict[str, Tensor]:
         """Return what ``backbone`` reads of padded token ids: for text, the ids, their mask and their positions."""
         return {"input_ids": ids, "attention_mask": mask, "position_ids": (mask.cumsum(1) - 1).clamp(min=0)}
 
     def _pad_left(self, rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "b p"], Int[Tensor, "b p"]]:
-        return pad_left(rows, self.tokenizer.pad_token_id, self.device)
+        return pad_left(rows, self.pad_id, self.device)
 
     # --- copies and files ----------------------------------------------------------------------------------
 

@@ -30,10 +30,13 @@ def restrict(logits: Float[Tensor, "n v"], sampling: Sampling, allowed: Sequence
         forbidden[rows, np.concatenate(allowed).astype(np.int64)] = False
         logits = logits.masked_fill(forbidden.to(logits.device), -torch.inf)
     logits = logits / sampling.temperature
+    warpers: list[Any] = []  # by their stubs they would also ask for the ids before, which they do not read
     if sampling.top_k > 0:
-        logits = transformers.TopKLogitsWarper(sampling.top_k)(None, logits)
+        warpers.append(transformers.TopKLogitsWarper(sampling.top_k))
     if sampling.top_p < 1:
-        logits = transformers.TopPLogitsWarper(sampling.top_p)(None, logits)
+        warpers.append(transformers.TopPLogitsWarper(sampling.top_p))
+    for warper in warpers:
+        logits = warper(None, logits)
     return logits
 
 

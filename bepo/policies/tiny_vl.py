@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import transformers
@@ -109,7 +109,8 @@ class TinyVL(TinyModel):
         )
 
     def _architecture(self, tokenizer: transformers.PreTrainedTokenizerFast) -> transformers.Qwen2_5_VLConfig:
-        start, picture, video, stop = tokenizer.convert_tokens_to_ids(list(MARKERS))
+        ids: Any = tokenizer.convert_tokens_to_ids(list(MARKERS))  # a list, as it got one
+        start, picture, video, stop = ids
         pairs = self.hidden_size // self.num_attention_heads // 2  # rotated pairs of a head, divided as in Qwen2.5-VL
         spatial = 3 * pairs // 8  # pairs for rows, and as many for columns
         text = self._text_settings(tokenizer) | {

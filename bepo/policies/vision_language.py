@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from bepo.envs import IMAGE
 from bepo.policies.language_model import LanguageModel
 
 _CACHED_PICTURES = 2048  # pictures whose pixel values stay in memory
+QwenVL = Any  # the backbone of a model of the Qwen2-VL family; its stubs name tensor types that torch never returns
 
 
 class VisionLanguageModel(LanguageModel):
@@ -67,7 +69,7 @@ class VisionLanguageModel(LanguageModel):
         ids: Int[Tensor, "b t"],
         mask: Int[Tensor, "b t"],
         images: Sequence[np.ndarray | None],
-        backbone: transformers.PreTrainedModel,
+        backbone: QwenVL,
     ) -> dict[str, Tensor]:
         """Return embeddings with the features of pictures in their places, the mask, and m-rope positions."""
         index, pictures = distinct(images)
@@ -104,9 +106,7 @@ class VisionLanguageModel(LanguageModel):
         self.image_processor.save_pretrained(folder)
 
 
-def _positions(
-    layout: Int[Tensor, "b t"], grid: Int[Tensor, "1 3"], backbone: transformers.PreTrainedModel
-) -> Int[Tensor, "3 b t"]:
+def _positions(layout: Int[Tensor, "b t"], grid: Int[Tensor, "1 3"], backbone: QwenVL) -> Int[Tensor, "3 b t"]:
     """Return the m-rope positions of tokens, which ``layout`` marks as padding (0), text (1) or picture (2).
 
     They are computed once for each distinct layout, because rows of one environment share few.

@@ -19,11 +19,12 @@ from bepo.rollouts.agent import Agent
 class Sample:
     """One response: its tokens, their log-probabilities under the sampling distribution, and its text."""
 
-    prompt_ids: Sequence[int]
-    response_ids: Sequence[int]
-    logprobs: Sequence[float]
+    prompt_ids: list[int]
+    response_ids: list[int]
+    logprobs: list[float]
     text: str
-    allowed: Sequence[Sequence[int]] = ()  # the ids that each response token was restricted to; empty: no restriction
+    allowed: list[list[int]] = field(default_factory=list)
+    """The ids that each response token was restricted to; empty for no restriction."""
 
 
 @dataclass

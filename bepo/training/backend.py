@@ -152,5 +152,5 @@ def collect_and_release(
     return rollouts.batch
 
 
-backends = Registry[Backend](__package__, "backend", "backend")
+backends = Registry[Backend]("bepo.training", "backend", "backend")
 register = backends.register

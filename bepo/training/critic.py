@@ -46,7 +46,7 @@ class Critic:
         with torch.no_grad():
             for micro_batch in micro_batches(tokens, np.arange(len(tokens.response_length)), max_tokens):
                 value, mask = self._forward(tokens, micro_batch)
-                places = np.concatenate([np.arange(offset[i], offset[i + 1]) for i in micro_batch])
+                places = np.concatenate([np.arange(int(offset[i]), int(offset[i + 1])) for i in micro_batch])
                 values[places] = value[mask].float().cpu().numpy()
         return values
 

@@ -57,15 +57,18 @@ class LocalLearner:
         largest distance of an importance ratio from 1 in the first minibatch; the gradient norms, averaged over
         optimiser steps; and the other statistics, averaged over response tokens.
         """
+        tokens = batch.tokens
+        assert tokens is not None  # a policy sampled them
         self.policy.model.train()
         totals: dict[str, float] = defaultdict(float)
         for epoch in range(self.settings.epochs):
             order = np.random.default_rng(derive_seed(seed, epoch)).permutation(len(batch))
             for start in range(0, len(order), self.settings.minibatch_size):
                 minibatch = order[start : start + self.settings.minibatch_size]
-                self._step(batch.tokens, advantage, minibatch, totals)
+                self._step(tokens, advantage, minibatch, totals)
                 if self.critic is not None:
-                    stats = self.critic.step(batch.tokens, returns, minibatch, self.settings.micro_batch_tokens)
+                    assert returns is not None
+                    stats = self.critic.step(tokens, returns, minibatch, self.settings.micro_batch_tokens)
                     for name, value in stats.items():
                         totals[name] += value
         return _averaged(totals)

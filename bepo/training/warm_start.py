@@ -62,6 +62,8 @@ def warm_started(
     checkpoint with ``warm_start.json``, which says what the key is made of and how the fit went. Runs that need it at
     the same time wait for the first one.
     """
+    warm_start = config.warm_start_settings
+    assert warm_start is not None
     policy = config.build(env, agent, device)
     settings = {
         "env": {**asdict(env), "version": env.method_version},
@@ -75,7 +77,7 @@ def warm_started(
     folder = cache / f"{env.name}-{config.name}-{digest(json.dumps(settings, sort_keys=True), 12)}"
     with locked(cache / f"{folder.name}.lock"):
         if not folder.exists():
-            curve = fit(policy, config.warm_start_settings, env, agent, train, validation, evaluation.sampling)
+            curve = fit(policy, warm_start, env, agent, train, validation, evaluation.sampling)
             part = folder.with_suffix(".part")
             shutil.rmtree(part, ignore_errors=True)
             policy.save(part)

@@ -1,4 +1,4 @@
-"""Plain estimators, one transition at a time: slow, written from the equations alone, the oracle of the vectorised ones.
+"""Plain estimators, one transition at a time: slow, from the equations alone, the oracle of the vectorised ones.
 
 Rows have the golden layout and lie in order: trajectories contiguous, steps ascending. ``o`` is an estimator object, of
 which only the settings are read.

@@ -47,7 +47,8 @@ class CompiledGame:
         self._goal = matcher(problem.goal, {}, self.domain)
         self._texts: dict[GroundAction, str] = {}
         self._commands: dict[GroundAction, str | None] = {}
-        self.applicable(self.start), self.won(self.start)  # builds the indices, which copies of the facts inherit
+        for ask in (self.applicable, self.won):  # builds the indices, which copies of the facts inherit
+            ask(self.start)
 
     def won(self, facts: Facts) -> bool:
         """Return whether the facts satisfy the goal."""

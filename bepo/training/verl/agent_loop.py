@@ -49,7 +49,8 @@ class StepLoop(AgentLoopBase):
         except Exception as error:
             logging.getLogger(__name__).exception("episode failed")
             lines = str(error).strip().splitlines()
-            return [_failed(lines[-1] if lines else repr(error), self.tokenizer.eos_token_id)]
+            end_token: Any = self.tokenizer.eos_token_id  # by its stub it may also be text
+            return [_failed(lines[-1] if lines else repr(error), end_token)]
 
     async def _play(self, row: dict[str, Any]) -> list[AgentLoopOutput]:
         group, member, seed = int(row["index"]), int(row["session_id"]), int(row["seed"])
@@ -74,7 +75,8 @@ class StepLoop(AgentLoopBase):
                 image_data=pictures.get("images"),
             )
             ids = list(response.token_ids)
-            transition, prompt = await episode.step(self.tokenizer.decode(ids, skip_special_tokens=True))
+            text: Any = self.tokenizer.decode(ids, skip_special_tokens=True)  # by its stub it may also be a list
+            transition, prompt = await episode.step(text)
             extra = {**response.extra_fields, "row": transition, "restarts": episode.restarts}
             outputs.append(_output(prompt_ids, ids, list(response.log_probs), pictures, extra))
         _finish(outputs)

@@ -33,6 +33,7 @@ class Watchdog:
 
     def stop(self) -> None:
         """End the watchdog, after it has ended the processes that are left."""
+        assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
 

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import ray
 from omegaconf import DictConfig, OmegaConf
@@ -23,7 +24,7 @@ def start_ray(config: DictConfig, settings: Verl, device: str, mark: str) -> Non
 
     Raises ``UserError`` where several nodes are asked for and RAY_ADDRESS is not set.
     """
-    options = OmegaConf.to_container(config.ray_kwargs.ray_init)
+    options: Any = OmegaConf.to_container(config.ray_kwargs.ray_init)
     runtime = get_ppo_ray_runtime_env(config)
     runtime["env_vars"] = runtime.get("env_vars", {}) | environment(device) | {MARK: mark}
     options["runtime_env"] = runtime | {k: v for k, v in options.get("runtime_env", {}).items() if v is not None}

@@ -15,7 +15,7 @@ from bepo.core.errors import UserError
 from bepo.training.backend import Setup
 from bepo.training.verl import Verl
 
-_DEFAULTS = Path(verl.__file__).parent / "trainer" / "config" / "_generated_ppo_trainer.yaml"
+_DEFAULTS = Path(verl.__path__[0]) / "trainer" / "config" / "_generated_ppo_trainer.yaml"
 _LOOP = Path(__file__).parent / "agent_loop.yaml"
 BUCKET = {"cpu": 16, "cuda": 2048}  # MiB of weights on their way to vLLM at a time
 
@@ -26,7 +26,7 @@ def compose(settings: Verl, setup: Setup, model: str) -> DictConfig:
     ``model`` is a folder or a name on the model hub. verl's tree is not composed by Hydra: its groups use parent paths,
     which Hydra 1.4 refuses.
     """
-    config = OmegaConf.load(_DEFAULTS)
+    config: Any = OmegaConf.load(_DEFAULTS)  # a DictConfig: the file holds a mapping
     OmegaConf.set_struct(config, False)
     parts = [_common(settings, setup, model)] + ([_cpu(settings)] if setup.device == "cpu" else [])
     config = OmegaConf.merge(config, *map(OmegaConf.create, parts), OmegaConf.create(dict(settings.overrides)))

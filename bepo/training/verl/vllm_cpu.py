@@ -18,6 +18,6 @@ def register() -> None:
 
     def use_linear(layer: torch.nn.Module, remove_weight: bool) -> None:
         if layer.weight.ndim == 2 or layer.weight.is_meta:
-            layer.cpu_linear = torch.nn.functional.linear
+            layer.cpu_linear = torch.nn.functional.linear  # pyright: ignore[reportArgumentType] (no parameter)
 
     layers.dispatch_cpu_unquantized_gemm = use_linear
