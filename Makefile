@@ -8,7 +8,7 @@ TEX := latexmk texlive-latex-extra texlive-science texlive-fonts-recommended
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install reproduce paper tex-packages test test-fast lint types format bench verl test-verl clean
+.PHONY: help install reproduce paper tex-packages test test-fast lint format bench verl test-verl clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | column -t -s '|'
@@ -30,7 +30,7 @@ reproduce: install ## Run the studies, rebuild tables, figures and page (TIER=sm
 	[ $$status -gt 1 ] || $(BIN)/python -m analysis --tier $(TIER) --results $(RESULTS) || status=$$?; \
 	exit $$status
 
-paper: install ## Build the paper of a tier from its records: paper/build/main-$(TIER).pdf (needs TeX)
+paper: install ## Build the paper of a tier from its runs: paper/build/main-$(TIER).pdf (needs TeX)
 	@command -v latexmk >/dev/null || { echo "make paper needs TeX: apt-get install $(TEX)" >&2; exit 1; }
 	$(BIN)/python -m analysis --tier $(TIER) --results $(RESULTS) > /dev/null
 	@mkdir -p paper/build && cd paper && latexmk -pdf -silent -interaction=nonstopmode -halt-on-error -outdir=build \
@@ -47,12 +47,10 @@ test: lint ## Every check, then every test of the local stack, without network
 test-fast: install ## The tests that take no training: under a minute
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
-lint: install ## Check style, format and imports (make format mends the first two)
+lint: install ## Check style, format, imports and types (make format mends the first two)
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --quiet --check .
 	$(BIN)/lint-imports --no-cache > /dev/null || $(BIN)/lint-imports --no-cache
-
-types: install ## Check types with pyright, basic mode
 	$(BIN)/basedpyright
 
 format: install ## Mend style and format
@@ -76,5 +74,5 @@ verl: .venv-verl/installed ## Make .venv-verl: verl, vLLM and Ray for a CPU (3 m
 test-verl: verl ## Test backend=verl on a CPU (10 minutes on 2 cores; 9 GB of memory)
 	timeout --kill-after=30 900 .venv-verl/bin/python -m pytest -n 0 tests/verl
 
-clean: ## Remove the environment and caches; records in results/ stay
+clean: ## Remove the environment and caches; runs in results/ stay
 	rm -rf .venv .venv-verl .pytest_cache .ruff_cache .hypothesis *.egg-info

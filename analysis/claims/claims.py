@@ -82,7 +82,8 @@ def _claim(item: dict, known: Collection[EntryKey] | None) -> Claim:
             nearest = get_close_matches(asked, names, n=1, cutoff=0)[0]
             raise UserError(f"{name} names no entry: {asked!r}; nearest: {nearest}")
     quantities = item["quantity"] if isinstance(item["quantity"], list) else [item["quantity"]]
-    *expressions, size = (None if text is None else Expression(text) for text in (*quantities, stated))
+    expressions = tuple(map(Expression, quantities))
+    size = None if stated is None else Expression(stated)
     unknown = {name for e in (*expressions, size) if e for name in e.names - set(entries)}
     if unknown:
         raise UserError(f"{min(unknown)!r} is not among its entries: {', '.join(entries)}")
@@ -92,7 +93,7 @@ def _claim(item: dict, known: Collection[EntryKey] | None) -> Claim:
     except (KeyError, ValueError):
         raise UserError(f"relation {item['relation']!r} is not one of > < = and a number, like '> 0'") from None
     note = item.get("note", "")
-    return Claim(item["id"], item["claim"], item["at"], entries, tuple(expressions), relation, size, note)
+    return Claim(item["id"], item["claim"], item["at"], entries, expressions, relation, size, note)
 
 
 def _key(text: str) -> EntryKey:

@@ -27,7 +27,7 @@ class Expression:
             self._algebra = self._read(ast.parse(self.text, mode="eval").body)
         except SyntaxError:
             raise ExpressionError(f"{self.text!r} is not an expression") from None
-        self.terms = frozenset(symbol.name for symbol in self._algebra.free_symbols)
+        self.terms = frozenset(map(str, self._algebra.free_symbols))
         self.names = {term.removesuffix(".std") for term in self.terms}
 
     def __call__(self, values: Mapping[str, float]) -> float:
@@ -56,5 +56,5 @@ class Expression:
 
 
 def _number(algebra: sympy.Expr, values: Mapping[str, float]) -> float:
-    number = algebra.subs(values)
+    number = algebra.subs({sympy.Symbol(term): value for term, value in values.items()})
     return float(number) if number.is_real else nan

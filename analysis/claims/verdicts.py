@@ -7,7 +7,7 @@ from pathlib import Path
 
 from analysis.claims.claims import CLAIMS, Claim, Relation, read
 from analysis.claims.expression import Expression
-from analysis.data.published import EntryKey, Published, all_published, half_unit
+from analysis.data.published import EntryKey, Published, all_published, last_unit
 from analysis.data.statistics import NO_INTERVAL, Sample, combination, half_width
 from analysis.grid.table import Entry
 
@@ -19,13 +19,13 @@ AllPublished = Mapping[EntryKey, Published]
 
 @dataclass(frozen=True)
 class Range:
-    """A quantity with what it may be off by; ``seeds`` are the training seeds behind it, None for printed numbers."""
+    """A quantity with what it may be off by; ``seeds`` are the training seeds behind it, 0 for printed numbers."""
 
     text: str
     value: float
     low: float
     high: float
-    seeds: int | None = None
+    seeds: int = 0
 
     def outcome(self, relation: Relation) -> str:
         """Does the relation hold as printed (``yes``), only ``by rounding``, or not at all (``no``)?"""
@@ -72,8 +72,8 @@ class Verdict:
 
 def consistency(claim: Claim, printed: AllPublished) -> Consistency:
     """Check a claim against the paper's printed numbers, within their rounding, and against the size it states."""
-    ranges = [_rounded(claim, quantity, printed) for quantity in claim.quantities]
-    if None in ranges:
+    ranges = [r for quantity in claim.quantities if (r := _rounded(claim, quantity, printed))]
+    if len(ranges) < len(claim.quantities):
         return Consistency("not printed")
     worst = min(ranges, key=lambda r: r.margin(claim.relation))
     outcomes = [r.outcome(claim.relation) for r in ranges]
@@ -96,7 +96,7 @@ def _separated(claim: Claim, printed: AllPublished) -> bool | None:
     for expression in claim.quantities:
         names = sorted(expression.names)
         means, stds = ([_printed_term(claim, f"{name}{end}", printed) for name in names] for end in ("", ".std"))
-        seeds = [_TRAINED.get(claim.entries[name][0]) for name in names]
+        seeds = [_TRAINED.get(claim.entries[name][0], 0) for name in names]
         if claim.printed_only or expression.names != expression.terms or not all((*means, *stds, *seeds)):
             return None
         values = dict(zip(names, map(float, means)))
@@ -113,9 +113,9 @@ def _rounded(claim: Claim, expression: Expression, printed: AllPublished) -> Ran
         return None
     values = {term: float(text) for term, text in texts.items()}
     value = expression(values)
-    slack = sum(abs(slope) * half_unit(texts[term]) for term, slope in expression.gradient(values).items())
+    slack = sum(abs(slope) * float(last_unit(texts[term])) / 2 for term, slope in expression.gradient(values).items())
     if not expression.terms and "." in expression.text:  # a size that the claim gives itself is rounded, too
-        slack = half_unit(expression.text)
+        slack = float(last_unit(expression.text)) / 2
     return Range(expression.text, value, value - slack, value + slack)
 
 
@@ -169,7 +169,7 @@ class Evaluated:
 def evaluate(entries: Mapping[EntryKey, Entry], path: Path = CLAIMS) -> list[Evaluated]:
     """Evaluate every claim with the entries of a tier. Raises ``UserError`` for a claim that cannot be computed."""
     printed = all_published()
-    samples = {key: entry.sample for key, entry in entries.items() if entry.sample is not None}
+    samples = {key: entry.reproduced.sample for key, entry in entries.items() if entry.reproduced}
     claims = read(path, known=printed.keys() | entries.keys())
     return [Evaluated(claim, consistency(claim, printed), verdict(claim, samples)) for claim in claims]
 

@@ -6,8 +6,8 @@ Estimators and environments say their names themselves; here are the paper's ord
 from collections.abc import Iterable
 from functools import cache
 
-from bepo.credit import Estimator, estimators
-from bepo.envs import Environment, environments
+from bepo.credit import estimators
+from bepo.envs import environments
 
 # The paper's order of trained methods.
 ORDER = ("ppo", "rloo", "grpo", "gagpo", "gigpo", "hgpo", "graphgpo", "gated_bepo")
@@ -20,16 +20,8 @@ RECONSTRUCTION = "ʳ reconstruction: the paper's version has no public code."
 _PROMPTED_RECONSTRUCTIONS = ("react", "reflexion")
 
 
-@cache
-def known_methods() -> dict[str, type[Estimator]]:
-    """Return the estimators by name."""
-    return estimators()
-
-
-@cache
-def known_environments() -> dict[str, type[Environment]]:
-    """Return the environments by name."""
-    return environments()
+# The estimators and the environments by name.
+known_methods, known_environments = cache(estimators), cache(environments)
 
 
 def name_of(method: str) -> str:

@@ -60,6 +60,6 @@ def all_published() -> dict[EntryKey, Published]:
     return {entry.key: entry for path in sorted(REPORTED.glob("*.csv")) for entry in published(path.stem)}
 
 
-def half_unit(text: str) -> float:
-    """Return half a unit of the last digit of a printed number: what its rounding may hide."""
-    return 0.5 * 10.0 ** Decimal(text).as_tuple().exponent
+def last_unit(text: str) -> Decimal:
+    """Return one unit of the last digit of a printed number: 0.1 for ``72.8``. Its rounding may hide half of that."""
+    return Decimal(1).scaleb(int(Decimal(text).as_tuple().exponent))  # an infinity has none

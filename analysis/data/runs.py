@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,9 @@ _SETTINGS = frozenset(identity_fields(Config)) - {"seed", "backend"}
 _OF_A_METHOD = ("credit.", "rollout.grouped", "training.ratio", "training.critic.")
 
 
+K = TypeVar("K")
+
+
 class ForeignRun(Corrupt):
     """A run that lacks what an analysis needs."""
 
@@ -35,25 +38,26 @@ class Run:
 
     def __init__(self, stored: StoredRun) -> None:
         """Raise ``ForeignRun`` if the run's files lack what an analysis needs."""
-        self._stored, self._passes = stored, {}
+        self._stored = stored
+        self._passes: dict[str, pd.DataFrame] = {}
         self.id, self.path, self.config, self.facts = stored.id, stored.path, stored.config, stored.facts
         self.settings = {"model": "small"} | flat({k: v for k, v in self.config.items() if k in _SETTINGS})
-        self.env, self.model = self.settings.get("env.name"), self.settings["model"]
         try:
+            self.env, self.model = str(self.config["env"]["name"]), str(self.settings["model"])
             self.seed, self.method = int(self.config["seed"]), str(self.config["credit"]["name"])
             self.updates, self.tier = int(self.facts["result"]["updates"]), str(self.facts["tier"])
             self.task_set = str(self.facts["task_sets"]["test"]["digest"])
             self.tasks = int(self.facts["task_sets"]["test"]["tasks"])
             self.versions: dict[str, int] = dict(self.facts.get("method_versions", {}))
             self.environment_facts: dict[str, object] = dict(self.facts.get("environment", {}))
-            sessions = [dict(session) for session in self.facts["sessions"]]
-            self.started = str(sessions[-1]["started"])
-            self.commits = [((s.get("commit") or "unknown")[:10], bool(s.get("dirty"))) for s in sessions]
+            self.started = str(self.facts["sessions"][-1]["started"])
+            commits = [(s.get("commit") or "unknown", s.get("dirty")) for s in map(dict, self.facts["sessions"])]
+            self.commits = [(commit[:10], bool(dirty)) for commit, dirty in commits]
         except (KeyError, IndexError, TypeError, ValueError) as error:
             why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
             raise ForeignRun(f"{self.path}: not a run of this bepo, {why}") from None
 
-    def __getitem__(self, name: str) -> object:
+    def __getitem__(self, name: str) -> Any:
         """Return a setting by its dotted name, of which a leading ``credit.`` may be left out; None if it has none."""
         if name in ("seed", "backend.name"):
             return self.seed if name == "seed" else self.config.get("backend", {}).get("name")
@@ -62,21 +66,23 @@ class Run:
     @cached_property
     def episodes(self) -> pd.DataFrame:
         """One row an evaluation episode; ``final`` says whether it is of the run's last policy."""
-        frame = pd.DataFrame(self._stored.episodes())
-        return frame.assign(final=frame["update"] == self.updates)
+        return pd.DataFrame(self._stored.episodes()).assign(final=lambda rows: rows["update"] == self.updates)
 
     @cached_property
     def final(self) -> pd.DataFrame:
         """The episodes of the last policy on the test tasks."""
-        return self.episodes[self.episodes["final"] & (self.episodes["split"] == "test")]
+        rows = self.episodes
+        return pd.DataFrame(rows[rows["final"] & (rows["split"] == "test")])
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
         """One row an update, numbers only; empty if the rows do not say of which update."""
-        frame = pd.DataFrame(self._stored.metrics())
-        texts = frame.select_dtypes(exclude=["number", "bool"]).columns
-        frame[texts] = frame[texts].apply(pd.to_numeric, errors="coerce")
+        frame = pd.DataFrame(pd.DataFrame(self._stored.metrics()).apply(pd.to_numeric, errors="coerce"))
         return frame if "update" in frame else pd.DataFrame()
+
+    def mean(self, metric: str) -> float:
+        """Return the mean of a metric over updates. Raises ``KeyError`` if it was not logged."""
+        return float(np.mean(self.metrics[metric]))
 
     def passes(self, column: str = "success") -> pd.DataFrame:
         """Return what the final policy reached on the test tasks, in per cent: (evaluation seeds, tasks by kind).
@@ -133,13 +139,9 @@ class StudyRuns:
     tier: str
     runs: list[Run] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
-    refused: dict[tuple[str | None, str, str], str] = field(default_factory=dict)
+    refused: dict[tuple[str, str, str], str] = field(default_factory=dict)
     key: RowKey = METHOD
     results: Path | None = None
-
-    def where(self, **values: object) -> Self:
-        """Keep the runs with these settings; ``__`` stands for a dot: ``where(env__name="webshop", model="small")``."""
-        return self.only(lambda run: all(run[name.replace("__", ".")] == value for name, value in values.items()))
 
     def only(self, condition: Callable[[Run], bool]) -> Self:
         """Keep the runs that meet a condition."""
@@ -148,10 +150,7 @@ class StudyRuns:
     @cached_property
     def rows(self) -> dict[str, list[Run]]:
         """The runs of each row, by training seed."""
-        rows = defaultdict(list)
-        for run in sorted(self.runs, key=lambda r: (r.seed, r.id)):
-            rows[self.key.row(run)].append(run)
-        return dict(rows)
+        return grouped(sorted(self.runs, key=lambda r: (r.seed, r.id)), lambda run: str(self.key.row(run)))
 
 
 class Studies(dict[str, StudyRuns]):
@@ -176,8 +175,8 @@ def select(study: StudyRuns, runs: Iterable[Run], allow_mixed: bool = False) -> 
     2. A row is one setting; its newest run decides.
     3. A row of several method versions, test task sets or backends is refused, unless ``allow_mixed``.
     """
-    expected: dict[tuple, dict] = {}
-    rows: dict[tuple, list[Run]] = defaultdict(list)
+    expected: dict[tuple[str, ...], dict] = {}
+    rows: dict[tuple[str, str, str], list[Run]] = defaultdict(list)
     for run in sorted(runs, key=lambda r: (r.started, r.id), reverse=True):
         row = study.key.row(run)
         if row is None:
@@ -209,21 +208,28 @@ def mixture(runs: Iterable[Run]) -> str:
     }
     reasons = []
     for aspect, value_of in aspects.items():
-        ids = defaultdict(list)
-        for run in sorted(runs, key=lambda r: r.id):
-            ids[value_of(run)].append(run.id)
-        if len(ids) > 1:
-            reasons.append(f"{aspect} " + "; ".join(f"{value}: {' '.join(same)}" for value, same in ids.items()))
+        groups = grouped(sorted(runs, key=lambda r: r.id), value_of)
+        if len(groups) > 1:
+            texts = (f"{value}: {' '.join(run.id for run in same)}" for value, same in groups.items())
+            reasons.append(f"{aspect} {'; '.join(texts)}")
     return "mixed " + " and ".join(reasons) if reasons else ""
+
+
+def grouped(runs: Iterable[Run], value_of: Callable[[Run], K]) -> dict[K, list[Run]]:
+    """Return the runs by a value of theirs; values and runs keep their order."""
+    groups = defaultdict(list)
+    for run in runs:
+        groups[value_of(run)].append(run)
+    return dict(groups)
 
 
 def _differences(a: dict, b: dict) -> set[str]:
     return {name for name in a.keys() | b.keys() if a.get(name) != b.get(name)}
 
 
-def flat(tree: dict, prefix: str = "") -> dict[str, object]:
+def flat(tree: dict, prefix: str = "") -> dict[str, Any]:
     """Return nested settings under dotted names."""
-    out: dict[str, object] = {}
+    out: dict[str, Any] = {}
     for key, value in tree.items():
         name = f"{prefix}{key}"
         out |= flat(value, f"{name}.") if isinstance(value, dict) else {name: value}

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from analysis.data.published import PAPER
 from analysis.data.runs import StudyRuns, flat
@@ -16,7 +17,7 @@ class PlaceSettings:
 
     env: str
     model: str
-    values: dict[str, object]
+    values: dict[str, Any]
     runs: int = 0
 
     def text(self, names: str, default: str = "–") -> str:

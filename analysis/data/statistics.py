@@ -22,12 +22,10 @@ Level = Literal["training", "evaluation"]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean in per cent; ``std`` is the sample deviation over ``n`` seeds of the named level, nan for one seed."""
+    """A mean in per cent and its sample standard deviation, nan where there is none."""
 
     mean: float
     std: float = nan
-    n: int | None = None
-    level: Level = "training"
 
 
 @dataclass(frozen=True)
@@ -63,9 +61,9 @@ class Sample:
         return np.array([v.mean(axis=1).mean() for v in self.values])
 
     @cached_property
-    def by_task(self) -> np.ndarray | None:
-        """The mean over evaluation passes, shape (training seeds, tasks)."""
-        return None if self.tasks is None else np.stack([v.mean(axis=0) for v in self.values])
+    def by_task(self) -> np.ndarray:
+        """The mean over evaluation passes, shape (training seeds, tasks); of use where all runs have the same tasks."""
+        return np.stack([v.mean(axis=0) for v in self.values])
 
     @property
     def seed_counts(self) -> str:
@@ -73,7 +71,16 @@ class Sample:
         return f"{len(self.seeds)}×{'/'.join(map(str, sorted({len(v) for v in self.values})))}"
 
 
-def estimate(sample: Sample, level: Level = "training") -> Estimate:
+@dataclass(frozen=True, kw_only=True)
+class Reproduced(Estimate):
+    """An estimate of a sample of runs; ``std`` is over ``n`` seeds of the named level, nan for one seed."""
+
+    n: int
+    level: Level
+    sample: Sample
+
+
+def estimate(sample: Sample, level: Level = "training") -> Reproduced:
     """Return mean and deviation over training seeds, or, of one training seed, over evaluation seeds (the ablations).
 
     With several training seeds the deviation is over them, whatever was asked for: it is the one that counts.
@@ -81,12 +88,12 @@ def estimate(sample: Sample, level: Level = "training") -> Estimate:
     level = level if len(sample.seeds) == 1 else "training"
     values = sample.per_seed if level == "training" else sample.values[0].mean(axis=1)
     std = float(values.std(ddof=1)) if len(values) > 1 else nan
-    return Estimate(float(values.mean()), std, len(values), level)
+    return Reproduced(float(values.mean()), std, n=len(values), level=level, sample=sample)
 
 
 def iqm(sample: Sample) -> float:
     """Return the interquartile mean over (training seed, task) pairs (Agarwal et al., 2021); nan where tasks differ."""
-    return nan if sample.by_task is None else float(stats.trim_mean(sample.by_task, 0.25, axis=None))
+    return nan if sample.tasks is None else float(stats.trim_mean(sample.by_task.ravel(), 0.25))
 
 
 def bootstrap(*samples: Sample) -> Interval:
@@ -96,7 +103,7 @@ def bootstrap(*samples: Sample) -> Interval:
     both have the same (they share warm start and task order). There is no interval where runs differ in their tasks.
     """
     first = samples[0]
-    if first.tasks is None or any(sample.tasks != first.tasks for sample in samples):
+    if not _share_tasks(samples):
         return NO_INTERVAL
     streams = [1 if sample.seeds == first.seeds else 1 + i for i, sample in enumerate(samples)]
     drawn = [_weights(("",) * len(sample.seeds), stream) @ sample.by_task for sample, stream in zip(samples, streams)]
@@ -163,11 +170,11 @@ def combination(coefficients: Sequence[float], samples: Sequence[Sample]) -> Int
     one of zero. Where an entry has one seed it is a bootstrap over the shared tasks; there is none where they differ.
     """
     if min(len(s.seeds) for s in samples) > 1:
-        middle = sum(c * s.per_seed.mean() for c, s in zip(coefficients, samples))
+        middle = float(sum(c * s.per_seed.mean() for c, s in zip(coefficients, samples)))
         deviations = [float(s.per_seed.std(ddof=1)) for s in samples]
         half = half_width(coefficients, deviations, [len(s.seeds) for s in samples])
-        return Interval(float(middle - half), float(middle + half))
-    if samples[0].tasks is None or any(s.tasks != samples[0].tasks for s in samples):
+        return Interval(middle - half, middle + half)
+    if not _share_tasks(samples):
         return NO_INTERVAL
     by_task = sum(c * s.by_task.mean(axis=0) for c, s in zip(coefficients, samples))
     return _quantiles(_weights(samples[0].kinds) @ by_task)
@@ -188,13 +195,17 @@ def detectable(std: float, n: int, power: float = 0.8) -> float:
     high = 0.1
     while _power(high, n) < power:
         high *= 2
-    return std * float(optimize.brentq(lambda effect: _power(effect, n) - power, high / 2, high))
+    return std * optimize.root_scalar(lambda effect: _power(effect, n) - power, bracket=(high / 2, high)).root
 
 
 def pooled_std(a: Sample, b: Sample) -> float:
     """Return the root mean variance over training seeds of two entries; nan where one has a single seed."""
     several = min(len(a.seeds), len(b.seeds)) > 1
     return sqrt((a.per_seed.var(ddof=1) + b.per_seed.var(ddof=1)) / 2) if several else nan
+
+
+def _share_tasks(samples: Sequence[Sample]) -> bool:
+    return samples[0].tasks is not None and all(sample.tasks == samples[0].tasks for sample in samples)
 
 
 def _power(effect: float, n: int) -> float:

@@ -4,7 +4,6 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from analysis.data.runs import Run, StudyRuns, settings
-from analysis.data.statistics import estimate
 from analysis.grid.artefact import artefact
 from analysis.grid.parts import Metric
 from analysis.grid.table import Figure
@@ -19,7 +18,7 @@ def iteration_budget(study: StudyRuns) -> Figure:
     figure, (change, success) = style.panels(1, 2, style.COLUMN, 1.75)
     change.set(title="Advantage change", xlabel="Bellman sweeps", ylabel="Max |ΔA| by the last sweep")
     success.set(title="Success rate", xlabel="Bellman sweeps", ylabel="Success rate (%)")
-    study = study.where(env__name="webshop", model="small")
+    study = study.only(lambda run: run.env == "webshop" and run.model == "small")
     study = study.only(lambda run: run["iterations"] is not None and run["solver"] != "exact")
     rows = {b: study.rows[f"iterations={b}"] for b in sorted({run["iterations"] for run in study.runs})}
     _draw_change(change, {budget: runs for budget, runs in rows.items() if budget > 0})
@@ -49,7 +48,7 @@ def _draw_change(axis: Axes, rows: dict[int, list[Run]]) -> None:
 def _mean_change(runs: list[Run], sweep: int) -> float:
     """Return the mean over updates and runs; 0 where it was not logged, because nothing changed any more."""
     name = f"credit/delta_advantage_{sweep}"
-    return float(np.mean([run.metrics[name].mean() if name in run.metrics else 0.0 for run in runs]))
+    return float(np.mean([run.mean(name) if name in run.metrics else 0.0 for run in runs]))
 
 
 def _draw_success(axis: Axes, rows: dict[int, list[Run]]) -> str:
@@ -57,10 +56,9 @@ def _draw_success(axis: Axes, rows: dict[int, list[Run]]) -> str:
     if not rows:
         style.nothing(axis)
         return "Not run."
-    estimates = [estimate(_SUCCESS.sample(runs), "evaluation") for runs in rows.values()]
-    place, error = np.arange(len(rows)), np.nan_to_num([e.std for e in estimates])
-    line = {"color": style.method_colour("gated_bepo"), "marker": "o", "markersize": 3, "capsize": 2}
-    axis.errorbar(place, [e.mean for e in estimates], error, **line)
-    axis.set_xticks(place, [str(budget) for budget in rows])
+    estimates = {str(b): e for b, runs in rows.items() if (e := _SUCCESS.estimate(runs, "evaluation"))}
+    means, errors = [e.mean for e in estimates.values()], [np.nan_to_num(e.std) for e in estimates.values()]
+    colour, first = style.method_colour("gated_bepo"), next(iter(estimates.values()))
+    axis.errorbar(list(estimates), means, errors, color=colour, marker="o", markersize=3, capsize=2)
     style.percent(axis)
-    return f"Final success; bars: one sample standard deviation over n = {estimates[0].n} {estimates[0].level} seeds."
+    return f"Final success; bars: one sample standard deviation over n = {first.n} {first.level} seeds."

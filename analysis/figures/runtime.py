@@ -50,8 +50,5 @@ def runtime(study: StudyRuns) -> Figure:
 
 def _seconds(runs: list[Run]) -> pd.DataFrame:
     """Return (stages, training seeds): the mean over the updates that have the stage."""
-    if not runs:
-        return pd.DataFrame()
-    rows = pd.concat([run.metrics.assign(seed=run.seed) for run in runs])
-    columns = {f"time/{stage}": stage for stage in _STAGES if f"time/{stage}" in rows}
-    return rows.groupby("seed")[list(columns)].mean().T.rename(columns)
+    tables = {stage: style.by_seed(runs, f"time/{stage}") for stage in _STAGES}
+    return pd.DataFrame({stage: table.mean() for stage, table in tables.items() if not table.empty}).transpose()

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
 import pandas as pd
 
 from analysis.data.methods import name_of, ordered
@@ -18,7 +19,8 @@ _TITLES = {"training": "Training", "validation": "Validation tasks"}
 @artefact("alfworld-success-curves", "figure", study="main_alfworld")
 def alfworld_success(study: StudyRuns) -> Figure:
     """Draw all methods with the small model."""
-    return _curves(study.where(model="small"), "ALFWorld training success, small model", ("training",))
+    small = study.only(lambda run: run.model == "small")
+    return _curves(small, "ALFWorld training success, small model", ("training",))
 
 
 @artefact("alfworld-aliasing-curves", "figure", study="observation_aliasing", key=OBSERVATIONS)
@@ -32,12 +34,13 @@ def sokoban_success(study: StudyRuns) -> Figure:
     """Draw all methods on pictures; on text where no run saw pictures."""
     models = sorted({run.model for run in study.runs})
     pictures = "vl" in models or not models
-    return _curves(study.where(model="vl" if pictures else models[0]), f"Sokoban success{'' if pictures else ', text'}")
+    model = "vl" if pictures else models[0]
+    return _curves(study.only(lambda run: run.model == model), f"Sokoban success{'' if pictures else ', text'}")
 
 
 def alfworld_pair(study: StudyRuns, model: str) -> Figure:
     """Draw Gated-BEPO and HGPO with one model."""
-    pair = study.where(model=model).only(lambda run: run.method in ("gated_bepo", "hgpo"))
+    pair = study.only(lambda run: run.model == model and run.method in ("gated_bepo", "hgpo"))
     return _curves(pair, f"ALFWorld success of Gated-BEPO and HGPO, {model} model")
 
 
@@ -65,7 +68,7 @@ def _curves(study: StudyRuns, subject: str, splits: Sequence[str] = tuple(_TITLE
     if wide:
         style.letters(axes)
     note = f" Training: running mean of {_SMOOTH} updates." if study.runs else ""
-    if lines and not any(line.get_ydata().any() for line in lines):
+    if lines and not any(np.any(line.get_ydata()) for line in lines):
         note += " No episode succeeded: all curves are at zero."
     caption = f"{subject} (tier {study.tier}). {style.bands_note({_label(row): study.rows[row] for row in rows})}{note}"
     return Figure(caption, figure, study.runs, style.unlogged(study.runs, ["train/success"]))
@@ -79,7 +82,5 @@ def _label(row: str) -> str:
 def _success(runs: list[Run], split: str) -> pd.DataFrame:
     """Return (updates, training seeds): the running mean of rollouts, or the mean of validation episodes."""
     if split == "training":
-        return style.by_seed(runs, "train/success").rolling(_SMOOTH, min_periods=1).mean()
-    return style.by_seed(
-        runs, "success", lambda run: run.episodes[run.episodes["split"] == split].astype({"success": float})
-    )
+        return pd.DataFrame(style.by_seed(runs, "train/success").rolling(_SMOOTH, min_periods=1).mean())
+    return style.by_seed(runs, "success", lambda run: run.episodes.loc[run.episodes["split"] == split, :])

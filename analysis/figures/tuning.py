@@ -6,6 +6,7 @@ The trials are in ``results/studies.db``. Notebooks draw the same pictures.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import optuna
@@ -26,7 +27,7 @@ TRIAL = RowKey(lambda run: run.id, varies=("",))
 STUDIES = ("tune_gated_bepo", "tune_success_and_time")
 _FEW = 30
 _DARK = "#333333"  # a trial is no method, and has none of their colours
-_MARKS = {
+_MARKS: dict[TrialState, dict[str, Any]] = {
     TrialState.COMPLETE: {"marker": "o", "color": GREY},
     TrialState.PRUNED: {"marker": "o", "facecolors": "white", "edgecolors": GREY},
 }
@@ -70,9 +71,7 @@ def _counts(stored: list[optuna.Study]) -> str:
     texts = []
     for study in stored:
         counts = Counter(trial.state for trial in study.trials)
-        numbers = [
-            f"{counts[s]} {'failed' if s == TrialState.FAIL else s.name.lower()}" for s in TrialState if counts[s]
-        ]
+        numbers = (f"{counts[s]} {s.name.lower()}".replace("fail", "failed") for s in TrialState if counts[s])
         texts.append(f"{study.study_name}: {', '.join(numbers)} trials")
     return f"{'; '.join(texts)}." if texts else "No study has a trial yet."
 
@@ -104,7 +103,7 @@ def picture(shown: Sequence[optuna.Study], draw: Callable[[Axes, optuna.Study], 
 
 def complete(study: optuna.Study) -> list[FrozenTrial]:
     """Return the trials that ran to their end."""
-    return [t for t in study.trials if t.state == TrialState.COMPLETE]
+    return study.get_trials(deepcopy=False, states=[TrialState.COMPLETE])
 
 
 def draw_history(axis: Axes, study: optuna.Study) -> None:
@@ -134,12 +133,11 @@ def draw_importance(axis: Axes, study: optuna.Study) -> None:
 def _draw_sequence(axis: Axes, study: optuna.Study) -> None:
     (unit, name), done = _objective(study, 0), complete(study)
     for state, mark in _MARKS.items():
-        members = [t for t in study.trials if t.state == state and t.value is not None]
-        if members:
-            numbers, values = [t.number for t in members], [unit * t.value for t in members]
-            axis.scatter(numbers, values, s=14, zorder=2, label=state.name.lower(), **mark)
+        points = [(t.number, unit * t.value) for t in study.trials if t.state == state and t.value is not None]
+        if points:
+            axis.scatter(*zip(*points), s=14, zorder=2, label=state.name.lower(), **mark)
     larger = study.direction == optuna.study.StudyDirection.MAXIMIZE
-    best = (np.maximum if larger else np.minimum).accumulate([unit * t.value for t in done])
+    best = (np.maximum if larger else np.minimum).accumulate([unit * t.values[0] for t in done])
     axis.step([t.number for t in done], best, where="post", color=_DARK, linewidth=1, label="best so far")
     _finish(axis, name, "Trial")
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -153,9 +151,8 @@ def _draw_front(axis: Axes, study: optuna.Study) -> None:
         return [across * t.values[1] for t in trials], [up * t.values[0] for t in trials]
 
     front = sorted(study.best_trials, key=lambda t: t.values[1])
-    line = {"color": _DARK, "marker": "o", "markersize": 4, "linewidth": 1, "label": "front"}
     axis.scatter(*points(complete(study)), s=14, color=GREY, label="trial")
-    axis.step(*points(front), where="post", **line)
+    axis.step(*points(front), where="post", color=_DARK, marker="o", markersize=4, linewidth=1, label="front")
     _finish(axis, first, second)
 
 

@@ -139,10 +139,9 @@ def _draw_rollouts(axis: Axes, batch: RolloutBatch, rho: np.ndarray) -> None:
     matrix(axis, np.full((episodes, steps), np.nan), [str(k + 1) for k in range(episodes)], [])
     axis.set(title="Rollout group", xlabel="Step", ylabel="Episode", xlim=(-0.6, steps + 0.4))
     axis.set_xticks(range(steps), [str(t + 1) for t in range(steps)])
-    centred = {"ha": "center", "va": "center"}
     for i in range(len(batch)):
         x, y = batch.step[i], batch.trajectory[i]
         box = {"boxstyle": "circle,pad=0.25", "facecolor": OPEN if rho[i] else "white", "linewidth": 0.7}
-        axis.text(x, y, node_name(batch, batch.state[i]), fontsize=6.5, bbox=box, **centred)
+        axis.text(x, y, node_name(batch, batch.state[i]), fontsize=6.5, bbox=box, ha="center", va="center")
         if batch.terminal[i]:
-            axis.text(x + 0.75, y, ENDS[batch.successor[i]], fontsize=8, **centred)
+            axis.text(x + 0.75, y, ENDS[batch.successor[i]], fontsize=8, ha="center", va="center")

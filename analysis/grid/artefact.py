@@ -10,7 +10,7 @@ from typing import Any, Literal
 from analysis.data.published import PAPER
 from analysis.data.runs import METHOD, RowKey, Studies
 from analysis.data.sources import Source
-from analysis.grid.table import Figure, Table
+from analysis.grid.table import Entry, Figure, Table
 
 Build = Callable[[Any], Table | Figure]
 Kind = Literal["table", "figure"]
@@ -31,6 +31,11 @@ class Artefact:
         """Return what ``build`` takes: a ``StudyRuns``, or ``Studies``."""
         studies = Studies({name: source.study(name, tier, key, allow_mixed) for name, key in self.studies.items()})
         return next(iter(studies.values())) if self.one else studies
+
+    def entries(self, source: Source, tier: str, allow_mixed: bool = False) -> list[Entry]:
+        """Build it, and return the entries of a table; a figure has none."""
+        product = self.build(self.load(source, tier, allow_mixed))
+        return product.entries if isinstance(product, Table) else []
 
 
 REGISTRY: dict[str, Artefact] = {}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from analysis.data.published import Published, published
 from analysis.data.runs import Studies, StudyRuns
-from analysis.data.statistics import Estimate, Level, compare, estimate
+from analysis.data.statistics import Estimate, Level, compare
 from analysis.grid import notes
 from analysis.grid.parts import Block, Line, Member, Metric, Rows
 from analysis.grid.table import NOT_MEASURED, NOT_RUN, Entry, Printed, Table
@@ -30,9 +30,11 @@ def grid(
     more than three metrics, reported and reproduced numbers stand below each other.
     """
     every = [studies] if isinstance(studies, StudyRuns) else list(studies.values())
-    members = [Member(s.name, run.env, run.model, s.key.row(run), run) for s in every for run in s.runs]
+    members = [
+        Member(s.name, run.env, run.model, row, run) for s in every for row, runs in s.rows.items() for run in runs
+    ]
     members += [Member(s.name, *place, refusal=reason) for s in every for place, reason in s.refused.items()]
-    members.sort(key=lambda m: ([s.name for s in every].index(m.study), str((m.env, m.model))))
+    members.sort(key=lambda m: ([s.name for s in every].index(m.study), m.env, m.model))
     made = _Grid(label, metrics, rows, level, published(label), members)
     lines = [line for block in (*blocks, *made.unlisted_blocks(blocks)) for line in made.lines(block)]
     heads, lay_out = ([*rows.heads, ""], _below) if len(metrics) > 3 else (rows.heads, _beside)
@@ -67,7 +69,7 @@ class _Grid:
         unlisted = {}
         for m in self.members:
             if not any(block.takes(m) for block in blocks):
-                words = [m.study] * by_study + [str(m.env)] * by_env
+                words = [m.study] * by_study + [m.env] * by_env
                 key, name = " ".join([*words, m.model]), f"{', '.join([*words, f'model {m.model}'])} (not in the paper)"
                 unlisted[key] = Block(key, name, m.model, m.env if by_env else None, m.study if by_study else None)
         return list(unlisted.values())
@@ -94,8 +96,7 @@ class _Grid:
         runs = {member.run.id: member.run for member in members if member.run}
         entry = Entry(path, (self.label, line.row, line.block.key, metric.key), values.get(metric.key))
         entry.runs = sorted(runs.values(), key=lambda run: (run.seed, run.id))
-        entry.sample = metric.sample(entry.runs)
-        entry.reproduced = estimate(entry.sample, self.level) if entry.sample else None
+        entry.reproduced = metric.estimate(entry.runs, self.level)
         refusal = next((member.refusal for member in members if member.refusal), "")
         entry.missing = refusal or (NOT_MEASURED if runs else NOT_RUN)
         return entry
@@ -106,11 +107,13 @@ def _rank(entries: list[Entry]) -> None:
     reported = [entry.reported.mean for entry in entries if entry.reported]
     for entry in entries:
         entry.best_reported = entry.reported is not None and entry.reported.mean == max(reported) > min(reported)
-    reproduced = sorted((entry for entry in entries if entry.sample), key=lambda entry: -entry.reproduced.mean)
-    for entry, rival in zip(reproduced, [*reproduced[1:2], *reproduced[:1] * (len(reproduced) - 1)]):
-        entry.rival, entry.versus = rival.path, compare(entry.sample, rival.sample)
-        best, worst = reproduced[0].reproduced.mean, reproduced[-1].reproduced.mean
-        entry.best_reproduced = entry.reproduced.mean == best > worst
+    measured = [(entry, entry.reproduced) for entry in entries if entry.reproduced]
+    measured.sort(key=lambda pair: -pair[1].mean)
+    for i, (entry, own) in enumerate(measured):
+        if len(measured) > 1:
+            rival, other = measured[0 if i else 1]
+            entry.rival, entry.versus = rival.path, compare(own.sample, other.sample)
+        entry.best_reproduced = own.mean == measured[0][1].mean > measured[-1][1].mean
 
 
 def _beside(tier: str, metrics: Sequence[Metric], lines: Sequence[Line], rows: Rows) -> tuple[list, list[list[list]]]:
@@ -148,6 +151,6 @@ def _labels(line: Line, rows: Rows) -> list:
 
 
 def _seeds(entries: Sequence[Entry]) -> str:
-    samples = [entry.sample for entry in entries if entry.sample]
+    samples = [entry.reproduced.sample for entry in entries if entry.reproduced]
     of_episodes = [sample for sample in samples if sample.tasks] or samples  # a logged metric has no evaluation seeds
     return ", ".join(dict.fromkeys(sample.seed_counts for sample in of_episodes))

@@ -7,8 +7,8 @@ from math import isfinite, isnan
 import numpy as np
 
 from analysis.data.methods import RECONSTRUCTION, environment_name, known_environments
-from analysis.data.runs import Run, StudyRuns, mixture
-from analysis.data.statistics import bootstrap, detectable, iqm, pooled_std, seeds_to_detect
+from analysis.data.runs import Run, StudyRuns, grouped, mixture
+from analysis.data.statistics import Comparison, Sample, bootstrap, detectable, iqm, pooled_std, seeds_to_detect
 from analysis.grid.parts import Line, Metric
 from analysis.grid.table import NOT_SEPARATED, ONE_SEED, Entry
 
@@ -43,8 +43,8 @@ def protocol(studies: Iterable[StudyRuns], runs: Sequence[Run]) -> list[str]:
     if not runs:
         return [f"No complete run at tier {tiers[0]}."]
     sentences = [f"Tier {tiers[0]}, {'studies' if len(names) > 1 else 'study'} {', '.join(names)}."]
-    for env in sorted({str(run.env) for run in runs}):
-        sentences.append(_place(env, [run for run in runs if str(run.env) == env]))
+    for env, same in sorted(grouped(runs, lambda run: run.env).items()):
+        sentences.append(_place(env, same))
     if tiers[0] != "paper":
         sentences.append(
             "This tier trains other models than the paper's: a gap compares protocols, not implementations."
@@ -53,7 +53,7 @@ def protocol(studies: Iterable[StudyRuns], runs: Sequence[Run]) -> list[str]:
 
 
 def _place(env: str, runs: Sequence[Run]) -> str:
-    by_model = {model: [run for run in runs if run.model == model] for model in sorted({run.model for run in runs})}
+    by_model = dict(sorted(grouped(runs, lambda run: run.model).items()))
 
     def each(value_of: Callable[[Run], object]) -> str:
         """Return the values, once where all models have the same."""
@@ -87,17 +87,17 @@ def _leaders(lines: Sequence[Line], metrics: Sequence[Metric]) -> list[str]:
     sentences = []
     for block in dict.fromkeys(line.block for line in lines):
         for j, metric in ((j, metric) for j, metric in enumerate(metrics) if metric.headline):
-            ranked = [(line.name, line.entries[j]) for line in lines if line.block == block and line.entries[j].sample]
-            ranked.sort(key=lambda named: -named[1].reproduced.mean)
-            if len(ranked) > 1 and ranked[0][1].versus.difference:
-                (name, best), (other, second) = ranked[:2]
+            entries = [(line.name, line.entries[j]) for line in lines if line.block == block]
+            ranked = [(name, entry.reproduced, entry.versus) for name, entry in entries if entry.reproduced]
+            ranked.sort(key=lambda named: -named[1].mean)
+            if len(ranked) > 1 and ranked[0][2].difference:
+                (name, best, versus), (other, second, _) = ranked[:2]
                 place = " ".join(p for p in (metric.group, metric.name, block.key and f"({block.key})") if p)
-                sentences.append(f"{place}: {name} over {other}: {_lead(best, second)}")
+                sentences.append(f"{place}: {name} over {other}: {_lead(versus, best.sample, second.sample)}")
     return sentences
 
 
-def _lead(best: Entry, second: Entry) -> str:
-    versus, mean = best.versus, bootstrap(best.sample)
+def _lead(versus: Comparison, best: Sample, second: Sample) -> str:
     points = f"{versus.difference:+.1f} points"
     if versus.separated is not None and isnan(versus.p):
         return f"{points}; the training seeds of both agree exactly, so that nothing can be said of others."
@@ -105,23 +105,23 @@ def _lead(best: Entry, second: Entry) -> str:
     if versus.separated is None:
         return f"{text} over tasks; with one training seed this says nothing of other trainings."
     text += f", {'' if versus.separated else 'not '}separated; probability of improvement {versus.improvement:.2f}"
+    mean = bootstrap(best)
     if isfinite(mean.low):
-        text += f"; interquartile mean {iqm(best.sample):.1f}, "
-        text += f"bootstrap interval of the mean {mean.text('.1f', _NO_INTERVAL)}"
-    return f"{text}. {_power(best, second)}"
+        text += f"; interquartile mean {iqm(best):.1f}, bootstrap interval of the mean {mean.text('.1f', _NO_INTERVAL)}"
+    return f"{text}. {_power(versus, pooled_std(best, second))}"
 
 
-def _power(a: Entry, b: Entry) -> str:
+def _power(versus: Comparison, std: float) -> str:
     """Say which gap the training seeds at hand would detect, and how many would detect the one that was seen."""
-    std, n, gap = pooled_std(a.sample, b.sample), min(len(a.sample.seeds), len(b.sample.seeds)), a.versus.difference
     if not isfinite(std) or std == 0:
         return ""
+    n, gap = versus.seeds, versus.difference
     text = f"At this spread {n} seeds detect a gap of {detectable(std, n):.1f} points (power 0.8)"
     return f"{text}; {seeds_to_detect(gap, std):,} seeds detect {abs(gap):.1f}."
 
 
 def _signs(lines: Sequence[Line], entries: Sequence[Entry]) -> list[str]:
-    verdicts, marks = {e.versus.separated for e in entries if e.versus}, "".join(line.mark for line in lines)
+    verdicts, marks = {e.versus.separated for e in entries if e.rival}, "".join(line.mark for line in lines)
     texts = {
         "Bold marks the highest mean.": bool(verdicts),
         f"{NOT_SEPARATED} not separated from the next (Welch's t, 95 %).": False in verdicts,
@@ -150,7 +150,7 @@ def origins(runs: Iterable[Run]) -> list[str]:
     commits = sorted({commit for run in runs for commit, _ in run.commits})
     dirty = [run.id for run in runs if any(changed for _, changed in run.commits)]
     devices = sorted({str(run.facts.get("device", "unknown")) for run in runs})
-    broken = [(int(run.final["broken"].sum()), run.id) for run in runs if "broken" in run.final]
+    broken = [(int(np.sum(run.final["broken"])), run.id) for run in runs if "broken" in run.final]
     counts = ", ".join(f"{n} of {name}" for n, name in broken if n)
     texts = {
         f"Mixed commits: {', '.join(commits)}.": len(commits) > 1,

@@ -1,7 +1,7 @@
 """The parts of a grid: what its columns measure, what its blocks take, how its rows are named."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from analysis.data.methods import is_reconstruction, name_of, ordered
 from analysis.data.published import Published
-from analysis.data.runs import Run
-from analysis.data.statistics import Sample
+from analysis.data.runs import Run, grouped
+from analysis.data.statistics import Level, Reproduced, Sample, estimate
 from analysis.grid.table import Entry
 
 
@@ -34,42 +34,51 @@ class Metric:
     format: str = ".1f"
     ranked: bool = True
 
-    def sample(self, runs: Sequence[Run]) -> Sample | None:
-        """Return the values by training seed, or None if there is nothing to average.
+    def estimate(self, runs: Iterable[Run], level: Level = "training") -> Reproduced | None:
+        """Return what the runs reached, or None if there is nothing to average.
 
         Two runs of one seed count as passes of one.
         """
-        by_seed = {seed: [run for run in runs if run.seed == seed] for seed in sorted({run.seed for run in runs})}
-        return (self._of_metrics if callable(self.value) else self._of_episodes)(by_seed) if by_seed else None
-
-    def _of_metrics(self, by_seed: dict[int, list[Run]]) -> Sample | None:
-        """Return one number a run, or None where a run did not log it."""
-        try:
-            values = [np.array([[float(self.value(run))] for run in same]) for same in by_seed.values()]
-        except KeyError:
+        by_seed = grouped(sorted(runs, key=lambda run: run.seed), lambda run: run.seed)
+        if not by_seed:
             return None
-        return Sample(tuple(by_seed), tuple(values), None) if np.isfinite(np.concatenate(values)).all() else None
+        if isinstance(self.value, str):
+            sample = _of_episodes(self.value, self.kind, by_seed)
+        else:
+            sample = _of_metrics(self.value, by_seed)
+        return estimate(sample, level) if sample else None
 
-    def _of_episodes(self, by_seed: dict[int, list[Run]]) -> Sample | None:
-        frames = [[run.passes(self.value) for run in same] for same in by_seed.values()]
-        if self.kind is not None:
-            frames = [[f.loc[:, f.columns.get_level_values("kind") == self.kind] for f in same] for same in frames]
-        columns = [list(frame.columns) for same in frames for frame in same]
-        if not all(columns):
-            return None
-        kinds, tasks = zip(*columns[0])
-        if any(tuple(task for _, task in of_run) != tasks for of_run in columns):  # mixed on demand
-            values = [np.concatenate([f.to_numpy().mean(axis=1) for f in same])[:, None] for same in frames]
-            return Sample(tuple(by_seed), tuple(values), None)
-        values = [np.concatenate([frame.to_numpy() for frame in same]) for same in frames]
-        return Sample(tuple(by_seed), tuple(values), tasks, tuple(map(str, kinds)))
+
+def _of_metrics(value: Callable[[Run], float], by_seed: dict[int, list[Run]]) -> Sample | None:
+    """Return one number a run, or None where a run did not log it."""
+    try:
+        values = tuple(np.array([[float(value(run))] for run in same]) for same in by_seed.values())
+    except KeyError:
+        return None
+    return Sample(tuple(by_seed), values, None) if np.isfinite(np.concatenate(values)).all() else None
+
+
+def _of_episodes(column: str, kind: str | None, by_seed: dict[int, list[Run]]) -> Sample | None:
+    """Return the values of a column of the episodes, or None where there is no task of the kind."""
+    frames = [[run.passes(column) for run in same] for same in by_seed.values()]
+    if kind is not None:
+        frames = [[f.loc[:, f.columns.get_level_values("kind") == kind] for f in same] for same in frames]
+    columns = [list(frame.columns) for same in frames for frame in same]
+    if not all(columns):
+        return None
+    kinds, tasks = zip(*columns[0])
+    if any(tuple(task for _, task in of_run) != tasks for of_run in columns):  # mixed on demand
+        means = tuple(np.concatenate([f.to_numpy().mean(axis=1) for f in same])[:, None] for same in frames)
+        return Sample(tuple(by_seed), means, None)
+    values = tuple(np.concatenate([frame.to_numpy() for frame in same]) for same in frames)
+    return Sample(tuple(by_seed), values, tasks, tuple(map(str, kinds)))
 
 
 class Member(NamedTuple):
     """A run of a study, or the environment, model and row whose runs were refused, and why."""
 
     study: str
-    env: str | None
+    env: str
     model: str
     row: str
     run: Run | None = None

@@ -1,6 +1,7 @@
 """What artefacts are made of: entries with the runs behind them, and the tables and figures that show them."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import InitVar, dataclass, field
 from itertools import groupby
 from math import isnan
 
@@ -8,10 +9,11 @@ from matplotlib.figure import Figure as Picture
 
 from analysis.data.published import EntryKey
 from analysis.data.runs import Run
-from analysis.data.statistics import Comparison, Estimate, Sample
+from analysis.data.statistics import NO_COMPARISON, Comparison, Estimate, Reproduced
 
 NOT_RUN = "not run"
 NOT_MEASURED = "none"  # there are runs, but nothing of the kind: no such task, or no such metric
+Value = Estimate | str | None
 # Behind a best value: not told apart from the next; told apart by nothing, there being one training seed.
 NOT_SEPARATED, ONE_SEED = "†", "‡"
 
@@ -20,7 +22,7 @@ NOT_SEPARATED, ONE_SEED = "†", "‡"
 class Printed:
     """A value as a table prints it: the format of its numbers, a sign behind it that a note explains, bold or not."""
 
-    value: Estimate | str | None
+    value: Value
     form: str = ".1f"
     mark: str = ""
     bold: bool = False
@@ -40,18 +42,18 @@ class Entry:
 
     ``path`` is its name (``main-results/ALFWorld/All/HGPO/1.5B``). ``missing`` says why nothing was reproduced: ``not
     run``, or why its runs may not be averaged. ``versus`` compares it with the best entry of its column and block,
-    whose path is ``rival``, or the best one with the next. A best mean is the highest, and not the mean of all.
+    whose path is ``rival`` (empty if there is none), or the best one with the next. A best mean is the highest, and not
+    the mean of all.
     """
 
     path: str
     key: EntryKey = ("", "", "", "")
     reported: Estimate | None = None
-    reproduced: Estimate | None = None
+    reproduced: Reproduced | None = None
     missing: str = ""
-    sample: Sample | None = None
     runs: list[Run] = field(default_factory=list)
     rival: str = ""
-    versus: Comparison | None = None
+    versus: Comparison = NO_COMPARISON
     best_reported: bool = False
     best_reproduced: bool = False
 
@@ -78,7 +80,7 @@ class Entry:
 
 @dataclass
 class Table:
-    """Rows of values under columns, which are names, or pairs of a head over several columns and a name.
+    """Rows of values under columns; ``heads`` are their names, or pairs of a head over several columns and a name.
 
     ``headings`` names the block of each row. ``left`` columns are text, set flush left, and ``named`` is the one with
     the rows' names. Columns with ``widths``, as shares of the line, are running text; such a table may run over pages.
@@ -86,8 +88,8 @@ class Table:
     """
 
     caption: str
-    columns: list[tuple[str, str]]
-    rows: list[list[Printed]]
+    heads: InitVar[Sequence[str | tuple[str, str]]]
+    values: InitVar[Sequence[Sequence[Printed | Value]]]
     notes: list[str] = field(default_factory=list)
     headings: list[str] = field(default_factory=list)
     left: int = 1
@@ -95,10 +97,14 @@ class Table:
     widths: dict[int, float] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
+    columns: list[tuple[str, str]] = field(init=False)
+    rows: list[list[Printed]] = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.columns = [column if isinstance(column, tuple) else ("", column) for column in self.columns]
-        self.rows = [[value if isinstance(value, Printed) else Printed(value) for value in row] for row in self.rows]
+    def __post_init__(
+        self, heads: Sequence[str | tuple[str, str]], values: Sequence[Sequence[Printed | Value]]
+    ) -> None:
+        self.columns = [head if isinstance(head, tuple) else ("", head) for head in heads]
+        self.rows = [[value if isinstance(value, Printed) else Printed(value) for value in row] for row in values]
 
     @property
     def names(self) -> list[str]:

@@ -63,9 +63,12 @@ def write(built: Iterable[Built], out: Path) -> None:
     Figures are closed.
     """
     for one in built:
+        files = (
+            _table_files(one.product, one.label) if isinstance(one.product, Table) else _figure_files(one, one.product)
+        )
         folder = out / ("tables" if one.table else "figures")
         folder.mkdir(parents=True, exist_ok=True)
-        for end, content in (_table_files(one) if one.table else _figure_files(one)).items():
+        for end, content in files.items():
             (folder / f"{one.label}.{one.tier}.{end}").write_bytes(content)
 
 
@@ -76,20 +79,19 @@ def write_macros(built: Sequence[Built], out: Path) -> None:
         (out / f"macros.{tier}.tex").write_text(to_macros(tables))
 
 
-def _table_files(built: Built) -> dict[str, bytes]:
-    table = built.table
-    texts = {"tex": to_latex(table, built.label), "md": to_markdown(table), "csv": to_csv(table)}
+def _table_files(table: Table, label: str) -> dict[str, bytes]:
+    texts = {"tex": to_latex(table, label), "md": to_markdown(table), "csv": to_csv(table)}
     texts |= {"stats.csv": statistics(table.entries)} if table.entries else {}
     return {end: text.encode() for end, text in texts.items()}
 
 
-def _figure_files(built: Built) -> dict[str, bytes]:
-    figure, path = built.product.figure, f"figures/{built.label}.{built.tier}.pdf"
-    files = {"tex": figure_to_latex(built.product, built.label, path).encode()}
+def _figure_files(built: Built, figure: Figure) -> dict[str, bytes]:
+    path = f"figures/{built.label}.{built.tier}.pdf"
+    files = {"tex": figure_to_latex(figure, built.label, path).encode()}
     for kind, metadata in _METADATA.items():
         data = io.BytesIO()
-        figure.savefig(data, format=kind, dpi=200, metadata=metadata)
+        figure.figure.savefig(data, format=kind, dpi=200, metadata=metadata)
         files[kind] = data.getvalue()
-    plt.close(figure)
+    plt.close(figure.figure)
     built.png = base64.b64encode(files["png"]).decode()
     return files

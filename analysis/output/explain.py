@@ -10,7 +10,6 @@ from analysis.data.sources import Source
 from analysis.data.statistics import bootstrap, iqm
 from analysis.grid.artefact import artefacts
 from analysis.grid.table import Entry, Printed
-from analysis.output.build import build
 from bepo.core.errors import UserError
 
 _NONE = "[no interval]"
@@ -27,7 +26,7 @@ def explain(path: str, source: Source, tiers: Sequence[str], allow_mixed: bool =
         raise UserError(f"no table {label!r}; {_nearest(label, tables)}")
     known: dict[str, Entry] = {}
     for tier in reversed(tiers):
-        entries = {entry.path: entry for entry in build(tables[label], source, tier, allow_mixed).product.entries}
+        entries = {entry.path: entry for entry in tables[label].entries(source, tier, allow_mixed)}
         if path in entries and (entries[path].runs or tier == tiers[0]):
             return "\n".join(_lines(entries[path], tier))
         known |= entries
@@ -45,17 +44,18 @@ def _lines(entry: Entry, tier: str) -> list[str]:
     reproduced, versus = entry.reproduced, entry.versus
     if reproduced is None:
         return [*lines, f"  reproduced  {entry.missing} (tier {tier})"]
-    mean, seeds = bootstrap(entry.sample), f"± over {reproduced.n} {reproduced.level} seeds"
+    sample = reproduced.sample
+    mean, seeds = bootstrap(sample), f"± over {reproduced.n} {reproduced.level} seeds"
     lines.append(f"  reproduced  {Printed(reproduced, '.4g').text} (tier {tier}; {seeds})")
-    lines.append(f"  seeds       {entry.sample.seed_counts} training x evaluation")
+    lines.append(f"  seeds       {sample.seed_counts} training x evaluation")
     if isfinite(mean.low):  # of episodes; a logged number has no tasks
-        lines.append(f"  beyond      interquartile mean {iqm(entry.sample):.4g}")
+        lines.append(f"  beyond      interquartile mean {iqm(sample):.4g}")
         lines.append(f"  interval    {mean.text('.2f', _NONE)} (95 %, bootstrap)")
-    if versus:
+    if entry.rival:
         lines.append(f"  against     {entry.rival}: {versus.difference:+.2f} {versus.interval.text('.2f', _NONE)}, ")
         lines[-1] += f"paired {versus.paired.text('.2f', _NONE)}, probability of improvement {versus.improvement:.2f}"
     for run in entry.runs:
-        lines += ["", *_run(run, float(entry.sample.per_seed[entry.sample.seeds.index(run.seed)]))]
+        lines += ["", *_run(run, float(sample.per_seed[sample.seeds.index(run.seed)]))]
     return [*lines, "", "  config of all of them", *_common(entry.runs)]
 
 

@@ -5,7 +5,7 @@ from itertools import accumulate
 from math import isnan
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader
+from jinja2 import Environment
 
 from analysis.data.published import all_published
 from analysis.data.statistics import Estimate
@@ -31,9 +31,7 @@ def to_latex(table: Table, label: str) -> str:
     """Return a float; or, with columns of running text, a ``longtable``."""
     heads = [name for _, name in table.columns]
     texts = [heads, *([value.text for value in row] for row in table.rows)]
-    characters = sum(
-        2 + max(map(len, column)) for column in zip(*texts)
-    )  # of the widest values, with the space between
+    characters = sum(2 + max(map(len, column)) for column in zip(*texts))  # the widest values, and the space between
     return _TEMPLATE.render(
         table=table,
         label=label,
@@ -107,14 +105,6 @@ def _number(value: float, form: str) -> str:
     return f"{mantissa}{{\\times}}10^{{{int(exponent)}}}" if exponent else mantissa
 
 
-_SIGNS = {
-    "block_start_string": "<%",
-    "block_end_string": "%>",
-    "variable_start_string": "<<",
-    "variable_end_string": ">>",
-}
-_ENVIRONMENT = Environment(
-    loader=FileSystemLoader(Path(__file__).parent), trim_blocks=True, lstrip_blocks=True, **_SIGNS
-)
+_ENVIRONMENT = Environment("<%", "%>", "<<", ">>", trim_blocks=True, lstrip_blocks=True)
 _ENVIRONMENT.filters |= {"tex": escape, "value": _value}
-_TEMPLATE = _ENVIRONMENT.get_template("table.tex")
+_TEMPLATE = _ENVIRONMENT.from_string((Path(__file__).parent / "table.tex").read_text())

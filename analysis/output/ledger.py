@@ -7,6 +7,7 @@ import shutil
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -41,7 +42,7 @@ def filtered(table: pd.DataFrame, filters: Sequence[str]) -> pd.DataFrame:
         name, sign, values = text.partition("=")
         if not sign or name not in COLUMNS:
             raise choose("filter", text, [f"{column}=..." for column in COLUMNS])
-        table = table[[_matches(name, str(value), values.split(",")) for value in table[name]]]
+        table = table.loc[[_matches(name, str(value), values.split(",")) for value in table[name]], :]
     return table
 
 
@@ -75,7 +76,7 @@ def remove(results: Path, identifiers: Sequence[str]) -> None:
             path.unlink()
 
 
-def _row(path: Path, studies: str) -> dict[str, object]:
+def _row(path: Path, studies: str) -> dict[str, Any]:
     folder = RunFolder(path.parent.parent, path.name)
     status, config, facts = _status(folder)
     sessions = [s for s in folder.sessions() if isinstance(s, dict)]

@@ -11,7 +11,7 @@ from analysis.output.build import Built
 from analysis.output.text import statistics
 
 _FOLDER = FileSystemLoader(Path(__file__).parent)
-_COLUMNS = "entry reproduced std over seeds iqm low high rival difference improvement".split()
+_COLUMNS = ("entry", "reproduced", "std", "over", "seeds", "iqm", "low", "high", "rival", "difference", "improvement")
 
 
 def render(built: Sequence[Built], tiers: Sequence[str], source: str) -> str:
@@ -24,7 +24,7 @@ def render(built: Sequence[Built], tiers: Sequence[str], source: str) -> str:
 def _numbers(table: Table) -> list[list[str]]:
     """Return the statistics of the entries that have runs, under a line of heads."""
     lines = csv.DictReader(statistics(table.entries).splitlines())
-    return [_COLUMNS, *([_short(line[name]) for name in _COLUMNS] for line in lines if line["runs"])]
+    return [list(_COLUMNS), *([_short(line[name]) for name in _COLUMNS] for line in lines if line["runs"])]
 
 
 def _short(text: str) -> str:

@@ -1,12 +1,10 @@
 """Tables as Markdown and CSV."""
 
-import csv
-import io
 from collections.abc import Iterable
 
 import pandas as pd
 
-from analysis.data.statistics import NO_COMPARISON, NO_INTERVAL, Estimate, bootstrap, iqm
+from analysis.data.statistics import NO_INTERVAL, Estimate, bootstrap, iqm
 from analysis.grid.table import Entry, Table
 
 
@@ -22,15 +20,12 @@ def to_markdown(table: Table) -> str:
 
 def to_csv(table: Table) -> str:
     """Return a column of means and one of deviations for each column that holds estimates, and one of headings."""
-    values = [[printed.value for printed in row] for row in table.rows]
-    split = [any(isinstance(value, Estimate) for value in column) for column in zip(*values)]
-    names = [part for name, two in zip(table.names, split) for part in (name, f"{name} std")[: 1 + two]]
-    rows = [names, *([part for value, two in zip(row, split) for part in _parts(value)[: 1 + two]] for row in values)]
-    if any(table.headings):
-        rows = [[heading, *row] for heading, row in zip(["group", *table.headings], rows)]
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows(rows)
-    return out.getvalue()
+    columns = [pd.DataFrame({"group": table.headings})] if any(table.headings) else []
+    for j, name in enumerate(table.names):
+        values = [row[j].value for row in table.rows]
+        parts = pd.DataFrame(map(_parts, values), columns=pd.Index([name, f"{name} std"]))
+        columns.append(parts.iloc[:, : 1 + any(isinstance(value, Estimate) for value in values)])
+    return pd.concat(columns, axis="columns").to_csv(index=False, lineterminator="\n")
 
 
 def statistics(entries: Iterable[Entry]) -> str:
@@ -39,12 +34,19 @@ def statistics(entries: Iterable[Entry]) -> str:
 
 
 def _statistics(entry: Entry) -> dict[str, str]:
-    reproduced, sample, versus = entry.reproduced, entry.sample, entry.versus or NO_COMPARISON
-    mean = bootstrap(sample) if sample else NO_INTERVAL
+    reproduced, versus = entry.reproduced, entry.versus
+    mean = bootstrap(reproduced.sample) if reproduced else NO_INTERVAL
     line = dict(zip(("entry", "reported", "reported_std"), (entry.path, *_parts(entry.reported))))
-    line |= zip(("reproduced", "std"), _parts(reproduced or entry.missing))
-    line |= {"over": reproduced.level if reproduced else "", "seeds": sample.seed_counts if sample else ""}
-    numbers = {"iqm": iqm(sample) if sample else None, "low": mean.low, "high": mean.high, "gap": entry.gap}
+    line |= dict(zip(("reproduced", "std"), _parts(reproduced or entry.missing)))
+    line |= (
+        {"over": reproduced.level, "seeds": reproduced.sample.seed_counts} if reproduced else {"over": "", "seeds": ""}
+    )
+    numbers = {
+        "iqm": iqm(reproduced.sample) if reproduced else None,
+        "low": mean.low,
+        "high": mean.high,
+        "gap": entry.gap,
+    }
     line |= {name: _number(value) for name, value in numbers.items()} | {"rival": entry.rival}
     numbers = {"difference": versus.difference}
     numbers |= {"difference_low": versus.interval.low, "difference_high": versus.interval.high}

@@ -1,6 +1,7 @@
 """What the notebooks ask: which runs there are, what they logged, how they differ, and which rollouts they kept."""
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 
 import pandas as pd
@@ -50,7 +51,7 @@ def short(table: pd.DataFrame) -> pd.DataFrame:
 def differences(chosen: Mapping[str, Run]) -> pd.DataFrame:
     """Return the settings in which the runs differ: a row a setting, a column a run."""
     table = pd.DataFrame({name: run.settings | {"seed": run.seed} for name, run in chosen.items()}, dtype=object)
-    return table[table.astype(str).nunique(axis=1) > 1]
+    return table.loc[table.astype(str).nunique(axis=1) > 1, :]
 
 
 def curves(chosen: Mapping[str, Run], metrics: Sequence[str]) -> Picture:
@@ -58,9 +59,8 @@ def curves(chosen: Mapping[str, Run], metrics: Sequence[str]) -> Picture:
     figure, axes = panels(max(len(metrics), 1), 1, PAGE, 1.7 * max(len(metrics), 1), sharex=True)
     for axis, metric in zip(axes, metrics):
         over_updates(axis, metric)
-        for i, (name, run) in enumerate(chosen.items()):
-            line = {"linestyle": _DASHES[i % 4], "label": name}
-            band(axis, by_seed([run], metric), method_colour(run.method), **line)
+        for dashes, (name, run) in zip(cycle(_DASHES), chosen.items()):
+            band(axis, by_seed([run], metric), method_colour(run.method), linestyle=dashes, label=name)
     if metrics:
         legend_above(figure, max((axis.lines for axis in axes), key=len), columns=1)
     return figure
@@ -69,13 +69,13 @@ def curves(chosen: Mapping[str, Run], metrics: Sequence[str]) -> Picture:
 def outcomes(chosen: Mapping[str, Run]) -> pd.DataFrame:
     """Return the final success of each run, and its lead over the last one on the shared tasks (points, 95 %)."""
     success = Metric("success", "Success")
-    samples = {name: success.sample([run]) for name, run in chosen.items()}
-    *_, last = samples.values()
+    estimates = {name: own for name, run in chosen.items() if (own := success.estimate([run]))}
+    *_, last = (own.sample for own in estimates.values())
     rows = []
-    for name, sample in samples.items():
-        rows.append({"run": name, "success": sample.per_seed.mean()})
-        if sample is not last and sample.tasks == last.tasks:
-            versus = compare(sample, last)
+    for name, own in estimates.items():
+        rows.append({"run": name, "success": own.mean})
+        if own.sample is not last and own.sample.tasks == last.tasks:
+            versus = compare(own.sample, last)
             rows[-1] |= {"lead": versus.difference, "low": versus.interval.low, "high": versus.interval.high}
     return pd.DataFrame(rows).round(2)
 
@@ -84,8 +84,7 @@ def degeneracy(chosen: Sequence[Run]) -> pd.DataFrame:
     """Return the means over updates of where the advantage mass of each run rests, in per cent."""
     rows = []
     for run in chosen:
-        masses = [column for column in run.metrics.columns if column.startswith("credit/mass_")]
-        means = {column.removeprefix("credit/mass_"): 100 * run.metrics[column].mean() for column in masses}
+        means = (100 * run.metrics.filter(like="credit/mass_").mean()).rename(lambda name: name.split("mass_", 1)[1])
         place = {"env": run.env, "model": run.model, "seed": run.seed, "run": run.id}
-        rows.append({"method": name_of(run.method)} | means | place)
+        rows.append({"method": name_of(run.method), **means, **place})
     return pd.DataFrame(rows).round(1)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import networkx as nx
 import numpy as np
@@ -118,7 +119,7 @@ def draw(
 def _arrow(axis: Axes, start: tuple, end: tuple, edge: Edge, colour: object, size: float) -> None:
     width = 0.6 + 0.5 * min(len(edge.transitions), 6)
     if edge.source == edge.target:  # a ring on top of the state
-        above = offset_copy(axis.transData, axis.figure, y=0.75 * size, units="points")
+        above = offset_copy(axis.transData, axis.get_figure(root=True), y=0.75 * size, units="points")
         ring = {"markersize": 0.7 * size, "markerfacecolor": "none", "markeredgecolor": colour}
         axis.plot(*start, "o", transform=above, markeredgewidth=width, zorder=0.5, **ring)
         return
@@ -147,9 +148,9 @@ def matrix(axis: Axes, values: np.ndarray, rows: Sequence[str], columns: Sequenc
 
 def tasks(batch: RolloutBatch) -> dict[str, int]:
     """Return the groups of a file by a name to choose them by, the one with the most mixed outcomes first."""
-    groups = pd.Series(batch.success).groupby(batch.trajectory_group)
-    order = (groups.mean() - 0.5).abs().sort_values(kind="stable").index
-    return {f"{g}: task {batch.task[g]}, {int(groups.sum()[g])} successes": int(g) for g in order}
+    success = [batch.success[batch.trajectory_group == group] for group in range(batch.n_groups)]
+    order = sorted(range(batch.n_groups), key=lambda group: abs(success[group].mean() - 0.5))
+    return {f"{g}: task {batch.task[g]}, {success[g].sum()} successes": g for g in order}
 
 
 def one_group(batch: RolloutBatch, number: int) -> RolloutBatch:
@@ -167,11 +168,11 @@ def one_group(batch: RolloutBatch, number: int) -> RolloutBatch:
 def transition_table(batch: RolloutBatch) -> pd.DataFrame:
     """Return a row a transition: where it is, what Gated-BEPO's parts are there, and every estimator's advantage."""
     graph, terms = RolloutGraph(batch), GatedBEPO()(batch).terms
-    columns = {"episode": batch.trajectory, "step": batch.step, "state": batch.state}
-    columns["next"] = [node_name(batch, s) if s < 0 else s for s in batch.successor]
-    columns |= {"visits": graph.visits[batch.state], "branches": graph.branches[batch.state], "gate": terms["rho"]}
-    columns |= {"value": terms["value"], "residual": terms["residual"], **advantages(batch)}
-    return pd.DataFrame(columns | {"text": [batch.state_key[s] for s in batch.state]}).round(3)
+    table = pd.DataFrame({"episode": batch.trajectory, "step": batch.step, "state": batch.state})
+    table["next"] = [node_name(batch, s) if s < 0 else s for s in batch.successor]
+    table = table.assign(visits=graph.visits[batch.state], branches=graph.branches[batch.state], gate=terms["rho"])
+    table = table.assign(value=terms["value"], residual=terms["residual"], **advantages(batch))
+    return table.assign(text=[batch.state_key[s] for s in batch.state]).round(3)
 
 
 def view(batch: RolloutBatch, values: np.ndarray, title: str) -> Figure:
@@ -207,18 +208,18 @@ def convergence(batch: RolloutBatch, gamma: float = 0.95, gae_lambda: float = 0.
     exact = solve(graph, gamma).value
     target = advantage(exact)
     iterates = iterate(graph, gamma, sweeps, tolerance=0.0).iterates
-    rows = []
-    for k, value in enumerate(iterates):
-        change = np.abs(value - iterates[k - 1]).max() if k else np.nan
-        error, bound = np.abs(value - exact).max(), gamma * change / (1 - gamma)
-        centring = centring_error(graph, graph.residuals(value, gamma))
-        rows.append((k, change, error, bound, centring, np.abs(advantage(value) - target).max()))
-    return pd.DataFrame(rows, columns=["sweep", "change", "error", "bound", "centring", "advantage"])
+    table = pd.DataFrame({"sweep": range(len(iterates))})
+    table["change"] = [np.nan, *(np.abs(after - before).max() for before, after in pairwise(iterates))]
+    table["error"] = [np.abs(value - exact).max() for value in iterates]
+    table["bound"] = gamma * table["change"] / (1 - gamma)
+    table["centring"] = [centring_error(graph, graph.residuals(value, gamma)) for value in iterates]
+    table["advantage"] = [np.abs(advantage(value) - target).max() for value in iterates]
+    return table
 
 
 def convergence_picture(table: pd.DataFrame) -> Figure:
     """Draw what ``convergence`` returned, on logarithmic axes."""
-    if not table[["error", "advantage"]].any(axis=None):  # a logarithm has no zero
+    if not table[["error", "advantage"]].to_numpy().any():  # a logarithm has no zero
         figure, (axis,) = panels(1, 1, PAGE, 2.4)
         nothing(axis, "nothing to solve: without sweeps the values are the fixed point")
         return figure

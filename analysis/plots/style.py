@@ -2,11 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -17,18 +19,23 @@ from bepo.envs import Environment
 
 COLUMN, PAGE = 3.3, 7.0  # inches: one column, both columns
 GREY = "#666666"
-_TEXT = {"font.size": 7, "axes.titlesize": 7.5, "axes.labelsize": 7, "xtick.labelsize": 6.5, "ytick.labelsize": 6.5}
-_LEGEND = {"legend.fontsize": 6.5, "legend.frameon": False, "legend.handlelength": 1.8}
-_LINES = {"axes.linewidth": 0.6, "lines.linewidth": 1.2, "grid.linewidth": 0.5, "grid.alpha": 0.25, "axes.grid": True}
-_LINES |= {"xtick.major.width": 0.6, "ytick.major.width": 0.6, "xtick.major.size": 2.5, "ytick.major.size": 2.5}
-_FRAME = {"axes.spines.top": False, "axes.spines.right": False}
-_FILES = {"pdf.fonttype": 42, "figure.max_open_warning": 0}  # real fonts; all tiers are built before any is closed
 
 
-def panels(rows: int, columns: int, width: float, height: float, **options: object) -> tuple[Figure, list[Axes]]:
+def panels(rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
     """Return a figure of a printed size (inches) and its axes, row by row."""
-    mpl.rcParams.update(_TEXT | _LEGEND | _LINES | _FRAME | _FILES)
-    options = {"figsize": (width, height), "layout": "constrained", "squeeze": False, "dpi": 200} | options
+    mpl.rc("font", size=7)
+    mpl.rc("axes", titlesize=7.5, labelsize=7, linewidth=0.6, grid=True)
+    mpl.rc("axes.spines", top=False, right=False)
+    mpl.rc("xtick", labelsize=6.5)
+    mpl.rc("ytick", labelsize=6.5)
+    mpl.rc("xtick.major", width=0.6, size=2.5)
+    mpl.rc("ytick.major", width=0.6, size=2.5)
+    mpl.rc("legend", fontsize=6.5, frameon=False, handlelength=1.8)
+    mpl.rc("lines", linewidth=1.2)
+    mpl.rc("grid", linewidth=0.5, alpha=0.25)
+    mpl.rc("pdf", fonttype=42)  # real fonts
+    mpl.rc("figure", max_open_warning=0)  # all tiers are built before any is closed
+    options |= {"figsize": (width, height), "layout": "constrained", "squeeze": False, "dpi": 200}
     figure, axes = plt.subplots(rows, columns, **options)
     return figure, list(axes.flat)
 
@@ -36,7 +43,7 @@ def panels(rows: int, columns: int, width: float, height: float, **options: obje
 def colours(known: Mapping[str, type[Estimator] | type[Environment]]) -> dict[str, str]:
     """Return a colour for each method or environment: its own, or else one of Matplotlib's that no other has."""
     own = {cls.colour for cls in known.values()}
-    unused = (c for c in map(mpl.colors.to_hex, mpl.colormaps["tab20"].colors) if c not in own)
+    unused = (c for c in map(to_hex, mpl.color_sequences["tab20"]) if c not in own)
     return {name: cls.colour or next(unused) for name, cls in known.items()}
 
 
@@ -45,7 +52,7 @@ def method_colour(method: str) -> str:
     return colours(known_methods()).get(method, "black")
 
 
-def environment_line(env: str) -> dict[str, object]:
+def environment_line(env: str) -> dict[str, Any]:
     """Return name, colour and dashes of an environment's line."""
     known, name = known_environments(), environment_name(env)
     dashes = known[env].dashes
@@ -76,7 +83,7 @@ def letters(axes: Iterable[Axes]) -> None:
         axis.set_title(f"({letter}) {axis.get_title()}")
 
 
-def band(axis: Axes, table: pd.DataFrame, color: str, **line: object) -> None:
+def band(axis: Axes, table: pd.DataFrame, color: str, **line: Any) -> None:
     """Draw the mean over training seeds, and a band of one sample standard deviation.
 
     ``table`` has a row for each update and a column for each training seed; nothing is drawn if it is empty.
@@ -95,21 +102,22 @@ def by_seed(
     frames = [rows_of(run)[["update", value]].assign(seed=run.seed) for run in runs if value in rows_of(run)]
     if not frames:
         return pd.DataFrame()
-    return pd.concat(frames).dropna(subset=[value]).pivot_table(index="update", columns="seed", values=value)
+    rows = pd.concat(frames).dropna(subset=[value]).astype({value: float})
+    return rows.pivot_table(index="update", columns="seed", values=value)
 
 
 def unlogged(runs: Sequence[Run], metrics: Iterable[str]) -> list[str]:
     """Return notes that name the runs which are missing from curves, because they did not log a metric."""
     missing = defaultdict(list)
     for metric in metrics:
-        ids = [run.id for run in runs if metric not in run.metrics or run.metrics[metric].isna().all()]
+        ids = [run.id for run in runs if metric not in run.metrics.dropna(axis="columns", how="all")]
         missing[", ".join(ids)].append(metric)
     return [f"Left out, not logged: {', '.join(names)} (runs {ids})." for ids, names in missing.items() if ids]
 
 
 def if_empty(axis: Axes, runs: Sequence[Run]) -> None:
     """Let an axis without data say why it has none."""
-    if not axis.lines and not axis.patches:
+    if not (axis.lines or axis.patches):
         nothing(axis, "not logged" if runs else "not run")
 
 

@@ -24,8 +24,9 @@ CAPTIONS = {
 }
 _THRESHOLDS = {("1", "1"): "All states", ("2", "1"): "Repeat only", ("2", "2"): "Default"}
 _THRESHOLDS |= {("3", "2"): "Strict visits", ("2", "3"): "Strict branch"}
-_ORDERS = {"stop": "Stop at unsupported", "mask": "Residual masking", "post": "Post-GAE gate (ours)"}
-_GATES = {"binary": "Binary", "count_ramp": "Soft", "count_and_branch": "Soft count+branch"}
+_NAMES = {"stop": "Stop at unsupported", "mask": "Residual masking", "post": "Post-GAE gate (ours)"}
+_NAMES |= {"binary": "Binary", "count_ramp": "Soft", "count_and_branch": "Soft count+branch"}
+_NAMES |= {"mean": "Mean", "max": "Max", "softmax": "Softmax"}
 # Setting -> its name in fusion-ablation, its name in supp-mixing-ablation, its rule.
 _MIXINGS = {
     "mixing=outcome_only": ("Outcome only", "Outcome only", "A_out"),
@@ -58,18 +59,10 @@ def _thresholds(at: dict[str, str]) -> list[str]:
     return [_THRESHOLDS.get(pair, f"({', '.join(pair)})"), *pair]
 
 
-def _order(at: dict[str, str]) -> list[str]:
-    return [_ORDERS.get(at["gate_order"], at["gate_order"])]
-
-
-def _capitalised(at: dict[str, str]) -> list[str]:
-    return [value.capitalize() for value in at.values()]
-
-
 def _factor(at: dict[str, str]) -> list[str]:
-    """Return a form of the gate with its ramp, or the value of the only setting."""
-    ramp = f" k={at['full_visits']}" if "full_visits" in at else ""
-    return [_GATES.get(at["gate"], at["gate"]) + ramp] if "gate" in at else list(at.values())
+    """Return the value of the first setting in words, with the ramp of a gate."""
+    value = next(iter(at.values()))
+    return [_NAMES.get(value, value) + (f" k={at['full_visits']}" if "full_visits" in at else "")]
 
 
 def _mixing_names(at: dict[str, str]) -> list[str]:
@@ -93,7 +86,7 @@ def _mixing(run: Run) -> str | None:
 
 
 def _change(run: Run) -> float:
-    return run.metrics[f"credit/delta_advantage_{run['iterations']}"].mean()
+    return run.mean(f"credit/delta_advantage_{run['iterations']}")
 
 
 CHANGE = Metric("delta_advantage", "Max |ΔA|", value=_change, format=".2e", ranked=False)
@@ -110,8 +103,8 @@ FACTOR_BLOCKS = [
 ]
 
 ablation("gate-ablation", "gate_thresholds", settings("n_min", "b_min"), ("Gate", "n_min", "b_min"), _thresholds)
-ablation("gate-gae-ablation", "gate_gae_order", settings("gate_order"), ("Recursion",), _order)
-ablation("backup-ablation", "backup_operator", settings("backup"), ("Backup",), _capitalised, ALFWORLD, (SUCCESS,))
+ablation("gate-gae-ablation", "gate_gae_order", settings("gate_order"), ("Recursion",), _factor)
+ablation("backup-ablation", "backup_operator", settings("backup"), ("Backup",), _factor, ALFWORLD, (SUCCESS,))
 ablation("maxiter-ablation", "iteration_budget", ITERATIONS, ("Iter.",), _factor, metrics=(CHANGE, SUCCESS, SCORE))
 ablation("fusion-ablation", "component_ablation", MIXING, ("Setting", "FP", "Gate", "↓Out."), _components)
 ablation("supp-mixing-ablation", "outcome_mixing", MIXING, ("Variant", "Advantage"), lambda at: _mixing_names(at)[1:])

@@ -22,7 +22,7 @@ class OfEntries(Artefact):
     def load(self, source: Source, tier: str, allow_mixed: bool = False) -> Entries:
         """Build every other table, and return their entries."""
         tables = [item for item in REGISTRY.values() if item.kind == "table" and not isinstance(item, OfEntries)]
-        every = [entry for item in tables for entry in item.build(item.load(source, tier, allow_mixed)).entries]
+        every = [entry for item in tables for entry in item.entries(source, tier, allow_mixed)]
         runs = {run.id: run for entry in every for run in entry.runs}
         entries = Entries({self.label: StudyRuns(self.label, tier, [runs[i] for i in sorted(runs)])})
         entries.by_key = {entry.key: entry for entry in every if any(entry.key)}

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 
-from analysis.data.published import published
+from analysis.data.published import last_unit, published
 from analysis.data.runs import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Table
@@ -45,8 +45,7 @@ GROUPS = (
 
 def possible(rate: str, episodes: int) -> bool:
     """Is there a number of successes whose share prints as ``rate`` (in per cent), rounded or cut off?"""
-    printed = Decimal(rate)
-    unit = Decimal(1).scaleb(printed.as_tuple().exponent)
+    printed, unit = Decimal(rate), last_unit(rate)
     near = int(printed * episodes / 100)
     shares = [Decimal(100 * k) / episodes for k in (near - 1, near, near + 1)]
     return any(-unit / 2 <= share - printed < unit for share in shares)
@@ -56,7 +55,7 @@ def possible(rate: str, episodes: int) -> bool:
 def granularity(_: Studies) -> Table:
     """Count the possible rates by the number of episodes."""
     rows = [_row(group) for group in GROUPS]
-    _, printed, _, fit, _, fewest, _ = rows[0]
+    printed, fit, fewest = (rows[0][j] for j in (1, 3, 5))
     return Table(
         "Printed success rates and the number of evaluation episodes: a rate is a whole number of successes over them.",
         "Rates|Printed|Episodes stated|Possible|By chance|Fewest tasks a pass that fit|By chance".split("|"),

@@ -5,11 +5,11 @@ import yaml
 
 from analysis.data.published import PAPER, published
 from analysis.data.runs import METHOD, OBSERVATIONS, Run, Studies
-from analysis.data.statistics import estimate
+from analysis.data.statistics import Estimate
 from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
 from analysis.grid.parts import Metric
-from analysis.grid.table import NOT_RUN, Entry, Printed, Table
+from analysis.grid.table import NOT_RUN, Entry, Table
 
 NUMBERS = PAPER / "in_text.yaml"
 STUDIES = {"gated_gagpo": METHOD, "observation_aliasing": OBSERVATIONS, "main_webshop": METHOD, "main_alfworld": METHOD}
@@ -18,7 +18,7 @@ _OTHER_STAGES = ("time/rollout", "time/old_logprob", "time/reference", "time/val
 
 
 def _other_stages(run: Run) -> pd.DataFrame:
-    return run.metrics[[stage for stage in _OTHER_STAGES if stage in run.metrics]]
+    return run.metrics.filter(_OTHER_STAGES)
 
 
 def _credit_share(run: Run) -> float:
@@ -29,11 +29,11 @@ def _credit_share(run: Run) -> float:
 METRICS = {
     "success": Metric("success", "success"),
     "score": Metric("score", "score", value="task_score"),
-    "training success": Metric("", "", value=lambda run: 100 * run.metrics["train/success"].mean()),
+    "training success": Metric("", "", value=lambda run: 100 * run.mean("train/success")),
     "open transitions": Metric("", "", value=lambda run: 100 * run.metrics["credit/gate_transition_coverage"].iloc[-1]),
     "open states": Metric("", "", value=lambda run: 100 * run.metrics["credit/gate_state_coverage"].iloc[-1]),
-    "credit seconds": Metric("", "", value=lambda run: run.metrics["time/credit"].mean(), format=".3g"),
-    "other seconds": Metric("", "", value=lambda run: _other_stages(run).sum(axis=1).mean()),
+    "credit seconds": Metric("", "", value=lambda run: run.mean("time/credit"), format=".3g"),
+    "other seconds": Metric("", "", value=lambda run: float(_other_stages(run).sum(axis=1).mean())),
     "credit share": Metric("", "", value=_credit_share, format=".2g"),
 }
 
@@ -41,20 +41,19 @@ METRICS = {
 @artefact("in-text", "table", study=STUDIES)
 def in_text(studies: Studies) -> Table:
     """Set the numbers of the text beside those of the runs."""
-    of_paper = {entry.key: entry.value for entry in published("text")}
+    of_paper = {entry.key: entry.value for entry in published("text") if isinstance(entry.value, Estimate)}
     rows, entries = [], []
     for number in yaml.safe_load(NUMBERS.read_text()):
         study, metric = studies[number["study"]], METRICS[number["metric"]]
         key = ("text", number["row"], number["group"], number["column"])
         entry = Entry(f"in-text/{number['text']}", key, of_paper.get(key))
         entry.runs = [r for r in study.rows.get(number["runs"], []) if r.model == number.get("model", "small")]
-        entry.sample = metric.sample(entry.runs)
-        entry.reproduced = estimate(entry.sample, "evaluation") if entry.sample else None
+        entry.reproduced = metric.estimate(entry.runs, "evaluation")
         refusals = [reason for (_, _, row), reason in study.refused.items() if row == number["runs"]]
         entry.missing = refusals[0] if refusals else NOT_RUN
         reported, reproduced, gap = entry.printed(metric.format)
-        reproduced = reproduced if entry.reproduced else Printed(entry.missing)
-        seeds = entry.sample.seed_counts if entry.sample else None
+        reproduced = reproduced if entry.reproduced else entry.missing
+        seeds = entry.reproduced.sample.seed_counts if entry.reproduced else None
         rows.append([number["text"], number.get("unit", "%"), reported, reproduced, gap, seeds])
         entries.append(entry)
     runs = list({run.id: run for entry in entries for run in entry.runs}.values())

@@ -99,7 +99,7 @@ def _programs() -> Iterator[Finding]:
 
 
 PROGRAMS = [
-    ("git", "git", "records cannot name their commit", "apt-get install -y git"),
+    ("git", "git", "runs cannot name their commit", "apt-get install -y git"),
     ("make", "make", "there are no make targets without it", "apt-get install -y make"),
     (
         "latex",

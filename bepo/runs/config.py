@@ -15,7 +15,7 @@ from bepo.store.tracking import Tracking
 from bepo.training import Optimisation
 
 METHOD_VERSION = 1
-"""Of everything in a run that is no plug-in: raise it when the same config gives other numbers."""
+"""The version of all that is no plug-in. Raise it when the same config gives other numbers."""
 _MISSING = "???"  # OmegaConf's word for a value that must be given
 
 

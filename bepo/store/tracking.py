@@ -1,6 +1,6 @@
-"""Weights & Biases as a mirror of the run record; the only importer of wandb.
+"""Weights & Biases as a mirror of the run folder; the only importer of wandb.
 
-A run's W&B files are the files of its record, under the same paths, so that what is read back is the same.
+A run's W&B files are those of its folder, under the same paths, so that what is read back is the same.
 """
 
 from __future__ import annotations

@@ -57,8 +57,7 @@ class LocalLearner:
         largest distance of an importance ratio from 1 in the first minibatch; the gradient norms, averaged over
         optimiser steps; and the other statistics, averaged over response tokens.
         """
-        tokens = batch.tokens
-        assert tokens is not None  # a policy sampled them
+        tokens = batch.language
         self.policy.model.train()
         totals: dict[str, float] = defaultdict(float)
         for epoch in range(self.settings.epochs):

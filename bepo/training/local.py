@@ -87,9 +87,8 @@ class LocalEngine:
         """Return the rollouts with the critic's values, or unchanged where there is no critic."""
         if self.learner.critic is None:
             return rollouts
-        start, tokens = time.perf_counter(), rollouts.batch.tokens
-        assert tokens is not None  # a policy sampled them
-        values = self.learner.critic.values(tokens, self.setup.training.micro_batch_tokens)
+        start = time.perf_counter()
+        values = self.learner.critic.values(rollouts.batch.language, self.setup.training.micro_batch_tokens)
         return replace(rollouts.with_values(values), seconds={"values": time.perf_counter() - start})
 
     def update(

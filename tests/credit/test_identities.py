@@ -195,7 +195,7 @@ def test_equal_returns_of_trajectories_leave_the_penalty_alone():
         assert advantage[6] == pytest.approx(-0.1) and not np.delete(advantage, 6).any()
 
 
-def test_invalid_penalty_touches_its_own_record_only():
+def test_invalid_penalty_touches_its_own_transition_only():
     def row(traj, t, done, valid, r=0.0):
         return {"uid": 0, "traj": traj, "t": t, "obs": t, "next": t + 1, "r": r, "done": done, "valid": valid}
 

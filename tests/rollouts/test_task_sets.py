@@ -25,7 +25,7 @@ def test_prefix_digest_and_cache(tmp_path):
         lambda s: s.pop("digest"),
     ],
 )
-def test_an_altered_panel_is_refused(tmp_path, alter):
+def test_an_altered_task_set_is_refused(tmp_path, alter):
     task_set(Sokoban(), "test", 5, tmp_path)
     (path,) = tmp_path.iterdir()
     stored = json.loads(path.read_text())
@@ -35,7 +35,7 @@ def test_an_altered_panel_is_refused(tmp_path, alter):
         task_set(Sokoban(), "test", 5, tmp_path)
 
 
-def test_a_panel_larger_than_its_split():
+def test_a_task_set_larger_than_its_split():
     class Three:
         name = "three"
 

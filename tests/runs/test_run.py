@@ -19,7 +19,7 @@ def whole(tmp_path_factory):
     return results, out
 
 
-def test_the_record_describes_the_run(whole):
+def test_run_json_describes_the_run(whole):
     results, out = whole
     (path,) = results.glob("runs/*")
     found = read_run(path)
@@ -73,7 +73,7 @@ def test_a_complete_run_is_not_repeated(whole):
     assert {p: p.stat().st_mtime_ns for p in before} == before
 
 
-def test_a_corrupt_record_is_named_and_kept(whole, tmp_path):
+def test_a_corrupt_run_is_named_and_kept(whole, tmp_path):
     import shutil
 
     shutil.copytree(whole[0], tmp_path, dirs_exist_ok=True)

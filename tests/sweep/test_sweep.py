@@ -223,7 +223,7 @@ def test_what_this_machine_lacks_is_said_before_anything_is_begun(tmp_path, monk
     assert not list(tmp_path.glob("runs/*/*"))
 
 
-def test_a_corrupt_record_is_named_and_left_alone(tmp_path, capsys):
+def test_a_corrupt_run_is_named_and_left_alone(tmp_path, capsys):
     """Two of three complete cells are damaged on disk: neither counts, neither is touched, and the third is trained."""
     settings = ("main_sokoban", *TINY, "updates=1", "credit=grpo", "--jobs", "2")
     code, out = finish(sweep(tmp_path, *settings, "seed=0,1"))

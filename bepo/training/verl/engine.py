@@ -173,9 +173,7 @@ class VerlEngine:
     ) -> dict[str, float]:
         """Update in a fixed number of minibatches, and return statistics averaged over minibatches."""
         stored: StoredBatch = rollouts.remote
-        tokens = rollouts.batch.tokens
-        assert tokens is not None  # a policy sampled them
-        ends = tokens.response_offset[1:-1]
+        ends = rollouts.batch.language.response_offset[1:-1]
         pieces = [np.split(x.astype(np.float32), ends) for x in (advantage, advantage if returns is None else returns)]
         credit = {key: (torch.from_numpy(a), torch.from_numpy(g)) for key, a, g in zip(stored.keys, *pieces)}
         with self._session.stage("update"):
