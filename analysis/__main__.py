@@ -40,9 +40,8 @@ def _parser() -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="python -m analysis", description=__doc__, formatter_class=form)
     add = parser.add_argument
-    add(
-        "names", nargs="*", metavar="LABEL", help="artefacts (default: all), or: explain ENTRY ..., or: runs FILTER ..."
-    )
+    labels = "artefacts (default: all), or: explain ENTRY ..., or: runs FILTER ..."
+    add("names", nargs="*", metavar="LABEL", help=labels)
     add("--tier", help=f"{', '.join(TIERS)}; default: every tier that has runs; explain: the highest with runs")
     add("--results", type=Path, default=Path("results"), help="folder of finished runs")
     add("--source", metavar="wandb:ENTITY/PROJECT", help="runs of a W&B project, kept in RESULTS/wandb")

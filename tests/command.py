@@ -1,10 +1,13 @@
 """Run the real command line on the smallest real setting."""
 
 import json
+import multiprocessing
 import os
+import runpy
+import shutil
 import signal
-import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -25,26 +28,82 @@ SMALLEST = (
 )
 
 
-def launch(*overrides: str) -> subprocess.Popen:
-    command = [sys.executable, "-m", "bepo.train", *overrides]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
+# Libraries that commands import, many seconds of them. A server imports them once, and each command is forked from it.
+PRELOADED = ["bepo.training.local", "transformers.models.qwen2.modeling_qwen2", "analysis.__main__"]
+PRELOADED += ["hydra.main", "hypothesis", "wandb"]
+PACKAGES = ("bepo", "analysis", "tests")  # imported afresh by every command
 
 
-def start(results: Path, *overrides: str) -> subprocess.Popen:
+class Command:
+    """``python -m module arguments`` in a process of its own, as from a shell; output goes into files."""
+
+    def __init__(self, module: str, *arguments: str, folder: Path | None = None) -> None:
+        """``folder`` is where it runs, and where our packages are imported from: here, unless one is given."""
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(PRELOADED)
+        self._files = Path(tempfile.mkdtemp(prefix="command-"))
+        self._process = context.Process(
+            target=_run, args=(module, arguments, folder or Path.cwd(), dict(os.environ), self._files)
+        )
+        self._process.start()
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit status, negative after a signal; None while it runs."""
+        return self._process.exitcode
+
+    @property
+    def output(self) -> tuple[str, str]:
+        """What it printed so far, and what it wrote to stderr."""
+        out, err = ((self._files / name).read_text() for name in ("out", "err"))
+        return out, err
+
+    def communicate(self, timeout: float = 240) -> tuple[str, str]:
+        """Wait for its end, and return its output."""
+        self._process.join(timeout)
+        assert self.returncode is not None, f"still running after {timeout} seconds: {self.output}"
+        output = self.output
+        shutil.rmtree(self._files)
+        return output
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to it."""
+        assert self._process.pid is not None
+        os.kill(self._process.pid, number)
+
+
+def _run(module: str, arguments: tuple[str, ...], folder: Path, environment: dict[str, str], files: Path) -> None:
+    for stream, name in enumerate(("out", "err"), 1):
+        os.dup2(os.open(files / name, os.O_WRONLY | os.O_CREAT), stream)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path.insert(0, str(folder))
+    for name in [name for name in sys.modules if name.split(".")[0] in PACKAGES]:
+        del sys.modules[name]
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def launch(*overrides: str) -> Command:
+    return Command("bepo.train", *overrides)
+
+
+def start(results: Path, *overrides: str) -> Command:
     return launch(*SMALLEST, f"results={results}", *overrides)
 
 
 def run(*overrides: str) -> tuple[int, str, str]:
-    process = launch(*overrides)
-    out, err = process.communicate(timeout=240)
-    return process.returncode, out, err
+    command = launch(*overrides)
+    out, err = command.communicate()
+    return command.returncode, out, err
 
 
 def train(results: Path, *overrides: str) -> tuple[int, str, str]:
     return run(*SMALLEST, f"results={results}", *overrides)
 
 
-def stop_after(process: subprocess.Popen, results: Path, rows: int, signal_number: signal.Signals) -> None:
+def stop_after(process: Command, results: Path, rows: int, signal_number: signal.Signals) -> None:
     """Send the signal once the only run in ``results`` has written ``rows`` metric rows."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
@@ -52,8 +111,8 @@ def stop_after(process: subprocess.Popen, results: Path, rows: int, signal_numbe
         if found and found[0].read_text().count("\n") >= rows:
             process.send_signal(signal_number)
             return
-        if process.poll() is not None:
-            raise AssertionError(f"ended before {rows} rows: {process.stderr.read()}")
+        if process.returncode is not None:
+            raise AssertionError(f"ended before {rows} rows: {process.output[1]}")
         time.sleep(0.002)
     raise AssertionError(f"no {rows} rows in two minutes")
 

@@ -57,10 +57,10 @@ def read(path: Path = CLAIMS, known: Collection[EntryKey] | None = None) -> list
         raise UserError(f"{path}: not YAML ({str(error).splitlines()[0]})") from None
     claims: dict[str, Claim] = {}
     for item in items:
-        name = item.get("id", item) if isinstance(item, dict) else item
         try:
             claim = _claim(item, known)
         except (UserError, ExpressionError) as error:
+            name = item.get("id", item) if isinstance(item, dict) else item
             raise UserError(f"{path}: claim {name!r}: {error}") from None
         if claim.id in claims:
             raise UserError(f"{path}: two claims are called {claim.id!r}")

@@ -64,11 +64,6 @@ class Verdict:
     worst: Range | None = None
     missing: list[str] = field(default_factory=list)
 
-    @property
-    def one_seed(self) -> bool:
-        """Was the deciding quantity measured with one training seed?"""
-        return self.worst is not None and self.worst.seeds == 1
-
 
 def consistency(claim: Claim, printed: AllPublished) -> Consistency:
     """Check a claim against the paper's printed numbers, within their rounding, and against the size it states."""

@@ -11,13 +11,9 @@ from bepo.envs import environments
 
 # The paper's order of trained methods.
 ORDER = ("ppo", "rloo", "grpo", "gagpo", "gigpo", "hgpo", "graphgpo", "gated_bepo")
-PROMPTED = {
-    **{"gpt-4o": "GPT-4o", "gemini-2.5-pro": "Gemini-2.5-Pro", "qwen2.5": "Qwen2.5", "qwen2.5-vl": "Qwen2.5-VL"},
-    **{"react": "ReAct", "reflexion": "Reflexion"},
-}
+PROMPTED = {"gpt-4o": "GPT-4o", "gemini-2.5-pro": "Gemini-2.5-Pro", "qwen2.5": "Qwen2.5", "qwen2.5-vl": "Qwen2.5-VL"}
+PROMPTED |= {"react": "ReAct", "reflexion": "Reflexion"}
 RECONSTRUCTION = "ʳ reconstruction: the paper's version has no public code."
-# Prompting baselines that no public code or prompt defines.
-_PROMPTED_RECONSTRUCTIONS = ("react", "reflexion")
 
 
 # The estimators and the environments by name.
@@ -39,7 +35,7 @@ def environment_name(env: str) -> str:
 def is_reconstruction(method: str) -> bool:
     """Was the method rebuilt from a description, for want of public code? Estimators say so themselves."""
     known = known_methods()
-    return method in _PROMPTED_RECONSTRUCTIONS or (method in known and known[method].reconstruction)
+    return known[method].reconstruction if method in known else method in ("react", "reflexion")
 
 
 def ordered(methods: Iterable[str]) -> list[str]:

@@ -25,10 +25,6 @@ _OF_A_METHOD = ("credit.", "rollout.grouped", "training.ratio", "training.critic
 K = TypeVar("K")
 
 
-class ForeignRun(Corrupt):
-    """A run that lacks what an analysis needs."""
-
-
 class Run:
     """A complete run: its config under dotted names, its rows as frames.
 
@@ -37,7 +33,7 @@ class Run:
     """
 
     def __init__(self, stored: StoredRun) -> None:
-        """Raise ``ForeignRun`` if the run's files lack what an analysis needs."""
+        """Raise ``Corrupt`` if the run's files lack what an analysis needs."""
         self._stored = stored
         self._passes: dict[str, pd.DataFrame] = {}
         self.id, self.path, self.config, self.facts = stored.id, stored.path, stored.config, stored.facts
@@ -55,7 +51,7 @@ class Run:
             self.commits = [(commit[:10], bool(dirty)) for commit, dirty in commits]
         except (KeyError, IndexError, TypeError, ValueError) as error:
             why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-            raise ForeignRun(f"{self.path}: not a run of this bepo, {why}") from None
+            raise Corrupt(f"{self.path}: not a run of this bepo, {why}") from None
 
     def __getitem__(self, name: str) -> Any:
         """Return a setting by its dotted name, of which a leading ``credit.`` may be left out; None if it has none."""
@@ -87,7 +83,7 @@ class Run:
     def passes(self, column: str = "success") -> pd.DataFrame:
         """Return what the final policy reached on the test tasks, in per cent: (evaluation seeds, tasks by kind).
 
-        Raises ``ForeignRun`` if the evaluation passes are not over the same tasks.
+        Raises ``Corrupt`` if the evaluation passes are not over the same tasks.
         """
         if column in self._passes:
             return self._passes[column]
@@ -98,9 +94,9 @@ class Run:
             kinds = rows["kind"].to_numpy() if "kind" in rows else np.full(len(rows), "")
             values = 100 * rows[column].to_numpy(float).reshape(tasks.shape)
         except (KeyError, ValueError) as error:
-            raise ForeignRun(f"{self.path}: its episodes are not evaluation passes ({error})") from None
+            raise Corrupt(f"{self.path}: its episodes are not evaluation passes ({error})") from None
         if not seeds or (tasks != tasks[0]).any():
-            raise ForeignRun(f"{self.path}: its final test passes are not over one list of tasks")
+            raise Corrupt(f"{self.path}: its final test passes are not over one list of tasks")
         columns = pd.MultiIndex.from_arrays([kinds[: tasks.shape[1]], tasks[0]], names=["kind", "task"])
         return self._passes.setdefault(column, pd.DataFrame(values, index=seeds, columns=columns))
 

@@ -47,9 +47,8 @@ class Source:
         """Return the run, or why it cannot be used."""
         if identifier not in self._read:
             try:
-                run = Run(read_run(self.results / "runs" / identifier))
+                self._read[identifier] = run = Run(read_run(self.results / "runs" / identifier))
                 run.passes()
-                self._read[identifier] = run
             except Corrupt as error:
                 self._read[identifier] = str(error)
         return self._read[identifier]

@@ -33,8 +33,7 @@ def iteration_budget(study: StudyRuns) -> Figure:
 
 
 def _draw_change(axis: Axes, rows: dict[int, list[Run]]) -> None:
-    changes = {budget: _mean_change(runs, budget) for budget, runs in rows.items()}
-    changes = {budget: value for budget, value in changes.items() if value}
+    changes = {budget: value for budget, runs in rows.items() if (value := _mean_change(runs, budget))}
     if not changes:
         style.nothing(axis, "no advantage changed" if rows else "not run")  # a logarithm has no zero
         return

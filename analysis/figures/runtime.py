@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from analysis.data.runs import Run, StudyRuns
+from analysis.data.runs import StudyRuns
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
 from analysis.plots import style
@@ -23,14 +23,15 @@ def runtime(study: StudyRuns) -> Figure:
     """Draw the seconds of each stage, on a scale that is linear around zero."""
     figure, (axis,) = style.panels(1, 1, style.COLUMN, 1.9)
     axis.set_xlabel("Seconds an update")
-    seconds = _seconds(study.runs)
+    tables = {stage: style.by_seed(study.runs, f"time/{stage}") for stage in _STAGES}
+    seconds = pd.DataFrame({stage: table.mean() for stage, table in tables.items() if not table.empty}).transpose()
     if "credit" not in seconds.index:
         style.nothing(axis)
         return Figure(f"ALFWorld seconds an update by stage (tier {study.tier}). Not run.", figure)
     mean, std = seconds.mean(axis=1), seconds.std(axis=1, ddof=1).fillna(0)
     colours = [style.method_colour("gated_bepo") if stage == "credit" else "#B0B0B0" for stage in seconds.index]
-    axis.barh(range(len(mean)), mean, xerr=std, color=colours, height=0.65, error_kw={"linewidth": 0.8, "capsize": 2})
-    axis.set_yticks(range(len(mean)), [_STAGES[stage] for stage in seconds.index])
+    names = [_STAGES[stage] for stage in seconds.index]
+    axis.barh(names, mean, xerr=std, color=colours, height=0.65, error_kw={"linewidth": 0.8, "capsize": 2})
     axis.invert_yaxis()
     axis.grid(axis="y", visible=False)
     axis.set_xscale("symlog", linthresh=10 ** int(f"{mean[mean > 0].min():e}".split("e")[1]))
@@ -43,12 +44,5 @@ def runtime(study: StudyRuns) -> Figure:
         f"advantages with all diagnostics, {mean['credit']:.3g} s or {share:.2g} % of an update. Mean over updates, "
         f"then over {style.counted({'': study.runs})}; bars: one sample standard deviation over training seeds."
     )
-    return Figure(
-        caption, figure, study.runs, style.unlogged(study.runs, [f"time/{s}" for s in ("rollout", "credit", "update")])
-    )
-
-
-def _seconds(runs: list[Run]) -> pd.DataFrame:
-    """Return (stages, training seeds): the mean over the updates that have the stage."""
-    tables = {stage: style.by_seed(runs, f"time/{stage}") for stage in _STAGES}
-    return pd.DataFrame({stage: table.mean() for stage, table in tables.items() if not table.empty}).transpose()
+    notes = style.unlogged(study.runs, [f"time/{stage}" for stage in ("rollout", "credit", "update")])
+    return Figure(caption, figure, study.runs, notes)

@@ -83,4 +83,4 @@ def _success(runs: list[Run], split: str) -> pd.DataFrame:
     """Return (updates, training seeds): the running mean of rollouts, or the mean of validation episodes."""
     if split == "training":
         return pd.DataFrame(style.by_seed(runs, "train/success").rolling(_SMOOTH, min_periods=1).mean())
-    return style.by_seed(runs, "success", lambda run: run.episodes.loc[run.episodes["split"] == split, :])
+    return style.by_seed(runs, "success", split)

@@ -64,12 +64,11 @@ def gate_diagnostics(studies: Studies) -> Figure:
     for axis in axes:
         style.if_empty(axis, studies.runs)
     style.letters(axes)
-    subject = (
-        "Shared-state and gate diagnostics of the main Gated-BEPO runs, matched and counted within each rollout group"
-    )
-    note = "(d): records by how often their state occurs in its group, at the first and the last update."
+    subject = "Shared-state and gate diagnostics of the main Gated-BEPO runs, "
+    subject += "matched and counted within each rollout group"
+    note = " (d): records by how often their state occurs in its group, at the first and the last update."
     names = [*map(_coverage, _KINDS), "credit/states_per_group", "credit/visits_per_state", *map(_bucket, _BUCKETS)]
-    return _figure(figure, studies, subject, names, f" {note}")
+    return _figure(figure, studies, subject, names, note)
 
 
 @artefact("supp-rl-signals", "figure", study=("main_alfworld", "main_webshop"))

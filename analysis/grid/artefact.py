@@ -66,5 +66,5 @@ def artefacts() -> dict[str, Artefact]:
         for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
             importlib.import_module(f"{package}.{module.name}")
     text = "".join((PAPER / f"{part}.tex").read_text() for part in ("main", "supplement"))
-    place = {label: i for i, label in enumerate(re.findall(r"\\generated(?:table|figure)\{([^}]*)\}", text))}
-    return dict(sorted(REGISTRY.items(), key=lambda item: (place.get(item[0], len(place)), item[0])))
+    shown = dict.fromkeys(re.findall(r"\\generated(?:table|figure)\{([^}]*)\}", text))
+    return {label: REGISTRY[label] for label in [*shown, *sorted(REGISTRY.keys() - shown.keys())] if label in REGISTRY}

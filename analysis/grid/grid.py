@@ -30,9 +30,7 @@ def grid(
     more than three metrics, reported and reproduced numbers stand below each other.
     """
     every = [studies] if isinstance(studies, StudyRuns) else list(studies.values())
-    members = [
-        Member(s.name, run.env, run.model, row, run) for s in every for row, runs in s.rows.items() for run in runs
-    ]
+    members = [Member(s.name, r.env, r.model, row, r) for s in every for row, runs in s.rows.items() for r in runs]
     members += [Member(s.name, *place, refusal=reason) for s in every for place, reason in s.refused.items()]
     members.sort(key=lambda m: ([s.name for s in every].index(m.study), m.env, m.model))
     made = _Grid(label, metrics, rows, level, published(label), members)

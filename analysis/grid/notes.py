@@ -12,10 +12,8 @@ from analysis.data.statistics import Comparison, Sample, bootstrap, detectable, 
 from analysis.grid.parts import Line, Metric
 from analysis.grid.table import NOT_SEPARATED, ONE_SEED, Entry
 
-_LEVELS = {
-    "training": "over training seeds (evaluation passes averaged within each)",
-    "evaluation": "over evaluation seeds of one training seed",
-}
+_LEVELS = {"training": "over training seeds (evaluation passes averaged within each)"}
+_LEVELS |= {"evaluation": "over evaluation seeds of one training seed"}
 _NO_INTERVAL = "[unknown: task sets differ]"
 _MUST_AGREE = {"task set": lambda run: run.task_set, "backend": lambda run: run["backend.name"]}
 
@@ -43,13 +41,9 @@ def protocol(studies: Iterable[StudyRuns], runs: Sequence[Run]) -> list[str]:
     if not runs:
         return [f"No complete run at tier {tiers[0]}."]
     sentences = [f"Tier {tiers[0]}, {'studies' if len(names) > 1 else 'study'} {', '.join(names)}."]
-    for env, same in sorted(grouped(runs, lambda run: run.env).items()):
-        sentences.append(_place(env, same))
-    if tiers[0] != "paper":
-        sentences.append(
-            "This tier trains other models than the paper's: a gap compares protocols, not implementations."
-        )
-    return sentences
+    sentences += [_place(env, same) for env, same in sorted(grouped(runs, lambda run: run.env).items())]
+    other = "This tier trains other models than the paper's: a gap compares protocols, not implementations."
+    return sentences if tiers[0] == "paper" else [*sentences, other]
 
 
 def _place(env: str, runs: Sequence[Run]) -> str:
@@ -134,14 +128,13 @@ def _signs(lines: Sequence[Line], entries: Sequence[Entry]) -> list[str]:
 
 def _mixtures(entries: Iterable[Entry]) -> list[str]:
     """Name entries that were refused, or averaged on demand, though their runs do not belong together."""
-    refused: dict[str, str] = {}
-    averaged: dict[str, str] = {}
+    refused, averaged = {}, {}
     for entry in entries:
         if entry.refused:
             refused.setdefault(f"Not averaged, {entry.missing}", f" ({entry.path}); --allow-mixed averages them.")
         elif reason := mixture(entry.runs):
             averaged.setdefault(f"Averaged on demand although {reason}", f" ({entry.path}).")
-    return ["".join(parts) for parts in (refused | averaged).items()]
+    return [start + end for start, end in (refused | averaged).items()]
 
 
 def origins(runs: Iterable[Run]) -> list[str]:
@@ -156,9 +149,7 @@ def origins(runs: Iterable[Run]) -> list[str]:
         f"Mixed commits: {', '.join(commits)}.": len(commits) > 1,
         f"From a source tree with uncommitted changes: {', '.join(dirty)}.": bool(dirty),
         f"Mixed devices: {', '.join(devices)}.": len(devices) > 1,
-        f"Evaluation episodes that ended because their environment broke, counted as they stood: {counts}.": bool(
-            counts
-        ),
+        f"Evaluation episodes that ended because their environment broke, counted as they stood: {counts}.": counts,
     }
     return [text for text, applies in texts.items() if applies]
 

@@ -14,6 +14,7 @@ from analysis.data.statistics import NO_COMPARISON, Comparison, Estimate, Reprod
 NOT_RUN = "not run"
 NOT_MEASURED = "none"  # there are runs, but nothing of the kind: no such task, or no such metric
 Value = Estimate | str | None
+Head = str | tuple[str, str]
 # Behind a best value: not told apart from the next; told apart by nothing, there being one training seed.
 NOT_SEPARATED, ONE_SEED = "†", "‡"
 
@@ -88,7 +89,7 @@ class Table:
     """
 
     caption: str
-    heads: InitVar[Sequence[str | tuple[str, str]]]
+    heads: InitVar[Sequence[Head]]
     values: InitVar[Sequence[Sequence[Printed | Value]]]
     notes: list[str] = field(default_factory=list)
     headings: list[str] = field(default_factory=list)
@@ -100,9 +101,7 @@ class Table:
     columns: list[tuple[str, str]] = field(init=False)
     rows: list[list[Printed]] = field(init=False)
 
-    def __post_init__(
-        self, heads: Sequence[str | tuple[str, str]], values: Sequence[Sequence[Printed | Value]]
-    ) -> None:
+    def __post_init__(self, heads: Sequence[Head], values: Sequence[Sequence[Printed | Value]]) -> None:
         self.columns = [head if isinstance(head, tuple) else ("", head) for head in heads]
         self.rows = [[value if isinstance(value, Printed) else Printed(value) for value in row] for row in values]
 

@@ -63,10 +63,8 @@ def write(built: Iterable[Built], out: Path) -> None:
     Figures are closed.
     """
     for one in built:
-        files = (
-            _table_files(one.product, one.label) if isinstance(one.product, Table) else _figure_files(one, one.product)
-        )
-        folder = out / ("tables" if one.table else "figures")
+        product, folder = one.product, out / ("tables" if one.table else "figures")
+        files = _table_files(product, one.label) if isinstance(product, Table) else _figure_files(one, product)
         folder.mkdir(parents=True, exist_ok=True)
         for end, content in files.items():
             (folder / f"{one.label}.{one.tier}.{end}").write_bytes(content)

@@ -71,8 +71,7 @@ def to_macros(tables: Sequence[Table]) -> str:
 def _reproduced(entry: Entry) -> str:
     if entry.reproduced is None:
         return "not averaged" if entry.refused else "not run"
-    form = ".1f" if abs(entry.reproduced.mean) >= 10 else ".3g"
-    return " ± ".join(format(v, form) for v in (entry.reproduced.mean, entry.reproduced.std) if not isnan(v))
+    return Printed(entry.reproduced, ".1f" if abs(entry.reproduced.mean) >= 10 else ".3g").text
 
 
 def _extents(table: Table) -> list[tuple[str, int, int]]:

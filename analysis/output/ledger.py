@@ -6,6 +6,7 @@
 import shutil
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -65,11 +66,8 @@ def remove(results: Path, identifiers: Sequence[str]) -> None:
     for identifier in identifiers:
         if identifier not in known:
             raise UserError(f"--gc {identifier}: no run of {results / 'runs'}; nothing was removed")
-    for identifier in identifiers:
-        with RunFolder(results, identifier).locked():
-            pass
-    for identifier in identifiers:
-        with RunFolder(results, identifier).locked() as folder:
+    with ExitStack() as locks:
+        for folder in [locks.enter_context(RunFolder(results, name).locked()) for name in dict.fromkeys(identifiers)]:
             shutil.rmtree(folder.path)
     for path, run in study_cells(results):
         if run in identifiers:

@@ -1,6 +1,7 @@
 """Tables as Markdown and CSV."""
 
 from collections.abc import Iterable
+from math import isnan, nan
 
 import pandas as pd
 
@@ -30,36 +31,25 @@ def to_csv(table: Table) -> str:
 
 def statistics(entries: Iterable[Entry]) -> str:
     """Return every number of a table as CSV, one a line, with what is beyond its mean and the runs behind it."""
-    return pd.DataFrame(map(_statistics, entries)).to_csv(index=False, lineterminator="\n")
+    table = pd.DataFrame(map(_statistics, entries))
+    return table.to_csv(index=False, lineterminator="\n", float_format="%.6g")
 
 
-def _statistics(entry: Entry) -> dict[str, str]:
-    reproduced, versus = entry.reproduced, entry.versus
-    mean = bootstrap(reproduced.sample) if reproduced else NO_INTERVAL
+def _statistics(entry: Entry) -> dict[str, str | float | None]:
+    mean, middle, over, seeds, versus = NO_INTERVAL, nan, "", "", entry.versus
+    if own := entry.reproduced:
+        mean, middle, over, seeds = bootstrap(own.sample), iqm(own.sample), own.level, own.sample.seed_counts
     line = dict(zip(("entry", "reported", "reported_std"), (entry.path, *_parts(entry.reported))))
-    line |= dict(zip(("reproduced", "std"), _parts(reproduced or entry.missing)))
-    line |= (
-        {"over": reproduced.level, "seeds": reproduced.sample.seed_counts} if reproduced else {"over": "", "seeds": ""}
-    )
-    numbers = {
-        "iqm": iqm(reproduced.sample) if reproduced else None,
-        "low": mean.low,
-        "high": mean.high,
-        "gap": entry.gap,
-    }
-    line |= {name: _number(value) for name, value in numbers.items()} | {"rival": entry.rival}
-    numbers = {"difference": versus.difference}
-    numbers |= {"difference_low": versus.interval.low, "difference_high": versus.interval.high}
-    numbers |= {"paired_low": versus.paired.low, "paired_high": versus.paired.high}
-    numbers |= {"improvement": versus.improvement, "p": versus.p}
-    line |= {name: _number(value) for name, value in numbers.items()}
-    return line | {"runs": " ".join(run.id for run in entry.runs)}
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None or pd.isna(value) else f"{value:.6g}"
+    line |= dict(zip(("reproduced", "std"), _parts(own or entry.missing)))
+    line |= {"over": over, "seeds": seeds, "iqm": middle, "low": mean.low, "high": mean.high, "gap": entry.gap}
+    line |= {"rival": entry.rival, "difference": versus.difference}
+    line |= {"difference_low": versus.interval.low, "difference_high": versus.interval.high}
+    line |= {"paired_low": versus.paired.low, "paired_high": versus.paired.high}
+    return line | {"improvement": versus.improvement, "p": versus.p, "runs": " ".join(run.id for run in entry.runs)}
 
 
 def _parts(value: Estimate | str | None) -> tuple[str, str]:
     """Return mean and deviation, or a text and nothing."""
-    return (_number(value.mean), _number(value.std)) if isinstance(value, Estimate) else (value or "", "")
+    if isinstance(value, Estimate):
+        return f"{value.mean:.6g}", "" if isnan(value.std) else f"{value.std:.6g}"
+    return value or "", ""

@@ -1,7 +1,8 @@
 """How every picture looks: sizes of the printed page, one style, colours, and bands over training seeds."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -19,22 +20,13 @@ from bepo.envs import Environment
 
 COLUMN, PAGE = 3.3, 7.0  # inches: one column, both columns
 GREY = "#666666"
+_STYLE = Path(__file__).with_name("page.mplstyle")
 
 
 def panels(rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
     """Return a figure of a printed size (inches) and its axes, row by row."""
-    mpl.rc("font", size=7)
-    mpl.rc("axes", titlesize=7.5, labelsize=7, linewidth=0.6, grid=True)
-    mpl.rc("axes.spines", top=False, right=False)
-    mpl.rc("xtick", labelsize=6.5)
-    mpl.rc("ytick", labelsize=6.5)
-    mpl.rc("xtick.major", width=0.6, size=2.5)
-    mpl.rc("ytick.major", width=0.6, size=2.5)
-    mpl.rc("legend", fontsize=6.5, frameon=False, handlelength=1.8)
-    mpl.rc("lines", linewidth=1.2)
-    mpl.rc("grid", linewidth=0.5, alpha=0.25)
-    mpl.rc("pdf", fonttype=42)  # real fonts
-    mpl.rc("figure", max_open_warning=0)  # all tiers are built before any is closed
+    plt.style.use(_STYLE)
+    mpl.rcParams["figure.max_open_warning"] = 0  # all tiers are built before any is closed
     options |= {"figsize": (width, height), "layout": "constrained", "squeeze": False, "dpi": 200}
     figure, axes = plt.subplots(rows, columns, **options)
     return figure, list(axes.flat)
@@ -95,11 +87,10 @@ def band(axis: Axes, table: pd.DataFrame, color: str, **line: Any) -> None:
     axis.fill_between(mean.index, mean - std, mean + std, color=color, alpha=0.18, linewidth=0)
 
 
-def by_seed(
-    runs: Iterable[Run], value: str, rows_of: Callable[[Run], pd.DataFrame] = lambda run: run.metrics
-) -> pd.DataFrame:
-    """Return (updates, training seeds) of the runs whose rows have ``value``; empty where none has."""
-    frames = [rows_of(run)[["update", value]].assign(seed=run.seed) for run in runs if value in rows_of(run)]
+def by_seed(runs: Iterable[Run], value: str, split: str = "") -> pd.DataFrame:
+    """Return (updates, training seeds): a metric of the runs that have it, or the mean of the episodes of a split."""
+    tables = [(run.seed, run.episodes.loc[run.episodes["split"] == split, :] if split else run.metrics) for run in runs]
+    frames = [table[["update", value]].assign(seed=seed) for seed, table in tables if value in table]
     if not frames:
         return pd.DataFrame()
     rows = pd.concat(frames).dropna(subset=[value]).astype({value: float})

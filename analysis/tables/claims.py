@@ -46,7 +46,7 @@ def claims(entries: Entries) -> Table:
 
 
 def _row(e: Evaluated) -> list[str]:
-    verdict = e.runs.word + ONE_SEED * e.runs.one_seed
+    verdict = e.runs.word + (ONE_SEED if e.runs.worst and e.runs.worst.seeds == 1 else "")
     separated = {True: "yes", False: "no", None: "–"}[e.printed.separated]
     at = e.claim.at.replace("--", "–")
     return [e.claim.claim, at, _printed(e.printed), e.printed.verdict, separated, _range(e.runs.worst), verdict]

@@ -1,6 +1,6 @@
 """Table granularity: with how many evaluation episodes are the paper's printed success rates possible?"""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from decimal import Decimal
 from functools import cache
 
@@ -14,33 +14,14 @@ _PASSES = 3
 _CANDIDATES = range(32, 513, 32)
 
 
-@dataclass(frozen=True)
-class Group:
-    """Printed rates of one environment that the text says were measured on one number of episodes."""
-
-    name: str
-    labels: tuple[str, ...]
-    column: str
-    training_seeds: int
-
-    @property
-    def rates(self) -> list[str]:
-        """Distinct rates with two decimals or more, as printed."""
-        printed = [entry.mean for label in self.labels for entry in published(label) if entry.column == self.column]
-        return sorted({text for text in printed if len(text.partition(".")[2]) >= 2})
-
-    def episodes(self, tasks: int) -> int:
-        """Return the evaluation episodes behind a rate, with this many tasks a pass."""
-        return tasks * _PASSES * self.training_seeds
-
-
 _WEBSHOP = ("fusion", "gate", "gate-gae", "diagnostic", "maxiter", "supp-mixing")
-GROUPS = (
-    Group("WebShop ablations", tuple(f"{name}-ablation" for name in _WEBSHOP), "success", 1),
-    Group("ALFWorld ablation", ("backup-ablation",), "success", 1),
-    Group("WebShop, Qwen3", ("qwen3-results",), "webshop/success", 3),
-    Group("ALFWorld, Qwen3", ("qwen3-results",), "alfworld/All", 3),
-)
+# Printed rates that the text says were measured on one number of episodes: tables, column, number of training seeds.
+_GROUPS = {
+    "WebShop ablations": ([f"{name}-ablation" for name in _WEBSHOP], "success", 1),
+    "ALFWorld ablation": (["backup-ablation"], "success", 1),
+    "WebShop, Qwen3": (["qwen3-results"], "webshop/success", 3),
+    "ALFWorld, Qwen3": (["qwen3-results"], "alfworld/All", 3),
+}
 
 
 def possible(rate: str, episodes: int) -> bool:
@@ -54,7 +35,7 @@ def possible(rate: str, episodes: int) -> bool:
 @artefact("granularity", "table")
 def granularity(_: Studies) -> Table:
     """Count the possible rates by the number of episodes."""
-    rows = [_row(group) for group in GROUPS]
+    rows = [_row(name, *group) for name, group in _GROUPS.items()]
     printed, fit, fewest = (rows[0][j] for j in (1, 3, 5))
     return Table(
         "Printed success rates and the number of evaluation episodes: a rate is a whole number of successes over them.",
@@ -70,13 +51,14 @@ def granularity(_: Studies) -> Table:
     )
 
 
-def _row(group: Group) -> list[str]:
-    rates, stated = group.rates, group.episodes(_STATED)
-    row = [group.name, str(len(rates)), str(stated), str(sum(possible(r, stated) for r in rates)), _chance(stated)]
-    fitting = (tasks for tasks in _CANDIDATES if all(possible(rate, group.episodes(tasks)) for rate in rates))
-    tasks = next(fitting, None)
-    episodes = group.episodes(tasks or 0)
-    return [*row, *([f"{tasks} ({episodes})", _chance(episodes)] if tasks else ["none", "–"])]
+def _row(name: str, labels: Sequence[str], column: str, training_seeds: int) -> list[str]:
+    printed = [entry.mean for label in labels for entry in published(label) if entry.column == column]
+    rates, passes = {text for text in printed if len(text.partition(".")[2]) >= 2}, _PASSES * training_seeds
+    stated = _STATED * passes
+    row = [name, str(len(rates)), str(stated), str(sum(possible(rate, stated) for rate in rates)), _chance(stated)]
+    fitting = (tasks for tasks in _CANDIDATES if all(possible(rate, tasks * passes) for rate in rates))
+    fewest = next(fitting, None)
+    return [*row, *([f"{fewest} ({fewest * passes})", _chance(fewest * passes)] if fewest else ["none", "–"])]
 
 
 @cache

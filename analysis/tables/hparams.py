@@ -1,14 +1,17 @@
 """Tables supp-common-hparams and supp-environment-hparams, from what was composed or run."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
-from analysis.data.published import published
-from analysis.data.runs import Studies
-from analysis.data.settings import PlaceSettings, agree, settings_of_tier
+from analysis.data.published import PAPER, published
+from analysis.data.runs import Studies, StudyRuns, flat
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Printed, Table
 
+COMPOSED = PAPER / "settings.json"  # python -m bepo.settings
 UNLIKE = " ≠"
 STUDIES = ("main_alfworld", "main_webshop", "main_sokoban")
 
@@ -24,6 +27,48 @@ _COLUMNS = {
     "microbatch": ("Micro", "backend.micro_batch"),
     "tp": ("TP", "backend.tensor_parallel_size"),
 }
+
+
+@dataclass(frozen=True)
+class PlaceSettings:
+    """Settings of Gated-BEPO on one environment with one model; ``runs`` is 0 where they are only composed."""
+
+    env: str
+    model: str
+    values: dict[str, Any]
+    runs: int = 0
+
+    def text(self, names: str) -> str:
+        """Return the values of dotted fields joined by `` / ``, as the paper does; a dash where one is missing."""
+        values = [self.values.get(name) for name in names.split(" / ")]
+        return "–" if None in values else " / ".join(map(_printed, values))
+
+
+def settings_of_tier(studies: Iterable[StudyRuns], tier: str) -> dict[tuple[str, str], PlaceSettings]:
+    """Return the settings by (environment, model). The newest run of Gated-BEPO decides."""
+    composed = json.loads(COMPOSED.read_text()).get(tier, {}) if COMPOSED.exists() else {}
+    places = {
+        (env, model): PlaceSettings(env, model, flat(v)) for p, v in composed.items() for env, model in [p.split()]
+    }
+    for study in studies:
+        for run in sorted((r for r in study.runs if r.method == "gated_bepo"), key=lambda r: r.started):
+            place = run.env, run.model
+            values = run.settings | flat({"backend": run.config.get("backend", {})})
+            places[place] = PlaceSettings(*place, values, places[place].runs + 1 if place in places else 1)
+    return places
+
+
+def agree(ours: str, papers: str) -> bool | None:
+    """Do the numbers in two texts agree? None where one of them is no number."""
+    try:
+        a, b = ([float(part) for part in text.split(" / ")] for text in (ours, papers))
+    except ValueError:
+        return None
+    return a == b
+
+
+def _printed(value: object) -> str:
+    return f"{value:g}".replace("e-0", "e-") if isinstance(value, float) else str(value)
 
 
 @artefact("supp-common-hparams", "table", study=STUDIES)

@@ -49,8 +49,8 @@ def in_text(studies: Studies) -> Table:
         entry = Entry(f"in-text/{number['text']}", key, of_paper.get(key))
         entry.runs = [r for r in study.rows.get(number["runs"], []) if r.model == number.get("model", "small")]
         entry.reproduced = metric.estimate(entry.runs, "evaluation")
-        refusals = [reason for (_, _, row), reason in study.refused.items() if row == number["runs"]]
-        entry.missing = refusals[0] if refusals else NOT_RUN
+        refusals = (reason for (_, _, row), reason in study.refused.items() if row == number["runs"])
+        entry.missing = next(refusals, NOT_RUN)
         reported, reproduced, gap = entry.printed(metric.format)
         reproduced = reproduced if entry.reproduced else entry.missing
         seeds = entry.reproduced.sample.seed_counts if entry.reproduced else None

@@ -2,9 +2,9 @@
 
 import json
 
-from analysis.data.settings import agree, settings_of_tier
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
+from analysis.tables.hparams import agree, settings_of_tier
 from bepo.settings import FILE, main_settings
 from tests.stored_runs import write_run
 

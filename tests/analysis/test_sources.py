@@ -38,9 +38,9 @@ def test_a_study_is_what_its_cells_point_at(results):
 def test_runs_are_selected_by_their_settings(results):
     write_run(results, "s", {"env.name": "webshop", "credit.n_min": 3}, PASSES)
     found = study(results)
-    assert [r.env for r in found.where(env__name="webshop").runs] == ["webshop"]
-    assert len(found.where(env__name="sokoban", model="small").runs) == 4
-    assert found.where(n_min=3).runs == found.where(credit__n_min=3).runs != []
+    assert [r.env for r in found.only(lambda run: run.env == "webshop").runs] == ["webshop"]
+    assert len(found.only(lambda run: (run.env, run.model) == ("sokoban", "small")).runs) == 4
+    assert found.only(lambda run: run["n_min"] == run["credit.n_min"] == 3).runs != []
 
 
 def test_incomplete_corrupt_and_foreign_runs_are_named_and_left_out(results):
@@ -158,7 +158,9 @@ def test_rows_may_differ_in_what_the_artefact_varies(results):
         write_run(results, "s", {"env.graph_key": graph_key, "env.name": "alfworld"}, PASSES)
     key = RowKey(lambda r: f"{r.method} {r['env.graph_key']}", varies=("env.graph_key",))
     assert {"gated_bepo raw", "gated_bepo augmented"} < set(study(results, key).rows)
-    assert len(study(results).where(env__name="alfworld").runs) == 1  # without, they are one row of two settings
+    assert (
+        len(study(results).only(lambda run: run.env == "alfworld").runs) == 1
+    )  # without, they are one row of two settings
 
 
 def test_settings_are_written_as_in_the_reported_tables(tmp_path):

@@ -21,6 +21,7 @@ def test_list_names_every_estimator_and_marks_reconstructions(capsys):
         assert cls.citation in line and ("RECONSTRUCTION" in line) == cls.reconstruction
 
 
+@pytest.mark.slow
 def test_help_marks_reconstructions(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])

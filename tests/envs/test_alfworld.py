@@ -139,6 +139,7 @@ def test_bad_settings_are_named(settings, mentioned):
     assert all(text in str(error.value) for text in mentioned)
 
 
+@pytest.mark.slow
 def test_a_whole_smoke_run(tmp_path):
     code, _, err = run("env=alfworld", f"results={tmp_path}", "tracking.mode=disabled", "updates=2")
     assert code == 0, err

@@ -350,6 +350,7 @@ def test_settings_do_not_grow_by_playing():
     assert asdict(env) == before
 
 
+@pytest.mark.slow
 def test_a_whole_smoke_run(tmp_path):
     code, _, err = run("env=webshop", f"results={tmp_path}", "tracking.mode=disabled", "updates=2")
     assert code == 0, err

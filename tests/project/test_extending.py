@@ -1,28 +1,17 @@
-"""The worked examples of docs/extending.md: each is built from the page's code in a copy of the repository, and run.
-
-The commands run in processes that are forked from a server which has imported torch once; importing it for every
-command would take most of the time of these tests.
-"""
+"""The worked examples of docs/extending.md: each is built from the page's code in a copy of the repository, and run."""
 
 import json
-import multiprocessing
-import os
 import re
-import runpy
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.command import SMALLEST
+from tests.command import PACKAGES, SMALLEST, Command
 from tests.stored_runs import write_run
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("bepo", "analysis", "tests")
-PRELOADED = ["bepo.training.local", "transformers.models.qwen2.modeling_qwen2"]
-PRELOADED += ["analysis.__main__", "hydra.main", "hypothesis"]
 GENERATED = ("build", "*.smoke.*", "*.laptop.*")
 COPIED = (*PACKAGES, "conf", "experiments", "paper")
 TINY = (*SMALLEST, "updates=2", "evaluation.seeds=1")
@@ -64,18 +53,14 @@ class Copy:
 
     def run(self, module: str, *arguments: str) -> str:
         """Run ``python -m module arguments`` in the copy and return what it prints."""
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(PRELOADED)
-        output = self.folder / "output.txt"
-        process = context.Process(target=run_module, args=(self.folder, output, module, arguments))
-        process.start()
-        process.join()
-        assert process.exitcode == 0, f"{module} {' '.join(arguments)}\n{output.read_text()}"
-        return output.read_text()
+        command = Command(module, *arguments, folder=self.folder)
+        output = "".join(command.communicate())
+        assert command.returncode == 0, f"{module} {' '.join(arguments)}\n{output}"
+        return output
 
     def check_contract(self, name: str, plugin: str) -> None:
         """Run the contract tests of a plug-in; pytest's exit status says if one failed, or if there was none."""
-        (path,) = (self.folder / "tests").rglob(name)
+        path = self.folder / "tests" / name
         self.run("pytest", "-q", "-n", "0", "-p", "no:cacheprovider", str(path), "-k", plugin)
 
     def train(self, *overrides: str, settings: tuple[str, ...] | list[str] = TINY) -> dict:
@@ -84,20 +69,6 @@ class Copy:
         self.run("bepo.train", *settings, *overrides)
         (path,) = set(self.results.glob("runs/*/run.json")) - before
         return json.loads(path.read_text())
-
-
-def run_module(folder: Path, output: Path, module: str, arguments: tuple[str, ...]) -> None:
-    """In a process of its own: import our packages afresh, from ``folder``, and run a module as a command."""
-    with output.open("w") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-    os.chdir(folder)
-    sys.path.insert(0, str(folder))
-    os.environ["PYTHONPATH"] = str(folder)
-    for name in [name for name in sys.modules if name.split(".")[0] in PACKAGES]:
-        del sys.modules[name]
-    sys.argv = [module, *arguments]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 @pytest.fixture
@@ -113,7 +84,7 @@ def test_an_estimator_is_one_file(copy):
     assert "Sutton & Barto, 2018, Section 13.4" in listing and "gamma=0.95 std=sample" in listing
     run = copy.train("credit=togo", "credit.gamma=0.9")
     assert run["method"]["step_credit"] == "Reward to go" and run["result"]["updates"] == 2
-    copy.check_contract("test_credit_contract.py", "togo")
+    copy.check_contract("credit/test_contract.py", "togo")
 
 
 def test_an_environment_is_one_file_and_a_preset(copy):
@@ -125,7 +96,7 @@ def test_an_environment_is_one_file_and_a_preset(copy):
     assert run["result"]["updates"] == 2 and run["task_sets"]["train"]["tasks"] == 8
     (fitted,) = (copy.results / "warm_starts").glob("corridor-*/warm_start.json")
     assert json.loads(fitted.read_text())["env"]["length"] == 8  # the preset's
-    copy.check_contract("test_env_contract.py", "corridor")
+    copy.check_contract("envs/test_contract.py", "corridor")
 
 
 def test_an_ablation_is_one_file(copy):

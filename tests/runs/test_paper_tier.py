@@ -188,6 +188,7 @@ def test_main_results_compare_seven_methods_under_their_own_rules(name):
     assert (critic.learning_rate, critic.clip_eps) == (1e-5, 0.5)
 
 
+@pytest.mark.slow
 def test_the_other_studies():
     assert {r.config.credit.name for r in runs("main_sokoban")} == {"grpo", "gigpo", "gated_bepo"}
     assert {r.config.env.observation for r in runs("main_sokoban")} == {"rgb"}

@@ -9,6 +9,8 @@ from bepo.store.files import Corrupt
 from bepo.store.runs import STREAMS, read_run
 from tests.command import rows, run, start, stop_after, train
 
+pytestmark = pytest.mark.slow  # these train
+
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):

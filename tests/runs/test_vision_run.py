@@ -3,8 +3,12 @@
 import json
 import signal
 
+import pytest
+
 from bepo.store.runs import STREAMS, read_run
 from tests.command import rows, run, start, stop_after, train
+
+pytestmark = pytest.mark.slow  # these train
 
 
 def test_the_smoke_tier(tmp_path):

@@ -10,6 +10,8 @@ import pytest
 from bepo import upload
 from tests.command import rows, train
 
+pytestmark = pytest.mark.slow  # these train
+
 WANDB = Path(sys.executable).parent / "wandb"
 
 

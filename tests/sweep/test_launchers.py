@@ -8,6 +8,8 @@ import pytest
 from bepo.store.runs import read_run
 from tests.command import SMALLEST, run
 
+pytestmark = pytest.mark.slow  # these train
+
 ONE = (*SMALLEST, "updates=2", "evaluation.every=1", "env=sokoban", "model=small")
 
 

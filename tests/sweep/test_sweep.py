@@ -23,6 +23,9 @@ from bepo.sweep.show import format_plan
 from bepo.sweep.studies import compose_study
 from tests.command import SMALLEST, rows
 
+pytestmark = pytest.mark.slow  # these train
+
+
 register_configs()
 TINY = (*SMALLEST, "updates=6", "checkpoint_every=1", "evaluation.every=3", "model=small")
 GRID = ("main_sokoban", *TINY, "updates=15", "credit=grpo,gated_bepo", "seed=0,1")

@@ -24,6 +24,9 @@ from bepo.sweep.tune import Tuning
 from tests.command import SMALLEST
 from tests.sweep.test_sweep import finish, sweep, wait_for, writers
 
+pytestmark = pytest.mark.slow  # these train
+
+
 register_configs()
 TINY = (*SMALLEST, "updates=4", "checkpoint_every=1", "evaluation.every=2", "env=sokoban", "--jobs", "1")
 

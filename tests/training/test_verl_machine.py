@@ -88,6 +88,7 @@ def test_settings_that_make_no_sense(settings, message):
         Verl(**settings)
 
 
+@pytest.mark.slow
 def test_the_command_without_verl(tmp_path):
     try:
         machine.version("verl")
