@@ -45,7 +45,7 @@ test: lint ## Every check, then every test of the local stack, without network
 	$(BIN)/python -m pytest -n 2
 
 test-fast: install ## The tests that take no training: under a minute
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 -m "not slow" --hypothesis-profile=fast
 
 lint: install ## Check style, format, imports and types (make format mends the first two)
 	$(BIN)/ruff check --quiet .

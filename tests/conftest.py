@@ -21,6 +21,7 @@ from hypothesis import settings  # noqa: E402
 
 torch.set_num_threads(1)
 settings.register_profile("bepo", deadline=None, derandomize=True, max_examples=6 if CHECK_SHAPES else 60)
+settings.register_profile("fast", settings.get_profile("bepo"), max_examples=3)  # make test-fast
 settings.load_profile("bepo")
 
 DATA = Path(__file__).parent / "data"

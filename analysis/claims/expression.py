@@ -2,13 +2,18 @@
 
 import ast
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from math import nan
 
 import sympy
 
 _OPERATIONS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 _FUNCTIONS = {"min": sympy.Min, "max": sympy.Max}
+
+
+# The step function is in the derivatives of min and max.
+_MODULES = [{"Heaviside": lambda x, _: 0.5 + (x > 0) / 2 - (x < 0) / 2}, "math"]
 
 
 class ExpressionError(ValueError):
@@ -24,19 +29,26 @@ class Expression:
     def __init__(self, text: str | float) -> None:
         self.text = str(text)
         try:
-            self._algebra = self._read(ast.parse(self.text, mode="eval").body)
+            algebra = self._read(ast.parse(self.text, mode="eval").body)
         except SyntaxError:
             raise ExpressionError(f"{self.text!r} is not an expression") from None
-        self.terms = frozenset(map(str, self._algebra.free_symbols))
+        self._terms, self._functions = _compiled(algebra)
+        self.terms = frozenset(self._terms)
         self.names = {term.removesuffix(".std") for term in self.terms}
 
     def __call__(self, values: Mapping[str, float]) -> float:
         """Return its value, given a number for each of ``terms``."""
-        return _number(self._algebra, values)
+        return self._numbers(values)[0]
 
     def gradient(self, values: Mapping[str, float]) -> dict[str, float]:
         """Return the derivative by each term; where two are the least, or the greatest, each counts half."""
-        return {term: _number(self._algebra.diff(sympy.Symbol(term)), values) for term in sorted(self.terms)}
+        return dict(zip(self._terms, self._numbers(values)[1:]))
+
+    def _numbers(self, values: Mapping[str, float]) -> list[float]:
+        try:
+            return self._functions(*(values[term] for term in self._terms))
+        except ZeroDivisionError:
+            return [nan] * (1 + len(self._terms))
 
     def _read(self, node: ast.AST) -> sympy.Expr:
         match node:
@@ -55,6 +67,9 @@ class Expression:
         raise ExpressionError(f"{self.text!r}: only numbers, names, name.std, + - * / and min, max")
 
 
-def _number(algebra: sympy.Expr, values: Mapping[str, float]) -> float:
-    number = algebra.subs({sympy.Symbol(term): value for term, value in values.items()})
-    return float(number) if number.is_real else nan
+@cache
+def _compiled(algebra: sympy.Expr) -> tuple[list[str], Callable[..., list[float]]]:
+    """Return the terms, and a function of their values that returns the value and the derivatives by each term."""
+    symbols = sorted(algebra.free_symbols, key=str)
+    functions = [algebra, *(algebra.diff(symbol) for symbol in symbols)]
+    return list(map(str, symbols)), sympy.lambdify(symbols, functions, _MODULES)

@@ -12,6 +12,8 @@ from analysis.plots.style import COLUMN, PAGE
 from bepo.credit.gated_bepo import GatedBEPO
 from tests.stored_runs import write_run
 
+pytestmark = pytest.mark.slow
+
 PAPER = (
     "alfworld-success-curves",
     "credit-comparison",

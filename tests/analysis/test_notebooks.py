@@ -16,6 +16,8 @@ from tests.stored_runs import write_run
 
 pytest.importorskip("marimo")  # of the extra [dev]
 
+pytestmark = pytest.mark.slow
+
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "analysis" / "notebooks").glob("*.py"))
 EPISODES = ("S W S A +", "S A +", "S A -", "S W -", "S W W A -")
 

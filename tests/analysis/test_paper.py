@@ -26,6 +26,7 @@ def test_it_holds_every_table_of_the_original_and_names_no_unknown_one():
     assert published <= named <= published | set(artefacts())
 
 
+@pytest.mark.slow
 def test_every_number_that_the_text_names_is_defined(tmp_path):
     tables = [item.build(item.load(Source(tmp_path), "paper")) for item in artefacts().values() if item.kind == "table"]
     macros = to_macros(tables)

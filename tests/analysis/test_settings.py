@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 from analysis.tables.hparams import agree, settings_of_tier
@@ -19,6 +21,7 @@ def marked(table):
     return {row[0].value for row in table.rows if any(printed.mark for printed in row)}
 
 
+@pytest.mark.slow
 def test_the_kept_settings_are_what_composes():
     assert json.loads(FILE.read_text()) == json.loads(json.dumps(main_settings())), "run `python -m bepo.settings`"
 

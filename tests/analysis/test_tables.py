@@ -258,6 +258,7 @@ def test_the_formats_say_the_same(results):
     assert len({len(r) for r in csv.reader(statistics(found.entries).splitlines())}) == 1
 
 
+@pytest.mark.slow
 def test_everything_is_written_and_the_same_runs_give_the_same_bytes(results, tmp_path, capsys):
     outs = [tmp_path / "a", tmp_path / "b"]
     for out in outs:
@@ -276,6 +277,7 @@ def test_everything_is_written_and_the_same_runs_give_the_same_bytes(results, tm
     assert "sokoban-main (tier laptop)" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_page_marks_every_artefact_with_its_tier(results):
     """The filter hides by these marks; what needs no runs stands there once, at every tier."""
     write_run(results, "gate_form", {"env.name": "webshop"}, ((1, 0),), tier="smoke")
@@ -347,6 +349,7 @@ def test_bad_input_is_one_line(results, arguments, message, capsys):
     assert message in err and len(err.strip().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_an_empty_tier_still_gives_every_artefact_and_says_so(results):
     for label, item in artefacts().items():
         product = item.build(item.load(Source(results), "paper"))
@@ -355,6 +358,7 @@ def test_an_empty_tier_still_gives_every_artefact_and_says_so(results):
             assert not any(entry.reproduced for entry in product.entries)
 
 
+@pytest.mark.slow
 def test_runs_that_nobody_expected_in_a_study_stop_no_artefact(tmp_path):
     """Another method, environment and model than the study's: shown in blocks of their own, or in none."""
     strangers = (

@@ -48,6 +48,7 @@ def test_history(results):
     assert "no trials yet" in built(results, "optuna-history", "paper").figure.axes[0].texts[0].get_text()
 
 
+@pytest.mark.slow
 def test_importance(results):
     found = built(results, "optuna-importance")
     widths = {

@@ -15,6 +15,8 @@ from bepo.store.runs import read_run
 from bepo.store.tracking import Tracker, Tracking, publish
 from tests.stored_runs import write_run
 
+pytestmark = pytest.mark.slow
+
 PASSES = ((1, 0), (1, 1))
 
 

@@ -99,6 +99,7 @@ def valued(learner, batch):
     return Rollouts(batch).with_values(learner.critic.values(batch.tokens, 16384)).batch
 
 
+@pytest.mark.slow
 def test_the_critic_learns_and_its_checkpoint_restores_it(tmp_path):
     env, agent = Sokoban(horizon=4), Agent(style="compact", history_observations=False)
     policy = Tiny(warm_start=None, hidden_size=32, num_hidden_layers=1).build(env, agent, "cpu")

@@ -10,6 +10,8 @@ from bepo.credit import estimators
 from tests.credit import reference
 from tests.strategies import estimator, options, rollouts, settings_of
 
+pytestmark = pytest.mark.slow
+
 ALL = [name for name in estimators() if hasattr(reference, name)]
 
 

@@ -154,6 +154,7 @@ def test_one_permutation_splits_all_goals(goals):
     assert len(ids["test"]) <= 500 and len(everything) >= 0.9 * env.facts()["goals"]
 
 
+@pytest.mark.slow
 def test_the_splits_of_verl_agent_overlap():
     """Most validation goals are in the training range of some worker, up to price bounds, which are drawn anew."""
 

@@ -25,6 +25,7 @@ def rollouts(policy, sampling, seed=0):
     return collect(ENV, COMPACT, policy, task_set(ENV, "train", 4).tasks, 3, sampling, seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constrained", [False, True])
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 def test_log_probs_are_those_of_the_distribution_of_sampling(constrained, sampling):

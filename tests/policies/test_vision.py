@@ -21,6 +21,8 @@ from bepo.training import Optimisation
 from bepo.training.learner import LocalLearner
 from bepo.training.warm_start import fit
 
+pytestmark = pytest.mark.slow
+
 ENV = Sokoban(observation="rgb", horizon=5)
 AGENT = Agent(style="compact", history_length=0)
 

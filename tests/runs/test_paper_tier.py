@@ -13,6 +13,8 @@ from bepo.runs.compose import register_configs
 from bepo.sweep.plan import plan_runs
 from bepo.sweep.studies import compose_cells, compose_study, study_names
 
+pytestmark = pytest.mark.slow  # Hydra composes every study
+
 register_configs()
 REPORTED = Path(__file__).parents[2] / "paper" / "reported"
 STUDIES = [name for name in study_names() if not name.startswith("tune_")]
@@ -188,7 +190,6 @@ def test_main_results_compare_seven_methods_under_their_own_rules(name):
     assert (critic.learning_rate, critic.clip_eps) == (1e-5, 0.5)
 
 
-@pytest.mark.slow
 def test_the_other_studies():
     assert {r.config.credit.name for r in runs("main_sokoban")} == {"grpo", "gigpo", "gated_bepo"}
     assert {r.config.env.observation for r in runs("main_sokoban")} == {"rgb"}

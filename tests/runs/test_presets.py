@@ -10,6 +10,8 @@ from bepo.credit import estimators
 from bepo.policies import policies
 from bepo.runs.compose import register_configs
 
+pytestmark = pytest.mark.slow  # Hydra composes every preset
+
 register_configs()
 
 

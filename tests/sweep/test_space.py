@@ -52,6 +52,7 @@ def _same_space(sweep):
     assert overrides == [*(f"{name}={value}" for name, value in fixed.items()), *deletions]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GRIDS)
 def test_studies_have_the_cells_of_hydras_sweeper(name):
     sweep = compose_study(name, ["updates=3"]).sweep

@@ -12,6 +12,8 @@ from bepo.rollouts.evaluation import Evaluation
 from bepo.rollouts.task_sets import task_set
 from bepo.training.warm_start import demonstrations, warm_started
 
+pytestmark = pytest.mark.slow
+
 ENV = Sokoban(horizon=8)
 AGENT = Agent(style="compact", history_observations=False)
 TRAIN, VALIDATION = task_set(ENV, "train", 30), task_set(ENV, "validation", 10)
