@@ -23,7 +23,7 @@ class Needy(Plugin):
     """Usable as it comes, not with every choice."""
 
     name: Literal["needy"] = "needy"
-    data: Literal["own", "official"] = "own"
+    data: Literal["own", "original"] = "own"
     mode: Literal["a", "b"] = "a"
 
     def __post_init__(self):
@@ -31,7 +31,7 @@ class Needy(Plugin):
             raise UserError("mode=b: not on a Saturday")
 
     def missing(self):
-        return Missing("no official data", "fetch-data") if self.data == "official" else None
+        return Missing("no original data", "fetch-data") if self.data == "original" else None
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +55,8 @@ def test_choices_of_a_plugin(monkeypatch):
     monkeypatch.setattr("bepo.envs.environments", lambda: {"needy": Needy})
     found = {f.name: f for f in findings() if f.part == "environments"}
     assert found["needy"] == Finding("environments", "needy")
-    assert (found["needy data=official"].problem, found["needy data=official"].remedy) == (
-        "no official data",
+    assert (found["needy data=original"].problem, found["needy data=original"].remedy) == (
+        "no original data",
         "fetch-data",
     )
     assert found["needy mode=b"].problem == "mode=b: not on a Saturday"
