@@ -18,7 +18,7 @@ from analysis.__main__ import main as analyse
 from bepo.envs.alfworld.generate import TASK_TYPES
 from bepo.store.cells import note_cell
 from bepo.store.runs import RunFolder
-from tests.records import nested
+from tests.stored_runs import nested
 
 UPDATES, EVERY, TASKS, PASSES = 150, 10, 128, 3  # the paper's
 METHODS = ("ppo", "rloo", "grpo", "gagpo", "gigpo", "hgpo", "gated_bepo")
