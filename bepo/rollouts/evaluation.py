@@ -1,4 +1,4 @@
-"""Evaluation passes over a fixed panel: one row an episode."""
+"""Evaluation passes over a fixed task set: one row an episode."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ class Evaluation(Settings):
 
     @property
     def sampling(self) -> Sampling:
+        """How responses of evaluation episodes are drawn."""
         return Sampling(self.temperature, self.top_p, self.top_k)
 
 

@@ -71,7 +71,7 @@ class Tracker:
             ) from error
 
     def log(self, row: dict[str, Any]) -> None:
-        """The row of one update, under the same names as in metrics.jsonl."""
+        """Log the row of one update, under the same names as in metrics.jsonl."""
         if self._run is not None:
             self._run.log(row, step=row["update"])
 
@@ -84,7 +84,7 @@ class Tracker:
 
 
 def publish(settings: Tracking, results: Path) -> int:
-    """Upload every study cell of a results folder; the number of them.
+    """Upload every study cell of a results folder, and return the number of them.
 
     A run uploads the cells that point at it when it ends. Studies that came to share it later are known only here.
     Raises ``UserError`` if there is no cell, or W&B does not take them.
@@ -113,9 +113,9 @@ def publish(settings: Tracking, results: Path) -> int:
 
 
 def download(project: str, results: Path) -> None:
-    """Bring the records and study cells of a W&B project (``entity/project``) into a results folder.
+    """Bring the runs and study cells of a W&B project (``entity/project``) into a results folder.
 
-    A record that is there already stays; of several uploads of a cell the newest counts. Raises ``UserError`` if the
+    A run that is there already stays; of several uploads of a cell the newest counts. Raises ``UserError`` if the
     project cannot be read.
     """
     import wandb
