@@ -21,7 +21,7 @@ from bepo.rollouts.collect import Sampling
 from bepo.runs.metrics import rollout_metrics
 from bepo.training import Optimisation
 from bepo.training.learner import LocalLearner
-from tests.command import SMALLEST, Command, only_run, rows, train
+from tests.verl.command import SMALLEST, Command, only_run, rows, train
 
 pytestmark = pytest.mark.timeout(600)
 SETTINGS = ("updates=3", "checkpoint_every=1", "backend.optimiser_steps=1", "tracking.mode=offline")

@@ -10,8 +10,8 @@ import torch
 from bepo.credit.ppo import PPO
 from bepo.policies.tiny_vl import PICTURE, VIDEO
 from bepo.training.critic import clipped_value_loss
-from tests.command import SMALLEST, Command, only_run, rows, train
-from tests.test_text import first_update, initial_policy, local_learner
+from tests.verl.command import SMALLEST, Command, only_run, rows, train
+from tests.verl.test_text import first_update, initial_policy, local_learner
 
 pytestmark = pytest.mark.timeout(500)
 
