@@ -79,14 +79,17 @@ def assignments(texts: Sequence[str]) -> dict[str, Any]:
 
 def choices(kind: object) -> tuple[Any, ...]:
     """Return the words that a type allows: those of a ``Literal``, alone or in a union; none for other types."""
-    kinds = get_args(kind) if get_origin(kind) in (UnionType, Union) else (kind,)
-    return tuple(word for k in kinds if get_origin(k) is Literal for word in get_args(k))
+    return tuple(word for k in _alternatives(kind) if get_origin(k) is Literal for word in get_args(k))
+
+
+def _alternatives(kind: object) -> tuple[Any, ...]:
+    """Return the types of a union, or the type itself."""
+    return get_args(kind) if get_origin(kind) in (UnionType, Union) else (kind,)
 
 
 def _check_type(what: str, value: object, kind: object) -> None:
     words = choices(kind)
-    kinds = get_args(kind) if get_origin(kind) in (UnionType, Union) else (kind,)
-    types = tuple(k for k in kinds if isinstance(k, type))
+    types = tuple(k for k in _alternatives(kind) if isinstance(k, type))
     accepted = (*types, int) if float in types else types
     typed = isinstance(value, accepted) and (bool in types or not isinstance(value, bool))
     if value in words or typed:
