@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from analysis.data.methods import is_reconstruction, name_of
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
-from analysis.plots.rollout_graph import ENDS, OPEN, advantages, draw, edges, group_of, matrix, node_name, nodes
+from analysis.plots.rollout_graph import ENDS, OPEN, advantages, draw, edges, group_of, matrix
 from analysis.plots.style import PAGE, letters, panels
 from bepo.core.batch import RolloutBatch
 from bepo.credit.gated_bepo import GatedBEPO
@@ -71,7 +71,7 @@ def credit_comparison(_: object) -> Figure:
     graphs, tables = axes[: len(PATTERNS)], axes[len(PATTERNS) :]
     for pattern, graph, table in zip(PATTERNS, graphs, tables):
         batch = group_of(pattern.trajectories)
-        draw(graph, batch, _places(batch, pattern))
+        draw(graph, batch, pattern.places)
         graph.set_title(pattern.title)
         found = advantages(batch, METHODS)
         means = [[found[m][transitions(batch, column)].mean() for column in pattern.columns] for m in METHODS]
@@ -100,9 +100,9 @@ def method_overview(_: object) -> Figure:
     credit = estimator(batch)
     figure, axes = panels(1, 5, PAGE, 1.9, width_ratios=(1, 1.35, 1, 1, 1))
     _draw_rollouts(axes[0], batch, credit.terms["rho"])
-    worth = dict(zip(batch.state.tolist(), credit.terms["value"]))
-    text = {state: f"{batch.state_key[state]}\n{value:.1f}" for state, value in worth.items()}
-    draw(axes[1], batch, _places(batch, OVERVIEW), text=text, size=17)
+    states = [batch.state_key[state] for state in batch.state]
+    text = {state: f"{state}\n{value:.1f}" for state, value in zip(states, credit.terms["value"])}
+    draw(axes[1], batch, OVERVIEW.places, text=text, size=17)
     axes[1].set_title(OVERVIEW.title)
     titles = ("Outcome $\\hat{A}^{out}$", "Fixed point $\\hat{A}^{FP}$", "Mixed $\\hat{A}$")
     for axis, title, values in zip(axes[2:], titles, (credit.terms["outcome"], credit.terms["step"], credit.advantage)):
@@ -125,13 +125,9 @@ def method_overview(_: object) -> Figure:
 def transitions(batch: RolloutBatch, column: str) -> np.ndarray:
     """Return the transitions that the name of a column means."""
     episode, _, way = column.rpartition(": ")
-    ends = tuple(nodes(batch)[name] for name in way.split("→"))
-    (found,) = (edge.transitions for edge in edges(batch) if (edge.source, edge.target) == ends)
+    source, target = way.split("→")
+    found = edges(batch)[source, target]
     return found[batch.trajectory[found] == int(episode) - 1][:1] if episode else found
-
-
-def _places(batch: RolloutBatch, pattern: Pattern) -> dict[int, tuple[float, float]]:
-    return {nodes(batch)[name]: place for name, place in pattern.places.items()}
 
 
 def _draw_rollouts(axis: Axes, batch: RolloutBatch, rho: np.ndarray) -> None:
@@ -142,6 +138,6 @@ def _draw_rollouts(axis: Axes, batch: RolloutBatch, rho: np.ndarray) -> None:
     for i in range(len(batch)):
         x, y = batch.step[i], batch.trajectory[i]
         box = {"boxstyle": "circle,pad=0.25", "facecolor": OPEN if rho[i] else "white", "linewidth": 0.7}
-        axis.text(x, y, node_name(batch, batch.state[i]), fontsize=6.5, bbox=box, ha="center", va="center")
+        axis.text(x, y, batch.state_key[batch.state[i]], fontsize=6.5, bbox=box, ha="center", va="center")
         if batch.terminal[i]:
             axis.text(x + 0.75, y, ENDS[batch.successor[i]], fontsize=8, ha="center", va="center")

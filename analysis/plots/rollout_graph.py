@@ -1,8 +1,8 @@
 """A rollout group as a picture: its merged graph, and a number on every edge."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -30,15 +30,6 @@ _BUDGET = 20  # sweeps of the paper
 _VALUES = {"error": ("distance to V*", "-"), "bound": ("certificate", "--"), "centring": ("centring error", ":")}
 
 
-@dataclass(frozen=True)
-class Edge:
-    """All transitions from one state to one successor (negative: an end)."""
-
-    source: int
-    target: int
-    transitions: np.ndarray
-
-
 def group_of(trajectories: Sequence[str]) -> RolloutBatch:
     """Return a group written down: ``"S A +"`` goes through states S and A and succeeds, with ``-`` it fails."""
     rows = []
@@ -59,39 +50,29 @@ def advantages(batch: RolloutBatch, methods: Iterable[str] = ()) -> dict[str, np
     return {name: known[name]()(batch).advantage for name in methods}
 
 
-def edges(batch: RolloutBatch) -> list[Edge]:
-    """Return the edges of the merged graph, by first transition."""
-    pairs: dict[tuple[int, int], list[int]] = {}
-    for i, pair in enumerate(zip(batch.state.tolist(), batch.successor.tolist())):
-        pairs.setdefault(pair, []).append(i)
-    return [Edge(*pair, np.array(members)) for pair, members in pairs.items()]
+def edges(batch: RolloutBatch) -> dict[tuple[str, str], np.ndarray]:
+    """Return the transitions of each edge of the merged graph, by the names of a state and of its successor."""
+    names = dict(enumerate(batch.state_key)) | ENDS
+    pairs = pd.DataFrame({"source": batch.state, "target": batch.successor}).map(names.get)
+    return {pair: rows.index.to_numpy() for pair, rows in pairs.groupby(["source", "target"], sort=False)}
 
 
-def node_name(batch: RolloutBatch, node: int) -> str:
-    """Return a state's name, or the sign of an end."""
-    return ENDS[node] if node < 0 else batch.state_key[node]
-
-
-def nodes(batch: RolloutBatch) -> dict[str, int]:
-    """Return the nodes of a group by name."""
-    return {end: node for node, end in ENDS.items()} | {key: i for i, key in enumerate(batch.state_key)}
-
-
-def layout(batch: RolloutBatch) -> dict[int, tuple[float, float]]:
+def layout(batch: RolloutBatch) -> dict[str, tuple[float, float]]:
     """Return a place for each node: states in columns by the fewest steps to them, ends in a column of their own."""
-    graph = nx.DiGraph((edge.source, edge.target) for edge in edges(batch))
-    starts = dict.fromkeys(batch.state[batch.step == 0].tolist())
-    columns = [[node for node in layer if node >= 0] for layer in nx.bfs_layers(graph, starts)]
-    columns = [*filter(None, columns), sorted((node for node in graph if node < 0), reverse=True)]
+    graph = nx.DiGraph(list(edges(batch)))
+    ends = [end for end in ENDS.values() if end in graph]
+    starts = dict.fromkeys(batch.state_key[s] for s in batch.state[batch.step == 0])
+    columns = [[node for node in layer if node not in ends] for layer in nx.bfs_layers(graph, starts)]
+    columns = [*filter(None, columns), ends]
     return {n: (float(x), (i + 0.5) / len(column)) for x, column in enumerate(columns) for i, n in enumerate(column)}
 
 
 def draw(
     axis: Axes,
     batch: RolloutBatch,
-    place: Mapping[int, tuple[float, float]],
+    place: Mapping[str, tuple[float, float]],
     values: np.ndarray | None = None,
-    text: Mapping[int, str] | None = None,
+    text: Mapping[str, str] | None = None,
     limit: float = 2.0,
     size: float = 11,
 ) -> None:
@@ -100,32 +81,32 @@ def draw(
     Arrows are the wider the more transitions they stand for. ``values`` (one a transition) colour them by their mean,
     between ``-limit`` and ``limit``; ``text`` replaces the names of nodes.
     """
-    branches = RolloutGraph(batch).branches
+    branches = dict(zip(batch.state_key, RolloutGraph(batch).branches))
     colours = ScalarMappable(Normalize(-limit, limit), SIGNED_LINES)
-    for edge in edges(batch):
-        colour = GREY if values is None else colours.to_rgba(values[edge.transitions].mean())
-        _arrow(axis, place[edge.source], place[edge.target], edge, colour, size)
+    for (source, target), transitions in edges(batch).items():
+        colour = GREY if values is None else colours.to_rgba(values[transitions].mean())
+        width = 0.6 + 0.5 * min(len(transitions), 6)
+        _arrow(axis, place[source], place[target], {"color": colour, "linewidth": width}, size)
     for node, (x, y) in place.items():
-        fill = OPEN if node >= 0 and branches[node] >= 2 else "white"
+        fill = OPEN if branches.get(node, 0) >= 2 else "white"
         edge_line = {"markeredgecolor": "black", "markeredgewidth": 0.7}
-        axis.plot(x, y, "s" if node < 0 else "o", markersize=size, markerfacecolor=fill, **edge_line)
-        name = (text or {}).get(node, node_name(batch, node))
+        axis.plot(x, y, "o" if node in branches else "s", markersize=size, markerfacecolor=fill, **edge_line)
+        name = (text or {}).get(node, node)
         small = 5.5 if "\n" in name else 6.5
         axis.text(x, y, name, ha="center", va="center_baseline", fontsize=small, linespacing=0.95)
     axis.set_axis_off()
     axis.margins(0.15)
 
 
-def _arrow(axis: Axes, start: tuple, end: tuple, edge: Edge, colour: object, size: float) -> None:
-    width = 0.6 + 0.5 * min(len(edge.transitions), 6)
-    if edge.source == edge.target:  # a ring on top of the state
+def _arrow(axis: Axes, start: tuple, end: tuple, line: dict[str, Any], size: float) -> None:
+    """Draw an arrow between two nodes of this size, or a ring on top of a node that leads to itself."""
+    if start == end:
         above = offset_copy(axis.transData, axis.get_figure(root=True), y=0.75 * size, units="points")
-        ring = {"markersize": 0.7 * size, "markerfacecolor": "none", "markeredgecolor": colour}
-        axis.plot(*start, "o", transform=above, markeredgewidth=width, zorder=0.5, **ring)
-        return
-    shape = {"arrowstyle": "-|>", "mutation_scale": 6, "connectionstyle": "arc3,rad=0.12"}
-    shape |= {"shrinkA": size / 2, "shrinkB": size / 2, "linewidth": width}
-    axis.add_patch(FancyArrowPatch(start, end, color=colour, zorder=0.5, **shape))
+        ring = {"marker": "o", "markersize": 0.7 * size, "markerfacecolor": "none", "zorder": 0.5}
+        axis.plot(*start, transform=above, markeredgecolor=line["color"], markeredgewidth=line["linewidth"], **ring)
+    else:
+        shape = {"arrowstyle": "-|>", "mutation_scale": 6, "connectionstyle": "arc3,rad=0.12"}
+        axis.add_patch(FancyArrowPatch(start, end, shrinkA=size / 2, shrinkB=size / 2, zorder=0.5, **shape, **line))
 
 
 def matrix(axis: Axes, values: np.ndarray, rows: Sequence[str], columns: Sequence[str], limit: float = 2.0) -> None:
@@ -169,7 +150,7 @@ def transition_table(batch: RolloutBatch) -> pd.DataFrame:
     """Return a row a transition: where it is, what Gated-BEPO's parts are there, and every estimator's advantage."""
     graph, terms = RolloutGraph(batch), GatedBEPO()(batch).terms
     table = pd.DataFrame({"episode": batch.trajectory, "step": batch.step, "state": batch.state})
-    table["next"] = [node_name(batch, s) if s < 0 else s for s in batch.successor]
+    table["next"] = [ENDS.get(s, s) for s in batch.successor]
     table = table.assign(visits=graph.visits[batch.state], branches=graph.branches[batch.state], gate=terms["rho"])
     table = table.assign(value=terms["value"], residual=terms["residual"], **advantages(batch))
     return table.assign(text=[batch.state_key[s] for s in batch.state]).round(3)
@@ -181,7 +162,7 @@ def view(batch: RolloutBatch, values: np.ndarray, title: str) -> Figure:
     rows = max(np.unique([x for x, _ in place.values()], return_counts=True)[1])
     figure, (axis,) = panels(1, 1, PAGE, max(2.5, 0.35 * rows))
     value = GatedBEPO(solver="exact")(batch).terms["value"]
-    text = {int(s): f"{s}\n{v:.1f}".replace("-0.0", "0.0") for s, v in zip(batch.state, value)}
+    text = {batch.state_key[s]: f"{s}\n{v:.1f}".replace("-0.0", "0.0") for s, v in zip(batch.state, value)}
     limit = float(np.abs(values).max()) or 1.0
     draw(axis, batch, place, values, text, limit, size=16)
     figure.set_layout_engine("none")
