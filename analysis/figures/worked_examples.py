@@ -1,9 +1,11 @@
 """Figures credit-comparison and method-overview: estimators on small rollout groups, every number computed by them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+import yaml
 from matplotlib.axes import Axes
 
 from analysis.data.methods import is_reconstruction, name_of
@@ -19,49 +21,15 @@ METHODS = ("grpo", "gigpo", "hgpo", "gagpo", "graphgpo", "gated_bepo")
 
 @dataclass(frozen=True)
 class Pattern:
-    """A rollout group, where its nodes are drawn, and the transitions or edges whose advantage is shown.
-
-    ``columns`` are ``"S→R"``, the mean over that edge, or ``"2: S→R"``, that edge's first transition in episode 2.
-    """
+    """A rollout group of ``patterns.yaml``, which says what its fields are."""
 
     title: str
-    trajectories: tuple[str, ...]
+    trajectories: list[str]
     places: dict[str, tuple[float, float]]
-    columns: tuple[str, ...] = ()
+    columns: list[str] = field(default_factory=list)
 
 
-PATTERNS = (
-    Pattern(
-        "Detour",
-        ("S A +", "S W S A +", "S A -", "S W -"),
-        {"S": (0, 1), "A": (1, 1.6), "W": (1, 0.4), "✓": (2, 1.6), "✗": (2, 0.4)},
-        ("2: S→A", "2: S→W", "2: W→S", "4: S→W"),
-    ),
-    Pattern(
-        "Shared downstream",
-        ("S A M +", "S A M +", "S B M -", "S C D -"),
-        {"S": (0, 1), "A": (0.9, 2), "B": (0.9, 1), "C": (0.9, 0), "M": (1.8, 1.5), "D": (1.8, 0)}
-        | {"✓": (2.7, 2), "✗": (2.7, 0.5)},
-        ("1: S→A", "3: S→B", "4: S→C", "3: M→✗"),
-    ),
-    Pattern(
-        "Risky shortcut",
-        ("S R +", "S R -", "S R -", "S L T +", "S L T +", "S L T -"),
-        {"S": (0, 1), "R": (1, 1.8), "L": (0.8, 0.2), "T": (1.6, 0.2), "✓": (2.5, 1.8), "✗": (2.5, 0.2)},
-        ("S→R", "S→L", "R→✓", "T→✓"),
-    ),
-    Pattern(
-        "No alternative",
-        ("S P Q +", "S P Q -", "S P Q +", "S R -"),
-        {"S": (0, 1), "P": (0.8, 1.7), "Q": (1.6, 1.7), "R": (1.2, 0.2), "✓": (2.5, 1.7), "✗": (2.5, 0.2)},
-        ("1: P→Q", "2: P→Q", "4: S→R", "4: R→✗"),
-    ),
-)
-OVERVIEW = Pattern(
-    "Merged graph, values",
-    ("S A B +", "S A -", "S C A B +", "S C -"),
-    {"S": (0, 1), "A": (1, 1.7), "C": (1, 0.2), "B": (2, 1.7), "✓": (3, 1.7), "✗": (2.4, 0.2)},
-)
+*PATTERNS, OVERVIEW = (Pattern(**p) for p in yaml.safe_load(Path(__file__).with_name("patterns.yaml").read_text()))
 
 
 @artefact("credit-comparison", "figure")
