@@ -10,9 +10,11 @@ from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
 from analysis.plots import style
 
-# Coverage of the two kinds: of transitions a thick line, of states a thin one.
-_KINDS = {"transition": ("of rollout records", 1.6), "state": ("of unique graph states", 0.7)}
+# What the gate covers: of transitions a thick line, of states a thin one.
+_COVERAGE = {"credit/gate_transition_coverage": ("of rollout records", 1.6)}
+_COVERAGE |= {"credit/gate_state_coverage": ("of unique graph states", 0.7)}
 _BUCKETS = {"1": "once", "2_3": "2–3", "4_7": "4–7", "8_up": "8 or more"}
+_BUCKETS = {f"credit/transitions_visits_{visits}": name for visits, name in _BUCKETS.items()}
 _SHADES = ("#DDDDDD", "#AACCDD", "#5599BB", "#225577")  # light to dark: legible in grey
 _SIGNALS = (
     ("train/entropy", "Policy entropy", "nats a token", 1),
@@ -31,13 +33,13 @@ def gate_activation(study: StudyRuns) -> Figure:
     figure, (axis,) = style.panels(1, 1, style.COLUMN, 1.9)
     style.over_updates(axis, "Gate coverage (%)")
     axis.set_ylim(0, 100)
-    for kind, (name, width) in _KINDS.items():
-        table = 100 * style.by_seed(study.runs, _coverage(kind))
+    for metric, (name, width) in _COVERAGE.items():
+        table = 100 * style.by_seed(study.runs, metric)
         style.band(axis, table, style.method_colour("gated_bepo"), label=name, linewidth=width)
     style.legend_above(figure, axis.lines, columns=2)
     style.if_empty(axis, study.runs)
     note = style.bands_note({"Gated-BEPO": study.runs})
-    notes = style.unlogged(study.runs, map(_coverage, _KINDS))
+    notes = style.unlogged(study.runs, _COVERAGE)
     return Figure(f"WebShop gate coverage (tier {study.tier}). {note}", figure, study.runs, notes)
 
 
@@ -49,16 +51,13 @@ def gate_diagnostics(studies: Studies) -> Figure:
     coverage, sizes, repetition, buckets = axes
     style.over_updates(coverage, "Gate coverage (%)", "Gate activation")
     coverage.set_ylim(0, 100)
-    style.over_updates(sizes, "States per group", "Graph-state counts")
-    style.over_updates(repetition, "Visits per state", "State repetition")
     for env, study in studies.items():
-        line = style.environment_line(env)
-        for kind, (_, width) in _KINDS.items():
-            unnamed = line | {"label": "_", "linewidth": width}
-            style.band(coverage, 100 * style.by_seed(study.runs, _coverage(kind)), **unnamed)
-        style.band(sizes, style.by_seed(study.runs, "credit/states_per_group"), **line)
-        style.band(repetition, style.by_seed(study.runs, "credit/visits_per_state"), **line)
-    kinds = [Line2D([], [], color=style.GREY, linewidth=width, label=f"(a) {name}") for name, width in _KINDS.values()]
+        for metric, (_, width) in _COVERAGE.items():
+            line = style.environment_line(env) | {"label": "_", "linewidth": width}
+            style.band(coverage, 100 * style.by_seed(study.runs, metric), **line)
+    _draw_traces(sizes, studies, "credit/states_per_group", "Graph-state counts", "States per group")
+    _draw_traces(repetition, studies, "credit/visits_per_state", "State repetition", "Visits per state")
+    kinds = [Line2D([], [], color=style.GREY, linewidth=w, label=f"(a) {name}") for name, w in _COVERAGE.values()]
     style.legend_above(figure, [*sizes.lines, *kinds] if sizes.lines else [], columns=4)
     _draw_buckets(buckets, studies)
     for axis in axes:
@@ -67,7 +66,7 @@ def gate_diagnostics(studies: Studies) -> Figure:
     subject = "Shared-state and gate diagnostics of the main Gated-BEPO runs, "
     subject += "matched and counted within each rollout group"
     note = " (d): records by how often their state occurs in its group, at the first and the last update."
-    names = [*map(_coverage, _KINDS), "credit/states_per_group", "credit/visits_per_state", *map(_bucket, _BUCKETS)]
+    names = [*_COVERAGE, "credit/states_per_group", "credit/visits_per_state", *_BUCKETS]
     return _figure(figure, studies, subject, names, note)
 
 
@@ -76,10 +75,8 @@ def rl_signals(studies: Studies) -> Figure:
     """Draw optimisation, advantage and response-length traces."""
     studies = _by_environment(studies)
     figure, axes = style.panels(2, 3, style.PAGE, 3.6)
-    for axis, (metric, title, unit, factor) in zip(axes, _SIGNALS):
-        style.over_updates(axis, unit, title)
-        for env, study in studies.items():
-            style.band(axis, factor * style.by_seed(study.runs, metric), **style.environment_line(env))
+    for axis, signal in zip(axes, _SIGNALS):
+        _draw_traces(axis, studies, *signal)
         style.if_empty(axis, studies.runs)
     if axes[-1].lines:
         style.percent(axes[-1], least=1)
@@ -95,14 +92,6 @@ def _figure(figure: Picture, studies: Studies, subject: str, metrics: list[str],
     return Figure(caption, figure, studies.runs, style.unlogged(studies.runs, metrics))
 
 
-def _coverage(kind: str) -> str:
-    return f"credit/gate_{kind}_coverage"
-
-
-def _bucket(visits: str) -> str:
-    return f"credit/transitions_visits_{visits}"
-
-
 def _gated(study: StudyRuns) -> StudyRuns:
     return study.only(lambda run: run.method == "gated_bepo" and run.model == "small")
 
@@ -111,12 +100,19 @@ def _by_environment(studies: Studies) -> Studies:
     return Studies({name.removeprefix("main_"): _gated(study) for name, study in studies.items()})
 
 
+def _draw_traces(axis: Axes, studies: Studies, metric: str, title: str, unit: str, factor: float = 1) -> None:
+    """Draw a metric of each environment."""
+    style.over_updates(axis, unit, title)
+    for env, study in studies.items():
+        style.band(axis, factor * style.by_seed(study.runs, metric), **style.environment_line(env))
+
+
 def _draw_buckets(axis: Axes, studies: Studies) -> None:
     """Draw stacked shares of transitions at both ends of training."""
     axis.set(title="Repetition buckets", xlabel="Share of records (%)")
     labels = []
     for env, study in studies.items():
-        shares = {name: 100 * style.by_seed(study.runs, _bucket(key)).mean(axis=1) for key, name in _BUCKETS.items()}
+        shares = {name: 100 * style.by_seed(study.runs, metric).mean(axis=1) for metric, name in _BUCKETS.items()}
         if any(share.empty for share in shares.values()):
             continue
         for when, place in (("first", 0), ("last", -1)):
