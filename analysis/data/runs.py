@@ -22,6 +22,7 @@ _SETTINGS = frozenset(identity_fields(Config)) - {"seed", "backend"}
 _OF_A_METHOD = ("credit.", "rollout.grouped", "training.ratio", "training.critic.")
 
 
+T = TypeVar("T")
 K = TypeVar("K")
 
 
@@ -211,11 +212,11 @@ def mixture(runs: Iterable[Run]) -> str:
     return "mixed " + " and ".join(reasons) if reasons else ""
 
 
-def grouped(runs: Iterable[Run], value_of: Callable[[Run], K]) -> dict[K, list[Run]]:
-    """Return the runs by a value of theirs; values and runs keep their order."""
+def grouped(items: Iterable[T], value_of: Callable[[T], K]) -> dict[K, list[T]]:
+    """Return runs, or other things, by a value of theirs; values and items keep their order."""
     groups = defaultdict(list)
-    for run in runs:
-        groups[value_of(run)].append(run)
+    for item in items:
+        groups[value_of(item)].append(item)
     return dict(groups)
 
 

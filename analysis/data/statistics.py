@@ -11,11 +11,13 @@ from math import inf, isfinite, isnan, nan, sqrt
 from typing import Literal
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import stats
 from statsmodels.stats.power import TTestIndPower
 
 CONFIDENCE = 0.95
+_ALPHA = 1 - CONFIDENCE
 _RESAMPLES = 2000
+_TEST = TTestIndPower()
 
 Level = Literal["training", "evaluation"]
 
@@ -119,20 +121,17 @@ class Comparison:
     they are separated; ``paired`` is the bootstrap on the shared tasks.
     """
 
-    difference: float
-    interval: Interval
-    improvement: float
-    seeds: int
-    p: float
-    paired: Interval
+    difference: float = nan
+    interval: Interval = NO_INTERVAL
+    improvement: float = nan
+    seeds: int = 0
+    p: float = nan
+    paired: Interval = NO_INTERVAL
 
     @property
     def separated(self) -> bool | None:
         """Is zero outside the interval? None with one training seed: tasks alone cannot tell methods apart."""
         return None if self.seeds < 2 else self.interval.low > 0 or self.interval.high < 0
-
-
-NO_COMPARISON = Comparison(nan, NO_INTERVAL, nan, 0, nan, NO_INTERVAL)
 
 
 def compare(a: Sample, b: Sample) -> Comparison:
@@ -160,7 +159,7 @@ def half_width(coefficients: Sequence[float], deviations: Sequence[float], count
     if sum(parts) == 0:
         return nan
     freedom = sum(parts) ** 2 / sum(p**2 / (n - 1) for p, n in zip(parts, counts))
-    return float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom) * sqrt(sum(parts)))
+    return float(stats.t.ppf(1 - _ALPHA / 2, freedom) * sqrt(sum(parts)))
 
 
 def combination(coefficients: Sequence[float], samples: Sequence[Sample]) -> Interval:
@@ -184,18 +183,14 @@ def seeds_to_detect(gap: float, std: float, power: float = 0.8) -> float:
     """Return the training seeds a side with which a two-sided t test at 5 % finds a gap in points with this power."""
     if isnan(std) or gap == 0:
         return inf
-    counts = range(2, 10**8)
-    return counts[bisect_left(counts, power, key=lambda n: _power(abs(gap) / std, n))] if std else counts[0]
+    if std == 0:
+        return 2
+    return 2 + bisect_left(range(2, 10**8), power, key=lambda n: _TEST.power(abs(gap) / std, n, _ALPHA))
 
 
 def detectable(std: float, n: int, power: float = 0.8) -> float:
     """Return the least gap in points that ``n`` training seeds a side detect with this power; inf for one seed."""
-    if n < 2 or isnan(std):
-        return inf
-    high = 0.1
-    while _power(high, n) < power:
-        high *= 2
-    return std * optimize.root_scalar(lambda effect: _power(effect, n) - power, bracket=(high / 2, high)).root
+    return inf if n < 2 or isnan(std) else std * _TEST.solve_power(nobs1=n, alpha=_ALPHA, power=power)
 
 
 def pooled_std(a: Sample, b: Sample) -> float:
@@ -206,10 +201,6 @@ def pooled_std(a: Sample, b: Sample) -> float:
 
 def _share_tasks(samples: Sequence[Sample]) -> bool:
     return samples[0].tasks is not None and all(sample.tasks == samples[0].tasks for sample in samples)
-
-
-def _power(effect: float, n: int) -> float:
-    return float(TTestIndPower().power(effect, n, 1 - CONFIDENCE))
 
 
 @lru_cache(maxsize=64)
@@ -225,6 +216,5 @@ def _weights(kinds: tuple[str, ...], stream: int = 0) -> np.ndarray:
 
 
 def _quantiles(values: np.ndarray) -> Interval:
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(values, [tail, 1 - tail])
+    low, high = np.quantile(values, [_ALPHA / 2, 1 - _ALPHA / 2])
     return Interval(float(low), float(high))

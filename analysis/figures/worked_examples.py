@@ -94,7 +94,7 @@ def transitions(batch: RolloutBatch, column: str) -> np.ndarray:
     """Return the transitions that the name of a column means."""
     episode, _, way = column.rpartition(": ")
     source, target = way.split("→")
-    found = edges(batch)[source, target]
+    found = np.array(edges(batch)[source, target])
     return found[batch.trajectory[found] == int(episode) - 1][:1] if episode else found
 
 

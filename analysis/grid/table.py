@@ -9,7 +9,7 @@ from matplotlib.figure import Figure as Picture
 
 from analysis.data.published import EntryKey
 from analysis.data.runs import Run
-from analysis.data.statistics import NO_COMPARISON, Comparison, Estimate, Reproduced
+from analysis.data.statistics import Comparison, Estimate, Reproduced
 
 NOT_RUN = "not run"
 NOT_MEASURED = "none"  # there are runs, but nothing of the kind: no such task, or no such metric
@@ -54,7 +54,7 @@ class Entry:
     missing: str = ""
     runs: list[Run] = field(default_factory=list)
     rival: str = ""
-    versus: Comparison = NO_COMPARISON
+    versus: Comparison = field(default_factory=Comparison)
     best_reported: bool = False
     best_reproduced: bool = False
 
@@ -111,9 +111,10 @@ class Table:
         return [" ".join(part for part in column if part) for column in self.columns]
 
     @property
-    def spans(self) -> list[tuple[str, int]]:
-        """The heads over several columns from the left, each with its number of columns."""
-        return [(head, len(list(same))) for head, same in groupby(head for head, _ in self.columns)]
+    def spans(self) -> list[tuple[str, list[int]]]:
+        """The heads over several columns from the left, each with the places of its columns."""
+        places = range(len(self.columns))
+        return [(head, list(same)) for head, same in groupby(places, key=lambda j: self.columns[j][0])]
 
     @property
     def lines(self) -> list[tuple[str, list[Printed]]]:

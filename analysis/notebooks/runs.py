@@ -11,11 +11,14 @@ def _():
     import marimo as mo
 
     from analysis.data.runs import TIERS
+    from analysis.data.sources import Source
     from analysis.figures import tuning
+    from analysis.grid.artefact import artefacts
     from analysis.output import ledger
+    from analysis.output.build import build
     from analysis.plots import explore
 
-    return TIERS, explore, ledger, mo, tuning
+    return Source, TIERS, artefacts, build, explore, ledger, mo, tuning
 
 
 @app.cell
@@ -76,14 +79,15 @@ def _(every, explore, metrics, mo, runs):
 
 
 @app.cell
-def _(every, explore, mo, results, tier):
-    shown = explore.built(results, tier.value, ("gate-activation", "supp-gate-diagnostics"))
+def _(Source, artefacts, build, every, explore, mo, results, tier):
+    names, source = ("gate-activation", "supp-gate-diagnostics"), Source(results)
+    shown = [build(artefacts()[name], source, tier.value).product for name in names]
     of_tier = [run for run in every.values() if run.tier == tier.value]
     mo.vstack(
         [
             mo.md("# What the gate works on"),
             tier,
-            *(part for one in shown.values() for part in (one.figure, mo.md(one.caption))),
+            *(part for one in shown for part in (one.figure, mo.md(one.caption))),
             mo.md("## Where advantage rests on no comparison\nShare of sum |A|, per cent."),
             explore.degeneracy(of_tier),
         ]

@@ -1,7 +1,6 @@
 """Tables and figures as LaTeX (booktabs), and the macros of the paper's running text."""
 
 from collections.abc import Sequence
-from itertools import accumulate
 from math import isnan
 from pathlib import Path
 
@@ -36,8 +35,8 @@ def to_latex(table: Table, label: str) -> str:
         table=table,
         label=label,
         heads=[escape(name) for name in heads],
-        spans=[f"\\multicolumn{{{width}}}{{c}}{{{escape(text)}}}" for text, width in table.spans],
-        rules="".join(f"\\cmidrule(lr){{{begin + 1}-{end}}}" for text, begin, end in _extents(table) if text),
+        spans=[f"\\multicolumn{{{len(places)}}}{{c}}{{{escape(text)}}}" for text, places in table.spans],
+        rules="".join(f"\\cmidrule(lr){{{j[0] + 1}-{j[-1] + 1}}}" for text, j in table.spans if text),
         alignment=_alignment(table),
         star="*" if characters > WIDE else "",
     )
@@ -74,20 +73,13 @@ def _reproduced(entry: Entry) -> str:
     return Printed(entry.reproduced, ".1f" if abs(entry.reproduced.mean) >= 10 else ".3g").text
 
 
-def _extents(table: Table) -> list[tuple[str, int, int]]:
-    """Return the heads over several columns, each with the columns that it begins and ends at."""
-    ends = list(accumulate(width for _, width in table.spans))
-    return [(text, end - width, end) for end, (text, width) in zip(ends, table.spans)]
-
-
 def _alignment(table: Table) -> str:
     """Return a letter a column, with some space before a common head and after it; or the width of running text."""
     if table.widths:
         ragged = ">{{\\raggedright\\arraybackslash}}p{{{:.2f}\\linewidth}}"
         return "".join(ragged.format(table.widths[j]) if j in table.widths else "l" for j in range(len(table.columns)))
-    begins = {begin for _, begin, _ in _extents(table) if begin}
     letters = "l" * table.left + "c" * (len(table.columns) - table.left)
-    return "".join("@{\\hspace{8pt}}" * (j in begins) + letter for j, letter in enumerate(letters))
+    return "@{\\hspace{8pt}}".join("".join(letters[j] for j in places) for _, places in table.spans)
 
 
 def _value(printed: Printed) -> str:

@@ -11,9 +11,7 @@ from analysis.data.methods import name_of
 from analysis.data.runs import Run
 from analysis.data.sources import Source
 from analysis.data.statistics import compare
-from analysis.grid.artefact import artefacts
 from analysis.grid.parts import Metric
-from analysis.grid.table import Figure, Table
 from analysis.plots.style import PAGE, band, by_seed, legend_above, method_colour, over_updates, panels
 
 _DASHES = ("-", "--", ":", "-.")
@@ -35,12 +33,6 @@ def runs(results: Path) -> dict[str, Run]:
 def rollouts(run: Run) -> dict[str, Path]:
     """Return the files of rollout groups that a run kept (``save_rollouts=n``), by update."""
     return {f"update {int(path.stem)}": path for path in sorted((run.path / "rollouts").glob("*.npz"))}
-
-
-def built(results: Path, tier: str, labels: Sequence[str]) -> dict[str, Table | Figure]:
-    """Return artefacts of a tier."""
-    source, known = Source(results), artefacts()
-    return {label: known[label].build(known[label].load(source, tier)) for label in labels}
 
 
 def short(table: pd.DataFrame) -> pd.DataFrame:

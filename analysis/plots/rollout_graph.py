@@ -15,6 +15,7 @@ from matplotlib.patches import FancyArrowPatch
 from matplotlib.transforms import offset_copy
 
 from analysis.data.methods import known_methods
+from analysis.data.runs import grouped
 from analysis.plots.style import GREY, PAGE, method_colour, nothing, panels
 from bepo.core.batch import RolloutBatch, Terminal
 from bepo.core.graph import RolloutGraph, centring_error, iterate, solve
@@ -50,11 +51,11 @@ def advantages(batch: RolloutBatch, methods: Iterable[str] = ()) -> dict[str, np
     return {name: known[name]()(batch).advantage for name in methods}
 
 
-def edges(batch: RolloutBatch) -> dict[tuple[str, str], np.ndarray]:
+def edges(batch: RolloutBatch) -> dict[tuple[str, str], list[int]]:
     """Return the transitions of each edge of the merged graph, by the names of a state and of its successor."""
     names = dict(enumerate(batch.state_key)) | ENDS
-    pairs = pd.DataFrame({"source": batch.state, "target": batch.successor}).map(names.get)
-    return {pair: rows.index.to_numpy() for pair, rows in pairs.groupby(["source", "target"], sort=False)}
+    pairs = [(names[state], names[after]) for state, after in zip(batch.state, batch.successor)]
+    return grouped(range(len(pairs)), pairs.__getitem__)
 
 
 def layout(batch: RolloutBatch) -> dict[str, tuple[float, float]]:

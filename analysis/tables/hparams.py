@@ -1,13 +1,12 @@
 """Tables supp-common-hparams and supp-environment-hparams, from what was composed or run."""
 
 import json
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from analysis.data.published import PAPER, published
-from analysis.data.runs import Studies, StudyRuns, flat
+from analysis.data.runs import Studies, StudyRuns, flat, grouped
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Printed, Table
 
@@ -31,10 +30,8 @@ _COLUMNS = {
 
 @dataclass(frozen=True)
 class PlaceSettings:
-    """Settings of Gated-BEPO on one environment with one model; ``runs`` is 0 where they are only composed."""
+    """Settings of Gated-BEPO at one place: an environment with a model. ``runs`` is 0 where they are only composed."""
 
-    env: str
-    model: str
     values: dict[str, Any]
     runs: int = 0
 
@@ -44,17 +41,15 @@ class PlaceSettings:
         return "–" if None in values else " / ".join(map(_printed, values))
 
 
-def settings_of_tier(studies: Iterable[StudyRuns], tier: str) -> dict[tuple[str, str], PlaceSettings]:
-    """Return the settings by (environment, model). The newest run of Gated-BEPO decides."""
+def settings_of_tier(studies: Iterable[StudyRuns], tier: str) -> dict[str, PlaceSettings]:
+    """Return the settings by place (``alfworld small``). The newest run of Gated-BEPO decides."""
     composed = json.loads(COMPOSED.read_text()).get(tier, {}) if COMPOSED.exists() else {}
-    places = {
-        (env, model): PlaceSettings(env, model, flat(v)) for p, v in composed.items() for env, model in [p.split()]
-    }
-    for study in studies:
-        for run in sorted((r for r in study.runs if r.method == "gated_bepo"), key=lambda r: r.started):
-            place = run.env, run.model
-            values = run.settings | flat({"backend": run.config.get("backend", {})})
-            places[place] = PlaceSettings(*place, values, places[place].runs + 1 if place in places else 1)
+    places = {place: PlaceSettings(flat(values)) for place, values in composed.items()}
+    runs = [run for study in studies for run in study.runs if run.method == "gated_bepo"]
+    for place, same in grouped(runs, lambda run: f"{run.env} {run.model}").items():
+        newest = max(same, key=lambda run: run.started)
+        values = newest.settings | flat({"backend": newest.config.get("backend", {})})
+        places[place] = PlaceSettings(values, len(same))
     return places
 
 
@@ -74,7 +69,7 @@ def _printed(value: object) -> str:
 @artefact("supp-common-hparams", "table", study=STUDIES)
 def common(studies: Studies) -> Table:
     """Set the paper's common hyper-parameters beside those here."""
-    places = settings_of_tier(studies.values(), studies.tier).values()
+    places = settings_of_tier(studies.values(), studies.tier)
     rows, headings = [], []
     for entry in published("supp-common-hparams"):
         field = _FIELDS.get(entry.row, entry.row)
@@ -92,13 +87,12 @@ def common(studies: Studies) -> Table:
     )
 
 
-def _values(field: str, places: Iterable[PlaceSettings]) -> dict[str, list[str]]:
+def _values(field: str, places: dict[str, PlaceSettings]) -> dict[str, list[str]]:
     """Return each value that a field has somewhere in the tier with the places that have it; the commonest first."""
     if "." not in field:
         return {"fixed in the code": []}
-    counts = Counter(place.text(field) for place in places)
-    values = {text: [f"{p.env} {p.model}" for p in places if p.text(field) == text] for text, _ in counts.most_common()}
-    return values or {"–": []}
+    values = grouped(places, lambda place: places[place].text(field))
+    return dict(sorted(values.items(), key=lambda pair: -len(pair[1]))) or {"–": []}
 
 
 def _text(values: dict[str, list[str]]) -> str:
@@ -112,18 +106,18 @@ def _text(values: dict[str, list[str]]) -> str:
 def environments(studies: Studies) -> Table:
     """Set the paper's settings of each environment and model beside those here."""
     here = settings_of_tier(studies.values(), studies.tier)
-    papers: dict[tuple[str, str], dict[str, str]] = {}
-    for entry in published("supp-environment-hparams"):
-        papers.setdefault((entry.row, entry.group), {})[entry.column] = entry.mean
+    entries = grouped(published("supp-environment-hparams"), lambda entry: f"{entry.row} {entry.group}")
+    papers = {place: {entry.column: entry.mean for entry in same} for place, same in entries.items()}
     rows = []
     for place in dict.fromkeys([*papers, *here]):
-        paper = papers.get(place, {})
+        paper, names = papers.get(place, {}), place.split()
         if paper:
-            rows.append([*place, "reported", *(paper.get(name) for name in _COLUMNS)])
+            rows.append([*names, "reported", *map(paper.get, _COLUMNS)])
+            names = ["", ""]
         if place in here:
             ours = [(here[place].text(field), paper.get(name, "")) for name, (_, field) in _COLUMNS.items()]
             ours = [Printed(text, mark=UNLIKE * (agree(text, papers_text) is False)) for text, papers_text in ours]
-            rows.append([*(["", ""] if paper else place), studies.tier, *ours])
+            rows.append([*names, studies.tier, *ours])
     return Table(
         "Settings by environment and model. Train and Eval.: tasks an update and an evaluation pass; Prompt and "
         "Response: most tokens; Steps: horizon; Minibatch: records of an optimiser step; Micro: of a pass, per device; "
@@ -131,7 +125,7 @@ def environments(studies: Studies) -> Table:
         ["Environment", "Model", "", *(head for head, _ in _COLUMNS.values())],
         rows,
         [
-            _origin(here.values()),
+            _origin(here),
             "≠ another number than the paper's. – no such setting: micro-batches are bounded in tokens here, and one "
             "process samples without tensor parallelism.",
         ],
@@ -139,8 +133,8 @@ def environments(studies: Studies) -> Table:
     )
 
 
-def _origin(places: Iterable[PlaceSettings]) -> str:
-    run = [f"{p.env} {p.model} ({p.runs})" for p in places if p.runs]
+def _origin(places: dict[str, PlaceSettings]) -> str:
+    run = [f"{place} ({own.runs})" for place, own in places.items() if own.runs]
     if not run:
         return "As composed from conf/ and experiments/; nothing of it was run at this tier."
     return f"From the runs of {', '.join(run)}; the others as composed from conf/ and experiments/."

@@ -32,12 +32,12 @@ def test_numbers_agree_whatever_they_look_like():
 
 
 def test_what_was_run_goes_before_what_composes(tmp_path):
-    before = settings_of_tier([], "laptop")["sokoban", "small"]
+    before = settings_of_tier([], "laptop")["sokoban small"]
     assert before.runs == 0 and before.text("credit.step_weight") == "1.5"
     for seed in (0, 1):
         run = {"credit.step_weight": 2.5, "credit.backup": "max", "seed": seed}
         write_run(tmp_path, "main_sokoban", run, ((1, 0),))
-    found = settings_of_tier([Source(tmp_path).study("main_sokoban", "laptop")], "laptop")["sokoban", "small"]
+    found = settings_of_tier([Source(tmp_path).study("main_sokoban", "laptop")], "laptop")["sokoban small"]
     assert found.runs == 2 and found.text("credit.step_weight / credit.backup") == "2.5 / max"
     table = build("supp-common-hparams", tmp_path)
     row = next(row for row in table.rows if row[0].value == "Step weight w")
