@@ -8,17 +8,19 @@ app = marimo.App(width="full", app_title="Rollouts")
 
 @app.cell
 def _():
+    from pathlib import Path
+
     import marimo as mo
 
     from analysis.plots import explore, rollout_graph
     from bepo.core.batch import RolloutBatch
 
-    return RolloutBatch, explore, mo, rollout_graph
+    return Path, RolloutBatch, explore, mo, rollout_graph
 
 
 @app.cell
-def _(explore, mo):
-    every = explore.runs(explore.results_folder(mo.cli_args()))
+def _(Path, explore, mo):
+    every = explore.runs(Path(str(mo.cli_args().get("results") or "results")))
     kept = {name: run for name, run in every.items() if explore.rollouts(run)}
     mo.stop(not kept, mo.md("No run kept its rollouts. Train with `save_rollouts=10`."))
     run = mo.ui.dropdown(kept, value=next(iter(kept)), label="Run", full_width=True)

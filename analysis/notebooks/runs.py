@@ -8,6 +8,8 @@ app = marimo.App(width="medium", app_title="Runs and sweeps")
 
 @app.cell
 def _():
+    from pathlib import Path
+
     import marimo as mo
 
     from analysis.data.runs import TIERS
@@ -18,22 +20,17 @@ def _():
     from analysis.output.build import build
     from analysis.plots import explore
 
-    return Source, TIERS, artefacts, build, explore, ledger, mo, tuning
+    return Path, Source, TIERS, artefacts, build, explore, ledger, mo, tuning
 
 
 @app.cell
-def _(explore, ledger, mo):
-    results = explore.results_folder(mo.cli_args())
-    mo.vstack([mo.md("# Runs"), ledger.ledger(results)])
-    return (results,)
-
-
-@app.cell
-def _(mo, results, tuning):
+def _(Path, ledger, mo, tuning):
+    results = Path(str(mo.cli_args().get("results") or "results"))
     studies = tuning.optuna_studies(results)
     study = mo.ui.dropdown(studies, value=next(iter(studies), None), label="Study")
-    mo.vstack([mo.md("# Optuna studies"), study if studies else mo.md("No study yet.")])
-    return (study,)
+    choice = study if studies else mo.md("No study yet.")
+    mo.vstack([mo.md("# Runs"), ledger.ledger(results), mo.md("# Optuna studies"), choice])
+    return results, study
 
 
 @app.cell

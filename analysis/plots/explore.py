@@ -17,11 +17,6 @@ from analysis.plots.style import PAGE, band, by_seed, legend_above, method_colou
 _DASHES = ("-", "--", ":", "-.")
 
 
-def results_folder(arguments: Mapping[str, object]) -> Path:
-    """Return ``--results FOLDER`` of a notebook's command line (behind ``--``), else ``results``."""
-    return Path(str(arguments.get("results") or "results"))
-
-
 def runs(results: Path) -> dict[str, Run]:
     """Return every complete, intact run by a name to choose it by, the newest first."""
     found = (Source(results).run(folder.name) for folder in (results / "runs").glob("*"))
