@@ -19,18 +19,16 @@ StudyNames = str | tuple[str, ...] | Mapping[str, RowKey]
 
 @dataclass(frozen=True)
 class Artefact:
-    """``build`` makes a table or figure of ``one`` study, or of several by name; ``label`` is the paper's own."""
+    """``build`` makes a table or figure of studies by name; ``label`` is the paper's own."""
 
     label: str
     kind: Kind
     studies: Mapping[str, RowKey]
     build: Build
-    one: bool
 
-    def load(self, source: Source, tier: str, allow_mixed: bool = False) -> Any:
-        """Return what ``build`` takes: a ``StudyRuns``, or ``Studies``."""
-        studies = Studies({name: source.study(name, tier, key, allow_mixed) for name, key in self.studies.items()})
-        return next(iter(studies.values())) if self.one else studies
+    def load(self, source: Source, tier: str, allow_mixed: bool = False) -> Studies:
+        """Return what ``build`` takes."""
+        return Studies({name: source.study(name, tier, key, allow_mixed) for name, key in self.studies.items()})
 
     def entries(self, source: Source, tier: str, allow_mixed: bool = False) -> list[Entry]:
         """Build it, and return the entries of a table; a figure has none."""
@@ -54,7 +52,8 @@ def artefact(
     def register(build: Build) -> Build:
         names = (study,) if isinstance(study, str) else study
         studies = names if isinstance(names, Mapping) else dict.fromkeys(names, key)
-        REGISTRY[label] = of(label, kind, studies, build, isinstance(study, str))
+        of_studies = (lambda loaded: build(loaded[study])) if isinstance(study, str) else build
+        REGISTRY[label] = of(label, kind, studies, of_studies)
         return build
 
     return register

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from analysis.data.methods import is_reconstruction, name_of, ordered
 from analysis.data.published import Published
@@ -37,41 +38,32 @@ class Metric:
     def estimate(self, runs: Iterable[Run], level: Level = "training") -> Reproduced | None:
         """Return what the runs reached, or None if there is nothing to average.
 
-        Two runs of one seed count as passes of one.
+        Two runs of one seed count as passes of one. Of logged values, and of runs that differ in their tasks (mixed on
+        demand), only the means are kept.
         """
         by_seed = grouped(sorted(runs, key=lambda run: run.seed), lambda run: run.seed)
-        if not by_seed:
+        try:
+            passes = [[self._passes(run) for run in same] for same in by_seed.values()]
+        except KeyError:
             return None
-        if isinstance(self.value, str):
-            sample = _of_episodes(self.value, self.kind, by_seed)
-        else:
-            sample = _of_metrics(self.value, by_seed)
-        return estimate(sample, level) if sample else None
+        columns = [frame.columns for same in passes for frame in same]
+        if not columns or not all(map(len, columns)):
+            return None
+        first, *others = (tuple(of_run.get_level_values(-1)) for of_run in columns)
+        if not isinstance(self.value, str) or any(tasks != first for tasks in others):
+            means = tuple(np.concatenate([f.to_numpy().mean(axis=1) for f in same])[:, None] for same in passes)
+            return estimate(Sample(tuple(by_seed), means, None), level)
+        values = tuple(np.concatenate([f.to_numpy() for f in same]) for same in passes)
+        kinds = tuple(map(str, columns[0].get_level_values("kind")))
+        return estimate(Sample(tuple(by_seed), values, first, kinds), level)
 
-
-def _of_metrics(value: Callable[[Run], float], by_seed: dict[int, list[Run]]) -> Sample | None:
-    """Return one number a run, or None where a run did not log it."""
-    try:
-        values = tuple(np.array([[float(value(run))] for run in same]) for same in by_seed.values())
-    except KeyError:
-        return None
-    return Sample(tuple(by_seed), values, None) if np.isfinite(np.concatenate(values)).all() else None
-
-
-def _of_episodes(column: str, kind: str | None, by_seed: dict[int, list[Run]]) -> Sample | None:
-    """Return the values of a column of the episodes, or None where there is no task of the kind."""
-    frames = [[run.passes(column) for run in same] for same in by_seed.values()]
-    if kind is not None:
-        frames = [[f.loc[:, f.columns.get_level_values("kind") == kind] for f in same] for same in frames]
-    columns = [list(frame.columns) for same in frames for frame in same]
-    if not all(columns):
-        return None
-    kinds, tasks = zip(*columns[0])
-    if any(tuple(task for _, task in of_run) != tasks for of_run in columns):  # mixed on demand
-        means = tuple(np.concatenate([f.to_numpy().mean(axis=1) for f in same])[:, None] for same in frames)
-        return Sample(tuple(by_seed), means, None)
-    values = tuple(np.concatenate([frame.to_numpy() for frame in same]) for same in frames)
-    return Sample(tuple(by_seed), values, tasks, tuple(map(str, kinds)))
+    def _passes(self, run: Run) -> pd.DataFrame:
+        """Return (evaluation passes, tasks), or the one number that a run logged; without columns if there is none."""
+        if not isinstance(self.value, str):
+            value = float(self.value(run))
+            return pd.DataFrame([[value]] if np.isfinite(value) else [])
+        frame = run.passes(self.value)
+        return frame if self.kind is None else frame.loc[:, frame.columns.get_level_values("kind") == self.kind]
 
 
 class Member(NamedTuple):

@@ -54,7 +54,7 @@ class Built:
 def build(item: Artefact, source: Source, tier: str, allow_mixed: bool = False) -> Built:
     """Build an artefact at a tier."""
     loaded = item.load(source, tier, allow_mixed)
-    return Built(item.label, tier, item.build(loaded), [loaded] if item.one else list(loaded.values()))
+    return Built(item.label, tier, item.build(loaded), list(loaded.values()))
 
 
 def write(built: Iterable[Built], out: Path) -> None:
