@@ -4,7 +4,6 @@
 """
 
 import shutil
-from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,13 +11,14 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.data.runs import flat
+from analysis.data.runs import flat, grouped
 from bepo.core.errors import UserError, choose
 from bepo.store.cells import study_cells
 from bepo.store.files import Corrupt
 from bepo.store.runs import RunFolder, read_config, read_run
 
 COLUMNS = ("run", "status", "tier", "study", "env", "credit", "model", "seed", "success", "wall", "commit", "began")
+_BEGINNINGS = ("status", "commit", "began")
 
 
 def ledger(results: Path) -> pd.DataFrame:
@@ -26,11 +26,10 @@ def ledger(results: Path) -> pd.DataFrame:
 
     ``commit`` ends with ``+`` after uncommitted changes, ``wall`` where it counts only the last of several sessions.
     """
-    studies: dict[str, dict[str, None]] = defaultdict(dict)
-    for path, run in study_cells(results):
-        studies[run][path.parts[-3]] = None
+    cells = grouped(study_cells(results), lambda cell: cell[1])
+    studies = {run: ",".join(dict.fromkeys(path.parts[-3] for path, _ in same)) for run, same in cells.items()}
     folders = [path for path in sorted((results / "runs").glob("*")) if path.is_dir()]
-    table = pd.DataFrame([_row(path, ",".join(studies[path.name])) for path in folders], columns=list(COLUMNS))
+    table = pd.DataFrame([_row(path, studies.get(path.name, "")) for path in folders], columns=list(COLUMNS))
     return table.sort_values(["began", "run"], ignore_index=True)
 
 
@@ -43,7 +42,12 @@ def filtered(table: pd.DataFrame, filters: Sequence[str]) -> pd.DataFrame:
         name, sign, values = text.partition("=")
         if not sign or name not in COLUMNS:
             raise choose("filter", text, [f"{column}=..." for column in COLUMNS])
-        table = table.loc[[_matches(name, str(value), values.split(",")) for value in table[name]], :]
+        texts, wanted = table[name].map(str), values.split(",")
+        if name == "study":
+            met = ~texts.str.split(",").map(set(wanted).isdisjoint).astype(bool)
+        else:
+            met = texts.str.startswith(tuple(wanted)) if name in _BEGINNINGS else texts.isin(wanted)
+        table = table.loc[met, :]
     return table
 
 
@@ -102,11 +106,3 @@ def _status(folder: RunFolder) -> tuple[str, dict, dict]:
         return "corrupt", config, {}
     count = f" {progress.updates}/{config.get('updates', '?')}" if progress.status == "partial" else ""
     return progress.status + count, config, facts
-
-
-def _matches(name: str, text: str, values: list[str]) -> bool:
-    if name == "study":
-        return any(value in text.split(",") for value in values)
-    if name in ("status", "commit", "began"):
-        return any(text.startswith(value) for value in values)
-    return text in values

@@ -1,6 +1,5 @@
 """How every picture looks: sizes of the printed page, one style, colours, and bands over training seeds."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from analysis.data.methods import environment_name, known_environments, known_methods
-from analysis.data.runs import Run
+from analysis.data.runs import Run, grouped
 from bepo.credit import Estimator
 from bepo.envs import Environment
 
@@ -99,10 +98,8 @@ def by_seed(runs: Iterable[Run], value: str, split: str = "") -> pd.DataFrame:
 
 def unlogged(runs: Sequence[Run], metrics: Iterable[str]) -> list[str]:
     """Return notes that name the runs which are missing from curves, because they did not log a metric."""
-    missing = defaultdict(list)
-    for metric in metrics:
-        ids = [run.id for run in runs if metric not in run.metrics.dropna(axis="columns", how="all")]
-        missing[", ".join(ids)].append(metric)
+    logged = {run.id: run.metrics.dropna(axis="columns", how="all").columns for run in runs}
+    missing = grouped(metrics, lambda metric: ", ".join(id for id in logged if metric not in logged[id]))
     return [f"Left out, not logged: {', '.join(names)} (runs {ids})." for ids, names in missing.items() if ids]
 
 

@@ -96,11 +96,8 @@ GATE_FORM = RowKey(
     lambda run: f"gate={run['gate']}" + f" full_visits={run['full_visits']}" * (run["gate"] == "count_ramp")
 )
 FACTORS = {"gate_form": GATE_FORM, "gae_lambda": settings("gae_lambda"), "step_weight": settings("step_weight")}
-FACTOR_BLOCKS = [
-    Block("gate", "Gate form", model="small", env="webshop", study="gate_form"),
-    Block("gae_lambda", "GAE λ", model="small", env="webshop", study="gae_lambda"),
-    Block("step_weight", "Step weight w", model="small", env="webshop", study="step_weight"),
-]
+_HEADINGS = {"gate": "Gate form", "gae_lambda": "GAE λ", "step_weight": "Step weight w"}
+FACTOR_BLOCKS = [Block(*heading, "small", "webshop", study) for study, heading in zip(FACTORS, _HEADINGS.items())]
 
 ablation("gate-ablation", "gate_thresholds", settings("n_min", "b_min"), ("Gate", "n_min", "b_min"), _thresholds)
 ablation("gate-gae-ablation", "gate_gae_order", settings("gate_order"), ("Recursion",), _factor)

@@ -2,7 +2,7 @@
 
 from analysis.data.methods import RECONSTRUCTION, is_reconstruction, known_methods, name_of, ordered
 from analysis.data.published import published
-from analysis.data.runs import Studies
+from analysis.data.runs import Studies, grouped
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Printed, Table
 
@@ -12,9 +12,8 @@ _COLUMNS = ("step_credit", "temporal", "mixing")
 @artefact("method-comparison", "table")
 def method_comparison(_: Studies) -> Table:
     """Set the estimators' traits beside the paper's description."""
-    papers: dict[str, dict[str, str]] = {}
-    for entry in published("method-comparison"):
-        papers.setdefault(entry.row, {})[entry.column] = entry.mean
+    entries = grouped(published("method-comparison"), lambda entry: entry.row)
+    papers = {row: {entry.column: entry.mean for entry in same} for row, same in entries.items()}
     known = known_methods()
     own = [n for n, cls in known.items() if cls.traits["step_credit"] != "None" and not cls.needs_critic]
     rows = []
