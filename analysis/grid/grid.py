@@ -5,6 +5,7 @@ Which rows there are follows from the published numbers and from the runs; a tab
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from analysis.data.published import Published, published
 from analysis.data.runs import Studies, StudyRuns
@@ -35,14 +36,20 @@ def grid(
     members.sort(key=lambda m: ([s.name for s in every].index(m.study), m.env, m.model))
     made = _Grid(label, metrics, rows, level, published(label), members)
     lines = [line for block in (*blocks, *made.unlisted_blocks(blocks)) for line in made.lines(block)]
-    heads, lay_out = ([*rows.heads, ""], _below) if len(metrics) > 3 else (rows.heads, _beside)
-    columns, values = lay_out(every[0].tier, metrics, lines, rows)
+    below, tier = len(metrics) > 3, every[0].tier
+    columns = [(metric.group, metric.name) for metric in metrics] if below else _columns(metrics, tier)
+    heads, values = [*rows.heads, ""] if below else rows.heads, []
+    for line in lines:
+        labels = [Printed(text, mark=line.mark * (i == rows.named)) for i, text in enumerate(rows.labels(line.row))]
+        for numbers in _below(line, metrics, tier) if below else _beside(line, metrics):
+            values.append((line, [*labels, *numbers]))
+            labels = [""] * len(labels)
     return Table(
         caption,
         [*heads, *columns, "Seeds"],
-        [row for same in values for row in same],
+        [row for _, row in values],
         notes.of_grid(every, lines, metrics),
-        headings=[line.block.name for line, same in zip(lines, values) for _ in same],
+        headings=[line.block.name for line, _ in values],
         left=len(heads),
         named=rows.named,
         entries=[entry for line in lines for entry in line.entries],
@@ -79,7 +86,7 @@ class _Grid:
         known |= dict.fromkeys(p.row for p in self.published if p.row in run)
         lines = []
         for row in [*known, *self.rows.order(run - set(known))]:
-            line = Line(block, row, self.rows.name(row))
+            line = Line(block, row, self.rows.labels(row)[self.rows.named])
             line.published = [p for p in self.published if (p.group, p.row) == (block.key, row)]
             line.entries = [self._entry(line, metric, [m for m in members if m.row == row]) for metric in self.metrics]
             lines.append(line)
@@ -114,38 +121,26 @@ def _rank(entries: list[Entry]) -> None:
         entry.best_reproduced = own.mean == measured[0][1].mean > measured[-1][1].mean
 
 
-def _beside(tier: str, metrics: Sequence[Metric], lines: Sequence[Line], rows: Rows) -> tuple[list, list[list[list]]]:
-    """Return columns reported, reproduced and gap for each metric, and one row for each line."""
-    columns, values = [], [_labels(line, rows) for line in lines]
-    for j, metric in enumerate(metrics):
-        head, shown = f"{metric.group} {metric.name}".strip() if len(metrics) > 1 else "", 3 if metric.ranked else 2
-        columns += [(head, name) for name in ("Reported", f"Reproduced ({tier})", "Gap")[:shown]]
-        for line, row in zip(lines, values):
-            row += line.entries[j].printed(metric.format)[:shown]
-    return columns, [[[*row, _seeds(line.entries)]] for line, row in zip(lines, values)]
+def _columns(metrics: Sequence[Metric], tier: str) -> list[tuple[str, str]]:
+    """Return the heads of reported, reproduced and gap of each metric; what is not ranked has no gap."""
+    heads = [f"{metric.group} {metric.name}".strip() if len(metrics) > 1 else "" for metric in metrics]
+    parts = "Reported", f"Reproduced ({tier})", "Gap"
+    return [(head, part) for head, metric in zip(heads, metrics) for part in parts[: 2 + metric.ranked]]
 
 
-def _below(tier: str, metrics: Sequence[Metric], lines: Sequence[Line], rows: Rows) -> tuple[list, list[list[list]]]:
-    """Return a column for each metric, and up to three rows for each line: reported, reproduced by the tier, gap."""
-    values = []
-    for line in lines:
-        reported, reproduced, gap = zip(*(e.printed(metric.format) for e, metric in zip(line.entries, metrics)))
-        tried = any(e.reproduced or e.missing != NOT_RUN for e in line.entries)
-        same = []
-        if any(e.reported for e in line.entries) or not tried:
-            same.append(["reported", *reported, "" if tried else NOT_RUN])
-        if tried:
-            same.append([tier, *reproduced, _seeds(line.entries)])
-        if any(e.gap is not None for e in line.entries):
-            same.append(["gap", *gap, ""])
-        labels = _labels(line, rows)
-        values.append([[*([""] * len(labels) if i else labels), *row] for i, row in enumerate(same)])
-    return [(metric.group, metric.name) for metric in metrics], values
+def _beside(line: Line, metrics: Sequence[Metric]) -> list[list]:
+    """Return one row: reported, reproduced and gap of each metric, and seeds."""
+    printed = (entry.printed(metric.format)[: 2 + metric.ranked] for entry, metric in zip(line.entries, metrics))
+    return [[*chain(*printed), _seeds(line.entries)]]
 
 
-def _labels(line: Line, rows: Rows) -> list:
-    labels = rows.labels(line.row)
-    return [Printed(text, mark=line.mark) if i == rows.named else text for i, text in enumerate(labels)]
+def _below(line: Line, metrics: Sequence[Metric], tier: str) -> list[list]:
+    """Return up to three rows with a number for each metric and seeds: reported, reproduced by the tier, gap."""
+    reported, reproduced, gap = zip(*(entry.printed(m.format) for entry, m in zip(line.entries, metrics)))
+    tried = any(entry.reproduced or entry.missing != NOT_RUN for entry in line.entries)
+    rows = [["reported", *reported, "" if tried else NOT_RUN]] * (not tried or any(e.reported for e in line.entries))
+    rows += [[tier, *reproduced, _seeds(line.entries)]] * tried
+    return rows + [["gap", *gap, ""]] * any(entry.gap is not None for entry in line.entries)
 
 
 def _seeds(entries: Sequence[Entry]) -> str:

@@ -98,14 +98,13 @@ class Block:
 
 @dataclass(frozen=True)
 class Rows:
-    """How rows are named: heads of the leading columns, a row's labels in them, and its part of a path.
+    """How rows are named: heads of the leading columns, and a row's labels in them.
 
-    ``named`` is the column that holds the name, ``order`` the order of rows that the paper does not have.
+    ``named`` is the column with its name, also in paths; ``order`` the order of rows that the paper does not have.
     """
 
     heads: tuple[str, ...] = ("Method",)
     labels: Callable[[str], list[str]] = lambda row: [name_of(row)]
-    name: Callable[[str], str] = name_of
     named: int = 0
     order: Callable[[Iterable[str]], list[str]] = ordered
 
@@ -132,7 +131,7 @@ def setting_rows(heads: tuple[str, ...], labels: Callable[[dict[str, str]], list
     def parsed(row: str) -> list[str]:
         return labels(dict(part.split("=", 1) for part in row.split(" ")))
 
-    return Rows(heads, parsed, lambda row: parsed(row)[0], order=_by_value)
+    return Rows(heads, parsed, order=_by_value)
 
 
 def _by_value(rows: Iterable[str]) -> list[str]:
