@@ -216,5 +216,4 @@ def _weights(kinds: tuple[str, ...], stream: int = 0) -> np.ndarray:
 
 
 def _quantiles(values: np.ndarray) -> Interval:
-    low, high = np.quantile(values, [_ALPHA / 2, 1 - _ALPHA / 2])
-    return Interval(float(low), float(high))
+    return Interval(*np.quantile(values, [_ALPHA / 2, 1 - _ALPHA / 2]).tolist())

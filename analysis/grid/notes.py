@@ -79,12 +79,11 @@ def _success_before(run: Run) -> float:
 def _leaders(lines: Sequence[Line], metrics: Sequence[Metric]) -> list[str]:
     """Say for the headline metrics of each block what the best row's lead is worth."""
     sentences = []
-    for block in dict.fromkeys(line.block for line in lines):
-        for j, metric in ((j, metric) for j, metric in enumerate(metrics) if metric.headline):
-            entries = [(line.name, line.entries[j]) for line in lines if line.block == block]
-            ranked = [(name, entry.reproduced, entry.versus) for name, entry in entries if entry.reproduced]
+    for block, same in grouped(lines, lambda line: line.block).items():
+        for metric, *entries in zip(metrics, *(line.entries for line in same)):
+            ranked = [(line.name, e.reproduced, e.versus) for line, e in zip(same, entries) if e.reproduced]
             ranked.sort(key=lambda named: -named[1].mean)
-            if len(ranked) > 1 and ranked[0][2].difference:
+            if metric.headline and len(ranked) > 1 and ranked[0][2].difference:
                 (name, best, versus), (other, second, _) = ranked[:2]
                 place = " ".join(p for p in (metric.group, metric.name, block.key and f"({block.key})") if p)
                 sentences.append(f"{place}: {name} over {other}: {_lead(versus, best.sample, second.sample)}")

@@ -127,11 +127,7 @@ class Line:
 
 def setting_rows(heads: tuple[str, ...], labels: Callable[[dict[str, str]], list[str]]) -> Rows:
     """Return rows of settings. ``labels`` gets ``{"n_min": "2", "b_min": "2"}``; the first label is the row's name."""
-
-    def parsed(row: str) -> list[str]:
-        return labels(dict(part.split("=", 1) for part in row.split(" ")))
-
-    return Rows(heads, parsed, order=_by_value)
+    return Rows(heads, lambda row: labels(dict(part.split("=", 1) for part in row.split(" "))), order=_by_value)
 
 
 def _by_value(rows: Iterable[str]) -> list[str]:
