@@ -1,7 +1,6 @@
 """Artefacts as files: each is built from its studies at a tier, and written in every format."""
 
 import base64
-import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -63,11 +62,18 @@ def write(built: Iterable[Built], out: Path) -> None:
     Figures are closed.
     """
     for one in built:
-        product, folder = one.product, out / ("tables" if one.table else "figures")
-        files = _table_files(product, one.label) if isinstance(product, Table) else _figure_files(one, product)
+        folder, name = out / ("tables" if one.table else "figures"), f"{one.label}.{one.tier}"
         folder.mkdir(parents=True, exist_ok=True)
-        for end, content in files.items():
-            (folder / f"{one.label}.{one.tier}.{end}").write_bytes(content)
+        if isinstance(one.product, Table):
+            texts = _table_texts(one.product, one.label)
+        else:
+            texts = {"tex": figure_to_latex(one.product, one.label, f"figures/{name}.pdf")}
+            for kind, metadata in _METADATA.items():
+                one.product.figure.savefig(folder / f"{name}.{kind}", format=kind, dpi=200, metadata=metadata)
+            plt.close(one.product.figure)
+            one.png = base64.b64encode((folder / f"{name}.png").read_bytes()).decode()
+        for end, text in texts.items():
+            (folder / f"{name}.{end}").write_text(text)
 
 
 def write_macros(built: Sequence[Built], out: Path) -> None:
@@ -77,19 +83,6 @@ def write_macros(built: Sequence[Built], out: Path) -> None:
         (out / f"macros.{tier}.tex").write_text(to_macros(tables))
 
 
-def _table_files(table: Table, label: str) -> dict[str, bytes]:
+def _table_texts(table: Table, label: str) -> dict[str, str]:
     texts = {"tex": to_latex(table, label), "md": to_markdown(table), "csv": to_csv(table)}
-    texts |= {"stats.csv": statistics(table.entries)} if table.entries else {}
-    return {end: text.encode() for end, text in texts.items()}
-
-
-def _figure_files(built: Built, figure: Figure) -> dict[str, bytes]:
-    path = f"figures/{built.label}.{built.tier}.pdf"
-    files = {"tex": figure_to_latex(figure, built.label, path).encode()}
-    for kind, metadata in _METADATA.items():
-        data = io.BytesIO()
-        figure.figure.savefig(data, format=kind, dpi=200, metadata=metadata)
-        files[kind] = data.getvalue()
-    plt.close(figure.figure)
-    built.png = base64.b64encode(files["png"]).decode()
-    return files
+    return texts | ({"stats.csv": statistics(table.entries)} if table.entries else {})
