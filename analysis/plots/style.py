@@ -99,7 +99,7 @@ def by_seed(runs: Iterable[Run], value: str, split: str = "") -> pd.DataFrame:
 def unlogged(runs: Sequence[Run], metrics: Iterable[str]) -> list[str]:
     """Return notes that name the runs which are missing from curves, because they did not log a metric."""
     logged = {run.id: run.metrics.dropna(axis="columns", how="all").columns for run in runs}
-    missing = grouped(metrics, lambda metric: ", ".join(id for id in logged if metric not in logged[id]))
+    missing = grouped(metrics, lambda metric: ", ".join(run for run in logged if metric not in logged[run]))
     return [f"Left out, not logged: {', '.join(names)} (runs {ids})." for ids, names in missing.items() if ids]
 
 
