@@ -30,8 +30,8 @@ FIELDS = {
     "credit": "backup gamma gae_lambda iterations tolerance step_std step_weight gate gate_order n_min b_min eta_min "
     "mixing",
     "rollout": "tasks group_size temperature top_p top_k",
-    "training": "learning_rate beta1 beta2 weight_decay epochs minibatch_size clip_eps max_grad_norm entropy_coef "
-    "kl_coef",
+    "loss": "name ratio clip_eps dual_clip aggregation",
+    "training": "learning_rate beta1 beta2 weight_decay epochs minibatch_size max_grad_norm entropy_coef kl_coef",
     "evaluation": "tasks seeds temperature top_p top_k",
     "backend": "name tensor_parallel_size",
     "env": "horizon",

@@ -6,40 +6,72 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import CompactHydraException
+from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from bepo.core.errors import UserError
+from bepo.core.errors import UserError, choose
 from bepo.runs.compose import register_configs
 from bepo.runs.config import Config, identity_of
-from bepo.runs.objectives import values_of
+from bepo.runs.objectives import VALIDATION_SUCCESS, values_of
 from bepo.runs.run import run
 from bepo.store.runs import RunFolder, read_run, run_id
 
 
 def objectives(config: Config, overrides: Sequence[str]) -> float | list[float]:
-    """What a sweeper of Hydra is told: test success, or an Optuna study's objectives over its training seeds."""
-    if "objectives" not in config.study:
-        return run(config, overrides)
+    """Run, and return what a sweeper of Hydra optimises: success on validation tasks, never on test tasks.
+
+    An Optuna study says itself what it optimises, as means over the training seeds that it names.
+    """
+    names, seeds = config.study.get("objectives", [VALIDATION_SUCCESS]), config.study.get("seeds")
+    runs = [(replace(config, seed=seed), [*overrides, f"seed={seed}"]) for seed in seeds or []]
     found = []
-    for seed in config.study["seeds"]:
-        one = replace(config, seed=seed)
-        run(one, [*overrides, f"seed={seed}"])
-        identifier = run_id(identity_of(one, one.backend.resolve()))
-        found.append(read_run(RunFolder(Path(one.results), identifier).path))
-    values = values_of(config.study["objectives"], found)
+    for one, its_overrides in runs or [(config, overrides)]:
+        run(one, its_overrides)
+        found.append(read_run(RunFolder(Path(one.results), run_id(identity_of(one))).path))
+    values = values_of(names, found)
     return values if len(values) > 1 else values[0]
 
 
+class SweepCheck(Callback):
+    """Looks at a sweep of Hydra's before it begins: what cannot be right ends the program with one line."""
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        """Make the results folder, in which a sweeper keeps its trials, unless the sweep is refused."""
+        try:
+            check_sweeper(config)
+            Path(config.results).mkdir(parents=True, exist_ok=True)
+        except UserError as error:
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(2)
+
+
+def check_sweeper(config: DictConfig) -> None:
+    """Raise ``UserError`` if a sweeper would optimise something else than success on validation tasks.
+
+    A sweeper that reads no results may do as it likes, and so may a study that names its objectives.
+    """
+    sweeper = config.hydra.sweeper
+    kind = sweeper._target_.split(".")[-1]
+    if kind == "BasicSweeper" or "objectives" in config.study:
+        return
+    if kind != "OptunaSweeper":
+        raise choose("sweeper", sweeper._target_, ("hydra/sweeper=basic", "hydra/sweeper=optuna"))
+    direction = str(sweeper.direction).rpartition(".")[2]  # one of Hydra's enumeration, or a word
+    if direction != "maximize":
+        raise UserError(f"hydra.sweeper.direction={direction}: the objective is validation success; choices: maximize")
+
+
 register_configs()
+CLASSES = ("bepo.*", "optuna.*", "hydra_plugins.*", "logging.*")  # whose names a config may give, for Hydra to make
 
 
-@hydra.main(config_path="../conf", config_name="train")
+@hydra.main(config_path="../conf", config_name="train", execution_whitelist=CLASSES)
 def main(cfg: DictConfig) -> float | list[float]:
     overrides = HydraConfig.get().overrides.task
     try:

@@ -119,6 +119,10 @@ def stop_after(process: Command, results: Path, rows: int, signal_number: signal
 
 def rows(results: Path, stream: str) -> list[dict]:
     """Rows of the only run, without its timings."""
-    (path,) = results.glob(f"runs/*/{stream}.jsonl")
-    parsed = [json.loads(line) for line in path.read_text().splitlines()]
-    return [{k: v for k, v in row.items() if not k.startswith("time/")} for row in parsed]
+    (run_folder,) = results.glob("runs/*")
+    return without_seconds(run_folder, stream)
+
+
+def without_seconds(run_folder: Path, stream: str) -> list[dict]:
+    parsed = [json.loads(line) for line in (run_folder / f"{stream}.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in row.items() if not k.startswith(("time/", "cpu/"))} for row in parsed]

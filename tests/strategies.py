@@ -12,6 +12,7 @@ from bepo.credit import estimators
 DONE = ("success", "failure", "truncation")
 
 
+distance = st.sampled_from((float("nan"), 1.0, 2.0, 5.0))  # of the expert to success
 value = st.floats(-2, 2, allow_nan=False, width=32)
 
 
@@ -42,6 +43,8 @@ def rollouts(draw, max_groups=2, max_size=4, max_steps=6, n_states=4, rewards=(0
                         "r": draw(st.sampled_from(rewards)) + 10.0 * (last and done == "success"),
                         "done": done if last else None,
                         "valid": draw(st.booleans()),
+                        "expert_steps": draw(distance),
+                        "next_expert_steps": 0.0 if last and done == "success" else draw(distance),
                         **tokens(draw(st.lists(value, min_size=1, max_size=3))),
                     }
                 )

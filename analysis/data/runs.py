@@ -10,16 +10,16 @@ from typing import Any, Self, TypeVar
 import numpy as np
 import pandas as pd
 
-from bepo.core.settings import identity_fields
-from bepo.runs.config import Config
+from bepo.runs.config import neutral_default
 from bepo.store.files import Corrupt
 from bepo.store.runs import StoredRun
 
 TIERS = ("smoke", "laptop", "paper")
-# What can change a result; training seeds are averaged over, and backends are never mixed.
-_SETTINGS = frozenset(identity_fields(Config)) - {"seed", "backend"}
-# What belongs to a method: PPO takes 128 tasks once where the others take 16 tasks 8 times.
-_OF_A_METHOD = ("credit.", "rollout.grouped", "training.ratio", "training.critic.")
+# Training seeds are averaged over, backends and method versions are never mixed: select() looks at them itself.
+_LOOKED_AT = ("seed", "backend", "method_versions")
+# What belongs to a method: PPO takes 128 tasks once where the others take 16 tasks 8 times. A method chooses its loss
+# and the level of its ratio; runs of one loss share its other settings.
+_OF_A_METHOD = ("credit.", "rollout.grouped", "loss.", "training.critic.")
 
 
 T = TypeVar("T")
@@ -29,8 +29,10 @@ K = TypeVar("K")
 class Run:
     """A complete run: its config under dotted names, its rows as frames.
 
-    ``settings`` is everything in the config that can change the result, but seed and backend. ``task_set`` is the
-    digest of the test tasks, ``commits`` has for each session of work the commit and whether the sources were changed.
+    ``settings`` is everything in its identity but seed, backend and method versions. A field that was added later, and
+    whose default changes nothing, is absent where it has this default. ``task_set`` is the digest of the test tasks,
+    ``commits`` has for each session of work the commit and whether the sources were changed; ``cpus`` are the models of
+    the processors that it ran on.
     """
 
     def __init__(self, stored: StoredRun) -> None:
@@ -38,18 +40,20 @@ class Run:
         self._stored = stored
         self._passes: dict[str, pd.DataFrame] = {}
         self.id, self.path, self.config, self.facts = stored.id, stored.path, stored.config, stored.facts
-        self.settings = {"model": "small"} | flat({k: v for k, v in self.config.items() if k in _SETTINGS})
         try:
+            self.identity: dict[str, Any] = dict(self.facts["identity"])
+            self.settings = flat({name: part for name, part in self.identity.items() if name not in _LOOKED_AT})
             self.env, self.model = str(self.config["env"]["name"]), str(self.settings["model"])
             self.seed, self.method = int(self.config["seed"]), str(self.config["credit"]["name"])
             self.updates, self.tier = int(self.facts["result"]["updates"]), str(self.facts["tier"])
             self.task_set = str(self.facts["task_sets"]["test"]["digest"])
             self.tasks = int(self.facts["task_sets"]["test"]["tasks"])
-            self.versions: dict[str, int] = dict(self.facts.get("method_versions", {}))
+            self.versions: dict[str, int] = dict(self.identity["method_versions"])
             self.environment_facts: dict[str, object] = dict(self.facts.get("environment", {}))
             self.started = str(self.facts["sessions"][-1]["started"])
             commits = [(s.get("commit") or "unknown", s.get("dirty")) for s in map(dict, self.facts["sessions"])]
             self.commits = [(commit[:10], bool(dirty)) for commit, dirty in commits]
+            self.cpus = {str(session["machine"]["cpu"]) for session in self.facts["sessions"]}
         except (KeyError, IndexError, TypeError, ValueError) as error:
             why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
             raise Corrupt(f"{self.path}: not a run of this bepo, {why}") from None
@@ -57,8 +61,9 @@ class Run:
     def __getitem__(self, name: str) -> Any:
         """Return a setting by its dotted name, of which a leading ``credit.`` may be left out; None if it has none."""
         if name in ("seed", "backend.name"):
-            return self.seed if name == "seed" else self.config.get("backend", {}).get("name")
-        return self.settings.get(name, self.settings.get(f"credit.{name}"))
+            return self.seed if name == "seed" else self.identity["backend"]["name"]
+        known = [full for full in (name, f"credit.{name}") if full in self.settings]
+        return self.settings[known[0]] if known else neutral_default(self.identity, name)
 
     @cached_property
     def episodes(self) -> pd.DataFrame:
@@ -73,9 +78,14 @@ class Run:
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        """One row an update, numbers only; empty if the rows do not say of which update."""
+        """One row an update, numbers only; empty if the rows do not say of which update.
+
+        ``seconds/<stage>`` is what a stage costs: CPU seconds of a run on a CPU, else seconds by the clock.
+        """
         frame = pd.DataFrame(pd.DataFrame(self._stored.metrics()).apply(pd.to_numeric, errors="coerce"))
-        return frame if "update" in frame else pd.DataFrame()
+        clock = self._stored.clock
+        costs = {name: name.replace(clock, "seconds/", 1) for name in frame if name.startswith(clock)}
+        return frame.assign(**{new: frame[old] for old, new in costs.items()}) if "update" in frame else pd.DataFrame()
 
     def mean(self, metric: str) -> float:
         """Return the mean of a metric over updates. Raises ``KeyError`` if it was not logged."""
@@ -167,8 +177,8 @@ class Studies(dict[str, StudyRuns]):
 def select(study: StudyRuns, runs: Iterable[Run], allow_mixed: bool = False) -> StudyRuns:
     """Fill ``study`` with those of ``runs`` that may be compared; the others are named.
 
-    1. Within an environment and model, all runs share every setting but their method's own and what the rows vary; the
-       newest run decides.
+    1. Within an environment and model, all runs share every setting but their method's own and what the rows vary, and
+       runs of the same loss share its settings; the newest run decides.
     2. A row is one setting; its newest run decides.
     3. A row of several method versions, test task sets or backends is refused, unless ``allow_mixed``.
     """
@@ -180,7 +190,10 @@ def select(study: StudyRuns, runs: Iterable[Run], allow_mixed: bool = False) -> 
             continue
         place, own = (run.env, run.model), (*_OF_A_METHOD, *study.key.varies)
         shared = {name: value for name, value in run.settings.items() if not name.startswith(own)}
+        fixed = (name for name in run.settings if not name.startswith(("loss.ratio", *study.key.varies)))
+        loss = {name: run.settings[name] for name in fixed if name.startswith("loss.")}
         other = _differences(expected.setdefault(place, shared), shared)
+        other = other or _differences(expected.setdefault((*place, "loss", str(run["loss.name"])), loss), loss)
         other = other or _differences(expected.setdefault((*place, row), run.settings), run.settings)
         if other:
             study.skipped.append(f"{run.path}: set otherwise than newer runs of its study ({', '.join(sorted(other))})")

@@ -7,7 +7,7 @@ from bepo.core.errors import UserError
 from bepo.store import tracking
 from bepo.store.cells import read_cell
 from bepo.store.files import Corrupt
-from bepo.store.runs import read_run
+from bepo.store.runs import read_run, refuse_older
 
 
 class Source:
@@ -57,6 +57,7 @@ class Source:
 def open_source(results: Path, source: str | None = None) -> Source:
     """Return the results folder, or that of ``wandb:entity/project``, which is downloaded into a folder below it."""
     if source is None:
+        refuse_older(results)
         return Source(results)
     kind, _, project = source.partition(":")
     if kind != "wandb" or project.count("/") != 1:

@@ -23,7 +23,7 @@ def runtime(study: StudyRuns) -> Figure:
     """Draw the seconds of each stage, on a scale that is linear around zero."""
     figure, (axis,) = style.panels(1, 1, style.COLUMN, 1.9)
     axis.set_xlabel("Seconds an update")
-    tables = {stage: style.by_seed(study.runs, f"time/{stage}") for stage in _STAGES}
+    tables = {stage: style.by_seed(study.runs, f"seconds/{stage}") for stage in _STAGES}
     seconds = pd.DataFrame({stage: table.mean() for stage, table in tables.items() if not table.empty}).transpose()
     if "credit" not in seconds.index:
         style.nothing(axis)
@@ -44,5 +44,5 @@ def runtime(study: StudyRuns) -> Figure:
         f"advantages with all diagnostics, {mean['credit']:.3g} s or {share:.2g} % of an update. Mean over updates, "
         f"then over {style.counted({'': study.runs})}; bars: one sample standard deviation over training seeds."
     )
-    notes = style.unlogged(study.runs, [f"time/{stage}" for stage in ("rollout", "credit", "update")])
+    notes = style.unlogged(study.runs, [f"seconds/{stage}" for stage in ("rollout", "credit", "update")])
     return Figure(caption, figure, study.runs, notes)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 import optuna
@@ -24,7 +25,7 @@ from bepo.store.files import Corrupt
 
 # Every run is a row of its own: trials differ in whatever they try.
 TRIAL = RowKey(lambda run: run.id, varies=("",))
-STUDIES = ("tune_gated_bepo", "tune_success_and_time")
+STUDIES = ("tune_every_axis", "tune_gated_bepo", "tune_success_and_time")
 _FEW = 30
 _DARK = "#333333"  # a trial is no method, and has none of their colours
 _MARKS: dict[TrialState, dict[str, Any]] = {
@@ -50,6 +51,7 @@ def importance(studies: Studies) -> Figure:
     stored = _stored(studies)
     few = [(s.study_name, len(complete(s))) for s in stored if len(complete(s)) < _FEW]
     notes = [f"{name}: {n} complete trials; shares are unstable below some tens of them." for name, n in few]
+    notes += [f"{s.study_name}: PED-ANOVA, because it has conditional settings." for s in stored if conditional(s)]
     caption = f"fANOVA importance of settings for validation success (tier {studies.tier}). {_counts(stored)}"
     return Figure(caption, picture(stored, draw_importance), studies.runs, notes)
 
@@ -106,6 +108,12 @@ def complete(study: optuna.Study) -> list[FrozenTrial]:
     return study.get_trials(deepcopy=False, states=[TrialState.COMPLETE])
 
 
+def conditional(study: optuna.Study) -> list[str]:
+    """Return the settings that some complete trials have and others have no use for, in alphabetical order."""
+    searched = [set(trial.params) for trial in complete(study)]
+    return sorted(set().union(*searched) - set.intersection(*searched)) if searched else []
+
+
 def draw_history(axis: Axes, study: optuna.Study) -> None:
     """Draw trials in their order and the best so far; with two objectives the front."""
     if not complete(study):
@@ -117,14 +125,21 @@ def draw_history(axis: Axes, study: optuna.Study) -> None:
 
 
 def draw_importance(axis: Axes, study: optuna.Study) -> None:
-    """Draw how much of the first objective's variance each setting explains: fANOVA (Hutter et al., 2014)."""
+    """Draw how much of the first objective's variance each setting explains: fANOVA (Hutter et al., 2014).
+
+    That compares settings of every trial. Where some are conditional, it is PED-ANOVA (Watanabe et al., 2023), which
+    asks by which settings the best tenth of the trials differs from all.
+    """
     axis.set_xlabel("Share of the variance explained (%)")
     done = complete(study)
     if min(len({repr(t.params) for t in done}), len({t.values[0] for t in done})) < 2:
         nothing(axis, "no two complete trials that differ")
         return
-    evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
-    shares = optuna.importance.get_param_importances(study, evaluator=evaluator, target=lambda t: t.values[0])
+    fanova, ped_anova = optuna.importance.FanovaImportanceEvaluator, optuna.importance.PedAnovaImportanceEvaluator
+    evaluator = ped_anova() if conditional(study) else fanova(seed=0)
+    with catch_warnings():
+        simplefilter("ignore")  # few trials of a condition: the notes say how many trials there are
+        shares = optuna.importance.get_param_importances(study, evaluator=evaluator, target=lambda t: t.values[0])
     names = list(reversed(shares))
     axis.barh(names, [100 * shares[n] for n in names], color=_DARK)
     axis.grid(axis="y", visible=False)

@@ -142,12 +142,16 @@ def origins(runs: Iterable[Run]) -> list[str]:
     commits = sorted({commit for run in runs for commit, _ in run.commits})
     dirty = [run.id for run in runs if any(changed for _, changed in run.commits)]
     devices = sorted({str(run.facts.get("device", "unknown")) for run in runs})
+    cpus = sorted({cpu for run in runs for cpu in run.cpus})
+    warm = any(run.config["policy"].get("warm_start") for run in runs)
     broken = [(int(np.sum(run.final["broken"])), run.id) for run in runs if "broken" in run.final]
     counts = ", ".join(f"{n} of {name}" for n, name in broken if n)
     texts = {
         f"Mixed commits: {', '.join(commits)}.": len(commits) > 1,
         f"From a source tree with uncommitted changes: {', '.join(dirty)}.": bool(dirty),
         f"Mixed devices: {', '.join(devices)}.": len(devices) > 1,
+        f"Mixed processors: {', '.join(cpus)}.": len(cpus) > 1,
+        "Training seeds share one warm start: intervals over them are conditional on it.": warm,
         f"Evaluation episodes that ended because their environment broke, counted as they stood: {counts}.": counts,
     }
     return [text for text, applies in texts.items() if applies]

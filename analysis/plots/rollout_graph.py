@@ -47,7 +47,7 @@ def group_of(trajectories: Sequence[str]) -> RolloutBatch:
 def advantages(batch: RolloutBatch, methods: Iterable[str] = ()) -> dict[str, np.ndarray]:
     """Return the advantages by each estimator as configured by default; by all that need no critic for no methods."""
     known = known_methods()
-    methods = methods or [name for name, cls in known.items() if not cls.needs_critic]
+    methods = methods or [name for name, cls in known.items() if not (cls.needs_critic or cls.needs_expert_steps)]
     return {name: known[name]()(batch).advantage for name in methods}
 
 

@@ -1,6 +1,9 @@
 """The ablation tables: one factor each, on one environment, with one training seed."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import yaml
 
 from analysis.data.runs import METHOD, RowKey, Run, settings
 from analysis.grid.artefact import StudyNames, artefact
@@ -11,31 +14,7 @@ SUCCESS = Metric("success", "Success", headline=True, format=".2f")
 SCORE = Metric("score", "Score", value="task_score", format=".2f")
 WEBSHOP = (Block(env="webshop", model="small"),)
 ALFWORLD = (Block(env="alfworld", model="small"),)
-CAPTIONS = {
-    "gate-ablation": "Gate thresholds on WebShop (%). b_min counts distinct successors.",
-    "gate-gae-ablation": "Where the gate enters the propagation of residuals, on WebShop (%).",
-    "backup-ablation": "Bellman backup on ALFWorld (%), one training seed.",
-    "maxiter-ablation": "Bellman iterations on WebShop (%). Max |ΔA|: largest change of a step advantage by the last "
-    "iteration, averaged over updates. 0 iterations leave the Monte-Carlo values.",
-    "fusion-ablation": "Components on WebShop (%): fixed-point credit (FP), gate, less outcome credit at trusted "
-    "states (↓Out.).",
-    "supp-mixing-ablation": "Ways of mixing outcome and step credit, on WebShop (%).",
-    "diagnostic-ablation": "Gate form, GAE decay and step weight on WebShop (%).",
-}
-_THRESHOLDS = {("1", "1"): "All states", ("2", "1"): "Repeat only", ("2", "2"): "Default"}
-_THRESHOLDS |= {("3", "2"): "Strict visits", ("2", "3"): "Strict branch"}
-_NAMES = {"stop": "Stop at unsupported", "mask": "Residual masking", "post": "Post-GAE gate (ours)"}
-_NAMES |= {"binary": "Binary", "count_ramp": "Soft", "count_and_branch": "Soft count+branch"}
-_NAMES |= {"mean": "Mean", "max": "Max", "softmax": "Softmax"}
-# Setting -> its name in fusion-ablation, its name in supp-mixing-ablation, its rule.
-_MIXINGS = {
-    "mixing=outcome_only": ("Outcome only", "Outcome only", "A_out"),
-    "mixing=ungated": ("+ FP credit", "Ungated addition", "A_out + w A_FP"),
-    "mixing=dynamic eta_min=1.0": ("+ Gate", "Full outcome weight", "A_out + w ρ A_FP"),
-    "mixing=dynamic eta_min=0.5": ("Gated-BEPO", "Gated-BEPO dynamic mixture", "η(ρ) A_out + w ρ A_FP"),
-    "mixing=dynamic eta_min=0.0": ("Drop trusted outcome", "Drop trusted outcome", "(1 - ρ) A_out + w ρ A_FP"),
-    "mixing=group_skew": ("Group-skew modulation", "Group-skew modulation", "4p(1-p) η(ρ) A_out + w ρ A_FP"),
-}
+_WORDS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
 
 
 def ablation(
@@ -50,24 +29,24 @@ def ablation(
     """Make a grid of settings whose deviations are over evaluation seeds."""
     rows = setting_rows(heads, labels)
     artefact(label, "table", study, key)(
-        lambda runs: grid(label, runs, CAPTIONS[label], metrics, blocks, rows, level="evaluation")
+        lambda runs: grid(label, runs, _WORDS["captions"][label], metrics, blocks, rows, level="evaluation")
     )
 
 
 def _thresholds(at: dict[str, str]) -> list[str]:
-    pair = at["n_min"], at["b_min"]
-    return [_THRESHOLDS.get(pair, f"({', '.join(pair)})"), *pair]
+    pair = ", ".join(at.values())
+    return [_WORDS["thresholds"].get(pair, f"({pair})"), *at.values()]
 
 
 def _factor(at: dict[str, str]) -> list[str]:
     """Return the value of the first setting in words, with the ramp of a gate."""
     value = next(iter(at.values()))
-    return [_NAMES.get(value, value) + (f" k={at['full_visits']}" if "full_visits" in at else "")]
+    return [_WORDS["values"].get(value, value) + (f" k={at['full_visits']}" if "full_visits" in at else "")]
 
 
 def _mixing_names(at: dict[str, str]) -> list[str]:
     row = " ".join(f"{name}={value}" for name, value in at.items())
-    return list(_MIXINGS.get(row, (row, row, "")))
+    return list(_WORDS["mixings"].get(row, [row, row, ""]))
 
 
 def _components(at: dict[str, str]) -> list[str]:
@@ -96,8 +75,8 @@ GATE_FORM = RowKey(
     lambda run: f"gate={run['gate']}" + f" full_visits={run['full_visits']}" * (run["gate"] == "count_ramp")
 )
 FACTORS = {"gate_form": GATE_FORM, "gae_lambda": settings("gae_lambda"), "step_weight": settings("step_weight")}
-_HEADINGS = {"gate": "Gate form", "gae_lambda": "GAE λ", "step_weight": "Step weight w"}
-FACTOR_BLOCKS = [Block(*heading, "small", "webshop", study) for study, heading in zip(FACTORS, _HEADINGS.items())]
+_FACTOR_NAMES = zip(FACTORS, _WORDS["factors"].items())
+FACTOR_BLOCKS = [Block(name, heading, "small", "webshop", study) for study, (name, heading) in _FACTOR_NAMES]
 
 ablation("gate-ablation", "gate_thresholds", settings("n_min", "b_min"), ("Gate", "n_min", "b_min"), _thresholds)
 ablation("gate-gae-ablation", "gate_gae_order", settings("gate_order"), ("Recursion",), _factor)

@@ -14,7 +14,7 @@ from analysis.grid.table import NOT_RUN, Entry, Table
 NUMBERS = PAPER / "in_text.yaml"
 STUDIES = {"gated_gagpo": METHOD, "observation_aliasing": OBSERVATIONS, "main_webshop": METHOD, "main_alfworld": METHOD}
 STUDIES |= {"runtime": METHOD}
-_OTHER_STAGES = ("time/rollout", "time/old_logprob", "time/reference", "time/values", "time/update")
+_OTHER_STAGES = [f"seconds/{stage}" for stage in ("rollout", "old_logprob", "reference", "values", "update")]
 
 
 def _other_stages(run: Run) -> pd.DataFrame:
@@ -22,7 +22,7 @@ def _other_stages(run: Run) -> pd.DataFrame:
 
 
 def _credit_share(run: Run) -> float:
-    credit = run.metrics["time/credit"].sum()
+    credit = run.metrics["seconds/credit"].sum()
     return 100 * credit / (credit + _other_stages(run).sum().sum())
 
 
@@ -32,7 +32,7 @@ METRICS = {
     "training success": Metric("", "", value=lambda run: 100 * run.mean("train/success")),
     "open transitions": Metric("", "", value=lambda run: 100 * run.metrics["credit/gate_transition_coverage"].iloc[-1]),
     "open states": Metric("", "", value=lambda run: 100 * run.metrics["credit/gate_state_coverage"].iloc[-1]),
-    "credit seconds": Metric("", "", value=lambda run: run.mean("time/credit"), format=".3g"),
+    "credit seconds": Metric("", "", value=lambda run: run.mean("seconds/credit"), format=".3g"),
     "other seconds": Metric("", "", value=lambda run: float(_other_stages(run).sum(axis=1).mean())),
     "credit share": Metric("", "", value=_credit_share, format=".2g"),
 }

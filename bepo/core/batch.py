@@ -4,7 +4,7 @@ A *transition* is one environment step, that is, one call of the language model 
 *trajectory* is one episode. A *group* is the K trajectories sampled from one task; states are only ever matched inside
 their group (Gated-BEPO paper, Section "Empirical Graph and Bellman Fixed Point").
 
-Sizes: N transitions, M trajectories, G groups, S interned states.
+Sizes: N transitions, M trajectories, G groups, S interned states, A interned actions.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from functools import cached_property
+from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from bepo.core.errors import UserError, choose
+from bepo.core.interning import interned, interned_actions, interned_states, interner
 from bepo.core.tokens import Tokens, offsets
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 class Terminal(IntEnum):
@@ -67,12 +70,26 @@ class RolloutBatch:
     state_key: list[str]  # (S,) the interned keys, for people to read
     row: Int[np.ndarray, " N"]  # the place of each transition in the rows that the batch was made from
     tokens: Tokens | None = None
-    broken: Bool[np.ndarray, " M_or_0"] = field(default_factory=lambda: np.empty(0, bool))
-    """Was the trajectory cut off by a broken environment? Left out, or empty: none was."""
+    broken: Bool[np.ndarray, " M"] = None  # pyright: ignore[reportAssignmentType] (set after __init__)
+    """Was the trajectory cut off by a broken environment? Left out: none was."""
+    action: Int[np.ndarray, " N"] = None  # pyright: ignore[reportAssignmentType]
+    """Id of the action that was read from the response, 0..A-1; -1 where none could be read, and where left out."""
+    action_key: list[str] = field(default_factory=list)
+    """(A,) the interned actions, as the environment was given them."""
+    entropy: Float[np.ndarray, " N"] = None  # pyright: ignore[reportAssignmentType]
+    """Entropy of the distribution that a response token was drawn from, in nats, averaged over the response's tokens;
+    NaN where nobody computed it, and where left out."""
+    expert_steps: Float[np.ndarray, " N"] | None = None
+    """Number of steps that the environment's expert would still need from the state that the transition starts in; NaN
+    where it knows no way. None: nobody asked."""
+    next_expert_steps: Float[np.ndarray, " N"] | None = None
+    """The same of the state that the transition leads to; 0 after success, NaN after failure."""
 
     def __post_init__(self) -> None:
-        if not len(self.broken):
-            self.broken = np.zeros(len(self.task_score), bool)
+        n, m = len(self.group), len(self.task_score)
+        for name, size, value in (("broken", m, False), ("action", n, np.int32(-1)), ("entropy", n, np.nan)):
+            if getattr(self, name) is None:
+                setattr(self, name, np.full(size, value))
         first = run_starts(self.trajectory)
         place = np.arange(len(self)) - np.repeat(first, np.diff(np.append(first, len(self))))
         if (self.step != place).any():
@@ -158,6 +175,12 @@ class RolloutBatch:
         return order, ordered[starts], starts
 
     @property
+    def actions(self) -> list[str | None]:
+        """The words of each transition's action, None where none could be read."""
+        words = [*self.action_key, None]
+        return [words[i] for i in self.action.tolist()]
+
+    @property
     def language(self) -> Tokens:
         """The tokens. Raises ``UserError`` where the batch has none."""
         if self.tokens is None:
@@ -177,24 +200,27 @@ class RolloutBatch:
         Keys of a row: ``uid`` task group, ``traj`` trajectory, ``t`` step, ``obs`` and ``next`` state keys, ``r``
         reward, ``done`` (None, ``"success"``, ``"failure"``, ``"truncation"``), ``valid``; optionally ``task`` (task
         id, default the uid), ``task_score`` and ``broken`` (read from the last row of a trajectory; defaults 1 on
-        success, else 0, and False), and the token columns that ``Tokens.pack`` reads. Raises ``UserError`` if there is
-        no row.
+        success, else 0, and False), ``action`` (its words, or None), ``entropy``, ``expert_steps`` and
+        ``next_expert_steps`` (both or none, of all rows or of none), and the token columns that ``Tokens.pack`` reads.
+        Raises ``UserError`` if there is no row.
         """
         rows = list(rows)
         if not rows:
             raise UserError("a rollout batch needs at least one transition")
-        uid_of, traj_of = _interner(), _interner()
+        uid_of, traj_of = interner(), interner()
         place = [(uid_of(r["uid"]), traj_of((r["uid"], r["traj"])), int(r["t"])) for r in rows]
         order = sorted(range(len(rows)), key=place.__getitem__)
         rows = [rows[i] for i in order]
         group, _, step = (np.array(column, np.int32) for column in zip(*(place[i] for i in order)))
-        trajectory = _interned([(r["uid"], r["traj"]) for r in rows])
-        source, target, state_key, state_group = _intern_states(rows, group)
+        trajectory = interned([(r["uid"], r["traj"]) for r in rows])
+        source, target, state_key, state_group = interned_states(rows, group)
         terminal = np.array([Terminal.parse(r["done"]) for r in rows], np.int8)
         task_score = [
             float(r.get("task_score", t == Terminal.SUCCESS)) for r, t in zip(rows, terminal) if t != Terminal.NONE
         ]
         first = run_starts(group)
+        action, action_key = interned_actions([r.get("action") for r in rows])
+        steps = {name: _column(rows, name) if name in rows[0] else None for name in _EXPERT}
         return cls(
             task=[str(rows[i].get("task", rows[i]["uid"])) for i in first],
             group=group,
@@ -211,11 +237,18 @@ class RolloutBatch:
             row=np.array(order, np.int64),
             tokens=Tokens.pack(rows) if "response_ids" in rows[0] else None,
             broken=np.array([r.get("broken", False) for r, t in zip(rows, terminal) if t != Terminal.NONE], bool),
+            action=action,
+            action_key=action_key,
+            entropy=_column(rows, "entropy"),
+            **steps,
         )
 
     @classmethod
     def concat(cls, parts: Sequence[RolloutBatch]) -> RolloutBatch:
-        """Lay batches end to end. Ids are shifted; no groups and no states are merged."""
+        """Lay batches end to end. Ids are shifted; no groups and no states are merged, but equal actions are.
+
+        What the expert would need is left out unless every batch has it.
+        """
         g, m, s, n = (offsets([size(p) for p in parts]) for size in _SIZES)
 
         def shifted(name: str, by: np.ndarray) -> np.ndarray:
@@ -225,6 +258,8 @@ class RolloutBatch:
             return np.concatenate([getattr(p, name) for p in parts])
 
         tokens = [p.tokens for p in parts if p.tokens is not None]
+        action, action_key = interned_actions([word for p in parts for word in p.actions])
+        known = all(p.expert_steps is not None for p in parts)
         return cls(
             task=[t for p in parts for t in p.task],
             group=shifted("group", g),
@@ -241,31 +276,67 @@ class RolloutBatch:
             row=shifted("row", n),
             tokens=Tokens.concat(tokens) if len(tokens) == len(parts) else None,
             broken=joined("broken"),
+            action=action,
+            action_key=action_key,
+            entropy=joined("entropy"),
+            **{name: joined(name) if known else None for name in _EXPERT},
+        )
+
+    def first_groups(self, n: int) -> RolloutBatch:
+        """Return the first ``n`` groups as a batch of their own; every action keeps its id."""
+        transitions, trajectories, states = (
+            int((groups < n).sum()) for groups in (self.group, self.trajectory_group, self.state_group)
+        )
+        kept = {name: value[:transitions] for name in _OF_TRANSITIONS if (value := getattr(self, name)) is not None}
+        return replace(
+            self,
+            **kept,
+            task=self.task[:n],
+            task_score=self.task_score[:trajectories],
+            broken=self.broken[:trajectories],
+            state_group=self.state_group[:states],
+            state_key=self.state_key[:states],
+            tokens=self.tokens and self.tokens.first(transitions),
         )
 
     # --- files ---------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write ``path`` (.npz): one array a field, as named and shaped above; tokens as ``tokens.<field>``.
+        """Write ``path`` (.npz) with what ``to_bytes`` returns."""
+        Path(path).write_bytes(self.to_bytes())
 
-        Strings are numpy unicode arrays, nothing is pickled; ``format_version`` is 1. See docs/transitions.md.
+    def to_bytes(self) -> bytes:
+        """Return the batch as an npz file: one array a field, as named and shaped above; tokens as ``tokens.<field>``.
+
+        Strings are numpy unicode arrays, nothing is pickled, and fields that are None are left out. ``format_version``
+        is 2, and ``digest`` is that of all other arrays. See docs/files.md.
         """
-        arrays = {f.name: np.asarray(getattr(self, f.name)) for f in fields(self) if f.name != "tokens"}
+        arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "tokens"}
         if self.tokens is not None:
             arrays |= {f"tokens.{f.name}": getattr(self.tokens, f.name) for f in fields(Tokens)}
-        np.savez_compressed(path, allow_pickle=False, format_version=np.int64(FORMAT_VERSION), **arrays)
+        arrays = {name: np.asarray(value) for name, value in arrays.items() if value is not None}
+        arrays["format_version"] = np.asarray(FORMAT_VERSION)
+        file = BytesIO()
+        np.savez_compressed(file, allow_pickle=False, digest=np.asarray(_digest(arrays)), **arrays)
+        return file.getvalue()
 
     @classmethod
     def load(cls, path: str | Path) -> RolloutBatch:
-        """Read what ``save`` wrote. Raises ``UserError`` for any other file."""
+        """Read what ``save`` wrote, and files of format 1, which have no actions, entropies and digest.
+
+        Raises ``UserError`` for any other file, and for one that was changed since.
+        """
         try:
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
-            version = int(arrays.pop("format_version"))
-            if version != FORMAT_VERSION:
-                raise UserError(f"{path}: format version {version}; this bepo reads {FORMAT_VERSION}")
+            version = int(arrays["format_version"])
+            if version not in (1, FORMAT_VERSION):
+                raise UserError(f"{path}: format version {version}; this bepo reads 1 and {FORMAT_VERSION}")
+            if version > 1 and str(arrays.pop("digest")) != _digest(arrays):
+                raise UserError(f"{path}: changed since it was written")
+            del arrays["format_version"]
             token_part = {k.removeprefix("tokens."): arrays.pop(k) for k in list(arrays) if k.startswith("tokens.")}
-            texts = {name: arrays.pop(name).tolist() for name in ("task", "state_key")}
+            texts = {name: arrays.pop(name).tolist() for name in ("task", "state_key", "action_key") if name in arrays}
             return cls(**texts, **arrays, tokens=Tokens(**token_part) if token_part else None)
         except UserError:
             raise
@@ -275,6 +346,17 @@ class RolloutBatch:
             raise UserError(f"{path}: not a saved rollout batch ({error})") from error
 
 
+def _digest(arrays: Mapping[str, np.ndarray]) -> str:
+    """Return the SHA-256 of names, types, shapes and contents, 64 hex digits."""
+    found = sha256()
+    for name, array in sorted(arrays.items()):
+        found.update(f"{name} {array.dtype.str} {array.shape} ".encode() + np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
+
+
+_EXPERT = ("expert_steps", "next_expert_steps")
+_OF_TRANSITIONS = ("group", "trajectory", "step", "state", "next_state", "terminal", "reward", "valid", "row", "action")
+_OF_TRANSITIONS += ("entropy", *_EXPERT)
 _SIZES = (lambda p: p.n_groups, lambda p: p.n_trajectories, lambda p: p.n_states, len)
 
 
@@ -283,23 +365,5 @@ def run_starts(ids: np.ndarray) -> np.ndarray:
     return np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
 
 
-def _interner():
-    seen: dict[Any, int] = {}
-    return lambda key: seen.setdefault(key, len(seen))
-
-
-def _interned(keys: Iterable[Any]) -> np.ndarray:
-    intern = _interner()
-    return np.array([intern(k) for k in keys], np.int32)
-
-
-def _intern_states(rows: Sequence[Mapping[str, Any]], group: np.ndarray):
-    """Return ids of source and successor keys, in order of first appearance, and the key and the group of each id."""
-    ids: dict[tuple[int, Any], int] = {}
-    source = np.array([ids.setdefault((g, r["obs"]), len(ids)) for g, r in zip(group.tolist(), rows)], np.int32)
-    target = np.array([ids.setdefault((g, r["next"]), len(ids)) for g, r in zip(group.tolist(), rows)], np.int32)
-    # Groups must own contiguous id ranges: renumber by group, keeping the order inside each.
-    order = sorted(ids, key=lambda key: key[0])
-    rank = np.empty(len(order), np.int32)
-    rank[[ids[key] for key in order]] = np.arange(len(order))
-    return rank[source], rank[target], [str(k) for _, k in order], np.array([g for g, _ in order], np.int32)
+def _column(rows: Sequence[Mapping[str, Any]], name: str) -> Float[np.ndarray, " N"]:
+    return np.array([r.get(name, np.nan) for r in rows], np.float64)

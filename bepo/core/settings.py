@@ -1,16 +1,17 @@
-"""Settings: dataclasses whose fields say their range, and whether they are part of a run's identity."""
+"""Settings: dataclasses whose fields say their range, and how they count for a run's identity."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from typing import Any, ClassVar
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
+from typing import Any, ClassVar, get_type_hints
 
 from bepo.core.errors import Missing, UserError
 
 _RANGE = "range"
 _IDENTITY = "identity"
+_NEUTRAL = "neutral"
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,17 @@ def setting(
     at_most: float | None = None,
     below: float | None = None,
     identity: bool = True,
+    neutral: bool = False,
 ) -> Any:
     """Declare a field of a ``Settings`` dataclass.
 
     The bounds are those of its number, or of every number in its list; None is always allowed where the type allows it.
-    ``identity=False`` says that the field cannot change a result and is no part of a run's id.
+    ``identity=False`` says that the field does not change the experiment, at most how its numbers are rounded: it is no
+    part of a run's id. ``neutral=True`` says that the default changes nothing: a run that has the default keeps the id
+    that it had before the field existed. A field that is added after runs were published must be one of the two.
     """
     bounds = Range(at_least, above, at_most, below)
-    metadata = {_IDENTITY: identity} | ({_RANGE: bounds} if bounds != Range() else {})
+    metadata = {_IDENTITY: identity, _NEUTRAL: neutral} | ({_RANGE: bounds} if bounds != Range() else {})
     if factory is not MISSING:
         return field(default_factory=factory, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -91,13 +95,57 @@ def _numbers(value: object) -> Iterable[float]:
     return [x for x in every if isinstance(x, int | float) and not isinstance(x, bool)]
 
 
-def identity_fields(kind: type) -> list[str]:
-    """Return the names of the fields that are part of a run's identity."""
-    return [item.name for item in fields(kind) if item.metadata.get(_IDENTITY, True)]
-
-
 def identity(value: Any) -> Any:
-    """Return settings as plain data, without the fields that are no part of a run's identity, at any depth."""
+    """Return settings as plain data, at any depth, without what is no part of a run's identity.
+
+    Left out are fields that say ``identity=False``, and neutral fields that have their default.
+    """
     if not is_dataclass(value):
         return value
-    return {name: identity(vars(value)[name]) for name in identity_fields(type(value))}
+    found = {item.name: vars(value)[item.name] for item in fields(value) if item.metadata.get(_IDENTITY, True)}
+    neutral = {item.name for item in fields(value) if is_neutral(item) and found.get(item.name) == default_of(item)}
+    return {name: identity(part) for name, part in found.items() if name not in neutral}
+
+
+def in_identity(value: Any, path: str) -> bool:
+    """Return whether the field at a dotted path of settings is part of a run's identity; so is what is no field."""
+    for name in path.split("."):
+        known = {item.name: item for item in fields(value)} if is_dataclass(value) else {}
+        if name not in known:
+            return True
+        if not known[name].metadata.get(_IDENTITY, True):
+            return False
+        value = vars(value)[name]
+    return True
+
+
+def outside_identity(value: Any) -> dict[str, Any]:
+    """Return the settings that are no part of a run's identity as plain data, at any depth."""
+    found = {}
+    for item in fields(value):
+        part = vars(value)[item.name]
+        if not item.metadata.get(_IDENTITY, True):
+            found[item.name] = asdict(part) if isinstance(part, Settings) else part
+        elif is_dataclass(part) and (inner := outside_identity(part)):
+            found[item.name] = inner
+    return found
+
+
+def is_neutral(item: Field) -> bool:
+    """Return whether a field says that its default changes nothing."""
+    return item.metadata.get(_NEUTRAL, False)
+
+
+def default_of(item: Field) -> Any:
+    """Return the default of a field; ``dataclasses.MISSING`` if it has none."""
+    return item.default if item.default_factory is MISSING else item.default_factory()
+
+
+def find_field(kind: type, path: str) -> Field | None:
+    """Return the field at a dotted path of a dataclass and the dataclasses in it; None if there is none."""
+    name, _, rest = path.partition(".")
+    item = {item.name: item for item in fields(kind)}.get(name)
+    inner = get_type_hints(kind).get(name)
+    if item is None or not rest:
+        return item
+    return find_field(inner, rest) if isinstance(inner, type) and is_dataclass(inner) else None

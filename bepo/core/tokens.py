@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, SupportsIndex
 
@@ -84,6 +84,21 @@ class Tokens:
             value=_concat([row.get("values", ()) for row in rows], np.float32),
             image=image,
             images=images,
+        )
+
+    def first(self, n: int) -> Tokens:
+        """Return the tokens of the first ``n`` transitions, with all pictures."""
+        responses = int(self.response_offset[n])
+        return replace(
+            self,
+            ids=self.ids[: self.transition_offset[n]],
+            prompt_length=self.prompt_length[:n],
+            response_length=self.response_length[:n],
+            logprob=self.logprob[:responses],
+            allowed_ids=self.allowed_ids[: self.allowed_offset[responses]],
+            allowed_length=self.allowed_length[:responses],
+            value=self.value[:responses],
+            image=self.image[:n],
         )
 
     @classmethod

@@ -47,6 +47,10 @@ class Estimator(Plugin):
     traits: ClassVar[Traits]
     needs_critic: ClassVar[bool] = False
     """Does it read ``batch.tokens.value``, which the trainer's critic fills in?"""
+    needs_expert_steps: ClassVar[bool] = False
+    """Does it read ``batch.expert_steps``, which the environment's expert fills in?"""
+    control: ClassVar[bool] = False
+    """Is it no method but a control, which knows more than an agent could?"""
     label: ClassVar[str] = ""
     """Its name in tables and figures; empty: its ``name``."""
     colour: ClassVar[str] = ""

@@ -1,7 +1,7 @@
 """``python -m bepo.credit NAME [key=value ...] --rollouts FILE``: apply an estimator to recorded rollouts.
 
 FILE is a saved rollout batch (.npz), or JSON: a list of rows, or a list of cases that each have ``rows`` (the layout of
-docs/transitions.md). Prints a line for each transition and the diagnostics, or writes them with ``--out``.
+docs/files.md). Prints a line for each transition and the diagnostics, or writes them with ``--out``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _title(cls: type[Estimator]) -> str:
-    return f"{cls.name:12} {cls.citation}{'  RECONSTRUCTION' if cls.reconstruction else ''}"
+    kind = "  RECONSTRUCTION" if cls.reconstruction else "  CONTROL" if cls.control else ""
+    return f"{cls.name:12} {cls.citation}{kind}"
 
 
 def _listing() -> str:

@@ -21,7 +21,7 @@ class GAGPO(Estimator):
     RECONSTRUCTION: the authors have published no code. We assume, beside the defaults below, that values are pooled in
     the task group only, that a state which is seen once has its own return as value, that every end is worth 0, and
     that all transitions have the same weight. With these assumptions it is Gated-BEPO with 0 iterations, no gate and no
-    outcome term. The method's action-level importance ratio is ``training.ratio=action``.
+    outcome term. The method's action-level importance ratio is ``loss.ratio=action``.
     """
 
     name: Literal["gagpo"] = "gagpo"

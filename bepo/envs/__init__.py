@@ -79,6 +79,13 @@ class Episodes(Protocol):
         """Return the next action of an expert in the episode ``index``, or None where no success can be reached."""
         ...
 
+    def expert_steps(self, index: int) -> float:
+        """Return how many steps the expert would need from the current state to success; NaN where it knows no way.
+
+        The episode is left as it is. Only environments with ``counts_expert_steps`` are asked.
+        """
+        ...
+
 
 class Environment(Plugin):
     """The base of environments: a dataclass whose fields are the settings of the environment.
@@ -97,6 +104,8 @@ class Environment(Plugin):
     """The line style in such figures, as lengths of dash, gap, dash, ... in line widths; empty: a solid line."""
     shown_settings: ClassVar[tuple[str, ...]] = ()
     """The settings that the caption of a table names, because results with different values cannot be compared."""
+    counts_expert_steps: ClassVar[bool] = False
+    """Do its episodes have ``expert_steps``? ``credit=oracle`` needs them."""
     untagged_tail: ClassVar[int] = 0
     """How many characters at the end of a response are read as the action if the response has no action tags."""
     horizon: int

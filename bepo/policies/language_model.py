@@ -7,7 +7,7 @@ t = p + r, v tokens of the vocabulary.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,8 +21,11 @@ from torch import Tensor, nn
 
 from bepo.core.batch import Tokens
 from bepo.core.errors import UserError
-from bepo.policies.padding import pad_left, pad_right
-from bepo.policies.restriction import Transitions, Trie, allowed_ids, restrict, token_trie
+from bepo.policies.batching import Transitions, free_tokens, padded_micro_batches, response_ids, response_mask
+from bepo.policies.padded_reader import PaddedReader
+from bepo.policies.padding import full, pad_left, pad_right
+from bepo.policies.responses import Reader, Response, draw
+from bepo.policies.restriction import Trie, allowed_ids, restrict, token_trie
 from bepo.rollouts.collect import Sample, Sampling
 
 transformers.logging.disable_progress_bar()  # a run shows one progress bar, its own
@@ -75,7 +78,9 @@ class LanguageModel:
         self.constrained = constrained
         self.device = torch.device(device)
         self.autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
-        self._trie = lru_cache(maxsize=65536)(self._build_trie)
+        cached = lru_cache(maxsize=65536)
+        self._trie, self._encoded = cached(self._build_trie), cached(self._encode_response)
+        self._decode = cached(self._decode_response)
 
     # --- text and tokens -----------------------------------------------------------------------------------
 
@@ -102,7 +107,15 @@ class LanguageModel:
 
     def encode_response(self, text: str) -> list[int]:
         """Return the token ids of a response, the end-of-sequence token included."""
-        return [*self.tokenizer.encode(text, add_special_tokens=False), self.end_id]
+        return list(self._encoded(text))
+
+    def _encode_response(self, text: str) -> tuple[int, ...]:
+        return *self.tokenizer.encode(text, add_special_tokens=False), self.end_id
+
+    def _decode_response(self, ids: tuple[int, ...]) -> str:
+        text = self.tokenizer.decode(list(ids), skip_special_tokens=True)
+        assert isinstance(text, str)  # of one response
+        return text
 
     # --- sampling ------------------------------------------------------------------------------------------
 
@@ -115,63 +128,76 @@ class LanguageModel:
         seed: int,
         images: Sequence[np.ndarray | None] | None = None,
     ) -> list[Sample]:
-        """Return one response for each prompt; every draw follows from ``seed``.
+        """Return one response for each prompt; every draw follows from ``seed``, row and position.
 
         ``choices`` are the admissible actions of each prompt, which matter only where the policy is ``constrained``.
         ``images`` are the pictures of the prompts, (H, W, 3) uint8 each.
         """
         self.model.eval()
-        generator = torch.Generator(self.device).manual_seed(seed)
         images = images or [None] * len(prompts)
         prompt_ids = [self.encode(prompt, image) for prompt, image in zip(prompts, images)]
-        nodes = [self._trie(actions) for actions in choices] if self.constrained else None
-        inputs = self._inputs(*self._pad_left(prompt_ids), images, self.model.base_model)
-        cache = transformers.DynamicCache(config=self.model.config)
-        samples = [Sample(ids, [], [], "", []) for ids in prompt_ids]
-        unfinished = list(range(len(samples)))
-        for _ in range(self.max_response_length):
-            allowed = [list(node) for node in nodes] if nodes else None
-            token, logprobs = self._draw(inputs, cache, sampling, allowed, generator)
-            token_ids = token.squeeze(1).tolist()
-            for i in unfinished:
-                samples[i].response_ids.append(token_ids[i])
-                samples[i].logprobs.append(logprobs[i])
-                if allowed:
-                    samples[i].allowed.append(allowed[i])
-            if nodes:
-                nodes = [node.get(t) or {self.end_id: {}} for node, t in zip(nodes, token_ids)]
-            unfinished = [i for i in unfinished if token_ids[i] != self.end_id]
-            if not unfinished:
-                break
-            inputs = {
-                "input_ids": token,
-                "attention_mask": nn.functional.pad(inputs["attention_mask"], (0, 1), value=1),
-                "position_ids": inputs["position_ids"][..., -1:] + 1,
-            }
-        texts = self.tokenizer.batch_decode([s.response_ids for s in samples], skip_special_tokens=True)
-        for sample, text in zip(samples, texts):
-            sample.text = text
-        return samples
+        tries = [self._trie(actions) for actions in choices] if self.constrained else [None] * len(prompts)
+        responses = [Response(trie, self.end_id, self.max_response_length) for trie in tries]
+        generator = torch.Generator(self.device).manual_seed(seed)
+        shape = len(prompts), self.max_response_length
+        uniform = torch.rand(shape, generator=generator, dtype=torch.float64, device=self.device)
+        read = self._reader(prompt_ids, images)
+        while rows := [i for i, response in enumerate(responses) if response.is_open]:
+            logits = read([response.ids for response in responses], rows)
+            allowed = [responses[i].choices for i in rows] if self.constrained else None
+            at = rows, [len(responses[i].ids) for i in rows]
+            drawn = draw(restrict(logits, sampling, allowed), uniform[at])
+            for i, *facts in zip(rows, *(column.tolist() for column in drawn)):
+                responses[i].write(*facts)
+        return [
+            Sample(ids, r.ids, r.logprobs, self._decode(tuple(r.ids)), r.allowed, r.entropies)
+            for ids, r in zip(prompt_ids, responses)
+        ]
 
-    def _draw(
-        self,
-        inputs: dict[str, Tensor],
-        cache: transformers.DynamicCache,
-        sampling: Sampling,
-        allowed: list[list[int]] | None,
-        generator: torch.Generator,
-    ) -> tuple[Int[Tensor, "b 1"], list[float]]:
-        """Draw the next token of each row, and return the tokens and their log-probabilities."""
-        with self.autocast:
-            output = self.model(**inputs, past_key_values=cache, use_cache=True, logits_to_keep=1)
-        probabilities = restrict(output.logits[:, -1].float(), sampling, allowed).softmax(-1)
-        token = torch.multinomial(probabilities, 1, generator=generator)
-        return token, probabilities.gather(1, token).log().squeeze(1).tolist()
+    def _reader(self, prompt_ids: Sequence[Sequence[int]], images: Sequence[np.ndarray | None]) -> Reader:
+        """Return what reads the given prompts, and then what is written after them."""
+        return PaddedReader(self, prompt_ids, images)
 
     def _build_trie(self, choices: tuple[str, ...]) -> Trie:
-        return token_trie(map(self.encode_response, choices))
+        return token_trie(map(self._encoded, choices))
 
     # --- log-probabilities ---------------------------------------------------------------------------------
+
+    def log_probs(self, tokens: Tokens, transitions: Transitions, sampling: Sampling) -> TokenLogProbs:
+        """Return log-probability and entropy of each response token of the given transitions.
+
+        They are those of the distribution that ``sample`` draws from with the same ``sampling``, with gradient where
+        torch has it enabled. Both are 0 for a token without an alternative.
+        """
+        free = free_tokens(tokens, transitions)
+        logits = restrict(self._logits(tokens, transitions, free), sampling, allowed_ids(tokens, transitions, free))
+        log_all = logits.log_softmax(-1)
+        response = torch.from_numpy(response_ids(tokens, transitions)[free]).to(self.device)
+        chosen = log_all.gather(1, response.unsqueeze(1)).squeeze(1)
+        # A forbidden token has p = 0 and log p = -inf: leave it out, or its gradient is not a number.
+        entropy = -(log_all.exp() * log_all.masked_fill(log_all.isneginf(), 0.0)).sum(-1)
+        zeros, at = chosen.new_zeros(free.shape), torch.from_numpy(free).to(self.device)
+        mask = torch.from_numpy(response_mask(tokens, transitions)).to(self.device)
+        return TokenLogProbs(zeros.masked_scatter(at, chosen), zeros.masked_scatter(at, entropy), mask)
+
+    def hidden(
+        self, tokens: Tokens, transitions: Transitions, asked: Bool[np.ndarray, "b r"], backbone: nn.Module
+    ) -> Float[Tensor, "n h"]:
+        """Return the hidden states that predict the response tokens that are ``asked`` for, row by row.
+
+        ``backbone`` is the policy's own, or a copy of it.
+        """
+        inputs, response, _ = self.padded(tokens, transitions, backbone)
+        with self.autocast:
+            hidden = backbone(**inputs, use_cache=False).last_hidden_state
+        return full(hidden[:, -response.shape[1] - 1 : -1][torch.from_numpy(asked).to(self.device)])
+
+    def _logits(self, tokens: Tokens, transitions: Transitions, asked: Bool[np.ndarray, "b r"]) -> Float[Tensor, "n v"]:
+        """Return the logits of the response tokens that are ``asked`` for, row by row."""
+        inputs, response, _ = self.padded(tokens, transitions)
+        with self.autocast:
+            logits = self.model(**inputs, use_cache=False, logits_to_keep=response.shape[1] + 1).logits
+        return full(logits[:, :-1][torch.from_numpy(asked).to(self.device)])
 
     def padded(self, tokens: Tokens, transitions: Transitions, backbone: nn.Module | None = None) -> PaddedBatch:
         """Return whole transitions as ``backbone`` reads them.
@@ -179,32 +205,15 @@ class LanguageModel:
         It is the policy's own backbone unless another is given: a critic has a copy, which embeds pictures with weights
         of its own.
         """
-        ids, mask = self._pad_left([tokens.prompt(i).tolist() for i in transitions])
+        ids, mask = pad_left([tokens.prompt(i).tolist() for i in transitions], self.pad_id, self.device)
         responses = [tokens.response(i).tolist() for i in transitions]
-        response, response_mask = pad_right(responses, self.pad_id, self.device)
-        ids, mask = torch.cat([ids, response], dim=1), torch.cat([mask, response_mask], dim=1)
+        response, is_response = pad_right(responses, self.pad_id, self.device)
+        ids, mask = torch.cat([ids, response], dim=1), torch.cat([mask, is_response], dim=1)
         images = [tokens.picture(i) for i in transitions]
-        inputs = self._inputs(ids, mask, images, backbone or self.model.base_model)
-        return PaddedBatch(inputs, response, response_mask.bool())
+        inputs = self.inputs(ids, mask, images, backbone or self.model.base_model)
+        return PaddedBatch(inputs, response, is_response.bool())
 
-    def log_probs(self, tokens: Tokens, transitions: Transitions, sampling: Sampling) -> TokenLogProbs:
-        """Return log-probability and entropy of each response token of the given transitions.
-
-        They are those of the distribution that ``sample`` draws from with the same ``sampling``, with gradient where
-        torch has it enabled.
-        """
-        inputs, response, mask = self.padded(tokens, transitions)
-        with self.autocast:
-            output = self.model(**inputs, use_cache=False, logits_to_keep=response.shape[1] + 1)
-        logits = restrict(output.logits[:, :-1][mask].float(), sampling, allowed_ids(tokens, transitions))
-        log_all = logits.log_softmax(-1)
-        chosen = log_all.gather(1, response[mask].unsqueeze(1)).squeeze(1)
-        # A forbidden token has p = 0 and log p = -inf: leave it out, or its gradient is not a number.
-        entropy = -(log_all.exp() * log_all.masked_fill(log_all.isneginf(), 0.0)).sum(-1)
-        zeros = torch.zeros(response.shape, device=self.device)
-        return TokenLogProbs(zeros.masked_scatter(mask, chosen), zeros.masked_scatter(mask, entropy), mask)
-
-    def _inputs(
+    def inputs(
         self,
         ids: Int[Tensor, "b t"],
         mask: Int[Tensor, "b t"],
@@ -214,8 +223,11 @@ class LanguageModel:
         """Return what ``backbone`` reads of padded token ids: for text, the ids, their mask and their positions."""
         return {"input_ids": ids, "attention_mask": mask, "position_ids": (mask.cumsum(1) - 1).clamp(min=0)}
 
-    def _pad_left(self, rows: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "b p"], Int[Tensor, "b p"]]:
-        return pad_left(rows, self.pad_id, self.device)
+    def micro_batches(
+        self, tokens: Tokens, transitions: Int[np.ndarray, " m"], max_tokens: int
+    ) -> Iterator[Int[np.ndarray, " b"]]:
+        """Cut the given transitions into micro-batches of at most ``max_tokens`` tokens, padding included."""
+        return padded_micro_batches(tokens, transitions, max_tokens)
 
     # --- copies and files ----------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Token rows of different lengths as one rectangle."""
+"""Token rows of different lengths as one rectangle, and what a network makes of them."""
 
 from __future__ import annotations
 
@@ -25,3 +25,8 @@ def pad_right(rows: Sequence[Sequence[int]], pad_id: int, device: torch.device) 
     ids = torch.tensor([list(row) + [pad_id] * (width - len(row)) for row in rows], device=device)
     mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows], device=device)
     return ids, mask
+
+
+def full(x: Tensor) -> Tensor:
+    """Return ``x`` in float32 at least: where autocast is on, networks return bfloat16."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -12,6 +12,7 @@ import transformers
 from huggingface_hub import snapshot_download
 
 from bepo.core.errors import Missing, UserError
+from bepo.core.settings import setting
 from bepo.envs import Environment
 from bepo.policies import PolicyConfig, register
 from bepo.policies.language_model import LanguageModel
@@ -26,7 +27,7 @@ class Pretrained(PolicyConfig):
     name: Literal["pretrained"] = "pretrained"
     path: str = "Qwen/Qwen2.5-1.5B-Instruct"
     """A folder with a checkpoint that transformers can load, or a name on the model hub."""
-    gradient_checkpointing: bool = True
+    gradient_checkpointing: bool = setting(True, identity=False)
     """Recompute activations in the backward pass: updates need less memory and more time."""
 
     method_version: ClassVar[int] = 1

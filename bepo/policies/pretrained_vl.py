@@ -31,7 +31,7 @@ class PretrainedVL(PolicyConfig):
     """A prompt may have this many tokens, those of its picture included; a longer one is an error."""
     freeze_vision: bool = False
     """Leave the vision tower as it was pretrained."""
-    gradient_checkpointing: bool = True
+    gradient_checkpointing: bool = setting(True, identity=False)
     """Recompute activations in the backward pass: updates need less memory and more time."""
 
     method_version: ClassVar[int] = 1

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from bepo.core.batch import Tokens
+from bepo.policies.batching import Transitions, response_mask, response_places
 from bepo.rollouts.collect import Sampling
 
 Ids = Sequence[int] | Int[np.ndarray, "_"]
-Transitions = Sequence[int] | Int[np.ndarray, " b"]  # their numbers in the batch
 Trie = dict[int, Any]  # by token id, the tries of what may follow
 
 
@@ -40,15 +40,15 @@ def restrict(logits: Float[Tensor, "n v"], sampling: Sampling, allowed: Sequence
     return logits
 
 
-def allowed_ids(tokens: Tokens, transitions: Transitions) -> list[Ids] | None:
-    """Return the ids that each response token of the transitions was drawn from, in order.
+def allowed_ids(tokens: Tokens, transitions: Transitions, asked: Bool[np.ndarray, "b r"]) -> list[Ids] | None:
+    """Return the ids that the response tokens that are ``asked`` for were drawn from, row by row.
 
     None says that no token of the batch was restricted.
     """
     if not len(tokens.allowed_ids):
         return None
-    first, offset = tokens.response_offset, tokens.allowed_offset
-    places = [j for i in transitions for j in range(first[i], first[i + 1])]
+    places = response_places(tokens, transitions)[asked[response_mask(tokens, transitions)]]
+    offset = tokens.allowed_offset
     return [tokens.allowed_ids[offset[j] : offset[j + 1]] for j in places]
 
 

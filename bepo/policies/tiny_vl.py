@@ -53,7 +53,7 @@ class TinyVL(TinyModel):
     """Leave the vision tower at its random weights. Random features tell the tiles apart; where the tower is trained,
     the language model learns to read them later or not at all (docs/performance.md)."""
 
-    method_version: ClassVar[int] = 2
+    method_version: ClassVar[int] = 3
     presets: ClassVar[str] = "tier=smoke model=vl and tier=laptop model=vl"
 
     @property

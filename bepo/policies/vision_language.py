@@ -64,7 +64,7 @@ class VisionLanguageModel(LanguageModel):
         """Return the number of image tokens of a picture with this grid of patches."""
         return int(grid.prod()) // self.image_processor.merge_size**2
 
-    def _inputs(
+    def inputs(
         self,
         ids: Int[Tensor, "b t"],
         mask: Int[Tensor, "b t"],
@@ -74,7 +74,7 @@ class VisionLanguageModel(LanguageModel):
         """Return embeddings with the features of pictures in their places, the mask, and m-rope positions."""
         index, pictures = distinct(images)
         if not len(pictures):
-            return super()._inputs(ids, mask, images, backbone)
+            return super().inputs(ids, mask, images, backbone)
         pixels, grids = zip(*(self._pixels(p.tobytes(), p.shape) for p in pictures))
         grid = torch.stack(grids).to(self.device)
         with self.autocast:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -12,7 +14,7 @@ from bepo.core.batch import RolloutBatch, Terminal
 from bepo.core.errors import UserError
 from bepo.core.seeds import derive_seed
 from bepo.envs import Environment, Observation, Step, Task
-from bepo.rollouts.agent import Agent
+from bepo.rollouts.agent import Agent, ParsedResponse
 
 
 @dataclass
@@ -25,6 +27,8 @@ class Sample:
     text: str
     allowed: list[list[int]] = field(default_factory=list)
     """The ids that each response token was restricted to; empty for no restriction."""
+    entropies: list[float] = field(default_factory=list)
+    """Entropy, in nats, of the distribution that each response token was drawn from; empty where it is not known."""
 
 
 @dataclass
@@ -75,6 +79,7 @@ class _Episode:
     history: list[tuple[str, str]] = field(default_factory=list)
     rows: list[dict] = field(default_factory=list)
     done: bool = False
+    expert_steps: float = math.nan  # from the current state
 
 
 class Prompts(NamedTuple):
@@ -90,11 +95,22 @@ class Prompts(NamedTuple):
 class EpisodeBatch:
     """Episodes that run side by side: ``prompts``, then ``step`` with a response for each, until no prompt is left."""
 
-    def __init__(self, env: Environment, agent: Agent, places: Sequence[tuple[Task, int, int]]) -> None:
-        """Start one episode for each of ``places``, which are its task, its group and its number in the group."""
+    def __init__(
+        self, env: Environment, agent: Agent, places: Sequence[tuple[Task, int, int]], expert_steps: bool = False
+    ) -> None:
+        """Start one episode for each of ``places``, which are its task, its group and its number in the group.
+
+        With ``expert_steps``, the rows say how many steps the expert would still need. Raises ``UserError`` if the
+        environment cannot tell.
+        """
         self._env, self._agent = env, agent
         self._episodes = [_Episode(*place) for place in places]
         self._running = env.start([episode.task for episode in self._episodes])
+        self._ask = expert_steps
+        if expert_steps and not env.counts_expert_steps:
+            raise UserError(f"env={env.name} does not say how many steps its expert needs (counts_expert_steps)")
+        for i, episode in enumerate(self._episodes):
+            episode.expert_steps = self._expert_steps(i)
 
     def prompts(self) -> Prompts:
         """Return the prompts of the episodes that are not over."""
@@ -111,14 +127,23 @@ class EpisodeBatch:
     def step(self, prompts: Prompts, samples: Sequence[Sample]) -> None:
         """Act as the responses say, and add a row to each episode that acted."""
         parsed = [self._agent.parse(self._env, sample.text) for sample in samples]
-        actions = {i: action for i, (action, _, _) in zip(prompts.episodes, parsed)}
-        steps = self._running.step(actions)
-        for i, observation, sample, (_, words, valid) in zip(prompts.episodes, prompts.observations, samples, parsed):
+        steps = self._running.step({i: response.action for i, response in zip(prompts.episodes, parsed)})
+        for i, observation, sample, response in zip(prompts.episodes, prompts.observations, samples, parsed):
             episode = self._episodes[i]
             terminal = _terminal(steps[i], len(episode.rows) + 1, self._env.horizon)
             episode.done = terminal != Terminal.NONE
-            episode.history.append((observation.text, words))
-            episode.rows.append(_row(episode, observation, sample, steps[i], terminal, valid))
+            episode.history.append((observation.text, response.text))
+            row = _row(episode, observation, sample, steps[i], terminal, response)
+            if self._ask:
+                row["expert_steps"] = episode.expert_steps
+                episode.expert_steps = row["next_expert_steps"] = self._expert_steps(i, steps[i].terminal)
+            episode.rows.append(row)
+
+    def _expert_steps(self, i: int, terminal: Terminal = Terminal.NONE) -> float:
+        """Return how many steps the expert needs from the current state of an episode; 0 after success."""
+        if not self._ask or terminal == Terminal.FAILURE:
+            return math.nan
+        return 0.0 if terminal == Terminal.SUCCESS else self._running.expert_steps(i)
 
     @property
     def rows(self) -> list[dict]:
@@ -134,13 +159,15 @@ def collect(
     group_size: int,
     sampling: Sampling,
     seed: int,
+    expert_steps: bool = False,
 ) -> RolloutBatch:
     """Run ``group_size`` trajectories of each task, all stepped together; one group for each task, in the same order.
 
     Every draw follows from ``seed``. An episode that reaches ``env.horizon`` steps, or whose environment breaks, ends
-    as a truncation.
+    as a truncation. ``expert_steps`` fills the columns of that name, which takes time.
     """
-    episodes = EpisodeBatch(env, agent, [(task, g, k) for g, task in enumerate(tasks) for k in range(group_size)])
+    places = [(task, g, k) for g, task in enumerate(tasks) for k in range(group_size)]
+    episodes = EpisodeBatch(env, agent, places, expert_steps)
     for step in range(env.horizon):
         prompts = episodes.prompts()
         if not prompts.episodes:
@@ -157,7 +184,12 @@ def _terminal(step: Step, taken: int, horizon: int) -> Terminal:
 
 
 def _row(
-    episode: _Episode, observation: Observation, sample: Sample, step: Step, terminal: Terminal, valid: bool
+    episode: _Episode,
+    observation: Observation,
+    sample: Sample,
+    step: Step,
+    terminal: Terminal,
+    response: ParsedResponse,
 ) -> dict:
     return {
         "uid": episode.group,
@@ -168,7 +200,9 @@ def _row(
         "next": step.observation.key,
         "r": step.reward,
         "done": None if terminal == Terminal.NONE else terminal.name,
-        "valid": valid,
+        "valid": response.valid,
+        "action": response.action,
+        "entropy": fmean(sample.entropies) if sample.entropies else math.nan,
         "task_score": step.task_score,
         "broken": step.broken,
         "prompt_ids": sample.prompt_ids,

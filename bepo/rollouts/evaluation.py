@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +26,9 @@ class Evaluation(Settings):
     tasks: int = setting(128, at_least=1)
     """Tasks of the test set, and of the validation set."""
     seeds: int = setting(3, at_least=1)
-    """Passes over the test set, before the first and after the last update."""
+    """Passes over the test and the validation tasks before the first and after the last update."""
     every: int = setting(10, at_least=0)
-    """Updates between two passes over the validation set (one seed); 0 for none."""
+    """Updates between two evaluations while training, one pass over each of the two sets; 0 for none."""
     temperature: float = setting(0.4, above=0)
     top_p: float = setting(1.0, above=0, at_most=1)
     top_k: int = -1
@@ -40,9 +41,13 @@ class Evaluation(Settings):
         return Sampling(self.temperature, self.top_p, self.top_k)
 
 
-def evaluate(collect: Collect, task_set: TaskSet, seed: int, sampling: Sampling) -> list[dict]:
-    """Run one episode of each task, every draw from ``seed``, and return a row for each, in the order of the tasks."""
-    batch = collect(task_set.tasks, 1, sampling, derive_seed(_STREAM, seed))
+def play(collect: Collect, task_set: TaskSet, seed: int, sampling: Sampling) -> RolloutBatch:
+    """Run one episode of each task, every draw from ``seed``, and return them in the order of the tasks."""
+    return collect(task_set.tasks, 1, sampling, derive_seed(_STREAM, seed))
+
+
+def episode_rows(batch: RolloutBatch, task_set: TaskSet, seed: int) -> list[dict[str, Any]]:
+    """Return a row for each episode that ``play`` has run, in the order of the tasks."""
     steps = batch.step[batch.last] + 1
     valid = np.bincount(batch.trajectory, weights=batch.valid) / steps
     return [
@@ -60,8 +65,3 @@ def evaluate(collect: Collect, task_set: TaskSet, seed: int, sampling: Sampling)
         }
         for i, task in enumerate(task_set.tasks)
     ]
-
-
-def success_rate(rows: list[dict]) -> float:
-    """Return the share of successful episodes."""
-    return float(np.mean([row["success"] for row in rows]))

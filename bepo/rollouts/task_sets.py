@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bepo.core.errors import UserError
 from bepo.envs import Environment, Split, Task
-from bepo.store.files import digest, write_atomically
+from bepo.store.files import Corrupt, digest, read_sealed, write_sealed
 
 
 @dataclass(frozen=True)
@@ -46,21 +46,18 @@ def task_set(env: Environment, split: Split, size: int, cache: Path | None = Non
     made = TaskSet(split, tasks)
     if cache is not None:
         cache.parent.mkdir(parents=True, exist_ok=True)
-        content = {"split": split, "digest": made.digest, "tasks": [asdict(task) for task in tasks]}
-        write_atomically(cache, json.dumps(content))
+        write_sealed(cache, {"split": split, "tasks": [asdict(task) for task in tasks]})
     return made
 
 
 def _read(path: Path, split: Split, size: int) -> TaskSet:
-    remedy = "remove the file to make it anew"
     try:
-        content = json.loads(path.read_text())
+        content = read_sealed(path, "task set")
         stored = TaskSet(content["split"], tuple(Task(**task) for task in content["tasks"]))
-        expected = content["digest"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: not a task set ({error}); {remedy}") from error
-    if stored.digest != expected:
-        raise UserError(f"{path}: the file says digest {expected}, its tasks have {stored.digest}; {remedy}")
+    except Corrupt as error:
+        raise Corrupt(f"{error}; remove the file to make it anew") from None
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{path}: not a task set ({error!r}); remove the file to make it anew") from error
     if (stored.split, len(stored)) != (split, size):
         raise UserError(f"{path}: holds {len(stored)} {stored.split} tasks, not {size} {split} tasks")
     return stored

@@ -7,14 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bepo.core.errors import UserError
-from bepo.core.settings import Settings, identity, identity_fields, setting
+from bepo.core.settings import Settings, default_of, find_field, identity, in_identity, is_neutral, setting
+from bepo.credit import estimators
+from bepo.envs import environments
+from bepo.losses import losses
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling
 from bepo.rollouts.evaluation import Evaluation
 from bepo.store.tracking import Tracking
 from bepo.training import Optimisation
 
-METHOD_VERSION = 1
+METHOD_VERSION = 2
 """The version of all that is no plug-in. Raise it when the same config gives other numbers."""
 _MISSING = "???"  # OmegaConf's word for a value that must be given
 
@@ -63,11 +66,12 @@ class Rollout(Settings):
 
 @dataclass
 class Config(Settings):
-    """Everything a run is made of. A field that says ``identity=False`` cannot change the result."""
+    """Everything a run is made of. A field that says ``identity=False`` does not change the experiment."""
 
     env: Any = _MISSING
     policy: Any = _MISSING
     credit: Any = _MISSING
+    loss: Any = _MISSING
     backend: Any = _MISSING
     agent: Agent = field(default_factory=Agent)
     rollout: Rollout = field(default_factory=Rollout)
@@ -85,8 +89,12 @@ class Config(Settings):
     """Folder for runs, task sets and warm starts."""
     checkpoint_every: int = setting(10, at_least=1, identity=False)
     """Updates between checkpoints."""
+    checkpoints: int = setting(2, at_least=1, identity=False)
+    """Checkpoints that a run in progress keeps: with two, it goes on although the newest is damaged."""
+    keep: Literal["policy", "resume"] = setting("policy", identity=False)
+    """What stays of a finished run's checkpoints: its policy, or all that a run of more updates needs to go on."""
     save_rollouts: int = setting(0, at_least=0, identity=False)
-    """Keep the rollout batch of every n-th update; 0 for none."""
+    """Keep the rollouts of every n-th update, whole; 0: only a few megabytes of the first, the middle and the last."""
     progress: bool = setting(True, identity=False)
     """Show a progress bar, where there is a terminal."""
     study: dict[str, Any] = setting(factory=dict, identity=False)
@@ -98,16 +106,29 @@ class Config(Settings):
             raise UserError(f"policy.constrained=true picks among listed actions; {self.env.free_text}")
 
 
-def cell_overrides(overrides: Sequence[str]) -> list[str]:
-    """Return the overrides that decide the result: they name a study's cell."""
-    names = identity_fields(Config)
-    return [o for o in overrides if o.lstrip("+~").split("=")[0].split(".")[0] in names]
+def cell_overrides(config: Config, overrides: Sequence[str]) -> list[str]:
+    """Return the overrides that are part of the run's identity: they name a study's cell."""
+    return [o for o in overrides if in_identity(config, o.lstrip("+~").split("=")[0])]
 
 
-def identity_of(config: Config, device: str) -> dict[str, Any]:
-    """Return what the run id is a hash of: everything that can change the result, with the versions of the code."""
+def identity_of(config: Config) -> dict[str, Any]:
+    """Return what the run id is a hash of: everything that changes the experiment, with the versions of the code."""
     parts = identity(config)
-    parts["backend"]["device"] = device
     versioned = {name: value for name in parts if isinstance(value := vars(config)[name], Settings)}
     versions = {name: value.method_version for name, value in versioned.items() if value.method_version is not None}
     return parts | {"method_versions": versions | {"run": METHOD_VERSION}}
+
+
+def neutral_default(identity: dict[str, Any], name: str) -> Any:
+    """Return the default of a neutral field that a run's identity leaves out; None if there is no such field.
+
+    ``name`` is dotted; a leading ``credit.`` may be left out.
+    """
+    for path in (name, f"credit.{name}"):
+        part, _, rest = path.partition(".")
+        plugins = {"env": environments, "credit": estimators, "loss": losses}.get(part)
+        kind = plugins().get(identity.get(part, {}).get("name")) if plugins else Config
+        item = find_field(kind, rest if plugins else path) if kind else None
+        if item is not None and is_neutral(item):
+            return default_of(item)
+    return None

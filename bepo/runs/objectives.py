@@ -17,13 +17,14 @@ def validation_success(run: StoredRun) -> float:
 
 
 def training_seconds(run: StoredRun) -> float:
-    """Return the seconds of all updates: rollouts, credit and optimisation, without evaluation."""
-    times = ((name, value) for row in run.metrics() for name, value in row.items() if name.startswith("time/"))
-    return sum(value for name, value in times if name != "time/evaluation")
+    """Return the seconds of all updates without evaluation: CPU seconds of a run on a CPU, else those of the clock."""
+    times = ((name, value) for row in run.metrics() for name, value in row.items() if name.startswith(run.clock))
+    return sum(value for name, value in times if name != f"{run.clock}evaluation")
 
 
+VALIDATION_SUCCESS = "validation_success"
 OBJECTIVES: dict[str, Callable[[StoredRun], float]] = {
-    "validation_success": validation_success,
+    VALIDATION_SUCCESS: validation_success,
     "training_seconds": training_seconds,
 }
 

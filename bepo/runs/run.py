@@ -7,25 +7,28 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bepo.core.seeds import derive_seed
+from bepo.core.settings import outside_identity
 from bepo.credit import Estimator
 from bepo.envs import Split, Task
-from bepo.rollouts.evaluation import evaluate, success_rate
 from bepo.rollouts.task_sets import TaskSet, task_set
 from bepo.runs.config import Config, cell_overrides, identity_of
+from bepo.runs.evaluations import Evaluations
+from bepo.runs.keep import go_on_from_a_shorter_run, keep_rollouts
+from bepo.runs.machine import machine
 from bepo.runs.metrics import credit_metrics, prefixed, rollout_metrics
+from bepo.runs.mirror import labels_of, origin, summary_of
 from bepo.runs.progress import ProgressBar, interrupts
 from bepo.store.cells import files_of_run, note_cell
-from bepo.store.runs import RunFolder, read_run, run_id
-from bepo.store.source import source_state
+from bepo.store.runs import RunFolder, read_run, refuse_older, run_id
+from bepo.store.source import SOURCE
 from bepo.store.tracking import Tracker
-from bepo.training.backend import Engine, Setup, collect_and_release
+from bepo.training.backend import Engine, Setup
 
 _TASK_STREAM = 0x7461736B  # keeps the order of tasks apart from other draws of the same seed
 
@@ -37,20 +40,25 @@ def run(config: Config, overrides: Sequence[str] = ()) -> float:
     name the run's cell in its study, if it belongs to one.
     """
     results, device = Path(config.results), config.backend.resolve()
-    folder = RunFolder(results, run_id(identity_of(config, device)))
+    refuse_older(results)
+    folder = RunFolder(results, run_id(identity_of(config)))
     with folder.locked():
         if config.study:
-            note_cell(results, config.study["name"], config.tier, cell_overrides(overrides), folder.id)
+            note_cell(results, config.study["name"], config.tier, cell_overrides(config, overrides), folder.id)
         if folder.is_complete:
             done = read_run(folder.path)
             print(f"run {folder.id} is complete: success {done.facts['result']['success']:.3f} ({folder.path})")
             return done.facts["result"]["success"]
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        folder.start(asdict(config), {"started": now, **source_state()})
-        task_sets = _task_sets(config)
-        engine = config.backend.start(make_setup(config, folder, device, task_sets))
+        session = {"started": now, **origin(config), **SOURCE, "machine": machine()}
+        session["settings"] = outside_identity(config)
+        if not folder.checkpoints():
+            go_on_from_a_shorter_run(folder, identity_of(config))
+        folder.start(asdict(config), session)
+        setup = make_setup(config, folder, device, _task_sets(config))
+        engine = config.backend.start(setup)
         try:
-            success = _Run(config, folder, engine, task_sets).finish()
+            success = _Run(config, setup, folder, engine, cell_overrides(config, overrides)).finish()
         finally:
             engine.close()
         print(f"run {folder.id}: success {success:.3f} on held-out tasks ({folder.path})")
@@ -72,6 +80,7 @@ def make_setup(config: Config, folder: RunFolder, device: str, task_sets: dict[S
         env=config.env,
         agent=config.agent,
         policy=config.policy,
+        loss=config.loss,
         training=config.training,
         evaluation=config.evaluation,
         sampling=config.rollout.sampling,
@@ -85,36 +94,55 @@ def make_setup(config: Config, folder: RunFolder, device: str, task_sets: dict[S
     )
 
 
+class Stopwatch:
+    """Seconds of successive stages: by the clock, and of the CPU over all processes of an engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.wall: dict[str, float] = {}
+        self.cpu: dict[str, float] = {}
+        self._wall, self._cpu = time.perf_counter(), engine.cpu_seconds()
+
+    def lap(self, stage: str) -> None:
+        """Note what the stage that ends now has taken."""
+        wall, cpu = time.perf_counter(), self._engine.cpu_seconds()
+        self.wall[stage], self.cpu[stage] = wall - self._wall, max(cpu - self._cpu, 0.0)
+        self._wall, self._cpu = wall, cpu
+
+
 class _Run:
     """A run in progress: its parts, and where it stands."""
 
-    def __init__(self, config: Config, folder: RunFolder, engine: Engine, task_sets: dict[Split, TaskSet]) -> None:
-        self.config, self.folder, self.engine, self.task_sets = config, folder, engine, task_sets
+    def __init__(
+        self, config: Config, setup: Setup, folder: RunFolder, engine: Engine, overrides: Sequence[str] = ()
+    ) -> None:
+        self.config, self.folder, self.engine, self.task_sets = config, folder, engine, setup.task_sets
+        self.overrides = overrides
+        self.evaluations = Evaluations(config, setup, folder, engine)
         self.clock = time.perf_counter()
-        saved = folder.checkpoint()
+        saved = folder.rewind()
         self.update = saved[0] if saved else 0
+        self.begun = saved is not None
         if saved:
             engine.load(saved[1])
-        folder.rewind()
-        self.tracker = Tracker(config.tracking, folder.id, folder.path, asdict(config))
+        self.tracker = Tracker(config.tracking, folder.id, folder.path, labels_of(config, folder, overrides))
 
     def finish(self) -> float:
         """Make the updates that are left, evaluate, and complete the folder; returns the final test success rate."""
         config, folder = self.config, self.folder
         try:
-            if folder.checkpoint() is None:
-                self._evaluate("test", range(config.evaluation.seeds))
-                self._evaluate("validation", [0])
+            if not self.begun:
+                self.evaluations.first()
                 self._checkpoint()
             with interrupts() as interrupted, ProgressBar(config, self.update) as bar:
                 while self.update < config.updates:
                     self.update += 1
                     row = self._train_step()
-                    due = config.evaluation.every and self.update % config.evaluation.every == 0
-                    if due:
-                        start = time.perf_counter()
-                        row["eval/validation_success"] = self._evaluate("validation", [0])
-                        row["time/evaluation"] = time.perf_counter() - start
+                    if self.evaluations.is_due(self.update):
+                        watch = Stopwatch(self.engine)
+                        row |= self.evaluations.while_training(self.update)
+                        watch.lap("evaluation")
+                        row |= prefixed("time", watch.wall) | prefixed("cpu", watch.cpu)
                     folder.append("metrics", row)
                     self.tracker.log(row)
                     if self.update % config.checkpoint_every == 0 or interrupted:
@@ -123,7 +151,7 @@ class _Run:
                     if interrupted:
                         raise KeyboardInterrupt
             self._checkpoint()
-            success = self._evaluate("test", range(config.evaluation.seeds))
+            success = self.evaluations.last(self.update)
             self._complete(success)
             return success
         except BaseException:
@@ -133,52 +161,40 @@ class _Run:
     def _train_step(self) -> dict[str, Any]:
         """Rollouts, advantages, one policy update; returns the row of ``metrics.jsonl``, times in seconds."""
         config, seed = self.config, derive_seed(self.config.seed, self.update)
-        marks = [time.perf_counter()]
+        watch = Stopwatch(self.engine)
         tasks = draw_tasks(self.task_sets["train"], config.rollout.tasks_per_update, config.seed, self.update)
-        rollouts = self.engine.collect(tasks, config.rollout.trajectories_per_task, config.rollout.sampling, seed)
-        marks.append(time.perf_counter())
+        group_size, asks = config.rollout.trajectories_per_task, config.credit.needs_expert_steps
+        rollouts = self.engine.collect(tasks, group_size, config.rollout.sampling, seed, asks)
+        watch.lap("rollout")
         rollouts = self.engine.compute_values(rollouts)
+        watch.lap("values")
         batch = rollouts.batch
-        marks.append(time.perf_counter())
         credit = config.credit(batch)
-        marks.append(time.perf_counter())
+        watch.lap("credit")
         advantage = credit.token_advantage
         if advantage is None:
             advantage = np.repeat(credit.advantage, batch.language.response_length)
         stats = self.engine.update(rollouts, advantage, seed, credit.token_return)
         self.engine.release(rollouts)
-        marks.append(time.perf_counter())
-        if config.save_rollouts and self.update % config.save_rollouts == 0:
-            (self.folder.path / "rollouts").mkdir(exist_ok=True)
-            batch.save(self.folder.path / "rollouts" / f"{self.update:06d}.npz")
-        rollout, _, credited, updated = np.diff(marks).tolist()
-        times = {"rollout": rollout, **rollouts.seconds, "credit": credited, "update": updated}
+        watch.lap("update")
+        keep_rollouts(self.folder.path, batch, self.update, config.updates, config.save_rollouts)
+        wall = {stage: seconds for stage, seconds in watch.wall.items() if stage != "values"}
+        wall |= rollouts.seconds  # the engine's own stages
         return {
             "update": self.update,
             **rollout_metrics(batch, config.policy.max_response_length, self.engine.end_token),
             **credit_metrics(credit),
             "credit/token_advantage_mean": float(advantage.mean()),
             **prefixed("train", stats),
-            **prefixed("time", times),
+            **prefixed("time", wall),
+            **prefixed("cpu", watch.cpu),
         }
-
-    def _evaluate(self, split: Split, seeds: Sequence[int]) -> float:
-        """Make one pass for each evaluation seed, note its episodes, and return the mean success rate."""
-        collect = partial(collect_and_release, self.engine)
-        rows = [
-            {"update": self.update, **row}
-            for seed in seeds
-            for row in evaluate(collect, self.task_sets[split], seed, self.config.evaluation.sampling)
-        ]
-        self.folder.append("episodes", *rows)
-        return success_rate(rows)
 
     def _checkpoint(self) -> None:
         """Save where the run stands, unless that is saved already."""
-        saved = self.folder.checkpoint()
-        if saved and saved[0] == self.update:
+        if any(update == self.update for update, _ in self.folder.checkpoints()):
             return
-        with self.folder.new_checkpoint(self.update) as path:
+        with self.folder.new_checkpoint(self.update, self.config.checkpoints) as path:
             self.engine.save(path)
 
     def _complete(self, success: float) -> None:
@@ -188,18 +204,22 @@ class _Run:
             "seed": self.config.seed,
             "method": method_facts(self.config.credit),
             "task_sets": {s: {"tasks": len(p), "digest": p.digest} for s, p in self.task_sets.items()},
-            "method_versions": identity_of(self.config, self.engine.facts["device"])["method_versions"],
+            "identity": identity_of(self.config),
             "result": {"success": success, "updates": self.update},
             "sessions": self.folder.sessions(),
             "wall_seconds_last_session": round(time.perf_counter() - self.clock, 1),
-            "machine": platform.platform(),
             **self.engine.facts,
             "environment": self.config.env.facts(),
         }
         facts["versions"] = facts["versions"] | {"python": platform.python_version()}
+        (_, checkpoint), *_ = self.folder.checkpoints()
+        self.folder.keep_policy(self.engine.policy_in(checkpoint))
         self.folder.complete(facts)
+        self.folder.drop_checkpoints(keep=int(self.config.keep == "resume"))
         results = Path(self.config.results)
-        self.tracker.finish({"test_success": success}, files_of_run(results, self.folder.id), results)
+        labels = labels_of(self.config, self.folder, self.overrides)
+        files = files_of_run(results, self.folder.id)
+        self.tracker.finish(summary_of(self.folder, success), files, results, labels)
 
 
 def method_facts(credit: Estimator) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,22 @@ def read_cell(path: Path) -> dict[str, Any]:
     return cell
 
 
-def note_cell(results: Path, study: str, tier: str, overrides: list[str], run_id: str) -> None:
-    """Point a cell of a study at a run. A cell that pointed elsewhere, because a config changed, is overwritten."""
+def note_cell(
+    results: Path, study: str, tier: str, overrides: list[str], run_id: str, varying: Sequence[str] = ()
+) -> None:
+    """Point a cell of a study at a run. A cell that pointed elsewhere, because a config changed, is overwritten.
+
+    ``varying`` are the overrides by which it differs from the study's other cells, or the number of its Optuna trial;
+    without them the cell keeps those that it has.
+    """
     name = digest("\n".join(sorted(overrides)), 12)
     path = results / "studies" / study / tier / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, json.dumps({"overrides": sorted(overrides), "run_id": run_id}, indent=1))
+    if not varying and path.exists():
+        with suppress(Corrupt):
+            varying = read_cell(path).get("varying", [])
+    content = {"overrides": sorted(overrides), "varying": list(varying), "run_id": run_id}
+    write_atomically(path, json.dumps(content, indent=1))
 
 
 def study_cells(results: Path) -> Iterator[tuple[Path, str]]:
@@ -32,6 +42,11 @@ def study_cells(results: Path) -> Iterator[tuple[Path, str]]:
     for path in sorted(results.glob("studies/*/*/*.json")):
         with suppress(Corrupt):
             yield path, read_cell(path)["run_id"]
+
+
+def cells_of_run(results: Path, run_id: str) -> dict[str, dict[str, Any]]:
+    """Return the cell of each study that points at a run, by the study's name; of several the last by its file."""
+    return {path.parts[-3]: read_cell(path) for path, run in study_cells(results) if run == run_id}
 
 
 def files_of_run(results: Path, run_id: str) -> Iterator[Path]:

@@ -38,7 +38,46 @@ def digest(content: str | bytes, length: int = 64) -> str:
 
 def digest_of_file(path: Path) -> str:
     """Return the SHA-256 of a file's bytes, 64 hex digits."""
-    return digest(path.read_bytes())
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digests_of_folder(path: Path) -> dict[str, str]:
+    """Return the digest of every file below a folder, by its path in there."""
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    return {str(file.relative_to(path)): digest_of_file(file) for file in files}
+
+
+def seal_folder(path: Path, name: str, **facts: Any) -> None:
+    """Write ``path/name``: the facts, and the digest of every other file below the folder; all are synced."""
+    write_sealed(path / name, {**facts, "files": digests_of_folder(path)})
+    sync_folder(path)
+
+
+def read_sealed_folder(path: Path, name: str) -> dict[str, Any]:
+    """Return the facts that ``seal_folder`` wrote. Raises ``Corrupt`` naming a file that was changed, lost or added."""
+    facts = read_sealed(path / name, "list of files")
+    found = digests_of_folder(path)
+    found.pop(name)
+    expected = facts.pop("files")
+    changed = [file for file in found.keys() | expected.keys() if found.get(file) != expected.get(file)]
+    if changed:
+        raise Corrupt(f"{path / min(changed)}: {_change(min(changed), found, expected)} since {name} was written")
+    return facts
+
+
+def _change(file: str, found: dict[str, str], expected: dict[str, str]) -> str:
+    return "lost" if file not in found else "added" if file not in expected else "changed"
+
+
+def sync_folder(path: Path) -> None:
+    """Make sure that every file below a folder, and the folder itself, outlives a power cut."""
+    for place in (*path.rglob("*"), path):
+        descriptor = os.open(place, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 @contextmanager
@@ -68,6 +107,25 @@ def try_acquire(path: Path) -> FileLock | None:
         return acquire(path, timeout=0)
     except Timeout:
         return None
+
+
+def write_sealed(path: Path, content: dict[str, Any]) -> None:
+    """Write a JSON object that vouches for itself: its field ``digest`` is that of all others."""
+    write_atomically(path, _sealed(content))
+
+
+def read_sealed(path: Path, what: str) -> dict[str, Any]:
+    """Read what ``write_sealed`` wrote. Raises ``Corrupt`` for a file that differs from it in a single byte."""
+    found = read_object(path, what)
+    found.pop("digest", None)
+    if path.read_bytes() != _sealed(found).encode():
+        raise Corrupt(f"{path}: changed since it was written")
+    return found
+
+
+def _sealed(content: dict[str, Any]) -> str:
+    text = json.dumps(finite(content), sort_keys=True, allow_nan=False)
+    return json.dumps(json.loads(text) | {"digest": digest(text)}, indent=1, sort_keys=True)
 
 
 def read_object(path: Path, what: str) -> dict[str, Any]:

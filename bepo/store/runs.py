@@ -4,18 +4,22 @@ results/runs/<run id>/
     config.json           the resolved config
     metrics.jsonl         one row an update
     episodes.jsonl        one row an evaluation episode
-    rollouts/*.npz        saved rollout batches, where they were asked for
-    checkpoint-<update>/  the newest checkpoint
-    sessions.jsonl        one row a session of work: start, commit, uncommitted changes or not
-    run.json              result, versions, and a digest of every file above it that it vouches for
+    rollouts/*.npz        rollout batches of the first, the middle and the last update, and those that were asked for
+    transcripts.jsonl.gz  one row a test episode of the last policy: what it read, wrote and got
+    sessions.json         for each session of work: start, commit, uncommitted changes or not, machine, settings
+    checkpoint-<update>/  the newest checkpoints; content.json vouches for their files and for the rows before them
+    policy/               the policy of a finished run; content.json vouches for its files
+    run.json              result, versions, and a digest of every file that it vouches for: all but the folders' own
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -25,17 +29,24 @@ from bepo.store.files import (
     Corrupt,
     digest,
     digest_of_file,
-    finite,
     read_object,
     read_rows,
+    read_sealed,
+    read_sealed_folder,
     row_line,
+    seal_folder,
+    sync_folder,
     try_acquire,
     write_atomically,
+    write_sealed,
 )
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 STREAMS: tuple[str, ...] = ("metrics", "episodes")
-SESSIONS = "sessions.jsonl"
+SESSIONS = "sessions.json"
+CONTENT = "content.json"
+TRANSCRIPTS = "transcripts.jsonl.gz"
+ROLLOUTS = "rollouts"
 
 
 class Busy(UserError):
@@ -51,7 +62,7 @@ class RunFolder:
     """A run being written."""
 
     def __init__(self, results: Path, identifier: str) -> None:
-        self.id = identifier
+        self.id, self.results = identifier, results
         self.path = results / "runs" / identifier
 
     @contextmanager
@@ -79,67 +90,122 @@ class RunFolder:
         """Read the rows that are there so far, also while another process writes them."""
         return read_rows(self.path / f"{stream}.jsonl")
 
+    def write_transcripts(self, episodes: Iterable[dict[str, Any]]) -> None:
+        """Keep one row an episode; a second call overwrites the first."""
+        lines = "".join(row_line(episode) for episode in episodes)
+        write_atomically(self.path / TRANSCRIPTS, gzip.compress(lines.encode(), mtime=0))
+
     # --- checkpoints ---------------------------------------------------------------------------------------
 
-    def checkpoint(self) -> tuple[int, Path] | None:
-        """Return the update and the folder of the newest whole checkpoint, or None."""
+    def checkpoints(self) -> list[tuple[int, Path]]:
+        """Return the update and the folder of each finished checkpoint, the newest first; their files are unchecked."""
         found = [p for p in self.path.glob("checkpoint-*") if p.suffix != ".part"]
-        return max(((int(p.name.split("-")[1]), p) for p in found), default=None)
+        return sorted(((int(p.name.split("-")[1]), p) for p in found), reverse=True)
 
     @contextmanager
-    def new_checkpoint(self, update: int) -> Iterator[Path]:
-        """Yield a folder to fill; it becomes the checkpoint, and older ones go, when the block ends."""
+    def new_checkpoint(self, update: int, keep: int = 2) -> Iterator[Path]:
+        """Yield a folder to fill; when the block ends it becomes a checkpoint, and the newest ``keep`` stay."""
         folder = self.path / f"checkpoint-{update}"
         part = folder.with_suffix(".part")
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir()
         yield part
-        lengths = {stream: len(self.rows(stream)) for stream in STREAMS}
-        (part / "rows.json").write_text(json.dumps(lengths))
-        older = [p for p in self.path.glob("checkpoint-*") if p != part]
+        rows = {stream: (self.path / f"{stream}.jsonl").read_bytes() for stream in self._streams()}
+        lengths = {stream: {"bytes": len(data), "digest": digest(data)} for stream, data in rows.items()}
+        seal_folder(part, CONTENT, rows=lengths)
         part.rename(folder)
-        for path in older:
+        self.drop_checkpoints(keep)
+
+    def drop_checkpoints(self, keep: int = 0) -> None:
+        """Remove all but the newest ``keep`` checkpoints."""
+        for _, path in self.checkpoints()[keep:]:
             shutil.rmtree(path)
 
-    def rewind(self) -> None:
-        """Drop rows later than the newest checkpoint (all, if there is none): the resumed run writes them again.
+    def keep_policy(self, folder: Path) -> None:
+        """Keep a copy of a folder with the policy, in transformers' format, as ``policy``."""
+        part = self.path / "policy.part"
+        for old in (part, self.path / "policy"):
+            shutil.rmtree(old, ignore_errors=True)
+        shutil.copytree(folder, part)
+        seal_folder(part, CONTENT)
+        part.rename(self.path / "policy")
 
-        Raises ``Corrupt``, and changes nothing, if rows from before the checkpoint are unreadable.
+    def go_on_from(self, other: RunFolder) -> None:
+        """Begin where a run ended that kept its checkpoint: with a copy of it, of its rows, rollouts and sessions."""
+        update, checkpoint = other.checkpoints()[0]
+        for stream in other._streams():
+            shutil.copy(other.path / f"{stream}.jsonl", self.path)
+        if (other.path / ROLLOUTS).exists():
+            shutil.copytree(other.path / ROLLOUTS, self.path / ROLLOUTS, dirs_exist_ok=True)
+        self._write_sessions([*other.sessions(), *self.sessions()])
+        part = self.path / f"checkpoint-{update}.part"
+        shutil.rmtree(part, ignore_errors=True)
+        shutil.copytree(checkpoint, part)
+        sync_folder(part)
+        part.rename(part.with_suffix(""))
+
+    def rewind(self) -> tuple[int, Path] | None:
+        """Return the newest intact checkpoint, and drop the rows that came after it, which the run writes again.
+
+        Damaged checkpoints are named on stderr and left out. None, and no rows, where there is no checkpoint at all.
+        Raises ``Corrupt``, and changes nothing, if there are some and none is intact.
         """
-        found = self.checkpoint()
-        lengths: dict[str, int] = dict.fromkeys(STREAMS, 0)
-        if found:
-            lengths = json.loads((found[1] / "rows.json").read_text())
-        rows = {stream: self.rows(stream)[:n] for stream, n in lengths.items()}
-        for stream, kept in rows.items():
-            if len(kept) < lengths[stream]:
-                path = self.path / f"{stream}.jsonl"
-                raise Corrupt(f"{path}: {len(kept)} readable rows, the checkpoint counts {lengths[stream]}")
-        for stream, kept in rows.items():
-            write_atomically(self.path / f"{stream}.jsonl", "".join(row_line(row) for row in kept))
+        problems = []
+        for update, path in self.checkpoints():
+            try:
+                lengths = self._intact(path)
+            except Corrupt as error:
+                problems.append(str(error))
+                continue
+            for problem in problems:
+                print(f"{problem}; going on from update {update}", file=sys.stderr)
+            self._truncate(lengths)
+            return update, path
+        if problems:
+            raise Corrupt(f"{problems[0]}; no checkpoint is intact: remove {self.path} to start anew")
+        self._truncate({})
+        return None
+
+    def _intact(self, path: Path) -> dict[str, int]:
+        """Return how many bytes of each stream a checkpoint vouches for. Raises ``Corrupt`` if anything changed."""
+        content = read_sealed_folder(path, CONTENT)
+        for stream, expected in content["rows"].items():
+            file = self.path / f"{stream}.jsonl"
+            if not file.exists() or digest(file.read_bytes()[: expected["bytes"]]) != expected["digest"]:
+                raise Corrupt(f"{file}: rows from before {path.name} changed since it was written")
+        return {stream: expected["bytes"] for stream, expected in content["rows"].items()}
+
+    def _truncate(self, lengths: dict[str, int]) -> None:
+        for stream in STREAMS:
+            file = self.path / f"{stream}.jsonl"
+            write_atomically(file, file.read_bytes()[: lengths.get(stream, 0)] if file.exists() else b"")
+
+    def _streams(self) -> list[str]:
+        return [stream for stream in STREAMS if (self.path / f"{stream}.jsonl").exists()]
 
     # --- completeness --------------------------------------------------------------------------------------
 
     def start(self, config: dict[str, Any], session: dict[str, Any]) -> None:
-        """Note the config, and one more session of work on the run: when, and by which source."""
-        write_atomically(self.path / "config.json", json.dumps(config, indent=1, sort_keys=True))
-        with (self.path / SESSIONS).open("a") as file:
-            file.write(row_line(session))
+        """Note the config, and one more session of work on the run: when, where and by which source."""
+        write_sealed(self.path / "config.json", config)
+        self._write_sessions([*self.sessions(), session])
+
+    def _write_sessions(self, sessions: list[dict[str, Any]]) -> None:
+        write_sealed(self.path / SESSIONS, {"sessions": sessions})
 
     def sessions(self) -> list[dict[str, Any]]:
-        """Return a row for each session of work, the oldest first."""
-        return read_rows(self.path / SESSIONS)
+        """Return what is noted of each session of work, the oldest first. Raises ``Corrupt``."""
+        path = self.path / SESSIONS
+        return read_sealed(path, "list of sessions")["sessions"] if path.exists() else []
 
     def complete(self, facts: dict[str, Any]) -> None:
         """Write ``run.json``: the facts, and a digest of every file that it vouches for."""
-        names = ["config.json", *(f"{s}.jsonl" for s in STREAMS)]
-        content = {
-            "format_version": FORMAT_VERSION,
-            "run_id": self.id,
-            **facts,
-            "files": {name: digest_of_file(self.path / name) for name in names if (self.path / name).exists()},
-        }
-        write_atomically(self.path / "run.json", json.dumps(finite(content), indent=1, sort_keys=True))
+        streams = [f"{stream}.jsonl" for stream in self._streams()]
+        names = ["config.json", SESSIONS, *streams, *(name for name in (TRANSCRIPTS,) if (self.path / name).exists())]
+        names += [str(path.relative_to(self.path)) for path in sorted((self.path / ROLLOUTS).glob("*.npz"))]
+        digests = {name: digest_of_file(self.path / name) for name in names}
+        content = {"format_version": FORMAT_VERSION, "run_id": self.id, **facts, "files": digests}
+        write_sealed(self.path / "run.json", content)
 
     @property
     def is_complete(self) -> bool:
@@ -182,6 +248,11 @@ class StoredRun:
         """The run id, 12 hex digits."""
         return self.facts["run_id"]
 
+    @property
+    def clock(self) -> str:
+        """Prefix of the seconds in a row that say what the run costs: CPU seconds on a CPU, else those of the clock."""
+        return "cpu/" if self.facts.get("device") == "cpu" else "time/"
+
     def metrics(self) -> list[dict]:
         """Read one row for each update."""
         return read_rows(self.path / "metrics.jsonl")
@@ -190,15 +261,40 @@ class StoredRun:
         """Read one row for each evaluation episode."""
         return read_rows(self.path / "episodes.jsonl")
 
+    def transcripts(self) -> list[dict]:
+        """Read one row for each test episode of the last policy's first pass: the episode, and its ``steps``."""
+        path = self.path / TRANSCRIPTS
+        lines = gzip.decompress(path.read_bytes()).decode().splitlines() if path.exists() else []
+        return [json.loads(line) for line in lines]
+
+    def policy(self) -> Path:
+        """Return the folder of the policy, which transformers loads. Raises ``Corrupt`` if it is not as it was."""
+        read_sealed_folder(self.path / "policy", CONTENT)
+        return self.path / "policy"
+
+
+def refuse_older(results: Path) -> None:
+    """Raise ``UserError`` for a results folder whose complete runs are all of an older format."""
+    versions = set()
+    for path in results.glob("runs/*/run.json"):
+        with suppress(Corrupt):
+            versions.add(read_object(path, "run file").get("format_version"))
+    if versions and all(isinstance(version, int) and version < FORMAT_VERSION for version in versions):
+        found = ", ".join(map(str, sorted(versions)))
+        raise UserError(
+            f"results={results}: its runs have format {found}, this bepo reads {FORMAT_VERSION}: choose another folder"
+        )
+
 
 def read_run(path: Path) -> StoredRun:
     """Read a complete run. Raises ``Corrupt`` naming the file at fault."""
     if not (path / "run.json").is_file():
         raise Corrupt(f"{path}: incomplete, there is no run.json")
-    facts = read_object(path / "run.json", "run file")
-    version, files = facts.get("format_version"), facts.get("files")
+    version = read_object(path / "run.json", "run file").get("format_version")
     if version != FORMAT_VERSION:
         raise Corrupt(f"{path}: run format {version}; this bepo reads {FORMAT_VERSION}")
+    facts = read_sealed(path / "run.json", "run file")
+    files = facts.get("files")
     if not isinstance(files, dict) or facts.get("run_id") != path.name:
         raise Corrupt(f"{path / 'run.json'}: not the file of run {path.name}")
     for name, expected in files.items():
@@ -211,4 +307,4 @@ def read_run(path: Path) -> StoredRun:
 
 def read_config(path: Path) -> dict[str, Any]:
     """Read the config of a run, complete or not. Raises ``Corrupt``."""
-    return read_object(path / "config.json", "config")
+    return read_sealed(path / "config.json", "config")

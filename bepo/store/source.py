@@ -1,4 +1,7 @@
-"""Which source code a process runs."""
+"""Which source code a process runs.
+
+It is asked for while this module is imported: a commit that is made later is not the one whose code runs.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 
-def source_state() -> dict[str, Any]:
+def _source_state() -> dict[str, Any]:
     """Return the commit of the source tree and whether it has uncommitted changes; both None outside a checkout."""
     root = Path(__file__).parent
 
@@ -20,3 +23,7 @@ def source_state() -> dict[str, Any]:
 
     status = git("status", "--porcelain")
     return {"commit": git("rev-parse", "HEAD"), "dirty": None if status is None else bool(status)}
+
+
+SOURCE = _source_state()
+"""The commit of the imported code, and whether it had uncommitted changes."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import netrc
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlparse
@@ -17,6 +17,8 @@ from bepo.core.errors import Missing, UserError
 from bepo.core.settings import Settings
 
 PLACES = ("runs/", "studies/")  # of a results folder, as files of a W&B run
+JobType = Literal["training", "tuning", "evaluation", "sweep", "studies"]
+_LONGEST_TAG, _LONGEST_NAME = 64, 128  # characters that W&B takes
 
 
 @dataclass
@@ -43,44 +45,95 @@ def _logged_in() -> bool:
         return False
 
 
+@dataclass(frozen=True)
+class Labels:
+    """Under what a user of W&B finds a run: its name, its group, what kind of work it is, its tags, and its config."""
+
+    name: str
+    group: str
+    job_type: JobType
+    tags: tuple[str, ...] = ()
+    config: dict[str, Any] = field(default_factory=dict)
+
+
 class Tracker:
     """Mirrors one run. Its W&B id is the run id, so a resume or a late sync never makes a second run."""
 
-    def __init__(self, settings: Tracking, run_id: str, folder: Path, config: dict[str, Any]) -> None:
+    def __init__(self, settings: Tracking, run_id: str, folder: Path, labels: Labels) -> None:
         self._run = None
         if settings.mode == "disabled":
             return
-        import wandb
-
-        try:
-            self._run = wandb.init(
-                mode=settings.mode,
-                project=settings.project,
-                entity=settings.entity,
-                id=run_id,
-                resume="allow",
-                dir=folder,
-                config=config,
-                name=f"{config['env']['name']}-{config['credit']['name']}-{config['seed']}",
-                group=config["tier"],
-                settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
-            )
-        except wandb.Error as error:
-            raise UserError(
-                f"tracking.mode={settings.mode}: W&B does not start ({error}); choices: offline, disabled"
-            ) from error
+        self._run = _start(settings, folder, labels, run_id)
+        self._run.define_metric("update", hidden=True)
+        self._run.define_metric("*", step_metric="update")
 
     def log(self, row: dict[str, Any]) -> None:
         """Log the row of one update, under the same names as in metrics.jsonl."""
         if self._run is not None:
             self._run.log(row, step=row["update"])
 
-    def finish(self, summary: dict[str, Any] | None = None, files: Iterable[Path] = (), root: Path = Path()) -> None:
-        """End the run; without ``summary`` it counts as failed. ``files`` go along, by their paths in ``root``."""
-        if self._run is not None:
-            self._run.summary.update(summary or {})
-            _attach(self._run, files, root)
-            self._run.finish(exit_code=0 if summary is not None else 1)
+    def finish(
+        self,
+        summary: dict[str, Any] | None = None,
+        files: Iterable[Path] = (),
+        root: Path = Path(),
+        labels: Labels | None = None,
+    ) -> None:
+        """End the run; without ``summary`` it counts as failed. ``files`` go along, by their paths in ``root``.
+
+        ``labels`` has the tags and the config as they are by now: other studies may have come to share the run.
+        """
+        if self._run is None:
+            return
+        if labels is not None:
+            self._run.tags = _tags(labels)
+            self._run.config.update(labels.config, allow_val_change=True)
+        self._run.summary.update(summary or {})
+        _attach(self._run, files, root)
+        self._run.finish(exit_code=0 if summary is not None else 1)
+
+
+def log_table(
+    settings: Tracking, folder: Path, labels: Labels, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+) -> None:
+    """Upload a table as a W&B run of its own. Raises ``UserError`` if W&B does not start."""
+    if settings.mode == "disabled":
+        return
+    import wandb
+
+    run = _start(settings, folder, labels)
+    run.log({name: wandb.Table(list(columns), [list(row) for row in rows], allow_mixed_types=True)})
+    run.finish()
+
+
+def _start(settings: Tracking, folder: Path, labels: Labels, run_id: str | None = None) -> Any:
+    """Return a W&B run; the one with this id goes on. Raises ``UserError`` if W&B does not start."""
+    import wandb
+
+    try:
+        return wandb.init(
+            mode=settings.mode,
+            project=settings.project,
+            entity=settings.entity,
+            id=run_id,
+            resume=None if run_id is None else "allow",
+            dir=folder,
+            config=labels.config,
+            name=labels.name[:_LONGEST_NAME],
+            group=labels.group or None,
+            job_type=labels.job_type,
+            tags=_tags(labels),
+            settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
+        )
+    except wandb.Error as error:
+        raise UserError(
+            f"tracking.mode={settings.mode}: W&B does not start ({error}); choices: offline, disabled"
+        ) from error
+
+
+def _tags(labels: Labels) -> tuple[str, ...]:
+    """Return the tags, each once, as long as W&B allows."""
+    return tuple(dict.fromkeys(tag[:_LONGEST_TAG] for tag in labels.tags if tag))
 
 
 def publish(settings: Tracking, results: Path) -> int:
@@ -95,16 +148,7 @@ def publish(settings: Tracking, results: Path) -> int:
     if not cells:
         raise UserError(f"{results}: no study cells to upload")
     try:
-        run = wandb.init(
-            mode=settings.mode,
-            project=settings.project,
-            entity=settings.entity,
-            id="studies",
-            job_type="studies",
-            resume="allow",
-            dir=results,
-            settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
-        )
+        run = _start(settings, results, Labels("study cells", "", "studies"), "studies")
         _attach(run, cells, results)
         run.finish()
     except wandb.Error as error:

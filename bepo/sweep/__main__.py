@@ -12,8 +12,10 @@ from tempfile import TemporaryFile
 
 from bepo.core.errors import UserError
 from bepo.runs.compose import register_configs
+from bepo.store.runs import refuse_older
 from bepo.sweep.estimate import Throughput
 from bepo.sweep.execute import Execution
+from bepo.sweep.ledger import grid_rows, trial_rows, upload_ledger
 from bepo.sweep.outcome import GridOutcome, TuningOutcome
 from bepo.sweep.plan import PlannedRun, plan_runs
 from bepo.sweep.pool import Pool
@@ -52,6 +54,7 @@ def _sweep(items: Sequence[str], dry_run: bool, asked_jobs: int | None) -> int:
     studies, errors = _compose([item for item in items if item not in overrides], overrides)
     grids = [study for study in studies if not study.is_tuning]
     runs, jobs, results = plan_runs(grids), _jobs(asked_jobs, studies), Path(studies[0].config.results)
+    refuse_older(results)
     throughput = Throughput(results)
     states = {run.id: run.progress() for run in runs}
     if grids:
@@ -71,6 +74,7 @@ def _sweep(items: Sequence[str], dry_run: bool, asked_jobs: int | None) -> int:
         print(f"FAILED  {error}")
     if any(outcome.interrupted for outcome in outcomes):
         return 130
+    errors += _upload_ledger(studies, runs, outcomes)
     return 1 if errors or any(outcome.is_bad for outcome in outcomes) else 0
 
 
@@ -129,6 +133,23 @@ def _check_writable(results: Path) -> None:
         TemporaryFile(dir=results).close()
     except OSError as error:
         raise UserError(f"results={results}: cannot be written ({error.strerror})") from error
+
+
+def _upload_ledger(
+    studies: Sequence[PlannedStudy], runs: Sequence[PlannedRun], outcomes: Sequence[GridOutcome | TuningOutcome]
+) -> list[UserError]:
+    """Upload the ledger to W&B, and return what went wrong: the runs are none the worse for it."""
+    grids = [outcome for outcome in outcomes if isinstance(outcome, GridOutcome)]
+    rows = [row for outcome in grids for row in grid_rows(runs, outcome)]
+    try:
+        for planned in studies:
+            if planned.is_tuning and (study := find_study(planned)):
+                rows += trial_rows(planned, study)
+        upload_ledger(studies, rows)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return [error]
+    return []
 
 
 def _train(runs: Sequence[PlannedRun], pool: Pool, throughput: Throughput, began: float) -> GridOutcome:

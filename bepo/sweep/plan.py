@@ -20,7 +20,6 @@ class PlannedRun:
 
     id: str
     config: Config
-    device: str
     cells: list[Cell] = field(default_factory=list)
     obstacle: UserError | None = None  # why this machine cannot run it
 
@@ -66,32 +65,27 @@ def plan_cells(cells: Sequence[Cell]) -> list[PlannedRun]:
 def note_cells(run: PlannedRun) -> None:
     """Point every cell of the run at it, in the results folder."""
     for cell in run.cells:
-        note_cell(Path(run.config.results), cell.study, run.config.tier, cell_overrides(cell.overrides), run.id)
+        overrides = cell_overrides(run.config, cell.overrides)
+        note_cell(Path(run.config.results), cell.study, run.config.tier, overrides, run.id, cell.varying)
 
 
 def _runs(configured: Sequence[tuple[Cell, Config]]) -> list[PlannedRun]:
     runs: dict[str, PlannedRun] = {}
-    places: dict[str, tuple[str, UserError | None]] = {}  # asked once for all runs of a kind
+    obstacles: dict[str, UserError | None] = {}  # asked once for all runs of a kind
     for cell, config in configured:
         kind = repr((config.backend, config.env, config.policy, config.tracking, config.tier))
-        if kind not in places:
-            places[kind] = _place(config)
-        device, obstacle = places[kind]
-        identifier = run_id(identity_of(config, device))
-        runs.setdefault(identifier, PlannedRun(identifier, config, device, obstacle=obstacle)).cells.append(cell)
+        if kind not in obstacles:
+            obstacles[kind] = _obstacle(config)
+        identifier = run_id(identity_of(config))
+        runs.setdefault(identifier, PlannedRun(identifier, config, obstacle=obstacles[kind])).cells.append(cell)
     return list(runs.values())
 
 
-def _place(config: Config) -> tuple[str, UserError | None]:
-    """Return the device of a run, which is part of its id, and why this machine cannot run it, or None.
-
-    A plan needs neither the backend nor its device. Where the backend cannot say what ``auto`` is, it is the device
-    that the tier is made for: a GPU at tier=paper.
-    """
+def _obstacle(config: Config) -> UserError | None:
+    """Return why this machine cannot run it, or None; a plan needs neither the backend nor its device."""
     try:
-        device = config.backend.resolve()
+        config.backend.resolve()
     except UserError as error:
-        default = "cuda" if config.tier == "paper" else "cpu"
-        return default if config.backend.device == "auto" else config.backend.device, error
+        return error
     missing = (part.missing() for part in (config.env, config.policy, config.tracking))
-    return device, next((m for m in missing if m), None)
+    return next((m for m in missing if m), None)

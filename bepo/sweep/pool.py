@@ -74,7 +74,7 @@ class Pool:
     def start(self, run: PlannedRun) -> Worker:
         """Start a worker on a run."""
         run.folder.path.mkdir(parents=True, exist_ok=True)
-        arguments = (run.config, cell_overrides(run.cells[0].overrides), run.log)
+        arguments = (run.config, cell_overrides(run.config, run.cells[0].overrides), run.log)
         process = self._context.Process(target=_work, args=arguments, name=run.id)
         process.start()
         worker = Worker(run, process)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
-from typing import cast
+from typing import Any, cast
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep, Transformer
+from omegaconf import DictConfig, OmegaConf
+from optuna import Trial
 from optuna.distributions import (
     BaseDistribution,
     CategoricalChoiceType,
@@ -98,3 +101,84 @@ def _range(sweep: RangeSweep) -> BaseDistribution:
         return IntDistribution(low, high, step=abs(numbers.step))
     listed = list(numbers)
     return FloatDistribution(min(listed), max(listed), step=abs(float(sweep.step)))
+
+
+# --- conditional settings ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """A setting that is searched only where other settings have, or have not, certain values."""
+
+    distribution: BaseDistribution
+    where: dict[str, list[str]]  # by the name of the other setting
+    unless: dict[str, list[str]]
+
+    def holds(self, values: Mapping[str, Any]) -> bool:
+        """Return whether the setting is searched. ``values`` has every other setting, None for one of no effect."""
+        return (
+            all(values[name] is not None for name in [*self.where, *self.unless])
+            and all(str(values[name]) in allowed for name, allowed in self.where.items())
+            and not any(str(values[name]) in excluded for name, excluded in self.unless.items())
+        )
+
+
+def conditional_space(config: DictConfig) -> dict[str, Conditional]:
+    """Return what a study's file says under ``study.conditional``, by name, in its order.
+
+    Raises ``UserError`` for what is no sweep, and for a condition on a setting that does not exist.
+    """
+    space = {}
+    for name, entry in (config.study.get("conditional") or {}).items():
+        (override,) = parse([f"{name}={entry.search}"])
+        if not override.is_sweep_override():
+            raise UserError(f"study.conditional: {name}: search={entry.search} is no sweep")
+        where, unless = (_values_by_name(entry.get(part) or {}) for part in ("where", "unless"))
+        for other in [*where, *unless]:
+            if OmegaConf.select(config, other) is None:
+                raise UserError(f"study.conditional: {name} depends on {other}: there is no such setting")
+            if other in config.study.conditional and other not in space:
+                raise UserError(f"study.conditional: {name} depends on {other}, which must stand before it")
+        space[str(name)] = Conditional(distribution(override), where, unless)
+    return space
+
+
+def _values_by_name(entry: Any) -> dict[str, list[str]]:
+    lists = {name: values if OmegaConf.is_list(values) else [values] for name, values in entry.items()}
+    return {str(name): [str(value) for value in values] for name, values in lists.items()}
+
+
+def suggest(trial: Trial, space: Mapping[str, Conditional], config: DictConfig, fixed: Mapping[str, Any]) -> None:
+    """Let Optuna choose the conditional settings whose conditions hold in a trial; the others keep their defaults.
+
+    A condition looks at what the trial chose, then at what is ``fixed``, then at the config. A setting whose condition
+    does not hold has no effect, and so have those that depend on it. What is fixed, or chosen already, is left alone.
+    """
+    effective: dict[str, Any] = {}  # the values of conditional settings so far, None for those of no effect
+    for name, conditional in space.items():
+        known = {**fixed, **trial.params}
+        others = [*conditional.where, *conditional.unless]
+        values = {o: effective[o] if o in space else known.get(o, OmegaConf.select(config, o)) for o in others}
+        holds = conditional.holds(values)
+        if holds and name not in known:
+            _suggest(trial, name, conditional.distribution)
+        effective[name] = {**fixed, **trial.params}[name] if holds else None
+
+
+def suggest_conditional(config: DictConfig, trial: Trial) -> None:
+    """Do the same for Hydra's Optuna sweeper, which keeps what is fixed among a trial's attributes."""
+    suggest(trial, conditional_space(config), config, trial.user_attrs)
+
+
+def _suggest(trial: Trial, name: str, distribution: BaseDistribution) -> None:
+    if isinstance(distribution, CategoricalDistribution):
+        trial.suggest_categorical(name, distribution.choices)
+    elif isinstance(distribution, IntDistribution):
+        trial.suggest_int(name, distribution.low, distribution.high, step=distribution.step, log=distribution.log)
+    elif isinstance(distribution, FloatDistribution):
+        trial.suggest_float(name, distribution.low, distribution.high, step=distribution.step, log=distribution.log)
+
+
+def values_of(overrides: Sequence[str]) -> dict[str, str]:
+    """Return the value of each override that sets one, by the name of the setting."""
+    return {name: value for name, equals, value in (o.partition("=") for o in overrides) if equals}

@@ -99,7 +99,11 @@ def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
         parsed = parse(overrides)
     # Sweeps are not composed here. Other overrides are, because presets of Hydra's own part may depend on them.
     plain = [str(o.input_line) for o in parsed if not o.is_sweep_override()]
-    return PlannedStudy(name, _compose(name, plain, hydra=True), list(overrides))
+    study = PlannedStudy(name, _compose(name, plain, hydra=True), list(overrides))
+    if study.is_tuning and not {"objectives", "seeds"} <= study.config.study.keys():
+        with config_errors(name, overrides):
+            raise UserError("an Optuna study says what it optimises, in study.objectives and study.seeds")
+    return study
 
 
 def compose_cells(cells: Sequence[Cell]) -> list[Config]:

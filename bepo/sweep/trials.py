@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 import optuna
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
-from optuna.exceptions import StorageInternalError
+from optuna.exceptions import ExperimentalWarning, StorageInternalError
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
@@ -45,7 +46,9 @@ def open_study(planned: PlannedStudy) -> optuna.Study:
     pruner = optuna.pruners.NopPruner()
     if "pruner" in settings:
         pruner = instantiate(settings.pruner, _execution_whitelist_=_CLASSES)
-    sampler = instantiate(sweeper.sampler, _execution_whitelist_=_CLASSES)
+    with catch_warnings():
+        simplefilter("ignore", ExperimentalWarning)  # a sampler that groups conditional settings
+        sampler = instantiate(sweeper.sampler, _execution_whitelist_=_CLASSES)
     directions = _directions(planned)
     if obstacle := _unsearched_run(planned).obstacle:
         raise obstacle
@@ -177,7 +180,7 @@ def _unsearched_run(planned: PlannedStudy) -> PlannedRun:
 def _checked_digest(planned: PlannedStudy, study: optuna.Study) -> str:
     """Return a digest of everything that must not change between two trials. Raises ``UserError`` if it did."""
     run = _unsearched_run(planned)
-    parts = [identity_of(run.config, run.device), planned.objectives, planned.seeds]
+    parts = [identity_of(run.config), planned.objectives, planned.seeds]
     name = digest(json.dumps(parts, sort_keys=True, default=str), 12)
     if study.user_attrs.get("settings", name) != name:
         raise UserError(

@@ -13,13 +13,14 @@ from pathlib import Path
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
+from bepo.core.errors import UserError
 from bepo.store.files import FileLock, acquire, locked, try_acquire
 from bepo.sweep.attempt import Attempt
 from bepo.sweep.outcome import TuningOutcome
 from bepo.sweep.plan import note_cells, plan_cells
 from bepo.sweep.pool import BUSY, DONE, RETRY_SECONDS, Pool, Worker, explain_exit, interrupts
 from bepo.sweep.show import View
-from bepo.sweep.space import search_space
+from bepo.sweep.space import conditional_space, search_space, suggest, values_of
 from bepo.sweep.studies import Cell, PlannedStudy
 from bepo.sweep.trials import (
     RETRIES,
@@ -41,6 +42,7 @@ class Tuning:
         self.objectives = planned.objectives
         self.has_pruner = "pruner" in planned.config.study and len(self.objectives) == 1
         self.space, self.fixed = search_space(planned.sweep)
+        self.conditional = conditional_space(planned.config)
         self.study = open_study(planned)
         self.target = target_of(planned, self.study)
         self.folder = Path(planned.config.results) / "studies" / planned.name / planned.config.tier / "trials"
@@ -86,14 +88,26 @@ class Tuning:
                 self.view.started(self.pool.start(run))
 
     def _next(self) -> Attempt | None:
-        """Return another trial, an abandoned one before a new one; None if the study has as many as it is to have."""
-        with locked(self.folder / "ask.lock"):
-            self._queue_abandoned()
-            if not self._trials(TrialState.WAITING) and len(counted_trials(self.study)) >= self.target:
-                return None
-            trial = self.study.ask(self.space)
-            lock = acquire(self._lock_file(trial.number))
-        return self._attempt(trial, lock)
+        """Return another trial, an abandoned one before a new one; None if the study has as many as it is to have.
+
+        A trial whose settings contradict each other is pruned, and the next one takes its place.
+        """
+        while True:
+            with locked(self.folder / "ask.lock"):
+                self._queue_abandoned()
+                if not self._trials(TrialState.WAITING) and len(counted_trials(self.study)) >= self.target:
+                    return None
+                trial = self.study.ask(self.space)
+                lock = acquire(self._lock_file(trial.number))
+            suggest(trial, self.conditional, self.planned.config, values_of(self.fixed))
+            try:
+                return self._attempt(trial, lock)
+            except UserError as error:
+                trial.set_user_attr("refused", str(error))
+                self.study.tell(trial, state=TrialState.PRUNED)
+                lock.release()
+                problem = str(error).rpartition(": ")[2]  # what stands before it are all overrides
+                self.view.log(f"trial {trial.number}: pruned, {problem} ({format_params(trial.params)})")
 
     def _queue_abandoned(self) -> None:
         """Queue the settings of every trial that no living process works on, and mark that trial as failed.
@@ -111,7 +125,7 @@ class Tuning:
             lock.release()
 
     def _attempt(self, trial: optuna.Trial, lock: FileLock) -> Attempt:
-        chosen = [f"{name}={trial.params[name]}" for name in self.space]
+        chosen = [f"{name}={value}" for name, value in trial.params.items()]
         cells = [
             Cell(self.planned.name, [*self.fixed, *chosen, f"seed={seed}"], [f"trial={trial.number}", f"seed={seed}"])
             for seed in self.planned.seeds

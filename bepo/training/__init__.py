@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 from bepo.core.settings import Settings, setting
 
@@ -26,9 +25,10 @@ class CriticSettings(Settings):
 
 @dataclass
 class Optimisation(Settings):
-    """PPO on transitions (paper, supplement, Table "Common final Gated-BEPO and actor-optimization hyperparameters").
+    """Updates on transitions, whatever the policy loss, which is ``bepo.losses``.
 
-    ``dual_clip`` is not in the paper's table; its default is verl-agent's.
+    The defaults are those of the paper (supplement, Table "Common final Gated-BEPO and actor-optimization
+    hyperparameters").
     """
 
     learning_rate: float = setting(1e-6, above=0)
@@ -43,12 +43,6 @@ class Optimisation(Settings):
     """Each update goes this many times over its transitions."""
     minibatch_size: int = setting(256, at_least=1)
     """The number of transitions of one optimiser step."""
-    clip_eps: float = setting(0.2, at_least=0)
-    """Importance ratios are clipped to the interval from 1 - clip_eps to 1 + clip_eps."""
-    dual_clip: float | None = setting(3.0, above=1)
-    """A negative advantage costs at most this multiple of its size (Ye et al., 2020); null sets no limit."""
-    ratio: Literal["token", "action"] = "token"
-    """token: every token has an importance ratio. action: a response has one, normalised by length (GAGPO, GSPO)."""
     max_grad_norm: float = setting(1.0, above=0)
     """The gradient is scaled down to this global norm where it is larger."""
     entropy_coef: float = setting(0.001, at_least=0)
@@ -57,7 +51,7 @@ class Optimisation(Settings):
     """The weight of the KL loss (the low-variance estimate k3) against the frozen reference; 0 keeps no reference."""
     critic: CriticSettings = field(default_factory=CriticSettings)
     """The critic's settings, for estimators that need one."""
-    micro_batch_tokens: int = setting(16384, at_least=1)
+    micro_batch_tokens: int = setting(16384, at_least=1, identity=False)
     """A micro-batch has at most this many tokens with padding. The limit bounds memory and changes rounding only."""
 
     group = "training"

@@ -19,6 +19,7 @@ from jaxtyping import Float
 from bepo.core.batch import RolloutBatch
 from bepo.core.registry import Plugin, Registry
 from bepo.envs import Environment, Split, Task
+from bepo.losses import Loss
 from bepo.policies import PolicyConfig
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling
@@ -34,6 +35,7 @@ class Setup:
     env: Environment
     agent: Agent
     policy: PolicyConfig
+    loss: Loss
     training: Optimisation
     evaluation: Evaluation
     sampling: Sampling  # how training rollouts are sampled
@@ -74,18 +76,22 @@ class Engine(Protocol):
     facts: dict[str, Any]
     end_token: int
 
-    def collect(self, tasks: Sequence[Task], group_size: int, sampling: Sampling, seed: int) -> Rollouts:
+    def collect(
+        self, tasks: Sequence[Task], group_size: int, sampling: Sampling, seed: int, expert_steps: bool = False
+    ) -> Rollouts:
         """Run ``group_size`` episodes of each task with the current policy, as ``bepo.rollouts.collect.collect`` does.
 
-        Every draw follows from ``seed``. Whatever ``remote`` refers to is kept until ``release``.
+        Every draw follows from ``seed``. ``expert_steps`` fills these columns of the batch. Whatever ``remote`` refers
+        to is kept until ``release``.
         """
         ...
 
     def compute_values(self, rollouts: Rollouts) -> Rollouts:
         """Return the rollouts with all that the models compute of them before an update.
 
-        That is the critic's value of every response token, where there is a critic, and whatever else the engine's own
-        ``update`` reads, such as log-probabilities. The argument is not changed.
+        That is the critic's value of every response token, where there is a critic, ``batch.entropy`` where sampling
+        does not tell it, and whatever else the engine's own ``update`` reads, such as log-probabilities. The argument
+        is not changed.
         """
         ...
 
@@ -108,12 +114,24 @@ class Engine(Protocol):
         """Free what the engine keeps of the rollouts."""
         ...
 
+    def cpu_seconds(self) -> float:
+        """Return the CPU seconds that the processes of the engine, this one among them, have used so far."""
+        ...
+
     def save(self, folder: Path) -> None:
         """Write a checkpoint into an empty folder."""
         ...
 
     def load(self, folder: Path) -> None:
         """Restore weights and optimisers from a checkpoint that ``save`` wrote."""
+        ...
+
+    def policy_in(self, folder: Path) -> Path:
+        """Return where in a checkpoint the policy is, as a folder that transformers loads."""
+        ...
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Return the text of token ids, special tokens included."""
         ...
 
     def close(self) -> None:

@@ -14,9 +14,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from bepo.core.batch import Tokens
+from bepo.policies.batching import response_grid, response_mask, response_places
 from bepo.policies.language_model import LanguageModel
 from bepo.training import CriticSettings
-from bepo.training.batching import micro_batches, response_grid
 
 
 class Critic:
@@ -33,7 +33,7 @@ class Critic:
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.optimiser = torch.optim.AdamW(
-            self._parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+            self._parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
         )
 
     def _parameters(self) -> list[nn.Parameter]:
@@ -42,12 +42,11 @@ class Critic:
     def values(self, tokens: Tokens, max_tokens: int) -> Float[np.ndarray, " R"]:
         """Return the value of every response token; ``max_tokens`` limits a micro-batch."""
         values = np.empty(len(tokens.logprob), np.float32)
-        offset = tokens.response_offset
+        transitions = np.arange(len(tokens.response_length))
         with torch.no_grad():
-            for micro_batch in micro_batches(tokens, np.arange(len(tokens.response_length)), max_tokens):
+            for micro_batch in self.policy.micro_batches(tokens, transitions, max_tokens):
                 value, mask = self._forward(tokens, micro_batch)
-                places = np.concatenate([np.arange(int(offset[i]), int(offset[i + 1])) for i in micro_batch])
-                values[places] = value[mask].float().cpu().numpy()
+                values[response_places(tokens, micro_batch)] = value[mask].cpu().numpy()
         return values
 
     def step(
@@ -62,7 +61,7 @@ class Critic:
         n_tokens = int(tokens.response_length[minibatch].sum())
         self.optimiser.zero_grad()
         total = 0.0
-        for micro_batch in micro_batches(tokens, minibatch, max_tokens):
+        for micro_batch in self.policy.micro_batches(tokens, minibatch, max_tokens):
             value, mask = self._forward(tokens, micro_batch)
             old, target = (response_grid(tokens, micro_batch, x, value) for x in (tokens.value, returns))
             loss = clipped_value_loss(value, old, target, mask, self.settings.clip_eps).sum()
@@ -76,10 +75,10 @@ class Critic:
         self, tokens: Tokens, transitions: Int[np.ndarray, " b"]
     ) -> tuple[Float[Tensor, "b r"], Bool[Tensor, "b r"]]:
         """Return the values of the transitions' response tokens, and which entries are tokens."""
-        inputs, response, mask = self.policy.padded(tokens, transitions, self.backbone)
-        with self.policy.autocast:
-            hidden = self.backbone(**inputs, use_cache=False).last_hidden_state
-        return self.head(hidden[:, -response.shape[1] - 1 : -1].float()).squeeze(-1), mask
+        asked = response_mask(tokens, transitions)
+        mask = torch.from_numpy(asked).to(self.policy.device)
+        value = self.head(self.policy.hidden(tokens, transitions, asked, self.backbone)).squeeze(-1)
+        return value.new_zeros(mask.shape).masked_scatter(mask, value), mask
 
     def save(self, folder: Path) -> None:
         """Write weights and optimiser into ``critic.pt``."""

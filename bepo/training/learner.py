@@ -1,4 +1,4 @@
-"""PPO updates of a ``LanguageModel`` in one process.
+"""Updates of a ``LanguageModel`` in one process.
 
 Sizes: N transitions and R response tokens of a batch; b transitions and r response tokens of a micro-batch.
 """
@@ -15,12 +15,13 @@ from torch import Tensor
 
 from bepo.core.batch import RolloutBatch, Tokens
 from bepo.core.seeds import derive_seed
+from bepo.losses import Loss
+from bepo.policies.batching import response_grid, response_places
 from bepo.policies.language_model import LanguageModel
 from bepo.rollouts.collect import Sampling
 from bepo.training import Optimisation
-from bepo.training.batching import micro_batches, response_grid
 from bepo.training.critic import Critic
-from bepo.training.loss import clipped_policy_loss, low_var_kl
+from bepo.training.kl import low_var_kl
 
 
 class LocalLearner:
@@ -30,10 +31,15 @@ class LocalLearner:
     """
 
     def __init__(
-        self, policy: LanguageModel, settings: Optimisation, sampling: Sampling, needs_critic: bool = False
+        self,
+        policy: LanguageModel,
+        loss: Loss,
+        settings: Optimisation,
+        sampling: Sampling,
+        needs_critic: bool = False,
     ) -> None:
         """``sampling`` is how the rollouts are sampled: log-probabilities are those of the same distribution."""
-        self.policy, self.settings, self.sampling = policy, settings, sampling
+        self.policy, self.loss, self.settings, self.sampling = policy, loss, settings, sampling
         self.critic = Critic(policy, settings.critic) if needs_critic else None
         self.reference = policy.frozen_copy() if settings.kl_coef else None
         self.optimiser = torch.optim.AdamW(
@@ -41,6 +47,7 @@ class LocalLearner:
             lr=settings.learning_rate,
             betas=(settings.beta1, settings.beta2),
             weight_decay=settings.weight_decay,
+            fused=True,
         )
 
     def update(
@@ -54,17 +61,18 @@ class LocalLearner:
 
         ``advantage`` has one number for every response token; ``returns``, of the same shape, is what the critic is
         fitted to, and None where there is no critic. Returns ``optimiser_steps``, a count; ``first_ratio_error``, the
-        largest distance of an importance ratio from 1 in the first minibatch; the gradient norms, averaged over
+        largest distance of a token's importance ratio from 1 in the first minibatch; the gradient norms, averaged over
         optimiser steps; and the other statistics, averaged over response tokens.
         """
         tokens = batch.language
         self.policy.model.train()
+        reference = self._reference_log_probs(tokens)
         totals: dict[str, float] = defaultdict(float)
         for epoch in range(self.settings.epochs):
             order = np.random.default_rng(derive_seed(seed, epoch)).permutation(len(batch))
             for start in range(0, len(order), self.settings.minibatch_size):
                 minibatch = order[start : start + self.settings.minibatch_size]
-                self._step(tokens, advantage, minibatch, totals)
+                self._step(tokens, advantage, reference, minibatch, totals)
                 if self.critic is not None:
                     assert returns is not None
                     stats = self.critic.step(tokens, returns, minibatch, self.settings.micro_batch_tokens)
@@ -72,21 +80,34 @@ class LocalLearner:
                         totals[name] += value
         return _averaged(totals)
 
+    def _reference_log_probs(self, tokens: Tokens) -> Float[np.ndarray, " R"] | None:
+        """Return the reference's log-probability of every response token, or None where there is no reference."""
+        if self.reference is None:
+            return None
+        logprob = np.empty(len(tokens.logprob), np.float32)
+        transitions = np.arange(len(tokens.response_length))
+        with torch.no_grad():
+            for micro_batch in self.policy.micro_batches(tokens, transitions, self.settings.micro_batch_tokens):
+                found = self.reference.log_probs(tokens, micro_batch, self.sampling)
+                logprob[response_places(tokens, micro_batch)] = found.logprob[found.mask].cpu().numpy()
+        return logprob
+
     def _step(
         self,
         tokens: Tokens,
         advantage: Float[np.ndarray, " R"],
+        reference: Float[np.ndarray, " R"] | None,
         minibatch: Int[np.ndarray, " m"],
         totals: dict[str, float],
     ) -> None:
         """Make one optimiser step, and add its statistics to ``totals``.
 
-        The loss is the mean over the response tokens of the minibatch (verl's ``token-mean``).
+        The loss is the mean over the response tokens of the minibatch, which is ``loss.aggregation=token_mean``.
         """
         n_tokens = int(tokens.response_length[minibatch].sum())
         self.optimiser.zero_grad()
-        for micro_batch in micro_batches(tokens, minibatch, self.settings.micro_batch_tokens):
-            loss = self._loss(tokens, advantage, micro_batch, totals, is_first=totals["steps"] == 0)
+        for micro_batch in self.policy.micro_batches(tokens, minibatch, self.settings.micro_batch_tokens):
+            loss = self._loss(tokens, advantage, reference, micro_batch, totals, is_first=totals["steps"] == 0)
             (loss / n_tokens).backward()
         norm = torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), self.settings.max_grad_norm)
         self.optimiser.step()
@@ -98,6 +119,7 @@ class LocalLearner:
         self,
         tokens: Tokens,
         advantage: Float[np.ndarray, " R"],
+        reference: Float[np.ndarray, " R"] | None,
         micro_batch: Int[np.ndarray, " b"],
         totals: dict[str, float],
         is_first: bool,
@@ -106,16 +128,15 @@ class LocalLearner:
         s = self.settings
         new = self.policy.log_probs(tokens, micro_batch, self.sampling)
         old, credit = (response_grid(tokens, micro_batch, x, new.logprob) for x in (tokens.logprob, advantage))
-        policy_loss, stats = clipped_policy_loss(new.logprob, old, credit, new.mask, s.clip_eps, s.dual_clip, s.ratio)
+        policy_loss, stats = self.loss(new.logprob, old, credit, new.mask)
         loss = policy_loss.sum() - s.entropy_coef * new.entropy.sum()
-        if self.reference is not None:
-            with torch.no_grad():
-                reference = self.reference.log_probs(tokens, micro_batch, self.sampling)
-            kl = low_var_kl(new.logprob, reference.logprob, new.mask).sum()
+        if reference is not None:
+            kl = low_var_kl(new.logprob, response_grid(tokens, micro_batch, reference, new.logprob), new.mask).sum()
             loss = loss + s.kl_coef * kl
             totals["kl"] += kl.item()
-        ratio_error = stats.pop("ratio_error").item()
         if is_first:
+            ratio = (new.logprob - old).detach().clamp(-20, 20).exp()
+            ratio_error = ((ratio - 1).abs() * new.mask).max().item()
             totals["first_ratio_error"] = max(totals["first_ratio_error"], ratio_error)
         totals["policy_loss"] += policy_loss.sum().item()
         totals["entropy"] += new.entropy.sum().item()

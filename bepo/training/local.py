@@ -31,10 +31,10 @@ class Local(Backend):
     """Everything in this process, on one device."""
 
     name: Literal["local"] = "local"
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Literal["auto", "cpu", "cuda"] = setting("auto", identity=False)
     """Where the model runs; auto takes a GPU where torch finds one."""
-    threads: int = setting(1, at_least=1)
-    """The number of CPU threads. It is part of the run's identity, because another number rounds differently."""
+    threads: int = setting(1, at_least=1, identity=False)
+    """The number of CPU threads. Another number rounds differently, so each session of a run says its own."""
 
     def resolve(self) -> str:
         """Return the device to use, and set torch's number of threads.
@@ -70,7 +70,7 @@ class LocalEngine:
 
     def __init__(self, setup: Setup) -> None:
         self.setup, self.policy = setup, initial_policy(setup)
-        self.learner = LocalLearner(self.policy, setup.training, setup.sampling, setup.needs_critic)
+        self.learner = LocalLearner(self.policy, setup.loss, setup.training, setup.sampling, setup.needs_critic)
         self.end_token = self.policy.tokenizer.eos_token_id
         self.facts = {
             "backend": "local",
@@ -79,9 +79,12 @@ class LocalEngine:
             "versions": {name: version(name) for name in PACKAGES},
         }
 
-    def collect(self, tasks: Sequence[Task], group_size: int, sampling: Sampling, seed: int) -> Rollouts:
+    def collect(
+        self, tasks: Sequence[Task], group_size: int, sampling: Sampling, seed: int, expert_steps: bool = False
+    ) -> Rollouts:
         """Run ``group_size`` episodes of each task with the current policy; every draw follows from ``seed``."""
-        return Rollouts(collect(self.setup.env, self.setup.agent, self.policy, tasks, group_size, sampling, seed))
+        env, agent = self.setup.env, self.setup.agent
+        return Rollouts(collect(env, agent, self.policy, tasks, group_size, sampling, seed, expert_steps))
 
     def compute_values(self, rollouts: Rollouts) -> Rollouts:
         """Return the rollouts with the critic's values, or unchanged where there is no critic."""
@@ -104,6 +107,10 @@ class LocalEngine:
     def release(self, rollouts: Rollouts) -> None:
         """Do nothing, because the engine keeps nothing beside the batch."""
 
+    def cpu_seconds(self) -> float:
+        """Return the CPU seconds of this process."""
+        return time.process_time()
+
     def save(self, folder: Path) -> None:
         """Write a checkpoint: the policy in transformers' format, the optimiser, and the critic where there is one."""
         self.learner.save(folder)
@@ -111,6 +118,14 @@ class LocalEngine:
     def load(self, folder: Path) -> None:
         """Restore what ``save`` wrote."""
         self.learner.load(folder)
+
+    def policy_in(self, folder: Path) -> Path:
+        """Return the policy's folder in a checkpoint."""
+        return folder / "policy"
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Return the text of token ids, special tokens included."""
+        return self.policy.tokenizer.batch_decode([list(row) for row in ids])
 
     def close(self) -> None:
         """Do nothing, because the engine has no other processes."""

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import cycle, islice
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,15 +16,16 @@ import torch
 from bepo.core.batch import Terminal, Tokens
 from bepo.core.seeds import derive_seed
 from bepo.envs import Environment, Task
-from bepo.policies import PolicyConfig
 from bepo.policies.language_model import LanguageModel
 from bepo.policies.tiny import WarmStart
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling, collect
-from bepo.rollouts.evaluation import Evaluation, evaluate, success_rate
+from bepo.rollouts.evaluation import play
 from bepo.rollouts.task_sets import TaskSet
-from bepo.store.files import digest, locked
+from bepo.store.files import digest, locked, read_sealed_folder, seal_folder
 from bepo.training.backend import Setup
+
+_FACTS = "warm_start.json"
 
 
 class Demonstration(NamedTuple):
@@ -37,54 +37,54 @@ class Demonstration(NamedTuple):
 
 
 def initial_policy(setup: Setup) -> LanguageModel:
-    """Return the policy that training starts from, after its warm start where its settings ask for one."""
-    if setup.policy.warm_start_settings is None:
-        return setup.policy.build(setup.env, setup.agent, setup.device)
-    train, validation = setup.task_sets["train"], setup.task_sets["validation"]
-    return warm_started(
-        setup.policy, setup.env, setup.agent, train, validation, setup.evaluation, setup.device, setup.cache
-    )
+    """Return the policy that training starts from, after its warm start where its settings ask for one.
 
-
-def warm_started(
-    config: PolicyConfig,
-    env: Environment,
-    agent: Agent,
-    train: TaskSet,
-    validation: TaskSet,
-    evaluation: Evaluation,
-    device: str,
-    cache: Path,
-) -> LanguageModel:
-    """Return the policy after its warm start.
-
-    It is fitted once for everything that its weights depend on, and kept in ``cache/<env>-<policy>-<key>`` as a
-    checkpoint with ``warm_start.json``, which says what the key is made of and how the fit went. Runs that need it at
-    the same time wait for the first one.
+    A warm start is fitted once for everything that its weights depend on, and kept in
+    ``setup.cache/<env>-<policy>-<key>`` as a checkpoint with ``warm_start.json``, which says what the key is made of
+    and how the fit went, and vouches for the other files. Runs that need it at the same time wait for the first one.
+    Raises ``Corrupt`` if one of its files was changed.
     """
-    warm_start = config.warm_start_settings
-    assert warm_start is not None
-    policy = config.build(env, agent, device)
-    settings = {
-        "env": {**asdict(env), "version": env.method_version},
-        "agent": {**asdict(agent), "version": agent.method_version},
-        "policy": {**asdict(config), "version": config.method_version},
-        "task_sets": [train.digest, validation.digest],
-        "sampling": asdict(evaluation.sampling),
-        "device": device,
-        "threads": torch.get_num_threads(),
-    }
-    folder = cache / f"{env.name}-{config.name}-{digest(json.dumps(settings, sort_keys=True), 12)}"
-    with locked(cache / f"{folder.name}.lock"):
+    policy = setup.policy.build(setup.env, setup.agent, setup.device)
+    if setup.policy.warm_start_settings is None:
+        return policy
+    start = start_of(setup)
+    key = digest(json.dumps(start, sort_keys=True), 12)
+    folder = setup.cache / f"{setup.env.name}-{setup.policy.name}-{key}"
+    with locked(setup.cache / f"{folder.name}.lock"):
         if not folder.exists():
-            curve = fit(policy, warm_start, env, agent, train, validation, evaluation.sampling)
+            sets, sampling = setup.task_sets, setup.evaluation.sampling
+            curve = fit(
+                policy,
+                setup.policy.warm_start_settings,
+                setup.env,
+                setup.agent,
+                sets["train"],
+                sets["validation"],
+                sampling,
+            )
             part = folder.with_suffix(".part")
             shutil.rmtree(part, ignore_errors=True)
             policy.save(part)
-            (part / "warm_start.json").write_text(json.dumps({**settings, "curve": curve}, indent=1))
+            seal_folder(part, _FACTS, **start, curve=curve)
             part.rename(folder)
+    read_sealed_folder(folder, _FACTS)
     policy.load_weights(folder)
     return policy
+
+
+def start_of(setup: Setup) -> dict[str, Any]:
+    """Return all that decides which policy training starts from, and how it acts."""
+    start = {
+        "env": {**asdict(setup.env), "version": setup.env.method_version},
+        "agent": {**asdict(setup.agent), "version": setup.agent.method_version},
+        "policy": {**asdict(setup.policy), "version": setup.policy.method_version},
+        "device": setup.device,
+        "threads": torch.get_num_threads(),
+    }
+    if setup.policy.warm_start_settings is None:
+        return start
+    fitted_on = [setup.task_sets[split].digest for split in ("train", "validation")]
+    return start | {"task_sets": fitted_on, "sampling": asdict(setup.evaluation.sampling)}
 
 
 def fit(
@@ -104,7 +104,7 @@ def fit(
     tasks = list(islice(cycle(train.tasks), config.episodes))
     examples = demonstrations(env, agent, tasks, config.noise, config.seed)
     tokens = _tokens(policy, examples)
-    optimiser = torch.optim.AdamW(policy.model.parameters(), lr=config.learning_rate)
+    optimiser = torch.optim.AdamW(policy.model.parameters(), lr=config.learning_rate, fused=True)
     rng = np.random.default_rng(derive_seed(config.seed, 1))
     curve = []
     for step in range(1, config.max_steps + 1):
@@ -116,7 +116,8 @@ def fit(
         loss.backward()
         optimiser.step()
         if step % config.check_every == 0:
-            success = success_rate(evaluate(partial(collect, env, agent, policy), validation, config.seed, sampling))
+            played = play(partial(collect, env, agent, policy), validation, config.seed, sampling)
+            success = float(played.success.mean())
             curve.append({"step": step, "loss": loss.item(), "success": success})
             if success >= config.target_success:
                 break

@@ -216,7 +216,13 @@ def test_numbers_of_the_text_come_from_their_studies(tmp_path):
         item = artefacts()["in-text"]
         return {entry.key: entry for entry in item.build(item.load(Source(tmp_path), "laptop")).entries}
 
-    logged = {"credit/gate_transition_coverage": 0.75, "time/credit": 0.5, "time/rollout": 1.0, "time/update": 0.5}
+    logged = {
+        "credit/gate_transition_coverage": 0.75,
+        "cpu/credit": 0.5,
+        "cpu/rollout": 1.0,
+        "cpu/update": 0.5,
+        "time/credit": 9.0,
+    }
     write_run(tmp_path, "main_webshop", {"env.name": "webshop"}, ((1, 0),), metrics=logged)
     write_run(tmp_path, "runtime", {"env.name": "alfworld"}, ((1, 0),), metrics=logged)
     for key, passes in (("raw", ((1, 0),)), ("augmented", ((1, 1),))):

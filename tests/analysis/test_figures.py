@@ -44,9 +44,9 @@ SIGNALS = {
     "train/grad_norm": 0.5,
     "train/response_length": 3.0,
     "train/response_clip_ratio": 0.0,
-    "time/rollout": 2.0,
-    "time/credit": 0.004,
-    "time/update": 1.0,
+    "cpu/rollout": 2.0,
+    "cpu/credit": 0.004,
+    "cpu/update": 1.0,
 }
 
 

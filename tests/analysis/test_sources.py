@@ -10,7 +10,7 @@ from analysis.data.runs import METHOD, RowKey, settings
 from analysis.data.sources import Source
 from analysis.output.ledger import ledger
 from analysis.plots import explore
-from tests.stored_runs import write_run
+from tests.stored_runs import rewrite, write_run
 
 PASSES = ((1, 0, 0, 0), (1, 1, 0, 0))
 
@@ -47,9 +47,7 @@ def test_incomplete_corrupt_and_foreign_runs_are_named_and_left_out(results):
     runs = sorted((results / "runs").iterdir())
     (runs[0] / "run.json").unlink()
     (runs[1] / "metrics.jsonl").write_text("")
-    facts = json.loads((runs[2] / "run.json").read_text())
-    del facts["sessions"]
-    (runs[2] / "run.json").write_text(json.dumps(facts))
+    rewrite(runs[2], lambda facts: facts.pop("sessions"))
     write_run(results, "other", {"seed": 9}, PASSES, tier="smoke")
     stranger = next((results / "studies" / "other" / "smoke").iterdir())
     stranger.rename(results / "studies" / "s" / "laptop" / stranger.name)
@@ -68,7 +66,7 @@ HOSTILE = {
     "sessions": [5, [], [3], [{}]],
     "result": ["four", {"updates": "four"}],
     "task_sets": [{"test": {"digest": "d1"}}, 3],
-    "method_versions": [7],
+    "identity": [7, {"method_versions": 7}],
     "format_version": [99, None],
     "run_id": ["another", None],
     "files": [[], None],
@@ -82,10 +80,12 @@ def test_no_run_can_stop_the_tables_the_page_or_the_ledger(results, tmp_path_fac
     if "." in place:
         (victim / place).write_bytes(junk)
     if place != "run.json":
-        facts = json.loads((victim / "run.json").read_text())
-        facts["files"].pop("config.json")  # so that nothing but its content tells
-        facts |= {} if "." in place else {place: junk}
-        (victim / "run.json").write_text(json.dumps(facts))
+
+        def change(facts):
+            facts["files"].pop("config.json")  # so that nothing but its content tells
+            facts |= {} if "." in place else {place: junk}
+
+        rewrite(victim, change)
     assert main(["sokoban-main", "--results", str(results), "--out", str(tmp_path_factory.mktemp("out"))]) == 0
     assert f"left out: {victim}" in capsys.readouterr().err
     assert main(["runs", "--results", str(results)]) == 0 and victim.name in capsys.readouterr().out
@@ -122,9 +122,7 @@ def test_passes_over_different_tasks_are_no_evaluation(tmp_path, broken):
     rows = [json.loads(line) for line in (run.path / "episodes.jsonl").read_text().splitlines()]
     kept = [r for r in rows if r["update"] != 2 or (broken and (r["evaluation_seed"], r["task"]) != (1, "t1"))]
     (run.path / "episodes.jsonl").write_text("".join(json.dumps(r) + "\n" for r in kept))
-    facts = json.loads((run.path / "run.json").read_text())
-    del facts["files"]["episodes.jsonl"]
-    (run.path / "run.json").write_text(json.dumps(facts))
+    rewrite(run.path, lambda facts: facts["files"].pop("episodes.jsonl"))
     found = study(tmp_path)
     assert not found.runs and "passes" in found.skipped[0]
 
@@ -144,6 +142,18 @@ def test_rows_share_every_setting_but_their_methods_own(results):
     assert str(old.path) in found.skipped[0] and "(updates)" in found.skipped[0]
     new = write_run(results, "s", {"credit.name": "rloo", "updates": 9}, PASSES, started="2026-02-01")
     assert [r.id for r in study(results).runs] == [new.id]
+
+
+def test_methods_may_have_different_losses_but_one_loss_has_one_setting(results):
+    clipped = {"loss.name": "ppo_clip", "loss.ratio": "token", "loss.clip_eps": 0.2}
+    other = {"loss.name": "other", "loss.depth": 5}
+    for name, loss in {"grpo": clipped, "gagpo": clipped | {"loss.ratio": "action"}, "rloo": other}.items():
+        write_run(results, "losses", {"credit.name": name, **loss}, PASSES)
+    old = {"credit.name": "gigpo", **clipped, "loss.clip_eps": 0.3}
+    odd = write_run(results, "losses", old, PASSES, started="2025-12-01")
+    found = Source(results).study("losses", "laptop", METHOD)
+    assert set(found.rows) == {"grpo", "gagpo", "rloo"} and len(found.skipped) == 1
+    assert str(odd.path) in found.skipped[0] and "(loss.clip_eps)" in found.skipped[0]
 
 
 def test_environments_and_models_have_settings_of_their_own(results):

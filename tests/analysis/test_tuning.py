@@ -48,6 +48,25 @@ def test_history(results):
     assert "no trials yet" in built(results, "optuna-history", "paper").figure.axes[0].texts[0].get_text()
 
 
+def test_conditional_settings_are_compared_too(tmp_path):
+    """Only ``y`` matters, which half of the trials search."""
+    study = optuna.create_study(
+        storage=f"sqlite:///{tmp_path}/studies.db", study_name="tune_every_axis.webshop.smoke", direction="maximize"
+    )
+    study.set_user_attr("objectives", ["validation_success"])
+    space = {name: optuna.distributions.FloatDistribution(0, 1) for name in ("x", "y")}
+    for i in range(40):
+        names = ["x", "y"] if i % 2 else ["x"]
+        params = {name: (i * 7 + 3 * k) % 40 / 40 for k, name in enumerate(names)}
+        own = {name: space[name] for name in names}
+        study.add_trial(optuna.create_trial(params=params, distributions=own, value=params.get("y", 0.0)))
+    found = built(tmp_path, "optuna-importance")
+    (axis,) = found.figure.axes
+    widths = {t.get_text(): p.get_width() for t, p in zip(axis.get_yticklabels(), axis.patches)}
+    assert widths["y"] > widths["x"]
+    assert "tune_every_axis.webshop.smoke: PED-ANOVA, because it has conditional settings." in found.notes
+
+
 @pytest.mark.slow
 def test_importance(results):
     found = built(results, "optuna-importance")

@@ -11,13 +11,13 @@ import wandb
 from analysis.__main__ import main
 from analysis.data.sources import Source, open_source
 from bepo.store.cells import files_of_run, note_cell
-from bepo.store.runs import read_run
-from bepo.store.tracking import Tracker, Tracking, publish
+from bepo.store.tracking import Labels, Tracker, Tracking, publish
 from tests.stored_runs import write_run
 
 pytestmark = pytest.mark.slow
 
 PASSES = ((1, 0), (1, 1))
+LABELS = Labels("sokoban seed=0", "main_sokoban", "training")
 
 
 @dataclass
@@ -60,8 +60,7 @@ class Server:
 
 
 def track(run, results):
-    config = read_run(run.path).config | {"tier": "laptop"}
-    tracker = Tracker(Tracking("offline"), run.id, run.path, config)
+    tracker = Tracker(Tracking("offline"), run.id, run.path, LABELS)
     tracker.finish({"test_success": 0.5}, files_of_run(results, run.id), results)
 
 
@@ -96,11 +95,9 @@ def test_what_is_there_already_is_not_fetched_again_and_the_newest_cell_counts(r
     monkeypatch.setattr(wandb, "Api", Server(results).Api)
     first = open_source(elsewhere, "wandb:someone/bepo")
     kept = {p: p.stat().st_ino for p in first.results.glob("runs/*/*")}
-    assert len(kept) == 8
+    assert len(kept) == 10
     replaced = write_run(results, "main_sokoban", {"model": "vl", "seed": 1}, PASSES, task_set="newer")
-    tracker = Tracker(
-        Tracking("offline"), replaced.id, replaced.path, read_run(replaced.path).config | {"tier": "laptop"}
-    )
+    tracker = Tracker(Tracking("offline"), replaced.id, replaced.path, LABELS)
     tracker.finish({}, files_of_run(results, replaced.id), results)
     server = Server(results)
     server.offline.sort(key=lambda p: replaced.id in str(p))

@@ -1,6 +1,7 @@
 """One contract for every registered estimator, under every option: a new file is tested by existing."""
 
 import copy
+import math
 
 import numpy as np
 import pytest
@@ -17,8 +18,8 @@ CRITIC_FREE = [n for n in ALL if not estimators()[n].needs_critic]
 
 
 def separate(name):
-    """With drawn options; whitening over the whole update mixes groups by design, so without it."""
-    return estimator(name, whiten=False)
+    """With drawn options, but for those that mix the groups of an update by design."""
+    return estimator(name, whiten=False, variant="progress")
 
 
 def advantages(chosen, rows):
@@ -141,7 +142,8 @@ DEGENERATE = {
 def test_degenerate_groups_are_finite(name, shape, data):
     rows = [
         {"uid": 0, "traj": k, "t": 0, "obs": s, "next": n, "r": r, "done": end, "valid": True}
-        | {"prompt_ids": [0], "response_ids": [1], "logprobs": [0.0], "values": [0.5]}
+        | {"prompt_ids": [0], "response_ids": [1], "logprobs": [0.0], "values": [0.5], "expert_steps": 1.0}
+        | {"next_expert_steps": 0.0 if end == "success" else math.nan}
         for k, (s, n, r, end) in enumerate(DEGENERATE[shape])
     ]
     advantage = advantages(data.draw(estimator(name)), rows)

@@ -9,6 +9,7 @@ from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError
 from bepo.credit.ppo import PPO
 from bepo.envs.sokoban import Sokoban
+from bepo.losses.ppo_clip import PPOClip
 from bepo.policies.tiny import Tiny
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling, collect
@@ -106,7 +107,7 @@ def test_the_critic_learns_and_its_checkpoint_restores_it(tmp_path):
     settings = Optimisation(
         learning_rate=1e-6, minibatch_size=32, critic=CriticSettings(learning_rate=3e-3, clip_eps=10.0)
     )
-    learner = LocalLearner(policy, settings, Sampling(), needs_critic=True)
+    learner = LocalLearner(policy, PPOClip(), settings, Sampling(), needs_critic=True)
     batch = collect(env, agent, policy, task_set(env, "train", 6).tasks, 4, Sampling(), 0)
     batch = valued(learner, batch)
     assert not batch.tokens.value.any()  # the head starts at 0
@@ -120,6 +121,7 @@ def test_the_critic_learns_and_its_checkpoint_restores_it(tmp_path):
     learner.save(tmp_path)
     fresh = LocalLearner(
         Tiny(warm_start=None, hidden_size=32, num_hidden_layers=1).build(env, agent, "cpu"),
+        PPOClip(),
         settings,
         Sampling(),
         needs_critic=True,

@@ -1,11 +1,18 @@
 """The one interface to transformers models, on tiny ones with real code paths."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bepo.core.errors import UserError
+from bepo.envs.alfworld import ALFWorld
 from bepo.envs.sokoban import DIRECTIONS, Sokoban
+from bepo.envs.webshop import WebShop
+from bepo.policies.language_model import LanguageModel
 from bepo.policies.pretrained import Pretrained
 from bepo.policies.tiny import Tiny
 from bepo.rollouts.agent import Agent
@@ -14,9 +21,11 @@ from bepo.rollouts.task_sets import task_set
 
 ENV = Sokoban(horizon=6)
 COMPACT = Agent(style="compact", history_observations=False)
+PRINTABLE = st.characters(exclude_categories=["C"])
 SAMPLINGS = [Sampling(), Sampling(temperature=0.4), Sampling(temperature=1.3, top_p=0.7), Sampling(top_k=3)]
 
 
+@cache
 def tiny(**settings):
     return Tiny(warm_start=None, **settings).build(ENV, COMPACT, "cpu")
 
@@ -90,6 +99,20 @@ def test_tokenizer_splits_boards_into_cells_and_keeps_words():
     assert pieces == ["now", "#", "#", "_", "X", "√", "P", "S", "O", "step", "3", "<act>"]
     assert tokenizer.decode(tokenizer.encode("up down")) == "up down"
     assert tokenizer.convert_ids_to_tokens(tokenizer.encode("kitchen")) == ["<unk>"]
+
+
+@given(st.text(st.sampled_from("aB2 #_√<>|\n\t\x0b\u2028é.act")) | st.text(PRINTABLE))
+def test_prompts_are_split_as_the_tokenizer_does(text):
+    policy = tiny()
+    assert policy.encode(text) == LanguageModel._chat(policy, text)
+
+
+@pytest.mark.parametrize("env", [ENV, WebShop(products=150, rendering="compact"), ALFWorld(rendering="compact")])
+def test_every_word_of_an_environment_is_known_and_split_as_the_tokenizer_does(env):
+    policy = Tiny(warm_start=None).build(env, COMPACT, "cpu")
+    text = " ".join(env.prompt.vocabulary)
+    ids = policy._chat(text)
+    assert ids == LanguageModel._chat(policy, text) and policy.tokenizer.unk_token_id not in ids
 
 
 def test_a_saved_policy_loads_as_pretrained(tmp_path):

@@ -11,6 +11,7 @@ from bepo.core.batch import RolloutBatch, Tokens
 from bepo.core.errors import UserError
 from bepo.envs import IMAGE
 from bepo.envs.sokoban import DIRECTIONS, Sokoban
+from bepo.losses.ppo_clip import PPOClip
 from bepo.policies.pretrained_vl import PretrainedVL
 from bepo.policies.tiny import Tiny, WarmStart
 from bepo.policies.tiny_vl import TinyVL
@@ -115,7 +116,7 @@ def test_what_is_seen_matters_and_learns():
 
 def test_an_update_starts_at_ratio_one_and_moves_the_tower_but_not_its_reference():
     policy = tiny()
-    learner = LocalLearner(policy, Optimisation(learning_rate=1e-3, minibatch_size=8), Sampling())
+    learner = LocalLearner(policy, PPOClip(), Optimisation(learning_rate=1e-3, minibatch_size=8), Sampling())
     batch = rollouts(policy)
     before = copy.deepcopy(policy.model.state_dict())
     advantage = np.random.default_rng(0).normal(size=len(batch.tokens.logprob))
@@ -141,7 +142,7 @@ def test_a_frozen_tower_stays_as_it_was_drawn(frozen):
     assert moves_the_tower(lambda: fit(policy, brief, ENV, AGENT, boards, boards, Sampling())) != frozen
     batch = rollouts(policy)
     advantage = np.random.default_rng(0).normal(size=len(batch.tokens.logprob))
-    learner = LocalLearner(policy, Optimisation(learning_rate=1e-3), Sampling())
+    learner = LocalLearner(policy, PPOClip(), Optimisation(learning_rate=1e-3), Sampling())
     assert moves_the_tower(lambda: learner.update(batch, advantage, seed=0)) != frozen
 
 

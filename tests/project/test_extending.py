@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -125,12 +124,11 @@ def test_a_table_and_a_figure_are_a_file_each(copy):
         assert (copy.folder / "paper" / name).stat().st_size > 500
 
 
-def test_a_loss_touches_the_files_that_the_page_names(copy):
-    (patch,) = blocks("A loss", "diff")
-    assert re.findall(r"^\+\+\+ b/(.*)$", patch, re.MULTILINE) == [
-        "bepo/training/__init__.py",
-        "bepo/training/loss.py",
-        "bepo/training/verl/losses.py",
-    ]
-    subprocess.run(["git", "apply"], cwd=copy.folder, input=patch, text=True, check=True)
-    assert copy.train("training.ratio=response")["result"]["updates"] == 2
+def test_a_loss_is_one_file(copy):
+    added = files("A loss")
+    assert list(added) == ["bepo/losses/cispo.py"]
+    copy.add(added)
+    run = copy.train("loss=cispo", "loss.clip_eps=0.3", "training.minibatch_size=8")
+    assert run["identity"]["loss"] == {"aggregation": "token_mean", "name": "cispo", "clip_eps": 0.3}
+    assert run["identity"]["method_versions"]["loss"] == 1 and run["result"]["updates"] == 2
+    copy.check_contract("losses/test_contract.py", "cispo")

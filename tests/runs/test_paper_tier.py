@@ -26,7 +26,7 @@ COMMON = {
     "training.beta2": 0.999,
     "training.weight_decay": 0.01,
     "training.epochs": 1,
-    "training.clip_eps": 0.2,
+    "loss.clip_eps": 0.2,
     "training.max_grad_norm": 1.0,
     "training.entropy_coef": 0.001,
     "training.kl_coef": 0.01,
@@ -179,7 +179,7 @@ def test_main_results_compare_seven_methods_under_their_own_rules(name):
     for method, config in methods.items():
         rollout = (config.rollout.tasks_per_update, config.rollout.trajectories_per_task)
         assert rollout == ((128, 1) if method == "ppo" else (16, 8)), method
-        assert config.training.ratio == ("action" if method == "gagpo" else "token")
+        assert config.loss.ratio == ("action" if method == "gagpo" else "token")
     assert methods["gigpo"].credit.std == "sample"  # the row that the paper prints is GiGPO's "w/ std"
     assert methods["hgpo"].credit.std == ("none" if name == "main_webshop" else "population")
     assert methods["rloo"].credit.pool == "transition"
@@ -196,7 +196,7 @@ def test_the_other_studies():
     transfer = {(r.config.env.name, r.config.credit.name) for r in runs("qwen3_transfer")}
     assert transfer == {(e, m) for e in ("alfworld", "webshop") for m in ("grpo", "gigpo", "hgpo", "gated_bepo")}
     gated = next(r.config for r in runs("gated_gagpo") if r.config.credit.name == "gated_bepo")
-    assert (gated.credit.iterations, gated.credit.step_invalid_penalty, gated.training.ratio) == (0, 0.1, "action")
+    assert (gated.credit.iterations, gated.credit.step_invalid_penalty, gated.loss.ratio) == (0, 0.1, "action")
     aliasing = {
         (r.config.credit.name, r.config.env.graph_key, r.config.env.prompt_state) for r in runs("observation_aliasing")
     }

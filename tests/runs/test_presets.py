@@ -58,7 +58,7 @@ def test_architectures_of_the_tiny_model(architecture, kind):
 
 
 def test_a_method_preset_says_what_else_the_method_needs():
-    assert config("credit=gagpo_action_ratio").training.ratio == "action"
+    assert config("credit=gagpo_action_ratio").loss.ratio == "action"
     assert config("credit=hgpo_official").credit.std == "population"
     assert config("credit=graphgpo_official", "env=sokoban").credit.omega == 0.8
     ppo = config("credit=ppo_ungrouped", "tier=laptop").rollout

@@ -1,13 +1,17 @@
 """One run's life, through the real command: resume, idempotence, bad input."""
 
-import json
+import itertools
+import shutil
 import signal
 
+import numpy as np
 import pytest
+from transformers import AutoModelForCausalLM
 
+from bepo.core.batch import RolloutBatch
 from bepo.store.files import Corrupt
-from bepo.store.runs import STREAMS, read_run
-from tests.command import rows, run, start, stop_after, train
+from bepo.store.runs import STREAMS, read_run, run_id
+from tests.command import rows, run, start, stop_after, train, without_seconds
 
 pytestmark = pytest.mark.slow  # these train
 
@@ -28,17 +32,90 @@ def test_run_json_describes_the_run(whole):
     assert found.id == path.name and found.id in out
     assert found.facts["tier"] == "smoke" and found.facts["seed"] == 0
     assert {s: p["tasks"] for s, p in found.facts["task_sets"].items()} == {"train": 8, "validation": 4, "test": 4}
-    assert [s.keys() for s in found.facts["sessions"]] == [{"started", "commit", "dirty"}]
-    assert "torch" in found.facts["versions"]
+    (session,) = found.facts["sessions"]
+    assert session.keys() == {"started", "study", "job", "commit", "dirty", "machine", "settings"}
+    assert session["machine"]["threads"] == 1 and {"cpu", "instructions", "blas"} < session["machine"].keys()
+    assert run_id(found.facts["identity"]) == found.id
+    assert "torch" in session["machine"]["versions"]
     metrics = found.metrics()
     assert [r["update"] for r in metrics] == list(range(1, 31))
     for name in ("train/success", "train/return", "credit/gate_transition_coverage", "credit/sweeps", "time/credit"):
         assert all(name in r for r in metrics)
     assert max(r["train/first_ratio_error"] for r in metrics) < 1e-5
-    final = [r for r in found.episodes() if r["split"] == "test" and r["update"] == 30]
-    assert len(final) == 8 and {r["evaluation_seed"] for r in final} == {0, 1}
-    assert len({r["task"] for r in final}) == 4
-    assert found.facts["result"]["success"] == pytest.approx(sum(r["success"] for r in final) / 8)
+    episodes = found.episodes()
+    for split, update in itertools.product(("test", "validation"), (0, 30)):
+        passes = [r for r in episodes if (r["split"], r["update"]) == (split, update)]
+        assert len(passes) == 8 and {r["evaluation_seed"] for r in passes} == {0, 1}
+        assert len({r["task"] for r in passes}) == 4
+    final = [r["success"] for r in episodes if (r["split"], r["update"]) == ("test", 30)]
+    assert found.facts["result"]["success"] == pytest.approx(sum(final) / 8)
+    due = [r for r in metrics if "eval/test_success" in r]
+    assert [r["update"] for r in due] == [5, 10, 15, 20, 25, 30]
+    for row in due:
+        here = [r for r in episodes if r["update"] == row["update"] and r["evaluation_seed"] == 0]
+        assert len(here) == 8
+        assert row["eval/test_success"] == sum(r["success"] for r in here if r["split"] == "test") / 4
+    assert {r["evaluation_seed"] for r in episodes if 0 < r["update"] < 30} == {0}
+
+
+def test_what_a_finished_run_keeps(whole):
+    (path,) = whole[0].glob("runs/*")
+    found = read_run(path)
+    assert not list(path.glob("checkpoint-*"))
+    assert AutoModelForCausalLM.from_pretrained(found.policy()).config.model_type == "qwen2"
+    assert sorted(p.name for p in path.glob("rollouts/*")) == ["000001.npz", "000015.npz", "000030.npz"]
+    batch = RolloutBatch.load(path / "rollouts" / "000015.npz")
+    assert len(batch) == found.metrics()[14]["train/transitions"]
+    assert set(batch.action_key) <= {"up", "down", "left", "right"} and np.isfinite(batch.entropy).all()
+    assert (batch.entropy <= np.log(len(batch.tokens.ids))).all() and batch.expert_steps is None
+    transcripts = found.transcripts()
+    final = [r for r in found.episodes() if (r["split"], r["update"], r["evaluation_seed"]) == ("test", 30, 0)]
+    assert [t["task"] for t in transcripts] == [r["task"] for r in final]
+    for transcript, row in zip(transcripts, final):
+        assert len(transcript["steps"]) == row["steps"]
+        assert sum(step["reward"] for step in transcript["steps"]) == pytest.approx(row["return"])
+        assert all(step["prompt"] and step["observation"] for step in transcript["steps"])
+    for name in ("transcripts.jsonl.gz", "rollouts/000001.npz"):
+        assert name in found.facts["files"]
+
+
+def test_evaluations_of_the_first_policy_are_made_once_and_shared(whole, tmp_path):
+    shutil.copytree(whole[0], tmp_path, dirs_exist_ok=True)
+    kept = {p: p.stat().st_mtime_ns for p in tmp_path.glob("first_evaluations/*.json")}
+    assert len(kept) == 4  # two splits, two evaluation seeds
+    assert train(tmp_path, "seed=1", "updates=1")[0] == 0
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.glob("first_evaluations/*.json")} == kept
+    first = [[r for r in read_run(p).episodes() if r["update"] == 0] for p in tmp_path.glob("runs/*")]
+    assert len(first) == 2 and first[0] == first[1]
+
+
+def test_evaluations_change_no_training_number(whole, tmp_path):
+    assert train(tmp_path, "evaluation.every=0", "updates=12")[0] == 0
+    expected = [{k: v for k, v in r.items() if not k.startswith("eval/")} for r in rows(whole[0], "metrics")]
+    assert rows(tmp_path, "metrics") == expected[:12]
+
+
+@pytest.mark.parametrize("shorter", [20, 7])  # with and without an evaluation after its last update
+def test_a_run_of_more_updates_goes_on_from_a_finished_one(whole, tmp_path, shorter):
+    assert train(tmp_path, f"updates={shorter}", "keep=resume")[0] == 0
+    (short,) = tmp_path.glob("runs/*")
+    assert [p.name for p in short.glob("checkpoint-*")] == [f"checkpoint-{shorter}"]
+    code, _, err = train(tmp_path)
+    assert code == 0 and f"goes on from update {shorter} of run {short.name}" in err
+    (expected,) = whole[0].glob("runs/*")
+    found = read_run(tmp_path / "runs" / expected.name)
+    for stream in STREAMS:
+        assert without_seconds(found.path, stream) == without_seconds(expected, stream)
+    assert len(found.facts["sessions"]) == 2 and read_run(short)
+    assert found.transcripts() == read_run(expected).transcripts()
+
+
+def test_a_finished_run_without_its_optimiser_cannot_be_continued(tmp_path):
+    assert train(tmp_path, "updates=1")[0] == 0
+    code, _, err = train(tmp_path, "updates=2")
+    (line,) = [line for line in err.splitlines() if "keep=resume" in line]
+    assert code == 0 and "of 1 updates kept its policy alone" in line
+    assert sorted(len(read_run(p).metrics()) for p in tmp_path.glob("runs/*")) == [1, 2]
 
 
 def test_killed_twice_it_ends_with_the_same_rows(whole, tmp_path):
@@ -61,8 +138,7 @@ def test_ctrl_c_leaves_a_checkpoint_and_the_same_command_goes_on(whole, tmp_path
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130 and "the same command goes on" in err
     reached = len(rows(tmp_path, "metrics"))
-    (checkpoint,) = tmp_path.glob("runs/*/checkpoint-*")
-    assert checkpoint.name == f"checkpoint-{reached}"
+    assert max(int(p.name.split("-")[1]) for p in tmp_path.glob("runs/*/checkpoint-*")) == reached
     assert train(tmp_path)[0] == 0
     assert rows(tmp_path, "metrics") == rows(whole[0], "metrics")
 
@@ -76,8 +152,6 @@ def test_a_complete_run_is_not_repeated(whole):
 
 
 def test_a_corrupt_run_is_named_and_kept(whole, tmp_path):
-    import shutil
-
     shutil.copytree(whole[0], tmp_path, dirs_exist_ok=True)
     (metrics,) = tmp_path.glob("runs/*/metrics.jsonl")
     metrics.write_text(metrics.read_text().replace("0.", "1.", 1))
@@ -125,15 +199,13 @@ def test_one_bad_cell_of_a_grid_does_not_stop_the_others(tmp_path):
 
 
 def test_rollouts_are_kept_when_asked(tmp_path):
-    from bepo.core.batch import RolloutBatch
-
-    code, _, err = train(tmp_path, "updates=2", "save_rollouts=2")
+    code, _, err = train(tmp_path, "updates=4", "save_rollouts=3")
     assert code == 0, err
-    (path,) = tmp_path.glob("runs/*/rollouts/*.npz")
-    batch = RolloutBatch.load(path)
-    assert path.name == "000002.npz" and batch.n_trajectories == 6 and batch.n_groups == 2
-    second = json.loads((path.parent.parent / "metrics.jsonl").read_text().splitlines()[1])
-    assert len(batch) == second["train/transitions"]
+    *_, third, _ = kept = sorted(tmp_path.glob("runs/*/rollouts/*.npz"))
+    assert len(kept) == 4
+    batch = RolloutBatch.load(third)
+    assert third.name == "000003.npz" and batch.n_trajectories == 6 and batch.n_groups == 2
+    assert len(batch) == rows(tmp_path, "metrics")[2]["train/transitions"]
 
 
 def test_ppo_trains_its_critic_and_resumes_with_it(tmp_path):

@@ -2,8 +2,9 @@ import json
 
 import pytest
 
+from bepo.core.errors import UserError
 from bepo.store.files import Corrupt
-from bepo.store.runs import Busy, RunFolder, read_run, run_id
+from bepo.store.runs import FORMAT_VERSION, Busy, RunFolder, read_run, refuse_older, run_id
 
 
 def written(tmp_path, **facts):
@@ -14,6 +15,10 @@ def written(tmp_path, **facts):
         folder.append("episodes", {"update": 0, "success": True})
         folder.complete({"tier": "smoke", **facts})
     return folder
+
+
+def swapped(path, old, new):
+    return path.read_text().replace(old, new)
 
 
 def test_round_trip(tmp_path):
@@ -31,6 +36,10 @@ def test_round_trip(tmp_path):
         (lambda p: (p / "run.json").write_text("[]"), "not a run file"),
         (lambda p: (p / "metrics.jsonl").unlink(), "metrics.jsonl: missing"),
         (lambda p: (p / "config.json").write_text("{}"), "config.json: changed"),
+        (
+            lambda p: (p / "run.json").write_text((p / "run.json").read_text().replace("smoke", "paper")),
+            "run.json: changed",
+        ),
         (lambda p: (p / "episodes.jsonl").open("a").write("{}\n"), "episodes.jsonl: changed"),
     ],
 )
@@ -61,54 +70,109 @@ def test_one_writer_at_a_time(tmp_path):
         pass
 
 
-def test_rewind_drops_what_came_after_the_checkpoint_and_a_torn_line(tmp_path):
+@pytest.fixture
+def folder(tmp_path):
+    """A run with checkpoints 4 and 8, eight rows before the newest, and one and a torn one after it."""
     folder = RunFolder(tmp_path, "abc")
     with folder.locked():
-        folder.append("metrics", *({"update": u} for u in range(1, 5)))
-        with folder.new_checkpoint(4):
-            pass
-        folder.append("metrics", {"update": 5})
-        folder.append("episodes", {"update": 4})
+        for update in range(1, 9):
+            folder.append("metrics", {"update": update})
+            if update % 4 == 0:
+                with folder.new_checkpoint(update) as path:
+                    (path / "policy").mkdir()
+                    (path / "policy" / "weights").write_text(str(update))
+        folder.append("metrics", {"update": 9})
         with (folder.path / "metrics.jsonl").open("a") as file:
-            file.write('{"update": 6, "tr')
-        folder.rewind()
-        folder.append("metrics", {"update": 5})
-    lines = (folder.path / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line)["update"] for line in lines] == [1, 2, 3, 4, 5]
+            file.write('{"update": 10, "tr')
+        yield folder
+
+
+def updates(folder):
+    return [row["update"] for row in folder.rows("metrics")]
+
+
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def test_a_run_goes_on_from_its_newest_checkpoint(folder):
+    update, path = folder.rewind()
+    assert update == 8 and (path / "policy" / "weights").read_text() == "8" and updates(folder) == list(range(1, 9))
     assert (folder.path / "episodes.jsonl").read_text() == ""
+    folder.append("metrics", {"update": 9})
+    assert updates(folder) == list(range(1, 10))
 
 
-def test_rows_lost_from_before_the_checkpoint_are_an_error_and_nothing_changes(tmp_path):
-    folder = RunFolder(tmp_path, "abc")
-    with folder.locked():
-        folder.append("metrics", *({"update": u} for u in range(1, 9)))
-        with folder.new_checkpoint(8):
-            pass
-        path = folder.path / "metrics.jsonl"
-        damaged = path.read_text().replace('{"update": 3}', '{"upd')
-        path.write_text(damaged)
-        with pytest.raises(Corrupt, match="2 readable rows, the checkpoint counts 8"):
-            folder.rewind()
-        assert path.read_text() == damaged
+@pytest.mark.parametrize("damaged", ["policy/weights", "content.json"])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(folder, damaged, capsys):
+    flip(folder.path / "checkpoint-8" / damaged)
+    update, path = folder.rewind()
+    assert update == 4 and (path / "policy" / "weights").read_text() == "4" and updates(folder) == [1, 2, 3, 4]
+    err = capsys.readouterr().err
+    assert f"checkpoint-8/{damaged}: changed" in err and "going on from update 4" in err and err.count("\n") == 1
 
 
-def test_rewind_without_a_checkpoint_starts_over(tmp_path):
+def test_a_file_that_a_checkpoint_lost_or_gained_is_damage(folder):
+    (folder.path / "checkpoint-8" / "policy" / "weights").unlink()
+    assert folder.rewind()[0] == 4
+    (folder.path / "checkpoint-4" / "more").write_text("")
+    with pytest.raises(Corrupt, match="no checkpoint is intact: remove"):
+        folder.rewind()
+
+
+def test_a_changed_row_from_before_every_checkpoint_is_an_error_and_nothing_changes(folder):
+    path = folder.path / "metrics.jsonl"
+    damaged = path.read_text().replace('{"update": 3}', '{"update": 7}')
+    path.write_text(damaged)
+    with pytest.raises(
+        Corrupt, match=r"metrics.jsonl: rows from before checkpoint-8 changed .* remove .* to start anew"
+    ):
+        folder.rewind()
+    assert path.read_text() == damaged
+
+
+def test_without_a_checkpoint_a_run_starts_over(tmp_path):
     folder = RunFolder(tmp_path, "abc")
     with folder.locked():
         folder.append("metrics", {"update": 1})
-        folder.rewind()
+        assert folder.rewind() is None
     assert (folder.path / "metrics.jsonl").read_text() == ""
 
 
-def test_a_checkpoint_that_was_not_finished_does_not_count(tmp_path):
-    folder = RunFolder(tmp_path, "abc")
-    with folder.locked():
-        with folder.new_checkpoint(3) as path:
-            (path / "weights").write_text("3")
-        with pytest.raises(ZeroDivisionError), folder.new_checkpoint(4):
-            1 / 0  # noqa: B018
-        update, path = folder.checkpoint()
-        assert update == 3 and (path / "weights").read_text() == "3"
-        with folder.new_checkpoint(10) as path:
-            (path / "weights").write_text("10")
-        assert folder.checkpoint()[0] == 10 and len(list(folder.path.glob("checkpoint-*"))) == 1
+def test_a_checkpoint_that_was_not_finished_does_not_count_and_two_are_kept(folder):
+    with pytest.raises(ZeroDivisionError), folder.new_checkpoint(10):
+        1 / 0  # noqa: B018
+    assert [update for update, _ in folder.checkpoints()] == [8, 4]
+    with folder.new_checkpoint(12):
+        pass
+    assert [update for update, _ in folder.checkpoints()] == [12, 8]
+    with folder.new_checkpoint(16, keep=1):
+        pass
+    assert [update for update, _ in folder.checkpoints()] == [16]
+
+
+def test_every_flipped_bit_of_a_run_is_noticed(tmp_path):
+    path = written(tmp_path).path
+    for file in sorted(path.glob("*.json*")):
+        whole = file.read_bytes()
+        for place in range(len(whole)):
+            file.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+            with pytest.raises(Corrupt):
+                read_run(path)
+        file.write_bytes(whole)
+    read_run(path)
+
+
+def test_a_folder_of_an_older_format_is_refused_in_one_line(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "run.json").write_text(json.dumps({"format_version": 1, "run_id": name}))
+    with pytest.raises(UserError) as refused:
+        refuse_older(tmp_path)
+    assert "format 1, this bepo reads 2" in str(refused.value) and "\n" not in str(refused.value)
+    newer = {"format_version": FORMAT_VERSION, "run_id": "c"}
+    (tmp_path / "runs" / "c").mkdir()
+    (tmp_path / "runs" / "c" / "run.json").write_text(json.dumps(newer))
+    refuse_older(tmp_path)  # single old runs are named one by one

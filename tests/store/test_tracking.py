@@ -1,6 +1,7 @@
 """W&B mirrors the run folder: the two are held against each other."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -8,19 +9,35 @@ from pathlib import Path
 import pytest
 
 from bepo import upload
-from tests.command import rows, train
+from bepo.store.cells import note_cell
+from bepo.store.runs import read_run
+from tests.command import SMALLEST, Command, launch, rows, stop_after, train
 
 pytestmark = pytest.mark.slow  # these train
 
 WANDB = Path(sys.executable).parent / "wandb"
 
 
+def logged(log: Path) -> list[dict]:
+    """What an offline run would send to the server."""
+    printed = subprocess.run([WANDB, "leet", "inspect", "--json", log], capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in printed.stdout.splitlines()]
+
+
+def described(found: list[dict]) -> dict:
+    """The run as a user of the site sees it at the end: name, group, job type, tags, config."""
+    return [entry["run"] for entry in found if entry["type"] == "run"][-1]
+
+
+def summary(found: list[dict]) -> dict:
+    return {k: v for e in found if e["type"] == "summary" for k, v in e["summary"]["update"].items()}
+
+
 def test_the_offline_run_holds_the_same_rows_config_and_result(tmp_path):
     code, _, err = train(tmp_path, "tracking.mode=offline", "updates=6", "+study.name=shared")
     assert code == 0, err
     (log,) = tmp_path.glob("runs/*/wandb/offline-run-*/run-*.wandb")
-    printed = subprocess.run([WANDB, "leet", "inspect", "--json", log], capture_output=True, text=True, check=True)
-    found = [json.loads(line) for line in printed.stdout.splitlines()]
+    found = logged(log)
     history = [entry["history"]["item"] for entry in found if entry["type"] == "history"]
     local = rows(tmp_path, "metrics")
     assert [h["_step"] for h in history] == [r["update"] for r in local]
@@ -28,16 +45,73 @@ def test_the_offline_run_holds_the_same_rows_config_and_result(tmp_path):
         assert {k: theirs[k] for k in ours} == pytest.approx(ours, nan_ok=True)
     (path,) = tmp_path.glob("runs/*")
     config = json.loads((path / "config.json").read_text())
-    run = next(entry["run"] for entry in found if entry["type"] == "run")
-    assert run["run_id"] == path.name
-    assert run["config"]["update"]["credit"] == pytest.approx(config["credit"])
-    facts = json.loads((path / "run.json").read_text())
-    summaries = [entry["summary"]["update"] for entry in found if entry["type"] == "summary"]
-    merged = {k: v for update in summaries for k, v in update.items()}
-    assert merged["test_success"] == pytest.approx(facts["result"]["success"])
+    run = described(found)
+    assert (run["run_id"], run["run_group"], run["job_type"]) == (path.name, "shared", "training")
+    assert run["display_name"].startswith("sokoban ") and run["display_name"].endswith(" seed=0")
+    assert {"smoke", "sokoban", "gated_bepo", "small", "shared"} < set(run["tags"])
+    theirs = run["config"]["update"]
+    parts = ("env", "policy", "credit", "loss", "rollout", "training", "evaluation", "seed", "updates")
+    assert {name: theirs[name] for name in parts} == {name: config[name] for name in parts}
+    assert (theirs["environment"], theirs["method"], theirs["studies"]) == ("sokoban", "gated_bepo", ["shared"])
+    assert not {"tracking", "results", "study"} & theirs.keys()
+    (axis,) = [e["metric"] for e in found if e["type"] == "metric" and e["metric"].get("glob_name") == "*"]
+    assert axis["step_metric"] == "update"
+    episodes = [r for r in rows(tmp_path, "episodes") if (r["split"], r["update"]) == ("test", 0)]
+    merged = summary(found)
+    assert merged["test_success"] == json.loads((path / "run.json").read_text())["result"]["success"]
+    assert merged["test_success_before_training"] == sum(r["success"] for r in episodes) / len(episodes)
+    assert merged["validation_success"] == local[4]["eval/validation_success"] and merged["seconds"] > 0
     kept = {p.as_posix() for e in found if e["type"] == "files" for p in map(Path, _paths(e["files"]))}
     assert {f"runs/{path.name}/{n}" for n in ("config.json", "metrics.jsonl", "episodes.jsonl", "run.json")} <= kept
     assert any(name.startswith("studies/shared/smoke/") for name in kept)
+
+
+def test_a_resumed_run_stays_where_it_began_and_names_the_studies_that_share_it(tmp_path):
+    """It was begun by one study, is resumed by another, and a third points at it by then."""
+    settings = ("tracking.mode=offline", f"results={tmp_path}", "updates=300")
+    first = launch(*SMALLEST, *settings, "+study.name=first", "credit.gamma=0.9")
+    stop_after(first, tmp_path, 5, signal.SIGINT)
+    first.communicate()
+    (path,) = tmp_path.glob("runs/*")
+    overrides = json.loads(next(tmp_path.glob("studies/first/smoke/*.json")).read_text())["overrides"]
+    note_cell(tmp_path, "third", "smoke", overrides, path.name, ["credit.gamma=0.9"])
+    second = launch(*SMALLEST, *settings, "+study.name=second", "credit.gamma=0.9")
+    stop_after(second, tmp_path, 12, signal.SIGINT)
+    second.communicate()
+    logs = sorted(tmp_path.glob("runs/*/wandb/offline-run-*/run-*.wandb"), key=lambda p: p.stat().st_mtime)
+    begun, resumed = (described(logged(log)) for log in logs)
+    assert begun["run_id"] == resumed["run_id"] == path.name
+    assert begun["run_group"] == resumed["run_group"] == "first"
+    assert begun["config"]["update"]["cell"] == resumed["config"]["update"]["cell"]
+    assert {"first", "second", "third"} < set(resumed["tags"])
+    assert resumed["config"]["update"]["studies"] == ["first", "second", "third"]
+    steps = [[e["history"]["item"]["_step"] for e in logged(log) if e["type"] == "history"] for log in logs]
+    assert steps[0] + steps[1] == list(range(1, len(steps[0] + steps[1]) + 1))
+
+
+def test_a_finished_sweep_uploads_its_ledger(tmp_path):
+    """Two studies share both of their runs."""
+    studies = ("step_weight", "gae_lambda", "credit.step_weight=1.5", "credit.gae_lambda=0.5,0.8", "credit=gated_bepo")
+    command = Command("bepo.sweep", *studies, *SMALLEST, "env=sokoban", "updates=2", "tracking.mode=offline",
+                      f"results={tmp_path}", "--jobs", "1")  # fmt: skip
+    out, err = command.communicate()
+    assert command.returncode == 0, out + err
+    (log,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
+    run = described(logged(log))
+    assert (run["run_group"], run["job_type"]) == ("smoke", "sweep")
+    assert run["display_name"] == "sweep step_weight gae_lambda smoke"
+    assert set(run["tags"]) == {"smoke", "step_weight", "gae_lambda"}
+    (file,) = log.parent.glob("files/media/table/ledger_*.json")
+    table = json.loads(file.read_text())
+    assert table["columns"] == ["study", "cell", "status", "run", "success", "seconds", "problem"]
+    assert sorted(row[0] for row in table["data"]) == ["gae_lambda"] * 2 + ["step_weight"] * 2
+    stored = {path.parent.name: read_run(path.parent) for path in tmp_path.glob("runs/*/run.json")}
+    assert {row[3] for row in table["data"]} == stored.keys() and len(stored) == 2
+    for _, _, status, identifier, success, seconds, problem in table["data"]:
+        assert (status, success, problem) == ("complete", stored[identifier].facts["result"]["success"], "")
+        assert seconds > 0
+    shared = described(logged(next(tmp_path.glob("runs/*/wandb/offline-run-*/run-*.wandb"))))
+    assert {"step_weight", "gae_lambda"} < set(shared["tags"]) and shared["run_group"] == "step_weight"
 
 
 def _paths(entry):

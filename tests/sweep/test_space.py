@@ -1,12 +1,15 @@
 """Sweeps span what Hydra's own sweepers make of them; their private functions are the reference."""
 
+import optuna
 import pytest
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra_plugins.hydra_optuna_sweeper._impl import create_params_from_overrides
+from omegaconf import OmegaConf
 
 from bepo.core.errors import UserError
+from bepo.credit.gated_bepo import GatedBEPO
 from bepo.runs.compose import register_configs
-from bepo.sweep.space import grid, parse, search_space
+from bepo.sweep.space import conditional_space, grid, parse, search_space, suggest, suggest_conditional, values_of
 from bepo.sweep.studies import compose_study, study_names
 
 register_configs()
@@ -34,7 +37,7 @@ POINTS = [
 @pytest.mark.parametrize("overrides", [[], ["credit.n_min=3", "training.epochs=2,3", "~study.question", "seed=7"]])
 def test_studies_have_the_search_space_of_hydras_sweeper(name, tier, overrides):
     sweep = compose_study(name, [f"tier={tier}", *overrides]).sweep
-    assert len(sweep) > 4
+    assert len(sweep) > len(overrides) + 1
     _same_space(sweep)
 
 
@@ -68,3 +71,76 @@ def test_grids_are_those_of_hydras_sweeper(sweep):
 def test_a_range_without_values_is_named(sweep):
     with pytest.raises(UserError, match="has no values"):
         search_space([sweep])
+
+
+def chosen(study, overrides=(), seed=0, n_trials=300):
+    """What random trials of a study choose, by name without ``credit.``, beside what is fixed."""
+    planned = compose_study(study, list(overrides))
+    space, fixed = search_space(planned.sweep)
+    trials = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
+    conditional = conditional_space(planned.config)
+    for _ in range(n_trials):
+        trial = trials.ask(space)
+        suggest(trial, conditional, planned.config, values_of(fixed))
+        yield {name.removeprefix("credit."): value for name, value in trial.params.items()}
+
+
+AXES = {
+    *("mixing", "step_weight", "gae_lambda", "iterations", "backup", "softmax_temperature", "eta_min"),
+    *("gate", "gate_order", "n_min", "b_min", "full_visits", "full_branches"),
+}
+
+
+@pytest.mark.parametrize("tier", ["smoke", "laptop", "paper"])
+def test_every_axis_is_searched_and_nothing_that_has_no_effect(tier):
+    found = list(chosen("tune_every_axis", [f"tier={tier}", "env=sokoban"]))
+    assert {name for settings in found for name in settings} == AXES
+    for settings in found:
+        GatedBEPO(**settings)  # valid
+        mixing, gate = settings["mixing"], settings.get("gate")
+        gated = mixing in ("dynamic", "group_skew")
+        assert ("step_weight" in settings) == ("gae_lambda" in settings) == (mixing != "outcome_only")
+        assert ("backup" in settings) == (settings.get("iterations", 0) > 0)
+        assert ("softmax_temperature" in settings) == (settings.get("backup") == "softmax")
+        assert (gate is not None) == ("gate_order" in settings) == ("eta_min" in settings) == gated
+        assert ("n_min" in settings) == ("b_min" in settings) == (gate == "binary")
+        assert ("full_visits" in settings) == (gate in ("count_ramp", "count_and_branch"))
+        assert ("full_branches" in settings) == (gate == "count_and_branch")
+
+
+def test_what_is_fixed_is_not_searched_and_counts_in_conditions():
+    found = list(chosen("tune_every_axis", ["credit.gate=count_ramp", "credit.iterations=0", "credit.full_visits=3"]))
+    assert {name for settings in found for name in settings} == AXES - {
+        *("gate", "iterations", "full_visits", "n_min", "b_min", "full_branches", "backup", "softmax_temperature"),
+    }
+    assert all(set(s) == {"mixing"} for s in found if s["mixing"] == "outcome_only")
+    of_preset = list(chosen("tune_every_axis", ["credit.mixing=dynamic", "credit.gate=binary", "credit.n_min=1,2"]))
+    assert all({"n_min", "b_min"} < set(s) and s["n_min"] < 3 for s in of_preset)
+
+
+def test_hydras_sweeper_is_given_the_same_conditions():
+    planned = compose_study("tune_every_axis", ["credit.gate=count_ramp"])
+    assert planned.config.hydra.sweeper.custom_search_space == "bepo.sweep.space.suggest_conditional"
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    for _ in range(20):
+        trial = study.ask(search_space(planned.sweep)[0])
+        trial.set_user_attr("credit.gate", "count_ramp")
+        suggest_conditional(planned.config, trial)
+        assert ("credit.full_visits" in trial.params) == (trial.params["credit.mixing"] in ("dynamic", "group_skew"))
+        assert not {"credit.gate", "credit.n_min"} & trial.params.keys()
+
+
+@pytest.mark.parametrize(
+    "entry, problem",
+    [
+        ({"search": "3", "where": {"credit.gate": "binary"}}, "credit.n_min: search=3 is no sweep"),
+        ({"search": "1,2", "where": {"credit.gait": "binary"}}, "depends on credit.gait: there is no such setting"),
+        ({"search": "1,2", "unless": {"credit.x": 1}}, "depends on credit.x: there is no such setting"),
+        ({"search": "1,2", "where": {"credit.gate": "binary"}}, "credit.gate, which must stand before it"),
+    ],
+)
+def test_a_condition_that_cannot_be_is_named(entry, problem):
+    conditional = {"credit.n_min": entry, "credit.gate": {"search": "binary,count_ramp"}}
+    config = {"credit": {"gate": "binary", "n_min": 2}, "study": {"conditional": conditional}}
+    with pytest.raises(UserError, match=problem):
+        conditional_space(OmegaConf.create(config))

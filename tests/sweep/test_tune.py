@@ -140,7 +140,37 @@ def test_a_hopeless_trial_stops_early_and_keeps_what_it_has(tmp_path):
     assert trial.state == TrialState.PRUNED and trial.intermediate_values
     (path,) = tmp_path.glob("runs/*")
     folder = RunFolder(tmp_path, path.name)
-    assert folder.progress().status == "partial" and folder.checkpoint()[0] == folder.progress().updates < 400
+    assert folder.progress().status == "partial" and folder.checkpoints()[0][0] == folder.progress().updates < 400
+
+
+def test_settings_that_contradict_each_other_are_pruned(tmp_path):
+    """credit.solver=exact needs the mean backup; credit.backup=max is fixed."""
+    space = ("credit.mixing=dynamic", "credit.backup=max", "credit.solver=choice(exact,iterate)", "study.seeds=[0]")
+    trials = ("hydra.sweeper.n_trials=5", "hydra.sweeper.sampler.seed=0")
+    code, out = finish(sweep(tmp_path, "tune_every_axis", *TINY, *space, *trials))
+    assert code == 0 and "needs credit.backup=mean, not 'max'" in out and "Traceback" not in out, out
+    trials = stored(tmp_path, "tune_every_axis").trials
+    assert len(trials) == 5
+    for trial in trials:
+        valid = trial.params["credit.solver"] == "iterate"
+        assert trial.state == (TrialState.COMPLETE if valid else TrialState.PRUNED)
+        assert ("runs" in trial.user_attrs) == valid != ("refused" in trial.user_attrs)
+    assert {trial.state for trial in trials} == {TrialState.COMPLETE, TrialState.PRUNED}
+
+
+def test_a_retried_trial_has_the_conditional_settings_of_the_first(tmp_path):
+    planned = compose_study("tune_every_axis", [f"results={tmp_path}", "env=sokoban"])
+    tuning = Tuning(planned, Pool(1), View(Throughput(tmp_path), 1, 6))
+    first = next(a for a in iter(tuning._next, None) if len(a.trial.params) > 5)
+    first.lock.release()  # abandoned
+    retry = tuning._next()
+    assert retry.trial.user_attrs["retries"] == first.trial.number and retry.trial.params == first.trial.params
+    assert [run.id for run in retry.runs] == [run.id for run in first.runs]
+
+
+def test_a_study_without_objectives_is_no_optuna_study():
+    with pytest.raises(UserError, match=r"sweeper=optuna: an Optuna study says what it optimises"):
+        compose_study("main_sokoban", ["hydra/sweeper=optuna"])
 
 
 def test_a_study_does_not_mix_settings(tmp_path):

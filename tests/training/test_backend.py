@@ -7,6 +7,7 @@ import torch
 
 from bepo.credit.grpo import GRPO
 from bepo.envs.sokoban import Sokoban
+from bepo.losses.ppo_clip import PPOClip
 from bepo.policies.tiny import Tiny
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling, collect
@@ -24,6 +25,7 @@ def setup(tmp_path: Path) -> Setup:
         env=env,
         agent=Agent(style="compact", history_observations=False),
         policy=policy,
+        loss=PPOClip(),
         training=Optimisation(learning_rate=1e-3, minibatch_size=16),
         evaluation=Evaluation(tasks=2),
         sampling=Sampling(),
@@ -45,7 +47,7 @@ def test_the_local_engine_changes_no_bit(tmp_path):
     given = setup(tmp_path)
     engine = Local().start(given)
     policy = given.policy.build(given.env, given.agent, "cpu")
-    learner = LocalLearner(policy, given.training, given.sampling)
+    learner = LocalLearner(policy, given.loss, given.training, given.sampling)
     tasks = given.task_sets["train"].tasks
     for seed in range(2):
         rollouts = engine.collect(tasks, 4, given.sampling, seed)

@@ -9,15 +9,16 @@ import torch
 from bepo.core.batch import Tokens
 from bepo.core.errors import UserError
 from bepo.envs.sokoban import Sokoban
+from bepo.losses.ppo_clip import PPOClip
+from bepo.policies.batching import padded_micro_batches
 from bepo.policies.tiny import Tiny
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling, collect
 from bepo.rollouts.task_sets import task_set
 from bepo.training import Optimisation
-from bepo.training.batching import micro_batches
+from bepo.training.kl import low_var_kl
 from bepo.training.learner import LocalLearner
 from bepo.training.local import Local
-from bepo.training.loss import clipped_policy_loss, low_var_kl
 
 ENV = Sokoban(horizon=5)
 AGENT = Agent(style="compact", history_observations=False)
@@ -25,7 +26,7 @@ AGENT = Agent(style="compact", history_observations=False)
 
 def setting(**changes):
     policy = Tiny(warm_start=None, hidden_size=32, num_hidden_layers=1).build(ENV, AGENT, "cpu")
-    learner = LocalLearner(policy, Optimisation(**{"learning_rate": 1e-3, **changes}), Sampling())
+    learner = LocalLearner(policy, PPOClip(), Optimisation(**{"learning_rate": 1e-3, **changes}), Sampling())
     batch = collect(ENV, AGENT, policy, task_set(ENV, "train", 3).tasks, 4, Sampling(), 0)
     return policy, learner, batch
 
@@ -49,7 +50,7 @@ def per_token(batch, advantage):
 def test_clipped_loss_by_hand(ratio, advantage, expected):
     log = torch.log(torch.tensor([[ratio]]))
     mask = torch.ones(1, 1, dtype=torch.bool)
-    loss, _ = clipped_policy_loss(log, torch.zeros(1, 1), torch.tensor([[advantage]]), mask, 0.2, 3.0)
+    loss, _ = PPOClip(clip_eps=0.2, dual_clip=3.0)(log, torch.zeros(1, 1), torch.tensor([[advantage]]), mask)
     assert loss.item() == pytest.approx(expected, rel=1e-5)
 
 
@@ -57,16 +58,16 @@ def test_the_action_ratio_is_the_geometric_mean_of_its_tokens():
     """Ratios 4 and 1 (a third is masked) become 2 and 2, clipped at 1.2; tokens alone give 1.2 and 1."""
     log = torch.log(torch.tensor([[4.0, 1.0, 9.0]]))
     mask = torch.tensor([[True, True, False]])
-    arguments = (log, torch.zeros(1, 3), torch.ones(1, 3), mask, 0.2, 3.0)
-    action, _ = clipped_policy_loss(*arguments, "action")
+    arguments = (log, torch.zeros(1, 3), torch.ones(1, 3), mask)
+    action, _ = PPOClip(ratio="action")(*arguments)
     torch.testing.assert_close(action, torch.tensor([[-1.2, -1.2, 0.0]]))
-    token, _ = clipped_policy_loss(*arguments, "token")
+    token, _ = PPOClip(ratio="token")(*arguments)
     torch.testing.assert_close(token, torch.tensor([[-1.2, -1.0, 0.0]]))
 
 
 def test_masked_tokens_cost_nothing():
     log, mask = torch.randn(3, 4), torch.zeros(3, 4, dtype=torch.bool)
-    loss, stats = clipped_policy_loss(log, torch.randn(3, 4), torch.ones(3, 4), mask, 0.2, 3.0)
+    loss, stats = PPOClip()(log, torch.randn(3, 4), torch.ones(3, 4), mask)
     assert not loss.any() and not low_var_kl(log, torch.randn(3, 4), mask).any()
     assert all(v == 0 for v in stats.values())
 
@@ -102,7 +103,7 @@ def test_micro_batches_partition_the_transitions():
     _, _, batch = setting()
     transitions = np.random.default_rng(0).permutation(len(batch))[:-3]
     for max_tokens in (1, 100, 700, 10**6):
-        parts = list(micro_batches(batch.tokens, transitions, max_tokens))
+        parts = list(padded_micro_batches(batch.tokens, transitions, max_tokens))
         assert sorted(np.concatenate(parts)) == sorted(transitions)
         assert all(len(b) == 1 or len(b) * padded_width(batch.tokens, b) <= max_tokens for b in parts)
 
@@ -116,7 +117,7 @@ def test_long_prompts_and_long_responses_do_not_share_a_batch():
     rows = [
         {"prompt_ids": [0] * p, "response_ids": [0] * r, "logprobs": [0.0] * r} for p, r in ((1000, 10), (10, 1000))
     ]
-    assert [len(b) for b in micro_batches(Tokens.pack(rows), np.arange(2), 2020)] == [1, 1]
+    assert [len(b) for b in padded_micro_batches(Tokens.pack(rows), np.arange(2), 2020)] == [1, 1]
 
 
 def test_an_update_makes_rewarded_responses_likelier():

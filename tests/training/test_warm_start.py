@@ -6,11 +6,16 @@ import pytest
 import torch
 
 from bepo.envs.sokoban import Sokoban
+from bepo.losses.ppo_clip import PPOClip
 from bepo.policies.tiny import Tiny, WarmStart
 from bepo.rollouts.agent import Agent
+from bepo.rollouts.collect import Sampling
 from bepo.rollouts.evaluation import Evaluation
 from bepo.rollouts.task_sets import task_set
-from bepo.training.warm_start import demonstrations, warm_started
+from bepo.store.files import Corrupt
+from bepo.training import Optimisation
+from bepo.training.backend import Setup
+from bepo.training.warm_start import demonstrations, initial_policy
 
 pytestmark = pytest.mark.slow
 
@@ -22,8 +27,26 @@ TRAIN, VALIDATION = task_set(ENV, "train", 30), task_set(ENV, "validation", 10)
 def started(cache, **changes):
     settings = {"target_success": 1.0, "episodes": 30, "max_steps": 40, "check_every": 20, "batch_size": 32} | changes
     config = Tiny(hidden_size=32, num_hidden_layers=1, warm_start=WarmStart(**settings))
-    policy = warm_started(config, ENV, AGENT, TRAIN, VALIDATION, Evaluation(), "cpu", cache)
-    return policy.model.state_dict()
+    return initial_policy(setup_of(config, cache)).model.state_dict()
+
+
+def setup_of(policy, cache):
+    return Setup(
+        env=ENV,
+        agent=AGENT,
+        policy=policy,
+        loss=PPOClip(),
+        training=Optimisation(),
+        evaluation=Evaluation(),
+        sampling=Sampling(),
+        trajectories=4,
+        updates=1,
+        needs_critic=False,
+        task_sets={"train": TRAIN, "validation": VALIDATION},
+        device="cpu",
+        cache=cache,
+        folder=cache,
+    )
 
 
 def folders(cache):
@@ -51,6 +74,14 @@ def test_the_fit_stops_at_its_target(tmp_path):
     started(tmp_path, target_success=0.0)
     (folder,) = folders(tmp_path)
     assert len(json.loads((folder / "warm_start.json").read_text())["curve"]) == 1
+
+
+def test_a_changed_warm_start_is_refused(tmp_path):
+    started(tmp_path, max_steps=20)
+    (weights,) = tmp_path.glob("*/model.safetensors")
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\0")
+    with pytest.raises(Corrupt, match="changed since"):
+        started(tmp_path, max_steps=20)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.5])

@@ -97,6 +97,22 @@ def test_a_dead_worker_is_replaced_and_the_episode_goes_on(cluster, agent, tasks
     assert rows == [{name: row[name] for name in names} for row in running.rows]
 
 
+def test_rows_say_what_the_expert_needs_where_it_is_asked(cluster, agent, tasks, tmp_path):
+    workers = launched(Sokoban(), agent, 1)
+
+    async def asked():
+        episode = Episode(workers, "asked", tasks[0], 0, 0, expert_steps=True)
+        await episode.start()
+        return (await episode.step("up"))[0]
+
+    row = asyncio.run(asked())
+    end(workers)
+    assert row["expert_steps"] == tasks[0].data["solution_length"]
+    assert (
+        abs(row["next_expert_steps"] - row["expert_steps"]) <= 1 or row["next_expert_steps"] != row["next_expert_steps"]
+    )
+
+
 def test_a_slow_episode_holds_up_only_its_own_worker(cluster, agent, tasks, tmp_path):
     (tmp_path / "died").touch()
     workers = launched(Troubled(folder=str(tmp_path), seconds=3.0), agent, 2)

@@ -6,11 +6,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 from tensordict import TensorDict
-from verl.trainer.ppo.core_algos import get_policy_loss_fn
 from verl.workers.config import FSDPActorConfig, PolicyLossConfig
-from verl.workers.utils.losses import ppo_loss
 
-from bepo.training.verl.losses import value_loss
+from bepo.losses.ppo_clip import PPOClip
+from bepo.training.verl.losses import actor_loss, policy_loss, value_loss
 
 PADS = 3
 LENGTHS = (4, 2, 5)  # response tokens of the transitions that are no padding
@@ -51,8 +50,8 @@ def gradient(loss, pads: int, output: str, seed: int = 1) -> list[torch.Tensor]:
     return [row.grad for row in rows]
 
 
-@pytest.mark.parametrize("mode, dual_clip", [("token", None), ("action", None), ("token", 1.5)])
-def test_the_registered_policy_loss_by_hand(mode, dual_clip):
+@pytest.mark.parametrize("ratio, dual_clip", [("token", None), ("action", None), ("token", 1.5)])
+def test_the_policy_loss_by_hand(ratio, dual_clip):
     """Per response token max(-A r, -A clip(r)), where r is the token's ratio, or its response's geometric mean."""
     generator = torch.Generator().manual_seed(2)
     rows = [torch.randn(3, n, generator=generator) * 0.3 for n in LENGTHS]  # log-probabilities old and new, advantages
@@ -61,22 +60,22 @@ def test_the_registered_policy_loss_by_hand(mode, dual_clip):
     expected, clipped = [], 0
     for before, after, credit in rows:
         log_ratio = (after - before).double()
-        ratios = (log_ratio.mean().expand_as(log_ratio) if mode == "action" else log_ratio).exp().tolist()
+        ratios = (log_ratio.mean().expand_as(log_ratio) if ratio == "action" else log_ratio).exp().tolist()
         for r, a in zip(ratios, credit.tolist()):
             bounded = min(max(r, 0.8), 1.2)
             worse = max(-a * r, -a * bounded)
             expected.append(min(worse, -a * dual_clip) if dual_clip and a < 0 else worse)
             clipped += -a * bounded > -a * r
-    clips = {"clip_ratio": 0.2, "clip_ratio_c": dual_clip or 0.0}
-    config = FSDPActorConfig(strategy="fsdp2", ppo_mini_batch_size=1, use_dynamic_bsz=True, rollout_n=1, **clips)
+    config = FSDPActorConfig(strategy="fsdp2", ppo_mini_batch_size=1, use_dynamic_bsz=True, rollout_n=1)
     config.global_batch_info.update(dp_size=1, batch_num_tokens=sum(LENGTHS), global_batch_size=len(LENGTHS))
-    value, stats = get_policy_loss_fn(f"bepo_{mode}")(old, new, advantage, mask, "token-mean", config)
+    loss = PPOClip(ratio=ratio, clip_eps=0.2, dual_clip=dual_clip)
+    value, stats = policy_loss(loss, old, new, advantage, mask, "token-mean", config)
     assert 0 < clipped < sum(LENGTHS)
     assert value.item() == pytest.approx(sum(expected) / sum(LENGTHS), rel=1e-5)
-    assert stats["clip_fraction"] == pytest.approx(clipped / sum(LENGTHS))
+    assert stats["loss/clip_fraction"] == pytest.approx(clipped / sum(LENGTHS))
 
 
-def actor_loss(mode: str):
+def loss_of_actor(ratio: str):
     config = FSDPActorConfig(
         strategy="fsdp2",
         ppo_mini_batch_size=1,
@@ -84,14 +83,14 @@ def actor_loss(mode: str):
         rollout_n=1,
         entropy_coeff=0.01,
         use_kl_loss=True,
-        policy_loss=PolicyLossConfig(loss_mode=mode),
+        policy_loss=PolicyLossConfig(loss_mode="bepo"),
     )
-    return partial(ppo_loss, config=config)
+    return partial(actor_loss, loss=PPOClip(ratio=ratio), config=config)
 
 
-@pytest.mark.parametrize("mode", ["bepo_token", "bepo_action"])
-def test_the_actors_gradient(mode):
-    with_pads, without = (gradient(actor_loss(mode), pads, "log_probs") for pads in (PADS, 0))
+@pytest.mark.parametrize("ratio", ["token", "action"])
+def test_the_actors_gradient(ratio):
+    with_pads, without = (gradient(loss_of_actor(ratio), pads, "log_probs") for pads in (PADS, 0))
     assert any(g.abs().sum() > 0 for g in without)
     for padded, plain in zip(with_pads, without):
         torch.testing.assert_close(padded, plain, rtol=0, atol=0)

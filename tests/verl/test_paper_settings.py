@@ -10,6 +10,7 @@ from omegaconf import OmegaConf
 
 from bepo.core.errors import UserError
 from bepo.envs.sokoban import Sokoban
+from bepo.losses.ppo_clip import PPOClip
 from bepo.policies.tiny import Tiny
 from bepo.rollouts.agent import Agent
 from bepo.runs.compose import register_configs
@@ -69,7 +70,8 @@ def test_the_row(configured, weights, env, model, credit):
     assert actor.ppo_max_token_len_per_gpu >= prompt + response and actor.optim.lr == 1e-6
     assert optimiser_steps(config.backend, setup) == -(-tasks * 8 * horizon // minibatch_size)
     assert composed.critic.enable == (credit == "ppo_ungrouped")
-    assert actor.policy_loss.loss_mode == ("bepo_action" if "action" in credit else "bepo_token")
+    assert setup.loss == PPOClip(ratio="action" if "action" in credit else "token", clip_eps=0.2, dual_clip=3.0)
+    assert (actor.policy_loss.loss_mode, actor.loss_agg_mode) == ("bepo", "token-mean")
 
 
 def test_what_verl_refuses_is_one_line(configured):

@@ -13,6 +13,7 @@ from bepo.core.batch import RolloutBatch
 from bepo.credit.gated_bepo import GatedBEPO
 from bepo.envs import environments
 from bepo.envs.sokoban import Sokoban
+from bepo.losses.ppo_clip import PPOClip
 from bepo.policies import policies
 from bepo.policies.language_model import LanguageModel
 from bepo.policies.pretrained import Pretrained
@@ -65,8 +66,8 @@ def test_the_same_command_goes_on_and_completes_the_run(run):
     assert len(stored.facts["sessions"]) == 2
     assert [r["update"] for r in stored.metrics()] == [1, 2, 3]
     assert list(stored.path.glob("wandb/offline-run-*"))
-    checkpoint = stored.path / "checkpoint-3"
-    saved = Pretrained(path=str(checkpoint / "actor" / "huggingface"), max_prompt_length=128)
+    assert not list(stored.path.glob("checkpoint-*"))
+    saved = Pretrained(path=str(stored.policy()), max_prompt_length=128)
     saved = saved.build(Sokoban(), Agent(style="compact", history_observations=False), "cpu")
     first = initial_policy(results, stored.config)
     assert saved.encode("now ##_X\nup") == first.encode("now ##_X\nup")
@@ -86,7 +87,8 @@ def test_metrics_have_the_local_backends_names(run):
         assert row["train/transitions"] > row["train/trajectories"] == 6
         assert row["train/rollout_probability_difference"] < 1e-5
         assert row["train/optimiser_steps"] == 1
-    assert "eval/validation_success" in metrics[1]
+    assert {"eval/validation_success", "eval/test_success"} <= metrics[1].keys()
+    assert all(row["cpu/update"] > 0 for row in metrics)
 
 
 def test_evaluation_rows_are_those_of_the_task_sets(run):
@@ -94,6 +96,9 @@ def test_evaluation_rows_are_those_of_the_task_sets(run):
     final = [r for r in episodes if r["split"] == "test" and r["update"] == 3]
     assert len(final) == len({r["task"] for r in final}) == 4
     assert {"success", "task_score", "return", "steps", "valid", "kind", "evaluation_seed"} <= final[0].keys()
+    transcripts = only_run(run[0]).transcripts()
+    assert [(t["task"], len(t["steps"])) for t in transcripts] == [(row["task"], row["steps"]) for row in final]
+    assert all("now" in step["prompt"] and step["observation"] for t in transcripts for step in t["steps"])
 
 
 def test_advantages_loss_and_gradient_are_the_local_backends(run):
@@ -103,6 +108,10 @@ def test_advantages_loss_and_gradient_are_the_local_backends(run):
     credit = GatedBEPO()(batch)
     for name, value in credit.metrics.items():
         assert row[f"credit/{name}"] == value, name
+    assert row["train/entropy"] == pytest.approx(
+        np.average(batch.entropy, weights=batch.tokens.response_length), rel=1e-3
+    )
+    assert set(batch.action_key) <= {"up", "down", "left", "right"}
     learner = local_learner(run[0], config)
     policy = learner.policy
     for name, value in rollout_metrics(batch, policy.max_response_length, policy.tokenizer.eos_token_id).items():
@@ -123,7 +132,9 @@ def first_update(results):
 def local_learner(results, config) -> LocalLearner:
     training = {k: v for k, v in config["training"].items() if k != "critic"} | {"minibatch_size": 10**6}
     torch.set_num_threads(1)
-    return LocalLearner(initial_policy(results, config), Optimisation(**training), Sampling())
+    return LocalLearner(
+        initial_policy(results, config), PPOClip(**config["loss"]), Optimisation(**training), Sampling()
+    )
 
 
 def initial_policy(results, config) -> LanguageModel:

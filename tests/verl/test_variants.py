@@ -34,7 +34,7 @@ def test_a_vision_language_model_sees_the_board_until_it_is_interrupted(tmp_path
     optimiser = torch.load(next(checkpoint.glob("optim_*")), weights_only=False)
     assert {int(state["step"]) for state in optimiser["state"].values()} == {2 * len(metrics)}
     batch, config, _ = first_update(tmp_path)
-    assert config["training"]["ratio"] == "action"
+    assert config["loss"]["ratio"] == "action"
     tokens = batch.tokens
     assert tokens.images.shape[1:] == (96, 96, 3) and (tokens.image >= 0).all()
     difference = np.abs(np.exp(tokens.logprob) - np.exp(without_placeholders(tmp_path, config, tokens)))
@@ -60,7 +60,13 @@ def test_ppo_with_a_critic_on_two_ranks(tmp_path):
     rank and no padding.
     """
     done = train(
-        tmp_path, "credit=ppo", "backend.n_gpus=2", "updates=2", "backend.optimiser_steps=1", "rollout.tasks=3"
+        tmp_path,
+        "credit=ppo",
+        "backend.n_gpus=2",
+        "updates=2",
+        "backend.optimiser_steps=1",
+        "rollout.tasks=3",
+        "keep=resume",
     )
     assert done.code == 0 and done.orphans == [], done.err[-2000:]
     metrics = rows(tmp_path, "metrics")

@@ -56,6 +56,7 @@ class ALFWorld(Environment):
 
     label: ClassVar[str] = "ALFWorld"
     colour: ClassVar[str] = "#332288"
+    counts_expert_steps: ClassVar[bool] = True
     shown_settings: ClassVar[tuple[str, ...]] = (
         *("data", "test_split", "horizon", "max_receptacles"),
         *("graph_key", "prompt_state", "rendering"),

@@ -107,6 +107,13 @@ class FastGame:
         self._update()
         return self.game.grammar.derive("#intro#", self.game.context(self.facts))
 
+    def copy(self) -> FastGame:
+        """Return a copy of the episode that can go on without changing this one."""
+        twin = FastGame(self.game)
+        twin.facts, twin.won = self.facts.copy(), self.won
+        twin.admissible, twin._applicable = self.admissible, self._applicable
+        return twin
+
     def step(self, command: str) -> str:
         """Act, and return the feedback. An inadmissible command changes nothing."""
         ground = self._applicable.get(command.strip())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from bepo.core.batch import Terminal
 from bepo.envs import Observation, Step, Task
+from bepo.envs._walk import steps_to_success
 from bepo.envs.alfworld import compact
 from bepo.envs.alfworld.augment import Memory
 from bepo.envs.alfworld.engine import FastGame
@@ -32,6 +34,7 @@ class ALFWorldEpisodes:
         self._memories = [Memory() for _ in tasks]
         self._commands: list[list[str]] = [[] for _ in tasks]
         self._experts: dict[int, _FollowingExpert] = {}
+        self._known_steps: dict[str, dict[Hashable, float]] = {}  # by task
         self.broken: dict[int, str] = {}
         """Why an episode could not go on, for each broken episode."""
         self.observations: list[Observation] = []
@@ -52,9 +55,19 @@ class ALFWorldEpisodes:
         """Return the next command of the privileged expert, or None if it knows no way or the episode is broken."""
         if index in self.broken:
             return None
+        return self._expert(index).command(self._commands[index])
+
+    def expert_steps(self, index: int) -> float:
+        """Return the number of the expert's commands from here to success; NaN if it knows no way."""
+        if index in self.broken:
+            return math.nan
+        known = self._known_steps.setdefault(self._tasks[index].id, {})
+        return steps_to_success(self._expert(index).ahead(self._commands[index]), known)
+
+    def _expert(self, index: int) -> _FollowingExpert:
         if index not in self._experts:
             self._experts[index] = _FollowingExpert(self._env, self._tasks[index])
-        return self._experts[index].command(self._commands[index])
+        return self._experts[index]
 
     def _step(self, i: int, command: str) -> Step:
         reply = None if i in self.broken else self._episodes[i].step(command)
@@ -89,14 +102,41 @@ class _FollowingExpert:
 
     def __init__(self, env: ALFWorld, task: Task) -> None:
         game, files = compiled_game(task, env.source)
-        self._copy = FastGame(game)
+        self._copy, self._facts_of_task = FastGame(game), files.traj_data
         self._copy.reset()
         self._expert = Expert(self._copy, files.traj_data)
         self._repeated = 0
 
     def command(self, commands: Sequence[str]) -> str | None:
         """Return the expert's next command after all commands of the episode so far."""
+        self._follow(commands)
+        return self._expert.command()
+
+    def ahead(self, commands: Sequence[str]) -> _ExpertWalk:
+        """Return an expert on a copy of the game, to look ahead with after all commands of the episode so far."""
+        self._follow(commands)
+        return _ExpertWalk(self._copy.copy(), self._facts_of_task)
+
+    def _follow(self, commands: Sequence[str]) -> None:
         for command in commands[self._repeated :]:
             self._copy.step(command)
         self._repeated = len(commands)
-        return self._expert.command()
+
+
+class _ExpertWalk:
+    """An expert and a game of its own, for ``steps_to_success``."""
+
+    def __init__(self, game: FastGame, traj_data: Mapping[str, Any]) -> None:
+        self._game, self._expert = game, Expert(game, traj_data)
+
+    def key(self) -> Hashable:
+        """Return the facts that commands can change."""
+        return self._game.facts.changeable()
+
+    def advance(self) -> bool | None:
+        """Send the expert's command."""
+        command = self._expert.command()
+        if command is None:
+            return False
+        self._game.step(command)
+        return self._game.won or None

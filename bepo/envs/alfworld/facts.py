@@ -34,6 +34,10 @@ class Facts:
         }
         return twin
 
+    def changeable(self) -> frozenset[tuple[str, Arguments]]:
+        """Return the facts that actions can change, which identify a state of a game."""
+        return frozenset((p, arguments) for p in self._changing for arguments in self._facts.get(p, ()))
+
     def index(self, predicate: str, positions: tuple[int, ...]) -> Index:
         """Return the facts of a predicate by their arguments at ``positions``; ``()`` gives all under one key."""
         shape = (predicate, positions)

@@ -54,6 +54,7 @@ class Sokoban(Environment):
 
     label: ClassVar[str] = "Sokoban"
     colour: ClassVar[str] = "#117733"
+    counts_expert_steps: ClassVar[bool] = True
     dashes: ClassVar[tuple[float, ...]] = (1, 1)
     shown_settings: ClassVar[tuple[str, ...]] = ("horizon", "min_solution", "observation")
     method_version: ClassVar[int] = 1

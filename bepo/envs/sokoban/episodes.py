@@ -32,7 +32,8 @@ class SokobanEpisodes:
         fixed, state = zip(*(render.parse(text) for text in boards))
         self._boards = Boards(np.stack(fixed), np.stack(state))
         self._start = self._boards.state.copy()
-        self._solvers: dict[int, Solver] = {}
+        self._solvers: dict[int, Solver] = {}  # by episode
+        self._solver_of_board: dict[bytes, Solver] = {}
         self.observations = self._observe(np.arange(len(boards)))
         self.instructions = [""] * len(boards)
 
@@ -51,10 +52,21 @@ class SokobanEpisodes:
 
     def expert(self, index: int) -> str | None:
         """Return an optimal move, or None where the board can no longer be solved."""
-        if index not in self._solvers:
-            self._solvers[index] = Solver(self._boards.fixed[index], self._start[index])
-        code = self._solvers[index].action(self._boards.state[index])
+        code = self._solver(index).action(self._boards.state[index])
         return None if code is None else DIRECTIONS[code - 1]
+
+    def expert_steps(self, index: int) -> float:
+        """Return the number of moves of an optimal solution from here, or NaN in a dead end."""
+        return self._solver(index).steps(self._boards.state[index])
+
+    def _solver(self, index: int) -> Solver:
+        """Return the solver of an episode's board; equal boards share one."""
+        if index not in self._solvers:
+            board = self._boards.fixed[index].tobytes() + self._start[index].tobytes()
+            if board not in self._solver_of_board:
+                self._solver_of_board[board] = Solver(self._boards.fixed[index], self._start[index])
+            self._solvers[index] = self._solver_of_board[board]
+        return self._solvers[index]
 
     def _observe(self, indices: Int[np.ndarray, " b"]) -> list[Observation]:
         cells = self._boards.cells[indices]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 import numpy as np
@@ -43,6 +44,10 @@ class Solver:
         closer = self.distance[here] - 1
         after = ((action, self._after(here, offset)) for action, offset in enumerate(self._offsets, start=1))
         return next(action for action, there in after if there and self.distance.get(there) == closer)
+
+    def steps(self, state: Int[np.ndarray, "h w"]) -> float:
+        """Return the number of moves of an optimal solution from a state; NaN in a dead end."""
+        return float(self.distance.get(node(state), math.nan))
 
     def _after(self, here: Node, offset: int) -> Node | None:
         """Return the state after a move, or None if the move is blocked."""

@@ -74,6 +74,7 @@ class WebShop(Environment):
 
     label: ClassVar[str] = "WebShop"
     colour: ClassVar[str] = "#AA4499"
+    counts_expert_steps: ClassVar[bool] = True
     dashes: ClassVar[tuple[float, ...]] = (4, 1.5)
     shown_settings: ClassVar[tuple[str, ...]] = ("data", "horizon", "observation_mode", "rendering", "suggestions")
     method_version: ClassVar[int] = 1

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from bepo.core.batch import Terminal
 from bepo.envs import Observation, Step
+from bepo.envs._walk import steps_to_success
 from bepo.envs.webshop import text
 from bepo.envs.webshop.expert import Expert
+from bepo.envs.webshop.goals import Goal
 from bepo.envs.webshop.pages import Session
 from bepo.envs.webshop.views import PageView
 
@@ -21,6 +23,7 @@ class WebShopEpisodes:
     def __init__(self, sessions: Sequence[Session], view: PageView) -> None:
         self._sessions, self._view = sessions, view
         self._experts: dict[int, Expert] = {}
+        self._known_steps: dict[Goal, dict[Hashable, float]] = {}
         self.observations = [self._observe(session) for session in sessions]
         self.instructions = [view.instruction(session) for session in sessions]
 
@@ -30,12 +33,20 @@ class WebShopEpisodes:
 
     def expert(self, index: int) -> str | None:
         """Return the expert's next action, or None once the session is over."""
+        action = self._expert_of(index).action()
+        return None if action is None else self._view.action(self._sessions[index], *action)
+
+    def expert_steps(self, index: int) -> float:
+        """Return the number of the expert's actions from here to a perfect purchase."""
+        known = self._known_steps.setdefault(self._sessions[index].goal, {})
+        return steps_to_success(self._expert_of(index).ahead(), known)
+
+    def _expert_of(self, index: int) -> Expert:
         session = self._sessions[index]
         if index not in self._experts:
             queries = self._view.queries(session) if self._view.suggestions else ()
             self._experts[index] = Expert(session, queries)
-        action = self._experts[index].action()
-        return None if action is None else self._view.action(session, *action)
+        return self._experts[index]
 
     def _observe(self, session: Session) -> Observation:
         key = text.page(session, self._view.mode)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from copy import copy
 from typing import Literal
 
 from bepo.envs.webshop.catalogue import Product
@@ -38,6 +39,12 @@ class Expert:
             return "click", PREVIOUS
         to_choose = (value for name, value in plan.items() if session.options.get(name) != value)
         return "click", next(to_choose, BUY)
+
+    def ahead(self) -> ExpertWalk:
+        """Return a copy of the expert, on a copy of its session, to look ahead with."""
+        twin = copy(self)
+        twin.session = copy(self.session)
+        return ExpertWalk(twin)
 
     def _button_on_results(self) -> str:
         """Return the button that leads towards the first product with a plan, or back if no hit has one."""
@@ -75,3 +82,23 @@ class Expert:
                 return None
             plan[names[-1]] = value
         return plan if self.session.score_of(product, plan) == 1 else None
+
+
+class ExpertWalk:
+    """An expert and a session of its own, for ``steps_to_success``."""
+
+    def __init__(self, expert: Expert) -> None:
+        self._expert = expert
+
+    def key(self) -> Hashable:
+        """Return the state of the session."""
+        s = self._expert.session
+        return s.page, s.query, s.page_number, s.asin, frozenset(s.options.items())
+
+    def advance(self) -> bool | None:
+        """Take the expert's step; buying ends the walk, and a score of 1 is success."""
+        action = self._expert.action()
+        if action is None:
+            return False
+        task_score = self._expert.session.act("{}[{}]".format(*action))
+        return None if task_score is None else task_score == 1

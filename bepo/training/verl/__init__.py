@@ -22,31 +22,31 @@ class Verl(Backend):
     """Ray processes on ``nodes`` x ``n_gpus`` devices: FSDP2 trains, vLLM generates, and workers run environments."""
 
     name: Literal["verl"] = "verl"
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Literal["auto", "cpu", "cuda"] = setting("auto", identity=False)
     """Where models run; auto takes GPUs where torch finds them, and cpu is for tests of the whole stack."""
-    n_gpus: int = setting(1, at_least=1)
+    n_gpus: int = setting(1, at_least=1, identity=False)
     """The number of devices of a node, which is the number of its training ranks; on a CPU, ranks are processes."""
-    nodes: int = setting(1, at_least=1)
+    nodes: int = setting(1, at_least=1, identity=False)
     """The number of nodes; with more than one, they are those of the Ray cluster at RAY_ADDRESS."""
-    tensor_parallel_size: int = setting(1, at_least=1)
+    tensor_parallel_size: int = setting(1, at_least=1, identity=False)
     """The number of devices of one vLLM replica; there are nodes x n_gpus / tensor_parallel_size replicas."""
-    micro_batch_tokens: int = setting(16384, at_least=1)
+    micro_batch_tokens: int = setting(16384, at_least=1, identity=False)
     """A device takes at most this many tokens in one pass. The limit bounds memory and changes rounding only."""
     optimiser_steps: int | None = setting(None, at_least=1)
     """The number of optimiser steps of an update, whatever its number of transitions. null takes as many as
     backend=local where every episode runs to the horizon: trajectories x env.horizon / training.minibatch_size, rounded
     up."""
-    gpu_memory_utilization: float = setting(0.5, above=0, below=1)
+    gpu_memory_utilization: float = setting(0.5, above=0, below=1, identity=False)
     """The share of a device's memory that vLLM may use while it generates."""
-    offload: bool = False
+    offload: bool = setting(False, identity=False)
     """Keep parameters and optimiser states in CPU memory while they are not used."""
-    env_workers: int = setting(4, at_least=1)
+    env_workers: int = setting(4, at_least=1, identity=False)
     """The number of processes that run environments."""
-    agent_workers: int = setting(1, at_least=1)
+    agent_workers: int = setting(1, at_least=1, identity=False)
     """The number of processes that run episodes against vLLM."""
-    patience: int = setting(3600, at_least=1)
+    patience: int = setting(3600, at_least=1, identity=False)
     """A stage that takes more than this many seconds counts as hung, and the program ends."""
-    verbose: bool = False
+    verbose: bool = setting(False, identity=False)
     """Show what verl's processes print; otherwise they write to the run's verl.log and to Ray's session folder."""
     overrides: dict[str, Any] = field(default_factory=dict)
     """verl's own settings, merged last: ``+backend.overrides.actor_rollout_ref.rollout.max_num_seqs=64``."""

@@ -55,7 +55,7 @@ class StepLoop(AgentLoopBase):
     async def _play(self, row: dict[str, Any]) -> list[AgentLoopOutput]:
         group, member, seed = int(row["index"]), int(row["session_id"]), int(row["seed"])
         task, workers = await _task(group, int(row["env_workers"]))
-        episode = Episode(workers, f"{row['uid']}-{member}", task, group, member)
+        episode = Episode(workers, f"{row['uid']}-{member}", task, group, member, bool(row["expert_steps"]))
         prompt = await episode.start()
         outputs: list[AgentLoopOutput] = []
         while prompt is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -24,6 +25,8 @@ from bepo.rollouts.collect import Sampling
 from bepo.training.backend import Rollouts, Setup
 from bepo.training.verl import Verl
 from bepo.training.verl.episodes import TASKS, EpisodeWorkers, Tasks
+from bepo.training.verl.lifetime import cpu_seconds
+from bepo.training.verl.losses import STATISTIC
 from bepo.training.verl.machine import VLLM, check_heads
 from bepo.training.verl.processes import start_ray
 from bepo.training.verl.quiet import Quiet
@@ -37,12 +40,12 @@ _METRICS = {  # the local backend's names, and verl's
     "entropy": "actor/entropy_loss",
     "kl": "actor/kl_loss",
     "grad_norm": "actor/grad_norm",
-    "clip_fraction": "actor/clip_fraction",
-    "ppo_kl": "actor/ppo_kl",
     "value_loss": "critic/value_loss",
     "critic_grad_norm": "critic/grad_norm",
     "rollout_probability_difference": "training/rollout_probs_diff_max",
 }
+
+_OF_LOSS = f"actor/{STATISTIC}"
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class VerlEngine:
         tq.init(config.transfer_queue)
         self._tasks = ray.remote(Tasks).options(name=TASKS, num_cpus=0.1).remote()
         self._workers = EpisodeWorkers.launch(setup.env, setup.agent, settings.env_workers)
-        self._trainer = StagedTrainer(config, optimiser_steps(settings, setup))
+        self._trainer = StagedTrainer(config, setup.loss, optimiser_steps(settings, setup))
         self._trainer.start()
         self.end_token = self._trainer.tokenizer.eos_token_id
 
@@ -108,7 +111,9 @@ class VerlEngine:
     def _initial_policy(self) -> Path:
         return self.setup.folder / "initial_policy"
 
-    def collect(self, tasks: Sequence[Task], group_size: int, sampling: Sampling, seed: int) -> Rollouts:
+    def collect(
+        self, tasks: Sequence[Task], group_size: int, sampling: Sampling, seed: int, expert_steps: bool = False
+    ) -> Rollouts:
         """Run ``group_size`` episodes of each task.
 
         Each request to vLLM has a seed of its own, derived from ``seed``, so that a response depends on the other
@@ -127,6 +132,7 @@ class VerlEngine:
                 top_k=sampling.top_k,
                 env_workers=self.settings.env_workers,
                 min_pixels=self.setup.policy.smallest_picture,
+                expert_steps=expert_steps,
             )
             transitions = read(stored, "prompts", "responses", "rollout_log_probs", "extra_fields")
         batch = self._checked_batch(transitions, len(tasks) * group_size)
@@ -150,19 +156,22 @@ class VerlEngine:
     def compute_values(self, rollouts: Rollouts) -> Rollouts:
         """Return the rollouts with what verl's losses read.
 
-        TransferQueue then holds log-probabilities under the policy and the reference, and values where there is a
-        critic; the values are also in ``batch.tokens``.
+        TransferQueue then holds log-probabilities under the policy and the reference, entropies, and values where there
+        is a critic; entropies and values are also in the batch.
         """
         stored: StoredBatch = rollouts.remote
         with self._session.stage("compute_log_probs"):
             padded, seconds, metrics = self._trainer.compute_log_probs(stored.batch)
             metrics = stored.metrics | metrics | {"padding_rows": len(padded) - len(rollouts.batch)}
             rollouts = replace(rollouts, remote=StoredBatch(padded, stored.keys, metrics), seconds=seconds)
-            if not self.setup.needs_critic:
-                return rollouts
-            rows = dict(zip(padded.keys, read(padded, "values")))
-        values = [rows[key]["values"].numpy() for key in stored.keys]
-        return rollouts.with_values(np.concatenate(values).astype(np.float32))
+            names = ["entropy", "values"] if self.setup.needs_critic else ["entropy"]
+            rows = dict(zip(padded.keys, read(padded, *names)))
+        of_batch = [rows[key] for key in stored.keys]
+        entropy = np.array([float(row["entropy"].mean()) for row in of_batch])
+        rollouts = replace(rollouts, batch=replace(rollouts.batch, entropy=entropy))
+        if not self.setup.needs_critic:
+            return rollouts
+        return rollouts.with_values(np.concatenate([row["values"].numpy() for row in of_batch]).astype(np.float32))
 
     def update(
         self,
@@ -186,12 +195,24 @@ class VerlEngine:
         with self._session.stage("clear"):
             self._trainer.clear(rollouts.remote.batch)
 
+    def cpu_seconds(self) -> float:
+        """Return the CPU seconds of this process and of every process that it started and that still lives."""
+        return time.process_time() + cpu_seconds(self._session.mark)
+
     def save(self, folder: Path) -> None:
         """Write verl's checkpoint, with a copy of the policy for transformers in ``actor/huggingface``."""
         with self._session.stage("save"):
             self._trainer.save(str(folder.absolute()))
         for file in self._initial_policy.glob("tokenizer*.json"):  # in verl's copy, a tiny model's vocabulary is lost
-            shutil.copy(file, folder / "actor" / "huggingface")
+            shutil.copy(file, self.policy_in(folder))
+
+    def policy_in(self, folder: Path) -> Path:
+        """Return the policy's folder in a checkpoint."""
+        return folder / "actor" / "huggingface"
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Return the text of token ids, special tokens included."""
+        return self._trainer.tokenizer.batch_decode([list(row) for row in ids])
 
     def load(self, folder: Path) -> None:
         """Restore what ``save`` wrote into ``folder``, whose name ends with the number of updates made."""
@@ -212,6 +233,8 @@ class VerlEngine:
         """Return verl's metrics under the local backend's names, with counts that only this backend has."""
         steps = self._trainer.optimiser_steps * self.setup.training.epochs
         named = {ours: float(metrics[theirs]) for ours, theirs in _METRICS.items() if theirs in metrics}
+        of_loss = {name for name in metrics if name.startswith(_OF_LOSS)}
+        named |= {name.removeprefix(_OF_LOSS): float(metrics[name]) for name in of_loss}
         counts = {name: metrics[name] for name in ("padding_rows", "restarted_episodes")}
         return {"optimiser_steps": steps, **named, **counts}
 

@@ -25,7 +25,7 @@ NAME = "bepo-episodes"  # prefix of the workers' names; each adds its number
 TASKS = "bepo-tasks"  # name of the actor that knows the tasks of the current batch
 _MAX_DEATHS = 4  # of workers during one step of an episode
 _MAX_SECONDS = 300.0  # for a worker to come back: its new process imports the project first
-_TOKEN_COLUMNS = ("prompt_ids", "response_ids", "logprobs", "allowed")  # of a row; verl stores these itself
+_TOKEN_COLUMNS = ("prompt_ids", "response_ids", "logprobs", "allowed", "entropy")  # of a row; verl stores these itself
 
 T = TypeVar("T")
 
@@ -59,12 +59,15 @@ class EpisodeWorker:
         self._env, self._agent = env, agent
         self._running: dict[str, tuple[EpisodeBatch, Prompts]] = {}  # episodes of one, by key
 
-    def start(self, key: str, task: Task, group: int, member: int, responses: Sequence[str]) -> Prompt | None:
+    def start(
+        self, key: str, task: Task, group: int, member: int, expert_steps: bool, responses: Sequence[str]
+    ) -> Prompt | None:
         """Start an episode, play ``responses``, and return the prompt after them, or None where the episode is over.
 
-        ``key`` names the episode in later calls. ``group`` and ``member`` are its place in the batch.
+        ``key`` names the episode in later calls. ``group`` and ``member`` are its place in the batch, and
+        ``expert_steps`` says whether its rows have these columns.
         """
-        episode = EpisodeBatch(self._env, self._agent, [(task, group, member)])
+        episode = EpisodeBatch(self._env, self._agent, [(task, group, member)], expert_steps)
         self._running[key] = episode, episode.prompts()
         prompt = self._prompt(key)
         for text in responses:
@@ -117,9 +120,12 @@ class Episode:
     ``responses`` are those played so far, and ``restarts`` counts how often they were played again.
     """
 
-    def __init__(self, workers: EpisodeWorkers, key: str, task: Task, group: int, member: int) -> None:
+    def __init__(
+        self, workers: EpisodeWorkers, key: str, task: Task, group: int, member: int, expert_steps: bool = False
+    ) -> None:
         """``group`` and ``member`` are its place in the batch, from which the worker that plays it follows."""
         self._workers, self._key, self._task, self._place = workers, key, task, (group, member)
+        self._expert_steps = expert_steps
         self._first = hash(self._place) % len(workers.handles)
         self.responses: list[str] = []
         self.restarts = 0
@@ -148,7 +154,7 @@ class Episode:
 
     async def _replay(self) -> Prompt | None:
         """Start the episode on its current worker, and bring it to where its responses lead."""
-        return await self._worker.start.remote(self._key, self._task, *self._place, self.responses)
+        return await self._worker.start.remote(self._key, self._task, *self._place, self._expert_steps, self.responses)
 
     async def _with_restarts(
         self, call: Callable[[], Awaitable[T]], after_restart: Callable[[], Awaitable[T]] | None = None

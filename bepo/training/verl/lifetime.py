@@ -123,6 +123,16 @@ def marked_processes(mark: str) -> list[psutil.Process]:
     return processes
 
 
+def cpu_seconds(mark: str) -> float:
+    """Return the CPU seconds that the processes with this mark have used so far."""
+    total = 0.0
+    for process in marked_processes(mark):
+        with suppress(psutil.Error):
+            times = process.cpu_times()
+            total += times.user + times.system
+    return total
+
+
 if __name__ == "__main__":
     sys.stdin.read()
     end_processes(sys.argv[1])

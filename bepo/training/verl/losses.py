@@ -1,46 +1,59 @@
-"""The local backend's losses, registered with verl. verl's workers import this file by its name.
+"""The losses of ``bepo``, in the form that verl calls. verl's workers import this file by its name.
 
 Shapes: b transitions with at most r response tokens each, padded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 import torch
 from tensordict import TensorDict
 from torch import Tensor
 from verl.trainer.ppo.core_algos import agg_loss, register_policy_loss
 from verl.utils.metric import AggregationType, Metric
+from verl.workers.utils.losses import ppo_loss
 from verl.workers.utils.padding import no_padding_2_padding
 
+from bepo.losses import Loss
 from bepo.training.critic import clipped_value_loss
-from bepo.training.loss import clipped_policy_loss
 from bepo.training.verl import repairs  # noqa: F401 (it takes effect when it is imported)
 
-
-def _policy_loss(level: Literal["token", "action"]) -> Callable[..., tuple[Tensor, dict[str, Any]]]:
-    """Return ``clipped_policy_loss`` with this level of importance ratios, in the form that verl registers."""
-
-    def loss(old_log_prob, log_prob, advantages, response_mask, loss_agg_mode, config, rollout_is_weights=None):
-        """Return the loss averaged over the minibatch's response tokens; rows of padding have an empty mask."""
-        mask = response_mask.bool()
-        per_token, stats = clipped_policy_loss(
-            log_prob, old_log_prob, advantages, mask, config.clip_ratio, config.clip_ratio_c or None, level
-        )
-        n_tokens = mask.sum().clamp(min=1)
-        value = agg_loss(loss_mat=per_token, loss_mask=mask, loss_agg_mode=loss_agg_mode, **config.global_batch_info)
-        return value, {
-            "clip_fraction": (stats["clip_fraction"] / n_tokens).item(),
-            "ppo_kl": (stats["ppo_kl"] / n_tokens).item(),
-        }
-
-    return loss
+STATISTIC = "loss/"  # what the names of a policy loss's statistics begin with among verl's metrics
 
 
-register_policy_loss("bepo_token")(_policy_loss("token"))
-register_policy_loss("bepo_action")(_policy_loss("action"))
+def actor_loss(
+    config: Any, model_output: dict[str, Tensor], data: TensorDict, dp_group: Any = None, *, loss: Loss
+) -> tuple[Tensor, dict[str, Any]]:
+    """Return verl's loss of the actor (policy loss, entropy bonus and KL loss) with ``loss`` as its policy loss.
+
+    ``config`` is verl's config of the actor. verl finds a policy loss by its name, so ``loss`` is registered first, in
+    the worker that calls this.
+    """
+    register_policy_loss(config.policy_loss.loss_mode)(partial(policy_loss, loss))
+    return ppo_loss(config, model_output, data, dp_group)
+
+
+def policy_loss(
+    loss: Loss,
+    old_log_prob: Tensor,
+    log_prob: Tensor,
+    advantages: Tensor,
+    response_mask: Tensor,
+    loss_agg_mode: str,
+    config: Any,
+    rollout_is_weights: Tensor | None = None,
+) -> tuple[Tensor, dict[str, float]]:
+    """Return the loss of response tokens as verl aggregates them, and its statistics averaged over these tokens.
+
+    The arguments behind ``loss`` are those of verl, shape (b, r). Rows of padding have an empty mask.
+    """
+    mask = response_mask.bool()
+    per_token, stats = loss(log_prob, old_log_prob, advantages, mask)
+    value = agg_loss(loss_mat=per_token, loss_mask=mask, loss_agg_mode=loss_agg_mode, **config.global_batch_info)
+    n_tokens = mask.sum().clamp(min=1)
+    return value, {f"{STATISTIC}{name}": (total / n_tokens).item() for name, total in stats.items()}
 
 
 def value_loss(

@@ -17,6 +17,7 @@ from bepo.training.verl import Verl
 
 _DEFAULTS = Path(verl.__path__[0]) / "trainer" / "config" / "_generated_ppo_trainer.yaml"
 _LOOP = Path(__file__).parent / "agent_loop.yaml"
+LOSS = "bepo"  # verl's name for the run's policy loss, which ``losses`` registers
 BUCKET = {"cpu": 16, "cuda": 2048}  # MiB of weights on their way to vLLM at a time
 
 
@@ -119,17 +120,13 @@ def _actor(settings: Verl, setup: Setup) -> dict[str, Any]:
         "shuffle": True,
         "use_dynamic_bsz": True,  # transitions vary in number and length
         "ppo_max_token_len_per_gpu": settings.micro_batch_tokens,
-        "policy_loss": {"loss_mode": f"bepo_{training.ratio}"},
-        "clip_ratio": training.clip_eps,
-        "clip_ratio_low": training.clip_eps,
-        "clip_ratio_high": training.clip_eps,
-        "clip_ratio_c": training.dual_clip or 0.0,
+        "policy_loss": {"loss_mode": LOSS},
         "entropy_coeff": training.entropy_coef,
         "calculate_entropy": True,
         "use_kl_loss": training.kl_coef > 0,
         "kl_loss_coef": training.kl_coef,
         "kl_loss_type": "low_var_kl",
-        "loss_agg_mode": "token-mean",
+        "loss_agg_mode": setup.loss.aggregation.replace("_", "-"),  # verl has the same names
         "entropy_from_logits_with_chunking": True,  # entropy of all logits at once would be the largest tensor
         "freeze_vision_tower": not setup.policy.trains_vision,
         "fsdp_config": _fsdp(settings),

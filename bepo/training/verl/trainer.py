@@ -20,7 +20,8 @@ from verl.trainer.ppo.v1 import AgentLoopManagerTQ, PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 from verl.utils.config import omega_conf_to_dataclass
 
-from bepo.training.verl.losses import value_loss
+from bepo.losses import Loss
+from bepo.training.verl.losses import actor_loss, value_loss
 
 Credit = dict[str, tuple[torch.Tensor, torch.Tensor]]
 """Advantages and value targets of a transition's response tokens, shape (r,) each, by the transition's key."""
@@ -34,15 +35,16 @@ class StagedTrainer(PPOTrainerSync):
     """verl's trainer without its loop, which is the caller's.
 
     It also differs from verl's in where tasks come from (arguments, not a data loader), in the number of optimiser
-    steps of a batch (fixed), in who computes advantages (the caller), and in the critic's loss. It keeps no batch:
+    steps of a batch (fixed), in who computes advantages (the caller), and in the losses. It keeps no batch:
     every stage takes one and returns what it adds.
 
     ``config.trainer.v1.trainer_mode`` stays "sync", because verl compares that string in many places.
     """
 
-    def __init__(self, config: DictConfig, optimiser_steps: int) -> None:
+    def __init__(self, config: DictConfig, loss: Loss, optimiser_steps: int) -> None:
         """``optimiser_steps`` is the number of minibatches into which an epoch cuts a batch."""
         super().__init__(config)
+        self.loss = loss
         self.replay_buffer.poll_interval = _POLL_SECONDS
         self.replay_buffer._wait_for_next_poll = self._wait_for_episodes
         self._checked = time.monotonic()
@@ -52,6 +54,8 @@ class StagedTrainer(PPOTrainerSync):
     def start(self) -> None:
         """Start the processes of training, generation and episodes."""
         self.init()
+        actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
+        self.actor_rollout_wg.set_loss_fn(partial(actor_loss, loss=self.loss, config=actor))
         if self.use_critic:
             critic = omega_conf_to_dataclass(self.config.critic)
             self.critic_wg.set_loss_fn(partial(value_loss, config=critic))

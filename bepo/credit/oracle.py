@@ -1,0 +1,113 @@
+"""Oracle: a control that is told how far every state is from success."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from bepo.core.batch import RolloutBatch, Terminal
+from bepo.core.errors import UserError
+from bepo.core.graph import RolloutGraph
+from bepo.core.returns import EPSILON, outcome_advantage, standardise
+from bepo.core.settings import setting
+from bepo.credit import Credit, Estimator, Traits, register
+from bepo.credit._audit import audit
+
+_SPARE = np.array([0, 2, 4, 8, 16])  # lower ends of the classes of steps to spare
+_PRIOR = 8.0  # transitions that the success rate by distance alone counts for, where both are known
+
+
+@register
+@dataclass
+class Oracle(Estimator):
+    """No method but a control: it says how much room for credit assignment a setting has.
+
+    It knows d and d', the number of steps that the environment's expert would still need before and after each
+    transition (``RolloutBatch.expert_steps``). ``progress`` is clip(d - d', -1, 1), with -1 for a step into a state
+    from which the expert knows no way and 0 for every step after it, standardised over the group. ``residual`` fits the
+    success rate of the batch's transitions to d and to the steps that are left to spare, and gives the change of the
+    fitted value over a transition, divided by its root mean square over the batch; so groups of a batch do influence
+    each other. ``outcome_residual`` adds it to GRPO's advantage.
+
+    Raises ``UserError`` for rollouts that lack the numbers of steps.
+    """
+
+    name: Literal["oracle"] = "oracle"
+    variant: Literal["progress", "residual", "outcome_residual"] = "progress"
+    """Progress where the prompt shows the whole state; outcome and residual where it does not (docs/credit.md)."""
+    invalid_penalty: float = setting(0.1, at_least=0)
+    """Of the outcome, as in GRPO."""
+
+    label: ClassVar[str] = "Oracle (control)"
+    colour: ClassVar[str] = "#7F7F7F"
+    method_version: ClassVar[int] = 1
+    citation: ClassVar[str] = "none: a control of this project, not a method"
+    control: ClassVar[bool] = True
+    needs_expert_steps: ClassVar[bool] = True
+    traits: ClassVar[Traits] = {
+        "needs": "the environment's expert",
+        "step_credit": "Expert's distance to success",
+        "temporal": "Yes",
+        "mixing": "None",
+    }
+
+    def __call__(self, batch: RolloutBatch) -> Credit:
+        if batch.expert_steps is None or batch.next_expert_steps is None:
+            raise UserError("credit=oracle reads expert_steps, and these rollouts do not have them")
+        if self.variant == "progress":
+            terms = {"step": standardise(progress(batch.expert_steps, batch.next_expert_steps), batch.group_start)}
+        else:
+            terms = {"step": _residual(batch, batch.expert_steps, batch.next_expert_steps)}
+        if self.variant == "outcome_residual":
+            terms["outcome"] = outcome_advantage(batch, invalid_penalty=self.invalid_penalty, singleton="raw")
+        advantage = sum(terms.values(), np.zeros(len(batch)))
+        return Credit(advantage, terms=terms, metrics=audit(RolloutGraph(batch), advantage))
+
+
+def progress(before: Float[np.ndarray, " N"], after: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
+    """Return how much nearer each transition comes to success, at most one step: in [-1, 1].
+
+    NaN stands for a state from which there is no way: -1 into one, 0 from one.
+    """
+    step = np.where(np.isnan(after), -1.0, np.clip(before - after, -1, 1))
+    return np.where(np.isnan(before), 0.0, step)
+
+
+def _residual(batch: RolloutBatch, before: np.ndarray, after: np.ndarray) -> Float[np.ndarray, " N"]:
+    """Return V(s') - V(s) over its root mean square, for the fitted success rate V; ends are worth their outcome."""
+    truncated = batch.terminal == Terminal.TRUNCATION
+    horizon = int((batch.step[truncated] if truncated.any() else batch.step).max()) + 1
+    left = horizon - batch.step
+    fit = _SuccessRate(before, left - before, batch.success[batch.trajectory])
+    value_after = np.where(batch.terminal == Terminal.NONE, fit(after, left - 1 - after), 0.0)
+    value_after = np.where(batch.terminal == Terminal.SUCCESS, 1.0, value_after)
+    residual = value_after - fit(before, left - before)
+    return residual / (np.sqrt((residual**2).mean()) + EPSILON)
+
+
+class _SuccessRate:
+    """Success rates of transitions by distance and by class of steps to spare; 0 where there is no way in time."""
+
+    def __init__(self, distance: np.ndarray, spare: np.ndarray, success: np.ndarray) -> None:
+        self._longest = int(np.nanmax(distance, initial=0))
+        cells = (self._longest + 1, len(_SPARE))
+        count, total = np.zeros(cells), np.zeros(cells)
+        possible, at = self._cells(distance, spare)
+        np.add.at(count, at, 1.0)
+        np.add.at(total, at, success[possible].astype(float))
+        by_distance = total.sum(1, keepdims=True) / np.maximum(count.sum(1, keepdims=True), 1)
+        self._rate = (total + _PRIOR * by_distance) / (count + _PRIOR)
+
+    def __call__(self, distance: np.ndarray, spare: np.ndarray) -> Float[np.ndarray, " N"]:
+        found = np.zeros(len(distance))
+        possible, at = self._cells(distance, spare)
+        found[possible] = self._rate[at]
+        return found
+
+    def _cells(self, distance: np.ndarray, spare: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+        possible = spare >= 0  # False where the distance is NaN
+        d = np.minimum(distance[possible], self._longest).astype(int)
+        return possible, (d, np.searchsorted(_SPARE, spare[possible], side="right") - 1)

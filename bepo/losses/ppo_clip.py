@@ -1,0 +1,60 @@
+"""PPO's clipped surrogate.
+
+Shapes: b transitions with at most r response tokens each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from bepo.core.settings import setting
+from bepo.losses import Loss, register
+
+Grid = Float[Tensor, "b r"]
+
+
+@register
+@dataclass
+class PPOClip(Loss):
+    """max(-A r, -A clip(r, 1 - clip_eps, 1 + clip_eps)) with the importance ratio r = exp(logprob - old_logprob).
+
+    The paper's table gives ``clip_eps`` (supplement, Table "Common final Gated-BEPO and actor-optimization
+    hyperparameters"); ``dual_clip`` is not in it, and its default is verl-agent's.
+    """
+
+    name: Literal["ppo_clip"] = "ppo_clip"
+    ratio: Literal["token", "action"] = "token"
+    """token: every token has an importance ratio. action: all tokens of a response share the geometric mean of their
+    ratios (GAGPO; GSPO: Zheng et al., 2025, Eq. 7)."""
+    clip_eps: float = setting(0.2, at_least=0)
+    """Importance ratios are clipped to the interval from 1 - clip_eps to 1 + clip_eps."""
+    dual_clip: float | None = setting(3.0, above=1)
+    """A negative advantage costs at most this multiple of its size (Ye et al., 2020, Eq. 5); null sets no limit."""
+
+    method_version: ClassVar[int] = 1
+    citation: ClassVar[str] = "Schulman et al., 2017, Eq. 7"
+
+    def __call__(
+        self, logprob: Grid, old_logprob: Grid, advantage: Grid, mask: Bool[Tensor, "b r"]
+    ) -> tuple[Grid, dict[str, Float[Tensor, ""]]]:
+        """Return the negated surrogate of each token.
+
+        The statistics are ``clip_fraction``, the number of clipped tokens, and ``ppo_kl``, the sum over tokens of the
+        estimate k1 of KL(old || new).
+        """
+        log_ratio = (logprob - old_logprob).clamp(-20, 20)
+        if self.ratio == "action":
+            length = mask.sum(1, keepdim=True).clamp(min=1)
+            log_ratio = ((log_ratio * mask).sum(1, keepdim=True) / length).expand_as(log_ratio)
+        ratio = log_ratio.exp()
+        unclipped, clipped = -advantage * ratio, -advantage * ratio.clamp(1 - self.clip_eps, 1 + self.clip_eps)
+        loss = torch.maximum(unclipped, clipped)
+        if self.dual_clip is not None:
+            loss = torch.where(advantage < 0, torch.minimum(loss, -advantage * self.dual_clip), loss)
+        stats = {"clip_fraction": ((clipped > unclipped) & mask).sum(), "ppo_kl": (-log_ratio * mask).sum()}
+        return loss * mask, stats

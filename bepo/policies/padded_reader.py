@@ -1,0 +1,51 @@
+"""Reads prompts in a padded batch, and then what is written after them, with transformers' cache of keys and values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+import transformers
+from jaxtyping import Float
+from torch import Tensor
+
+from bepo.policies.padding import full, pad_left
+
+if TYPE_CHECKING:
+    from bepo.policies.language_model import LanguageModel
+
+
+class PaddedReader:
+    """See ``bepo.policies.responses.Reader``. What is new of each row is padded on the left, as prompts are."""
+
+    def __init__(
+        self, policy: LanguageModel, prompt_ids: Sequence[Sequence[int]], images: Sequence[np.ndarray | None]
+    ) -> None:
+        self._policy, self._prompt_ids, self._images = policy, prompt_ids, images
+        self._cache = transformers.DynamicCache(config=policy.model.config)
+        self._read = [0] * len(prompt_ids)  # tokens of each response
+        self._inputs: dict[str, Tensor] = {}  # what the network was last given
+
+    def __call__(self, written: Sequence[Sequence[int]], rows: Sequence[int]) -> Float[Tensor, "n v"]:
+        """Return the logits of the next token of some rows."""
+        new = [ids[n:] for ids, n in zip(written, self._read)]
+        self._read = [len(ids) for ids in written]
+        self._inputs = self._next_inputs(new) if self._inputs else self._first_inputs(new)
+        with self._policy.autocast:
+            output = self._policy.model(**self._inputs, past_key_values=self._cache, use_cache=True, logits_to_keep=1)
+        return full(output.logits[list(rows), -1])
+
+    def _first_inputs(self, new: Sequence[Sequence[int]]) -> dict[str, Tensor]:
+        policy = self._policy
+        ids, mask = pad_left([[*a, *b] for a, b in zip(self._prompt_ids, new)], policy.pad_id, policy.device)
+        return policy.inputs(ids, mask, self._images, policy.model.base_model)
+
+    def _next_inputs(self, new: Sequence[Sequence[int]]) -> dict[str, Tensor]:
+        ids, mask = pad_left(new, self._policy.pad_id, self._policy.device)
+        return {
+            "input_ids": ids,
+            "attention_mask": torch.cat([self._inputs["attention_mask"], mask], dim=1),
+            "position_ids": self._inputs["position_ids"][..., -1:] + mask.cumsum(1),
+        }

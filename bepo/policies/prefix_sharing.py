@@ -1,0 +1,74 @@
+"""A policy that computes what its prompts have in common once.
+
+Trajectories of one task, and steps of one trajectory, begin alike. ``PrefixSharingModel`` lays a batch out as a prefix
+tree instead of padding it; its numbers are those of ``LanguageModel`` up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from bepo.core.batch import Tokens
+from bepo.policies.batching import Transitions, ordered_micro_batches
+from bepo.policies.language_model import LanguageModel
+from bepo.policies.prefix_tree import PrefixTree
+from bepo.policies.tree_decoder import Memory, decode
+
+
+class PrefixSharingModel(LanguageModel):
+    """A language model of the Qwen2 or Qwen3 architecture with as many key as query heads, for prompts of text alone.
+
+    It computes in the type of its weights, on a GPU too.
+    """
+
+    def hidden(
+        self, tokens: Tokens, transitions: Transitions, asked: Bool[np.ndarray, "b r"], backbone: nn.Module
+    ) -> Float[Tensor, "n w"]:
+        """Return the hidden states that predict the response tokens that are ``asked`` for, row by row."""
+        rows = np.flatnonzero(asked.any(1))
+        chosen, asked = np.asarray(transitions)[rows], asked[rows]
+        start, prompt = tokens.transition_offset[chosen], tokens.prompt_length[chosen]
+        end = start + prompt + asked.shape[1] - 1 - asked[:, ::-1].argmax(1)  # without the last token that is asked for
+        tree = PrefixTree([tokens.ids[a:b] for a, b in zip(start, end)])
+        row, place = asked.nonzero()
+        return decode(backbone, tree, row, prompt[row] - 1 + place)[0]
+
+    def _logits(self, tokens: Tokens, transitions: Transitions, asked: Bool[np.ndarray, "b r"]) -> Float[Tensor, "n v"]:
+        return self.model.lm_head(self.hidden(tokens, transitions, asked, self.model.base_model))
+
+    def _reader(self, prompt_ids: Sequence[Sequence[int]], images: Sequence[np.ndarray | None]) -> TreeReader:
+        return TreeReader(self, prompt_ids)
+
+    def micro_batches(
+        self, tokens: Tokens, transitions: Int[np.ndarray, " m"], max_tokens: int
+    ) -> Iterator[Int[np.ndarray, " b"]]:
+        """Cut the given transitions into micro-batches of at most ``max_tokens`` tokens."""
+        return ordered_micro_batches(tokens, transitions, max_tokens)
+
+
+class TreeReader:
+    """See ``bepo.policies.responses.Reader``. Each call reads what is new as a tree that goes on after the last one."""
+
+    def __init__(self, policy: PrefixSharingModel, prompt_ids: Sequence[Sequence[int]]) -> None:
+        self._model, self._prompt_ids = policy.model, prompt_ids
+        self._read = [0] * len(prompt_ids)  # tokens of each response
+        self._tree: PrefixTree | None = None
+        self._rows: list[int] = []  # of the tree
+        self._memory: Memory | None = None
+
+    def __call__(self, written: Sequence[Sequence[int]], rows: Sequence[int]) -> Float[Tensor, "n v"]:
+        """Return the logits of the next token of some rows."""
+        new = [written[i][self._read[i] :] for i in rows]
+        self._read = [len(ids) for ids in written]
+        if self._tree is None:
+            self._tree = PrefixTree([[*self._prompt_ids[i], *ids] for i, ids in zip(rows, new)])
+        else:
+            self._tree = PrefixTree(new, self._tree, [self._rows.index(i) for i in rows])
+        self._rows = list(rows)
+        last = self._tree.length - 1
+        hidden, self._memory = decode(self._model.base_model, self._tree, np.arange(len(rows)), last, self._memory)
+        return self._model.lm_head(hidden)

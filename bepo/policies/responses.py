@@ -1,0 +1,80 @@
+"""Responses while they are sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from bepo.policies.restriction import Trie
+
+
+class Reader(Protocol):
+    """Reads prompts, and then what is written after them."""
+
+    def __call__(self, written: Sequence[Sequence[int]], rows: Sequence[int]) -> Float[Tensor, "n v"]:
+        """Return the logits of the next token of some rows.
+
+        ``written`` are the tokens of every row's response so far. A row that was left out once is not asked for again.
+        """
+        ...
+
+
+class Response:
+    """A response that is being sampled. A token without an alternative is written without a draw."""
+
+    def __init__(self, trie: Trie | None, end_id: int, max_length: int) -> None:
+        """``trie`` has the admissible responses; None admits every token at every place."""
+        self.ids: list[int] = []
+        self.logprobs: list[float] = []
+        self.entropies: list[float] = []
+        self.allowed: list[list[int]] = []  # the ids that each token was drawn from, where there is a trie
+        self.is_open = True
+        self._trie, self._end_id, self._max_length = trie, end_id, max_length
+        self._write_what_is_certain()
+
+    @property
+    def choices(self) -> list[int]:
+        """The ids that the next token can be drawn from, where there is a trie."""
+        return list(self._trie or ())
+
+    def write(self, token: int, logprob: float, entropy: float) -> None:
+        """Add a token that was drawn, and those that must follow it."""
+        self._add(token, logprob, entropy)
+        self._write_what_is_certain()
+
+    def _write_what_is_certain(self) -> None:
+        while self.is_open and self._trie is not None and len(self._trie) == 1:
+            self._add(next(iter(self._trie)), 0.0, 0.0)
+
+    def _add(self, token: int, logprob: float, entropy: float) -> None:
+        self.ids.append(token)
+        self.logprobs.append(logprob)
+        self.entropies.append(entropy)
+        if self._trie is not None:
+            self.allowed.append(self.choices)
+            self._trie = self._trie[token]
+        self.is_open = token != self._end_id and len(self.ids) < self._max_length
+
+
+class Draw(NamedTuple):
+    """What was drawn for n rows."""
+
+    token: Int[Tensor, " n"]
+    logprob: Float[Tensor, " n"]
+    entropy: Float[Tensor, " n"]  # in nats, of the distribution that the token was drawn from
+
+
+def draw(logits: Float[Tensor, "n v"], uniform: Float[Tensor, " n"]) -> Draw:
+    """Draw a token for each row.
+
+    It is where the distribution function first exceeds a number from [0, 1), which is ``uniform`` for a draw.
+    """
+    probabilities = logits.softmax(-1)
+    below = probabilities.double().cumsum(-1)
+    token = (below <= uniform.unsqueeze(1) * below[:, -1:]).sum(-1)
+    logprob = probabilities.gather(1, token.unsqueeze(1)).squeeze(1).log()
+    return Draw(token, logprob, torch.special.entr(probabilities).sum(-1))

@@ -1,0 +1,75 @@
+"""The decoder of Qwen2 and Qwen3 on a prefix tree: every distinct prefix is computed once.
+
+A hidden state depends on the tokens up to its own and on nothing else, so everything but attention runs once for each
+node. The last layer makes keys and values alone where no hidden state is asked for. In the first layer the key and the
+value of a node depend on its token and its position only, so they are computed once for each such pair.
+
+Sizes: u new nodes of a tree, a nodes with those of the tree before; p pairs of a token and a position; m of one of
+these; n hidden states that are asked for; hidden width w; h heads of width d.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from bepo.policies.decoder_layer import Module, feed_forward, key, normed, query, turns, value
+from bepo.policies.prefix_tree import PrefixTree
+from bepo.policies.tree_attention import Attention
+
+
+class Memory(NamedTuple):
+    """What later tokens read of the nodes of a tree: keys and values by layer, in the first layer those of pairs."""
+
+    keys: list[Float[Tensor, "m h d"]]
+    values: list[Float[Tensor, "m h d"]]
+    pair_of: Int[Tensor, " a"]  # the pair of each node
+
+
+def decode(
+    decoder: Module,
+    tree: PrefixTree,
+    row: Int[np.ndarray, " n"],
+    position: Int[np.ndarray, " n"],
+    before: Memory | None = None,
+) -> tuple[Float[Tensor, "n w"], Memory]:
+    """Return the hidden states after the last norm at some positions of rows, which must be new nodes.
+
+    ``before`` is the memory of the tree that this one goes on after; the memory returned is that of both.
+    """
+    like, last = decoder.embed_tokens.weight, len(decoder.layers) - 1
+    pair, pair_of = _pairs(tree)
+    node, one, place = np.unique(tree.path[row, position] - tree.first, return_index=True, return_inverse=True)
+    ids, positions, pair_of, asked, place = (
+        torch.from_numpy(x).to(like.device) for x in (tree.ids[pair], tree.position[pair], pair_of, node, place)
+    )
+    memory = Memory([], [], torch.cat([before.pair_of, pair_of + len(before.keys[0])]) if before else pair_of)
+    attention = [Attention.plan(tree, tree.row, tree.position, like)] * last
+    attention.append(Attention.plan(tree, row[one], position[one], like))
+    attention[0] = attention[0].with_keys(memory.pair_of)
+
+    x = decoder.embed_tokens(ids)
+    turn = turns(decoder, x, positions)
+    for i, layer in enumerate(decoder.layers):
+        h = normed(x, layer.input_layernorm)
+        k, v = key(layer, h, turn), value(layer, h)
+        memory.keys.append(torch.cat([before.keys[i], k]) if before else k)
+        memory.values.append(torch.cat([before.values[i], v]) if before else v)
+        if i == 0:
+            x, h, turn = (y.index_select(0, pair_of) for y in (x, h, turn))
+        if i == last:
+            x, h, turn = (y.index_select(0, asked) for y in (x, h, turn))
+        seen = attention[i](query(layer, h, turn), memory.keys[i], memory.values[i])
+        x = x + layer.self_attn.o_proj(seen)
+        x = x + feed_forward(layer, x)
+    return (normed(x, decoder.norm) * decoder.norm.weight).index_select(0, place), memory
+
+
+def _pairs(tree: PrefixTree) -> tuple[Int[np.ndarray, " p"], Int[np.ndarray, " u"]]:
+    """Return a new node for each distinct pair of a token and a position, and the pair of each new node."""
+    code = tree.ids * (tree.position.max() + 1) + tree.position
+    return np.unique(code, return_index=True, return_inverse=True)[1:]

@@ -1,0 +1,56 @@
+"""The machine of a session: what the last digits of a number may depend on, beside the settings."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from threadpoolctl import threadpool_info
+
+PACKAGES = ("torch", "transformers", "numpy", "scipy", "hydra-core", "wandb", "verl", "vllm", "ray")
+
+
+def machine() -> dict[str, Any]:
+    """Return the model of the CPU, the instruction set that torch uses, threads, BLAS libraries and versions."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+        "blas": {"torch": _torch_blas(), "numpy": _numpy_blas()},
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        "system": platform.platform(),
+        "versions": {"python": platform.python_version(), **_versions()},
+    }
+
+
+def _cpu_model() -> str:
+    """Return the name that Linux gives the CPU; elsewhere what Python knows."""
+    info = Path("/proc/cpuinfo")
+    found = re.search(r"^model name\s*: (.*)$", info.read_text() if info.exists() else "", re.MULTILINE)
+    return found[1] if found else platform.processor() or platform.machine()
+
+
+def _torch_blas() -> str:
+    found = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
+    return found[1] if found else "unknown"
+
+
+def _numpy_blas() -> str:
+    libraries = (lib for lib in threadpool_info() if lib["user_api"] == "blas")
+    return ", ".join(sorted({f"{lib['internal_api']} {lib['version']}" for lib in libraries}))
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

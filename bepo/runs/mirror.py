@@ -1,0 +1,68 @@
+"""What W&B is told of a run beside its rows: where it belongs, and what it came to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from bepo.runs.config import Config
+from bepo.store.cells import cells_of_run
+from bepo.store.runs import RunFolder
+from bepo.store.tracking import JobType, Labels
+
+_NOT_SHOWN = ("tracking", "results", "progress", "study")  # of the config: they say nothing about the run
+_SAID = ("env", "tier", "seed")  # overrides that a name has no need of, because it says the same in other words
+
+
+def origin(config: Config) -> dict[str, str]:
+    """Return what a session says of why it runs: the study that started it, if any, and the kind of work."""
+    job: JobType = "tuning" if "objectives" in config.study else "training"
+    return {"study": config.study.get("name", ""), "job": job}
+
+
+def labels_of(config: Config, folder: RunFolder, overrides: Sequence[str] = ()) -> Labels:
+    """Return where a run belongs: its group is the study that started it, or its tier where there is none.
+
+    ``overrides`` are those that make the run. Studies that share it come from the cells that point at it by now.
+    """
+    first = (folder.sessions() or [origin(config)])[0]
+    started_by = first.get("study", "")
+    cells = cells_of_run(Path(config.results), folder.id)
+    cell = cells.get(started_by, {})
+    chosen = cell.get("varying") or cell.get("overrides", overrides)
+    trial = next((int(o.removeprefix("trial=")) for o in chosen if o.startswith("trial=")), None)
+    text = " ".join(o for o in chosen if o.split("=")[0] not in _SAID) or config.credit.name
+    place = {"tier": config.tier, "environment": config.env.name, "method": config.credit.name}
+    about = place | {"cell": text, "trial": trial, "started_by": started_by, "studies": sorted(cells)}
+    return Labels(
+        name=f"{config.env.name} {text:.96} seed={config.seed}",  # W&B takes 128 characters
+        group=started_by or config.tier,
+        job_type=first.get("job", "training"),
+        tags=(*place.values(), config.model, text, *sorted(cells)),
+        config={name: value for name, value in asdict(config).items() if name not in _NOT_SHOWN} | about,
+    )
+
+
+def summary_of(folder: RunFolder, success: float) -> dict[str, Any]:
+    """Return what a complete run came to.
+
+    That is its test success rate, before and after training, that of its last validation pass, and the seconds of all
+    updates with their evaluations.
+    """
+    found = {"test_success": success, "seconds": seconds_of_updates(folder.rows("metrics"))}
+    rows = folder.rows("episodes")
+    before = [row["success"] for row in rows if row["split"] == "test" and row["update"] == 0]
+    validation = [row for row in rows if row["split"] == "validation"]
+    last = max((row["update"] for row in validation), default=0)
+    found |= {"test_success_before_training": fmean(before)} if before else {}
+    if last:
+        found["validation_success"] = fmean(row["success"] for row in validation if row["update"] == last)
+    return found
+
+
+def seconds_of_updates(rows: Sequence[dict[str, Any]]) -> float:
+    """Return the seconds of updates by the clock, with the evaluations between them, from rows of metrics."""
+    return sum(value for row in rows for name, value in row.items() if name.startswith("time/"))

@@ -1,0 +1,70 @@
+"""What every loss must do: it is found by its file, and tested without being told about it."""
+
+import pickle
+from dataclasses import fields
+from typing import get_type_hints
+
+import pytest
+import torch
+
+from bepo.core.registry import choices
+from bepo.losses import losses
+
+
+def variants():
+    """Every loss as it comes, and with each other choice of its fields."""
+    for name, cls in losses().items():
+        yield pytest.param(cls(), id=name)
+        kinds = get_type_hints(cls)
+        for field in fields(cls):
+            for choice in set(choices(kinds[field.name])) - {field.default}:
+                yield pytest.param(cls(**{field.name: choice}), id=f"{name} {field.name}={choice}")
+
+
+every_loss = pytest.mark.parametrize("loss", list(variants()))
+
+
+@pytest.fixture
+def grids():
+    """Log-probabilities, those at rollout time, advantages and a mask: three responses of 4, 2 and no tokens."""
+    draw = torch.Generator().manual_seed(0)
+    old, step, advantage = (torch.randn(3, 4, generator=draw) for _ in range(3))
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]], dtype=torch.bool)
+    return old + 0.3 * step, old, advantage, mask
+
+
+@every_loss
+def test_every_token_has_a_loss_and_padding_has_none(loss, grids):
+    logprob, old, advantage, mask = grids
+    per_token, stats = loss(*grids)
+    assert per_token.shape == mask.shape and per_token.dtype == torch.float32 and per_token.isfinite().all()
+    assert not per_token[~mask].any() and per_token[mask].any()
+    assert all(value.shape == () and value.isfinite() for value in stats.values())
+    other = [torch.where(mask, x, torch.full_like(x, 9.0)) for x in (logprob, old, advantage)]
+    again, same_stats = loss(*other, mask)
+    torch.testing.assert_close(again, per_token, rtol=0, atol=0)
+    torch.testing.assert_close(same_stats, stats, rtol=0, atol=0)
+
+
+@every_loss
+def test_responses_do_not_influence_each_other(loss, grids):
+    per_token, stats = loss(*grids)
+    parts = [loss(*(x[i : i + 1] for x in grids)) for i in range(3)]
+    torch.testing.assert_close(torch.cat([part for part, _ in parts]), per_token, rtol=0, atol=0)
+    for name, value in stats.items():
+        assert sum(part[name] for _, part in parts).item() == pytest.approx(value.item(), rel=1e-5), name
+
+
+@every_loss
+def test_the_first_step_makes_good_tokens_likelier_and_bad_ones_less_likely(loss, grids):
+    _, old, advantage, mask = grids
+    advantage = advantage.mean(1, keepdim=True).expand(3, 4)  # one for each response
+    logprob = old.clone().requires_grad_()
+    loss(logprob, old, advantage, mask)[0].sum().backward()
+    assert torch.equal(logprob.grad.sign()[mask], -advantage.sign()[mask]) and not logprob.grad[~mask].any()
+
+
+@every_loss
+def test_a_loss_travels_to_other_processes(loss, grids):
+    copy = pickle.loads(pickle.dumps(loss))
+    assert copy == loss and torch.equal(copy(*grids)[0], loss(*grids)[0])

@@ -1,0 +1,89 @@
+"""What a run id depends on, and that a field added later orphans no run."""
+
+from dataclasses import fields, make_dataclass, replace
+
+import pytest
+
+from analysis.data.runs import METHOD, settings
+from analysis.data.sources import Source
+from bepo.core.settings import identity, outside_identity, setting
+from bepo.credit import estimators
+from bepo.runs.compose import register_configs
+from bepo.runs.config import cell_overrides, identity_of
+from bepo.store.runs import run_id
+from bepo.sweep.studies import compose_study
+from tests.stored_runs import write_run
+
+register_configs()
+PARTS = ("env", "policy", "credit", "backend", "agent", "rollout", "training", "training.critic", "evaluation", "")
+
+
+@pytest.fixture(scope="module")
+def config():
+    return compose_study("main_sokoban", ["tier=smoke", "backend=local", "model=small"]).configured[0][1]
+
+
+def with_field(value, default, **options):
+    """The same settings with one more field, ``later``."""
+    kind = make_dataclass(type(value).__name__, [("later", float, setting(default, **options))], bases=(type(value),))
+    return kind(**{item.name: vars(value)[item.name] for item in fields(value)})
+
+
+def changed(config, part, **options):
+    """The config with a field ``later`` in a part of it."""
+    if not part:
+        return with_field(config, 1.0, **options)
+    name, _, rest = part.partition(".")
+    return replace(config, **{name: changed(vars(config)[name], rest, **options)})
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_neutral_field_that_is_added_later_leaves_every_id_as_it_is(config, part):
+    before = run_id(identity_of(config))
+    assert run_id(identity_of(changed(config, part, neutral=True))) == before
+    assert run_id(identity_of(changed(config, part))) != before
+    assert run_id(identity_of(changed(config, part, identity=False))) == before
+
+
+def test_another_value_of_a_neutral_field_is_another_run(config):
+    later = with_field(config.rollout, 1.0, neutral=True)
+    assert identity(later) == identity(config.rollout)
+    assert identity(replace(later, later=2.0)) == identity(config.rollout) | {"later": 2.0}
+
+
+OUTSIDE = {
+    "local": ("device=cpu", "threads=2"),
+    "verl": (
+        *("device=cpu", "n_gpus=4", "nodes=2", "tensor_parallel_size=2", "micro_batch_tokens=99", "env_workers=2"),
+        *("gpu_memory_utilization=0.4", "offload=true", "agent_workers=2", "patience=9", "verbose=true"),
+    ),
+}
+EVERYWHERE = ("training.micro_batch_tokens=99", "results=elsewhere", "progress=false", "checkpoint_every=3")
+
+
+@pytest.mark.parametrize("backend", OUTSIDE)
+def test_where_and_how_fast_it_runs_is_no_part_of_a_run(backend):
+    def run(*overrides):
+        common = ("tier=smoke", "model=small", f"backend={backend}", "credit=grpo", "seed=0")
+        (pair,) = compose_study("main_sokoban", [*common, *overrides]).configured
+        return pair[1]
+
+    outside = [f"backend.{text}" for text in OUTSIDE[backend]] + list(EVERYWHERE)
+    plain, moved = run(), run(*outside)
+    assert run_id(identity_of(moved)) == run_id(identity_of(plain))
+    assert cell_overrides(moved, [*outside, "credit.gamma=0.9", "seed=0"]) == ["credit.gamma=0.9", "seed=0"]
+    noted = outside_identity(moved)  # of which the run's session speaks
+    assert noted["training"] == {"micro_batch_tokens": 99} and noted["backend"]["device"] == "cpu"
+    assert run_id(identity_of(run("training.epochs=2"))) != run_id(identity_of(plain))
+
+
+def test_runs_from_before_and_after_a_field_was_added_are_averaged(tmp_path, monkeypatch):
+    """The older run knows nothing of ``credit.later``; the newer one has its default, and leaves it out."""
+    monkeypatch.setitem(estimators._known, "grpo", type(with_field(estimators()["grpo"](), 1.0, neutral=True)))
+    write_run(tmp_path, "s", {"credit.name": "grpo", "seed": 0}, ((1, 0),), started="2026-01-01")
+    write_run(tmp_path, "s", {"credit.name": "grpo", "seed": 1}, ((1, 0),), started="2026-02-01")
+    write_run(tmp_path, "other", {"credit.name": "grpo", "seed": 1, "credit.later": 2.0}, ((1, 0),))
+    study = Source(tmp_path).study("s", "laptop", METHOD)
+    assert len(study.rows["grpo"]) == 2 and not study.skipped
+    assert set(Source(tmp_path).study("s", "laptop", settings("later")).rows) == {"later=1.0"}
+    assert set(Source(tmp_path).study("other", "laptop", settings("later")).rows) == {"later=2.0"}
