@@ -68,7 +68,7 @@ def check_sweeper(config: DictConfig) -> None:
 
 
 register_configs()
-CLASSES = ("bepo.*", "optuna.*", "hydra_plugins.*", "logging.*")  # whose names a config may give, for Hydra to make
+CLASSES = ("bepo.*", "verl.*", "optuna.*", "hydra_plugins.*", "logging.*")  # what a config may have Hydra make
 
 
 @hydra.main(config_path="../conf", config_name="train", execution_whitelist=CLASSES)
