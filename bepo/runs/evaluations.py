@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from bepo.rollouts.evaluation import episode_rows, play
 from bepo.rollouts.task_sets import TaskSet
 from bepo.rollouts.transcripts import transcripts
 from bepo.runs.config import METHOD_VERSION, Config
+from bepo.runs.metrics import success_rate
 from bepo.store.files import digest, locked, read_sealed, write_sealed
 from bepo.store.runs import RunFolder
 from bepo.training.backend import Engine, Setup, collect_and_release
@@ -51,7 +52,7 @@ class Evaluations:
         for split in HELD_OUT:
             rows = self._pass(split, 0, update)
             self._note(update, rows)
-            found[f"eval/{split}_success"] = success_rate(rows)
+            found[f"eval/{split}_success"] = fmean(row["success"] for row in rows)
         return found
 
     def last(self, update: int) -> float:
@@ -59,8 +60,7 @@ class Evaluations:
         for split in HELD_OUT:
             for seed in range(int(self.is_due(update)), self._config.evaluation.seeds):
                 self._note(update, self._pass(split, seed, update))
-        rows = self._folder.rows("episodes")
-        return success_rate(row for row in rows if row["split"] == "test" and row["update"] == update)
+        return success_rate(self._folder.rows("episodes"), "test", update)
 
     def _pass(self, split: Split, seed: int, update: int) -> list[dict[str, Any]]:
         """Play one episode of each task, and keep their transcripts if they are the ones that are kept."""
@@ -95,8 +95,3 @@ class Evaluations:
             "evaluation_seed": seed,
             "method_version": METHOD_VERSION,
         }
-
-
-def success_rate(rows: Iterable[dict[str, Any]]) -> float:
-    """Return the share of successful episodes."""
-    return fmean(float(row["success"]) for row in rows)

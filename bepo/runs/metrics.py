@@ -1,12 +1,15 @@
-"""What an update reports of its rollouts, its credit and its optimisation, under the names of ``metrics.jsonl``."""
+"""What an update reports, under the names of ``metrics.jsonl``, and what the rows of a run come to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from statistics import fmean
+from typing import Any
 
 from bepo.core.batch import RolloutBatch
 from bepo.core.tokens import Tokens
 from bepo.credit import Credit
+from bepo.envs import Split
 
 
 def rollout_metrics(batch: RolloutBatch, max_response_length: int, end_token: int) -> dict[str, float]:
@@ -41,3 +44,17 @@ def cut_share(tokens: Tokens, max_response_length: int, end_token: int) -> float
     """Return the share of responses that were cut at the token limit, that is, do not end with ``end_token``."""
     last = tokens.ids[tokens.transition_offset[1:] - 1]
     return float(((tokens.response_length >= max_response_length) & (last != end_token)).mean())
+
+
+def success_rate(rows: Iterable[Mapping[str, Any]], split: Split, update: int) -> float:
+    """Return the share of successful episodes of a split after an update, from rows of ``episodes.jsonl``."""
+    return fmean(row["success"] for row in rows if row["split"] == split and row["update"] == update)
+
+
+def seconds_of_updates(rows: Iterable[Mapping[str, Any]], clock: str = "time/", evaluation: bool = True) -> float:
+    """Return the seconds of all updates, from rows of ``metrics.jsonl``.
+
+    ``clock`` is the prefix of the seconds that count, and ``evaluation`` says whether those of evaluations do.
+    """
+    seconds = ((name, value) for row in rows for name, value in row.items() if name.startswith(clock))
+    return sum(value for name, value in seconds if evaluation or name != f"{clock}evaluation")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from bepo.runs.config import Config
+from bepo.runs.metrics import seconds_of_updates, success_rate
 from bepo.store.cells import cells_of_run
 from bepo.store.runs import RunFolder
 from bepo.store.tracking import JobType, Labels
@@ -46,23 +46,16 @@ def labels_of(config: Config, folder: RunFolder, overrides: Sequence[str] = ()) 
     )
 
 
-def summary_of(folder: RunFolder, success: float) -> dict[str, Any]:
-    """Return what a complete run came to.
+def summary_of(folder: RunFolder, updates: int, success: float) -> dict[str, Any]:
+    """Return what a complete run of so many updates came to.
 
-    That is its test success rate, before and after training, that of its last validation pass, and the seconds of all
+    That is its test success rate, before and after training, that of its last validation passes, and the seconds of all
     updates with their evaluations.
     """
-    found = {"test_success": success, "seconds": seconds_of_updates(folder.rows("metrics"))}
     rows = folder.rows("episodes")
-    before = [row["success"] for row in rows if row["split"] == "test" and row["update"] == 0]
-    validation = [row for row in rows if row["split"] == "validation"]
-    last = max((row["update"] for row in validation), default=0)
-    found |= {"test_success_before_training": fmean(before)} if before else {}
-    if last:
-        found["validation_success"] = fmean(row["success"] for row in validation if row["update"] == last)
-    return found
-
-
-def seconds_of_updates(rows: Sequence[dict[str, Any]]) -> float:
-    """Return the seconds of updates by the clock, with the evaluations between them, from rows of metrics."""
-    return sum(value for row in rows for name, value in row.items() if name.startswith("time/"))
+    return {
+        "test_success": success,
+        "test_success_before_training": success_rate(rows, "test", 0),
+        "validation_success": success_rate(rows, "validation", updates),
+        "seconds": seconds_of_updates(folder.rows("metrics")),
+    }

@@ -6,20 +6,18 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from bepo.core.errors import choose
+from bepo.runs.metrics import seconds_of_updates, success_rate
 from bepo.store.runs import StoredRun
 
 
 def validation_success(run: StoredRun) -> float:
     """Return the success rate of the last validation pass; test tasks are not for choosing settings."""
-    rows = [row for row in run.episodes() if row["split"] == "validation"]
-    last = max(row["update"] for row in rows)
-    return fmean(row["success"] for row in rows if row["update"] == last)
+    return success_rate(run.episodes(), "validation", run.facts["result"]["updates"])
 
 
 def training_seconds(run: StoredRun) -> float:
     """Return the seconds of all updates without evaluation: CPU seconds of a run on a CPU, else those of the clock."""
-    times = ((name, value) for row in run.metrics() for name, value in row.items() if name.startswith(run.clock))
-    return sum(value for name, value in times if name != f"{run.clock}evaluation")
+    return seconds_of_updates(run.metrics(), run.clock, evaluation=False)
 
 
 VALIDATION_SUCCESS = "validation_success"

@@ -41,7 +41,8 @@ def run(config: Config, overrides: Sequence[str] = ()) -> float:
     """
     results, device = Path(config.results), config.backend.resolve()
     refuse_older(results)
-    folder = RunFolder(results, run_id(identity_of(config)))
+    identity = identity_of(config)
+    folder = RunFolder(results, run_id(identity))
     with folder.locked():
         if config.study:
             note_cell(results, config.study["name"], config.tier, cell_overrides(config, overrides), folder.id)
@@ -53,7 +54,7 @@ def run(config: Config, overrides: Sequence[str] = ()) -> float:
         session = {"started": now, **origin(config), **SOURCE, "machine": machine()}
         session["settings"] = outside_identity(config)
         if not folder.checkpoints():
-            go_on_from_a_shorter_run(folder, identity_of(config))
+            go_on_from_a_shorter_run(folder, identity)
         folder.start(asdict(config), session)
         setup = make_setup(config, folder, device, _task_sets(config))
         engine = config.backend.start(setup)
@@ -219,7 +220,7 @@ class _Run:
         results = Path(self.config.results)
         labels = labels_of(self.config, self.folder, self.overrides)
         files = files_of_run(results, self.folder.id)
-        self.tracker.finish(summary_of(self.folder, success), files, results, labels)
+        self.tracker.finish(summary_of(self.folder, self.update, success), files, results, labels)
 
 
 def method_facts(credit: Estimator) -> dict[str, Any]:

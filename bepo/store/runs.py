@@ -215,14 +215,13 @@ class RunFolder:
     def progress(self) -> Progress:
         """Return where the run stands; a run that says it is complete is checked."""
         rows = self.rows("metrics")
-        status, problem = "partial" if (self.path / "config.json").exists() else "missing", ""
+        status, problem, run = "partial" if (self.path / "config.json").exists() else "missing", "", None
         if self.is_complete:
-            status = "complete"
             try:
-                read_run(self.path)
+                status, run = "complete", read_run(self.path)
             except Corrupt as error:
                 status, problem = "corrupt", str(error)
-        return Progress(status, len(rows), rows[-1] if rows else {}, problem)
+        return Progress(status, len(rows), rows[-1] if rows else {}, problem, run)
 
 
 @dataclass(frozen=True)
@@ -233,6 +232,7 @@ class Progress:
     updates: int  # rows written
     last: dict[str, Any] = field(default_factory=dict)  # the newest of them
     problem: str = ""  # what is wrong with a corrupt one
+    run: StoredRun | None = None  # a complete one, as it was read and checked
 
 
 @dataclass
@@ -278,8 +278,11 @@ def refuse_older(results: Path) -> None:
     versions = set()
     for path in results.glob("runs/*/run.json"):
         with suppress(Corrupt):
-            versions.add(read_object(path, "run file").get("format_version"))
-    if versions and all(isinstance(version, int) and version < FORMAT_VERSION for version in versions):
+            version = read_object(path, "run file").get("format_version")
+            if not isinstance(version, int) or version >= FORMAT_VERSION:
+                return
+            versions.add(version)
+    if versions:
         found = ", ".join(map(str, sorted(versions)))
         raise UserError(
             f"results={results}: its runs have format {found}, this bepo reads {FORMAT_VERSION}: choose another folder"

@@ -8,9 +8,8 @@ from typing import Any
 
 import optuna
 
-from bepo.runs.mirror import seconds_of_updates
-from bepo.store.files import Corrupt
-from bepo.store.runs import RunFolder, read_run
+from bepo.runs.metrics import seconds_of_updates
+from bepo.store.runs import RunFolder
 from bepo.store.tracking import Labels, Tracking, log_table
 from bepo.sweep.outcome import GridOutcome
 from bepo.sweep.plan import PlannedRun
@@ -41,12 +40,7 @@ def _row(study: str, cell: str, folder: RunFolder, problem: str) -> list[Any]:
     """Return a row in the order of ``COLUMNS``; success is None for a run that is not complete."""
     progress = folder.progress()
     seconds = seconds_of_updates(folder.rows("metrics"))
-    success = None
-    if progress.status == "complete":
-        try:
-            success = read_run(folder.path).facts["result"]["success"]
-        except (Corrupt, KeyError) as error:
-            problem = str(error)
+    success = progress.run and progress.run.facts["result"]["success"]
     return [study, cell, progress.status, folder.id, success, seconds, problem or progress.problem]
 
 
