@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
+import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from types import UnionType
 from typing import Any, ClassVar, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -41,10 +44,15 @@ class Registry(Generic[P]):
         return cls
 
     def __call__(self) -> dict[str, type[P]]:
-        """Return every plug-in by name; every file of the package is imported once, but those that begin with ``_``."""
+        """Return every plug-in by name.
+
+        Every file of the package that says ``@register`` is imported once: others may import what takes seconds, such
+        as torch.
+        """
         for module in pkgutil.iter_modules(importlib.import_module(self._package).__path__):
-            if not module.name.startswith("_"):  # shared parts, and the command line
-                importlib.import_module(f"{self._package}.{module.name}")
+            name = f"{self._package}.{module.name}"
+            if name not in sys.modules and _registers(name):
+                importlib.import_module(name)
         return dict(sorted(self._known.items()))
 
     def make(self, name: str, **settings: Any) -> P:
@@ -61,6 +69,12 @@ class Registry(Generic[P]):
                 raise choose(f"setting of {name}", key, kinds)
             _check_type(f"{self._group}.{key}", value, kinds[key])
         return known[name](**settings)
+
+
+def _registers(module: str) -> bool:
+    """Return whether the source of a module, which is not imported for it, has a plug-in."""
+    spec = find_spec(module)
+    return spec is not None and spec.origin is not None and "@register\n" in Path(spec.origin).read_text()
 
 
 def assignments(texts: Sequence[str]) -> dict[str, Any]:

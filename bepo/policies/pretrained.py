@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
-
-import torch
-import transformers
-from huggingface_hub import snapshot_download
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from bepo.core.errors import Missing, UserError
 from bepo.core.settings import setting
 from bepo.envs import Environment
 from bepo.policies import PolicyConfig, register
-from bepo.policies.language_model import LanguageModel
 from bepo.rollouts.agent import Agent
+
+if TYPE_CHECKING:
+    import transformers
+
+    from bepo.policies.language_model import LanguageModel
 
 
 @register
@@ -44,6 +44,11 @@ class Pretrained(PolicyConfig):
 
     def build(self, env: Environment, agent: Agent, device: str) -> LanguageModel:
         """Load the policy. Raises ``UserError`` where there is no checkpoint at ``path``."""
+        import torch
+        import transformers
+
+        from bepo.policies.language_model import LanguageModel
+
         tokenizer = load_tokenizer(self.path)
         model = load_pretrained(transformers.AutoModelForCausalLM, self.path, dtype=torch.float32)
         if self.gradient_checkpointing:
@@ -57,6 +62,8 @@ class Pretrained(PolicyConfig):
 
 def weights_missing(path: str) -> Missing | None:
     """Return what is missing of the weights at ``path``, a folder or a name on the model hub; None if they are here."""
+    from huggingface_hub import snapshot_download
+
     folder = Path(path)
     if not (folder / "config.json").exists():
         try:
@@ -75,6 +82,8 @@ def load_tokenizer(path: str) -> transformers.PreTrainedTokenizerFast:
     saved: every word of policy=tiny, whose tokenizer is word-level, would be unknown. Such tokenizers are therefore
     loaded without it.
     """
+    import transformers
+
     config = Path(path) / "tokenizer_config.json"
     is_generic = config.exists() and json.loads(config.read_text()).get("tokenizer_class") == "TokenizersBackend"
     return load_pretrained(transformers.PreTrainedTokenizerFast if is_generic else transformers.AutoTokenizer, path)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
-
-import torch
-import transformers
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from bepo.core.errors import UserError
 from bepo.core.settings import setting
 from bepo.envs import Environment
 from bepo.policies import PolicyConfig, register
 from bepo.policies.pretrained import load_pretrained, load_tokenizer
-from bepo.policies.vision_language import VisionLanguageModel
 from bepo.rollouts.agent import Agent
+
+if TYPE_CHECKING:
+    from bepo.policies.vision_language import VisionLanguageModel
 
 
 @register
@@ -58,6 +57,11 @@ class PretrainedVL(PolicyConfig):
 
     def build(self, env: Environment, agent: Agent, device: str) -> VisionLanguageModel:
         """Load the policy. Raises ``UserError`` where there is no checkpoint, or one of another family."""
+        import torch
+        import transformers
+
+        from bepo.policies.vision_language import VisionLanguageModel
+
         tokenizer = load_tokenizer(self.path)
         model = load_pretrained(transformers.AutoModelForImageTextToText, self.path, dtype=torch.float32)
         if not hasattr(model.base_model, "get_rope_index"):

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from itertools import chain
-from re import findall
-from typing import Any, ClassVar, Literal
-
-import torch
-import transformers
-from tokenizers import Regex, Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Split
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from bepo.core.errors import UserError
 from bepo.core.settings import Settings, setting
 from bepo.envs import Environment
 from bepo.policies import PolicyConfig, register
-from bepo.policies.language_model import LanguageModel
-from bepo.policies.prefix_sharing import PrefixSharingModel
 from bepo.rollouts.agent import COMPACT_WORDS, Agent
 
-PAD, END, UNKNOWN, ACT = "<pad>", "<end>", "<unk>", "<act>"
-_SPECIAL = (PAD, END, UNKNOWN, ACT)
-_PIECE = r"<[a-z]+>|[A-Za-z]?[a-z]+|[0-9]+|\S"  # a word, a number, or one symbol (so a board row is its cells)
-_CHAT = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %} " + ACT + "{% endif %}"
+if TYPE_CHECKING:
+    import transformers
+
+    from bepo.policies.language_model import LanguageModel
 
 
 @dataclass
@@ -135,57 +123,22 @@ class Tiny(TinyModel):
 
     def build(self, env: Environment, agent: Agent, device: str) -> LanguageModel:
         """Draw the policy's weights from ``seed``. Raises ``UserError`` for an agent whose prompts it cannot read."""
+        import torch
+        import transformers
+
+        from bepo.policies.tiny_model import TinyLanguageModel, build_tokenizer
+
         tokenizer = build_tokenizer(self._vocabulary(env, agent))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            model = transformers.AutoModelForCausalLM.from_config(self._model_config(tokenizer))
+            model = transformers.AutoModelForCausalLM.from_config(
+                transformers.AutoConfig.for_model(
+                    self.architecture,
+                    **self._text_settings(tokenizer),
+                    head_dim=self.hidden_size // self.num_attention_heads,
+                    tie_word_embeddings=False,
+                )
+            )
         return TinyLanguageModel(
             model, tokenizer, self.max_prompt_length, self.max_response_length, self.constrained, device
         )
-
-    def _model_config(self, tokenizer: transformers.PreTrainedTokenizerFast) -> transformers.PreTrainedConfig:
-        return transformers.AutoConfig.for_model(
-            self.architecture,
-            **self._text_settings(tokenizer),
-            head_dim=self.hidden_size // self.num_attention_heads,
-            tie_word_embeddings=False,
-        )
-
-
-class TinyLanguageModel(PrefixSharingModel):
-    """Splits prompts itself, and each distinct line once: a chat template and a tokenizer that can do more cost more.
-
-    Token ids are those of ``build_tokenizer``'s tokenizer, but for control characters: no word goes on after a line.
-    """
-
-    def _chat(self, content: str) -> list[int]:
-        return [*chain.from_iterable(map(self._line, content.split("\n"))), self._ids[ACT]]
-
-    @cached_property
-    def _line(self) -> Callable[[str], tuple[int, ...]]:
-        ids, unknown = self._ids, self._ids[UNKNOWN]
-        return lru_cache(maxsize=65536)(lambda line: tuple(ids.get(piece, unknown) for piece in findall(_PIECE, line)))
-
-    @cached_property
-    def _ids(self) -> dict[str, int]:
-        return self.tokenizer.get_vocab()
-
-
-def build_tokenizer(words: Sequence[str], markers: Sequence[str] = ()) -> transformers.PreTrainedTokenizerFast:
-    """Return a word-level tokenizer that knows ``words`` and reads every other word as ``<unk>``.
-
-    Case is kept and white space is dropped. ``markers`` are further special tokens.
-    """
-    vocabulary = {word: i for i, word in enumerate([*_SPECIAL, *markers, *dict.fromkeys(words)])}
-    tokenizer = Tokenizer(WordLevel(vocabulary, unk_token=UNKNOWN))
-    tokenizer.pre_tokenizer = Split(Regex(_PIECE), behavior="removed", invert=True)
-    fast = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token=PAD,
-        eos_token=END,
-        unk_token=UNKNOWN,
-        additional_special_tokens=list(markers),
-        padding_side="left",
-    )
-    fast.chat_template = _CHAT
-    return fast

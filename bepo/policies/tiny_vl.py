@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
-
-import torch
-import transformers
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from bepo.core.errors import UserError
 from bepo.core.settings import setting
 from bepo.envs import IMAGE, Environment
 from bepo.policies import register
-from bepo.policies.tiny import ACT, TinyModel, build_tokenizer
-from bepo.policies.vision_language import VisionLanguageModel
+from bepo.policies.tiny import TinyModel
 from bepo.rollouts.agent import Agent
+
+if TYPE_CHECKING:
+    import transformers
+
+    from bepo.policies.vision_language import VisionLanguageModel
 
 START, PICTURE, VIDEO, STOP = MARKERS = ("<|vision_start|>", "<|image_pad|>", "<|video_pad|>", "<|vision_end|>")
 _CHAT = (
     "{% for m in messages %}{% if m['content'] is string %}{{ m['content'] }}{% else %}{% for part in m['content'] %}"
     f"{{% if part['type'] == 'image' %}}{START}{PICTURE}{STOP}{{% else %}}{{{{ part['text'] }}}}{{% endif %}}"
-    "{% endfor %}{% endif %}{% endfor %}{% if add_generation_prompt %} " + ACT + "{% endif %}"
+    "{% endfor %}{% endif %}{% endfor %}{% if add_generation_prompt %} <act>{% endif %}"
 )
 
 
@@ -79,6 +80,12 @@ class TinyVL(TinyModel):
 
         Raises ``UserError`` for an agent whose prompts it cannot read, and for an environment without pictures.
         """
+        import torch
+        import transformers
+
+        from bepo.policies.tiny_model import build_tokenizer
+        from bepo.policies.vision_language import VisionLanguageModel
+
         vocabulary = self._vocabulary(env, agent)
         if IMAGE not in vocabulary:
             raise UserError(f"policy=tiny_vl looks at pictures, and env={env.name} shows none: env.observation=rgb")
@@ -100,6 +107,8 @@ class TinyVL(TinyModel):
         )
 
     def _image_processor(self) -> transformers.Qwen2VLImageProcessorPil:
+        import transformers
+
         side = self.patch_size * self.spatial_merge_size
         return transformers.Qwen2VLImageProcessorPil(
             patch_size=self.patch_size,
@@ -109,6 +118,8 @@ class TinyVL(TinyModel):
         )
 
     def _architecture(self, tokenizer: transformers.PreTrainedTokenizerFast) -> transformers.Qwen2_5_VLConfig:
+        import transformers
+
         ids: Any = tokenizer.convert_tokens_to_ids(list(MARKERS))  # a list, as it got one
         start, picture, video, stop = ids
         pairs = self.hidden_size // self.num_attention_heads // 2  # rotated pairs of a head, divided as in Qwen2.5-VL

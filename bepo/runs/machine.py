@@ -9,7 +9,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import torch
 from threadpoolctl import threadpool_info
 
 PACKAGES = ("torch", "transformers", "numpy", "scipy", "hydra-core", "wandb", "verl", "vllm", "ray")
@@ -17,12 +16,14 @@ PACKAGES = ("torch", "transformers", "numpy", "scipy", "hydra-core", "wandb", "v
 
 def machine() -> dict[str, Any]:
     """Return the model of the CPU, the instruction set that torch uses, threads, BLAS libraries and versions."""
+    import torch
+
     return {
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),
-        "blas": {"torch": _torch_blas(), "numpy": _numpy_blas()},
+        "blas": {"torch": _torch_blas(torch.__config__.show()), "numpy": _numpy_blas()},
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "system": platform.platform(),
         "versions": {"python": platform.python_version(), **_versions()},
@@ -36,8 +37,8 @@ def _cpu_model() -> str:
     return found[1] if found else platform.processor() or platform.machine()
 
 
-def _torch_blas() -> str:
-    found = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
+def _torch_blas(config: str) -> str:
+    found = re.search(r"BLAS_INFO=(\w+)", config)
     return found[1] if found else "unknown"
 
 

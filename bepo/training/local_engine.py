@@ -1,0 +1,86 @@
+"""The engine of one process: policy, learner and environments together, on one device."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from bepo.envs import Task
+from bepo.rollouts.collect import Sampling, collect
+from bepo.training.backend import Rollouts, Setup
+from bepo.training.learner import LocalLearner
+from bepo.training.warm_start import initial_policy
+
+PACKAGES = ("torch", "transformers", "numpy", "hydra-core", "wandb")
+
+
+class LocalEngine:
+    """A policy and its learner in this process. See ``bepo.training.backend.Engine`` for the methods."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup, self.policy = setup, initial_policy(setup)
+        self.learner = LocalLearner(self.policy, setup.loss, setup.training, setup.sampling, setup.needs_critic)
+        self.end_token = self.policy.tokenizer.eos_token_id
+        self.facts = {
+            "backend": "local",
+            "device": setup.device,
+            "world_size": 1,
+            "versions": {name: version(name) for name in PACKAGES},
+        }
+
+    def collect(
+        self, tasks: Sequence[Task], group_size: int, sampling: Sampling, seed: int, expert_steps: bool = False
+    ) -> Rollouts:
+        """Run ``group_size`` episodes of each task with the current policy; every draw follows from ``seed``."""
+        env, agent = self.setup.env, self.setup.agent
+        return Rollouts(collect(env, agent, self.policy, tasks, group_size, sampling, seed, expert_steps))
+
+    def compute_values(self, rollouts: Rollouts) -> Rollouts:
+        """Return the rollouts with the critic's values, or unchanged where there is no critic."""
+        if self.learner.critic is None:
+            return rollouts
+        start = time.perf_counter()
+        values = self.learner.critic.values(rollouts.batch.language, self.setup.training.micro_batch_tokens)
+        return replace(rollouts.with_values(values), seconds={"values": time.perf_counter() - start})
+
+    def update(
+        self,
+        rollouts: Rollouts,
+        advantage: Float[np.ndarray, " R"],
+        seed: int,
+        returns: Float[np.ndarray, " R"] | None,
+    ) -> dict[str, float]:
+        """Update policy and critic; returns the statistics of ``LocalLearner.update``."""
+        return self.learner.update(rollouts.batch, advantage, seed, returns)
+
+    def release(self, rollouts: Rollouts) -> None:
+        """Do nothing, because the engine keeps nothing beside the batch."""
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU seconds of this process."""
+        return time.process_time()
+
+    def save(self, folder: Path) -> None:
+        """Write a checkpoint: the policy in transformers' format, the optimiser, and the critic where there is one."""
+        self.learner.save(folder)
+
+    def load(self, folder: Path) -> None:
+        """Restore what ``save`` wrote."""
+        self.learner.load(folder)
+
+    def policy_in(self, folder: Path) -> Path:
+        """Return the policy's folder in a checkpoint."""
+        return folder / "policy"
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Return the text of token ids, special tokens included."""
+        return self.policy.tokenizer.batch_decode([list(row) for row in ids])
+
+    def close(self) -> None:
+        """Do nothing, because the engine has no other processes."""
