@@ -1,8 +1,9 @@
 """The parts of a decoder layer of Qwen2 and Qwen3, in fewer passes over memory than transformers' own.
 
-Norms are applied without their weights, which the products after them take along. Rotations are complex products.
+The weight of a norm is multiplied into the projections that read it, which are small beside activations. A rotation is
+one complex product.
 
-Sizes: m rows; hidden width w; h heads of width d, which a rotation takes as d / 2 complex numbers.
+Sizes: m nodes; hidden width w; h heads of width d, which a rotation takes as d / 2 complex numbers.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class _UnitRMS(torch.autograd.Function):
 
 
 def normed(x: Float[Tensor, "*m w"], norm: Module) -> Float[Tensor, "*m w"]:
-    """Return what ``norm`` makes of ``x``, but for its weight."""
+    """Return ``x`` normalised by ``norm``, but without its weight."""
     return _UnitRMS.apply(x, norm.variance_epsilon)  # pyright: ignore[reportReturnType]
 
 
@@ -50,7 +51,7 @@ def turns(decoder: Module, x: Float[Tensor, "m w"], position: Int[Tensor, " m"])
 
 
 def query(layer: Module, h: Float[Tensor, "m w"], turn: Complex[Tensor, "m 1 half_d"]) -> Float[Tensor, "m h d"]:
-    """Return rotated queries, scaled as the scores of attention must be."""
+    """Return rotated queries."""
     return _rotated(_by_pairs(layer, "q", h), turn)
 
 
