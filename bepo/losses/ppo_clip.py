@@ -6,16 +6,15 @@ Shapes: b transitions with at most r response tokens each.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
 
 from bepo.core.settings import setting
 from bepo.losses import Loss, register
 
-Grid = Float[Tensor, "b r"]
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @register
@@ -40,8 +39,12 @@ class PPOClip(Loss):
     citation: ClassVar[str] = "Schulman et al., 2017, Eq. 7"
 
     def __call__(
-        self, logprob: Grid, old_logprob: Grid, advantage: Grid, mask: Bool[Tensor, "b r"]
-    ) -> tuple[Grid, dict[str, Float[Tensor, ""]]]:
+        self,
+        logprob: Float[Tensor, "b r"],
+        old_logprob: Float[Tensor, "b r"],
+        advantage: Float[Tensor, "b r"],
+        mask: Bool[Tensor, "b r"],
+    ) -> tuple[Float[Tensor, "b r"], dict[str, Float[Tensor, ""]]]:
         """Return the negated surrogate of each token.
 
         The statistics are ``clip_fraction``, the number of clipped tokens, and ``ppo_kl``, the sum over tokens of the
@@ -53,8 +56,8 @@ class PPOClip(Loss):
             log_ratio = ((log_ratio * mask).sum(1, keepdim=True) / length).expand_as(log_ratio)
         ratio = log_ratio.exp()
         unclipped, clipped = -advantage * ratio, -advantage * ratio.clamp(1 - self.clip_eps, 1 + self.clip_eps)
-        loss = torch.maximum(unclipped, clipped)
+        loss = unclipped.maximum(clipped)
         if self.dual_clip is not None:
-            loss = torch.where(advantage < 0, torch.minimum(loss, -advantage * self.dual_clip), loss)
+            loss = loss.minimum(-advantage * self.dual_clip).where(advantage < 0, loss)
         stats = {"clip_fraction": ((clipped > unclipped) & mask).sum(), "ppo_kl": (-log_ratio * mask).sum()}
         return loss * mask, stats

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from itertools import cycle, islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -24,6 +23,7 @@ from bepo.rollouts.evaluation import play
 from bepo.rollouts.task_sets import TaskSet
 from bepo.store.files import digest, locked, read_sealed_folder, seal_folder
 from bepo.training.backend import Setup
+from bepo.training.start import start_of
 
 _FACTS = "warm_start.json"
 
@@ -70,21 +70,6 @@ def initial_policy(setup: Setup) -> LanguageModel:
     read_sealed_folder(folder, _FACTS)
     policy.load_weights(folder)
     return policy
-
-
-def start_of(setup: Setup) -> dict[str, Any]:
-    """Return all that decides which policy training starts from, and how it acts."""
-    start = {
-        "env": {**asdict(setup.env), "version": setup.env.method_version},
-        "agent": {**asdict(setup.agent), "version": setup.agent.method_version},
-        "policy": {**asdict(setup.policy), "version": setup.policy.method_version},
-        "device": setup.device,
-        "threads": torch.get_num_threads(),
-    }
-    if setup.policy.warm_start_settings is None:
-        return start
-    fitted_on = [setup.task_sets[split].digest for split in ("train", "validation")]
-    return start | {"task_sets": fitted_on, "sampling": asdict(setup.evaluation.sampling)}
 
 
 def fit(
