@@ -4,8 +4,8 @@ A hidden state depends on the tokens up to its own and on nothing else, so every
 node. The last layer makes keys and values alone where no hidden state is asked for. In the first layer the key and the
 value of a node depend on its token and its position only, so they are computed once for each such pair.
 
-Sizes: u new nodes of a tree, a nodes with those of the tree before; p pairs of a token and a position; m of them all, or
-of the nodes; n hidden states that are asked for; hidden width w; h heads of width d.
+Sizes: u new nodes of a tree, a nodes with those of the tree before; p pairs of a token and a position; m all pairs, or
+all nodes; n hidden states that are asked for; hidden width w; h heads of width d.
 """
 
 from __future__ import annotations
