@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from bepo.policies.prefix_tree import PrefixTree, rounded_up
 
-_CALLS = 6  # rows with about as many queries as each other share a call, which leaves little padding
+_CALLS = 6  # rows with about as many queries, and then keys, share a call, which leaves little padding
 
 
 class Call(NamedTuple):
@@ -41,9 +41,9 @@ class Attention(NamedTuple):
         by_row = np.argsort(row, kind="stable")
         count = np.bincount(row, minlength=len(tree.length))
         start = count.cumsum() - count
-        by_count = np.argsort(count, kind="stable")
+        by_size = np.lexsort((tree.length, count))
         calls, order, size = [], np.empty(len(row), np.int64), 0
-        for rows in np.array_split(by_count[count[by_count] > 0], _CALLS):
+        for rows in np.array_split(by_size[count[by_size] > 0], _CALLS):
             if not len(rows):
                 continue
             slot = np.arange(count[rows].max())
