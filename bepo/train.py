@@ -20,7 +20,8 @@ from bepo.runs.compose import register_configs
 from bepo.runs.config import Config, identity_of
 from bepo.runs.objectives import VALIDATION_SUCCESS, values_of
 from bepo.runs.run import run
-from bepo.store.runs import RunFolder, read_run, run_id
+from bepo.store.runs import RunFolder, run_id
+from bepo.store.stored import read_run
 
 
 def objectives(config: Config, overrides: Sequence[str]) -> float | list[float]:

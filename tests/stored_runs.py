@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from bepo.core.batch import RolloutBatch
 from bepo.store.cells import note_cell
 from bepo.store.files import read_object, write_sealed
 from bepo.store.runs import RunFolder, run_id
@@ -48,6 +49,7 @@ def write_run(
     versions: Mapping[str, int] | None = None,
     metrics: Mapping[str, float] | None = None,
     broken: int = 0,
+    rollouts: Mapping[str, RolloutBatch] | None = None,
 ) -> RunFolder:
     """A complete run: ``settings`` are dotted config fields, ``passes`` the final successes (passes, tasks)."""
     flat = {"env.name": "sokoban", "policy.name": "tiny", "model": "small", "seed": 0, "backend.name": "local"}
@@ -80,6 +82,9 @@ def write_run(
                     for i in tasks
                 ),
             )
+        for name, batch in (rollouts or {}).items():
+            (folder.path / "rollouts").mkdir(exist_ok=True)
+            batch.save(folder.path / "rollouts" / name)
         folder.complete(
             {
                 "tier": tier,

@@ -4,15 +4,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import numpy as np
 import pandas as pd
 
+from bepo.core.batch import RolloutBatch
 from bepo.runs.config import neutral_default
 from bepo.store.files import Corrupt
-from bepo.store.runs import StoredRun
+from bepo.store.stored import StoredRun
 
 TIERS = ("smoke", "laptop", "paper")
 # Training seeds are averaged over, backends and method versions are never mixed: select() looks at them itself.
@@ -86,6 +88,15 @@ class Run:
         clock = self._stored.clock
         costs = {name: name.replace(clock, "seconds/", 1) for name in frame if name.startswith(clock)}
         return frame.assign(**{new: frame[old] for old, new in costs.items()}) if "update" in frame else pd.DataFrame()
+
+    @property
+    def kept_updates(self) -> list[int]:
+        """The updates of which the run kept its rollout batch."""
+        return sorted(self._stored.rollouts())
+
+    def rollouts(self, update: int) -> RolloutBatch:
+        """Read the rollout batch of an update that was kept."""
+        return RolloutBatch.load(BytesIO(self._stored.read(self._stored.rollouts()[update])))
 
     def mean(self, metric: str) -> float:
         """Return the mean of a metric over updates. Raises ``KeyError`` if it was not logged."""

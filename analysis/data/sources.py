@@ -7,7 +7,7 @@ from bepo.core.errors import UserError
 from bepo.store import tracking
 from bepo.store.cells import read_cell
 from bepo.store.files import Corrupt
-from bepo.store.runs import read_run, refuse_older
+from bepo.store.stored import read_run, refuse_older
 
 
 class Source:

@@ -13,9 +13,8 @@ def _():
     import marimo as mo
 
     from analysis.plots import explore, rollout_graph
-    from bepo.core.batch import RolloutBatch
 
-    return Path, RolloutBatch, explore, mo, rollout_graph
+    return Path, explore, mo, rollout_graph
 
 
 @app.cell
@@ -36,8 +35,8 @@ def _(explore, mo, run):
 
 
 @app.cell
-def _(RolloutBatch, file, mo, rollout_graph):
-    batch = RolloutBatch.load(file.value)
+def _(file, mo, rollout_graph):
+    batch = file.value()
     names = rollout_graph.tasks(batch)
     task = mo.ui.dropdown(names, value=next(iter(names)), label="Group")
     gamma = mo.ui.slider(0.5, 0.99, 0.01, value=0.95, label="gamma", show_value=True)

@@ -15,7 +15,8 @@ from analysis.data.runs import flat, grouped
 from bepo.core.errors import UserError, choose
 from bepo.store.cells import study_cells
 from bepo.store.files import Corrupt
-from bepo.store.runs import RunFolder, read_config, read_run
+from bepo.store.runs import RunFolder
+from bepo.store.stored import read_config, read_run
 
 COLUMNS = ("run", "status", "tier", "study", "env", "credit", "model", "seed", "success", "wall", "commit", "began")
 _BEGINNINGS = ("status", "commit", "began")

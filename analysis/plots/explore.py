@@ -1,6 +1,7 @@
 """What the notebooks ask: which runs there are, what they logged, how they differ, and which rollouts they kept."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from analysis.data.sources import Source
 from analysis.data.statistics import compare
 from analysis.grid.parts import Metric
 from analysis.plots.style import PAGE, band, by_seed, legend_above, method_colour, over_updates, panels
+from bepo.core.batch import RolloutBatch
 
 _DASHES = ("-", "--", ":", "-.")
 
@@ -25,9 +27,9 @@ def runs(results: Path) -> dict[str, Run]:
     return {f"{r.tier} {r.env} {r.model} {name_of(r.method)} seed {r.seed} ({r.id})": r for r in runs}
 
 
-def rollouts(run: Run) -> dict[str, Path]:
-    """Return the files of rollout groups that a run kept (``save_rollouts=n``), by update."""
-    return {f"update {int(path.stem)}": path for path in sorted((run.path / "rollouts").glob("*.npz"))}
+def rollouts(run: Run) -> dict[str, Callable[[], RolloutBatch]]:
+    """Return what reads each rollout batch that a run kept, by its update."""
+    return {f"update {update}": partial(run.rollouts, update) for update in run.kept_updates}
 
 
 def short(table: pd.DataFrame) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from functools import cached_property
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -321,7 +321,7 @@ class RolloutBatch:
         return file.getvalue()
 
     @classmethod
-    def load(cls, path: str | Path) -> RolloutBatch:
+    def load(cls, path: str | Path | IO[bytes]) -> RolloutBatch:
         """Read what ``save`` wrote, and files of format 1, which have no actions, entropies and digest.
 
         Raises ``UserError`` for any other file, and for one that was changed since.

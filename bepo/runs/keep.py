@@ -10,7 +10,8 @@ import numpy as np
 
 from bepo.core.batch import RolloutBatch
 from bepo.store.files import Corrupt, write_atomically
-from bepo.store.runs import ROLLOUTS, RunFolder, read_run, run_id
+from bepo.store.runs import RunFolder, run_id
+from bepo.store.stored import ROLLOUTS, read_run
 
 MOST_TOKENS = 1_000_000
 """Tokens of a rollout batch that is kept unasked; compressed, a few megabytes at most."""

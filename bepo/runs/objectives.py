@@ -7,7 +7,7 @@ from statistics import fmean
 
 from bepo.core.errors import choose
 from bepo.runs.metrics import seconds_of_updates, success_rate
-from bepo.store.runs import StoredRun
+from bepo.store.stored import StoredRun
 
 
 def validation_success(run: StoredRun) -> float:

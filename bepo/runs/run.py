@@ -25,8 +25,9 @@ from bepo.runs.metrics import credit_metrics, prefixed, rollout_metrics
 from bepo.runs.mirror import labels_of, origin, summary_of
 from bepo.runs.progress import ProgressBar, interrupts
 from bepo.store.cells import files_of_run, note_cell
-from bepo.store.runs import RunFolder, read_run, refuse_older, run_id
+from bepo.store.runs import RunFolder, run_id
 from bepo.store.source import SOURCE
+from bepo.store.stored import read_run, refuse_older
 from bepo.store.tracking import Tracker
 from bepo.training.backend import Engine, Setup
 

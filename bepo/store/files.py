@@ -111,31 +111,48 @@ def try_acquire(path: Path) -> FileLock | None:
 
 def write_sealed(path: Path, content: dict[str, Any]) -> None:
     """Write a JSON object that vouches for itself: its field ``digest`` is that of all others."""
-    write_atomically(path, _sealed(content))
+    write_atomically(path, sealed(content))
 
 
 def read_sealed(path: Path, what: str) -> dict[str, Any]:
     """Read what ``write_sealed`` wrote. Raises ``Corrupt`` for a file that differs from it in a single byte."""
-    found = read_object(path, what)
-    found.pop("digest", None)
-    if path.read_bytes() != _sealed(found).encode():
-        raise Corrupt(f"{path}: changed since it was written")
-    return found
+    try:
+        return unsealed(path.read_bytes(), path, what)
+    except OSError as error:
+        raise Corrupt(f"{path}: not a {what} ({error})") from None
 
 
-def _sealed(content: dict[str, Any]) -> str:
+def sealed(content: dict[str, Any]) -> str:
+    """Return a JSON object that vouches for itself: its field ``digest`` is that of all others."""
     text = json.dumps(finite(content), sort_keys=True, allow_nan=False)
     return json.dumps(json.loads(text) | {"digest": digest(text)}, indent=1, sort_keys=True)
+
+
+def unsealed(data: bytes, place: Path, what: str) -> dict[str, Any]:
+    """Return what ``sealed`` wrote, without its digest. Raises ``Corrupt``, naming ``place`` and ``what``."""
+    found = parse_object(data, place, what)
+    found.pop("digest", None)
+    if data != sealed(found).encode():
+        raise Corrupt(f"{place}: changed since it was written")
+    return found
 
 
 def read_object(path: Path, what: str) -> dict[str, Any]:
     """Read a JSON object; ``what`` names it in messages. Raises ``Corrupt``."""
     try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        return parse_object(path.read_bytes(), path, what)
+    except OSError as error:
         raise Corrupt(f"{path}: not a {what} ({error})") from None
+
+
+def parse_object(data: bytes, place: Path, what: str) -> dict[str, Any]:
+    """Return a JSON object. Raises ``Corrupt``."""
+    try:
+        found = json.loads(data)
+    except ValueError as error:
+        raise Corrupt(f"{place}: not a {what} ({error})") from None
     if not isinstance(found, dict):
-        raise Corrupt(f"{path}: not a {what}, but {json.dumps(found)[:40]}")
+        raise Corrupt(f"{place}: not a {what}, but {json.dumps(found)[:40]}")
     return found
 
 

@@ -19,7 +19,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -29,7 +29,6 @@ from bepo.store.files import (
     Corrupt,
     digest,
     digest_of_file,
-    read_object,
     read_rows,
     read_sealed,
     read_sealed_folder,
@@ -40,13 +39,7 @@ from bepo.store.files import (
     write_atomically,
     write_sealed,
 )
-
-FORMAT_VERSION = 2
-STREAMS: tuple[str, ...] = ("metrics", "episodes")
-SESSIONS = "sessions.json"
-CONTENT = "content.json"
-TRANSCRIPTS = "transcripts.jsonl.gz"
-ROLLOUTS = "rollouts"
+from bepo.store.stored import CONTENT, FORMAT_VERSION, ROLLOUTS, SESSIONS, STREAMS, TRANSCRIPTS, StoredRun, read_run
 
 
 class Busy(UserError):
@@ -233,81 +226,3 @@ class Progress:
     last: dict[str, Any] = field(default_factory=dict)  # the newest of them
     problem: str = ""  # what is wrong with a corrupt one
     run: StoredRun | None = None  # a complete one, as it was read and checked
-
-
-@dataclass
-class StoredRun:
-    """A complete run, read and checked; ``facts`` is the content of its ``run.json``."""
-
-    path: Path
-    facts: dict[str, Any]
-    config: dict[str, Any]
-
-    @property
-    def id(self) -> str:
-        """The run id, 12 hex digits."""
-        return self.facts["run_id"]
-
-    @property
-    def clock(self) -> str:
-        """Prefix of the seconds in a row that say what the run costs: CPU seconds on a CPU, else those of the clock."""
-        return "cpu/" if self.facts.get("device") == "cpu" else "time/"
-
-    def metrics(self) -> list[dict]:
-        """Read one row for each update."""
-        return read_rows(self.path / "metrics.jsonl")
-
-    def episodes(self) -> list[dict]:
-        """Read one row for each evaluation episode."""
-        return read_rows(self.path / "episodes.jsonl")
-
-    def transcripts(self) -> list[dict]:
-        """Read one row for each test episode of the last policy's first pass: the episode, and its ``steps``."""
-        path = self.path / TRANSCRIPTS
-        lines = gzip.decompress(path.read_bytes()).decode().splitlines() if path.exists() else []
-        return [json.loads(line) for line in lines]
-
-    def policy(self) -> Path:
-        """Return the folder of the policy, which transformers loads. Raises ``Corrupt`` if it is not as it was."""
-        read_sealed_folder(self.path / "policy", CONTENT)
-        return self.path / "policy"
-
-
-def refuse_older(results: Path) -> None:
-    """Raise ``UserError`` for a results folder whose complete runs are all of an older format."""
-    versions = set()
-    for path in results.glob("runs/*/run.json"):
-        with suppress(Corrupt):
-            version = read_object(path, "run file").get("format_version")
-            if not isinstance(version, int) or version >= FORMAT_VERSION:
-                return
-            versions.add(version)
-    if versions:
-        found = ", ".join(map(str, sorted(versions)))
-        raise UserError(
-            f"results={results}: its runs have format {found}, this bepo reads {FORMAT_VERSION}: choose another folder"
-        )
-
-
-def read_run(path: Path) -> StoredRun:
-    """Read a complete run. Raises ``Corrupt`` naming the file at fault."""
-    if not (path / "run.json").is_file():
-        raise Corrupt(f"{path}: incomplete, there is no run.json")
-    version = read_object(path / "run.json", "run file").get("format_version")
-    if version != FORMAT_VERSION:
-        raise Corrupt(f"{path}: run format {version}; this bepo reads {FORMAT_VERSION}")
-    facts = read_sealed(path / "run.json", "run file")
-    files = facts.get("files")
-    if not isinstance(files, dict) or facts.get("run_id") != path.name:
-        raise Corrupt(f"{path / 'run.json'}: not the file of run {path.name}")
-    for name, expected in files.items():
-        if not (path / name).exists():
-            raise Corrupt(f"{path / name}: missing")
-        if digest_of_file(path / name) != expected:
-            raise Corrupt(f"{path / name}: changed since the run was completed")
-    return StoredRun(path, facts, read_config(path))
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """Read the config of a run, complete or not. Raises ``Corrupt``."""
-    return read_sealed(path / "config.json", "config")

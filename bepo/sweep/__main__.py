@@ -12,7 +12,7 @@ from tempfile import TemporaryFile
 
 from bepo.core.errors import UserError
 from bepo.runs.compose import register_configs
-from bepo.store.runs import refuse_older
+from bepo.store.stored import refuse_older
 from bepo.sweep.estimate import Throughput
 from bepo.sweep.execute import Execution
 from bepo.sweep.ledger import grid_rows, trial_rows, upload_ledger

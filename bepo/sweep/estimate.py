@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from bepo.store.files import Corrupt
-from bepo.store.runs import read_run
+from bepo.store.stored import read_run
 from bepo.sweep.plan import PlannedRun
 
 # Seconds an update and GPUs of a run at tier=paper. ALFWorld with the small model: the paper's runtime analysis

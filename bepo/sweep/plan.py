@@ -10,7 +10,8 @@ from typing import Any
 from bepo.core.errors import UserError
 from bepo.runs.config import Config, cell_overrides, identity_of
 from bepo.store.cells import note_cell
-from bepo.store.runs import Progress, RunFolder, read_run, run_id
+from bepo.store.runs import Progress, RunFolder, run_id
+from bepo.store.stored import read_run
 from bepo.sweep.studies import Cell, PlannedStudy, compose_cells
 
 

@@ -29,9 +29,8 @@ def results(tmp_path_factory):
     signals |= {"credit/gate_transition_coverage": 0.5, "credit/gate_state_coverage": 0.2}
     for name, passes in (("grpo", [[1, 0, 0, 0]]), ("gated_bepo", [[1, 1, 1, 0]])):
         at = {"credit.name": name, "env.name": "webshop"}
-        run = write_run(path, "main_webshop", at, passes, metrics=signals)
-        (run.path / "rollouts").mkdir()
-        rollout_graph.group_of(EPISODES).save(run.path / "rollouts" / "000002.npz")
+        kept = {"000002.npz": rollout_graph.group_of(EPISODES)}
+        write_run(path, "main_webshop", at, passes, metrics=signals, rollouts=kept)
     study = optuna.create_study(study_name="tune", storage=f"sqlite:///{path}/studies.db", direction="maximize")
     study.optimize(lambda t: -((t.suggest_float("x", 0, 1) - 0.3) ** 2), n_trials=5)
     return path

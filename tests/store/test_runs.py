@@ -4,7 +4,8 @@ import pytest
 
 from bepo.core.errors import UserError
 from bepo.store.files import Corrupt
-from bepo.store.runs import FORMAT_VERSION, Busy, RunFolder, read_run, refuse_older, run_id
+from bepo.store.runs import Busy, RunFolder, run_id
+from bepo.store.stored import FORMAT_VERSION, read_run, refuse_older
 
 
 def written(tmp_path, **facts):

@@ -10,7 +10,7 @@ import pytest
 
 from bepo import upload
 from bepo.store.cells import note_cell
-from bepo.store.runs import read_run
+from bepo.store.stored import read_run
 from tests.command import SMALLEST, Command, launch, rows, stop_after, train
 
 pytestmark = pytest.mark.slow  # these train

@@ -5,7 +5,7 @@ import json
 import optuna
 import pytest
 
-from bepo.store.runs import read_run
+from bepo.store.stored import read_run
 from tests.command import SMALLEST, run
 
 pytestmark = pytest.mark.slow  # these train

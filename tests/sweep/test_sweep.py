@@ -14,7 +14,8 @@ import torch
 from analysis.__main__ import main as analysis
 from bepo.core.errors import UserError
 from bepo.runs.compose import register_configs
-from bepo.store.runs import RunFolder, read_run
+from bepo.store.runs import RunFolder
+from bepo.store.stored import read_run
 from bepo.sweep import studies
 from bepo.sweep.__main__ import main
 from bepo.sweep.estimate import Throughput

@@ -11,7 +11,8 @@ from bepo.core.errors import UserError
 from bepo.runs.compose import register_configs
 from bepo.runs.objectives import values_of
 from bepo.store.files import acquire
-from bepo.store.runs import RunFolder, read_run
+from bepo.store.runs import RunFolder
+from bepo.store.stored import read_run
 from bepo.sweep.attempt import means_of_passes
 from bepo.sweep.estimate import Throughput
 from bepo.sweep.plan import plan_cells

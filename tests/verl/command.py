@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from bepo.store.runs import StoredRun, read_run
+from bepo.store.stored import StoredRun, read_run
 
 MARK = "BEPO_TEST_COMMAND"  # inherited by every process that the command starts
 SMALLEST = (

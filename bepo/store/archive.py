@@ -1,0 +1,107 @@
+"""Archives of complete runs: one zip file each, with the rows as columns, that unpack to the same bytes."""
+
+from __future__ import annotations
+
+import io
+import json
+import lzma
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from bepo.store.files import Corrupt, digest, row_line, sealed, unsealed, write_atomically
+from bepo.store.stored import CONFIG, CONTENT, RUN, SESSIONS, STREAMS, TRANSCRIPTS, Rows, StoredRun, check_facts
+
+_MOST_BYTES = 1 << 28  # of an unpacked file; a run's largest has a few MB
+_NO_TIME = (1980, 1, 1, 0, 0, 0)  # equal content gives equal bytes
+
+
+class ArchivedRun(StoredRun):
+    """A complete run, read from an archive: ``path`` is the zip file.
+
+    Of an archive without transcripts, or without rollouts, there are none to be read.
+    """
+
+    def rows(self, stream: str) -> Rows:
+        """Read the rows of ``metrics`` or ``episodes``."""
+        return _unpacked(json.loads(_read(self.path, f"{stream}.json")))
+
+    def names(self) -> list[str]:
+        """Return the names of the files in the archive."""
+        with zipfile.ZipFile(self.path) as file:
+            return sorted(file.namelist())
+
+    def read(self, name: str) -> bytes:
+        """Read a file. Raises ``Corrupt``."""
+        return _read(self.path, name)
+
+
+def write_archive(run: StoredRun, path: Path, complete: bool = False) -> None:
+    """Write an archive of a run. Rollouts and transcripts are in it if it is to be ``complete``.
+
+    Raises ``Corrupt`` if the archive would not unpack to the rows of the run.
+    """
+    members = {name: run.read(name) for name in (CONFIG, SESSIONS, RUN)}
+    for stream in STREAMS:
+        packed = _packed(run.rows(stream))
+        text = "".join(map(row_line, _unpacked(packed)))
+        if digest(text) != run.facts["files"][f"{stream}.jsonl"]:
+            raise Corrupt(f"{run.path}: {stream}.jsonl does not survive being packed")
+        members[f"{stream}.json"] = json.dumps(packed, separators=(",", ":")).encode()
+    if complete:
+        members |= {name: run.read(name) for name in run.facts["files"] if name == TRANSCRIPTS or "/" in name}
+    members[CONTENT] = sealed({"files": {name: digest(data) for name, data in members.items()}}).encode()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_LZMA) as file:
+        for name, data in members.items():
+            file.writestr(zipfile.ZipInfo(name, _NO_TIME), data, zipfile.ZIP_LZMA)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, buffer.getvalue())
+
+
+def read_archive(path: Path) -> ArchivedRun:
+    """Read an archive whose name is the run's id, and check all of its files. Raises ``Corrupt``."""
+    content = unsealed(_read(path, CONTENT), path / CONTENT, "list of files")
+    for name, expected in content["files"].items():
+        if digest(_read(path, name)) != expected:
+            raise Corrupt(f"{path}: {name} changed since it was packed")
+    facts = unsealed(_read(path, RUN), path / RUN, "run file")
+    check_facts(facts, path, path.stem)
+    return ArchivedRun(path, facts, unsealed(_read(path, CONFIG), path / CONFIG, "config"))
+
+
+def check_archive(path: Path) -> ArchivedRun:
+    """Read an archive, and check that every file in it unpacks to what ``run.json`` vouches for. Raises ``Corrupt``."""
+    run = read_archive(path)
+    unpacked = {f"{stream}.jsonl": "".join(map(row_line, run.rows(stream))).encode() for stream in STREAMS}
+    for name, expected in run.facts["files"].items():
+        data = unpacked[name] if name in unpacked else run.read(name) if name in run.names() else None
+        if data is not None and digest(data) != expected:
+            raise Corrupt(f"{path}: {name} is not the one that run.json vouches for")
+    return run
+
+
+def _read(path: Path, name: str) -> bytes:
+    try:
+        with zipfile.ZipFile(path) as file:
+            if file.getinfo(name).file_size > _MOST_BYTES:
+                raise Corrupt(f"{path}: {name} has more than {_MOST_BYTES} bytes")
+            return file.read(name)
+    except (zipfile.BadZipFile, lzma.LZMAError, OSError, EOFError, KeyError, ValueError, RuntimeError) as error:
+        raise Corrupt(f"{path}: not an archive of a run ({error})") from None
+
+
+def _packed(rows: Rows) -> dict[str, Any]:
+    """Return rows as columns; ``shape`` says which of the ``shapes``, lists of names, each row has."""
+    shapes: dict[tuple[str, ...], int] = {}
+    shape = [shapes.setdefault(tuple(row), len(shapes)) for row in rows]
+    columns: dict[str, list[Any]] = {}
+    for row in rows:
+        for name, value in row.items():
+            columns.setdefault(name, []).append(value)
+    return {"shapes": list(shapes), "shape": shape, "columns": columns}
+
+
+def _unpacked(packed: dict[str, Any]) -> Rows:
+    values = {name: iter(column) for name, column in packed["columns"].items()}
+    return [{name: next(values[name]) for name in packed["shapes"][i]} for i in packed["shape"]]

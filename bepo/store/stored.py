@@ -1,0 +1,120 @@
+"""A complete run, read and checked."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from bepo.core.errors import UserError
+from bepo.store.files import Corrupt, digest_of_file, read_object, read_rows, read_sealed, read_sealed_folder
+
+FORMAT_VERSION = 2
+Rows: TypeAlias = list[dict[str, Any]]
+"""Rows of a stream, or transcripts."""
+STREAMS: tuple[str, ...] = ("metrics", "episodes")
+CONFIG = "config.json"
+RUN = "run.json"
+SESSIONS = "sessions.json"
+CONTENT = "content.json"
+TRANSCRIPTS = "transcripts.jsonl.gz"
+ROLLOUTS = "rollouts"
+
+
+@dataclass
+class StoredRun:
+    """A complete run, read and checked; ``facts`` is the content of its ``run.json``."""
+
+    path: Path
+    facts: dict[str, Any]
+    config: dict[str, Any]
+
+    @property
+    def id(self) -> str:
+        """The run id, 12 hex digits."""
+        return self.facts["run_id"]
+
+    @property
+    def clock(self) -> str:
+        """Prefix of the seconds in a row that say what the run costs: CPU seconds on a CPU, else those of the clock."""
+        return "cpu/" if self.facts.get("device") == "cpu" else "time/"
+
+    def metrics(self) -> Rows:
+        """Read one row for each update."""
+        return self.rows("metrics")
+
+    def episodes(self) -> Rows:
+        """Read one row for each evaluation episode."""
+        return self.rows("episodes")
+
+    def transcripts(self) -> Rows:
+        """Read one row for each test episode of the last policy's first pass: the episode, and its ``steps``."""
+        lines = gzip.decompress(self.read(TRANSCRIPTS)).decode().splitlines() if TRANSCRIPTS in self.names() else []
+        return [json.loads(line) for line in lines]
+
+    def rollouts(self) -> dict[int, str]:
+        """Return the name of each file with a rollout batch that was kept, by its update."""
+        return {int(Path(name).stem): name for name in self.names() if name.startswith(f"{ROLLOUTS}/")}
+
+    def rows(self, stream: str) -> Rows:
+        """Read the rows of ``metrics`` or ``episodes``."""
+        return read_rows(self.path / f"{stream}.jsonl")
+
+    def names(self) -> list[str]:
+        """Return the names of the files that ``run.json`` vouches for."""
+        return sorted(self.facts["files"])
+
+    def read(self, name: str) -> bytes:
+        """Read a file of the run."""
+        return (self.path / name).read_bytes()
+
+    def policy(self) -> Path:
+        """Return the folder of the policy, which transformers loads. Raises ``Corrupt`` if it is not as it was."""
+        read_sealed_folder(self.path / "policy", CONTENT)
+        return self.path / "policy"
+
+
+def refuse_older(results: Path) -> None:
+    """Raise ``UserError`` for a results folder whose complete runs are all of an older format."""
+    versions = set()
+    for path in results.glob("runs/*/run.json"):
+        with suppress(Corrupt):
+            version = read_object(path, "run file").get("format_version")
+            if not isinstance(version, int) or version >= FORMAT_VERSION:
+                return
+            versions.add(version)
+    if versions:
+        found = ", ".join(map(str, sorted(versions)))
+        raise UserError(
+            f"results={results}: its runs have format {found}, this bepo reads {FORMAT_VERSION}: choose another folder"
+        )
+
+
+def read_run(path: Path) -> StoredRun:
+    """Read a complete run. Raises ``Corrupt`` naming the file at fault."""
+    if not (path / RUN).is_file():
+        raise Corrupt(f"{path}: incomplete, there is no {RUN}")
+    check_facts(read_object(path / RUN, "run file"), path / RUN, path.name)
+    facts = read_sealed(path / RUN, "run file")
+    for name, expected in facts["files"].items():
+        if not (path / name).exists():
+            raise Corrupt(f"{path / name}: missing")
+        if digest_of_file(path / name) != expected:
+            raise Corrupt(f"{path / name}: changed since the run was completed")
+    return StoredRun(path, facts, read_config(path))
+
+
+def check_facts(facts: dict[str, Any], place: Path, run_id: str) -> None:
+    """Raise ``Corrupt`` unless ``facts`` are those of this run, in the format that this bepo reads."""
+    if facts.get("format_version") != FORMAT_VERSION:
+        raise Corrupt(f"{place}: run format {facts.get('format_version')}; this bepo reads {FORMAT_VERSION}")
+    if not isinstance(facts.get("files"), dict) or facts.get("run_id") != run_id:
+        raise Corrupt(f"{place}: not the file of run {run_id}")
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Read the config of a run, complete or not. Raises ``Corrupt``."""
+    return read_sealed(path / CONFIG, "config")
