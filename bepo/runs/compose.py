@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from hydra.core.config_store import ConfigStore
+from typing import Any, cast
 
+from hydra.core.config_store import ConfigStore
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from bepo.core.errors import UserError, choose
 from bepo.credit import estimators
 from bepo.envs import environments
 from bepo.losses import losses
@@ -11,12 +16,30 @@ from bepo.policies import policies
 from bepo.runs.config import Config
 from bepo.training.backend import backends
 
+_GROUPS = {"env": environments, "policy": policies, "credit": estimators, "loss": losses, "backend": backends}
+
 
 def register_configs() -> None:
     """Hand the schema and every plug-in's dataclass to Hydra, so that a new file is a new choice."""
     store = ConfigStore.instance()
     store.store(name="schema", node=Config, replace=True)
-    groups = {"env": environments, "policy": policies, "credit": estimators, "loss": losses, "backend": backends}
-    for group, plugins in groups.items():
+    for group, plugins in _GROUPS.items():
         for name, cls in plugins().items():
             store.store(group=group, name=name, node=cls, replace=True)
+
+
+def config_of(stored: dict[str, Any]) -> Config:
+    """Return the config that a run's ``config.json`` holds; a field that was added since has its default.
+
+    Raises ``UserError`` if this bepo does not know one of its parts or fields.
+    """
+    schema = OmegaConf.structured(Config)
+    for group, plugins in _GROUPS.items():
+        name = stored.get(group, {}).get("name")
+        if name not in plugins():
+            raise choose(group, name, plugins())
+        schema[group] = OmegaConf.structured(plugins()[name])
+    try:
+        return cast(Config, OmegaConf.to_object(OmegaConf.merge(schema, stored)))
+    except OmegaConfBaseException as error:
+        raise UserError(str(error).splitlines()[0]) from None

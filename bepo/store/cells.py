@@ -13,8 +13,12 @@ from bepo.store.files import Corrupt, digest, read_object, write_atomically
 
 def read_cell(path: Path) -> dict[str, Any]:
     """Read a study's cell, ``{"run_id": ..., "overrides": [...]}``. Raises ``Corrupt``."""
-    cell = {"overrides": []} | read_object(path, "study cell")
-    if not isinstance(cell.get("run_id"), str) or "/" in cell["run_id"]:
+    return checked_cell({"overrides": []} | read_object(path, "study cell"), path)
+
+
+def checked_cell(cell: Any, path: Path) -> dict[str, Any]:
+    """Return a cell that was read from ``path``. Raises ``Corrupt`` if it names no run."""
+    if not isinstance(cell, dict) or not isinstance(cell.get("run_id"), str) or "/" in cell["run_id"]:
         raise Corrupt(f"{path}: not a study cell, it names no run")
     return cell
 

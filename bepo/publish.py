@@ -1,0 +1,115 @@
+"""``python -m bepo.publish [RESULTS]``: add the complete runs of a results folder to the published ones; check them.
+
+A run is published if all of its sessions worked on a clean commit, its files are as they were written, and the settings
+in it have the id that this bepo gives them. Runs of the main studies with seed 0 keep their rollouts and transcripts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bepo.core.errors import UserError
+from bepo.runs.compose import config_of
+from bepo.runs.config import identity_of
+from bepo.store.archive import check_archive, write_archive
+from bepo.store.cells import read_cell
+from bepo.store.files import Corrupt
+from bepo.store.published import PublishedRuns
+from bepo.store.runs import run_id
+from bepo.store.stored import RUN, StoredRun, read_run
+
+PUBLISHED = Path(__file__).parents[1] / "paper" / "runs"
+MOST_BYTES = 60_000_000
+"""All archives of a tier together may have so many bytes."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bepo.publish", description=(__doc__ or "").split("\n\n")[1])
+    add = parser.add_argument
+    add("results", nargs="?", type=Path, metavar="RESULTS", help="folder of finished runs; without: check only")
+    add("--tier", default="laptop", help="the tier of the runs (default: laptop)")
+    add("--to", type=Path, default=PUBLISHED, metavar="FOLDER", help="default: paper/runs")
+    options = parser.parse_args(arguments)
+    published = PublishedRuns(options.to / options.tier)
+    try:
+        if options.results:
+            _publish(options.results, published)
+        problems = list(check(published))
+    except UserError as error:
+        problems = [str(error)]
+    for problem in problems:
+        print(f"error: {problem}", file=sys.stderr)
+    print(f"{published.folder}: {len(published.ids())} runs, {_bytes(published) / 1e6:.1f} MB")
+    return 2 if problems else 0
+
+
+def _publish(results: Path, published: PublishedRuns) -> None:
+    """Write archives and cells of every run that may be published; say which may not, and why."""
+    cells: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))  # by run, by study
+    for path in sorted(results.glob(f"studies/*/{published.tier}/*.json")):
+        cell = read_cell(path)
+        cells[cell["run_id"]][path.parts[-3]].append(cell)
+    for identifier, studies in cells.items():
+        if not (results / "runs" / identifier / RUN).exists():
+            continue
+        try:
+            run = read_run(results / "runs" / identifier)
+            if problem := obstacle(run):
+                raise Corrupt(f"{run.path}: {problem}")
+        except Corrupt as error:
+            print(f"left out: {error}", file=sys.stderr)
+            continue
+        main = any(study.startswith("main_") for study in studies)
+        if not published.archive(run.id).exists():
+            write_archive(run, published.archive(run.id), complete=main and run.config["seed"] == 0)
+        for study, found in studies.items():
+            published.note_cells(study, found)
+
+
+def obstacle(run: StoredRun) -> str:
+    """Say why a run is not one to publish; empty if it is."""
+    for session in run.facts["sessions"]:
+        if session.get("commit") is None or session.get("dirty"):
+            return "it was trained from sources that no commit has"
+    return stale(run)
+
+
+def stale(run: StoredRun) -> str:
+    """Say how this bepo would train other than the run says; empty if it would be the same run."""
+    try:
+        today = run_id(identity_of(config_of(run.config)))
+    except UserError as error:
+        return f"its settings are no longer understood ({error})"
+    return "" if today == run.id else f"its settings have the id {today} today"
+
+
+def check(published: PublishedRuns) -> Iterator[str]:
+    """Yield what is wrong with published runs: archives that are not intact, cells without a run, too many bytes."""
+    pointed = {cell["run_id"] for study in published.studies() for cell in published.cells(study)}
+    for identifier in sorted(pointed - set(published.ids())):
+        yield f"{published.folder}: a study's cell is run {identifier}, which is not there"
+    for identifier in published.ids():
+        try:
+            run = check_archive(published.archive(identifier))
+        except Corrupt as error:
+            yield str(error)
+            continue
+        if identifier not in pointed:
+            yield f"{run.path}: no study has it"
+        if problem := obstacle(run):
+            yield f"{run.path}: {problem}"
+    if _bytes(published) > MOST_BYTES:
+        yield f"{published.folder}: {_bytes(published)} bytes, and at most {MOST_BYTES} are published"
+
+
+def _bytes(published: PublishedRuns) -> int:
+    return sum(path.stat().st_size for path in published.folder.rglob("*") if path.is_file())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

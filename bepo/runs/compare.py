@@ -1,0 +1,77 @@
+"""Whether a run that was trained again came out as before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import sqrt
+from statistics import mean, stdev
+from typing import Any
+
+from scipy import stats
+
+from bepo.store.stored import Rows, StoredRun
+
+_CLOCKS = ("time/", "cpu/")
+_KIND = ("cpu", "instructions", "threads", "blas", "versions")
+FIRST_UPDATE = 1e-4
+"""How far numbers of the first update may be apart on another kind of machine, relative to the larger or to 1."""
+
+
+def same_kind(first: StoredRun, again: StoredRun) -> bool:
+    """Were both runs trained on one kind of CPU, with the same threads, libraries and versions?"""
+    kinds = [{name: s["machine"][name] for name in _KIND} for run in (first, again) for s in run.facts["sessions"]]
+    return all(kind == kinds[0] for kind in kinds)
+
+
+def differences(first: StoredRun, again: StoredRun) -> Iterator[str]:
+    """Yield every number but times that is not the same in both runs, bit for bit.
+
+    A run of fewer updates is compared over those that it has.
+    """
+    updates = min(run.facts["result"]["updates"] for run in (first, again))
+    yield from _differences("metrics", _before(first.metrics(), updates), _before(again.metrics(), updates))
+    passes = [_common_passes(run.episodes(), updates) for run in (first, again)]
+    for key in sorted(passes[0].keys() & passes[1].keys()):
+        yield from _differences(f"episodes of {key}", passes[0][key], passes[1][key])
+
+
+def differences_of_first_update(first: StoredRun, again: StoredRun) -> Iterator[str]:
+    """Yield the numbers of the first update that differ by more than ``FIRST_UPDATE``."""
+    a, b = first.metrics()[0], again.metrics()[0]
+    for name in sorted(a.keys() & b.keys()):
+        if name.startswith(_CLOCKS) or not isinstance(a[name], (int, float)):
+            continue
+        if abs(a[name] - b[name]) > FIRST_UPDATE * max(1, abs(a[name])):
+            yield f"update 1: {name} is {b[name]}, and was {a[name]}"
+
+
+def prediction_interval(values: Sequence[float], level: float = 0.99) -> tuple[float, float]:
+    """Return the interval in which one more value of the same normal distribution lies with probability ``level``.
+
+    Raises ``ValueError`` for fewer than two values.
+    """
+    if len(values) < 2:
+        raise ValueError(f"{len(values)} values have no prediction interval")
+    half = float(stats.t.ppf((1 + level) / 2, len(values) - 1)) * stdev(values) * sqrt(1 + 1 / len(values))
+    return mean(values) - half, mean(values) + half
+
+
+def _before(rows: Rows, updates: int) -> Rows:
+    return [row for row in rows if row["update"] <= updates]
+
+
+def _common_passes(rows: Rows, updates: int) -> dict[tuple[Any, ...], Rows]:
+    """Return the rows of each evaluation pass by (update, split, evaluation seed)."""
+    passes: dict[tuple[Any, ...], Rows] = {}
+    for row in _before(rows, updates):
+        passes.setdefault((row["update"], row["split"], row["evaluation_seed"]), []).append(row)
+    return passes
+
+
+def _differences(what: str, first: Rows, again: Rows) -> Iterator[str]:
+    if len(first) != len(again):
+        yield f"{what}: {len(again)} rows, and {len(first)} before"
+    for number, (a, b) in enumerate(zip(first, again), start=1):
+        for name in sorted(a.keys() & b.keys()):
+            if not name.startswith(_CLOCKS) and a[name] != b[name]:
+                yield f"{what}, row {number}: {name} is {b[name]}, and was {a[name]}"

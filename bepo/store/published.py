@@ -1,0 +1,63 @@
+"""Published runs: the runs of a tier that the repository holds, each as an archive, and the cells that they are.
+
+paper/runs/<tier>/
+    published.json        the version of the published runs, and the commit that each environment's runs were trained at
+    studies/<study>.json  the study's cells: overrides, what varies, run id
+    <run id>.zip          the run (``bepo.store.archive``)
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from bepo.store.archive import ArchivedRun, read_archive
+from bepo.store.cells import checked_cell
+from bepo.store.files import Corrupt, read_object, write_atomically
+
+FACTS = "published.json"
+
+
+class PublishedRuns:
+    """The published runs of one tier, in a folder that is named after it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.tier = folder, folder.name
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What ``published.json`` says. Raises ``Corrupt``."""
+        return read_object(self.folder / FACTS, "description of published runs")
+
+    def studies(self) -> list[str]:
+        """Return the names of the studies that have published cells."""
+        return sorted(path.stem for path in (self.folder / "studies").glob("*.json"))
+
+    def cells(self, study: str) -> list[dict[str, Any]]:
+        """Return a study's cells: dicts with ``overrides``, ``varying`` and ``run_id``. Raises ``Corrupt``."""
+        path = self.folder / "studies" / f"{study}.json"
+        cells = read_object(path, "list of cells").get("cells") if path.exists() else []
+        if not isinstance(cells, list):
+            raise Corrupt(f"{path}: not a list of cells")
+        return [checked_cell(cell, path) for cell in cells]
+
+    def note_cells(self, study: str, cells: list[dict[str, Any]]) -> None:
+        """Add cells to a study; one with the same overrides is replaced."""
+        known = {tuple(cell["overrides"]): cell for cell in [*self.cells(study), *cells]}
+        path = self.folder / "studies" / f"{study}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = ",\n".join(json.dumps(known[key], sort_keys=True) for key in sorted(known))
+        write_atomically(path, f'{{"cells": [\n{lines}\n]}}\n')
+
+    def ids(self) -> list[str]:
+        """Return the ids of all published runs."""
+        return sorted(path.stem for path in self.folder.glob("*.zip"))
+
+    def archive(self, run_id: str) -> Path:
+        """Return the path of a run's archive, which need not exist."""
+        return self.folder / f"{run_id}.zip"
+
+    def run(self, run_id: str) -> ArchivedRun:
+        """Read a run. Raises ``Corrupt``."""
+        return read_archive(self.archive(run_id))

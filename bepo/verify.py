@@ -1,0 +1,128 @@
+"""``python -m bepo.verify [RUN ...]``: train published runs again, and compare every number.
+
+On the same kind of CPU, with the same versions, all numbers but times are equal bit for bit. Elsewhere the first update
+agrees within 1e-4, and the end lies in the 99 % prediction interval of the same setting's other seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain, islice
+from pathlib import Path
+
+from bepo.core.errors import UserError, choose
+from bepo.publish import PUBLISHED, stale
+from bepo.runs.compare import differences, differences_of_first_update, prediction_interval, same_kind
+from bepo.runs.compose import config_of
+from bepo.runs.config import identity_of
+from bepo.runs.run import run
+from bepo.store.published import PublishedRuns
+from bepo.store.runs import run_id
+from bepo.store.stored import StoredRun, read_run
+from bepo.store.tracking import Tracking
+
+_SHOWN = 10
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bepo.verify", description=(__doc__ or "").partition("\n\n")[2])
+    add = parser.add_argument
+    add("runs", nargs="*", metavar="RUN", help="ids of published runs (default: a random one)")
+    add("--updates", type=int, metavar="N", help="stop after N updates, and compare these")
+    add("--twice", action="store_true", help="train twice, and compare the two instead")
+    add("--tier", default="laptop", help="the tier of the runs (default: laptop)")
+    add("--published", type=Path, default=PUBLISHED, metavar="FOLDER", help="default: paper/runs")
+    options = parser.parse_args(arguments)
+    try:
+        failures = sum([_verify(options, one) for one in _chosen(options)])
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 1 if failures else 0
+
+
+def _chosen(options: argparse.Namespace) -> list[StoredRun]:
+    published = PublishedRuns(options.published / options.tier)
+    known = published.ids()
+    if not known:
+        raise UserError(f"{published.folder}: there are no published runs")
+    if options.updates is not None and options.updates < 1:
+        raise UserError(f"--updates {options.updates}: must be at least 1")
+    for name in options.runs:
+        if name not in known:
+            raise choose("published run", name, known)
+    return [published.run(name) for name in options.runs or [random.choice(known)]]
+
+
+def _verify(options: argparse.Namespace, expected: StoredRun) -> bool:
+    """Train a run again and say how it compares; return whether it came out otherwise."""
+    if problem := stale(expected):
+        raise UserError(f"{expected.path}: {problem}")
+    name, updates = f"run {expected.id}", options.updates or expected.facts["result"]["updates"]
+    print(
+        f"{name}: {expected.config['env']['name']} {expected.config['credit']['name']} seed {expected.config['seed']}"
+    )
+    found = [_train(expected, updates) for _ in range(1 + options.twice)]
+    first = found[0] if options.twice else expected
+    exact = same_kind(first, found[-1])
+    problems = differences(first, found[-1]) if exact else _rough(options, first, found[-1])
+    shown = list(islice(problems, _SHOWN))
+    for problem in shown:
+        print(f"  {problem}")
+    how = "bit for bit" if exact else "on another kind of machine, within its bounds"
+    print(f"{name}: {'differs' if shown else 'the same'} over {updates} updates, compared {how}")
+    return bool(shown)
+
+
+def _train(expected: StoredRun, updates: int) -> StoredRun:
+    with tempfile.TemporaryDirectory() as results:
+        config = config_of(expected.config)
+        config = replace(config, updates=updates, results=results, study={}, tracking=Tracking(mode="disabled"))
+        run(config)
+        found = read_run(Path(results) / "runs" / run_id(identity_of(config)))
+        rows = {stream: found.rows(stream) for stream in ("metrics", "episodes")}
+    return _Read(found.path, found.facts, found.config, rows)
+
+
+def _rough(options: argparse.Namespace, first: StoredRun, again: StoredRun) -> Iterator[str]:
+    """Yield what lies outside of the bounds for another kind of machine."""
+    end = _end(options, first, again) if first.facts["result"]["updates"] == again.facts["result"]["updates"] else ()
+    return chain(differences_of_first_update(first, again), end)
+
+
+def _end(options: argparse.Namespace, first: StoredRun, again: StoredRun) -> Iterator[str]:
+    published = PublishedRuns(options.published / options.tier)
+    runs = (published.run(name) for name in published.ids() if name != first.id)
+    values = [r.facts["result"]["success"] for r in runs if _row(r) == _row(first)]
+    if len(values) < 2:
+        yield f"its setting has {len(values)} other published seeds, too few to predict from"
+        return
+    low, high = prediction_interval(values)
+    success = again.facts["result"]["success"]
+    if not low <= success <= high:
+        yield f"success is {success:.3f}, outside of [{low:.3f}, {high:.3f}], which other seeds predict"
+
+
+def _row(stored: StoredRun) -> dict:
+    return {**stored.facts["identity"], "seed": None}
+
+
+class _Read(StoredRun):
+    """A run whose rows were read before its folder was removed."""
+
+    def __init__(self, path: Path, facts: dict, config: dict, rows: dict) -> None:
+        super().__init__(path, facts, config)
+        self._kept = rows
+
+    def rows(self, stream: str) -> list[dict]:
+        """Return the rows of ``metrics`` or ``episodes``."""
+        return self._kept[stream]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
