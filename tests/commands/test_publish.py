@@ -1,0 +1,131 @@
+"""Runs are published, checked and trained again."""
+
+import json
+import shutil
+
+import pytest
+
+from bepo import publish, verify
+from bepo.runs import run as life
+from bepo.runs.compare import prediction_interval
+from bepo.runs.compose import config_of, register_configs
+from bepo.runs.config import identity_of
+from bepo.store.archive import read_archive
+from bepo.store.files import read_sealed, write_sealed
+from bepo.store.published import PublishedRuns
+from bepo.store.runs import run_id
+from bepo.sweep.plan import plan_cells
+from bepo.sweep.studies import Cell
+from tests.command import SMALLEST
+
+pytestmark = pytest.mark.slow  # these train
+CLEAN = {"commit": "c" * 40, "dirty": False}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Two training seeds of a cell of main_sokoban_text."""
+    path = tmp_path_factory.mktemp("results")
+    register_configs()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(life, "SOURCE", CLEAN)
+        for seed in (0, 1):
+            overrides = ["tier=smoke", "credit=grpo", f"seed={seed}", *SMALLEST, "updates=2", f"results={path}"]
+            (planned,) = plan_cells([Cell("main_sokoban_text", overrides, [f"seed={seed}"])])
+            life.run(planned.config, overrides)
+    return path
+
+
+@pytest.fixture
+def published(results, tmp_path):
+    arguments = ["--tier", "smoke", "--to", str(tmp_path)]
+    assert publish.main([str(results), *arguments]) == 0
+    return tmp_path
+
+
+def runs_of(published):
+    folder = PublishedRuns(published / "smoke")
+    return sorted(map(folder.run, folder.ids()), key=lambda run: run.config["seed"])
+
+
+def test_published_runs_are_the_runs(results, published):
+    folder = PublishedRuns(published / "smoke")
+    first, second = runs_of(published)
+    assert folder.studies() == ["main_sokoban_text"]
+    assert {cell["run_id"] for cell in folder.cells("main_sokoban_text")} == {first.id, second.id}
+    assert first.rollouts() and first.transcripts() and not second.rollouts() and not second.transcripts()
+    rows = [json.loads(line) for line in (results / "runs" / second.id / "metrics.jsonl").read_text().splitlines()]
+    assert second.metrics() == rows
+    assert run_id(identity_of(config_of(first.config))) == first.id
+
+
+def test_publishing_again_changes_nothing(results, published):
+    def contents():
+        return {path: path.read_bytes() for path in published.rglob("*") if path.is_file()}
+
+    before = contents()
+    assert publish.main([str(results), "--tier", "smoke", "--to", str(published)]) == 0
+    assert contents() == before
+
+
+def test_a_run_of_uncommitted_sources_is_left_out(results, tmp_path, capsys):
+    shutil.copytree(results, tmp_path / "r")
+    for path in tmp_path.glob("r/runs/*/run.json"):
+        facts = read_sealed(path, "run file")
+        facts["sessions"][0]["dirty"] = True
+        write_sealed(path, facts)
+    assert publish.main([str(tmp_path / "r"), "--tier", "smoke", "--to", str(tmp_path / "p")]) == 0
+    assert capsys.readouterr().err.count("sources that no commit has") == 2
+    assert not PublishedRuns(tmp_path / "p" / "smoke").ids()
+
+
+def test_what_is_wrong_with_published_runs_is_named(published, capsys):
+    first, second = runs_of(published)
+    first.path.unlink()
+    second.path.write_bytes(second.path.read_bytes()[:-100])
+    assert publish.main(["--tier", "smoke", "--to", str(published)]) == 2
+    err = capsys.readouterr().err
+    assert f"a study's cell is run {first.id}, which is not there" in err
+    assert f"{second.path}: not an archive of a run" in err and "Traceback" not in err
+
+
+def test_a_published_run_trains_to_the_same_numbers(published, capsys):
+    run, _ = runs_of(published)
+    arguments = ["--tier", "smoke", "--published", str(published)]
+    assert verify.main([run.id, *arguments]) == 0
+    assert "the same over 2 updates, compared bit for bit" in capsys.readouterr().out
+    assert verify.main([run.id, *arguments, "--updates", "1"]) == 0
+    assert "the same over 1 updates" in capsys.readouterr().out
+    assert verify.main([*arguments, "--twice", "--updates", "1"]) == 0
+
+
+def test_another_number_is_found(published, capsys, monkeypatch):
+    run, _ = runs_of(published)
+    changed = run.metrics()
+    changed[1]["train/grad_norm"] += 1e-12
+    read = read_archive(run.path)
+    monkeypatch.setattr(type(read), "rows", lambda self, stream: changed if stream == "metrics" else [])
+    arguments = ["--tier", "smoke", "--published", str(published)]
+    assert verify.main([run.id, *arguments]) == 1
+    out = capsys.readouterr().out
+    assert "metrics, row 2: train/grad_norm is" in out and "differs over 2 updates" in out
+
+
+def test_what_cannot_be_verified_is_one_line(published, tmp_path, capsys):
+    arguments = ["--tier", "smoke", "--published", str(published)]
+    for wrong, message in (
+        (["nope", *arguments], "unknown published run 'nope'; choices: "),
+        ([*arguments, "--updates", "0"], "--updates 0: must be at least 1"),
+        (["--published", str(tmp_path / "none")], "there are no published runs"),
+    ):
+        assert verify.main(wrong) == 2
+        err = capsys.readouterr().err
+        assert message in err and len(err.splitlines()) == 1
+
+
+def test_prediction_interval():
+    """Against scipy's definition by hand: t(0.995, 3) = 5.8409, and 1, 2, 3, 4 deviate by 1.2910."""
+    low, high = prediction_interval([1, 2, 3, 4])
+    assert high - 2.5 == pytest.approx(5.8409 * 1.2910 * (5 / 4) ** 0.5, rel=1e-4) and low + high == pytest.approx(5)
+    with pytest.raises(ValueError, match="1 values"):
+        prediction_interval([1])
