@@ -44,7 +44,8 @@ def _parser() -> argparse.ArgumentParser:
     add("names", nargs="*", metavar="LABEL", help=labels)
     add("--tier", help=f"{', '.join(TIERS)}; default: every tier that has runs; explain: the highest with runs")
     add("--results", type=Path, default=Path("results"), help="folder of finished runs")
-    add("--source", metavar="wandb:ENTITY/PROJECT", help="runs of a W&B project, kept in RESULTS/wandb")
+    sources = "local: RESULTS alone; published: paper/runs alone; wandb:ENTITY/PROJECT, kept in RESULTS/wandb"
+    add("--source", help=f"{sources} (default: RESULTS and paper/runs together)")
     add("--out", type=Path, default=Path("paper"), help="folder to write to")
     add("--gc", nargs="+", default=[], metavar="RUN_ID", help="runs: remove exactly these first")
     add("--allow-mixed", action="store_true", help="average over method versions, task sets and backends")
@@ -89,7 +90,7 @@ def _rebuild(options: argparse.Namespace, source: Source, tiers: list[str]) -> N
     if not labels:
         write_macros(built, options.out)
         report = options.out / "report.html"
-        report.write_text(page.render(built, source.tiers(), options.source or str(options.results)))
+        report.write_text(page.render(built, source.tiers(), source.label))
         print(f"page:    {report}")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from analysis.claims.expression import Expression, ExpressionError
-from analysis.data.published import PAPER, EntryKey
+from analysis.data.reported import PAPER, EntryKey
 from bepo.core.errors import UserError
 
 CLAIMS = PAPER / "claims.yaml"

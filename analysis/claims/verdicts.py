@@ -7,14 +7,14 @@ from pathlib import Path
 
 from analysis.claims.claims import CLAIMS, Claim, Relation, read
 from analysis.claims.expression import Expression
-from analysis.data.published import EntryKey, Published, all_published, last_unit
+from analysis.data.reported import EntryKey, Reported, all_entries, last_unit
 from analysis.data.statistics import NO_INTERVAL, Sample, combination, half_width
 from analysis.grid.table import Entry
 
 _TRAINED = {"main-results": 3, "sokoban-main": 3, "qwen3-results": 3}  # training seeds (Section "Experimental Setup")
 _EXACT = 1e-6  # rounding of our own arithmetic
 
-AllPublished = Mapping[EntryKey, Published]
+AllReported = Mapping[EntryKey, Reported]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Verdict:
     missing: list[str] = field(default_factory=list)
 
 
-def consistency(claim: Claim, printed: AllPublished) -> Consistency:
+def consistency(claim: Claim, printed: AllReported) -> Consistency:
     """Check a claim against the paper's printed numbers, within their rounding, and against the size it states."""
     ranges = [r for quantity in claim.quantities if (r := _rounded(claim, quantity, printed))]
     if len(ranges) < len(claim.quantities):
@@ -79,13 +79,13 @@ def consistency(claim: Claim, printed: AllPublished) -> Consistency:
     return Consistency(verdict, worst, size.value if size else None, _separated(claim, printed))
 
 
-def _printed_term(claim: Claim, term: str, printed: AllPublished) -> str:
+def _printed_term(claim: Claim, term: str, printed: AllReported) -> str:
     """Return a mean, or for ``name.std`` a deviation, as the paper prints it; empty where it does not."""
     entry = printed.get(claim.entries[term.removesuffix(".std")])
     return "" if entry is None else entry.std if term.endswith(".std") else entry.mean
 
 
-def _separated(claim: Claim, printed: AllPublished) -> bool | None:
+def _separated(claim: Claim, printed: AllReported) -> bool | None:
     """Does the claim hold throughout Welch's interval of the printed means and deviations of several training seeds?"""
     holds = []
     for expression in claim.quantities:
@@ -101,7 +101,7 @@ def _separated(claim: Claim, printed: AllPublished) -> bool | None:
     return all(holds)
 
 
-def _rounded(claim: Claim, expression: Expression, printed: AllPublished) -> Range | None:
+def _rounded(claim: Claim, expression: Expression, printed: AllReported) -> Range | None:
     """Return a quantity of the printed numbers, with what their rounding may hide; None if some are not printed."""
     texts = {term: _printed_term(claim, term, printed) for term in expression.terms}
     if not all(texts.values()):
@@ -163,7 +163,7 @@ class Evaluated:
 
 def evaluate(entries: Mapping[EntryKey, Entry], path: Path = CLAIMS) -> list[Evaluated]:
     """Evaluate every claim with the entries of a tier. Raises ``UserError`` for a claim that cannot be computed."""
-    printed = all_published()
+    printed = all_entries()
     samples = {key: entry.reproduced.sample for key, entry in entries.items() if entry.reproduced}
     claims = read(path, known=printed.keys() | entries.keys())
     return [Evaluated(claim, consistency(claim, printed), verdict(claim, samples)) for claim in claims]

@@ -1,25 +1,43 @@
-"""Where runs come from: a results folder, or a W&B project, which is brought into the same form first."""
+"""Where runs come from: a results folder, a W&B project that is brought into this form first, and published runs."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from analysis.data.reported import PAPER
 from analysis.data.runs import METHOD, TIERS, RowKey, Run, StudyRuns, select
-from bepo.core.errors import UserError
+from bepo.core.errors import choose
 from bepo.store import tracking
 from bepo.store.cells import read_cell
 from bepo.store.files import Corrupt
-from bepo.store.stored import read_run, refuse_older
+from bepo.store.published import PublishedRuns
+from bepo.store.stored import RUN, StoredRun, read_run, refuse_older
+
+PUBLISHED = PAPER / "runs"
 
 
 class Source:
-    """A results folder. Every run is read and checked once, however many artefacts use it."""
+    """A results folder, and published runs beside it: of two runs with one id the one in the folder counts.
 
-    def __init__(self, results: Path) -> None:
+    Every run is read and checked once, however many artefacts use it.
+    """
+
+    def __init__(self, results: Path, published: Path | None = None) -> None:
+        """``published`` is a folder with one folder of published runs for each tier; None: there are none."""
         self.results = results
+        self.published = {tier: PublishedRuns(published / tier) for tier in TIERS} if published else {}
         self._read: dict[str, Run | str] = {}
+
+    @property
+    def label(self) -> str:
+        """Where the runs come from, in words."""
+        published = [str(runs.folder) for runs in self.published.values() if runs.studies()]
+        return " and ".join([str(self.results)] * self.results.exists() + published)
 
     def tiers(self) -> list[str]:
         """Return the tiers that some study has runs at, from the least to the most meaningful."""
         present = {path.name for path in (self.results / "studies").glob("*/*") if path.is_dir()}
+        present |= {tier for tier, runs in self.published.items() if runs.studies()}
         return [tier for tier in TIERS if tier in present]
 
     def study(self, name: str, tier: str, key: RowKey = METHOD, allow_mixed: bool = False) -> StudyRuns:
@@ -29,12 +47,12 @@ class Source:
         """
         study = StudyRuns(name, tier, key=key, results=self.results)
         identifiers, usable = set(), []
-        for cell in sorted((self.results / "studies" / name / tier).glob("*.json")):
-            try:
-                identifiers.add(read_cell(cell)["run_id"])
-            except Corrupt as error:
-                study.skipped.append(str(error))
-        for run in map(self.run, sorted(identifiers)):
+        for cell in self._cells(name, tier):
+            if isinstance(cell, str):
+                study.skipped.append(cell)
+            else:
+                identifiers.add(cell["run_id"])
+        for run in (self.run(identifier, tier) for identifier in sorted(identifiers)):
             if isinstance(run, str):
                 study.skipped.append(run)
             elif run.tier != tier:
@@ -43,25 +61,60 @@ class Source:
                 usable.append(run)
         return select(study, usable, allow_mixed)
 
-    def run(self, identifier: str) -> Run | str:
+    def _cells(self, study: str, tier: str) -> Iterator[dict[str, Any] | str]:
+        """Yield the study's cells, or why one cannot be read."""
+        for path in sorted((self.results / "studies" / study / tier).glob("*.json")):
+            try:
+                yield read_cell(path)
+            except Corrupt as error:
+                yield str(error)
+        if tier in self.published:
+            try:
+                yield from self.published[tier].cells(study)
+            except Corrupt as error:
+                yield str(error)
+
+    def run(self, identifier: str, tier: str) -> Run | str:
         """Return the run, or why it cannot be used."""
         if identifier not in self._read:
             try:
-                self._read[identifier] = run = Run(read_run(self.results / "runs" / identifier))
+                self._read[identifier] = run = Run(self._stored(identifier, tier))
                 run.passes()
             except Corrupt as error:
                 self._read[identifier] = str(error)
         return self._read[identifier]
 
+    def _stored(self, identifier: str, tier: str) -> StoredRun:
+        folder = self.results / "runs" / identifier
+        published = self.published.get(tier)
+        if published and not (folder / RUN).exists() and published.archive(identifier).exists():
+            return published.run(identifier)
+        return read_run(folder)
+
+    def runs(self) -> Iterator[Run]:
+        """Yield every complete, intact run, those of the results folder first."""
+        local = ((path.name, "") for path in sorted((self.results / "runs").glob("*")))
+        published = ((run_id, tier) for tier, runs in self.published.items() for run_id in runs.ids())
+        for identifier, tier in dict([*published, *local]).items():
+            found = self.run(identifier, tier)
+            if isinstance(found, Run):
+                yield found
+
 
 def open_source(results: Path, source: str | None = None) -> Source:
-    """Return the results folder, or that of ``wandb:entity/project``, which is downloaded into a folder below it."""
-    if source is None:
+    """Return the runs that ``source`` names: None for a results folder and the published runs together.
+
+    ``local`` is the results folder alone, ``published`` the published runs alone; ``wandb:entity/project`` is
+    downloaded into a folder below the results folder.
+    """
+    if source == "published":
+        return Source(PUBLISHED / "no results folder", PUBLISHED)
+    if source in (None, "local"):
         refuse_older(results)
-        return Source(results)
+        return Source(results, PUBLISHED if source is None else None)
     kind, _, project = source.partition(":")
     if kind != "wandb" or project.count("/") != 1:
-        raise UserError(f"source {source!r}: must be wandb:ENTITY/PROJECT")
+        raise choose("source", source, ("local", "published", "wandb:ENTITY/PROJECT"))
     folder = results / "wandb" / project
     tracking.download(project, folder)
     return Source(folder)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from analysis.data.published import PAPER
+from analysis.data.reported import PAPER
 from analysis.data.runs import METHOD, RowKey, Studies
 from analysis.data.sources import Source
 from analysis.grid.table import Entry, Figure, Table

@@ -1,13 +1,13 @@
 """The shape that most tables share: rows are methods or settings, columns are metrics, blocks are models or factors.
 
-Which rows there are follows from the published numbers and from the runs; a table file says only how to name them.
+Which rows there are follows from the reported numbers and from the runs; a table file says only how to name them.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from analysis.data.published import Published, published
+from analysis.data.reported import Reported, entries_of
 from analysis.data.runs import Studies, StudyRuns
 from analysis.data.statistics import Estimate, Level, compare
 from analysis.grid import notes
@@ -34,7 +34,7 @@ def grid(
     members = [Member(s.name, r.env, r.model, row, r) for s in every for row, runs in s.rows.items() for r in runs]
     members += [Member(s.name, *place, refusal=reason) for s in every for place, reason in s.refused.items()]
     members.sort(key=lambda m: ([s.name for s in every].index(m.study), m.env, m.model))
-    made = _Grid(label, metrics, rows, level, published(label), members)
+    made = _Grid(label, metrics, rows, level, entries_of(label), members)
     lines = [line for block in (*blocks, *made.unlisted_blocks(blocks)) for line in made.lines(block)]
     below, tier = len(metrics) > 3, every[0].tier
     columns = [(metric.group, metric.name) for metric in metrics] if below else _columns(metrics, tier)
@@ -62,7 +62,7 @@ class _Grid:
     metrics: Sequence[Metric]
     rows: Rows
     level: Level
-    published: list[Published]
+    reported: list[Reported]
     members: list[Member]
 
     def unlisted_blocks(self, blocks: Sequence[Block]) -> list[Block]:
@@ -82,12 +82,12 @@ class _Grid:
     def lines(self, block: Block) -> list[Line]:
         """Return the rows of a block: the paper's in its order, then those that only runs have."""
         members = [member for member in self.members if block.takes(member)]
-        known, run = dict.fromkeys(p.row for p in self.published if p.group == block.key), {m.row for m in members}
-        known |= dict.fromkeys(p.row for p in self.published if p.row in run)
+        known, run = dict.fromkeys(p.row for p in self.reported if p.group == block.key), {m.row for m in members}
+        known |= dict.fromkeys(p.row for p in self.reported if p.row in run)
         lines = []
         for row in [*known, *self.rows.order(run - set(known))]:
             line = Line(block, row, self.rows.labels(row)[self.rows.named])
-            line.published = [p for p in self.published if (p.group, p.row) == (block.key, row)]
+            line.reported = [p for p in self.reported if (p.group, p.row) == (block.key, row)]
             line.entries = [self._entry(line, metric, [m for m in members if m.row == row]) for metric in self.metrics]
             lines.append(line)
         for j in (j for j, metric in enumerate(self.metrics) if metric.ranked):
@@ -96,7 +96,7 @@ class _Grid:
 
     def _entry(self, line: Line, metric: Metric, members: list[Member]) -> Entry:
         path = "/".join(filter(None, (self.label, metric.group, metric.name, line.name, line.block.key)))
-        values = {p.column: p.value for p in line.published if isinstance(p.value, Estimate)}
+        values = {p.column: p.value for p in line.reported if isinstance(p.value, Estimate)}
         members = [member for member in members if metric.env in (None, member.env)]
         runs = {member.run.id: member.run for member in members if member.run}
         entry = Entry(path, (self.label, line.row, line.block.key, metric.key), values.get(metric.key))

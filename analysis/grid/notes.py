@@ -158,10 +158,10 @@ def origins(runs: Iterable[Run]) -> list[str]:
 
 
 def _transcription(lines: Sequence[Line]) -> list[str]:
-    """Return what the transcription says about single published numbers."""
+    """Return what the transcription says about single reported numbers."""
     names: dict[str, dict[str, None]] = defaultdict(dict)
     for line in lines:
-        for note in (entry.note for entry in line.published if entry.note):
+        for note in (entry.note for entry in line.reported if entry.note):
             names[note][line.name] = None
     copied = {note: " (copied)" * note.startswith("copied:") for note in names}
     texts = {note: note.removeprefix("copied:").strip().rstrip(".") for note in names}

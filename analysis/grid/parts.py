@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.data.methods import is_reconstruction, name_of, ordered
-from analysis.data.published import Published
+from analysis.data.reported import Reported
 from analysis.data.runs import Run, grouped
 from analysis.data.statistics import Level, Reproduced, Sample, estimate
 from analysis.grid.table import Entry
@@ -116,13 +116,13 @@ class Line:
     block: Block
     row: str
     name: str
-    published: list[Published] = field(default_factory=list)
+    reported: list[Reported] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
 
     @property
     def mark(self) -> str:
         """The signs behind its name: numbers taken from elsewhere, and reconstructions."""
-        return "ᶜ" * any(entry.copied for entry in self.published) + "ʳ" * is_reconstruction(self.row)
+        return "ᶜ" * any(entry.copied for entry in self.reported) + "ʳ" * is_reconstruction(self.row)
 
 
 def setting_rows(heads: tuple[str, ...], labels: Callable[[dict[str, str]], list[str]]) -> Rows:

@@ -7,7 +7,7 @@ from math import isnan
 
 from matplotlib.figure import Figure as Picture
 
-from analysis.data.published import EntryKey
+from analysis.data.reported import EntryKey
 from analysis.data.runs import Run
 from analysis.data.statistics import Comparison, Estimate, Reproduced
 

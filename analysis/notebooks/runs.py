@@ -13,14 +13,14 @@ def _():
     import marimo as mo
 
     from analysis.data.runs import TIERS
-    from analysis.data.sources import Source
+    from analysis.data.sources import open_source
     from analysis.figures import tuning
     from analysis.grid.artefact import artefacts
     from analysis.output import ledger
     from analysis.output.build import build
     from analysis.plots import explore
 
-    return Path, Source, TIERS, artefacts, build, explore, ledger, mo, tuning
+    return Path, open_source, TIERS, artefacts, build, explore, ledger, mo, tuning
 
 
 @app.cell
@@ -76,8 +76,8 @@ def _(every, explore, metrics, mo, runs):
 
 
 @app.cell
-def _(Source, artefacts, build, every, explore, mo, results, tier):
-    names, source = ("gate-activation", "supp-gate-diagnostics"), Source(results)
+def _(open_source, artefacts, build, every, explore, mo, results, tier):
+    names, source = ("gate-activation", "supp-gate-diagnostics"), open_source(results)
     shown = [build(artefacts()[name], source, tier.value).product for name in names]
     of_tier = [run for run in every.values() if run.tier == tier.value]
     mo.vstack(

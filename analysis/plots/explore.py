@@ -10,7 +10,7 @@ from matplotlib.figure import Figure as Picture
 
 from analysis.data.methods import name_of
 from analysis.data.runs import Run
-from analysis.data.sources import Source
+from analysis.data.sources import open_source
 from analysis.data.statistics import compare
 from analysis.grid.parts import Metric
 from analysis.plots.style import PAGE, band, by_seed, legend_above, method_colour, over_updates, panels
@@ -19,11 +19,9 @@ from bepo.core.batch import RolloutBatch
 _DASHES = ("-", "--", ":", "-.")
 
 
-def runs(results: Path) -> dict[str, Run]:
-    """Return every complete, intact run by a name to choose it by, the newest first."""
-    found = (Source(results).run(folder.name) for folder in (results / "runs").glob("*"))
-    runs = [run for run in found if isinstance(run, Run)]
-    runs.sort(key=lambda r: (r.started, r.id), reverse=True)
+def runs(results: Path, source: str | None = None) -> dict[str, Run]:
+    """Return every complete, intact run by a name to choose it by, the newest first; ``source`` as in open_source."""
+    runs = sorted(open_source(results, source).runs(), key=lambda r: (r.started, r.id), reverse=True)
     return {f"{r.tier} {r.env} {r.model} {name_of(r.method)} seed {r.seed} ({r.id})": r for r in runs}
 
 

@@ -3,7 +3,7 @@
 from math import isfinite
 
 from analysis.claims.verdicts import Consistency, Evaluated, Range, evaluate, tally
-from analysis.data.published import EntryKey
+from analysis.data.reported import EntryKey
 from analysis.data.runs import Studies, StudyRuns
 from analysis.data.sources import Source
 from analysis.grid.artefact import REGISTRY, Artefact, artefact

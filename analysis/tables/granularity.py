@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from functools import cache
 
-from analysis.data.published import last_unit, published
+from analysis.data.reported import entries_of, last_unit
 from analysis.data.runs import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Table
@@ -52,7 +52,7 @@ def granularity(_: Studies) -> Table:
 
 
 def _row(name: str, labels: Sequence[str], column: str, training_seeds: int) -> list[str]:
-    printed = [entry.mean for label in labels for entry in published(label) if entry.column == column]
+    printed = [entry.mean for label in labels for entry in entries_of(label) if entry.column == column]
     rates, passes = {text for text in printed if len(text.partition(".")[2]) >= 2}, _PASSES * training_seeds
     stated = _STATED * passes
     row = [name, str(len(rates)), str(stated), str(sum(possible(rate, stated) for rate in rates)), _chance(stated)]

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.data.published import PAPER, published
+from analysis.data.reported import PAPER, entries_of
 from analysis.data.runs import Studies, StudyRuns, flat, grouped
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Printed, Table
@@ -71,7 +71,7 @@ def common(studies: Studies) -> Table:
     """Set the paper's common hyper-parameters beside those here."""
     places = settings_of_tier(studies.values(), studies.tier)
     rows, headings = [], []
-    for entry in published("supp-common-hparams"):
+    for entry in entries_of("supp-common-hparams"):
         field = _FIELDS.get(entry.row, entry.row)
         values = _values(field, places)
         mark = UNLIKE * any(agree(ours, entry.mean) is False for ours in values)
@@ -106,7 +106,7 @@ def _text(values: dict[str, list[str]]) -> str:
 def environments(studies: Studies) -> Table:
     """Set the paper's settings of each environment and model beside those here."""
     here = settings_of_tier(studies.values(), studies.tier)
-    entries = grouped(published("supp-environment-hparams"), lambda entry: f"{entry.row} {entry.group}")
+    entries = grouped(entries_of("supp-environment-hparams"), lambda entry: f"{entry.row} {entry.group}")
     papers = {place: {entry.column: entry.mean for entry in same} for place, same in entries.items()}
     rows = []
     for place in dict.fromkeys([*papers, *here]):

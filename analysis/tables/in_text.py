@@ -3,7 +3,7 @@
 import pandas as pd
 import yaml
 
-from analysis.data.published import PAPER, published
+from analysis.data.reported import PAPER, entries_of
 from analysis.data.runs import METHOD, OBSERVATIONS, Run, Studies
 from analysis.data.statistics import Estimate
 from analysis.grid.artefact import artefact
@@ -41,7 +41,7 @@ METRICS = {
 @artefact("in-text", "table", study=STUDIES)
 def in_text(studies: Studies) -> Table:
     """Set the numbers of the text beside those of the runs."""
-    of_paper = {entry.key: entry.value for entry in published("text") if isinstance(entry.value, Estimate)}
+    of_paper = {entry.key: entry.value for entry in entries_of("text") if isinstance(entry.value, Estimate)}
     rows, entries = [], []
     for number in yaml.safe_load(NUMBERS.read_text()):
         study, metric = studies[number["study"]], METRICS[number["metric"]]

@@ -1,7 +1,7 @@
 """Table method-comparison: what tells step-credit estimators apart, as each says of itself."""
 
 from analysis.data.methods import RECONSTRUCTION, is_reconstruction, known_methods, name_of, ordered
-from analysis.data.published import published
+from analysis.data.reported import entries_of
 from analysis.data.runs import Studies, grouped
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Printed, Table
@@ -12,7 +12,7 @@ _COLUMNS = ("step_credit", "temporal", "mixing")
 @artefact("method-comparison", "table")
 def method_comparison(_: Studies) -> Table:
     """Set the estimators' traits beside the paper's description."""
-    entries = grouped(published("method-comparison"), lambda entry: entry.row)
+    entries = grouped(entries_of("method-comparison"), lambda entry: entry.row)
     papers = {row: {entry.column: entry.mean for entry in same} for row, same in entries.items()}
     known = known_methods()
     own = [n for n, cls in known.items() if cls.traits["step_credit"] != "None" and not cls.needs_critic | cls.control]

@@ -11,7 +11,7 @@ from scipy import stats
 from analysis.claims.claims import read
 from analysis.claims.expression import Expression, ExpressionError
 from analysis.claims.verdicts import consistency, evaluate, tally, verdict
-from analysis.data.published import all_published
+from analysis.data.reported import all_entries
 from analysis.data.sources import Source
 from analysis.data.statistics import Sample, combination, compare
 from analysis.grid.artefact import artefacts
@@ -61,7 +61,7 @@ def test_expressions_are_arithmetic_on_names_and_nothing_else():
 
 
 def test_what_the_paper_says_twice_with_different_numbers_is_found():
-    printed = all_published()
+    printed = all_entries()
     found = {c.id: consistency(c, printed) for c in read()}
     assert {name for name, own in found.items() if own.verdict == "no"} == {
         "best-gain-said-twice",  # 4.1 and 4.17
@@ -89,18 +89,18 @@ def test_what_the_paper_says_twice_with_different_numbers_is_found():
 )
 def test_a_stated_size_may_differ_by_rounding_only(tmp_path, stated, agrees):
     (found,) = read(claim(tmp_path, stated=stated))  # 74.0 - 70.5, each to 0.05
-    assert consistency(found, all_published()).verdict == agrees
+    assert consistency(found, all_entries()).verdict == agrees
 
 
 def test_a_lead_is_held_against_the_printed_deviations(tmp_path):
     (found,) = read(claim(tmp_path))  # 74.0 ± 1.4 and 70.5 ± 1.7, three training seeds each
     interval = stats.ttest_ind_from_stats(74.0, 1.4, 3, 70.5, 1.7, 3, equal_var=False)
-    assert interval.pvalue > 0.05 and consistency(found, all_published()).separated is False
+    assert interval.pvalue > 0.05 and consistency(found, all_entries()).separated is False
     one_seed = {
         f: f"fusion-ablation | mixing={m} | | success" for f, m in (("ours", "ungated"), ("hgpo", "outcome_only"))
     }
     (ablation,) = read(claim(tmp_path, entries=one_seed))
-    assert consistency(ablation, all_published()).separated is None
+    assert consistency(ablation, all_entries()).separated is None
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_every_quantity_must_hold_and_all_must_have_run(tmp_path):
 
 
 def test_claims_name_entries_that_exist(tmp_path):
-    known = set(entries_of(tmp_path)) | set(all_published())
+    known = set(entries_of(tmp_path)) | set(all_entries())
     assert {key for c in read(known=known) for key in c.entries.values()} <= known
     assert len(read()) >= 30
 
@@ -174,7 +174,7 @@ def test_claims_name_entries_that_exist(tmp_path):
 def test_a_claim_that_cannot_be_computed_is_one_line(tmp_path, change, message):
     path = claim(tmp_path, **change)
     with pytest.raises(UserError) as error:
-        read(path, known=all_published())
+        read(path, known=all_entries())
     text = str(error.value)
     assert message.replace("'main", "main") in text and "claim 'x'" in text and "\n" not in text
 

@@ -55,7 +55,7 @@ def test_marimo_finds_nothing_wrong():
 
 
 def test_questions_of_the_notebooks(results):
-    found = explore.runs(results)
+    found = explore.runs(results, "local")
     assert len(found) == 2 and all(explore.rollouts(run) for run in found.values())
     ours, theirs = sorted(found, key=lambda name: "GRPO" in name)
     table = explore.outcomes({n: found[n] for n in (ours, theirs)})

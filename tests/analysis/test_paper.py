@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.data.published import REPORTED
+from analysis.data.reported import REPORTED
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 from analysis.output.latex import to_macros

@@ -6,10 +6,15 @@ import shutil
 import pytest
 
 from analysis.__main__ import main
+from analysis.data import sources
 from analysis.data.runs import METHOD, RowKey, settings
-from analysis.data.sources import Source
+from analysis.data.sources import Source, open_source
 from analysis.output.ledger import ledger
 from analysis.plots import explore
+from bepo.store.archive import write_archive
+from bepo.store.cells import read_cell
+from bepo.store.published import PublishedRuns
+from bepo.store.stored import read_run
 from tests.stored_runs import rewrite, write_run
 
 PASSES = ((1, 0, 0, 0), (1, 1, 0, 0))
@@ -215,3 +220,46 @@ def test_final_episodes_are_those_of_the_last_policy(results):
 def test_tiers_come_in_order_of_meaning(results):
     write_run(results, "s", {}, PASSES, tier="smoke")
     assert Source(results).tiers() == ["smoke", "laptop"]
+
+
+def publish(results, folder):
+    """Publish every run of a results folder at tier laptop, and remove it there."""
+    published = PublishedRuns(folder / "laptop")
+    for path in sorted((results / "runs").iterdir()):
+        write_archive(read_run(path), published.archive(path.name), complete=True)
+    for path in sorted((results / "studies").iterdir()):
+        published.note_cells(path.name, [read_cell(cell) for cell in sorted(path.glob("laptop/*.json"))])
+    shutil.rmtree(results)
+
+
+def test_published_runs_stand_beside_those_of_a_results_folder(tmp_path, monkeypatch):
+    for seed in (0, 1):
+        write_run(tmp_path / "theirs", "s", {"seed": seed}, [[1, 0]], started=f"2026-01-0{seed + 1}")
+    publish(tmp_path / "theirs", tmp_path / "published")
+    own = write_run(tmp_path / "mine", "s", {"seed": 2}, [[1, 1]])
+    again = write_run(tmp_path / "mine", "s", {"seed": 1}, [[1, 0]], started="2026-01-02")
+    monkeypatch.setattr(sources, "PUBLISHED", tmp_path / "published")
+
+    both = open_source(tmp_path / "mine")
+    found = both.study("s", "laptop").rows["gated_bepo"]
+    assert [run.seed for run in found] == [0, 1, 2] and found[2].id == own.id
+    assert [run.path.suffix for run in found] == [".zip", "", ""] and found[1].path == again.path  # the local one wins
+    assert found[0].passes().to_numpy().tolist() == [[100, 0]] and both.tiers() == ["laptop"]
+    assert both.label == f"{tmp_path / 'mine'} and {tmp_path / 'published' / 'laptop'}"
+    assert len(list(both.runs())) == 3
+
+    assert [run.seed for run in open_source(tmp_path / "mine", "local").study("s", "laptop").runs].count(0) == 0
+    assert {run.seed for run in open_source(tmp_path / "mine", "published").study("s", "laptop").runs} == {0, 1}
+
+
+def test_a_damaged_published_run_is_named(tmp_path, monkeypatch):
+    run = write_run(tmp_path / "theirs", "s", {"seed": 0}, [[1, 0]])
+    publish(tmp_path / "theirs", tmp_path / "published")
+    path = tmp_path / "published" / "laptop" / f"{run.id}.zip"
+    path.write_bytes(path.read_bytes()[:100])
+    monkeypatch.setattr(sources, "PUBLISHED", tmp_path / "published")
+    study = open_source(tmp_path / "mine").study("s", "laptop")
+    assert not study.runs and f"{path}: not an archive of a run" in study.skipped[0]
+    (tmp_path / "published" / "laptop" / "studies" / "s.json").write_text("[]")
+    study = open_source(tmp_path / "mine").study("s", "laptop")
+    assert not study.runs and "s.json: not a list of cells" in study.skipped[0]

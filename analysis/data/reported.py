@@ -1,4 +1,4 @@
-"""The paper's published numbers, transcribed once: ``paper/reported/<label>.csv``; ``text.csv`` has those in prose."""
+"""The paper's reported numbers, transcribed once: ``paper/reported/<label>.csv``; ``text.csv`` has those in prose."""
 
 import csv
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ EntryKey = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True)
-class Published:
-    """A published entry; ``mean`` and ``std`` are the texts that the paper prints, ``std`` empty where it has none."""
+class Reported:
+    """A reported entry; ``mean`` and ``std`` are the texts that the paper prints, ``std`` empty where it has none."""
 
     label: str
     row: str
@@ -46,18 +46,18 @@ class Published:
         return self.note.startswith("copied:")
 
 
-def published(label: str) -> list[Published]:
-    """Return the published entries of a table in their order; none for a table that the paper does not have."""
+def entries_of(label: str) -> list[Reported]:
+    """Return the reported entries of a table in their order; none for a table that the paper does not have."""
     path = REPORTED / f"{label}.csv"
     if not path.exists():
         return []
     with path.open() as file:
-        return [Published(label, **row) for row in csv.DictReader(file)]
+        return [Reported(label, **row) for row in csv.DictReader(file)]
 
 
-def all_published() -> dict[EntryKey, Published]:
-    """Return every published entry by its key."""
-    return {entry.key: entry for path in sorted(REPORTED.glob("*.csv")) for entry in published(path.stem)}
+def all_entries() -> dict[EntryKey, Reported]:
+    """Return every reported entry by its key."""
+    return {entry.key: entry for path in sorted(REPORTED.glob("*.csv")) for entry in entries_of(path.stem)}
 
 
 def last_unit(text: str) -> Decimal:

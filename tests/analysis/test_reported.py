@@ -1,4 +1,4 @@
-"""The published numbers against the paper's LaTeX, where it is at hand: nothing missing, nothing extra."""
+"""The reported numbers against the paper's LaTeX, where it is at hand: nothing missing, nothing extra."""
 
 import csv
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.data.published import REPORTED
+from analysis.data.reported import REPORTED
 
 PAPER = Path(__file__).parents[3] / "shared" / "paper"
 needs_paper = pytest.mark.skipif(not PAPER.exists(), reason="no ../shared/paper here")

@@ -1,0 +1,11 @@
+from pathlib import Path
+
+import pytest
+
+from analysis.data import sources
+
+
+@pytest.fixture(autouse=True)
+def no_published_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests say themselves which published runs there are: those of the repository grow."""
+    monkeypatch.setattr(sources, "PUBLISHED", tmp_path / "nothing is published")
