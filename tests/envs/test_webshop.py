@@ -10,11 +10,11 @@ import pytest
 from bepo.core.batch import Terminal
 from bepo.core.errors import UserError
 from bepo.envs.webshop import WebShop, json_files, nouns, original
-from bepo.envs.webshop.analyzer import analyze
+from bepo.envs.webshop.analyzer import analyze, stem
 from bepo.envs.webshop.generate import generate, write
 from bepo.envs.webshop.nouns import rule_nouns
 from bepo.envs.webshop.reward import normalize_color, option_hits
-from bepo.envs.webshop.views import suggested_queries
+from bepo.envs.webshop.views import shared_words, suggested_queries
 from tests.command import rows, run
 
 SMALL = {"products": 150}
@@ -307,6 +307,42 @@ def test_the_compact_view_marks_clicks_in_the_rich_mode_only(mode):
     assert ("done" in back) == (mode == "text_rich")
 
 
+def test_an_opened_result_is_a_number_and_done():
+    env = WebShop(**COMPACT, observation_mode="text_rich")
+    episodes = env.start(first(env, n=1))
+    before = episodes.step({0: episodes.observations[0].admissible[0]})[0].observation.text.split("; ")
+    episodes.step({0: "click 2"})
+    after = episodes.step({0: "click < prev"})[0].observation.text.split("; ")
+    assert after[1] == "2 done" != before[1] and after[:1] + after[2:] == before[:1] + before[2:]
+
+
+def test_the_compact_view_shows_the_instructions_words_wherever_a_product_has_them():
+    """Of a perfect product every asked attribute is on its page, and the kind in the instruction's form."""
+    env = WebShop(**COMPACT)
+    tasks = first(env, n=40)
+    episodes = env.start(tasks)
+    for i, task in enumerate(tasks):
+        while "item" not in episodes.observations[i].text:
+            episodes.step({i: episodes.expert(i)})
+        shown = set(episodes.observations[i].text.split(";")[0].split())
+        asked = {word for attribute in task.data["goal"]["attributes"] for word in attribute.split()}
+        assert set(map(stem, asked)) <= set(map(stem, shown))
+    assert shared_words("A Wrap Dress in linens", {"dress": "dresses", "linen": "linen"}) == ["dresses", "linen"]
+
+
+def test_a_catalogue_with_fewer_colours_and_more_options():
+    """Every product has the extra options, each goal asks for them, and the expert still solves every goal."""
+    env = WebShop(**COMPACT, colors=3, extra_options=2)
+    tasks = first(env, n=30)
+    for task in tasks:
+        asked = dict(task.data["goal"]["options"])
+        assert {"pattern", "finish"} < asked.keys() and asked.get("color", "blue") in ("beige", "black", "blue")
+    episodes = env.start(tasks)
+    for i in range(len(tasks)):
+        steps = [episodes.step({i: episodes.expert(i)})[i] for _ in range(int(episodes.expert_steps(i)))]
+        assert steps[-1].terminal == Terminal.SUCCESS and len(steps) >= 6
+
+
 def test_any_text_is_an_action_of_pages_and_only_actions_are_of_the_compact_view():
     assert WebShop(**SMALL).project(" Hello ") == "hello"
     compact = WebShop(**COMPACT)
@@ -335,7 +371,10 @@ def test_suggested_searches_are_the_instructions_own_words():
     assert suggested_queries("find me", 3) == ("find me",)
 
 
-@pytest.mark.parametrize("bad", [{"products": 0}, {"suggestions": -1}, {"horizon": 0}, {"price_seed": -1}])
+@pytest.mark.parametrize(
+    "bad",
+    [{"products": 0}, {"colors": 1}, {"extra_options": 5}, {"suggestions": -1}, {"horizon": 0}, {"price_seed": -1}],
+)
 def test_impossible_settings_are_named(bad):
     with pytest.raises(UserError, match=next(iter(bad))):
         WebShop(**bad)

@@ -49,6 +49,10 @@ class WebShop(Environment):
     """Number of generated products."""
     catalogue_seed: int = setting(0, at_least=0)
     """The seed of the generated products."""
+    colors: int = setting(12, at_least=2, at_most=12, neutral=True)
+    """Number of different colours of the generated products; a product comes in at most four of them."""
+    extra_options: int = setting(0, at_least=0, at_most=4, neutral=True)
+    """Number of options, with three values each, that generated products have beyond a colour and their family's."""
     goals: Literal["synthetic", "human"] = "synthetic"
     """Instructions that are made from attributes, one for each combination of options, or instructions by people."""
     price_seed: int = setting(0, at_least=0)
@@ -77,7 +81,7 @@ class WebShop(Environment):
     counts_expert_steps: ClassVar[bool] = True
     dashes: ClassVar[tuple[float, ...]] = (4, 1.5)
     shown_settings: ClassVar[tuple[str, ...]] = ("data", "horizon", "observation_mode", "rendering", "suggestions")
-    method_version: ClassVar[int] = 1
+    method_version: ClassVar[int] = 2
     untagged_tail: ClassVar[int] = 20
 
     def __post_init__(self) -> None:
@@ -168,7 +172,7 @@ class WebShop(Environment):
     @cached_property
     def _catalogue(self) -> Catalogue:
         if self.data == "generated":
-            return _generated_catalogue(self.products, self.catalogue_seed)
+            return _generated_catalogue(self.products, self.catalogue_seed, self.colors, self.extra_options)
         if missing := self.missing():
             raise missing
         return original.catalogue(str(original.folder(self.path)), self.catalogue)
@@ -218,8 +222,8 @@ class WebShop(Environment):
 
 
 @lru_cache(maxsize=2)
-def _generated_catalogue(products: int, seed: int) -> Catalogue:
-    entries, attributes, human = generate(products, seed)
+def _generated_catalogue(products: int, seed: int, colors: int, extra_options: int) -> Catalogue:
+    entries, attributes, human = generate(products, seed, colors, extra_options)
     return Catalogue(entries, attributes, human.items(), f"generated ({products} products, seed {seed})")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from bepo.envs.webshop.goods import BRANDS, COLORS, FAMILIES, STYLES, TAILS, Family
+from bepo.envs.webshop.goods import BRANDS, COLORS, EXTRA_OPTIONS, FAMILIES, STYLES, TAILS, Family
 
 _ASIN = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _REQUESTS = ("i am looking for a {}", "i need a {}", "find me a {}", "i want to buy a {}", "please show me a {}")
@@ -23,14 +23,16 @@ Entry = dict[str, Any]
 """An entry of one of the files."""
 
 
-def generate(products: int, seed: int) -> tuple[list[Entry], dict[str, Entry], dict[str, list[Entry]]]:
+def generate(
+    products: int, seed: int, colors: int = len(COLORS), extra_options: int = 0
+) -> tuple[list[Entry], dict[str, Entry], dict[str, list[Entry]]]:
     """Return ``(products, attributes by asin, people's instructions by asin)``, the same in every process."""
     rng = Random(seed)
     entries, attribute_entries, human_entries = [], {}, {}
     titles: set[str] = set()
     while len(entries) < products:
         family = rng.choice(FAMILIES)
-        entry, attributes = _product(family, rng)
+        entry, attributes = _product(family, rng, COLORS[:colors], EXTRA_OPTIONS[:extra_options])
         if entry["name"] in titles or entry["asin"] in attribute_entries:
             continue
         titles.add(entry["name"])
@@ -40,11 +42,16 @@ def generate(products: int, seed: int) -> tuple[list[Entry], dict[str, Entry], d
     return entries, attribute_entries, human_entries
 
 
-def _product(family: Family, rng: Random) -> tuple[Entry, list[str]]:
+def _product(
+    family: Family, rng: Random, colors: list[str], extra: list[tuple[str, list[str]]]
+) -> tuple[Entry, list[str]]:
     """Return an entry of the product file, and the attributes of the product."""
     kind, brand, material = rng.choice(family.kinds), rng.choice(BRANDS), rng.choice(family.materials)
     attributes = rng.sample(family.attributes, rng.randint(2, 5))
-    options = {name: rng.sample(pool, rng.randint(2, min(4, len(pool)))) for name, pool in _option_pools(family, rng)}
+    options = {
+        name: rng.sample(pool, rng.randint(2, min(4, len(pool)))) for name, pool in _option_pools(family, rng, colors)
+    }
+    options |= dict(extra)
     title = ", ".join([f"{brand} {rng.choice(STYLES)} {material} {kind}", *attributes[:2]])
     bullets = [f"{a.upper()}: made to be {a}, so that this {kind} serves you for years." for a in attributes]
     bullets.append(f"{brand} answers within a day if anything about your {kind} is not as it should be.")
@@ -65,11 +72,11 @@ def _product(family: Family, rng: Random) -> tuple[Entry, list[str]]:
     }, attributes
 
 
-def _option_pools(family: Family, rng: Random) -> list[tuple[str, list[str]]]:
+def _option_pools(family: Family, rng: Random, colors: list[str]) -> list[tuple[str, list[str]]]:
     """Return the options of a product and their possible values; most products have a colour and one more option."""
     pools = list(family.options.items())
     if family.colored and rng.random() < 0.9:
-        pools.insert(0, ("color", COLORS))
+        pools.insert(0, ("color", colors))
     return pools
 
 

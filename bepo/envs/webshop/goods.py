@@ -9,6 +9,14 @@ STYLES = ("classic", "everyday", "modern", "compact", "premium", "vintage", "por
 TAILS = ("for home", "for travel", "a good gift", "new this year", "for daily use", "easy to return")
 COLORS = ["beige", "black", "blue", "brown", "green", "grey", "navy", "pink", "purple", "red", "white", "yellow"]
 
+EXTRA_OPTIONS = [
+    ("pattern", ["plain", "striped", "dotted"]),
+    ("finish", ["matte", "glossy", "satin"]),
+    ("wrapping", ["unwrapped", "boxed", "ribboned"]),
+    ("delivery", ["standard", "express", "pickup"]),
+]
+"""Options of every product, with their values, where a catalogue is asked for more than its families have."""
+
 
 @dataclass(frozen=True)
 class Family:

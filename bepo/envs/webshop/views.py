@@ -1,9 +1,11 @@
 """Views: how a session is presented to a policy, and how the policy's texts become actions of the shop.
 
 ``PageView`` presents the original's pages. ``CompactView`` is for tiny models: it has short lines of few different
-words. Titles, texts and option values are cut down to the words that they share with the instruction, prices are
-rounded up to the next ten, results are numbered and clicked by number, and actions have no brackets ("click 3", "search
-wrap dress"). The possible actions and their effects are the same.
+words. Titles, texts and option values are cut down to the words that they share with the instruction, in the
+instruction's form; an item page has those of the product's description, features and attributes too. Prices are rounded
+up to the next ten, results are numbered and clicked by number, and actions have no brackets ("click 3", "search wrap
+dress"). In ``text_rich`` mode a result that was opened is its number and "done". The possible actions and their effects
+are the same.
 """
 
 from __future__ import annotations
@@ -11,12 +13,12 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Literal
 
 from bepo.envs.webshop import text
-from bepo.envs.webshop.analyzer import STOP_WORDS
+from bepo.envs.webshop.analyzer import STOP_WORDS, stem
 from bepo.envs.webshop.catalogue import Catalogue, Product
 from bepo.envs.webshop.pages import BACK, BUY, NEXT, PREVIOUS, SUB_PAGES, Session
 
@@ -84,10 +86,10 @@ class CompactView(PageView):
         """Return the current page as one short line."""
         if session.page == "search":
             return "search"
-        asked = frozenset(_WORD.findall(session.goal.instruction.lower())) - STOP_WORDS
+        asked = {stem(word): word for word in _WORD.findall(session.goal.instruction.lower()) if word not in STOP_WORDS}
         if session.page == "results":
             lines = (
-                f"{i} {self._mark(p.asin in session.visited)}{_line(p, asked)}"
+                f"{i} {self._mark(p.asin in session.visited) or _line(p.title, p, asked)}".rstrip()
                 for i, p in enumerate(session.listed, start=1)
             )
             return f"results {session.page_number}: {'; '.join(lines)}"
@@ -97,9 +99,10 @@ class CompactView(PageView):
                 f"{name} {self._mark(name in session.options)}{' '.join(_asked_values(values, asked))}".rstrip()
                 for name, values in product.options.items()
             )
-            return "; ".join((f"item: {_line(product, asked)}", *options))
+            texts = (product.title, *product.bullets, product.description, *product.attributes)
+            return "; ".join((f"item: {_line(' '.join(texts), product, asked)}", *options))
         if session.page in SUB_PAGES:
-            return f"{session.page}: {' '.join(_shared_words(_sub_page_text(session), asked))}"
+            return f"{session.page}: {' '.join(shared_words(_sub_page_text(session), asked))}"
         return "done"
 
     def project(self, response: str) -> str | None:
@@ -139,24 +142,31 @@ def suggested_queries(instruction: str, n: int) -> tuple[str, ...]:
     return tuple(query for query in queries if query) or (instruction.lower(),)
 
 
-def _line(product: Product, asked: frozenset[str]) -> str:
-    """Return the words of the title that the instruction has, and the price rounded up to the next ten."""
+def _line(content: str, product: Product, asked: Mapping[str, str]) -> str:
+    """Return the words of a text that the instruction has, and the product's price rounded up to the next ten."""
     price = 100.0 if not product.pricing else product.pricing[-1]
-    return " ".join((*_shared_words(product.title, asked), str(math.ceil(price / 10) * 10)))
+    return " ".join((*shared_words(content, asked), str(math.ceil(price / 10) * 10)))
 
 
-def _asked_values(values: Iterable[str], asked: frozenset[str]) -> list[str]:
+def _asked_values(values: Iterable[str], asked: Mapping[str, str]) -> list[str]:
     """Return the option values whose words are all in the instruction."""
-    return [value for value in values if asked.issuperset(_words(value))]
+    words = set(asked.values())
+    return [value for value in values if words.issuperset(_words(value))]
 
 
-def _shared_words(content: str, asked: frozenset[str]) -> list[str]:
-    return [word for word in dict.fromkeys(_words(content)) if word in asked]
+def shared_words(content: str, asked: Mapping[str, str]) -> list[str]:
+    """Return the words of the instruction that the text has, in any form ("shirts" for "shirt"), in its order."""
+    return list(dict.fromkeys(asked[word] for word in _stems(content) if word in asked))
 
 
 @lru_cache(maxsize=50_000)
 def _words(content: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(content.lower()))
+
+
+@lru_cache(maxsize=50_000)
+def _stems(content: str) -> tuple[str, ...]:
+    return tuple(map(stem, _words(content)))
 
 
 def _sub_page_text(session: Session) -> str:
