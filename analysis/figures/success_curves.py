@@ -38,6 +38,12 @@ def sokoban_success(study: StudyRuns) -> Figure:
     return _curves(study.only(lambda run: run.model == model), f"Sokoban success{'' if pictures else ', text'}")
 
 
+@artefact("sokoban-text-curves", "figure", study="main_sokoban_text")
+def sokoban_text(study: StudyRuns) -> Figure:
+    """Draw all methods and the control on boards as text."""
+    return _curves(study, "Extension: Sokoban success, boards as text")
+
+
 def alfworld_pair(study: StudyRuns, model: str) -> Figure:
     """Draw Gated-BEPO and HGPO with one model."""
     pair = study.only(lambda run: run.model == model and run.method in ("gated_bepo", "hgpo"))

@@ -1,4 +1,4 @@
-"""Tables main-results, sokoban-main and qwen3-results: methods on the paper's environments and models."""
+"""Tables main-results, sokoban-main, sokoban-text and qwen3-results: methods on environments and models."""
 
 from analysis.data.methods import PROMPTED, name_of
 from analysis.data.runs import Studies, StudyRuns
@@ -31,6 +31,10 @@ QWEN3 = (
     Metric("webshop/success", "Success", "WebShop", env="webshop", headline=True, format=".2f"),
     Metric("webshop/score", "Score", "WebShop", value="task_score", env="webshop", format=".2f"),
 )
+TEXT = (
+    Metric("success", "Success", headline=True),
+    Metric("training", "In training", value=lambda run: 100 * run.mean("train/success")),
+)
 TYPED = Rows(("Type", "Method"), lambda row: ["Prompting" if row in PROMPTED else "RL Training", name_of(row)], named=1)
 
 
@@ -46,6 +50,16 @@ def sokoban_main(study: StudyRuns) -> Table:
     """Compare methods on 6x6 Sokoban, seen as pictures."""
     success, pictures = Metric("success", "Success", headline=True), Block(model="vl", env="sokoban")
     return grid("sokoban-main", study, "Sokoban success rate (%) on 6×6 tasks.", (success,), (pictures,), TYPED)
+
+
+@artefact("sokoban-text", "table", study="main_sokoban_text")
+def sokoban_text(study: StudyRuns) -> Table:
+    """Compare all methods and the control on Sokoban as text: an extension, which the paper does not have."""
+    caption = (
+        "Extension: Sokoban boards as text (%). Final success on test tasks, and success in training, averaged over "
+        "all updates. The oracle is no method, but a control that knows how far success is."
+    )
+    return grid("sokoban-text", study, caption, TEXT, (Block(model="small", env="sokoban"),), TYPED)
 
 
 @artefact("qwen3-results", "table", study="qwen3_transfer")
