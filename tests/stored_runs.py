@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from bepo.core.batch import RolloutBatch
+from bepo.runs.config import METHOD_VERSION
 from bepo.store.cells import note_cell
 from bepo.store.files import read_object, write_sealed
 from bepo.store.runs import RunFolder, run_id
@@ -90,7 +91,7 @@ def write_run(
                 "tier": tier,
                 "seed": config["seed"],
                 "task_sets": {"test": {"tasks": len(tasks), "digest": task_set}},
-                "identity": config | {"method_versions": dict(versions or {"credit": 1, "run": 1})},
+                "identity": config | {"method_versions": dict(versions or {"run": METHOD_VERSION})},
                 "result": {"success": 0.5, "updates": 2},
                 "sessions": [session],
                 "device": "cpu",

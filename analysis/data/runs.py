@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bepo.core.batch import RolloutBatch
-from bepo.runs.config import neutral_default
+from bepo.runs.config import neutral_default, versions_today
 from bepo.store.files import Corrupt
 from bepo.store.stored import StoredRun
 
@@ -66,6 +66,12 @@ class Run:
             return self.seed if name == "seed" else self.identity["backend"]["name"]
         known = [full for full in (name, f"credit.{name}") if full in self.settings]
         return self.settings[known[0]] if known else neutral_default(self.identity, name)
+
+    @cached_property
+    def changed_since(self) -> list[str]:
+        """The parts of the method whose version is another today: this bepo would train the run otherwise."""
+        today = versions_today(self.identity)
+        return sorted(part for part, version in self.versions.items() if part in today and today[part] != version)
 
     @cached_property
     def episodes(self) -> pd.DataFrame:

@@ -146,9 +146,11 @@ def origins(runs: Iterable[Run]) -> list[str]:
     warm = any(run.config["policy"].get("warm_start") for run in runs)
     broken = [(int(np.sum(run.final["broken"])), run.id) for run in runs if "broken" in run.final]
     counts = ", ".join(f"{n} of {name}" for n, name in broken if n)
+    older = ", ".join(f"{run.id} ({' '.join(run.changed_since)})" for run in runs if run.changed_since)
     texts = {
         f"Mixed commits: {', '.join(commits)}.": len(commits) > 1,
         f"From a source tree with uncommitted changes: {', '.join(dirty)}.": bool(dirty),
+        f"Of method versions that this bepo does not have any more, it would train them otherwise: {older}.": older,
         f"Mixed devices: {', '.join(devices)}.": len(devices) > 1,
         f"Mixed processors: {', '.join(cpus)}.": len(cpus) > 1,
         "Training seeds share one warm start: intervals over them are conditional on it.": warm,

@@ -119,6 +119,18 @@ def identity_of(config: Config) -> dict[str, Any]:
     return parts | {"method_versions": versions | {"run": METHOD_VERSION}}
 
 
+def versions_today(identity: dict[str, Any]) -> dict[str, int | None]:
+    """Return the method versions that environment, estimator, loss and run of an identity have in this bepo.
+
+    None stands for a part that it does not have any more. A policy's version is not among them: it needs torch.
+    """
+    found: dict[str, int | None] = {"run": METHOD_VERSION}
+    for part, plugins in (("env", environments), ("credit", estimators), ("loss", losses)):
+        known = plugins().get(identity.get(part, {}).get("name"))
+        found[part] = known.method_version if known else None
+    return found
+
+
 def neutral_default(identity: dict[str, Any], name: str) -> Any:
     """Return the default of a neutral field that a run's identity leaves out; None if there is no such field.
 

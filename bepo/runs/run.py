@@ -147,10 +147,11 @@ class _Run:
                         row |= prefixed("time", watch.wall) | prefixed("cpu", watch.cpu)
                     folder.append("metrics", row)
                     self.tracker.log(row)
-                    if self.update % config.checkpoint_every == 0 or interrupted:
+                    if self.update % config.checkpoint_every == 0:
                         self._checkpoint()
                     bar.show(row)
                     if interrupted:
+                        self._checkpoint()
                         raise KeyboardInterrupt
             self._checkpoint()
             success = self.evaluations.last(self.update)

@@ -20,7 +20,7 @@ from bepo.sweep.outcome import GridOutcome, TuningOutcome
 from bepo.sweep.plan import PlannedRun, plan_runs
 from bepo.sweep.pool import Pool
 from bepo.sweep.show import View, format_plan, format_summary, format_time
-from bepo.sweep.studies import PlannedStudy, compose_study, config_errors, study_names
+from bepo.sweep.studies import PlannedStudy, compose_study, config_errors, studies_of_paper
 from bepo.sweep.trials import find_study, format_status, time_estimates
 from bepo.sweep.tune import Tuning
 
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "items",
         nargs="*",
         metavar="NAME | OVERRIDE",
-        help="studies (default: all but tune_*; `all`: those too), overrides",
+        help="studies (default: the paper's but tune_*; `all`: those too), overrides",
     )
     parser.add_argument("--dry-run", action="store_true", help="show the cells and what they would cost, run nothing")
     parser.add_argument("--jobs", type=int, metavar="N", help="runs at a time (default: one a core; paper: one)")
@@ -81,9 +81,9 @@ def _sweep(items: Sequence[str], dry_run: bool, asked_jobs: int | None) -> int:
 def _compose(names: Sequence[str], overrides: Sequence[str]) -> tuple[list[PlannedStudy], list[UserError]]:
     """Return the studies that compose, and what is wrong with the others. Raises the first error if none composes."""
     if not names:
-        names = [name for name in study_names() if not name.startswith("tune_")]
+        names = [name for name in studies_of_paper() if not name.startswith("tune_")]
     elif list(names) == ["all"]:
-        names = study_names()
+        names = studies_of_paper()
     studies, errors = [], []
     for name in dict.fromkeys(names):
         try:

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+import yaml
 from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from bepo.core.errors import UserError, choose
 from bepo.runs.config import Config
@@ -91,6 +91,18 @@ def study_names() -> list[str]:
     return sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
 
 
+def studies_of_paper() -> list[str]:
+    """Return the names of the paper's own studies, in alphabetical order; others say ``extension: true``."""
+    return [name for name in study_names() if not _says(name).get("extension")]
+
+
+def _says(name: str) -> dict[str, Any]:
+    """Return what a study's file says about itself, without composing it."""
+    with config_errors(name, []):
+        content = yaml.safe_load((EXPERIMENTS / f"{name}.yaml").read_text())
+    return (content or {}).get("study") or {}
+
+
 def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
     """Compose a study. Raises ``UserError`` if it does not exist, or does not compose with ``overrides``."""
     if name not in study_names():
@@ -144,7 +156,7 @@ def config_errors(name: str, overrides: Sequence[str]) -> Iterator[None]:
     """
     try:
         yield
-    except (HydraException, OmegaConfBaseException, YAMLError, UserError) as error:
+    except (HydraException, OmegaConfBaseException, yaml.YAMLError, UserError) as error:
         problem = re.split(r"Config search path|\.?\nTo append|\n    full_key|\nSee http", str(error))[0]
         if isinstance(error.__cause__, OmegaConfBaseException):
             problem += f": {str(error.__cause__).splitlines()[0]}"

@@ -9,8 +9,12 @@ from analysis.__main__ import main
 from analysis.data import sources
 from analysis.data.runs import METHOD, RowKey, settings
 from analysis.data.sources import Source, open_source
+from analysis.grid.artefact import artefacts
 from analysis.output.ledger import ledger
 from analysis.plots import explore
+from bepo.credit import estimators
+from bepo.envs import environments
+from bepo.runs.config import METHOD_VERSION
 from bepo.store.archive import write_archive
 from bepo.store.cells import read_cell
 from bepo.store.published import PublishedRuns
@@ -263,3 +267,12 @@ def test_a_damaged_published_run_is_named(tmp_path, monkeypatch):
     (tmp_path / "published" / "laptop" / "studies" / "s.json").write_text("[]")
     study = open_source(tmp_path / "mine").study("s", "laptop")
     assert not study.runs and "s.json: not a list of cells" in study.skipped[0]
+
+
+def test_a_run_that_this_bepo_would_train_otherwise_is_shown_as_such(tmp_path):
+    old = {"run": METHOD_VERSION - 1, "env": 1, "credit": estimators()["grpo"].method_version}
+    run = write_run(tmp_path, "main_sokoban", {"credit.name": "grpo", "model": "vl"}, PASSES, versions=old)
+    table = artefacts()["sokoban-main"].build(artefacts()["sokoban-main"].load(Source(tmp_path), "laptop"))
+    changed = ["run"] if environments()["sokoban"].method_version == 1 else ["env", "run"]
+    assert f"it would train them otherwise: {run.id} ({' '.join(changed)})." in " ".join(table.notes)
+    assert any(entry.reproduced for entry in table.entries)

@@ -14,6 +14,7 @@ from analysis.output import page
 from analysis.output.build import build
 from analysis.output.latex import to_latex
 from analysis.output.text import statistics, to_csv, to_markdown
+from bepo.runs.config import METHOD_VERSION
 from tests.stored_runs import write_run
 
 # method -> training seed -> evaluation pass -> successes of four tasks at the end
@@ -312,7 +313,7 @@ def test_explain_prints_what_is_behind_a_number(results, capsys):
         "d1, 4 tasks",
         "cccccccccc",
         "0 training, 0, 1 evaluation: 87.5",
-        "credit 1, run 1",
+        f"run {METHOD_VERSION}",
         "name=gated_bepo",
     ):
         assert part in out

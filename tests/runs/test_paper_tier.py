@@ -11,13 +11,13 @@ import pytest
 from bepo.credit import estimators
 from bepo.runs.compose import register_configs
 from bepo.sweep.plan import plan_runs
-from bepo.sweep.studies import compose_cells, compose_study, study_names
+from bepo.sweep.studies import compose_cells, compose_study, studies_of_paper
 
 pytestmark = pytest.mark.slow  # Hydra composes every study
 
 register_configs()
 REPORTED = Path(__file__).parents[2] / "paper" / "reported"
-STUDIES = [name for name in study_names() if not name.startswith("tune_")]
+STUDIES = [name for name in studies_of_paper() if not name.startswith("tune_")]
 
 # Supplement, Table "Common final Gated-BEPO and actor-optimization hyperparameters", and the setup section.
 COMMON = {
