@@ -6,7 +6,7 @@ import time
 import uuid
 from pathlib import Path
 
-from bepo.training.verl.lifetime import end_processes, marked_processes
+from bepo.training.verl.lifetime import end_processes, marked_processes, orphans
 
 # An engine in small: a Ray of its own, and, as vLLM's, a process under a worker, with shared memory, that nobody ends.
 CHILD = """
@@ -84,3 +84,22 @@ def test_a_stage_that_hangs_ends_the_program_in_one_line():
     assert program.process.returncode == 2
     (message,) = [line for line in program.process.stderr if "error" in line]
     assert message.startswith("error: backend=verl, stage rollout: no end after 1.0 s (backend.patience)")
+
+
+def test_only_memory_that_nobody_uses_is_an_orphan():
+    began = time.time()
+    user, gone = (
+        subprocess.Popen([sys.executable, "-c", CHILD], stdout=subprocess.PIPE, text=True, start_new_session=True)
+        for _ in range(2)
+    )
+    used, left = (Path("/dev/shm") / process.stdout.readline().strip() for process in (user, gone))
+    gone.kill()
+    gone.wait()
+    try:
+        found = orphans(began)
+        assert left in found and used not in found
+        assert left not in orphans(time.time() + 1)
+    finally:
+        user.kill()
+        for path in (used, left):
+            path.unlink()

@@ -101,7 +101,7 @@ def end_processes(mark: str, memory: Iterable[Path] = ()) -> None:
 
 
 def shared_memory(processes: Iterable[psutil.Process]) -> set[Path]:
-    """Return the named segments of shared memory that the processes use.
+    """Return the named segments of shared memory that the processes use, of those that may be looked into.
 
     vLLM's queues make them, and they stay when the process that made them is killed.
     """
@@ -111,6 +111,17 @@ def shared_memory(processes: Iterable[psutil.Process]) -> set[Path]:
             lines = Path(f"/proc/{process.pid}/maps").read_text().splitlines()
             segments |= {Path(line.split()[5]) for line in lines if _SEGMENT in line and not line.endswith("(deleted)")}
     return segments
+
+
+def orphans(since: float) -> set[Path]:
+    """Return this user's segments that were made after ``since``, seconds of the epoch, and that no process uses.
+
+    Ray kills what its workers started, sometimes before anybody has seen which memory that used.
+    """
+    time.sleep(1)  # whoever makes a segment uses it a moment later
+    made = {path: path.stat() for path in Path("/dev/shm").glob(f"{Path(_SEGMENT).name}*")}
+    own = {path for path, status in made.items() if status.st_uid == os.getuid() and status.st_mtime >= since}
+    return own - shared_memory(psutil.process_iter())
 
 
 def marked_processes(mark: str) -> list[psutil.Process]:
@@ -134,5 +145,8 @@ def cpu_seconds(mark: str) -> float:
 
 
 if __name__ == "__main__":
+    began = time.time()
     sys.stdin.read()
     end_processes(sys.argv[1])
+    for path in orphans(began):
+        path.unlink(missing_ok=True)
