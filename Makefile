@@ -2,6 +2,7 @@
 PYTHON ?= python3
 TIER ?= smoke
 RESULTS ?= results
+VERIFY ?= --updates 2
 STUDIES ?= $(if $(filter smoke,$(TIER)),all)
 BIN := .venv/bin
 TEX := latexmk texlive-latex-extra texlive-science texlive-fonts-recommended
@@ -76,7 +77,7 @@ test-verl: verl ## Test backend=verl on a CPU (10 minutes on 2 cores; 9 GB of me
 
 verify: install ## Check the published runs, and train one of them again for two updates (2 minutes)
 	$(BIN)/python -m bepo.publish
-	$(BIN)/python -m bepo.verify --updates 2
+	$(BIN)/python -m bepo.verify $(VERIFY)
 
 clean: ## Remove the environment and caches; runs in results/ stay
 	rm -rf .venv .venv-verl .pytest_cache .ruff_cache .hypothesis *.egg-info
