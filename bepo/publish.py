@@ -19,11 +19,10 @@ from bepo.runs.config import identity_of
 from bepo.store.archive import check_archive, write_archive
 from bepo.store.cells import read_cell
 from bepo.store.files import Corrupt
-from bepo.store.published import PublishedRuns
+from bepo.store.published import PUBLISHED, PublishedRuns
 from bepo.store.runs import run_id
 from bepo.store.stored import RUN, StoredRun, read_run
 
-PUBLISHED = Path(__file__).parents[1] / "paper" / "runs"
 MOST_BYTES = 60_000_000
 """All archives of a tier together may have so many bytes."""
 
@@ -50,11 +49,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _publish(results: Path, published: PublishedRuns) -> None:
     """Write archives and cells of every run that may be published; say which may not, and why."""
-    cells: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))  # by run, by study
+    cells: dict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)  # by run, each with its study
     for path in sorted(results.glob(f"studies/*/{published.tier}/*.json")):
         cell = read_cell(path)
-        cells[cell["run_id"]][path.parts[-3]].append(cell)
-    for identifier, studies in cells.items():
+        cells[cell["run_id"]].append((path.parts[-3], cell))
+    added: dict[str, list[dict[str, Any]]] = defaultdict(list)  # by study
+    for identifier, found in cells.items():
         if not (results / "runs" / identifier / RUN).exists():
             continue
         try:
@@ -64,11 +64,13 @@ def _publish(results: Path, published: PublishedRuns) -> None:
         except Corrupt as error:
             print(f"left out: {error}", file=sys.stderr)
             continue
-        main = any(study.startswith("main_") for study in studies)
+        main = any(study.startswith("main_") for study, _ in found)
         if not published.archive(run.id).exists():
             write_archive(run, published.archive(run.id), complete=main and run.config["seed"] == 0)
-        for study, found in studies.items():
-            published.note_cells(study, found)
+        for study, cell in found:
+            added[study].append(cell)
+    for study, its_cells in added.items():
+        published.note_cells(study, its_cells)
 
 
 def obstacle(run: StoredRun) -> str:

@@ -16,12 +16,12 @@ from itertools import chain, islice
 from pathlib import Path
 
 from bepo.core.errors import UserError, choose
-from bepo.publish import PUBLISHED, stale
+from bepo.publish import stale
 from bepo.runs.compare import differences, differences_of_first_update, prediction_interval, same_kind
 from bepo.runs.compose import config_of
 from bepo.runs.config import identity_of
 from bepo.runs.run import run
-from bepo.store.published import PublishedRuns
+from bepo.store.published import PUBLISHED, PublishedRuns
 from bepo.store.runs import run_id
 from bepo.store.stored import StoredRun, read_run
 from bepo.store.tracking import Tracking
@@ -67,11 +67,12 @@ def _verify(options: argparse.Namespace, expected: StoredRun) -> bool:
     print(
         f"{name}: {expected.config['env']['name']} {expected.config['credit']['name']} seed {expected.config['seed']}"
     )
-    found = [_train(expected, updates) for _ in range(1 + options.twice)]
-    first = found[0] if options.twice else expected
-    exact = same_kind(first, found[-1])
-    problems = differences(first, found[-1]) if exact else _rough(options, first, found[-1])
-    shown = list(islice(problems, _SHOWN))
+    with tempfile.TemporaryDirectory() as results:
+        found = [_train(expected, updates, Path(results) / str(number)) for number in range(1 + options.twice)]
+        first = found[0] if options.twice else expected
+        exact = same_kind(first, found[-1])
+        problems = differences(first, found[-1]) if exact else _rough(options, first, found[-1])
+        shown = list(islice(problems, _SHOWN))
     for problem in shown:
         print(f"  {problem}")
     how = "bit for bit" if exact else "on another kind of machine, within its bounds"
@@ -79,14 +80,11 @@ def _verify(options: argparse.Namespace, expected: StoredRun) -> bool:
     return bool(shown)
 
 
-def _train(expected: StoredRun, updates: int) -> StoredRun:
-    with tempfile.TemporaryDirectory() as results:
-        config = config_of(expected.config)
-        config = replace(config, updates=updates, results=results, study={}, tracking=Tracking(mode="disabled"))
-        run(config)
-        found = read_run(Path(results) / "runs" / run_id(identity_of(config)))
-        rows = {stream: found.rows(stream) for stream in ("metrics", "episodes")}
-    return _Read(found.path, found.facts, found.config, rows)
+def _train(expected: StoredRun, updates: int, results: Path) -> StoredRun:
+    config = config_of(expected.config)
+    config = replace(config, updates=updates, results=str(results), study={}, tracking=Tracking(mode="disabled"))
+    run(config)
+    return read_run(results / "runs" / run_id(identity_of(config)))
 
 
 def _rough(options: argparse.Namespace, first: StoredRun, again: StoredRun) -> Iterator[str]:
@@ -100,7 +98,7 @@ def _end(options: argparse.Namespace, first: StoredRun, again: StoredRun) -> Ite
     runs = (published.run(name) for name in published.ids() if name != first.id)
     values = [r.facts["result"]["success"] for r in runs if _row(r) == _row(first)]
     if len(values) < 2:
-        yield f"its setting has {len(values)} other published seeds, too few to predict from"
+        print(f"  its setting has {len(values)} other published seeds, too few to predict its end from")
         return
     low, high = prediction_interval(values)
     success = again.facts["result"]["success"]
@@ -110,18 +108,6 @@ def _end(options: argparse.Namespace, first: StoredRun, again: StoredRun) -> Ite
 
 def _row(stored: StoredRun) -> dict:
     return {**stored.facts["identity"], "seed": None}
-
-
-class _Read(StoredRun):
-    """A run whose rows were read before its folder was removed."""
-
-    def __init__(self, path: Path, facts: dict, config: dict, rows: dict) -> None:
-        super().__init__(path, facts, config)
-        self._kept = rows
-
-    def rows(self, stream: str) -> list[dict]:
-        """Return the rows of ``metrics`` or ``episodes``."""
-        return self._kept[stream]
 
 
 if __name__ == "__main__":

@@ -4,16 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from analysis.data.reported import PAPER
 from analysis.data.runs import METHOD, TIERS, RowKey, Run, StudyRuns, select
 from bepo.core.errors import choose
 from bepo.store import tracking
 from bepo.store.cells import read_cell
 from bepo.store.files import Corrupt
-from bepo.store.published import PublishedRuns
+from bepo.store.published import PUBLISHED, PublishedRuns
 from bepo.store.stored import RUN, StoredRun, read_run, refuse_older
-
-PUBLISHED = PAPER / "runs"
 
 
 class Source:
@@ -92,7 +89,7 @@ class Source:
         return read_run(folder)
 
     def runs(self) -> Iterator[Run]:
-        """Yield every complete, intact run, those of the results folder first."""
+        """Yield every complete, intact run once, in no particular order."""
         local = ((path.name, "") for path in sorted((self.results / "runs").glob("*")))
         published = ((run_id, tier) for tier, runs in self.published.items() for run_id in runs.ids())
         for identifier, tier in dict([*published, *local]).items():

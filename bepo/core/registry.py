@@ -7,6 +7,7 @@ import json
 import pkgutil
 import sys
 from collections.abc import Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import UnionType
@@ -71,6 +72,7 @@ class Registry(Generic[P]):
         return known[name](**settings)
 
 
+@cache
 def _registers(module: str) -> bool:
     """Return whether the source of a module, which is not imported for it, has a plug-in."""
     spec = find_spec(module)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from bepo.policies.language_model import LanguageModel
 
+ACT = "<act>"
+"""The last word of a prompt: it asks for an action."""
+
 
 @dataclass
 class WarmStart(Settings):

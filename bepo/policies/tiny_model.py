@@ -13,8 +13,9 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 
 from bepo.policies.prefix_sharing import PrefixSharingModel
+from bepo.policies.tiny import ACT
 
-PAD, END, UNKNOWN, ACT = "<pad>", "<end>", "<unk>", "<act>"
+PAD, END, UNKNOWN = "<pad>", "<end>", "<unk>"
 _SPECIAL = (PAD, END, UNKNOWN, ACT)
 _PIECE = r"<[a-z]+>|[A-Za-z]?[a-z]+|[0-9]+|\S"  # a word, a number, or one symbol (so a board row is its cells)
 _CHAT = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %} " + ACT + "{% endif %}"

@@ -9,7 +9,7 @@ from bepo.core.errors import UserError
 from bepo.core.settings import setting
 from bepo.envs import IMAGE, Environment
 from bepo.policies import register
-from bepo.policies.tiny import TinyModel
+from bepo.policies.tiny import ACT, TinyModel
 from bepo.rollouts.agent import Agent
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ START, PICTURE, VIDEO, STOP = MARKERS = ("<|vision_start|>", "<|image_pad|>", "<
 _CHAT = (
     "{% for m in messages %}{% if m['content'] is string %}{{ m['content'] }}{% else %}{% for part in m['content'] %}"
     f"{{% if part['type'] == 'image' %}}{START}{PICTURE}{STOP}{{% else %}}{{{{ part['text'] }}}}{{% endif %}}"
-    "{% endfor %}{% endif %}{% endfor %}{% if add_generation_prompt %} <act>{% endif %}"
+    "{% endfor %}{% endif %}{% endfor %}{% if add_generation_prompt %} " + ACT + "{% endif %}"
 )
 
 

@@ -29,7 +29,7 @@ def differences(first: StoredRun, again: StoredRun) -> Iterator[str]:
     A run of fewer updates is compared over those that it has.
     """
     updates = min(run.facts["result"]["updates"] for run in (first, again))
-    yield from _differences("metrics", _before(first.metrics(), updates), _before(again.metrics(), updates))
+    yield from _differences("metrics", _until(first.metrics(), updates), _until(again.metrics(), updates))
     passes = [_common_passes(run.episodes(), updates) for run in (first, again)]
     for key in sorted(passes[0].keys() & passes[1].keys()):
         yield from _differences(f"episodes of {key}", passes[0][key], passes[1][key])
@@ -56,14 +56,14 @@ def prediction_interval(values: Sequence[float], level: float = 0.99) -> tuple[f
     return mean(values) - half, mean(values) + half
 
 
-def _before(rows: Rows, updates: int) -> Rows:
+def _until(rows: Rows, updates: int) -> Rows:
     return [row for row in rows if row["update"] <= updates]
 
 
 def _common_passes(rows: Rows, updates: int) -> dict[tuple[Any, ...], Rows]:
     """Return the rows of each evaluation pass by (update, split, evaluation seed)."""
     passes: dict[tuple[Any, ...], Rows] = {}
-    for row in _before(rows, updates):
+    for row in _until(rows, updates):
         passes.setdefault((row["update"], row["split"], row["evaluation_seed"]), []).append(row)
     return passes
 

@@ -9,14 +9,11 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from bepo.core.errors import UserError, choose
-from bepo.credit import estimators
-from bepo.envs import environments
-from bepo.losses import losses
 from bepo.policies import policies
-from bepo.runs.config import Config
+from bepo.runs.config import PLUGINS, Config
 from bepo.training.backend import backends
 
-_GROUPS = {"env": environments, "policy": policies, "credit": estimators, "loss": losses, "backend": backends}
+_GROUPS = PLUGINS | {"policy": policies, "backend": backends}
 
 
 def register_configs() -> None:
@@ -35,10 +32,10 @@ def config_of(stored: dict[str, Any]) -> Config:
     """
     schema = OmegaConf.structured(Config)
     for group, plugins in _GROUPS.items():
-        name = stored.get(group, {}).get("name")
-        if name not in plugins():
-            raise choose(group, name, plugins())
-        schema[group] = OmegaConf.structured(plugins()[name])
+        name, known = stored.get(group, {}).get("name"), plugins()
+        if name not in known:
+            raise choose(group, name, known)
+        schema[group] = OmegaConf.structured(known[name])
     try:
         return cast(Config, OmegaConf.to_object(OmegaConf.merge(schema, stored)))
     except OmegaConfBaseException as error:

@@ -19,6 +19,8 @@ from bepo.training import Optimisation
 
 METHOD_VERSION = 2
 """The version of all that is no plug-in. Raise it when the same config gives other numbers."""
+PLUGINS = {"env": environments, "credit": estimators, "loss": losses}
+"""The parts of a config whose settings are known without torch."""
 _MISSING = "???"  # OmegaConf's word for a value that must be given
 
 
@@ -125,7 +127,7 @@ def versions_today(identity: dict[str, Any]) -> dict[str, int | None]:
     None stands for a part that it does not have any more. A policy's version is not among them: it needs torch.
     """
     found: dict[str, int | None] = {"run": METHOD_VERSION}
-    for part, plugins in (("env", environments), ("credit", estimators), ("loss", losses)):
+    for part, plugins in PLUGINS.items():
         known = plugins().get(identity.get(part, {}).get("name"))
         found[part] = known.method_version if known else None
     return found
@@ -138,7 +140,7 @@ def neutral_default(identity: dict[str, Any], name: str) -> Any:
     """
     for path in (name, f"credit.{name}"):
         part, _, rest = path.partition(".")
-        plugins = {"env": environments, "credit": estimators, "loss": losses}.get(part)
+        plugins = PLUGINS.get(part)
         kind = plugins().get(identity.get(part, {}).get("name")) if plugins else Config
         item = find_field(kind, rest if plugins else path) if kind else None
         if item is not None and is_neutral(item):

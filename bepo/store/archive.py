@@ -44,8 +44,7 @@ def write_archive(run: StoredRun, path: Path, complete: bool = False) -> None:
     members = {name: run.read(name) for name in (CONFIG, SESSIONS, RUN)}
     for stream in STREAMS:
         packed = _packed(run.rows(stream))
-        text = "".join(map(row_line, _unpacked(packed)))
-        if digest(text) != run.facts["files"][f"{stream}.jsonl"]:
+        if digest(_text(_unpacked(packed))) != run.facts["files"][f"{stream}.jsonl"]:
             raise Corrupt(f"{run.path}: {stream}.jsonl does not survive being packed")
         members[f"{stream}.json"] = json.dumps(packed, separators=(",", ":")).encode()
     if complete:
@@ -62,23 +61,30 @@ def write_archive(run: StoredRun, path: Path, complete: bool = False) -> None:
 def read_archive(path: Path) -> ArchivedRun:
     """Read an archive whose name is the run's id, and check all of its files. Raises ``Corrupt``."""
     content = unsealed(_read(path, CONTENT), path / CONTENT, "list of files")
+    members = {name: _read(path, name) for name in content["files"]}
     for name, expected in content["files"].items():
-        if digest(_read(path, name)) != expected:
+        if digest(members[name]) != expected:
             raise Corrupt(f"{path}: {name} changed since it was packed")
-    facts = unsealed(_read(path, RUN), path / RUN, "run file")
+    facts, config = (
+        unsealed(members.get(name, b""), path / name, what) for name, what in ((RUN, "run file"), (CONFIG, "config"))
+    )
     check_facts(facts, path, path.stem)
-    return ArchivedRun(path, facts, unsealed(_read(path, CONFIG), path / CONFIG, "config"))
+    return ArchivedRun(path, facts, config)
 
 
 def check_archive(path: Path) -> ArchivedRun:
     """Read an archive, and check that every file in it unpacks to what ``run.json`` vouches for. Raises ``Corrupt``."""
     run = read_archive(path)
-    unpacked = {f"{stream}.jsonl": "".join(map(row_line, run.rows(stream))).encode() for stream in STREAMS}
-    for name, expected in run.facts["files"].items():
-        data = unpacked[name] if name in unpacked else run.read(name) if name in run.names() else None
-        if data is not None and digest(data) != expected:
+    files: dict[str, str | bytes] = {name: run.read(name) for name in run.names() if name in run.facts["files"]}
+    files |= {f"{stream}.jsonl": _text(run.rows(stream)) for stream in STREAMS}
+    for name, data in files.items():
+        if digest(data) != run.facts["files"].get(name):
             raise Corrupt(f"{path}: {name} is not the one that run.json vouches for")
     return run
+
+
+def _text(rows: Rows) -> str:
+    return "".join(map(row_line, rows))
 
 
 def _read(path: Path, name: str) -> bytes:

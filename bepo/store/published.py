@@ -1,7 +1,7 @@
 """Published runs: the runs of a tier that the repository holds, each as an archive, and the cells that they are.
 
 paper/runs/<tier>/
-    published.json        the version of the published runs, and the commit that each environment's runs were trained at
+    published.json        for readers: the version of the published runs, and the commit that trains each environment's
     studies/<study>.json  the study's cells: overrides, what varies, run id
     <run id>.zip          the run (``bepo.store.archive``)
 """
@@ -16,7 +16,8 @@ from bepo.store.archive import ArchivedRun, read_archive
 from bepo.store.cells import checked_cell
 from bepo.store.files import Corrupt, read_object, write_atomically
 
-FACTS = "published.json"
+PUBLISHED = Path(__file__).parents[2] / "paper" / "runs"
+"""Has a folder of published runs for each tier."""
 
 
 class PublishedRuns:
@@ -24,11 +25,6 @@ class PublishedRuns:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.tier = folder, folder.name
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What ``published.json`` says. Raises ``Corrupt``."""
-        return read_object(self.folder / FACTS, "description of published runs")
 
     def studies(self) -> list[str]:
         """Return the names of the studies that have published cells."""

@@ -97,9 +97,11 @@ def studies_of_paper() -> list[str]:
 
 
 def _says(name: str) -> dict[str, Any]:
-    """Return what a study's file says about itself, without composing it."""
-    with config_errors(name, []):
+    """Return what a study's file says about itself, without composing it; nothing if it is no YAML."""
+    try:
         content = yaml.safe_load((EXPERIMENTS / f"{name}.yaml").read_text())
+    except yaml.YAMLError:  # composing it says so
+        return {}
     return (content or {}).get("study") or {}
 
 

@@ -86,7 +86,8 @@ class CompactView(PageView):
         """Return the current page as one short line."""
         if session.page == "search":
             return "search"
-        asked = {stem(word): word for word in _WORD.findall(session.goal.instruction.lower()) if word not in STOP_WORDS}
+        instruction = session.goal.instruction
+        asked = _asked(instruction)
         if session.page == "results":
             lines = (
                 f"{i} {self._mark(p.asin in session.visited) or _line(p.title, p, asked)}".rstrip()
@@ -96,7 +97,7 @@ class CompactView(PageView):
         if session.page == "item":
             product = session.product
             options = (
-                f"{name} {self._mark(name in session.options)}{' '.join(_asked_values(values, asked))}".rstrip()
+                f"{name} {self._mark(name in session.options)}{' '.join(_asked_values(values, instruction))}".rstrip()
                 for name, values in product.options.items()
             )
             texts = (product.title, *product.bullets, product.description, *product.attributes)
@@ -148,9 +149,15 @@ def _line(content: str, product: Product, asked: Mapping[str, str]) -> str:
     return " ".join((*shared_words(content, asked), str(math.ceil(price / 10) * 10)))
 
 
-def _asked_values(values: Iterable[str], asked: Mapping[str, str]) -> list[str]:
-    """Return the option values whose words are all in the instruction."""
-    words = set(asked.values())
+@lru_cache(maxsize=50_000)
+def _asked(instruction: str) -> Mapping[str, str]:
+    """Return the words of an instruction but stop words, by stem; of two words with one stem the last."""
+    return {stem(word): word for word in _words(instruction) if word not in STOP_WORDS}
+
+
+def _asked_values(values: Iterable[str], instruction: str) -> list[str]:
+    """Return the option values whose words are all in the instruction, and are no stop words."""
+    words = set(_words(instruction)) - STOP_WORDS
     return [value for value in values if words.issuperset(_words(value))]
 
 

@@ -118,9 +118,14 @@ def orphans(since: float) -> set[Path]:
 
     Ray kills what its workers started, sometimes before anybody has seen which memory that used.
     """
+    own = set()
+    for path in Path("/dev/shm").glob(f"{Path(_SEGMENT).name}*"):
+        with suppress(OSError):  # somebody removed it meanwhile
+            status = path.stat()
+            own |= {path} if status.st_uid == os.getuid() and status.st_mtime >= since else set()
+    if not own:
+        return own
     time.sleep(1)  # whoever makes a segment uses it a moment later
-    made = {path: path.stat() for path in Path("/dev/shm").glob(f"{Path(_SEGMENT).name}*")}
-    own = {path for path, status in made.items() if status.st_uid == os.getuid() and status.st_mtime >= since}
     return own - shared_memory(psutil.process_iter())
 
 
