@@ -1,56 +1,61 @@
-"""What the paper claims: the list in ``paper/claims.yaml``, read and checked."""
+"""What the paper claims (``paper/claims.yaml``), and where it should agree with itself (``paper/checks.yaml``)."""
 
-import operator
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from analysis.claims.expression import Expression, ExpressionError
-from analysis.data.reported import PAPER, EntryKey
+from analysis.claims.formula import Comparison, Formula, comparisons, conjunction, inequalities
+from analysis.data.methods import known_methods
+from analysis.data.reported import PAPER, EntryKey, all_entries
 from bepo.core.errors import UserError
 
-CLAIMS = PAPER / "claims.yaml"
-_FIELDS, _OPTIONAL = {"id", "claim", "at", "entries", "quantity", "relation"}, {"stated", "note"}
-_RELATIONS = {">": operator.gt, "<": operator.lt, "=": operator.eq}
-
-
-@dataclass(frozen=True)
-class Relation:
-    """A sign and a bound: ``> 0``."""
-
-    sign: str
-    bound: float
-
-    def holds(self, low: float, high: float) -> bool | None:
-        """Does it hold for every value from ``low`` to ``high``? None if for some only."""
-        ends = [_RELATIONS[self.sign](x, self.bound) for x in (low, high)]
-        return ends[0] if ends[0] == ends[1] else None
+CLAIMS, CHECKS = PAPER / "claims.yaml", PAPER / "checks.yaml"
+_FIELDS = {"id", "claim", "at", "entries", "holds"}
+_OPTIONAL = {"claims": {"stated", "note", "extension"}, "checks": {"reason"}}
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim of ``claims.yaml``; ``stated`` is the size that the text gives the first quantity."""
+    """One claim, or one check of the paper against itself.
+
+    ``comparisons`` must all hold. ``stated`` are the sizes that the text gives them, None where it gives none.
+    ``extension`` marks what the paper says of other runs than the entries', carried over by us. ``reason`` says why
+    the two sides of a check should be equal.
+    """
 
     id: str
     claim: str
     at: str
     entries: Mapping[str, EntryKey]
-    quantities: tuple[Expression, ...]
-    relation: Relation
-    stated: Expression | None = None
+    comparisons: tuple[Comparison, ...]
+    stated: tuple[Expression | None, ...]
     note: str = ""
+    extension: bool = False
+    reason: str = ""
+
+    @cached_property
+    def formula(self) -> Formula:
+        """What the claim says, in inequalities."""
+        return conjunction(list(self.comparisons))
 
     @property
-    def printed_only(self) -> bool:
-        """Does it compare two printings of one quantity? No run decides that."""
-        return self.relation.sign == "="
+    def names(self) -> set[str]:
+        """The names of the entries that it compares."""
+        return {name for comparison in self.comparisons for name in comparison.difference.names}
 
 
 def read(path: Path = CLAIMS, known: Collection[EntryKey] | None = None) -> list[Claim]:
-    """Return all claims. Raises ``UserError`` for unknown fields, names and entries (``known`` are those there are)."""
+    """Return all claims, or checks, of a file.
+
+    Raises ``UserError`` for unknown fields, names and entries (``known`` are those there are).
+    """
     try:
         items = yaml.safe_load(path.read_text()) or []
     except yaml.YAMLError as error:
@@ -58,7 +63,7 @@ def read(path: Path = CLAIMS, known: Collection[EntryKey] | None = None) -> list
     claims: dict[str, Claim] = {}
     for item in items:
         try:
-            claim = _claim(item, known)
+            claim = _claim(item, known, "checks" if path.stem == "checks" else "claims")
         except (UserError, ExpressionError) as error:
             name = item.get("id", item) if isinstance(item, dict) else item
             raise UserError(f"{path}: claim {name!r}: {error}") from None
@@ -68,32 +73,39 @@ def read(path: Path = CLAIMS, known: Collection[EntryKey] | None = None) -> list
     return list(claims.values())
 
 
-def _claim(item: dict, known: Collection[EntryKey] | None) -> Claim:
-    if not isinstance(item, dict) or set(item) - _FIELDS - _OPTIONAL or _FIELDS - set(item):
-        raise UserError(f"its fields are {', '.join(sorted(_FIELDS))}, and perhaps {', '.join(sorted(_OPTIONAL))}")
+def _claim(item: Any, known: Collection[EntryKey] | None, kind: str) -> Claim:
+    fields, optional = _FIELDS, _OPTIONAL[kind]
+    if not isinstance(item, dict) or set(item) - fields - optional or fields - set(item):
+        raise UserError(f"its fields are {', '.join(sorted(fields))}, and perhaps {', '.join(sorted(optional))}")
     if not isinstance(item["entries"], dict):
         raise UserError("entries must be names with `label | row | group | column` each")
-    entries, stated = {name: _key(text) for name, text in item["entries"].items()}, item.get("stated")
-    if isinstance(stated, str) and "|" in stated:
-        entries["stated"], stated = _key(stated), "stated"
-    for name, key in entries.items():
-        if known is not None and key not in known:
-            asked, *names = (" | ".join(k) for k in (key, *sorted(known)))
-            nearest = get_close_matches(asked, names, n=1, cutoff=0)[0]
-            raise UserError(f"{name} names no entry: {asked!r}; nearest: {nearest}")
-    quantities = item["quantity"] if isinstance(item["quantity"], list) else [item["quantity"]]
-    expressions = tuple(map(Expression, quantities))
-    size = None if stated is None else Expression(stated)
-    unknown = {name for e in (*expressions, size) if e for name in e.names - set(entries)}
+    entries = {name: _key(text) for name, text in item["entries"].items()}
+    said = [None if text is None else str(text) for text in _list(item.get("stated", []))]
+    entries |= {f"stated_{i}": _key(text) for i, text in enumerate(said) if text and "|" in text}
+    said = [f"stated_{i}" if text and "|" in text else text for i, text in enumerate(said)]
+    entries, lists = _without_wildcards(entries)
+    carried_over = item.get("extension", False)
+    _refuse_unknown({n: key for n, key in entries.items() if not (carried_over and key[1] in known_methods())}, known)
+    texts = [_listed(str(text), lists) for text in _list(item["holds"])]
+    every = [comparison for text in texts for comparison in comparisons(text)]
+    stated = [None if text is None else Expression.read(text) for text in said]
+    if len(stated) > len(every):
+        raise UserError(f"{len(stated)} sizes are stated, and it has {len(every)} comparisons")
+    unknown = {n for e in (*(c.difference for c in every), *filter(None, stated)) for n in e.names - set(entries)}
     if unknown:
         raise UserError(f"{min(unknown)!r} is not among its entries: {', '.join(entries)}")
-    sign, _, bound = str(item["relation"]).partition(" ")
-    try:
-        relation = Relation(_RELATIONS[sign] and sign, float(bound))
-    except (KeyError, ValueError):
-        raise UserError(f"relation {item['relation']!r} is not one of > < = and a number, like '> 0'") from None
-    note = item.get("note", "")
-    return Claim(item["id"], item["claim"], item["at"], entries, expressions, relation, size, note)
+    sizes = (*stated, *[None] * (len(every) - len(stated)))
+    more = {name: item[name] for name in optional & set(item) if name != "stated"}
+    claim = Claim(item["id"], item["claim"], item["at"], entries, tuple(every), sizes, **more)
+    if any(comparison.sign == "=" for comparison in every) != (kind == "checks"):
+        raise UserError("== is for checks of the paper against itself, in paper/checks.yaml, and they have no other")
+    if kind == "claims" and not all(one.quantity.terms for one in inequalities(claim.formula)):
+        raise UserError("one of its comparisons has no entries")
+    return claim
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _key(text: str) -> EntryKey:
@@ -101,3 +113,33 @@ def _key(text: str) -> EntryKey:
     if len(parts) != 4:
         raise UserError(f"{text!r} is not `label | row | group | column`")
     return parts
+
+
+def _without_wildcards(entries: Mapping[str, EntryKey]) -> tuple[dict[str, EntryKey], dict[str, list[str]]]:
+    """Replace an entry whose row is ``*`` by one for each printed row that no other entry of the claim is.
+
+    Return the entries, and the names that a wildcard's name stands for.
+    """
+    plain = {name: key for name, key in entries.items() if key[1] != "*"}
+    lists: dict[str, list[str]] = {}
+    for name, (label, row, *place) in entries.items():
+        if row == "*":
+            rows = [key for key in all_entries() if (key[0], *key[2:]) == (label, *place) and key not in plain.values()]
+            found = {f"{name}_{re.sub('[^a-z0-9]+', '_', key[1].lower())}": key for key in rows}
+            lists[name] = list(found)
+            plain |= found
+    return plain, lists
+
+
+def _listed(text: str, lists: Mapping[str, list[str]]) -> str:
+    for name, names in lists.items():
+        text = re.sub(rf"\b{re.escape(name)}\b", ", ".join(names), text)
+    return text
+
+
+def _refuse_unknown(entries: Mapping[str, EntryKey], known: Collection[EntryKey] | None) -> None:
+    for name, key in entries.items():
+        if known is not None and key not in known:
+            asked, *names = (" | ".join(k) for k in (key, *sorted(known)))
+            nearest = get_close_matches(asked, names, n=1, cutoff=0)[0]
+            raise UserError(f"{name} names no entry: {asked!r}; nearest: {nearest}")

@@ -2,18 +2,13 @@
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
-from functools import cache
-from math import nan
+from collections.abc import Iterable, Mapping
+from math import nan, prod
 
 import sympy
 
 _OPERATIONS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 _FUNCTIONS = {"min": sympy.Min, "max": sympy.Max}
-
-
-# The step function is in the derivatives of min and max.
-_MODULES = [{"Heaviside": lambda x, _: 0.5 + (x > 0) / 2 - (x < 0) / 2}, "math"]
 
 
 class ExpressionError(ValueError):
@@ -23,53 +18,87 @@ class ExpressionError(ValueError):
 class Expression:
     """Numbers, names, ``name.std``, + - * / and min, max; a division by zero is nan.
 
-    ``terms`` are the names and ``name.std``s that it is made of. Raises ``ExpressionError`` for anything else.
+    ``terms`` are the names and ``name.std``s that it is made of; ``algebra`` is the same for sympy.
     """
 
-    def __init__(self, text: str | float) -> None:
-        self.text = str(text)
-        try:
-            algebra = self._read(ast.parse(self.text, mode="eval").body)
-        except SyntaxError:
-            raise ExpressionError(f"{self.text!r} is not an expression") from None
-        self._terms, self._functions = _compiled(algebra)
-        self.terms = frozenset(self._terms)
+    def __init__(self, algebra: sympy.Expr, text: str = "") -> None:
+        self.algebra, self.text = algebra, text or str(algebra)
+        self.terms = frozenset(map(str, algebra.free_symbols))
         self.names = {term.removesuffix(".std") for term in self.terms}
+
+    @classmethod
+    def read(cls, text: str | float) -> "Expression":
+        """Read a text. Raises ``ExpressionError`` for anything that is not such arithmetic."""
+        try:
+            return cls.of(ast.parse(str(text), mode="eval").body)
+        except SyntaxError:
+            raise ExpressionError(f"{text!r} is not an expression") from None
+
+    @classmethod
+    def of(cls, node: ast.AST) -> "Expression":
+        """Return the expression of a parsed text. Raises ``ExpressionError``."""
+        return cls(_algebra(node), ast.unparse(node))
 
     def __call__(self, values: Mapping[str, float]) -> float:
         """Return its value, given a number for each of ``terms``."""
-        return self._numbers(values)[0]
+        return self._differentiated(values)[0]
 
     def gradient(self, values: Mapping[str, float]) -> dict[str, float]:
-        """Return the derivative by each term; where two are the least, or the greatest, each counts half."""
-        return dict(zip(self._terms, self._numbers(values)[1:]))
+        """Return the derivative by each term; terms that are the least, or the greatest, together share it."""
+        slopes = self._differentiated(values)[1]
+        return {term: slopes.get(term, 0.0) for term in sorted(self.terms)}
 
-    def _numbers(self, values: Mapping[str, float]) -> list[float]:
+    def _differentiated(self, values: Mapping[str, float]) -> tuple[float, dict[str, float]]:
         try:
-            return self._functions(*(values[term] for term in self._terms))
+            return _differentiate(self.algebra, values)
         except ZeroDivisionError:
-            return [nan] * (1 + len(self._terms))
-
-    def _read(self, node: ast.AST) -> sympy.Expr:
-        match node:
-            case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
-                return sympy.Float(number)
-            case ast.Name(id=name):
-                return sympy.Symbol(name)
-            case ast.Attribute(value=ast.Name(id=name), attr="std"):
-                return sympy.Symbol(f"{name}.std")
-            case ast.UnaryOp(op=ast.USub()):
-                return -self._read(node.operand)
-            case ast.BinOp() if type(node.op) in _OPERATIONS:
-                return _OPERATIONS[type(node.op)](self._read(node.left), self._read(node.right))
-            case ast.Call(func=ast.Name(id=name), keywords=[]) if name in _FUNCTIONS and node.args:
-                return _FUNCTIONS[name](*map(self._read, node.args))
-        raise ExpressionError(f"{self.text!r}: only numbers, names, name.std, + - * / and min, max")
+            return nan, dict.fromkeys(self.terms, nan)
 
 
-@cache
-def _compiled(algebra: sympy.Expr) -> tuple[list[str], Callable[..., list[float]]]:
-    """Return the terms, and a function of their values that returns the value and the derivatives by each term."""
-    symbols = sorted(algebra.free_symbols, key=str)
-    functions = [algebra, *(algebra.diff(symbol) for symbol in symbols)]
-    return list(map(str, symbols)), sympy.lambdify(symbols, functions, _MODULES)
+def _algebra(node: ast.AST) -> sympy.Expr:
+    match node:
+        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+            return sympy.Rational(str(number))
+        case ast.Name(id=name):
+            return sympy.Symbol(name)
+        case ast.Attribute(value=ast.Name(id=name), attr="std"):
+            return sympy.Symbol(f"{name}.std")
+        case ast.UnaryOp(op=ast.USub()):
+            return -_algebra(node.operand)
+        case ast.BinOp() if type(node.op) in _OPERATIONS:
+            return _OPERATIONS[type(node.op)](_algebra(node.left), _algebra(node.right))
+        case ast.Call(func=ast.Name(id=name), keywords=[]) if name in _FUNCTIONS and node.args:
+            return _FUNCTIONS[name](*map(_algebra, node.args), evaluate=False)  # to compare its terms takes seconds
+    raise ExpressionError(f"{ast.unparse(node)!r}: only numbers, names, name.std, + - * / and min, max")
+
+
+def _differentiate(node: sympy.Basic, values: Mapping[str, float]) -> tuple[float, dict[str, float]]:
+    """Return the value and the derivatives, by the rules for sums, products, quotients, min and max.
+
+    Derivatives that sympy makes of a max of a dozen terms take seconds.
+    """
+    if isinstance(node, sympy.Symbol):
+        return values[str(node)], {str(node): 1.0}
+    if isinstance(node, sympy.Number):
+        return float(node), {}
+    parts = [_differentiate(part, values) for part in node.args]
+    numbers = [value for value, _ in parts]
+    if isinstance(node, sympy.Add):
+        return sum(numbers), _sum((1.0, slopes) for _, slopes in parts)
+    if isinstance(node, sympy.Mul):
+        others = [prod(numbers[:i] + numbers[i + 1 :]) for i in range(len(numbers))]
+        return prod(numbers), _sum((other, slopes) for other, (_, slopes) in zip(others, parts))
+    if isinstance(node, sympy.Pow):  # of a whole number: a quotient
+        (base, slopes), (power, _) = parts
+        return base**power, _sum([(power * base ** (power - 1), slopes)])
+    extreme = max(numbers) if isinstance(node, sympy.Max) else min(numbers)
+    chosen = [slopes for value, slopes in parts if value == extreme]
+    return extreme, _sum((1 / len(chosen), slopes) for slopes in chosen)
+
+
+def _sum(parts: Iterable[tuple[float, Mapping[str, float]]]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for factor, slopes in parts:
+        for term, slope in slopes.items():
+            total[term] = total.get(term, 0.0) + factor * slope
+    return total

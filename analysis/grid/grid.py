@@ -100,6 +100,7 @@ class _Grid:
         members = [member for member in members if metric.env in (None, member.env)]
         runs = {member.run.id: member.run for member in members if member.run}
         entry = Entry(path, (self.label, line.row, line.block.key, metric.key), values.get(metric.key))
+        entry.episodes = metric.episodes
         entry.runs = sorted(runs.values(), key=lambda run: (run.seed, run.id))
         entry.reproduced = metric.estimate(entry.runs, self.level)
         refusal = next((member.refusal for member in members if member.refusal), "")

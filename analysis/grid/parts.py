@@ -35,6 +35,11 @@ class Metric:
     format: str = ".1f"
     ranked: bool = True
 
+    @property
+    def episodes(self) -> tuple[str, str] | None:
+        """The column and the kind of the test episodes that it averages; None for a logged number."""
+        return (self.value, self.kind or "") if isinstance(self.value, str) else None
+
     def estimate(self, runs: Iterable[Run], level: Level = "training") -> Reproduced | None:
         """Return what the runs reached, or None if there is nothing to average.
 

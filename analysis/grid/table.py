@@ -42,9 +42,10 @@ class Entry:
     """One number of a table and everything behind it.
 
     ``path`` is its name (``main-results/ALFWorld/All/HGPO/1.5B``). ``missing`` says why nothing was reproduced: ``not
-    run``, or why its runs may not be averaged. ``versus`` compares it with the best entry of its column and block,
-    whose path is ``rival`` (empty if there is none), or the best one with the next. A best mean is the highest, and not
-    the mean of all.
+    run``, or why its runs may not be averaged. ``episodes`` are the column and the kind of the test episodes that it
+    averages (an empty kind for all), None for a logged number. ``versus`` compares it with the best entry of its column
+    and block, whose path is ``rival`` (empty if there is none), or the best one with the next. A best mean is the
+    highest, and not the mean of all.
     """
 
     path: str
@@ -52,6 +53,7 @@ class Entry:
     reported: Estimate | None = None
     reproduced: Reproduced | None = None
     missing: str = ""
+    episodes: tuple[str, str] | None = None
     runs: list[Run] = field(default_factory=list)
     rival: str = ""
     versus: Comparison = field(default_factory=Comparison)

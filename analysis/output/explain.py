@@ -10,6 +10,7 @@ from analysis.data.sources import Source
 from analysis.data.statistics import bootstrap, iqm
 from analysis.grid.artefact import artefacts
 from analysis.grid.table import Entry, Printed
+from analysis.output.explain_claim import explain_claim
 from bepo.core.errors import UserError
 
 _NONE = "[no interval]"
@@ -20,7 +21,9 @@ def explain(path: str, source: Source, tiers: Sequence[str], allow_mixed: bool =
 
     Raises ``UserError`` naming the nearest choices.
     """
-    label = path.split("/")[0]
+    label, _, name = path.partition("/")
+    if label == "claims":
+        return "\n".join(explain_claim(name, source, tiers[0], allow_mixed))
     tables = {name: item for name, item in artefacts().items() if item.kind == "table"}
     if label not in tables:
         raise UserError(f"no table {label!r}; {_nearest(label, tables)}")

@@ -14,7 +14,7 @@ _SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {"~": "\\textasciitilde{}", "^": "
 _SPECIAL |= {"\\": "\\textbackslash{}", "–": "--"}
 _MATHS = {"±": "\\pm", "Δ": "\\Delta", "λ": "\\lambda", "η": "\\eta", "ρ": "\\rho", "γ": "\\gamma", "β": "\\beta"}
 _MATHS |= {"↓": "\\downarrow", "×": "\\times", "→": "\\to", "≥": "\\geq", "≠": "\\neq"}
-_MATHS |= {"†": "^{\\dagger}", "‡": "^{\\ddagger}", "ᶜ": "^{\\mathrm{c}}", "ʳ": "^{\\mathrm{r}}"}
+_MATHS |= {"†": "^{\\dagger}", "‡": "^{\\ddagger}", "ᶜ": "^{\\mathrm{c}}", "ʳ": "^{\\mathrm{r}}", "ᴴ": "^{\\mathrm{H}}"}
 _SPECIAL |= {c: f"${maths}$" for c, maths in _MATHS.items()}
 
 COLUMN = 4.0  # inches: wider figures take both columns of a page

@@ -1,55 +1,96 @@
-"""Table claims: what the paper claims, whether its own numbers agree, and what the runs of the tier say."""
+"""Tables claims, claim-measures and checks: what the paper claims, what speaks for it, and its own agreement."""
 
-from math import isfinite
+from functools import lru_cache
+from math import isfinite, isnan
+from statistics import median
 
-from analysis.claims.verdicts import Consistency, Evaluated, Range, evaluate, tally
+from analysis.claims.inference import Outcome
+from analysis.claims.measures import FINAL, MEASURES
+from analysis.claims.printed import Consistency
+from analysis.claims.verdicts import NOT_JUDGED, Evaluated, checks, evaluate, half_widths, tally
 from analysis.data.reported import EntryKey
 from analysis.data.runs import Studies, StudyRuns
 from analysis.data.sources import Source
 from analysis.grid.artefact import REGISTRY, Artefact, artefact
 from analysis.grid.table import ONE_SEED, Entry, Table
+from bepo.core.errors import choose
+
+_OF_PAPER, _CARRIED_OVER = (
+    "Claims of the paper",
+    "Carried over to text Sokoban, which the paper does not train (extension)",
+)
+_HOLM = "ᴴ"
 
 
 class Entries(Studies):
     """The entries of all other tables at one tier by their keys, with the runs behind them."""
 
     by_key: dict[EntryKey, Entry]
+    evaluated: list[Evaluated]
 
 
 class OfEntries(Artefact):
     """An artefact whose builder takes ``Entries``."""
 
     def load(self, source: Source, tier: str, allow_mixed: bool = False) -> Entries:
-        """Build every other table, and return their entries."""
-        tables = [item for item in REGISTRY.values() if item.kind == "table" and not isinstance(item, OfEntries)]
-        every = [entry for item in tables for entry in item.entries(source, tier, allow_mixed)]
-        runs = {run.id: run for entry in every for run in entry.runs}
+        """Build every other table, and return their entries with every claim evaluated."""
+        by_key, evaluated = _evaluated(source, tier, allow_mixed)
+        runs = {run.id: run for entry in by_key.values() for run in entry.runs}
         entries = Entries({self.label: StudyRuns(self.label, tier, [runs[i] for i in sorted(runs)])})
-        entries.by_key = {entry.key: entry for entry in every if any(entry.key)}
+        entries.by_key, entries.evaluated = by_key, evaluated
         return entries
+
+
+@lru_cache(maxsize=3)
+def _evaluated(source: Source, tier: str, allow_mixed: bool) -> tuple[dict[EntryKey, Entry], list[Evaluated]]:
+    tables = [item for item in REGISTRY.values() if item.kind == "table" and not isinstance(item, OfEntries)]
+    every = [entry for item in tables for entry in item.entries(source, tier, allow_mixed)]
+    by_key = {entry.key: entry for entry in every if any(entry.key)}
+    return by_key, evaluate(by_key, tier)
 
 
 @artefact("claims", "table", of=OfEntries)
 def claims(entries: Entries) -> Table:
-    """Check every claim."""
-    evaluated = evaluate(entries.by_key)
-    columns = ["Claim", "At", "Printed", "Agree", "Beyond its ±", f"Reproduced ({entries.tier})", "Verdict"]
+    """Check every claim against the printed numbers and the runs."""
+    evaluated = sorted(entries.evaluated, key=lambda e: e.claim.extension)
+    columns = [
+        "Claim",
+        "At",
+        "Printed",
+        "Agree",
+        "Beyond its ±",
+        f"Reproduced ({entries.tier})",
+        "p",
+        "Verdict",
+        "Size",
+    ]
     return Table(
         "Every empirical claim of the paper, against its own printed numbers and against the runs of this tier.",
         columns,
         [_row(e) for e in evaluated],
         _notes(evaluated, entries.tier),
+        headings=[_CARRIED_OVER if e.claim.extension else _OF_PAPER for e in evaluated],
         left=2,
-        widths={0: 0.33, 1: 0.12, 2: 0.12, 5: 0.13},
+        widths={0: 0.3, 1: 0.11, 2: 0.11, 5: 0.15},
         facts=tally(evaluated),
     )
 
 
 def _row(e: Evaluated) -> list[str]:
-    verdict = e.runs.word + (ONE_SEED if e.runs.worst and e.runs.worst.seeds == 1 else "")
     separated = {True: "yes", False: "no", None: "–"}[e.printed.separated]
-    at = e.claim.at.replace("--", "–")
-    return [e.claim.claim, at, _printed(e.printed), e.printed.verdict, separated, _range(e.runs.worst), verdict]
+    p = "–" if e.runs.tested is None or e.runs.word == "not judged" else f"{e.runs.tested.p:.2g}"
+    sizes = ", ".join(dict.fromkeys(size.word for size in e.runs.sizes if e.runs.word != "not judged")) or "–"
+    return [
+        e.claim.claim, e.claim.at.replace("--", "–"), _printed(e.printed), e.printed.verdict, separated,
+        _reproduced(e), p, _word(e), sizes,
+    ]  # fmt: skip
+
+
+def _word(e: Evaluated) -> str:
+    deciding = e.runs.deciding
+    one_seed = ONE_SEED if deciding and deciding.seeds == 1 else ""
+    holm = _HOLM if e.runs.decided and e.runs.decided.holm and e.runs.word != "not judged" else ""
+    return e.runs.word + one_seed + holm
 
 
 def _printed(own: Consistency) -> str:
@@ -60,25 +101,115 @@ def _printed(own: Consistency) -> str:
     return text if own.stated is None else f"{text}; said {own.stated:.4g}"
 
 
-def _range(quantity: Range | None) -> str:
-    if quantity is None:
+def _reproduced(e: Evaluated) -> str:
+    deciding = e.runs.deciding
+    if deciding is None or isnan(deciding.value):
         return "–"
-    interval = f" [{quantity.low:.3g}, {quantity.high:.3g}]" if isfinite(quantity.low) else ""
-    return f"{quantity.value:.3g}{interval}"
+    low, high = deciding.interval
+    return f"{deciding.value:+.3g}{f' [{low:.3g}, {high:.3g}]' if isfinite(low) else ''}: {deciding.inequality}"
 
 
 def _notes(evaluated: list[Evaluated], tier: str) -> list[str]:
     n = tally(evaluated)
+    judged = "No verdict counts at tier smoke: its runs show that everything runs." if tier == NOT_JUDGED else (
+        f"Tier {tier}: {n['supported']} supported, {n['contradicted']} contradicted, {n['undecided']} undecided, "
+        f"{n['not_run']} not run; of {n['extensions']} carried over to text Sokoban {n['extension_supported']} "
+        f"supported, {n['extension_contradicted']} contradicted, {n['extension_undecided']} undecided."
+    )  # fmt: skip
     return [
-        f"{n['inconsistent']} of {n['claims']} claims disagree with the paper's own numbers. Tier {tier}: "
-        f"{n['supported']} supported, {n['contradicted']} contradicted, {n['undecided']} undecided, "
-        f"{n['open']} not run; {n['printings']} compare two printings of a number, which no run decides.",
-        "Printed: the quantity of paper/claims.yaml that is nearest to failing, with the rounding of the printed "
-        "numbers (±), and the size the text gives. Agree: by rounding, if only that saves it.",
+        f"{n['inconsistent']} of {n['claims']} claims disagree with the paper's own numbers. {judged}",
+        "Printed: the comparison that is nearest to failing, with the rounding of the printed numbers (±), and the "
+        "size that the text gives. Agree: by rounding, if only that saves it.",
         "Beyond its ±: does Welch's 95 % interval from the printed deviations of three training seeds leave the claim "
         "standing? A dash where the paper has one training seed, or none of its numbers is concerned.",
-        "Reproduced: the same quantity of this tier's runs with its 95 % interval (Welch over training seeds; "
-        f"{ONE_SEED} one training seed: bootstrap over tasks, from which nothing follows about the method; no interval "
-        "where all training seeds agree exactly). No correction for the number of claims.",
+        "Reproduced: the inequality that decides, left side minus right side, with its 95 % interval over training "
+        "seeds (Welch; paired where both sides are of the same runs). p: two-sided, of the whole claim: and by "
+        "intersection-union, or by Holm; deviations by permutation. Verdict: by Benjamini-Hochberg at 5 % over all "
+        f"claims with runs; {_HOLM} by Holm's correction too; {ONE_SEED} one training seed, from which nothing "
+        "follows. python -m analysis explain claims/NAME shows the arithmetic.",
+        "Size: does the size that the text gives lie in the 95 % interval of the runs (within), or is the runs' "
+        "smaller or larger?",
         *(f"{e.claim.claim} Note: {e.claim.note}" for e in evaluated if e.claim.note),
     ]
+
+
+@artefact("claim-measures", "table", of=OfEntries)
+def claim_measures(entries: Entries) -> Table:
+    """Set the tests of each claim on other measures of the same runs beside the one that decides."""
+    shown = [e for e in entries.evaluated if e.beside and e.runs.tested]
+    names = [FINAL, *MEASURES]
+    rows = [[e.claim.claim, *(_tested(_on(e).get(name)) for name in names)] for e in shown]
+    return Table(
+        "Claims about success on measures with less noise, declared in advance; the final success alone decides.",
+        ["Claim", *(name.capitalize() for name in names)],
+        rows,
+        [
+            "Each cell: the least of the claim's differences, half the width of their widest 95 % interval, and the "
+            "two-sided p of the whole claim, without correction for the number of claims.",
+            "Over training: area under the test curve over updates, divided by its length. Last evaluations: the mean "
+            "of the last three. Paired: final success, compared between runs of one training seed.",
+            *_narrower(shown),
+        ],
+        widths={0: 0.4},
+    )  # fmt: skip
+
+
+def _on(e: Evaluated) -> dict[str, Outcome]:
+    return {**({FINAL: e.runs.tested} if e.runs.tested else {}), **e.beside}
+
+
+def _tested(tested: Outcome | None) -> str:
+    if tested is None:
+        return "–"
+    leaves = [leaf for leaf in tested.leaves() if isfinite(leaf.value)]
+    least = min(leaves, key=lambda leaf: leaf.value, default=None)
+    half = half_widths(tested)
+    return "–" if least is None else f"{least.value:+.1f} ± {half:.1f}, p {tested.p:.2g}" if isfinite(half) else "–"
+
+
+def _narrower(shown: list[Evaluated]) -> list[str]:
+    """Say what each measure does to the intervals."""
+    notes = []
+    for name in MEASURES:
+        pairs = [
+            (half_widths(e.beside[name]), half_widths(e.runs.tested))
+            for e in shown
+            if name in e.beside and e.runs.tested
+        ]
+        ratios = [own / final for own, final in pairs if isfinite(own) and isfinite(final) and final]
+        if ratios:
+            notes.append(f"{name}: {median(ratios):.2f}")
+    return (
+        [f"Width of the interval over that of the final success, median over claims: {'; '.join(notes)}."]
+        if notes
+        else []
+    )
+
+
+@artefact("checks", "table")
+def own_checks(_: Studies) -> Table:
+    """Check where the paper should agree with itself; these are no claims of the paper, and need no runs."""
+    found = checks()
+    rows = [[check.claim, check.at.replace("--", "–"), _gap(own), own.verdict, check.reason] for check, own in found]
+    differ = sum(own.verdict == "no" for _, own in found)
+    return Table(
+        "Where the paper should agree with itself: checks of this project, not claims of the paper.",
+        ["Check", "At", "Gap", "Agree", "Why both should be equal"],
+        rows,
+        [f"{differ} of {len(found)} disagree. Gap: the one that is largest beside its rounding, the only tolerance."],
+        left=2,
+        widths={0: 0.35, 1: 0.15, 4: 0.3},
+        facts={"checks": str(len(found)), "disagreements": str(differ)},
+    )
+
+
+def _gap(own: Consistency) -> str:
+    return f"{own.worst.value:+.4g}" if own.worst else "–"
+
+
+def find_claim(entries: Entries, name: str) -> Evaluated:
+    """Return a claim by its name, evaluated. Raises ``UserError`` naming the choices."""
+    for e in entries.evaluated:
+        if e.claim.id == name:
+            return e
+    raise choose("claim", name, [e.claim.id for e in entries.evaluated])

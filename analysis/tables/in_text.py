@@ -1,5 +1,9 @@
 """Table in-text: the numbers that stand in the paper's prose only, reported beside reproduced."""
 
+import re
+from collections.abc import Callable
+
+import numpy as np
 import pandas as pd
 import yaml
 
@@ -21,21 +25,79 @@ def _other_stages(run: Run) -> pd.DataFrame:
     return run.metrics.filter(_OTHER_STAGES)
 
 
-def _credit_share(run: Run) -> float:
-    credit = run.metrics["seconds/credit"].sum()
-    return 100 * credit / (credit + _other_stages(run).sum().sum())
+def _share(run: Run, *stages: str) -> float:
+    """Return the share of some stages in the time of all, in per cent."""
+    seconds = run.metrics.filter(["seconds/credit", *_OTHER_STAGES]).sum()
+    return 100 * float(seconds[[f"seconds/{stage}" for stage in stages]].sum() / seconds.sum())
+
+
+def _part(run: Run, metric: str, first: int, last: int) -> float:
+    """Return the mean of a metric from the ``first`` to the ``last`` per cent of the updates."""
+    rows = run.metrics[metric]
+    return float(rows.iloc[len(rows) * first // 100 : max(len(rows) * last // 100, 1)].mean())
+
+
+def _updates_to(run: Run, success: float) -> float:
+    """Return the update at which the mean training success of ten updates reaches this, or the number of updates."""
+    curve = np.convolve(run.metrics["train/success"], np.full(10, 0.1), mode="valid")
+    reached = np.flatnonzero(curve >= success)
+    return float(reached[0] + 10) if len(reached) else float(run.updates)
+
+
+def _gain(run: Run) -> float:
+    """Return the points of success on the test tasks that training added."""
+    rows = run.episodes[run.episodes["split"] == "test"]
+    first, last = (np.mean(rows["success"][chosen]) for chosen in (rows["update"] == 0, rows["final"]))
+    return 100 * float(last - first)
+
+
+def _validation(run: Run) -> float:
+    """Return the final success on the validation tasks. Raises ``KeyError`` where the environment has none."""
+    rows = run.episodes[run.episodes["final"] & (run.episodes["split"] == "validation")]
+    if rows.empty:
+        raise KeyError("validation")
+    return 100 * float(np.mean(rows["success"]))
+
+
+def _largest_change(run: Run, metric: str) -> float:
+    """Return the largest change between means of successive tenths of the updates, in per cent of the mean."""
+    tenths = [part.mean() for part in np.array_split(run.metrics[metric].to_numpy(), 10) if len(part)]
+    return 100 * float(np.abs(np.diff(tenths)).max(initial=0.0) / np.mean(tenths))
+
+
+def _token_advantage(run: Run) -> float:
+    """Return the size of a token's mean advantage, in per cent of the deviation over transitions."""
+    return 100 * float(np.mean(np.abs(run.metrics["credit/token_advantage_mean"]))) / run.mean("credit/advantage_std")
+
+
+def _logged(value: Callable[[Run], float], form: str = ".1f") -> Metric:
+    return Metric("", "", value=value, format=form)
 
 
 METRICS = {
     "success": Metric("success", "success"),
     "score": Metric("score", "score", value="task_score"),
-    "training success": Metric("", "", value=lambda run: 100 * run.mean("train/success")),
-    "open transitions": Metric("", "", value=lambda run: 100 * run.metrics["credit/gate_transition_coverage"].iloc[-1]),
-    "open states": Metric("", "", value=lambda run: 100 * run.metrics["credit/gate_state_coverage"].iloc[-1]),
-    "credit seconds": Metric("", "", value=lambda run: run.mean("seconds/credit"), format=".3g"),
-    "other seconds": Metric("", "", value=lambda run: float(_other_stages(run).sum(axis=1).mean())),
-    "credit share": Metric("", "", value=_credit_share, format=".2g"),
+    "gain": _logged(_gain),
+    "validation success": _logged(_validation),
+    "training success": _logged(lambda run: 100 * run.mean("train/success")),
+    "final training success": _logged(lambda run: 100 * float(run.metrics["train/success"].iloc[-10:].mean())),
+    "updates to 50 %": _logged(lambda run: _updates_to(run, 0.5), ".0f"),
+    "open transitions": _logged(lambda run: 100 * run.metrics["credit/gate_transition_coverage"].iloc[-1]),
+    "open states": _logged(lambda run: 100 * run.metrics["credit/gate_state_coverage"].iloc[-1]),
+    "credit seconds": _logged(lambda run: run.mean("seconds/credit"), ".3g"),
+    "other seconds": _logged(lambda run: float(_other_stages(run).sum(axis=1).mean())),
+    "credit share": _logged(lambda run: _share(run, "credit"), ".2g"),
+    "rollout and update share": _logged(lambda run: _share(run, "rollout", "update")),
+    "responses cut off": _logged(lambda run: 100 * _part(run, "train/response_clip_ratio", 0, 67)),
+    "token advantage": _logged(_token_advantage, ".2g"),
+    "response length change": _logged(lambda run: _largest_change(run, "train/response_length")),
 }
+
+
+def _metric(name: str) -> Metric:
+    """Return a metric by its name; ``train/entropy 0-10`` is the mean of a logged one over a part of the updates."""
+    part = re.fullmatch(r"(\S+) (\d+)-(\d+)", name)
+    return _logged(lambda run: _part(run, part[1], int(part[2]), int(part[3])), ".3g") if part else METRICS[name]
 
 
 @artefact("in-text", "table", study=STUDIES)
@@ -44,10 +106,11 @@ def in_text(studies: Studies) -> Table:
     of_paper = {entry.key: entry.value for entry in entries_of("text") if isinstance(entry.value, Estimate)}
     rows, entries = [], []
     for number in yaml.safe_load(NUMBERS.read_text()):
-        study, metric = studies[number["study"]], METRICS[number["metric"]]
+        study, metric = studies[number["study"]], _metric(number["metric"])
         key = ("text", number["row"], number["group"], number["column"])
         entry = Entry(f"in-text/{number['text']}", key, of_paper.get(key))
         entry.runs = [r for r in study.rows.get(number["runs"], []) if r.model == number.get("model", "small")]
+        entry.episodes = metric.episodes
         entry.reproduced = metric.estimate(entry.runs, "evaluation")
         refusals = (reason for (_, _, row), reason in study.refused.items() if row == number["runs"])
         entry.missing = next(refusals, NOT_RUN)

@@ -10,7 +10,8 @@ from scipy import stats
 
 from analysis.claims.claims import read
 from analysis.claims.expression import Expression, ExpressionError
-from analysis.claims.verdicts import consistency, evaluate, tally, verdict
+from analysis.claims.printed import consistency
+from analysis.claims.verdicts import Verdict, checks, evaluate, tally
 from analysis.data.reported import all_entries
 from analysis.data.sources import Source
 from analysis.data.statistics import Sample, combination, compare
@@ -24,12 +25,17 @@ from tests.stored_runs import write_run
 OURS, HGPO = (f"main-results | {m} | 1.5B | webshop/success" for m in ("gated_bepo", "hgpo"))
 
 
-def claim(tmp_path, quantity="ours - hgpo", relation="> 0", **more):
+def claim(tmp_path, holds: str | list[str] = "ours > hgpo", **more):
     entries = {"ours": OURS, "hgpo": HGPO} | more.pop("entries", {})
-    item = {"id": "x", "claim": "It is better.", "at": "here", "entries": entries, "quantity": quantity}
+    item = {"id": "x", "claim": "It is better.", "at": "here", "entries": entries, "holds": holds}
     path = tmp_path / "claims.yaml"
-    path.write_text(yaml.safe_dump([item | {"relation": relation} | more], sort_keys=False))
+    path.write_text(yaml.safe_dump([item | more], sort_keys=False))
     return path
+
+
+def verdict(path, results, tier="laptop") -> Verdict:
+    (found,) = evaluate(entries_of(results), tier, path)
+    return found.runs
 
 
 def entries_of(results, tier="laptop"):
@@ -49,21 +55,20 @@ def shop(results, method, rates, seeds):
 
 
 def test_expressions_are_arithmetic_on_names_and_nothing_else():
-    share = Expression("100 * a / (a + b) - max(c, d.std)")
+    share = Expression.read("100 * a / (a + b) - max(c, d.std)")
     values = {"a": 1.0, "b": 3.0, "c": 2.0, "d.std": 5.0}
     assert share.terms == set(values) and share.names == {"a", "b", "c", "d"}
     assert share(values) == 20
     assert share.gradient(values) == pytest.approx({"a": 18.75, "b": -6.25, "c": 0, "d.std": -1}, abs=1e-6)
-    assert isnan(Expression("a / b")({"a": 1.0, "b": 0.0}))
+    assert isnan(Expression.read("a / b")({"a": 1.0, "b": 0.0}))
+    assert Expression.read("max(a, b)").gradient({"a": 2.0, "b": 2.0}) == {"a": 0.5, "b": 0.5}
     for text in ("a +", "a.x", "__import__('os')", "a if b else c", "'x'", "a ** 2", "True", "f(a)", "min()"):
         with pytest.raises(ExpressionError, match=r"expression|only numbers"):
-            Expression(text)
+            Expression.read(text)
 
 
 def test_what_the_paper_says_twice_with_different_numbers_is_found():
-    printed = all_entries()
-    found = {c.id: consistency(c, printed) for c in read()}
-    assert {name for name, own in found.items() if own.verdict == "no"} == {
+    assert {check.id for check, own in checks() if own.verdict == "no"} == {
         "best-gain-said-twice",  # 4.1 and 4.17
         "sokoban-text-and-table",  # deviations 0.32 and 3.2
         "alfworld-text-and-table",  # 95.7 and 93.2
@@ -73,14 +78,21 @@ def test_what_the_paper_says_twice_with_different_numbers_is_found():
         "default-configuration-said-twice",  # 75.91 / 88.32 and 75.26 / 89.92
         "ablation-default-and-main-table",  # 75.91 and 74.0
     }
+    assert all(check.reason for check, _ in checks())
+
+
+def test_claims_agree_with_the_printed_numbers_but_one_only_by_rounding():
+    printed = all_entries()
+    found = {c.id: consistency(c, printed) for c in read()}
+    assert {own.verdict for own in found.values()} == {"yes", "by rounding", "not printed"}
     assert {name for name, own in found.items() if own.verdict == "by rounding"} == {"order-of-methods-7b"}
-    assert {name for name, own in found.items() if own.verdict == "not printed"} == {
-        "learns-faster", "learns-faster-7b", "graphgpo-raw-fails",
-    }  # fmt: skip
+    assert {"learns-faster", "graphgpo-raw-fails", "text-sokoban-order"} <= {
+        name for name, own in found.items() if own.verdict == "not printed"
+    }
     assert found["alfworld-over-hgpo-7b"].worst.value == pytest.approx(2.9)  # said 2.95: rounding allows 2.8 to 3.0
     assert found["alfworld-over-hgpo-7b"].stated == 2.95
     told = [own.separated for own in found.values() if own.separated is not None]
-    assert (sum(told), len(told)) == (6, 20)  # leads beyond the printed deviations of three training seeds
+    assert (sum(told), len(told)) == (5, 20)  # leads beyond the printed deviations of three training seeds
     assert [n for n in found if n.endswith(("hgpo-1.5b", "hgpo-7b")) and found[n].separated] == ["webshop-over-hgpo-7b"]
 
 
@@ -118,13 +130,27 @@ def test_runs_decide_if_their_interval_does(tmp_path, ours, theirs, seeds, word)
     shop(tmp_path / "r", "gated_bepo", ours, seeds)
     shop(tmp_path / "r", "hgpo", theirs, seeds)
     samples = samples_of(tmp_path / "r")
-    (found,) = read(claim(tmp_path))
-    judged = verdict(found, samples)
-    assert judged.word == word and (judged.worst.seeds == 1) is (seeds == 1)
+    judged = verdict(claim(tmp_path), tmp_path / "r")
+    assert judged.word == word and judged.deciding and (judged.deciding.seeds == 1) is (seeds == 1)
     gap = 10 * (sum(ours[:seeds]) - sum(theirs[:seeds])) / seeds
-    assert judged.worst.value == pytest.approx(gap) and not (judged.worst.low > gap or gap > judged.worst.high)
+    assert judged.deciding.value == pytest.approx(gap)
+    low, high = judged.deciding.interval
+    (found,) = read(claim(tmp_path))
     told = compare(*(samples[key] for key in found.entries.values())).interval
-    assert (judged.worst.low, judged.worst.high) == pytest.approx((told.low, told.high), nan_ok=True)
+    if seeds > 1:
+        assert (low, high) == pytest.approx((told.low, told.high), nan_ok=True)
+        p = stats.ttest_ind(ours, theirs, equal_var=False).pvalue if not isnan(told.low) else 1
+        assert judged.tested and judged.tested.p == pytest.approx(p)
+    assert verdict(claim(tmp_path), tmp_path / "r", tier="smoke").word in ("not judged", "not run")
+
+
+def test_no_verdict_counts_at_tier_smoke(tmp_path):
+    shop(tmp_path / "r", "gated_bepo", (9, 8, 9), 3)
+    shop(tmp_path / "r", "hgpo", (3, 4, 3), 3)
+    entries = entries_of(tmp_path / "r")
+    (judged,), (smoke,) = (evaluate(entries, tier, claim(tmp_path)) for tier in ("laptop", "smoke"))
+    assert judged.runs.word == "supported" and smoke.runs.word == "not judged"
+    assert tally([smoke])["supported"] == "0" and tally([smoke])["not_judged"] == "1"
 
 
 def test_an_interval_of_a_sum_takes_its_coefficients():
@@ -136,24 +162,29 @@ def test_an_interval_of_a_sum_takes_its_coefficients():
     assert combination([2], [a]).low == pytest.approx(4 - 2 * half)
 
 
-def test_every_quantity_must_hold_and_all_must_have_run(tmp_path):
+def test_every_comparison_must_hold_and_all_must_have_run(tmp_path):
     shop(tmp_path / "r", "gated_bepo", (9, 8, 9), 3)
     shop(tmp_path / "r", "hgpo", (3, 4, 3), 3)
-    samples = samples_of(tmp_path / "r")
-    (both,) = read(claim(tmp_path, quantity=["ours - hgpo", "hgpo - 50"]))
-    assert verdict(both, samples).word == "contradicted" and verdict(both, samples).worst.text == "hgpo - 50"
+    both = verdict(claim(tmp_path, ["ours > hgpo", "hgpo > 70"]), tmp_path / "r")
+    assert both.word == "contradicted" and str(both.deciding.inequality) == "hgpo > 70"
     grpo = {"grpo": "main-results | grpo | 1.5B | webshop/success"}
-    (open_,) = read(claim(tmp_path, quantity=["ours - hgpo", "ours - grpo"], entries=grpo))
-    assert verdict(open_, samples).word == "not run" and "grpo" in verdict(open_, samples).missing[0]
-    (spread,) = read(claim(tmp_path, quantity="ours / (hgpo - hgpo)"))
-    assert verdict(spread, samples).word == "undecided"
-    (twice,) = read(claim(tmp_path, relation="= 0"))
-    assert verdict(twice, samples).word == "–"
+    open_ = verdict(claim(tmp_path, "ours > max(hgpo, grpo)", entries=grpo), tmp_path / "r")
+    assert open_.word == "not run" and "grpo" in open_.missing[0]
+
+
+def test_a_stated_size_lies_in_the_interval_of_the_runs_or_not(tmp_path):
+    shop(tmp_path / "r", "gated_bepo", (9, 8, 9), 3)
+    shop(tmp_path / "r", "hgpo", (3, 4, 3), 3)
+    for stated, word in ((53, "within"), (3.51, "larger"), (90, "smaller")):
+        (size,) = verdict(claim(tmp_path, stated=stated), tmp_path / "r").sizes
+        assert size.word == word and size.value == pytest.approx(160 / 3)
+        told = stats.ttest_ind((90, 80, 90), (30, 40, 30), equal_var=False).confidence_interval(0.95)
+        assert (size.low, size.high) == pytest.approx((told.low, told.high))
 
 
 def test_claims_name_entries_that_exist(tmp_path):
     known = set(entries_of(tmp_path)) | set(all_entries())
-    assert {key for c in read(known=known) for key in c.entries.values()} <= known
+    assert {key for c in read(known=known) if not c.extension for key in c.entries.values()} <= known
     assert len(read()) >= 30
 
 
@@ -165,9 +196,13 @@ def test_claims_name_entries_that_exist(tmp_path):
             "nearest: 'main-results | gated_bepo",
         ),
         ({"entries": {"ours": "main-results"}}, "is not `label | row | group | column`"),
-        ({"quantity": "ours - theirs"}, "'theirs' is not among its entries: ours, hgpo"),
-        ({"quantity": "ours ** 2"}, "only numbers, names"),
-        ({"relation": "over 0"}, "relation 'over 0'"),
+        ({"holds": "ours > theirs"}, "'theirs' is not among its entries: ours, hgpo"),
+        ({"holds": "ours ** 2 > 1"}, "only numbers, names"),
+        ({"holds": "ours over 0"}, "is not a comparison"),
+        ({"holds": "ours >= hgpo"}, "a claim is a > b"),
+        ({"holds": "ours == hgpo"}, "== is for checks"),
+        ({"holds": "ours * hgpo > 1"}, "not a sum of terms"),
+        ({"holds": "ours > hgpo", "stated": [1, 2]}, "2 sizes are stated"),
         ({"colour": "red"}, "its fields are at, claim, entries"),
     ],
 )
@@ -197,9 +232,9 @@ def test_the_table_says_all_of_it(tmp_path):
     rows = {row[0]: row for row in ([value.text for value in row] for row in table.rows)}
     first = rows["WebShop success at 1.5B exceeds HGPO's by 3.51 points."]
     assert first[2:5] == ["3.5 ± 0.1; said 3.51", "yes", "no"]
-    assert first[5].startswith("53.3 [") and first[6] == "supported"
-    assert table.facts == tally(evaluate(entries_of(tmp_path / "r"))) and table.facts["supported"] == "1"
-    assert f"8 of {table.facts['claims']} claims disagree" in table.notes[0]
+    assert first[5].startswith("+53.3 [") and first[5].endswith(": ours > theirs") and first[7] == "supportedᴴ"
+    assert first[8] == "larger"
+    assert table.facts["supported"] == "1" and f"0 of {table.facts['claims']} claims disagree" in table.notes[0]
     latex = to_latex(table, "claims")
     assert "\\begin{longtable}" in latex and "±" not in latex and "supported" in to_markdown(table)
     macros = to_macros(

@@ -288,8 +288,8 @@ def test_the_page_marks_every_artefact_with_its_tier(results):
     articles = re.findall(r'<article data-tier="(\w+)" data-runs="(\w+)" id="(\S+)"', shown)
     tiers = [tier for tier, _, _ in articles]
     without = [b for b in built if not b.studies]
-    assert {b.label for b in without} == {"method-comparison", "granularity"} and tiers.count("every") == 2
-    assert tiers.count("smoke") == tiers.count("laptop") == len(tables) - 2
+    assert {b.label for b in without} == {"method-comparison", "granularity", "checks"} and tiers.count("every") == 3
+    assert tiers.count("smoke") == tiers.count("laptop") == len(tables) - 3
     runs = {name: number for _, number, name in articles}
     assert runs["sokoban-main.laptop"] == "4" and runs["sokoban-main.smoke"] == "0"
     assert all(name.endswith(f".{tier}") for tier, _, name in articles if tier != "every")

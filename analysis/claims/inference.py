@@ -1,0 +1,185 @@
+"""Tests of what a claim says: each inequality by itself, and what follows for "and", "or" and all claims together.
+
+An inequality between means is tested by Welch's t test over training seeds (Welch, 1947); runs that stand behind
+several of its terms are paired. One between deviations is tested by permutation. "And" is an intersection-union test
+(its p is the largest of its parts; Berger, 1982), "or" is Holm's (the smallest, times their number). All claims of a
+tier together are decided by Benjamini and Hochberg (1995) at 5 %; Holm's correction stands beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import combinations
+from math import comb, isfinite, nan, sqrt
+
+import numpy as np
+from scipy.special import stdtr, stdtrit
+from statsmodels.stats.multitest import multipletests
+
+from analysis.claims.formula import Formula, Inequality, Joined
+from analysis.data.reported import EntryKey
+
+LEVEL = 0.05
+"""Of two-sided tests, of one claim or of all claims of a tier together."""
+_MOST_SPLITS = 20_000
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the runs of an entry reached: one value a training seed, and the ids of the runs behind them."""
+
+    key: EntryKey
+    seeds: tuple[int, ...]
+    values: np.ndarray
+    runs: tuple[str, ...]
+
+
+Values = Mapping[str, Measured]
+"""What is measured, by the names that a claim gives its entries."""
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """An inequality's quantity, which is claimed to be positive, with its standard error over training seeds.
+
+    ``freedom`` are the degrees of freedom; error and freedom are nan where a t test says nothing: one training seed, or
+    no deviation at all. ``p`` are the one-sided p values of "positive" and of "negative", 1 where nothing can be said.
+    """
+
+    inequality: Inequality
+    value: float
+    error: float
+    freedom: float
+    p: tuple[float, float]
+    seeds: int
+
+    @cached_property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval; nan where there is none."""
+        half = float(stdtrit(self.freedom, 1 - LEVEL / 2)) * self.error if isfinite(self.error) else nan
+        return self.value - half, self.value + half
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A formula with its parts; ``support`` and ``against`` are p values, small where the runs say so."""
+
+    formula: Formula
+    parts: tuple[Outcome, ...]
+    support: float
+    against: float
+    estimated: Estimated | None = None
+
+    @property
+    def word(self) -> str:
+        """What joins its parts: "and" or "or"; empty for an inequality."""
+        return self.formula.word if isinstance(self.formula, Joined) else ""
+
+    def leaves(self) -> list[Estimated]:
+        """Return every inequality that was tested."""
+        return [self.estimated] if self.estimated else [leaf for part in self.parts for leaf in part.leaves()]
+
+    @property
+    def p(self) -> float:
+        """The two-sided p value."""
+        return min(1.0, 2 * min(self.support, self.against))
+
+
+def significance(formula: Formula, values: Values, paired: bool = False) -> Outcome:
+    """Test a formula; if ``paired``, on differences between runs of one training seed (same warm start, same tasks)."""
+    if isinstance(formula, Inequality):
+        estimated = _spread(formula, values) if formula.of_spread else _estimated(formula, values, paired)
+        return Outcome(formula, (), *estimated.p, estimated)
+    parts = tuple(significance(part, values, paired) for part in formula.parts)
+    support, against = [part.support for part in parts], [part.against for part in parts]
+    if formula.word == "and":
+        return Outcome(formula, parts, max(support), _holm(against))
+    return Outcome(formula, parts, _holm(support), max(against))
+
+
+def _holm(p: Sequence[float]) -> float:
+    return min(1.0, len(p) * min(p))
+
+
+def _estimated(inequality: Inequality, values: Values, paired: bool) -> Estimated:
+    groups: dict[object, np.ndarray] = {}
+    value, seeds = inequality.constant, min((len(v.seeds) for v in values.values()), default=0)
+    shared = sorted(set.intersection(*(set(values[n].seeds) for n in inequality.coefficients))) if paired else []
+    for name, coefficient in inequality.coefficients.items():
+        if name.endswith(".std"):
+            return Estimated(inequality, nan, nan, nan, (1.0, 1.0), seeds)
+        one = values[name]
+        own = one.values[[one.seeds.index(seed) for seed in shared]] if paired else one.values
+        group = "" if paired else one.runs
+        groups[group] = groups.get(group, 0.0) + coefficient * own
+        value += coefficient * float(own.mean()) if len(own) else nan
+    counts = [len(parts) for parts in groups.values()]
+    if min(counts) < 2:
+        return Estimated(inequality, value, nan, nan, (1.0, 1.0), min(counts))
+    parts = [float(own.var(ddof=1)) / len(own) for own in groups.values()]
+    if sum(parts) <= 1e-24:
+        return Estimated(inequality, value, nan, nan, (1.0, 1.0), min(counts))
+    freedom = sum(parts) ** 2 / sum(part**2 / (n - 1) for part, n in zip(parts, counts))
+    error = sqrt(sum(parts))
+    above = float(stdtr(freedom, -value / error))
+    return Estimated(inequality, value, error, freedom, (above, 1 - above), min(counts))
+
+
+def _spread(inequality: Inequality, values: Values) -> Estimated:
+    """Test by permutation whether the seeds of one entry deviate more from their median than those of the other."""
+    more, less = (
+        values[term.removesuffix(".std")].values
+        for term, _ in sorted(inequality.coefficients.items(), key=lambda pair: -pair[1])
+    )
+    seeds = min(len(more), len(less))
+    value = float(np.std(more, ddof=1) - np.std(less, ddof=1)) if seeds > 1 else nan
+    if seeds < 2:
+        return Estimated(inequality, value, nan, nan, (1.0, 1.0), seeds)
+    own, other = (np.abs(x - np.median(x)) for x in (more, less))
+    every = np.concatenate([own, other])
+    observed = own.mean() - other.mean()
+    sums = every[_splits(len(every), len(own))].sum(axis=1)
+    permuted = sums / len(own) - (every.sum() - sums) / len(other)
+    p = tuple(float(np.mean(sign * permuted >= sign * observed - 1e-12)) for sign in (1, -1))
+    return Estimated(inequality, value, nan, nan, (p[0], p[1]), seeds)
+
+
+@cache
+def _splits(n: int, k: int) -> np.ndarray:
+    """Return the ways to choose ``k`` of ``n``, one a row, or many of them at random, the first as observed."""
+    if comb(n, k) <= _MOST_SPLITS:
+        return np.array(list(combinations(range(n), k)))
+    rng = np.random.default_rng(0)
+    return np.array([range(k), *(rng.permutation(n)[:k] for _ in range(_MOST_SPLITS))])
+
+
+def seeds_for_spread() -> int:
+    """Return the least number of training seeds a side with which a permutation test can decide at all."""
+    return next(n for n in range(2, 100) if 2 / comb(2 * n, n) <= LEVEL)
+
+
+@dataclass(frozen=True)
+class Decided:
+    """``word`` after Benjamini-Hochberg over all claims, with the adjusted p; ``holm``: would Holm decide it too?"""
+
+    word: str  # supported, contradicted, undecided
+    adjusted: float
+    holm: bool
+
+
+def decide(tested: Sequence[Outcome]) -> list[Decided]:
+    """Decide several claims together."""
+    if not tested:
+        return []
+    p = [one.p for one in tested]
+    adjusted, holm = (np.asarray(multipletests(p, LEVEL, method)[1]) for method in ("fdr_bh", "holm"))
+    return [
+        Decided(_direction(one) if adjusted[i] <= LEVEL else "undecided", float(adjusted[i]), bool(holm[i] <= LEVEL))
+        for i, one in enumerate(tested)
+    ]
+
+
+def _direction(tested: Outcome) -> str:
+    return "supported" if tested.support < tested.against else "contradicted"

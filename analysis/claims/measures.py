@@ -1,0 +1,55 @@
+"""What of a run a claim is tested on: the final success decides; other measures of the same runs stand beside it.
+
+They were declared before any laptop run of a claim was looked at, and have less noise: ``over training`` is the area
+under the curve of the test success over updates, divided by its length; ``last evaluations`` is the mean of the last
+three. Both are of evaluation seed 0. ``paired`` is the final success again, compared between runs of one training seed,
+which share warm start, training tasks and test tasks.
+"""
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from analysis.claims.inference import Measured
+from analysis.data.runs import Run
+from analysis.grid.table import Entry
+
+FINAL, OVER_TRAINING, LAST = "final", "over training", "last evaluations"
+MEASURES = {OVER_TRAINING: (OVER_TRAINING, False), LAST: (LAST, False), "paired": (FINAL, True)}
+"""The measures beside the final one by name: what is measured, and whether differences are between runs of one seed."""
+_LAST = 3
+
+
+def measured(entry: Entry, measure: str) -> Measured | None:
+    """Return what the runs of an entry reached; None if it has none, or is no average over test episodes."""
+    if entry.reproduced is None:
+        return None
+    sample, runs = entry.reproduced.sample, tuple(run.id for run in entry.runs)
+    if measure == FINAL:
+        return Measured(entry.key, sample.seeds, sample.per_seed, runs)
+    if not entry.episodes:
+        return None
+    by_run = {run.seed: _MEASURES[measure](_curve(run, *entry.episodes)) for run in entry.runs}
+    return Measured(entry.key, sample.seeds, np.array([by_run[seed] for seed in sample.seeds]), runs)
+
+
+@cache
+def _curve(run: Run, column: str, kind: str) -> pd.Series:
+    """Return the mean of a column of the test episodes by update, in per cent."""
+    rows = run.episodes
+    chosen = (rows["split"] == "test") & (rows["evaluation_seed"] == 0)
+    chosen &= rows["kind"] == kind if kind else True
+    return pd.Series({update: 100 * np.mean(same) for update, same in rows[chosen].groupby("update")[column]})
+
+
+def _area(curve: pd.Series) -> float:
+    updates = curve.index.to_numpy(float)
+    return float(np.trapezoid(curve, updates) / np.ptp(updates)) if len(curve) > 1 else float(curve.iloc[0])
+
+
+_MEASURES: dict[str, Callable[[pd.Series], float]] = {
+    OVER_TRAINING: _area,
+    LAST: lambda curve: float(curve.iloc[-_LAST:].mean()),
+}

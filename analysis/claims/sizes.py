@@ -1,0 +1,58 @@
+"""Whether the size that the paper states lies in the interval of the runs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite, isnan, nan, sqrt
+
+from scipy.special import stdtrit
+
+from analysis.claims.claims import Claim
+from analysis.claims.expression import Expression
+from analysis.claims.inference import LEVEL, Measured
+from analysis.data.reported import all_entries
+
+
+@dataclass(frozen=True)
+class Size:
+    """A size that the text states, beside that of the runs with its 95 % interval, nan where it has none."""
+
+    text: str
+    stated: float
+    value: float
+    low: float
+    high: float
+
+    @property
+    def word(self) -> str:
+        """``within``: the interval holds the stated size; ``smaller``, ``larger``: the runs' is; or ``undecided``."""
+        if isnan(self.low):
+            return "undecided"
+        return "within" if self.low <= self.stated <= self.high else "smaller" if self.high < self.stated else "larger"
+
+
+def sizes_of(claim: Claim, values: Mapping[str, Measured]) -> tuple[Size, ...]:
+    """Return every size that the claim states, beside that of the runs."""
+    printed = all_entries()
+    found = []
+    for comparison, stated in zip(claim.comparisons, claim.stated):
+        if stated is not None:
+            said = stated({name: float(printed[claim.entries[name]].mean) for name in stated.names})
+            found.append(Size(comparison.size.text, said, *_interval(comparison.size, values)))
+    return tuple(found)
+
+
+def _interval(quantity: Expression, values: Mapping[str, Measured]) -> tuple[float, float, float]:
+    """Return a quantity of the runs with its interval, to first order around the means (Welch-Satterthwaite)."""
+    if quantity.names != quantity.terms:
+        return nan, nan, nan
+    means = {name: float(values[name].values.mean()) for name in quantity.names}
+    value, gradient = quantity(means), quantity.gradient(means)
+    counts = [len(values[name].values) for name in gradient]
+    if min(counts) < 2 or not isfinite(value):
+        return value, nan, nan
+    parts = [gradient[name] ** 2 * float(values[name].values.var(ddof=1)) / n for name, n in zip(gradient, counts)]
+    if sum(parts) == 0:
+        return value, nan, nan
+    freedom = sum(parts) ** 2 / sum(part**2 / (n - 1) for part, n in zip(parts, counts))
+    half = float(stdtrit(freedom, 1 - LEVEL / 2)) * sqrt(sum(parts))
+    return value, value - half, value + half
