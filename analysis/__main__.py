@@ -2,6 +2,7 @@
 
 With labels only these are built, and the page and the paper's macros stay as they are.
 ``python -m analysis explain main-results/ALFWorld/All/HGPO/1.5B`` prints what is behind one number.
+``python -m analysis plan`` says how many more seeds would decide each undecided claim, and what they cost.
 ``python -m analysis runs [tier=smoke status=partial ...]`` lists the runs; ``--gc RUN_ID ...`` removes some.
 """
 
@@ -16,6 +17,7 @@ from analysis.grid.artefact import artefacts
 from analysis.output import ledger, page
 from analysis.output.build import Built, build, write, write_macros
 from analysis.output.explain import explain
+from analysis.output.plan import plan
 from analysis.output.text import to_markdown
 from bepo.core.errors import UserError, choose
 
@@ -40,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="python -m analysis", description=__doc__, formatter_class=form)
     add = parser.add_argument
-    labels = "artefacts (default: all), or: explain ENTRY ..., or: runs FILTER ..."
+    labels = "artefacts (default: all), or: explain ENTRY ..., or: plan, or: runs FILTER ..."
     add("names", nargs="*", metavar="LABEL", help=labels)
     add("--tier", help=f"{', '.join(TIERS)}; default: every tier that has runs; explain: the highest with runs")
     add("--results", type=Path, default=Path("results"), help="folder of finished runs")
@@ -64,6 +66,8 @@ def _run(options: argparse.Namespace) -> None:
         print(ledger.to_text(ledger.filtered(ledger.ledger(source.results), options.names[1:])))
     elif not tiers:
         raise UserError(f"{source.results}: no study has a run yet; try `make reproduce`")
+    elif options.names == ["plan"]:
+        print(plan(source, tiers[0], options.allow_mixed))
     elif options.names == ["explain"]:
         raise UserError("explain what? An entry, such as main-results/ALFWorld/All/HGPO/1.5B")
     elif options.names[:1] == ["explain"]:

@@ -1,15 +1,20 @@
 """The tests behind verdicts: how a claim is rewritten, and how often it is called supported where it is false."""
 
-from math import comb
+from math import ceil, comb
 
 import numpy as np
 import pytest
 from scipy import stats
+from statsmodels.stats.power import TTestIndPower
 
 from analysis.claims.claims import read
 from analysis.claims.expression import ExpressionError
 from analysis.claims.formula import Inequality, comparisons, conjunction, inequalities
 from analysis.claims.inference import LEVEL, Measured, Outcome, decide, seeds_for_spread, significance
+from analysis.data.sources import Source
+from analysis.output.plan import plan
+from bepo.core.errors import UserError
+from tests.stored_runs import write_run
 
 SIX = "ours > max(a, b, c, d, e, f)"
 
@@ -169,3 +174,20 @@ def test_every_form_of_claim_that_occurs_is_simulated():
     simulated = {form(formula(text)) for text, *_ in NULLS}
     simulated |= {form(formula("min(a.std, b.std) > c.std")), form(formula("gain < 3")), form(formula("a < 3"))}
     assert {form(claim.formula) for claim in read()} <= simulated | {frozenset({"and"})}
+
+
+def test_a_plan_says_how_many_seeds_would_decide(tmp_path):
+    """Two seeds that differ by five points need as many seeds as the power of a t test says."""
+    for method, rates_ in (("gated_bepo", (7, 8)), ("gigpo", (7, 7.4)), ("grpo", (6, 7))):
+        for seed, rate in enumerate(rates_):
+            passes = [[float(i < rate * 10) for i in range(100)]] * 2
+            write_run(
+                tmp_path, "main_sokoban_text", {"env.name": "sokoban", "credit.name": method, "seed": seed}, passes
+            )
+    shown = plan(Source(tmp_path), "laptop")
+    seeds = TTestIndPower().solve_power((75 - 65) / (50**0.5), alpha=0.05, power=0.8)
+    line = next(line for line in shown.splitlines() if line.startswith("text-sokoban-over-grpo "))
+    assert line.split()[1] == str(ceil(seeds)) and line.split()[2] == str(2 * ceil(seeds) - 4)
+    assert "tier=laptop 'seed=range(" in line and "0 of" in shown
+    with pytest.raises(UserError, match="no claim has runs at tier smoke"):
+        plan(Source(tmp_path), "smoke")

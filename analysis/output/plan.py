@@ -1,0 +1,108 @@
+"""``python -m analysis plan``: how many more training seeds would decide each undecided claim, and what they cost."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil, inf, isfinite, sqrt
+
+import numpy as np
+
+from analysis.claims.inference import Estimated, Outcome, seeds_for_spread
+from analysis.claims.verdicts import Evaluated
+from analysis.data.runs import Run
+from analysis.data.sources import Source
+from analysis.data.statistics import seeds_to_detect
+from analysis.grid.artefact import artefacts
+from analysis.tables.claims import Entries
+from bepo.core.errors import UserError
+
+_MOST_SEEDS = 1000
+
+
+@dataclass(frozen=True)
+class Need:
+    """What would decide a claim, if its differences and deviations are as large as they look now.
+
+    ``seeds`` are training seeds of every entry, inf where nothing that was seen says how many; ``runs`` is the number
+    of runs that this adds, ``hours`` their core-hours, ``studies`` the studies to repeat.
+    """
+
+    claim: str
+    seeds: float
+    runs: int
+    hours: float
+    studies: tuple[str, ...]
+
+
+def plan(source: Source, tier: str, allow_mixed: bool = False) -> str:
+    """Return a table of what each undecided claim needs, cheapest first.
+
+    Raises ``UserError`` where no claim has runs.
+    """
+    entries = artefacts()["claims"].load(source, tier, allow_mixed)
+    assert isinstance(entries, Entries)
+    tested = [e for e in entries.evaluated if e.runs.tested]
+    if not tested:
+        raise UserError(f"no claim has runs at tier {tier}")
+    needs = sorted((need(e, entries) for e in tested if e.runs.word == "undecided"), key=lambda n: (n.hours, n.claim))
+    decided = len(tested) - len(needs)
+    head = f"{decided} of {len(tested)} claims with runs are decided at tier {tier}."
+    why = "With 80 % power, if differences and deviations are as they look now, the others need about:"
+    return "\n".join([head, *([why, "", *_lines(needs, tier)] if needs else [])])
+
+
+def need(e: Evaluated, entries: Entries) -> Need:
+    """Return what would decide an undecided claim with 80 % power, at 5 % and without correction for other claims."""
+    assert e.runs.tested
+    seeds = _seeds(e.runs.tested)
+    every = [entries.by_key[e.claim.entries[name]] for name in e.claim.names]
+    studies = sorted({run.config.get("study", {}).get("name", "") for entry in every for run in entry.runs} - {""})
+    by_id: dict[str, Run] = {}
+    for entry in every:
+        by_id |= {run.id: run for run in entry.runs}
+    rows = {(run.env, run.model, run.method, str(run.settings)): run for run in by_id.values()}
+    have = len(by_id)
+    more = max(int(seeds) * len(rows) - have, 0) if isfinite(seeds) else 0
+    hours = float(np.mean([_cpu_hours(run) for run in by_id.values()])) * more if isfinite(seeds) else inf
+    return Need(e.claim.id, seeds, more, hours, tuple(studies))
+
+
+def _seeds(tested: Outcome) -> float:
+    """Return the seeds that a formula needs: all parts of an "and" that holds, the best part of one that does not."""
+    if tested.estimated:
+        return _of_inequality(tested.estimated)
+    values = [_value(part) for part in tested.parts]
+    holds = min(values) > 0 if tested.word == "and" else max(values) > 0
+    if (tested.word == "and") == holds:
+        return max(_seeds(part) for part in tested.parts)
+    deciding = [part for part, value in zip(tested.parts, values) if (value > 0) == holds]
+    return min(_seeds(part) for part in deciding)
+
+
+def _value(tested: Outcome) -> float:
+    if tested.estimated:
+        return tested.estimated.value
+    return (min if tested.word == "and" else max)(_value(part) for part in tested.parts)
+
+
+def _of_inequality(one: Estimated) -> float:
+    if one.inequality.of_spread:
+        return max(seeds_for_spread(), one.seeds + 1)
+    if not isfinite(one.error) or one.seeds < 2:
+        return inf
+    deviation = one.error * sqrt(one.seeds / 2)  # of one side, where both have the same
+    seeds = seeds_to_detect(one.value, deviation) if abs(one.value) > deviation / sqrt(_MOST_SEEDS) else inf
+    return max(ceil(seeds), one.seeds + 1) if isfinite(seeds) else inf
+
+
+def _cpu_hours(run: Run) -> float:
+    return float(np.nansum(run.metrics.filter(like="seconds/"))) / 3600
+
+
+def _lines(needs: list[Need], tier: str) -> Iterator[str]:
+    yield f"{'claim':34} {'seeds':>6} {'runs':>5} {'core-hours':>10}  command"
+    for one in needs:
+        if not isfinite(one.seeds):
+            yield f"{one.claim:34} {'?':>6} {'':>5} {'':>10}  more than {_MOST_SEEDS} seeds, or a second seed first"
+            continue
+        command = f"python -m bepo.sweep {' '.join(one.studies) or 'STUDY'} tier={tier} 'seed=range({int(one.seeds)})'"
+        yield f"{one.claim:34} {int(one.seeds):6} {one.runs:5} {one.hours:10.1f}  {command}"
