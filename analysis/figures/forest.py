@@ -1,0 +1,66 @@
+"""Figure claims-forest: the leads that the paper claims, reported and reproduced side by side with their intervals."""
+
+from math import isfinite
+
+from matplotlib.axes import Axes
+
+from analysis.claims.formula import Inequality
+from analysis.claims.printed import printed_interval
+from analysis.claims.verdicts import NOT_JUDGED, Evaluated
+from analysis.data.reported import all_entries
+from analysis.grid.artefact import artefact
+from analysis.grid.table import Figure
+from analysis.plots.style import GREY, PAGE, panels
+from analysis.tables.claims import Entries, OfEntries
+
+_COLOURS = {"supported": "#1B7837", "contradicted": "#B2182B"}
+_ROW = 0.145  # inches
+
+
+@artefact("claims-forest", "figure", of=OfEntries)
+def claims_forest(entries: Entries) -> Figure:
+    """Draw every claim that one entry of success or score lies above another."""
+    shown = [e for e in entries.evaluated if _is_lead(e, entries)]
+    shown.sort(key=lambda e: e.claim.extension)
+    figure, axes = panels(1, 2, PAGE, 1.1 + _ROW * len(shown), sharey=True)
+    printed = all_entries()
+    for row, e in enumerate(shown):
+        quantity = e.claim.comparisons[0].difference
+        if e.printed.worst:
+            interval = printed_interval(e.claim, quantity, printed)
+            _draw(axes[0], row, e.printed.worst.value, interval[1:] if interval else None, GREY)
+        if e.runs.deciding:
+            _draw(axes[1], row, e.runs.deciding.value, e.runs.deciding.interval, _COLOURS.get(e.runs.word, GREY))
+    for axis, title in zip(axes, ("Reported", f"Reproduced (tier {entries.tier})")):
+        axis.axvline(0, color="black", linewidth=0.6)
+        axis.set(xlabel="Lead in points", title=title)
+        axis.grid(axis="y", visible=False)
+    axes[0].set_yticks(range(len(shown)), [e.claim.id + " *" * e.claim.extension for e in shown])
+    axes[0].set_ylim(len(shown) - 0.4, -0.6)
+    words = "Grey: undecided; green: supported; red: contradicted." if entries.tier != NOT_JUDGED else "Not judged."
+    caption = (
+        "Claims that one success or task score lies above another: the lead in points with its 95 % interval, from the "
+        f"printed deviations of three training seeds, and from the runs of tier {entries.tier}. {words} "
+        "*: carried over to text Sokoban."
+    )
+    notes = ["Verdicts are corrected for the number of claims, intervals are not. One training seed has no interval."]
+    return Figure(caption, figure, [run for e in shown for run in _runs(e, entries)], notes)
+
+
+def _is_lead(e: Evaluated, entries: Entries) -> bool:
+    formula = e.claim.formula
+    if not isinstance(formula, Inequality) or formula.of_spread or len(formula.coefficients) != 2:
+        return False
+    keys = [e.claim.entries[name] for name in e.claim.names]
+    return all(key not in entries.by_key or entries.by_key[key].episodes for key in keys)
+
+
+def _runs(e: Evaluated, entries: Entries) -> list:
+    keys = (e.claim.entries[name] for name in sorted(e.claim.names))
+    return [run for key in keys if key in entries.by_key for run in entries.by_key[key].runs]
+
+
+def _draw(axis: Axes, row: int, value: float, interval: tuple[float, float] | None, colour: str) -> None:
+    if interval and isfinite(interval[0]):
+        axis.plot(interval, (row, row), color=colour, linewidth=1)
+    axis.plot([value], [row], "o", color=colour, markersize=3)
