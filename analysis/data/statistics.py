@@ -93,11 +93,6 @@ def estimate(sample: Sample, level: Level = "training") -> Reproduced:
     return Reproduced(float(values.mean()), std, n=len(values), level=level, sample=sample)
 
 
-def iqm(sample: Sample) -> float:
-    """Return the interquartile mean over (training seed, task) pairs (Agarwal et al., 2021); nan where tasks differ."""
-    return nan if sample.tasks is None else float(stats.trim_mean(sample.by_task.ravel(), 0.25))
-
-
 def bootstrap(*samples: Sample) -> Interval:
     """Return the bootstrap interval of the mean of a sample, or of the difference of two on the same tasks.
 
@@ -117,13 +112,15 @@ def bootstrap(*samples: Sample) -> Interval:
 class Comparison:
     """The comparison of two entries a and b, in points.
 
-    ``improvement`` is the chance that a training of a beats one of b. ``interval`` of the difference decides whether
-    they are separated; ``paired`` is the bootstrap on the shared tasks.
+    ``improvement`` is the chance that a training of a beats one of b (Agarwal et al., 2021), ``chance`` its bootstrap
+    interval over training seeds. ``interval`` of the difference decides whether they are separated; ``paired`` is the
+    bootstrap on the shared tasks.
     """
 
     difference: float = nan
     interval: Interval = NO_INTERVAL
     improvement: float = nan
+    chance: Interval = NO_INTERVAL
     seeds: int = 0
     p: float = nan
     paired: Interval = NO_INTERVAL
@@ -141,13 +138,15 @@ def compare(a: Sample, b: Sample) -> Comparison:
     it is the paired bootstrap: what the tasks say of these two trainings, not of the methods.
     """
     paired, seeds, p = bootstrap(a, b), min(len(a.seeds), len(b.seeds)), nan
-    wins = a.per_seed[:, None] - b.per_seed[None, :]
-    improvement = float((wins > 0).mean() + (wins == 0).mean() / 2)
+    wins = np.heaviside(a.per_seed[:, None] - b.per_seed[None, :], 0.5)
+    drawn = _weights(("",) * len(a.seeds), 1), _weights(("",) * len(b.seeds), 2)
+    chance = _quantiles(np.einsum("ri,ij,rj->r", drawn[0], wins, drawn[1])) if seeds > 1 else NO_INTERVAL
     interval = combination((1, -1), (a, b)) if seeds > 1 else paired
     if seeds > 1 and not isnan(interval.low):
         moments = [m for s in (a, b) for m in (s.per_seed.mean(), s.per_seed.std(ddof=1), len(s.seeds))]
         p = float(stats.ttest_ind_from_stats(*moments, equal_var=False).pvalue)
-    return Comparison(float(a.per_seed.mean() - b.per_seed.mean()), interval, improvement, seeds, p, paired)
+    difference = float(a.per_seed.mean() - b.per_seed.mean())
+    return Comparison(difference, interval, float(wins.mean()), chance, seeds, p, paired)
 
 
 def half_width(coefficients: Sequence[float], deviations: Sequence[float], counts: Sequence[int]) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 
 from analysis.data.methods import RECONSTRUCTION, environment_name, known_environments
 from analysis.data.runs import Run, StudyRuns, grouped, mixture
-from analysis.data.statistics import Comparison, Sample, bootstrap, detectable, iqm, pooled_std, seeds_to_detect
+from analysis.data.statistics import Comparison, Sample, bootstrap, detectable, pooled_std, seeds_to_detect
 from analysis.grid.parts import Line, Metric
 from analysis.grid.table import NOT_SEPARATED, ONE_SEED, Entry
 
@@ -100,7 +100,7 @@ def _lead(versus: Comparison, best: Sample, second: Sample) -> str:
     text += f", {'' if versus.separated else 'not '}separated; probability of improvement {versus.improvement:.2f}"
     mean = bootstrap(best)
     if isfinite(mean.low):
-        text += f"; interquartile mean {iqm(best):.1f}, bootstrap interval of the mean {mean.text('.1f', _NO_INTERVAL)}"
+        text += f"; bootstrap interval of the mean {mean.text('.1f', _NO_INTERVAL)}"
     return f"{text}. {_power(versus, pooled_std(best, second))}"
 
 

@@ -7,7 +7,7 @@ from math import isfinite
 
 from analysis.data.runs import Run
 from analysis.data.sources import Source
-from analysis.data.statistics import bootstrap, iqm
+from analysis.data.statistics import bootstrap
 from analysis.grid.artefact import artefacts
 from analysis.grid.table import Entry, Printed
 from analysis.output.explain_claim import explain_claim
@@ -52,11 +52,11 @@ def _lines(entry: Entry, tier: str) -> list[str]:
     lines.append(f"  reproduced  {Printed(reproduced, '.4g').text} (tier {tier}; {seeds})")
     lines.append(f"  seeds       {sample.seed_counts} training x evaluation")
     if isfinite(mean.low):  # of episodes; a logged number has no tasks
-        lines.append(f"  beyond      interquartile mean {iqm(sample):.4g}")
         lines.append(f"  interval    {mean.text('.2f', _NONE)} (95 %, bootstrap)")
     if entry.rival:
         lines.append(f"  against     {entry.rival}: {versus.difference:+.2f} {versus.interval.text('.2f', _NONE)}, ")
-        lines[-1] += f"paired {versus.paired.text('.2f', _NONE)}, probability of improvement {versus.improvement:.2f}"
+        chance = f"{versus.improvement:.2f} {versus.chance.text('.2f', '')}".rstrip()
+        lines[-1] += f"paired {versus.paired.text('.2f', _NONE)}, probability of improvement {chance}"
     for run in entry.runs:
         lines += ["", *_run(run, float(sample.per_seed[sample.seeds.index(run.seed)]))]
     return [*lines, "", "  config of all of them", *_common(entry.runs)]

@@ -11,7 +11,7 @@ from analysis.output.build import Built
 from analysis.output.text import statistics
 
 _FOLDER = FileSystemLoader(Path(__file__).parent)
-_COLUMNS = ("entry", "reproduced", "std", "over", "seeds", "iqm", "low", "high", "rival", "difference", "improvement")
+_COLUMNS = ("entry", "reproduced", "std", "over", "seeds", "low", "high", "rival", "difference", "improvement")
 
 
 def render(built: Sequence[Built], tiers: Sequence[str], source: str) -> str:

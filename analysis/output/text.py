@@ -1,11 +1,11 @@
 """Tables as Markdown and CSV."""
 
 from collections.abc import Iterable
-from math import isnan, nan
+from math import isnan
 
 import pandas as pd
 
-from analysis.data.statistics import NO_INTERVAL, Estimate, bootstrap, iqm
+from analysis.data.statistics import NO_INTERVAL, Estimate, bootstrap
 from analysis.grid.table import Entry, Table
 
 
@@ -36,15 +36,16 @@ def statistics(entries: Iterable[Entry]) -> str:
 
 
 def _statistics(entry: Entry) -> dict[str, str | float | None]:
-    mean, middle, over, seeds, versus = NO_INTERVAL, nan, "", "", entry.versus
+    mean, over, seeds, versus = NO_INTERVAL, "", "", entry.versus
     if own := entry.reproduced:
-        mean, middle, over, seeds = bootstrap(own.sample), iqm(own.sample), own.level, own.sample.seed_counts
+        mean, over, seeds = bootstrap(own.sample), own.level, own.sample.seed_counts
     line = dict(zip(("entry", "reported", "reported_std"), (entry.path, *_parts(entry.reported))))
     line |= dict(zip(("reproduced", "std"), _parts(own or entry.missing)))
-    line |= {"over": over, "seeds": seeds, "iqm": middle, "low": mean.low, "high": mean.high, "gap": entry.gap}
+    line |= {"over": over, "seeds": seeds, "low": mean.low, "high": mean.high, "gap": entry.gap}
     line |= {"rival": entry.rival, "difference": versus.difference}
     line |= {"difference_low": versus.interval.low, "difference_high": versus.interval.high}
     line |= {"paired_low": versus.paired.low, "paired_high": versus.paired.high}
+    line |= {"improvement_low": versus.chance.low, "improvement_high": versus.chance.high}
     return line | {"improvement": versus.improvement, "p": versus.p, "runs": " ".join(run.id for run in entry.runs)}
 
 

@@ -13,7 +13,6 @@ from analysis.data.statistics import (
     compare,
     detectable,
     estimate,
-    iqm,
     pooled_std,
     seeds_to_detect,
 )
@@ -43,11 +42,6 @@ def test_an_ablations_deviation_is_over_the_passes_of_its_one_training():
     assert found.n == 2 and found.level == "evaluation"
     assert estimate(sample(THREE), "evaluation").level == "training"  # more trainings say more
     assert isnan(estimate(sample(THREE[:1])).std)
-
-
-def test_the_interquartile_mean_is_over_seeds_and_tasks():
-    values_by_task = sorted(v for passes in THREE for v in np.mean(passes, axis=0))
-    assert iqm(sample(THREE)) == pytest.approx(mean(values_by_task[3:9]))
 
 
 def test_the_bootstrap_draws_seeds_and_tasks_within_kinds():
@@ -110,3 +104,15 @@ def test_power_agrees_with_the_textbook():
     assert detectable(1.0, 1) == inf
     assert pooled_std(sample(THREE), sample(THREE)) == pytest.approx(estimate(sample(THREE)).std)
     assert isnan(pooled_std(sample(THREE), sample(THREE[:1])))
+
+
+def test_the_chance_of_improvement_has_an_interval_over_seeds():
+    rng = np.random.default_rng(3)
+    a, b = (sample(shift + rng.normal(size=(6, 1, 1))) for shift in (1, 0))
+    told = compare(a, b)
+    pairs = [float(x > y) for x in a.per_seed for y in b.per_seed]
+    assert told.improvement == pytest.approx(mean(pairs)) and told.chance.low < told.improvement < told.chance.high
+    drawn = rng.integers(0, 6, (4000, 2, 6))
+    chances = [(a.per_seed[i][:, None] > b.per_seed[j][None]).mean() for i, j in drawn]
+    assert (told.chance.low, told.chance.high) == pytest.approx(np.quantile(chances, [0.025, 0.975]), abs=0.03)
+    assert np.isnan(compare(sample([[[1.0]]]), sample([[[2.0]]])).chance.low)
