@@ -56,8 +56,8 @@ class Composer:
     def _merge(self, places: _Places) -> DictConfig:
         """Merge what is at these places, in their order; keep what another config began with, too."""
         beginnings = [places[:length] for length in range(len(places), -1, -1)]
-        kept = next(places for places in beginnings if places in self._merged)
-        shared = next((places for places in beginnings if places in self._begun), ())
+        kept = next(beginning for beginning in beginnings if beginning in self._merged)
+        shared = next((beginning for beginning in beginnings if beginning in self._begun), ())
         config = copy.deepcopy(self._merged[kept])
         for number, place in enumerate(places[len(kept) :], start=len(kept) + 1):
             config.merge_with(self._content(*place))
@@ -73,4 +73,4 @@ class Composer:
         assert isinstance(content, DictConfig)
         if "hydra" not in content or self._hydra:
             return content
-        return OmegaConf.masked_copy(content, [key for key in content if key != "hydra"])
+        return OmegaConf.masked_copy(content, [str(key) for key in content if key != "hydra"])
