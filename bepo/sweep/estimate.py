@@ -33,7 +33,7 @@ PAPER_COST = {
 # before and after a run's four updates counts as much as they do.
 SMOKE_COST = 2.0
 LAPTOP_COST = {"sokoban": 2.6, "webshop": 4.3, "alfworld": 9.0}
-LARGE_FACTOR = 1.7  # model=large
+LARGE_FACTOR = 1.5  # model=large
 VISION_FACTOR = 2.3  # model=vl
 CRITIC_FACTOR = 2.1
 
