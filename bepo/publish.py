@@ -51,7 +51,11 @@ def _publish(results: Path, published: PublishedRuns) -> None:
     """Write archives and cells of every run that may be published; say which may not, and why."""
     cells: dict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)  # by run, each with its study
     for path in sorted(results.glob(f"studies/*/{published.tier}/*.json")):
-        cell = read_cell(path)
+        try:
+            cell = read_cell(path)
+        except Corrupt as error:
+            print(f"left out: {error}", file=sys.stderr)
+            continue
         cells[cell["run_id"]].append((path.parts[-3], cell))
     added: dict[str, list[dict[str, Any]]] = defaultdict(list)  # by study
     for identifier, found in cells.items():

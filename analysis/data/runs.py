@@ -44,6 +44,7 @@ class Run:
         self.id, self.path, self.config, self.facts = stored.id, stored.path, stored.config, stored.facts
         try:
             self.identity: dict[str, Any] = dict(self.facts["identity"])
+            self._named = flat(self.identity)
             self.settings = flat({name: part for name, part in self.identity.items() if name not in _LOOKED_AT})
             self.env, self.model = str(self.config["env"]["name"]), str(self.settings["model"])
             self.seed, self.method = int(self.config["seed"]), str(self.config["credit"]["name"])
@@ -62,10 +63,8 @@ class Run:
 
     def __getitem__(self, name: str) -> Any:
         """Return a setting by its dotted name, of which a leading ``credit.`` may be left out; None if it has none."""
-        if name in ("seed", "backend.name"):
-            return self.seed if name == "seed" else self.identity["backend"]["name"]
-        known = [full for full in (name, f"credit.{name}") if full in self.settings]
-        return self.settings[known[0]] if known else neutral_default(self.identity, name)
+        known = [full for full in (name, f"credit.{name}") if full in self._named]
+        return self._named[known[0]] if known else neutral_default(self.identity, name)
 
     @cached_property
     def changed_since(self) -> list[str]:
@@ -231,7 +230,7 @@ def mixture(runs: Iterable[Run]) -> str:
     aspects: dict[str, Callable[[Run], str]] = {
         "method versions": lambda r: ", ".join(f"{k} {v}" for k, v in sorted(r.versions.items())) or "not recorded",
         "test task sets": lambda r: r.task_set,
-        "backends": lambda r: str(r["backend.name"]),
+        "backends": lambda r: " ".join([r["backend.name"], *_texts(r.identity["backend"])]),
     }
     reasons = []
     for aspect, value_of in aspects.items():
@@ -240,6 +239,11 @@ def mixture(runs: Iterable[Run]) -> str:
             texts = (f"{value}: {' '.join(run.id for run in same)}" for value, same in groups.items())
             reasons.append(f"{aspect} {'; '.join(texts)}")
     return "mixed " + " and ".join(reasons) if reasons else ""
+
+
+def _texts(backend: dict[str, Any]) -> list[str]:
+    """Return what a backend's settings beside its name are, those that are part of a run's identity."""
+    return [f"{name}={value}" for name, value in sorted(flat(backend).items()) if name != "name"]
 
 
 def grouped(items: Iterable[T], value_of: Callable[[T], K]) -> dict[K, list[T]]:
@@ -251,7 +255,8 @@ def grouped(items: Iterable[T], value_of: Callable[[T], K]) -> dict[K, list[T]]:
 
 
 def _differences(a: dict, b: dict) -> set[str]:
-    return {name for name in a.keys() | b.keys() if a.get(name) != b.get(name)}
+    """Return the names of settings that differ; an absent one has its neutral default, which None is not."""
+    return {name for name in a.keys() | b.keys() if name not in a or name not in b or a[name] != b[name]}
 
 
 def flat(tree: dict, prefix: str = "") -> dict[str, Any]:

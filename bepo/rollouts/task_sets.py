@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from bepo.core.errors import UserError
+from bepo.core.settings import identity
 from bepo.envs import Environment, Split, Task
 from bepo.store.files import Corrupt, digest, read_sealed, write_sealed
 
@@ -36,7 +37,7 @@ def task_set(env: Environment, split: Split, size: int, cache: Path | None = Non
     ``UserError`` if the split has fewer tasks, or if a cached set was altered.
     """
     if cache is not None:
-        settings = json.dumps({**asdict(env), "version": env.method_version}, sort_keys=True)
+        settings = json.dumps({**identity(env), "version": env.method_version}, sort_keys=True)
         cache = cache / f"{env.name}-{split}-{size}-{digest(settings, 10)}.json"
         if cache.exists():
             return _read(cache, split, size)

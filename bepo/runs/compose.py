@@ -9,18 +9,14 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from bepo.core.errors import UserError, choose
-from bepo.policies import policies
 from bepo.runs.config import PLUGINS, Config
-from bepo.training.backend import backends
-
-_GROUPS = PLUGINS | {"policy": policies, "backend": backends}
 
 
 def register_configs() -> None:
     """Hand the schema and every plug-in's dataclass to Hydra, so that a new file is a new choice."""
     store = ConfigStore.instance()
     store.store(name="schema", node=Config, replace=True)
-    for group, plugins in _GROUPS.items():
+    for group, plugins in PLUGINS.items():
         for name, cls in plugins().items():
             store.store(group=group, name=name, node=cls, replace=True)
 
@@ -31,7 +27,7 @@ def config_of(stored: dict[str, Any]) -> Config:
     Raises ``UserError`` if this bepo does not know one of its parts or fields.
     """
     schema = OmegaConf.structured(Config)
-    for group, plugins in _GROUPS.items():
+    for group, plugins in PLUGINS.items():
         name, known = stored.get(group, {}).get("name"), plugins()
         if name not in known:
             raise choose(group, name, known)

@@ -11,16 +11,18 @@ from bepo.core.settings import Settings, default_of, find_field, identity, in_id
 from bepo.credit import estimators
 from bepo.envs import environments
 from bepo.losses import losses
+from bepo.policies import policies
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling
 from bepo.rollouts.evaluation import Evaluation
 from bepo.store.tracking import Tracking
 from bepo.training import Optimisation
+from bepo.training.backend import backends
 
 METHOD_VERSION = 2
 """The version of all that is no plug-in. Raise it when the same config gives other numbers."""
-PLUGINS = {"env": environments, "credit": estimators, "loss": losses}
-"""The parts of a config whose settings are known without torch."""
+PLUGINS = {"env": environments, "credit": estimators, "loss": losses, "policy": policies, "backend": backends}
+"""The parts of a config that are chosen by name, and what there is to choose from."""
 _MISSING = "???"  # OmegaConf's word for a value that must be given
 
 
@@ -122,11 +124,11 @@ def identity_of(config: Config) -> dict[str, Any]:
 
 
 def versions_today(identity: dict[str, Any]) -> dict[str, int | None]:
-    """Return the method versions that environment, estimator, loss and run of an identity have in this bepo.
+    """Return the method versions that the parts of an identity have in this bepo.
 
-    None stands for a part that it does not have any more. A policy's version is not among them: it needs torch.
+    None stands for a part that it does not have any more.
     """
-    found: dict[str, int | None] = {"run": METHOD_VERSION}
+    found: dict[str, int | None] = {"run": METHOD_VERSION, "agent": Agent.method_version}
     for part, plugins in PLUGINS.items():
         known = plugins().get(identity.get(part, {}).get("name"))
         found[part] = known.method_version if known else None

@@ -19,7 +19,7 @@ def machine() -> dict[str, Any]:
     import torch
 
     return {
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "cores": os.cpu_count(),
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),
@@ -30,7 +30,7 @@ def machine() -> dict[str, Any]:
     }
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
     """Return the name that Linux gives the CPU; elsewhere what Python knows."""
     info = Path("/proc/cpuinfo")
     found = re.search(r"^model name\s*: (.*)$", info.read_text() if info.exists() else "", re.MULTILINE)

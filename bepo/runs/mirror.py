@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from bepo.credit import Estimator
 from bepo.runs.config import Config
 from bepo.runs.metrics import seconds_of_updates, success_rate
 from bepo.store.cells import cells_of_run
@@ -41,21 +42,27 @@ def labels_of(config: Config, folder: RunFolder, overrides: Sequence[str] = ()) 
         name=f"{config.env.name} {text:.96} seed={config.seed}",  # W&B takes 128 characters
         group=started_by or config.tier,
         job_type=first.get("job", "training"),
-        tags=(*place.values(), config.model, text, *sorted(cells)),
+        tags=(*place.values(), *_warnings(config.credit), config.model, text, *sorted(cells)),
         config={name: value for name, value in asdict(config).items() if name not in _NOT_SHOWN} | about,
     )
+
+
+def _warnings(credit: Estimator) -> list[str]:
+    """Return tags that say what an estimator is other than a method as its authors wrote it."""
+    return ["control"] * credit.control + ["reconstruction"] * credit.reconstruction
 
 
 def summary_of(folder: RunFolder, updates: int, success: float) -> dict[str, Any]:
     """Return what a complete run of so many updates came to.
 
-    That is its test success rate, before and after training, that of its last validation passes, and the seconds of all
-    updates with their evaluations.
+    That is its test success rate, before and after training, that of its last validation passes, and what all updates
+    with their evaluations took: seconds by the clock, and CPU seconds.
     """
-    rows = folder.rows("episodes")
+    rows, metrics = folder.rows("episodes"), folder.rows("metrics")
     return {
         "test_success": success,
         "test_success_before_training": success_rate(rows, "test", 0),
         "validation_success": success_rate(rows, "validation", updates),
-        "seconds": seconds_of_updates(folder.rows("metrics")),
+        "seconds": seconds_of_updates(metrics),
+        "cpu_seconds": seconds_of_updates(metrics, "cpu/"),
     }

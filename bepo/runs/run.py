@@ -121,7 +121,7 @@ class _Run:
         self.config, self.folder, self.engine, self.task_sets = config, folder, engine, setup.task_sets
         self.overrides = overrides
         self.evaluations = Evaluations(config, setup, folder, engine)
-        self.clock = time.perf_counter()
+        self.began = time.perf_counter(), engine.cpu_seconds()
         saved = folder.rewind()
         self.update = saved[0] if saved else 0
         self.begun = saved is not None
@@ -210,7 +210,8 @@ class _Run:
             "identity": identity_of(self.config),
             "result": {"success": success, "updates": self.update},
             "sessions": self.folder.sessions(),
-            "wall_seconds_last_session": round(time.perf_counter() - self.clock, 1),
+            "wall_seconds_last_session": round(time.perf_counter() - self.began[0], 1),
+            "cpu_seconds_last_session": round(self.engine.cpu_seconds() - self.began[1], 1),
             **self.engine.facts,
             "environment": self.config.env.facts(),
         }

@@ -8,12 +8,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bepo.store.files import Corrupt, digest, read_object, write_atomically
+from bepo.store.files import Corrupt, digest, read_object, read_sealed, write_sealed
+
+_FIELDS = {"overrides", "varying", "run_id"}
 
 
 def read_cell(path: Path) -> dict[str, Any]:
-    """Read a study's cell, ``{"run_id": ..., "overrides": [...]}``. Raises ``Corrupt``."""
-    return checked_cell({"overrides": []} | read_object(path, "study cell"), path)
+    """Read a study's cell, ``{"run_id": ..., "overrides": [...]}``, without its digest. Raises ``Corrupt``.
+
+    A cell that was written before cells had digests is read as it is.
+    """
+    found = read_object(path, "study cell")
+    if not found.keys() <= _FIELDS:
+        found = read_sealed(path, "study cell")
+    return checked_cell({"overrides": []} | found, path)
 
 
 def checked_cell(cell: Any, path: Path) -> dict[str, Any]:
@@ -38,7 +46,7 @@ def note_cell(
         with suppress(Corrupt):
             varying = read_cell(path).get("varying", [])
     content = {"overrides": sorted(overrides), "varying": list(varying), "run_id": run_id}
-    write_atomically(path, json.dumps(content, indent=1))
+    write_sealed(path, content)
 
 
 def study_cells(results: Path) -> Iterator[tuple[Path, str]]:

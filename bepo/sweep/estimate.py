@@ -1,4 +1,4 @@
-"""How long the missing runs will take: from earlier runs of the same kind, else from stated constants."""
+"""How long the missing runs will take: from earlier runs of the same kind on this machine, else from constants."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bepo.credit import estimators
+from bepo.runs.config import Config
+from bepo.runs.machine import cpu_model
+from bepo.runs.metrics import seconds_of_updates
 from bepo.store.files import Corrupt
-from bepo.store.stored import read_run
+from bepo.store.stored import StoredRun, read_run
 from bepo.sweep.plan import PlannedRun
 
 # Seconds an update and GPUs of a run at tier=paper. ALFWorld with the small model: the paper's runtime analysis
@@ -25,7 +29,13 @@ PAPER_COST = {
     ("webshop", "large"): (220.0, 4),
     ("sokoban", "vl"): (147.0, 2),
 }
-TINY_SECONDS = {"smoke": 3.0, "laptop": 6.0}  # an update on one core; ASSUMED
+# CPU seconds an update of a tiny model: medians of runs of 2026-11-22 (docs/performance.md). At tier=smoke what comes
+# before and after a run's four updates counts as much as they do.
+SMOKE_COST = 2.0
+LAPTOP_COST = {"sokoban": 2.6, "webshop": 4.3, "alfworld": 9.0}
+LARGE_FACTOR = 1.5  # model=large
+VISION_FACTOR = 2.3  # model=vl
+CRITIC_FACTOR = 2.1
 
 
 @dataclass
@@ -38,25 +48,27 @@ class TimeEstimate:
 
 
 class Throughput:
-    """Seconds an update of earlier runs, those of the same backend, environment, model, tier and method before others.
+    """Seconds an update of earlier runs of the same backend, tier, environment, model and method, or else critic.
 
-    ``corrupt`` says what is wrong with the runs that do not verify, by run id: they are in no estimate.
+    They are CPU seconds of runs on a CPU, which count where the CPU is of this machine's model, and those of the clock
+    of runs on GPUs. ``corrupt`` says by run id what is wrong with the runs that do not verify: they are in no estimate.
     """
 
     def __init__(self, results: Path) -> None:
         self._seconds: dict[tuple, list[float]] = defaultdict(list)
+        self._cpu = cpu_model()
         self.corrupt: dict[str, str] = {}
         for path in (results / "runs").glob("*/run.json"):
             self.add(path.parent)
 
     def add(self, folder: Path) -> None:
-        """Add a complete run. One of several sessions changes nothing, because its time is known in part only."""
+        """Add a complete run, unless it was trained on a CPU of another model."""
         try:
             run = read_run(folder)
-            seconds = run.facts.get("wall_seconds_last_session")
-            if seconds is not None and len(run.facts["sessions"]) == 1:
-                for kind in _kinds(run.config):
-                    self._seconds[kind].append(seconds / run.facts["result"]["updates"])
+            cpus = {session["machine"]["cpu"] for session in run.facts["sessions"]}
+            if run.clock == "time/" or cpus == {self._cpu}:
+                for kind in _kinds(run.config, _needs_critic(run.config)):
+                    self._seconds[kind].append(_seconds_an_update(run))
         except Corrupt as error:
             self.corrupt[folder.name] = str(error)
         except (KeyError, TypeError) as error:
@@ -67,14 +79,31 @@ class Throughput:
         config = run.config
         updates = config.updates - run.progress().updates
         at_paper = config.tier == "paper"
-        for kind in _kinds(_kind_settings(run)):
+        for kind in _kinds(_kind_settings(run), config.credit.needs_critic):
             if kind in self._seconds:
                 gpus = config.backend.world_size if at_paper else 0
                 return TimeEstimate(updates * median(self._seconds[kind]), gpus, measured=True)
         if at_paper:
             seconds, gpus = PAPER_COST.get((config.env.name, config.model), (226.0, 2))
             return TimeEstimate(updates * seconds, gpus, measured=False)
-        return TimeEstimate(updates * TINY_SECONDS.get(config.tier, 6.0), 0, measured=False)
+        return TimeEstimate(updates * _tiny_cost(config), 0, measured=False)
+
+
+def _seconds_an_update(run: StoredRun) -> float:
+    """Return what an update has cost, with a share of what came before and after all updates, where that is known."""
+    name = "cpu_seconds_last_session" if run.clock == "cpu/" else "wall_seconds_last_session"
+    whole = run.facts.get(name) if len(run.facts["sessions"]) == 1 else None
+    seconds = seconds_of_updates(run.metrics(), run.clock) if whole is None else whole
+    return seconds / run.facts["result"]["updates"]
+
+
+def _tiny_cost(config: Config) -> float:
+    """Return the CPU seconds of an update of a tiny model, by the constants above."""
+    if config.tier == "smoke":
+        return SMOKE_COST
+    seconds = LAPTOP_COST.get(config.env.name, max(LAPTOP_COST.values()))
+    seconds *= {"large": LARGE_FACTOR, "vl": VISION_FACTOR}.get(config.model, 1.0)
+    return seconds * (CRITIC_FACTOR if config.credit.needs_critic else 1.0)
 
 
 def _kind_settings(run: PlannedRun) -> dict[str, Any]:
@@ -85,11 +114,13 @@ def _kind_settings(run: PlannedRun) -> dict[str, Any]:
     return {"model": config.model, "tier": config.tier, **names}
 
 
-def _kinds(config: dict[str, Any]) -> Iterator[tuple]:
-    """Yield what runs are compared by, the most alike first. At tier=paper other models are no guide."""
-    tier, env, model = config["tier"], config["env"]["name"], config.get("model", "small")
-    place = config["backend"]["name"], tier, env
-    yield *place, model, config["credit"]["name"]
-    yield *place, model
-    if tier != "paper":
-        yield place
+def _needs_critic(config: dict[str, Any]) -> bool:
+    known = estimators().get(config["credit"]["name"])
+    return known is not None and known.needs_critic
+
+
+def _kinds(config: dict[str, Any], needs_critic: bool) -> Iterator[tuple]:
+    """Yield what runs are compared by, the most alike first. Another model, or a critic, is no guide."""
+    place = config["backend"]["name"], config["tier"], config["env"]["name"], config.get("model", "small")
+    yield *place, config["credit"]["name"]
+    yield *place, needs_critic

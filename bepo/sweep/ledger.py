@@ -16,7 +16,7 @@ from bepo.sweep.plan import PlannedRun
 from bepo.sweep.studies import PlannedStudy
 from bepo.sweep.trials import format_params
 
-COLUMNS = ("study", "cell", "status", "run", "success", "seconds", "problem")
+COLUMNS = ("study", "cell", "status", "run", "success", "seconds", "cpu_seconds", "problem")
 
 
 def grid_rows(runs: Sequence[PlannedRun], outcome: GridOutcome) -> list[list[Any]]:
@@ -39,9 +39,9 @@ def trial_rows(planned: PlannedStudy, study: optuna.Study) -> list[list[Any]]:
 def _row(study: str, cell: str, folder: RunFolder, problem: str) -> list[Any]:
     """Return a row in the order of ``COLUMNS``; success is None for a run that is not complete."""
     progress = folder.progress()
-    seconds = seconds_of_updates(folder.rows("metrics"))
+    seconds = [seconds_of_updates(folder.rows("metrics"), clock) for clock in ("time/", "cpu/")]
     success = progress.run and progress.run.facts["result"]["success"]
-    return [study, cell, progress.status, folder.id, success, seconds, problem or progress.problem]
+    return [study, cell, progress.status, folder.id, success, *seconds, problem or progress.problem]
 
 
 def upload_ledger(studies: Sequence[PlannedStudy], rows: Sequence[Sequence[Any]]) -> None:

@@ -84,9 +84,10 @@ def _runs(configured: Sequence[tuple[Cell, Config]]) -> list[PlannedRun]:
 
 def _obstacle(config: Config) -> UserError | None:
     """Return why this machine cannot run it, or None; a plan needs neither the backend nor its device."""
-    try:
-        config.backend.resolve()
-    except UserError as error:
-        return error
+    if config.backend.missing():  # most lack nothing, and say so without torch
+        try:
+            config.backend.resolve()
+        except UserError as error:
+            return error
     missing = (part.missing() for part in (config.env, config.policy, config.tracking))
     return next((m for m in missing if m), None)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from bepo.core.errors import UserError, choose
 from bepo.runs.config import Config
+from bepo.sweep.composition import Composer
 from bepo.sweep.space import grid, parse
 
 ROOT = Path(__file__).parent.parent.parent
@@ -123,7 +124,7 @@ def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
 def compose_cells(cells: Sequence[Cell]) -> list[Config]:
     """Return the config of every cell. Raises ``UserError`` naming the first one that does not compose.
 
-    Composing takes a tenth of a second, so cells that differ by seed only are composed once.
+    Cells that differ by seed only are composed once.
     """
     composed: dict[tuple[str, ...], Config] = {}  # by study and overrides without the seed
     configs = []
@@ -145,9 +146,22 @@ def _config(name: str, overrides: Sequence[str]) -> Config:
 
 
 def _compose(name: str, overrides: Sequence[str], hydra: bool = False) -> DictConfig:
-    search_path = f"hydra.searchpath=[file://{CONF}]"
-    with config_errors(name, overrides), initialize_config_dir(str(EXPERIMENTS)):
-        return compose(name, [*overrides, search_path], return_hydra_config=hydra)
+    with config_errors(name, overrides):
+        try:
+            return _composer((EXPERIMENTS, CONF), hydra).compose(name, overrides)
+        except Exception:  # whatever it is: Hydra says it best, or does without what failed
+            return compose_with_hydra(name, overrides, hydra)
+
+
+@cache
+def _composer(folders: tuple[Path, ...], hydra: bool) -> Composer:
+    return Composer(folders, hydra)
+
+
+def compose_with_hydra(name: str, overrides: Sequence[str], hydra: bool = False) -> DictConfig:
+    """Return a study's config with overrides as Hydra composes it, with Hydra's own part if that is asked for."""
+    with initialize_config_dir(str(EXPERIMENTS)):
+        return compose(name, [*overrides, f"hydra.searchpath=[file://{CONF}]"], return_hydra_config=hydra)
 
 
 @contextmanager

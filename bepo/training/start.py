@@ -5,17 +5,21 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from bepo.core.settings import identity
 from bepo.training.backend import Setup
 
 
 def start_of(setup: Setup) -> dict[str, Any]:
-    """Return all that decides which policy training starts from, and how it acts."""
+    """Return all that decides which policy training starts from, and how it acts.
+
+    As in a run's id, a neutral field that has its default is left out: one that is added later orphans no warm start.
+    """
     import torch
 
     start = {
-        "env": {**asdict(setup.env), "version": setup.env.method_version},
-        "agent": {**asdict(setup.agent), "version": setup.agent.method_version},
-        "policy": {**asdict(setup.policy), "version": setup.policy.method_version},
+        "env": {**identity(setup.env), "version": setup.env.method_version},
+        "agent": {**identity(setup.agent), "version": setup.agent.method_version},
+        "policy": {**identity(setup.policy), "version": setup.policy.method_version},
         "device": setup.device,
         "threads": torch.get_num_threads(),
     }

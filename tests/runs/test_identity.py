@@ -1,21 +1,25 @@
 """What a run id depends on, and that a field added later orphans no run."""
 
-from dataclasses import fields, make_dataclass, replace
+from dataclasses import field, fields, make_dataclass, replace
+from typing import get_type_hints
 
 import pytest
 
 from analysis.data.runs import METHOD, settings
 from analysis.data.sources import Source
 from bepo.core.settings import identity, outside_identity, setting
-from bepo.credit import estimators
+from bepo.envs.sokoban import Sokoban
+from bepo.rollouts.task_sets import task_set
+from bepo.runs import config as schema
 from bepo.runs.compose import register_configs
-from bepo.runs.config import cell_overrides, identity_of
+from bepo.runs.config import PLUGINS, cell_overrides, identity_of
 from bepo.store.runs import run_id
 from bepo.sweep.studies import compose_study
 from tests.stored_runs import write_run
 
 register_configs()
-PARTS = ("env", "policy", "credit", "backend", "agent", "rollout", "training", "training.critic", "evaluation", "")
+PARTS = (*PLUGINS, "agent", "rollout", "training", "training.critic", "evaluation", "")
+CHOSEN = {"env": "sokoban", "credit": "grpo", "loss": "ppo_clip", "policy": "tiny", "backend": "local"}
 
 
 @pytest.fixture(scope="module")
@@ -77,13 +81,53 @@ def test_where_and_how_fast_it_runs_is_no_part_of_a_run(backend):
     assert run_id(identity_of(run("training.epochs=2"))) != run_id(identity_of(plain))
 
 
-def test_runs_from_before_and_after_a_field_was_added_are_averaged(tmp_path, monkeypatch):
-    """The older run knows nothing of ``credit.later``; the newer one has its default, and leaves it out."""
-    monkeypatch.setitem(estimators._known, "grpo", type(with_field(estimators()["grpo"](), 1.0, neutral=True)))
-    write_run(tmp_path, "s", {"credit.name": "grpo", "seed": 0}, ((1, 0),), started="2026-01-01")
-    write_run(tmp_path, "s", {"credit.name": "grpo", "seed": 1}, ((1, 0),), started="2026-02-01")
-    write_run(tmp_path, "other", {"credit.name": "grpo", "seed": 1, "credit.later": 2.0}, ((1, 0),))
-    study = Source(tmp_path).study("s", "laptop", METHOD)
+def extended(kind, path, default):
+    """A dataclass of settings with one more neutral field at a dotted path."""
+    name, _, rest = path.partition(".")
+    if rest:
+        inner = extended(get_type_hints(kind)[name], rest, default)
+        return make_dataclass(kind.__name__, [(name, inner, field(default_factory=inner))], bases=(kind,))
+    return make_dataclass(kind.__name__, [(name, float | None, setting(default, neutral=True))], bases=(kind,))
+
+
+@pytest.fixture
+def know_later(monkeypatch):
+    """Let this bepo have a neutral field, whose default is 1, in a part of a config."""
+
+    def know(name):
+        part, _, rest = name.partition(".")
+        if registry := PLUGINS.get(part):
+            monkeypatch.setitem(registry._known, CHOSEN[part], extended(registry()[CHOSEN[part]], rest, 1.0))
+        else:
+            monkeypatch.setattr(schema, "Config", extended(schema.Config, name, 1.0))
+
+    return know
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_runs_from_before_and_after_a_field_was_added_are_averaged(part, tmp_path, know_later):
+    """The older run knows nothing of the field; the newer one has its default, and leaves it out."""
+    chosen, name = {f"{p}.name": value for p, value in CHOSEN.items()}, f"{part}.later".lstrip(".")
+    know_later(name)
+    write_run(tmp_path, "s", {**chosen, "seed": 0}, ((1, 0),), started="2026-01-01")
+    write_run(tmp_path, "s", {**chosen, "seed": 1}, ((1, 0),), started="2026-02-01")
+    for value in (2.0, None):
+        write_run(tmp_path, f"is {value}", {**chosen, "seed": 1, name: value}, ((1, 0),), started="2026-03-01")
+    source = Source(tmp_path)
+    study = source.study("s", "laptop", METHOD)
     assert len(study.rows["grpo"]) == 2 and not study.skipped
-    assert set(Source(tmp_path).study("s", "laptop", settings("later")).rows) == {"later=1.0"}
-    assert set(Source(tmp_path).study("other", "laptop", settings("later")).rows) == {"later=2.0"}
+    label = name.removeprefix("credit.")
+    assert set(source.study("s", "laptop", settings(name)).rows) == {f"{label}=1.0"}
+    assert set(source.study("is 2.0", "laptop", settings(name)).rows) == {f"{label}=2.0"}
+    write_run(tmp_path, "s", {**chosen, "seed": 2, name: None}, ((1, 0),), started="2026-03-01")
+    study = Source(tmp_path).study("s", "laptop", METHOD)
+    seeds = [run.seed for run in study.runs]  # None is another setting, and newer
+    assert seeds == [2] or (not seeds and "backends local: " in study.refused["sokoban", "small", "grpo"])
+
+
+def test_a_field_that_is_added_later_orphans_no_task_set(tmp_path):
+    made = task_set(Sokoban(), "test", 3, tmp_path)
+    assert task_set(with_field(Sokoban(), 1.0, neutral=True), "test", 3, tmp_path) == made
+    assert len(list(tmp_path.iterdir())) == 1
+    task_set(with_field(Sokoban(), 1.0), "test", 3, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2

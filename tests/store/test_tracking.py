@@ -60,7 +60,8 @@ def test_the_offline_run_holds_the_same_rows_config_and_result(tmp_path):
     merged = summary(found)
     assert merged["test_success"] == json.loads((path / "run.json").read_text())["result"]["success"]
     assert merged["test_success_before_training"] == sum(r["success"] for r in episodes) / len(episodes)
-    assert merged["validation_success"] == local[4]["eval/validation_success"] and merged["seconds"] > 0
+    assert merged["validation_success"] == local[4]["eval/validation_success"]
+    assert merged["seconds"] > 0 and merged["cpu_seconds"] > 0
     kept = {p.as_posix() for e in found if e["type"] == "files" for p in map(Path, _paths(e["files"]))}
     assert {f"runs/{path.name}/{n}" for n in ("config.json", "metrics.jsonl", "episodes.jsonl", "run.json")} <= kept
     assert any(name.startswith("studies/shared/smoke/") for name in kept)
@@ -103,12 +104,14 @@ def test_a_finished_sweep_uploads_its_ledger(tmp_path):
     assert set(run["tags"]) == {"smoke", "step_weight", "gae_lambda"}
     (file,) = log.parent.glob("files/media/table/ledger_*.json")
     table = json.loads(file.read_text())
-    assert table["columns"] == ["study", "cell", "status", "run", "success", "seconds", "problem"]
+    assert table["columns"] == ["study", "cell", "status", "run", "success", "seconds", "cpu_seconds", "problem"]
     assert sorted(row[0] for row in table["data"]) == ["gae_lambda"] * 2 + ["step_weight"] * 2
     stored = {path.parent.name: read_run(path.parent) for path in tmp_path.glob("runs/*/run.json")}
     assert {row[3] for row in table["data"]} == stored.keys() and len(stored) == 2
-    for _, _, status, identifier, success, seconds, problem in table["data"]:
+    for _, _, status, identifier, success, seconds, cpu_seconds, problem in table["data"]:
         assert (status, success, problem) == ("complete", stored[identifier].facts["result"]["success"], "")
+        rows_of_run = stored[identifier].metrics()
+        assert cpu_seconds == pytest.approx(sum(v for row in rows_of_run for k, v in row.items() if k[:4] == "cpu/"))
         assert seconds > 0
     shared = described(logged(next(tmp_path.glob("runs/*/wandb/offline-run-*/run-*.wandb"))))
     assert {"step_weight", "gae_lambda"} < set(shared["tags"]) and shared["run_group"] == "step_weight"

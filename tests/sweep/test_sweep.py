@@ -14,6 +14,7 @@ import torch
 from analysis.__main__ import main as analysis
 from bepo.core.errors import UserError
 from bepo.runs.compose import register_configs
+from bepo.runs.machine import cpu_model
 from bepo.store.runs import RunFolder
 from bepo.store.stored import read_run
 from bepo.sweep import studies
@@ -180,25 +181,42 @@ def test_a_study_file_with_a_mistake_stops_no_other(tmp_path, monkeypatch, capsy
 
 
 def test_estimates_prefer_the_nearest_runs(tmp_path):
-    def recorded(identifier, credit, seconds):
+    def recorded(identifier, credit, seconds, model="small", cpu=None, sessions=1):
+        """A run of 10 updates whose only session, but not its last of two, knows its CPU seconds."""
         folder = RunFolder(tmp_path, identifier)
         with folder.locked():
             names = {"env": {"name": "sokoban"}, "credit": {"name": credit}, "backend": {"name": "local"}}
-            folder.start({"model": "small", "tier": "smoke", **names}, {"started": "now"})
-            facts = {"sessions": [{}], "wall_seconds_last_session": seconds, "result": {"updates": 10}}
-            folder.complete(facts)
+            folder.start({"model": model, "tier": "laptop", **names}, {"started": "now"})
+            folder.append(
+                "metrics", *({"update": u, "cpu/update": seconds / 10, "time/update": 99.0} for u in range(10))
+            )
+            facts = {"sessions": [{"machine": {"cpu": cpu or cpu_model()}}] * sessions, "result": {"updates": 10}}
+            folder.complete(facts | {"device": "cpu", "cpu_seconds_last_session": seconds / sessions})
 
-    settings = [f"results={tmp_path}", "model=small", "updates=20", "seed=0"]
-    runs = plan_runs([compose_study("main_sokoban", settings)])
-    assert not any(Throughput(tmp_path).estimate(r).measured for r in runs)
+    settings = [f"results={tmp_path}", "model=small,large", "updates=20", "seed=0", "tier=laptop"]
+    runs = plan_runs([compose_study("main_sokoban", [*settings, "credit=grpo,gigpo,gated_bepo,ppo"])])
+
+    def estimates(model):
+        throughput = Throughput(tmp_path)
+        found = {r.config.credit.name: throughput.estimate(r) for r in runs if r.config.model == model}
+        assert all(e.gpus == 0 for e in found.values())
+        return {name: (e.seconds, e.measured) for name, e in found.items()}
+
+    before = estimates("small")
+    assert not any(measured for _, measured in before.values())
+    assert before["ppo"][0] > before["grpo"][0] == before["gigpo"][0] < estimates("large")["grpo"][0]
     recorded("a", "grpo", 10.0)
     recorded("b", "gigpo", 30.0)
-    recorded("c", "gigpo", 50.0)
+    recorded("c", "gigpo", 50.0, sessions=2)
     recorded("d", "gigpo", 5000.0)
     (tmp_path / "runs" / "d" / "config.json").write_text("{}")
-    estimates = {r.config.credit.name: Throughput(tmp_path).estimate(r) for r in runs}
-    assert {name: e.seconds for name, e in estimates.items()} == {"grpo": 20.0, "gigpo": 80.0, "gated_bepo": 60.0}
-    assert all(e.measured and e.gpus == 0 for e in estimates.values())
+    recorded("e", "gigpo", 7000.0, cpu="of another machine")
+    after = {"grpo": (20.0, True), "gigpo": (80.0, True), "gated_bepo": (60.0, True), "ppo": before["ppo"]}
+    assert estimates("small") == after and not any(measured for _, measured in estimates("large").values())
+    recorded("f", "grpo", 100.0, model="large")
+    assert estimates("large")["gigpo"] == (200.0, True) and estimates("small") == after
+    recorded("g", "ppo", 70.0)
+    assert estimates("small") == after | {"ppo": (140.0, True)}
     assert list(Throughput(tmp_path).corrupt) == ["d"] and "config.json: changed" in Throughput(tmp_path).corrupt["d"]
 
 
