@@ -128,7 +128,7 @@ def differing(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, A
     ``credit.name`` differs, and ``credit.gamma`` only where two runs of one estimator have different values. Settings
     that change no number, such as the results folder, are left out.
     """
-    plain = {name: dict(_flat(config)) for name, config in configs.items()}
+    plain = {name: dict(flat(config)) for name, config in configs.items()}
     values: dict[tuple[str, Any], set[str]] = {}
     for config in plain.values():
         for field, value in config.items():
@@ -140,12 +140,13 @@ def differing(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, A
     return {name: {field: config.get(field) for field in names} for name, config in plain.items()}
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the settings of a config under dotted names, without those that change no number."""
     for key, value in tree.items():
         if not prefix and key in _NOT_COMPARED:
             continue
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 
