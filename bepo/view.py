@@ -56,7 +56,9 @@ def _view(options: argparse.Namespace) -> None:
     named = [run for name in options.runs for run in find_runs(name, options.results, options.tier)]
     runs = list({run.path: run for run in [*pair, *named]}.values())
     if not runs:
-        raise UserError("which run? A run folder, the beginning of a run id, or a study; `python -m analysis runs` lists")
+        raise UserError(
+            "which run? A run folder, the beginning of a run id, or a study; `python -m analysis runs` lists"
+        )
     if len(pair) == 2 and pair[0].path == pair[1].path:
         raise UserError(f"--compare {' '.join(options.compare)}: this is one run; name two")
     if options.text:

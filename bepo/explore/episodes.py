@@ -43,14 +43,18 @@ def episodes(run: StoredRun) -> Iterator[EpisodeGroup]:
         yield from _with_summaries(f"update {update}", batch, summaries(batch, gate, kinds), shown)
 
 
-def _groups(source: str, batch: RolloutBatch, kinds: Mapping[str, str], rows: Sequence[Plain]) -> Iterator[EpisodeGroup]:
+def _groups(
+    source: str, batch: RolloutBatch, kinds: Mapping[str, str], rows: Sequence[Plain]
+) -> Iterator[EpisodeGroup]:
     """Yield test episodes; each is a group of its own, in which nothing can be compared."""
     steps = [step for row in rows for step in row["steps"]]
     words = [step["prompt"] for step in steps], [step["response"] for step in steps]
     yield from _with_summaries(source, batch, summaries(batch, None, kinds), groups(batch, [], words))
 
 
-def _with_summaries(source: str, batch: RolloutBatch, rows: list[Plain], shown: Iterator[Plain]) -> Iterator[EpisodeGroup]:
+def _with_summaries(
+    source: str, batch: RolloutBatch, rows: list[Plain], shown: Iterator[Plain]
+) -> Iterator[EpisodeGroup]:
     of_group: list[list[Plain]] = [[] for _ in batch.task]
     for row, group in zip(rows, batch.trajectory_group.tolist()):
         of_group[group].append(row)

@@ -53,8 +53,7 @@ class Runs:
 
     @cached_property
     def runs(self) -> pd.DataFrame:
-        """One row a run: ``status``, ``tier``, ``model``, ``updates`` made, held-out ``success`` in [0, 1] of a complete
-        run, and the ``path`` of its folder or archive."""
+        """One row a run: ``status``, ``tier``, ``model``, ``updates`` made, held-out ``success`` in [0, 1], ``path``."""
         return pd.DataFrame([{**self._place(run), **_facts(run)} for run in self.stored])
 
     @cached_property
@@ -64,13 +63,13 @@ class Runs:
 
     @cached_property
     def episodes(self) -> pd.DataFrame:
-        """One row an evaluation episode; ``final`` says whether a run's last policy played it."""
+        """One row an evaluation episode; ``final`` says whether the policy after the newest update played it."""
         rows = ((run, row) for run in self.stored for row in run.episodes())
-        return self._table((run, {**row, "final": row.get("update") == run.config.get("updates")}) for run, row in rows)
+        return self._table((run, {**row, "final": row.get("update") == _facts(run)["updates"]}) for run, row in rows)
 
     @cached_property
     def transcripts(self) -> pd.DataFrame:
-        """One row a step of a test episode of a run's last policy: ``prompt``, ``response``, ``action``, ``reward``, ...
+        """One row a step of a test episode of a run's last policy: ``prompt``, ``response``, ``action``, and so on.
 
         Empty where no run keeps transcripts, as in published archives.
         """

@@ -37,7 +37,7 @@ def page(runs: Sequence[StoredRun], compared: tuple[int, int] | None = None) -> 
     different = differing(configs)
     fields = list(next(iter(different.values())))
     index: Plain = {
-        "runs": [_facts(run, runs[:number]) for number, run in enumerate(runs)],
+        "runs": [_facts(run, runs[:n]) | {"name": name} for n, (run, name) in enumerate(zip(runs, names_of(runs)))],
         "notes": notes,
         "curves": curves([run.metrics() for run in runs]),
         "types": [row for number, run in enumerate(runs) for row in types(number, run.episodes())],
@@ -46,8 +46,8 @@ def page(runs: Sequence[StoredRun], compared: tuple[int, int] | None = None) -> 
     }
     if compared:
         index["compare"] = _compared(runs, compared, listed)
-    names = list(dict.fromkeys(f"{run['label']} on {run['env']}" for run in index["runs"]))
-    return render(", ".join(names[:3]) + (" and others" if len(names) > 3 else ""), index, chunks)
+    titles = list(dict.fromkeys(f"{run['label']} on {run['env']}" for run in index["runs"]))
+    return render(", ".join(titles[:3]) + (" and others" if len(titles) > 3 else ""), index, chunks)
 
 
 def _why(run: StoredRun) -> str:
@@ -71,6 +71,25 @@ def _facts(run: StoredRun, before: Sequence[StoredRun]) -> Plain:
         "success": result.get("success"),
         "settings": [[field, _text(value)] for field, value in sorted(flat(config))],
     }
+
+
+def names_of(runs: Sequence[StoredRun]) -> list[str]:
+    """Return a short name for each run that no other has: estimator, environment, what differs, seed, or the run id."""
+    several = len({run.config["env"]["name"] for run in runs}) > 1
+    names = []
+    for run in runs:
+        env = f" {run.config['env']['name']}" * several
+        names.append(f"{label_of(run.config['credit']['name'])}{env} seed {run.config['seed']}")
+    alike: dict[str, list[int]] = {}
+    for number, name in enumerate(names):
+        alike.setdefault(name, []).append(number)
+    for name, members in alike.items():
+        differences = differing({str(n): runs[n].config for n in members}) if len(members) > 1 else {}
+        for n in members if differences else ():
+            own = differences[str(n)].items()
+            words = [f"{field.rpartition('.')[2]}={value}" for field, value in own if value is not None]
+            names[n] = f"{name} {' '.join(words[:2]) or runs[n].id}"
+    return [f"{name} {run.id}" if names.count(name) > 1 else name for name, run in zip(names, runs)]
 
 
 def label_of(name: str) -> str:

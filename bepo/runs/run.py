@@ -221,6 +221,7 @@ class _Run:
         self.folder.drop_checkpoints(keep=int(self.config.keep == "resume"))
         results = Path(self.config.results)
         labels = labels_of(self.config, self.folder, self.overrides)
+        self.tracker.log_transcripts(self.update, read_run(self.folder.path).transcripts())
         files = files_of_run(results, self.folder.id)
         self.tracker.finish(summary_of(self.folder, self.update, success), files, results, labels)
 

@@ -2,7 +2,7 @@
 
 function showCompare(index) {
   const {a, b, pairs} = index.compare, section = byId("compare"), runs = [index.runs[a], index.runs[b]];
-  const names = runs.map((run, i) => `${"AB"[i]}: ${run.label} seed ${run.seed}`);
+  const names = runs.map((run, i) => `${"AB"[i]}: ${run.name}`);
   if (!pairs.length) return section.append(h("p", {class: "quiet"}, index.compare.why));
   const solved = (pair, side) => index.episodes[pair[side]].end === "success";
   const classes = {both: p => solved(p, "a") && solved(p, "b"), a: p => solved(p, "a") && !solved(p, "b"), b: p => !solved(p, "a") && solved(p, "b"), none: p => !solved(p, "a") && !solved(p, "b")};

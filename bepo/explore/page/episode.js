@@ -33,7 +33,7 @@ class EpisodeView {
       "aria-current": e === entry ? "true" : null, class: e.end === "success" ? "good" : "bad", style: e === entry ? "font-weight:700;text-decoration:underline" : null}, MARK[e.end] + (e.member + 1))));
     const fact = (name, value) => h("span", {}, h("span", {class: "quiet"}, name + " "), value);
     const run = this.index.runs[entry.run];
-    const facts = h("div", {class: "card"}, h("h3", {}, dot(run), `${run.label} seed ${run.seed}, ${entry.source}`), h("div", {class: "facts"},
+    const facts = h("div", {class: "card"}, h("h3", {}, dot(run), `${run.name}, ${entry.source}`), h("div", {class: "facts"},
       fact("task", h("code", {}, entry.task)), entry.kind ? fact("type", entry.kind) : null, fact("outcome", h("span", {class: entry.end === "success" ? "good" : "bad"}, entry.end === "truncation" ? "out of steps" : entry.end)),
       fact("return", number(entry.return)), fact("score", number(entry.score)), fact("steps", String(n)), fact("valid actions", percent(entry.valid)),
       entry.gate === null ? null : fact("gate open", percent(entry.gate)), links, h("a", {href: address(this.index, entry, this.step), title: "the address of this episode"}, "link")));

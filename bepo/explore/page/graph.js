@@ -52,7 +52,7 @@ function curve(a, b, loop) {
 
 function zoomable(svg, points) {
   const xs = points.map(p => p[0]), ys = points.map(p => p[1]), pad = 46;
-  const whole = [Math.min(...xs) - pad, Math.min(...ys) - pad, Math.max(...xs) - Math.min(...xs) + 2 * pad, Math.max(...ys) - Math.min(...ys) + 2 * pad];
+  const whole = [Math.min(...xs) - pad, Math.min(...ys) - 1.8 * pad, Math.max(...xs) - Math.min(...xs) + 2 * pad, Math.max(...ys) - Math.min(...ys) + 2.8 * pad];
   let box = [...whole], from = null;
   const apply = () => svg.setAttribute("viewBox", box.join(" "));
   const zoom = (by, at = [.5, .5]) => { box = [box[0] + box[2] * at[0] * (1 - by), box[1] + box[3] * at[1] * (1 - by), box[2] * by, box[3] * by]; apply(); };

@@ -29,7 +29,7 @@ class EpisodeList {
     const kinds = distinct("kind").filter(Boolean).sort(), any = ["", "any"];
     const limit = (name, word) => h("input", {type: "number", min: 1, placeholder: word, "aria-label": `steps, ${word}`, oninput: event => set(name)(event.target.value)});
     return h("div", {class: "row"},
-      this.index.runs.length > 1 ? choice("Run", [any, ...this.index.runs.map((run, i) => [i, `${run.label} seed ${run.seed}`])], filters.run, set("run")) : null,
+      this.index.runs.length > 1 ? choice("Run", [any, ...this.index.runs.map((run, i) => [i, `${run.name}`])], filters.run, set("run")) : null,
       choice("From", [any, ...distinct("source").map(x => [x, x])], filters.source, set("source")),
       choice("Outcome", [any, ["success", "success"], ["failure", "failure"], ["truncation", "out of steps"]], "", set("end")),
       kinds.length ? choice("Task type", [any, ...kinds.map(x => [x, x])], "", set("kind")) : null,
@@ -45,7 +45,7 @@ class EpisodeList {
     this.box.replaceChildren(...this.shown.map(e => h("div", {class: "item", role: "option", id: "item" + e.n, "data-n": e.n, "aria-selected": "false"},
       h("span", {class: e.end === "success" ? "good" : "bad", title: e.end}, MARK[e.end]), h("span", {}, e.kind || "task " + e.task.slice(0, 8)),
       h("span", {class: "num quiet"}, number(e.return, 1)),
-      h("span", {class: "under"}, `${several ? this.index.runs[e.run].label + ", " : ""}${e.source} · ${unit(e.steps, "step")}${e.gate === null ? "" : ` · gate ${Math.round(100 * e.gate)} %`}`))));
+      h("span", {class: "under"}, `${several ? this.index.runs[e.run].name + ", " : ""}${e.source} · ${unit(e.steps, "step")}${e.gate === null ? "" : ` · gate ${Math.round(100 * e.gate)} %`}`))));
     this.count.textContent = `${this.shown.length.toLocaleString("en")} of ${this.index.episodes.length.toLocaleString("en")} episodes`;
     this.mark(this.current, false);
   }

@@ -64,7 +64,7 @@ function curvePlot(index, metric, smooth, width) {
       cursor.setAttribute("visibility", "visible"); cursor.setAttribute("x1", x(at)); cursor.setAttribute("x2", x(at));
       update.textContent = `update ${at}`; show(at);
     }}, grid.flat(), below, paths, cursor);
-  const legend = lines.map(({run}, i) => h("span", {class: "small"}, dot(run), `${run.label} seed ${run.seed} `, values[i]));
+  const legend = lines.map(({run}, i) => h("span", {class: "small"}, dot(run), `${run.name} `, values[i]));
   return h("div", {}, svg, h("div", {class: "row"}, update, legend));
 }
 
@@ -76,7 +76,7 @@ function showTypes(index) {
     s("line", {x1: 8 + 200 * (before ?? after), x2: 8 + 200 * after, y1: 8, y2: 8, stroke: "var(--accent)", "stroke-width": 2}),
     before === null ? "" : s("circle", {cx: 8 + 200 * before, cy: 8, r: 4, fill: "var(--back)", stroke: "var(--accent)"}),
     s("circle", {cx: 8 + 200 * after, cy: 8, r: 4.5, fill: "var(--accent)"}));
-  const rows = index.types.map(({run, kind, episodes, before, after, update}) => [h("span", {}, dot(index.runs[run]), index.runs[run].label + " seed " + index.runs[run].seed),
+  const rows = index.types.map(({run, kind, episodes, before, after, update}) => [h("span", {}, dot(index.runs[run]), index.runs[run].name),
     kind || "all tasks", percent(before), percent(after), mark(before, after), String(update), String(episodes)]);
   section.append(table(["Run", "Task type", "Before training", "After", "0 to 100 %", "At update", "Episodes"], rows, [2, 3, 5, 6]),
     h("p", {class: "quiet small"}, "Test tasks, all evaluation passes; hollow: the policy before training."));
@@ -86,8 +86,8 @@ function showSettings(index) {
   const section = byId("settings"), {fields, values} = index.differences;
   if (index.runs.length > 1) {
     section.append(h("h3", {}, fields.length ? "What differs" : "All settings are equal"));
-    if (fields.length) section.append(table(["Setting", ...index.runs.map(run => run.label)], fields.map((field, i) => [h("code", {}, field), ...values[i].map(value => value ?? "–")])));
+    if (fields.length) section.append(table(["Setting", ...index.runs.map(run => run.name)], fields.map((field, i) => [h("code", {}, field), ...values[i].map(value => value ?? "–")])));
   }
-  for (const run of index.runs) section.append(h("details", {style: "margin-top:.5rem"}, h("summary", {}, `Every setting of ${run.label} seed ${run.seed} (${run.id})`),
+  for (const run of index.runs) section.append(h("details", {style: "margin-top:.5rem"}, h("summary", {}, `Every setting of ${run.name} (${run.id})`),
     table(["Setting", "Value"], run.settings.map(([name, value]) => [h("code", {}, name), value]))));
 }

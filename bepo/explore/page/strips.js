@@ -6,7 +6,8 @@ const largest = values => values.reduce((most, v) => Math.max(most, Math.abs(v ?
 
 function stripTable(view) {
   const {group, episode, first} = view, n = episode.action.length, {texts} = group;
-  const size = Math.max(16, Math.min(44, Math.floor(620 / n)));
+  const longest = Math.max(...episode.action.map(a => a === null ? 4 : texts[a].length));
+  const size = Math.max(16, Math.min(110, Math.max(44, 6 * longest), Math.floor(620 / n)));
   const grid = h("div", {class: "strips", style: `grid-template-columns: 8.5rem repeat(${n}, ${size}px) auto`, onclick: event => {
     const cell = event.target.closest(".cell"); if (cell) view.go(Number(cell.dataset.t)); }});
   const word = (text, t, extra = "") => h("div", {class: "cell word" + extra, "data-t": t, title: text}, text);
