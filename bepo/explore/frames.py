@@ -53,7 +53,7 @@ class Runs:
 
     @cached_property
     def runs(self) -> pd.DataFrame:
-        """One row a run: ``status``, ``tier``, ``model``, ``updates`` made, held-out ``success`` in [0, 1], ``path``."""
+        """One row a run: ``status``, ``tier``, ``model``, ``updates`` made, ``success`` in [0, 1], ``path``."""
         return pd.DataFrame([{**self._place(run), **_facts(run)} for run in self.stored])
 
     @cached_property

@@ -45,9 +45,9 @@ def test_rollouts_are_arrays(results):
     (run, update), *others = runs.kept()
     assert update == 1 and len(others) == 2
     assert runs.rollouts(run).n_trajectories == 6
-    with pytest.raises(UserError, match="no one run with such a batch; choices: .*, 1"):
+    with pytest.raises(UserError, match=r"no one run with such a batch; choices: .*, 1"):
         runs.rollouts(update=1)
-    with pytest.raises(UserError, match="rollouts\\(None, 7\\)"):
+    with pytest.raises(UserError, match=r"rollouts\(None, 7\)"):
         bepo.load(run, results=results).rollouts(update=7)
 
 
