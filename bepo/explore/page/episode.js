@@ -48,7 +48,7 @@ class EpisodeView {
   note() {
     const many = this.group.strips.length;
     return h("p", {class: "quiet small"}, !many ? "Test tasks are played once: there is no group to compare an episode with, so no estimator has an advantage here. Episodes of training updates have."
-      : "Blue: better than its peers, orange: worse; each row has its own scale, that of its group. ● is the run's own estimator with its settings, the others have their defaults. Press a name to colour the graph by it.");
+      : "Blue is above zero, orange below; each row has its own scale, that of its group. ● is the run's own estimator with its settings, the others have their defaults. Press a name to colour the graph by it.");
   }
 
   legend() {
