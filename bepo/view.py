@@ -1,6 +1,7 @@
 """``python -m bepo.view RUN ...``: see what runs did, on one local page or in the terminal.
 
-RUN is a run folder, an archive, the beginning of a run id, or a study. The page has the runs' curves, settings and
+RUN is a run folder, an archive, the beginning of a run id, or a study; without RUN the page is a table of all runs,
+runs.html, with the test tasks that each of them solves. The page of runs has the runs' curves, settings and
 episodes, with the advantage of every step by every estimator. It works from disk and loads nothing.
 """
 
@@ -13,7 +14,7 @@ import webbrowser
 from pathlib import Path
 
 from bepo.core.errors import UserError
-from bepo.store.find import find_runs
+from bepo.store.find import every_run, find_runs, read_any
 from bepo.store.stored import StoredRun
 
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
@@ -55,16 +56,26 @@ def _view(options: argparse.Namespace) -> None:
     pair = [_one(name, options) for name in options.compare or []]
     named = [run for name in options.runs for run in find_runs(name, options.results, options.tier)]
     runs = list({run.path: run for run in [*pair, *named]}.values())
-    if not runs:
-        raise UserError(
-            "which run? A run folder, the beginning of a run id, or a study; `python -m analysis runs` lists"
-        )
     if len(pair) == 2 and pair[0].path == pair[1].path:
         raise UserError(f"--compare {' '.join(options.compare)}: this is one run; name two")
-    if options.text:
+    if not runs:
+        _write_overview(options)
+    elif options.text:
         _print(runs, pair, options)
     else:
         _write(runs, (0, 1) if pair else None, options)
+
+
+def _write_overview(options: argparse.Namespace) -> None:
+    from bepo.explore.overview import overview
+
+    if options.text:
+        raise UserError("--text prints an episode of one run: which? `python -m analysis runs` lists them")
+    places = every_run(options.results)
+    runs = [run for run in map(read_any, places.values()) if options.tier in (None, run.config.get("tier"))]
+    if not runs:
+        raise UserError(f"results={options.results}: no run" + (f" of tier {options.tier}" if options.tier else ""))
+    _save(overview(runs, options.results), "runs", options)
 
 
 def _one(name: str, options: argparse.Namespace) -> StoredRun:
@@ -89,6 +100,11 @@ def _write(runs: list[StoredRun], compared: tuple[int, int] | None, options: arg
 
     text = page(runs, compared)
     name = "-".join(run.id[:6] for run in runs[:4]) + (f"-and-{len(runs) - 4}-more" if len(runs) > 4 else "")
+    _save(text, name, options)
+
+
+def _save(text: str, name: str, options: argparse.Namespace) -> None:
+    """Write a page, print its path, and open it where there is a screen."""
     out = options.out or options.results / "views" / f"{name}.html"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text)

@@ -37,7 +37,7 @@ def page(runs: Sequence[StoredRun], compared: tuple[int, int] | None = None) -> 
     different = differing(configs)
     fields = list(next(iter(different.values())))
     index: Plain = {
-        "runs": [_facts(run, runs[:n]) | {"name": name} for n, (run, name) in enumerate(zip(runs, names_of(runs)))],
+        "runs": [facts(run, runs[:n]) | {"name": name} for n, (run, name) in enumerate(zip(runs, names_of(runs)))],
         "notes": notes,
         "curves": curves([run.metrics() for run in runs]),
         "types": [row for number, run in enumerate(runs) for row in types(number, run.episodes())],
@@ -47,7 +47,7 @@ def page(runs: Sequence[StoredRun], compared: tuple[int, int] | None = None) -> 
     if compared:
         index["compare"] = _compared(runs, compared, listed)
     titles = list(dict.fromkeys(f"{run['label']} on {run['env']}" for run in index["runs"]))
-    return render(", ".join(titles[:3]) + (" and others" if len(titles) > 3 else ""), index, chunks)
+    return render(", ".join(titles[:3]) + " and others" * (len(titles) > 3), index, chunks)
 
 
 def _why(run: StoredRun) -> str:
@@ -56,7 +56,8 @@ def _why(run: StoredRun) -> str:
     return " yet" if not run.facts else ""
 
 
-def _facts(run: StoredRun, before: Sequence[StoredRun]) -> Plain:
+def facts(run: StoredRun, before: Sequence[StoredRun]) -> Plain:
+    """Return what the page says of a run; ``before`` are those that stand above it."""
     config, result = run.config, run.facts.get("result", {})
     name = config["credit"]["name"]
     return {
@@ -101,6 +102,7 @@ def label_of(name: str) -> str:
 def _colour(name: str) -> str:
     known = estimators()
     own = known[name].colour if name in known else ""
+    own = "var(--text)" if own == "#000000" else own  # black is nothing to see on a dark page
     return own or _COLOURS[sum(map(ord, name)) % len(_COLOURS)]
 
 

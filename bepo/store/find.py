@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from bepo.core.errors import UserError
@@ -81,9 +82,13 @@ def _runs_of_study(study: str, results: Path, tier: str | None) -> Iterator[str]
     for path, run_id in study_cells(results):
         if path.parts[-3] == study and tier in (None, path.parts[-2]):
             yield run_id
-    for folder in sorted(PUBLISHED.glob("*")):
-        if folder.is_dir() and tier in (None, folder.name):
-            try:
-                yield from (cell["run_id"] for cell in PublishedRuns(folder).cells(study))
-            except Corrupt:
-                continue
+    yield from (run_id for name, run_id in published_studies(tier) if name == study)
+
+
+def published_studies(tier: str | None = None) -> Iterator[tuple[str, str]]:
+    """Yield the study and the run id of each readable cell of the published runs."""
+    for folder in sorted(path for path in PUBLISHED.glob("*") if path.is_dir() and tier in (None, path.name)):
+        runs = PublishedRuns(folder)
+        for study in runs.studies():
+            with suppress(Corrupt):
+                yield from ((study, cell["run_id"]) for cell in runs.cells(study))

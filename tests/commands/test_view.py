@@ -29,6 +29,12 @@ def test_a_study_becomes_one_page_without_its_texts_in_the_open(results, capsys)
     assert "window.hit" not in text and "http" not in text.replace("http-equiv", "").replace("http://www.w3.org", "")
 
 
+def test_without_a_run_the_page_is_a_table_of_all_runs(results, capsys):
+    assert run(results, "--tier", "smoke") == 0
+    path = capsys.readouterr().out.strip()
+    assert path == str(results / "views" / "runs.html") and 'id="tasks"' in (results / "views/runs.html").read_text()
+
+
 def test_an_episode_as_text_has_every_estimators_advantage(results, capsys):
     name = next(i for i in ids(results) if "grpo" in (results / "runs" / i / "config.json").read_text())
     assert run(results, name, "--text", "--from", "update 1", "--episode", "2") == 0
@@ -49,7 +55,8 @@ def test_a_comparison_as_text_names_the_first_difference(results, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "which run?"),
+        (["--text"], "--text prints an episode of one run: which?"),
+        (["--tier", "nowhere"], "no run of tier nowhere"),
         (["nowhere"], "run 'nowhere': neither a run folder"),
         (["explored", "--text"], "--text prints an episode of one run, not of 2"),
         (["--compare", "explored", "explored"], "--compare explored: 2 runs; name one of"),

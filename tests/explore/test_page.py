@@ -3,6 +3,7 @@
 import pytest
 
 from bepo.explore.index import page
+from bepo.explore.overview import overview
 from bepo.store.find import read_any
 from tests.explore.runs_with_episodes import HOSTILE, write
 
@@ -69,6 +70,34 @@ def test_filters_keys_and_addresses_choose_an_episode(browser, address):
     facts = browser.evaluate("document.querySelector('.browser .card').textContent")
     assert "update 1" in facts and "outcome success" in facts
     assert "step 2 of 2" in browser.evaluate("document.querySelector('.browser').textContent")
+
+
+def test_the_table_of_runs_is_sorted_and_searched_and_links_to_episodes(browser, tmp_path):
+    folders = [write(tmp_path, credit, seed, HOSTILE) for credit, seed in (("gated_bepo", 0), ("gated_bepo", 1))]
+    runs = [read_any(folder.path) for folder in folders]
+    views = tmp_path / "views"
+    views.mkdir()
+    (views / f"{runs[1].id[:6]}.html").write_text(page(runs[1:]))
+    (views / "runs.html").write_text(overview(runs, tmp_path))
+    browser.problems.clear()
+    browser.open((views / "runs.html").as_uri(), "document.body && document.body.dataset.ready")
+    names = "[...document.querySelectorAll('#runs tbody tr')].map(row => row.cells[0].textContent)"
+    browser.evaluate("document.querySelector('[data-column=name]').click()")
+    assert browser.evaluate(names) == ["Gated-BEPO seed 0", "Gated-BEPO seed 1"]
+    browser.evaluate("document.querySelector('[data-column=name]').click()")
+    assert browser.evaluate(names) == ["Gated-BEPO seed 1", "Gated-BEPO seed 0"]
+    browser.evaluate(
+        f"{{ const i = document.querySelector('[type=search]'); i.value = '{runs[0].id} explored';"
+        "i.dispatchEvent(new Event('input')); }"
+    )
+    assert browser.evaluate(names) == ["Gated-BEPO seed 0"]
+    browser.evaluate(
+        "{ const i = document.querySelector('[type=search]'); i.value = ''; i.dispatchEvent(new Event('input')); }"
+    )
+    link = browser.evaluate("document.querySelector('#tasks a.cell').href")
+    browser.open(link, READY)
+    assert "test episodes" in browser.evaluate("document.querySelector('.browser .card').textContent")
+    assert browser.problems == []
 
 
 def test_a_phone_needs_no_sideways_scrolling(address):

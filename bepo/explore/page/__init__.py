@@ -13,14 +13,20 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
 _FOLDER = Path(__file__).parent
-_SCRIPTS = ("dom", "overview", "list", "strips", "graph", "episode", "compare", "start")
+_SCRIPTS = {
+    "page": ("dom", "overview", "list", "strips", "graph", "episode", "compare", "start"),
+    "runs": ("dom", "runs"),
+}
 
 
-def render(title: str, index: dict[str, Any], chunks: Sequence[dict[str, Any]]) -> str:
-    """Return the page. ``index`` is what it shows at once, ``chunks`` are the groups of episodes."""
+def render(title: str, index: dict[str, Any], chunks: Sequence[dict[str, Any]] = (), template: str = "page") -> str:
+    """Return a page. ``index`` is what it shows at once, ``chunks`` are the groups of episodes.
+
+    ``template`` is ``page``, with the episodes of runs, or ``runs``, the table of all runs.
+    """
     environment = Environment(loader=FileSystemLoader(_FOLDER), autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    script = "\n".join((_FOLDER / f"{name}.js").read_text() for name in _SCRIPTS)
-    return environment.get_template("page.html").render(
+    script = "\n".join((_FOLDER / f"{name}.js").read_text() for name in _SCRIPTS[template])
+    return environment.get_template(f"{template}.html").render(
         title=title,
         compared="compare" in index,
         style=Markup((_FOLDER / "page.css").read_text()),
