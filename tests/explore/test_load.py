@@ -57,9 +57,7 @@ def test_names_are_folders_archives_ids_and_their_beginnings(results, tmp_path):
     write_archive(read_run(run.path), archive, complete=True)
     for name in (run.path, archive, run.id, run.id[:8]):
         found = bepo.load(name, results=results)
-        assert [one.id for one in found.stored] == [run.id] and len(found.transcripts) == len(
-            bepo.load(run.path).transcripts
-        )
+        assert [one.id for one in found.stored] == [run.id] and len(found.transcripts) == 6
     assert len(bepo.load(results)) == 3
     assert len(bepo.load(results=results)) > 3  # the published runs are there too
     for name, message in ((tmp_path / "none.zip", "no such archive"), ("zzz", "neither a run folder"), ("", "neither")):
