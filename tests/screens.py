@@ -13,7 +13,10 @@ from pathlib import Path
 from bepo import view
 from tests.browser import Browser
 
-_READY = "document.readyState === 'complete' && (!document.getElementById('index') || document.body.dataset.ready)"
+_READY = (
+    "document.readyState === 'complete' && (!document.getElementById('index') || document.body.dataset.ready)"
+    "&& (!document.querySelector('.item') || document.querySelector('.graph'))"
+)
 
 
 def main(results: Path, out: Path) -> None:
