@@ -4,6 +4,8 @@ With labels only these are built, and the page and the paper's macros stay as th
 ``python -m analysis explain main-results/ALFWorld/All/HGPO/1.5B`` prints what is behind one number.
 ``python -m analysis plan`` says how many more seeds would decide each undecided claim, and what they cost.
 ``python -m analysis runs [tier=smoke status=partial ...]`` lists the runs; ``--gc RUN_ID ...`` removes some.
+``python -m analysis study NAME [--metric return ...]`` makes a table and curves of any study, your own included.
+``python -m analysis curves RUN ... [--metric train/entropy ...]`` draws runs, also while they train.
 """
 
 import argparse
@@ -16,8 +18,10 @@ from analysis.data.sources import Source, open_source
 from analysis.grid.artefact import artefacts
 from analysis.output import ledger, page
 from analysis.output.build import Built, build, write, write_macros
+from analysis.output.curves import draw_curves
 from analysis.output.explain import explain
 from analysis.output.plan import plan
+from analysis.output.study import build_study
 from analysis.output.text import to_markdown
 from bepo.core.errors import UserError, choose
 
@@ -42,13 +46,14 @@ def _parser() -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="python -m analysis", description=__doc__, formatter_class=form)
     add = parser.add_argument
-    labels = "artefacts (default: all), or: explain ENTRY ..., or: plan, or: runs FILTER ..."
+    labels = "artefacts (default: all), or: explain ENTRY, plan, runs FILTER ..., study NAME ..., curves RUN ..."
     add("names", nargs="*", metavar="LABEL", help=labels)
     add("--tier", help=f"{', '.join(TIERS)}; default: every tier that has runs; explain: the highest with runs")
     add("--results", type=Path, default=Path("results"), help="folder of finished runs")
     sources = "local: RESULTS alone; published: paper/runs alone; wandb:ENTITY/PROJECT, kept in RESULTS/wandb"
     add("--source", help=f"{sources} (default: RESULTS and paper/runs together)")
     add("--out", type=Path, default=Path("paper"), help="folder to write to")
+    add("--metric", action="append", default=[], help="study, curves: another metric; may be repeated")
     add("--gc", nargs="+", default=[], metavar="RUN_ID", help="runs: remove exactly these first")
     add("--allow-mixed", action="store_true", help="average over method versions, task sets and backends")
     return parser
@@ -59,6 +64,10 @@ def _run(options: argparse.Namespace) -> None:
         raise choose("tier", options.tier, TIERS)
     if options.gc and options.names[:1] != ["runs"]:
         raise UserError(f"--gc {' '.join(options.gc)}: goes with `runs`")
+    if options.metric and options.names[:1] not in (["study"], ["curves"]):
+        raise UserError(f"--metric {options.metric[0]}: goes with `study` and `curves`")
+    if options.names[:1] == ["curves"]:
+        return print(draw_curves(options.names[1:], options.results, options.metric, options.tier))
     source = open_source(options.results, options.source)
     tiers = [options.tier] if options.tier else source.tiers()
     if options.names[:1] == ["runs"]:
@@ -73,8 +82,25 @@ def _run(options: argparse.Namespace) -> None:
     elif options.names[:1] == ["explain"]:
         for path in options.names[1:]:
             print(explain(path, source, tiers, options.allow_mixed))
+    elif options.names[:1] == ["study"]:
+        _studies(options, source, tiers)
     else:
         _rebuild(options, source, tiers)
+
+
+def _studies(options: argparse.Namespace, source: Source, tiers: list[str]) -> None:
+    """Make the table and the curves of each study that is named, at every tier at which it has runs."""
+    if not options.names[1:]:
+        raise UserError(f"study of which name? choices: {', '.join(source.studies())}")
+    for name in options.names[1:]:
+        built = [one for tier in tiers for one in build_study(name, source, tier, options.metric) if one.runs]
+        if not built:
+            raise UserError(f"study {name}: no complete run yet (python -m analysis runs study={name})")
+        write(built, options.out)
+        _print(built, named=True)
+        for one in built:
+            kind = ("tables", "md") if one.table else ("figures", "png")
+            print(f"{one.tier}: {options.out / kind[0] / f'{one.label}.{one.tier}.{kind[1]}'}")
 
 
 def _rebuild(options: argparse.Namespace, source: Source, tiers: list[str]) -> None:
@@ -100,8 +126,13 @@ def _rebuild(options: argparse.Namespace, source: Source, tiers: list[str]) -> N
 
 def _print(built: list[Built], named: bool) -> None:
     """Print what was left out, and the tables: those that were asked for, or else those that have a number."""
-    for line in sorted({line for one in built for line in one.skipped}):
-        print(f"left out: {line}", file=sys.stderr)
+    skipped = sorted({line for one in built for line in one.skipped})
+    unfinished = [line for line in skipped if line.endswith("incomplete, there is no run.json")]
+    for line in skipped:
+        if line not in unfinished:
+            print(f"left out: {line}", file=sys.stderr)
+    if unfinished:
+        print(f"left out: {len(unfinished)} runs that are not complete (python -m analysis runs)", file=sys.stderr)
     for one in built:
         if one.table and (named or any(entry.reproduced for entry in one.table.entries)):
             print(f"\n{one.label} (tier {one.tier})\n\n{to_markdown(one.table)}")

@@ -25,6 +25,7 @@ SMALLEST = (
     "evaluation.seeds=2",
     "evaluation.every=5",
     "tracking.mode=disabled",
+    "progress=false",
 )
 
 

@@ -51,6 +51,7 @@ def write_run(
     metrics: Mapping[str, float] | None = None,
     broken: int = 0,
     rollouts: Mapping[str, RolloutBatch] | None = None,
+    transcripts: Sequence[dict] = (),
 ) -> RunFolder:
     """A complete run: ``settings`` are dotted config fields, ``passes`` the final successes (passes, tasks)."""
     flat = {"env.name": "sokoban", "policy.name": "tiny", "model": "small", "seed": 0, "backend.name": "local"}
@@ -86,6 +87,8 @@ def write_run(
         for name, batch in (rollouts or {}).items():
             (folder.path / "rollouts").mkdir(exist_ok=True)
             batch.save(folder.path / "rollouts" / name)
+        if transcripts:
+            folder.write_transcripts(transcripts)
         folder.complete(
             {
                 "tier": tier,

@@ -24,6 +24,8 @@ _LOOKED_AT = ("seed", "backend", "method_versions")
 _OF_A_METHOD = ("credit.", "rollout.grouped", "loss.", "training.critic.")
 
 
+_SHARES = ("success", "task_score", "valid", "broken")  # columns of episodes that are shares, shown in per cent
+
 T = TypeVar("T")
 K = TypeVar("K")
 
@@ -108,9 +110,10 @@ class Run:
         return float(np.mean(self.metrics[metric]))
 
     def passes(self, column: str = "success") -> pd.DataFrame:
-        """Return what the final policy reached on the test tasks, in per cent: (evaluation seeds, tasks by kind).
+        """Return what the final policy reached on the test tasks: (evaluation seeds, tasks by kind).
 
-        Raises ``Corrupt`` if the evaluation passes are not over the same tasks.
+        Shares (``success``, ``task_score``, ``valid``, ``broken``) are in per cent, other columns such as ``return``
+        as they are. Raises ``Corrupt`` if the evaluation passes are not over the same tasks.
         """
         if column in self._passes:
             return self._passes[column]
@@ -119,7 +122,7 @@ class Run:
             seeds = [int(seed) for seed in rows["evaluation_seed"].unique()]
             tasks = rows["task"].to_numpy().reshape(max(len(seeds), 1), -1)
             kinds = rows["kind"].to_numpy() if "kind" in rows else np.full(len(rows), "")
-            values = 100 * rows[column].to_numpy(float).reshape(tasks.shape)
+            values = (100 if column in _SHARES else 1) * rows[column].to_numpy(float).reshape(tasks.shape)
         except (KeyError, ValueError) as error:
             raise Corrupt(f"{self.path}: its episodes are not evaluation passes ({error})") from None
         if not seeds or (tasks != tasks[0]).any():

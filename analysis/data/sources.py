@@ -43,6 +43,20 @@ class Source:
         Incomplete, corrupt and foreign runs are named in ``skipped``, and never averaged.
         """
         study = StudyRuns(name, tier, key=key, results=self.results)
+        return select(study, self._usable(study), allow_mixed)
+
+    def all_of_study(self, name: str, tier: str) -> list[Run]:
+        """Return the complete, intact runs that the study's cells point at, also those that may not be compared."""
+        return self._usable(StudyRuns(name, tier))
+
+    def studies(self) -> list[str]:
+        """Return the names of all studies that have cells."""
+        local = {path.name for path in (self.results / "studies").glob("*") if path.is_dir()}
+        return sorted(local.union(*(runs.studies() for runs in self.published.values())))
+
+    def _usable(self, study: StudyRuns) -> list[Run]:
+        """Return the complete runs of a study, and note in ``skipped`` why others are left out."""
+        name, tier = study.name, study.tier
         identifiers, usable = set(), []
         for cell in self._cells(name, tier):
             if isinstance(cell, str):
@@ -56,7 +70,7 @@ class Source:
                 study.skipped.append(f"{run.path}: its tier is {run.tier}, not {tier}")
             else:
                 usable.append(run)
-        return select(study, usable, allow_mixed)
+        return usable
 
     def _cells(self, study: str, tier: str) -> Iterator[dict[str, Any] | str]:
         """Yield the study's cells, or why one cannot be read."""

@@ -5,7 +5,7 @@
 
 import shutil
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +13,29 @@ import pandas as pd
 
 from analysis.data.runs import flat, grouped
 from bepo.core.errors import UserError, choose
+from bepo.explore.frames import differing
 from bepo.store.cells import study_cells
 from bepo.store.files import Corrupt
 from bepo.store.runs import RunFolder
 from bepo.store.stored import read_config, read_run
 
-COLUMNS = ("run", "status", "tier", "study", "env", "credit", "model", "seed", "success", "wall", "commit", "began")
+COLUMNS = ("run", "status", "tier", "study", "env", "credit", "model", "seed", "differs", "success", "wall", "commit")
+COLUMNS += ("began",)
 _BEGINNINGS = ("status", "commit", "began")
 
 
 def ledger(results: Path) -> pd.DataFrame:
     """Return every run of the folder, the oldest first.
 
+    ``differs`` has the settings in which a run differs from others of its environment, estimator, model and tier.
     ``commit`` ends with ``+`` after uncommitted changes, ``wall`` where it counts only the last of several sessions.
     """
     cells = grouped(study_cells(results), lambda cell: cell[1])
     studies = {run: ",".join(dict.fromkeys(path.parts[-3] for path, _ in same)) for run, same in cells.items()}
     folders = [path for path in sorted((results / "runs").glob("*")) if path.is_dir()]
     table = pd.DataFrame([_row(path, studies.get(path.name, "")) for path in folders], columns=list(COLUMNS))
+    differs = _differences(table, folders)
+    table["differs"] = [differs.get(run, "") for run in table["run"]]
     return table.sort_values(["began", "run"], ignore_index=True)
 
 
@@ -77,6 +82,20 @@ def remove(results: Path, identifiers: Sequence[str]) -> None:
     for path, run in study_cells(results):
         if run in identifiers:
             path.unlink()
+
+
+def _differences(table: pd.DataFrame, folders: Sequence[Path]) -> dict[str, str]:
+    """Return for each run the settings in which it differs from others that the ledger would show alike."""
+    configs: dict[str, dict] = {}
+    for path in folders:
+        with suppress(Corrupt):
+            configs[path.name] = read_config(path)
+    found = {}
+    for _, alike in table.groupby(["tier", "env", "credit", "model"], dropna=False):
+        settings = differing({run: configs[run] for run in alike["run"] if run in configs})
+        for run, own in settings.items():
+            found[run] = " ".join(f"{name.removeprefix('credit.')}={own[name]}" for name in own if name != "seed")
+    return found
 
 
 def _row(path: Path, studies: str) -> dict[str, Any]:

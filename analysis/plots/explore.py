@@ -9,20 +9,29 @@ import pandas as pd
 from matplotlib.figure import Figure as Picture
 
 from analysis.data.methods import name_of
-from analysis.data.runs import Run
+from analysis.data.runs import Run, grouped
 from analysis.data.sources import open_source
 from analysis.data.statistics import compare
 from analysis.grid.parts import Metric
 from analysis.plots.style import PAGE, band, by_seed, legend_above, method_colour, over_updates, panels
 from bepo.core.batch import RolloutBatch
+from bepo.explore.frames import differing
 
 _DASHES = ("-", "--", ":", "-.")
 
 
 def runs(results: Path, source: str | None = None) -> dict[str, Run]:
-    """Return every complete, intact run by a name to choose it by, the newest first; ``source`` as in open_source."""
+    """Return every complete, intact run by a name to choose it by, the newest first; ``source`` as in open_source.
+
+    The name has the settings in which a run differs from others of its tier, environment, model and method.
+    """
     runs = sorted(open_source(results, source).runs(), key=lambda r: (r.started, r.id), reverse=True)
-    return {f"{r.tier} {r.env} {r.model} {name_of(r.method)} seed {r.seed} ({r.id})": r for r in runs}
+    kinds = {run.id: f"{run.tier} {run.env} {run.model} {name_of(run.method)}" for run in runs}
+    words: dict[str, str] = {}
+    for alike in grouped(runs, lambda run: kinds[run.id]).values():
+        for run, own in differing({run.id: run.config for run in alike}).items():
+            words[run] = "".join(f" {name.removeprefix('credit.')}={own[name]}" for name in own if name != "seed")
+    return {f"{kinds[run.id]}{words[run.id]} seed {run.seed} ({run.id})": run for run in runs}
 
 
 def rollouts(run: Run) -> dict[str, Callable[[], RolloutBatch]]:

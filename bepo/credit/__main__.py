@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -29,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("name", nargs="?", help="estimator; see --list")
     parser.add_argument("settings", nargs="*", metavar="key=value", help="hyper-parameters, as JSON values")
-    parser.add_argument("--rollouts", type=Path, help="recorded rollouts")
+    parser.add_argument("--rollouts", "--records", type=Path, help="recorded rollouts")
     parser.add_argument("--out", type=Path, help="write JSON here instead of printing")
     parser.add_argument("--list", action="store_true", help="show every estimator with its citation")
     options = parser.parse_args(arguments)
@@ -45,6 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # the reader has seen enough: `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
@@ -99,11 +102,13 @@ def _show(batch: RolloutBatch, credit: Credit, out: Path | None) -> None:
             raise UserError(f"{out}: cannot be written ({error.strerror})") from error
         print(f"{len(batch)} transitions, {batch.n_groups} groups -> {out}")
         return
-    print("task,trajectory,step,state,advantage")
+    print("task,trajectory,step,state,action,advantage")
+    actions = batch.actions
     for i in range(len(batch)):
-        state = json.dumps(batch.state_key[batch.state[i]])
+        state, action = json.dumps(batch.state_key[batch.state[i]]), json.dumps(actions[i]) if actions[i] else ""
         place = f"{batch.task[batch.group[i]]},{batch.trajectory[i]},{batch.step[i]}"
-        print(f"{place},{state},{credit.advantage[i]:.6f}")
+        print(f"{place},{state},{action},{credit.advantage[i]:.6f}")
+    sys.stdout.flush()  # a closed pipe is noticed here, not at the end of the program
     for key, value in credit.metrics.items():
         print(f"# {key} {value:.6g}")
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
 from bepo.core.errors import UserError
+from bepo.core.phases import report
 from bepo.core.settings import identity
 from bepo.envs import Environment, Split, Task
 from bepo.store.files import Corrupt, digest, read_sealed, write_sealed
@@ -41,7 +43,7 @@ def task_set(env: Environment, split: Split, size: int, cache: Path | None = Non
         cache = cache / f"{env.name}-{split}-{size}-{digest(settings, 10)}.json"
         if cache.exists():
             return _read(cache, split, size)
-    tasks = tuple(islice(env.tasks(split), size))
+    tasks = tuple(_reported(islice(env.tasks(split), size), f"making the {split} task set", size))
     if len(tasks) < size:
         raise UserError(f"{env.name} has {len(tasks)} {split} tasks, not the {size} asked for")
     made = TaskSet(split, tasks)
@@ -49,6 +51,12 @@ def task_set(env: Environment, split: Split, size: int, cache: Path | None = Non
         cache.parent.mkdir(parents=True, exist_ok=True)
         write_sealed(cache, {"split": split, "tasks": [asdict(task) for task in tasks]})
     return made
+
+
+def _reported(tasks: Iterator[Task], phase: str, size: int) -> Iterator[Task]:
+    for number, task in enumerate(tasks, start=1):
+        report(phase, f"{number:,} of {size:,}")
+        yield task
 
 
 def _read(path: Path, split: Split, size: int) -> TaskSet:

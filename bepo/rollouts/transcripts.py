@@ -16,7 +16,7 @@ def transcripts(batch: RolloutBatch, episodes: Sequence[dict[str, Any]], decode:
 
     ``episodes`` has one row for each trajectory of the batch. A step has the ``prompt``, chat template included, the
     ``response``, the ``action`` that was read from it (None: none could be), the ``observation`` after it (the key of
-    the state that it leads to, as the environment interns it), and the ``reward``.
+    the state that it leads to, as the environment interns it), the ``reward``, and whether the response was ``valid``.
     """
     tokens, n = batch.language, range(len(batch))
     prompts, responses = (
@@ -33,6 +33,7 @@ def transcripts(batch: RolloutBatch, episodes: Sequence[dict[str, Any]], decode:
                 "action": actions[i],
                 "observation": batch.state_key[batch.next_state[i]],
                 "reward": float(batch.reward[i]),
+                "valid": bool(batch.valid[i]),
             }
         )
     for episode, taken in zip(episodes, steps):

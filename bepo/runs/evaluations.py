@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from bepo.core.phases import report
 from bepo.core.settings import identity
 from bepo.envs import Split
 from bepo.rollouts.evaluation import episode_rows, play
@@ -44,6 +45,7 @@ class Evaluations:
         """Note the passes of the policy that training starts from; runs that start from the same one share them."""
         for split in HELD_OUT:
             for seed in range(self._config.evaluation.seeds):
+                self._report("before training", split, seed)
                 self._note(0, self._shared(split, seed))
 
     def while_training(self, update: int) -> dict[str, float]:
@@ -59,8 +61,12 @@ class Evaluations:
         """Make the passes of the last policy that are not made yet, and return its success rate on the test tasks."""
         for split in HELD_OUT:
             for seed in range(int(self.is_due(update)), self._config.evaluation.seeds):
+                self._report("after training", split, seed)
                 self._note(update, self._pass(split, seed, update))
         return success_rate(self._folder.rows("episodes"), "test", update)
+
+    def _report(self, when: str, split: Split, seed: int) -> None:
+        report(f"evaluating {when}", f"{split} tasks, pass {seed + 1} of {self._config.evaluation.seeds}")
 
     def _pass(self, split: Split, seed: int, update: int) -> list[dict[str, Any]]:
         """Play one episode of each task, and keep their transcripts if they are the ones that are kept."""

@@ -9,17 +9,20 @@ from contextlib import contextmanager
 
 from tqdm import tqdm
 
+from bepo.core.phases import report
 from bepo.runs.config import Config
 
 
 class ProgressBar:
-    """One bar for all updates of a run, on a terminal only, with the newest success, return, gate and validation."""
+    """One bar for all updates of a run, with the newest success, return, gate and validation; without a terminal, a
+    line every few seconds."""
 
     def __init__(self, config: Config, done: int) -> None:
         name = f"{config.credit.name} seed {config.seed}"
         hidden = None if config.progress else True  # None: shown on a terminal only
         self._bar = tqdm(total=config.updates, initial=done, desc=name, unit="update", disable=hidden)
         self._validation: float | None = None
+        self._updates = config.updates
 
     def show(self, row: dict[str, float]) -> None:
         """Add an update, whose row of ``metrics.jsonl`` this is."""
@@ -33,6 +36,9 @@ class ProgressBar:
         words = {name: f"{value:.2f}" for name, value in shown.items() if value is not None}
         self._bar.set_postfix(words, refresh=False)
         self._bar.update()
+        if self._bar.disable:  # there is no terminal: a line now and then
+            text = ", ".join(f"{name} {value}" for name, value in words.items())
+            report("training", f"update {row['update']} of {self._updates}, {text}")
 
     def __enter__(self) -> ProgressBar:
         return self

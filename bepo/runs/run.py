@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from bepo.core import phases
 from bepo.core.seeds import derive_seed
 from bepo.core.settings import outside_identity
 from bepo.credit import Estimator
@@ -44,7 +45,7 @@ def run(config: Config, overrides: Sequence[str] = ()) -> float:
     refuse_older(results)
     identity = identity_of(config)
     folder = RunFolder(results, run_id(identity))
-    with folder.locked():
+    with folder.locked(), phases.shown(config.progress):
         if config.study:
             note_cell(results, config.study["name"], config.tier, cell_overrides(config, overrides), folder.id)
         if folder.is_complete:
@@ -222,6 +223,7 @@ class _Run:
         self.folder.drop_checkpoints(keep=int(self.config.keep == "resume"))
         results = Path(self.config.results)
         labels = labels_of(self.config, self.folder, self.overrides)
+        self.tracker.log_transcripts(self.update, read_run(self.folder.path).transcripts())
         files = files_of_run(results, self.folder.id)
         self.tracker.finish(summary_of(self.folder, self.update, success), files, results, labels)
 

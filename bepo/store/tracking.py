@@ -18,6 +18,7 @@ from bepo.core.settings import Settings
 
 PLACES = ("runs/", "studies/")  # of a results folder, as files of a W&B run
 JobType = Literal["training", "tuning", "evaluation", "sweep", "studies"]
+_OF_EPISODE = ("task", "kind", "success", "task_score", "return", "steps")
 _LONGEST_TAG, _LONGEST_NAME = 64, 128  # characters that W&B takes
 
 
@@ -72,6 +73,19 @@ class Tracker:
         if self._run is not None:
             self._run.log(row, step=row["update"])
 
+    def log_transcripts(self, update: int, episodes: Iterable[dict[str, Any]]) -> None:
+        """Log transcripts as a table ``transcripts`` with an update's row: a row an episode, its steps as one text."""
+        if self._run is None:
+            return
+        import wandb
+
+        table = wandb.Table([*_OF_EPISODE, "transcript"], allow_mixed_types=True)
+        for episode in episodes:
+            table.add_data(
+                *(_cell(episode[name]) for name in _OF_EPISODE), "\n\n".join(map(_step_text, episode["steps"]))
+            )
+        self._run.log({"transcripts": table}, step=update)
+
     def finish(
         self,
         summary: dict[str, Any] | None = None,
@@ -91,6 +105,15 @@ class Tracker:
         self._run.summary.update(summary or {})
         _attach(self._run, files, root)
         self._run.finish(exit_code=0 if summary is not None else 1)
+
+
+def _cell(value: Any) -> Any:
+    """Return a cell of a table of transcripts, in which the steps are counted."""
+    return len(value) if isinstance(value, list) else value
+
+
+def _step_text(step: dict[str, Any]) -> str:
+    return f"{step['prompt']}\n> {step['response']}\n= {step['action']}, reward {step['reward']:g}"
 
 
 def log_table(

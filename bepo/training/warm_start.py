@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from bepo.core.batch import Terminal, Tokens
+from bepo.core.phases import report
 from bepo.core.seeds import derive_seed
 from bepo.envs import Environment, Task
 from bepo.policies.language_model import LanguageModel
@@ -103,6 +104,7 @@ def fit(
         if step % config.check_every == 0:
             played = play(partial(collect, env, agent, policy), validation, config.seed, sampling)
             success = float(played.success.mean())
+            report("warm start", f"step {step}, success {success:.2f} of {config.target_success:.2f}")
             curve.append({"step": step, "loss": loss.item(), "success": success})
             if success >= config.target_success:
                 break
@@ -122,7 +124,8 @@ def demonstrations(
     histories: list[list[tuple[str, str]]] = [[] for _ in tasks]
     active: set[int] = set(range(len(tasks)))
     steps: list[Demonstration] = []
-    for _ in range(env.horizon):
+    for number in range(1, env.horizon + 1):
+        report("warm start", f"the expert plays {len(tasks):,} episodes, step {number} of at most {env.horizon}")
         actions = {}
         for i in sorted(active):
             best = episodes.expert(i)

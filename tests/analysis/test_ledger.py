@@ -58,3 +58,12 @@ def test_only_what_is_named_is_removed(results, capsys):
     assert len(list((results / "studies").glob("*/*/*.json"))) == 2
     assert main(["runs", "--gc", "run0", "--results", str(results)]) == 0
     assert not list((results / "studies").glob("*/*/*.json"))  # they pointed at run0
+
+
+def test_the_ledger_says_what_differs_between_runs_that_look_alike(tmp_path):
+    for i, gamma in enumerate((0.9, 0.95)):
+        folder = RunFolder(tmp_path, f"run{i}")
+        with folder.locked():
+            config = {"env": {"name": "webshop"}, "credit": {"name": "gated_bepo", "gamma": gamma}, "seed": i}
+            folder.start(config | {"tier": "smoke", "updates": 4}, {"started": f"2026-11-2{i}"})
+    assert list(ledger(tmp_path)["differs"]) == ["gamma=0.9", "gamma=0.95"]

@@ -48,6 +48,25 @@ def test_apply_to_the_golden_layout_and_to_saved_groups(tmp_path, capsys, credit
     assert len([line for line in printed if line.startswith("u")]) == 827
 
 
+def test_every_row_says_the_action_that_was_taken(tmp_path, capsys, credit_cases):
+    rows = [{**row, "action": "turn left, then go"} for row in credit_cases[0]["rows"]]
+    rows[0]["action"] = None
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    assert main(["grpo", "--records", str(tmp_path / "rows.json")]) == 0
+    head, *lines = (line for line in capsys.readouterr().out.splitlines() if not line.startswith("#"))
+    assert head == "task,trajectory,step,state,action,advantage"
+    assert sum(',"turn left, then go",' in line for line in lines) == len(rows) - 1
+
+
+@pytest.mark.slow
+def test_a_closed_pipe_is_no_traceback():
+    command = [sys.executable, "-m", "bepo.credit", "grpo", "--rollouts", GOLDEN]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
 @pytest.mark.parametrize(
     "arguments, words",
     [

@@ -65,6 +65,10 @@ def test_the_offline_run_holds_the_same_rows_config_and_result(tmp_path):
     kept = {p.as_posix() for e in found if e["type"] == "files" for p in map(Path, _paths(e["files"]))}
     assert {f"runs/{path.name}/{n}" for n in ("config.json", "metrics.jsonl", "episodes.jsonl", "run.json")} <= kept
     assert any(name.startswith("studies/shared/smoke/") for name in kept)
+    (table,) = (json.loads(file.read_text()) for file in log.parent.glob("files/media/table/transcripts_*.json"))
+    transcripts = read_run(path).transcripts()
+    assert [row[0] for row in table["data"]] == [episode["task"] for episode in transcripts]
+    assert table["data"][0][-1].count("\n> ") == len(transcripts[0]["steps"])
 
 
 def test_a_resumed_run_stays_where_it_began_and_names_the_studies_that_share_it(tmp_path):

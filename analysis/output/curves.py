@@ -1,0 +1,71 @@
+"""Curves of any runs by name, also of runs in progress: ``python -m analysis curves RUN ... --metric ...``."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.figure import Figure
+
+from analysis.plots import style
+from bepo.core.errors import UserError, choose
+from bepo.explore.frames import Runs
+from bepo.explore.index import names_of
+from bepo.store.find import find_runs
+
+_DASHES = ("-", "--", ":", "-.")
+_SMOOTH = 5  # updates in the running mean
+DEFAULT = ("train/success", "eval/validation_success")
+
+
+def draw_curves(names: Sequence[str], results: Path, metrics: Sequence[str], tier: str | None = None) -> Path:
+    """Draw an axis a metric with a line a run, and return the picture (.png; a .pdf is beside it).
+
+    Rollouts' metrics are running means of 5 updates. Raises ``UserError`` for an unknown run, and for a metric that no
+    run has logged so far.
+    """
+    if not names:
+        raise UserError("curves of which runs? Run folders, run ids or studies: see `python -m analysis runs`")
+    runs = Runs(list({r.path: r for name in names for r in find_runs(name, results, tier)}.values()))
+    table = runs.metrics
+    if table.empty:
+        raise UserError("no update is recorded yet: there is nothing to draw")
+    known = [str(column) for column in table if "/" in str(column)]
+    for metric in metrics:
+        if metric not in known:
+            raise choose("metric", metric, known)
+    figure = _figure(runs, table, list(metrics) or [metric for metric in DEFAULT if metric in known])
+    ids = "-".join(run.id[:6] for run in runs.stored[:4]) + "-and-more" * (len(runs) > 4)
+    path = results / "views" / f"curves-{ids}.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for kind in ("pdf", "png"):
+        figure.savefig(path.with_suffix(f".{kind}"), dpi=200)
+    plt.close(figure)
+    return path
+
+
+def _figure(runs: Runs, table: pd.DataFrame, metrics: Sequence[str]) -> Figure:
+    columns = min(2, len(metrics))
+    rows = -(-len(metrics) // columns)
+    figure, axes = style.panels(rows, columns, style.PAGE, 2.4 * rows)
+    for axis, metric in zip(axes, metrics):
+        style.over_updates(axis, metric)
+        for line, own in _lines(runs, table):
+            if metric in own and not (values := own.set_index("update")[metric].dropna()).empty:
+                smooth = 1 if metric.startswith("eval/") else _SMOOTH
+                axis.plot(values.index, pd.Series(values).rolling(smooth, min_periods=1).mean(), **line)
+    for axis in axes[len(metrics) :]:
+        axis.set_visible(False)
+    style.legend_above(figure, max((axis.lines for axis in axes), key=len), columns=3)
+    return figure
+
+
+def _lines(runs: Runs, table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """Yield the look of each run's line, and its rows; runs of one method differ in their dashes."""
+    used: dict[str, int] = {}
+    for run, label in zip(runs.stored, names_of(runs.stored)):
+        method, own = run.config["credit"]["name"], pd.DataFrame(table[table["run"] == run.id])
+        twin = used[method] = used.get(method, -1) + 1
+        label += "" if run.facts else f" ({len(own)} of {run.config.get('updates', '?')} updates)"
+        yield {"color": style.method_colour(method), "linestyle": _DASHES[twin % len(_DASHES)], "label": label}, own

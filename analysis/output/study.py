@@ -1,0 +1,159 @@
+"""Any study as a table and curves: rows are what varies in it, whether the paper knows it or not."""
+
+from collections.abc import Iterable, Sequence
+from itertools import cycle
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.colors import to_hex
+
+from analysis.data.methods import known_methods, name_of, ordered
+from analysis.data.runs import RowKey, Run, StudyRuns
+from analysis.data.sources import Source
+from analysis.grid.grid import grid
+from analysis.grid.parts import Block, Metric, Rows
+from analysis.grid.table import Figure, Table
+from analysis.output.build import Built
+from analysis.plots import style
+from bepo.core.errors import UserError, choose
+from bepo.explore.frames import differing
+
+SUCCESS = Metric("success", "Success", headline=True, format=".2f")
+_EPISODES = {"score": "task_score", "return": "return", "steps": "steps", "valid": "valid"}
+_SHARES = ("task_score", "valid")
+_COLOURS = "tab10"
+
+
+def build_study(name: str, source: Source, tier: str, metrics: Sequence[str] = ()) -> list[Built]:
+    """Return the table and the curves of a study at a tier.
+
+    ``metrics`` are columns beside success: ``score``, ``return``, ``steps``, ``valid`` of test episodes, or any logged
+    metric, averaged over updates. Raises ``UserError`` for an unknown study, and for a metric that no run logged.
+    """
+    if name not in source.studies():
+        raise choose("study with runs", name, source.studies())
+    every = source.all_of_study(name, tier)
+    fields = varying(every)
+    study = source.study(name, tier, RowKey(lambda run: row_of(run, fields), tuple(fields)))
+    chosen = (SUCCESS, *(_metric(metric, study.runs) for metric in metrics))
+    label = f"study-{name}"
+    return [
+        Built(label, tier, _table(label, study, chosen), [study]),
+        Built(f"{label}-curves", tier, _curves(study, metrics), [study]),
+    ]
+
+
+def varying(runs: Sequence[Run]) -> list[str]:
+    """Return the fewest settings that tell the rows of these runs apart, the estimator first; seeds are no rows."""
+    values = differing({run.id: run.config for run in runs}) if runs else {}
+    names = [name for name in next(iter(values.values()), {}) if name not in ("seed", "env.name", "model")]
+    names.sort(key=lambda name: (name != "credit.name", not name.startswith("credit."), name))
+    chosen: list[str] = []
+    parts = {()}
+    for name in names:
+        finer = {tuple(str(values[run.id].get(n)) for n in [*chosen, name]) for run in runs}
+        if len(finer) > len(parts):
+            chosen, parts = [*chosen, name], finer
+    return chosen
+
+
+def row_of(run: Run, fields: Sequence[str]) -> str:
+    """Return what a run's row is called: its method, and the values of other settings that vary."""
+    words = [f"{name.rpartition('.')[2]}={value}" for name in fields if (value := _value(run, name)) is not None]
+    return " ".join([run.method, *words])
+
+
+def _value(run: Run, name: str) -> Any:
+    return None if name == "credit.name" else run[name]
+
+
+def _label(row: str) -> str:
+    method, *settings = row.split(" ")
+    return " ".join([name_of(method), *settings])
+
+
+def _metric(name: str, runs: Sequence[Run]) -> Metric:
+    if name in _EPISODES:
+        value = _EPISODES[name]
+        return Metric(name, name.capitalize(), value=value, format=".2f", ranked=value in (*_SHARES, "return"))
+    if not any(name in run.metrics for run in runs):
+        logged = sorted({str(column) for run in runs for column in run.metrics})
+        raise choose("metric", name, [*_EPISODES, *logged])
+    return Metric(name, name, value=lambda run: run.mean(name), format=".3g", ranked=False)
+
+
+def _table(label: str, study: StudyRuns, metrics: Sequence[Metric]) -> Table:
+    several = len({run.method for run in study.runs}) > 1
+    rows = Rows(("Method" if several else "Setting",), lambda row: [_short(row, several)], order=_ordered)
+    places = dict.fromkeys((run.env, run.model) for run in study.runs)
+    blocks = [Block(f"{env} {model}", f"{env}, model {model}" * (len(places) > 1), model, env) for env, model in places]
+    caption = f"Study {study.name} (tier {study.tier}). Mean over training seeds and their sample standard deviation."
+    return without_empty(grid(label, study, caption, metrics, blocks, rows))
+
+
+def _short(row: str, several: bool) -> str:
+    """Return a row's name; the method is left out where all rows have the same."""
+    return _label(row) if several else row.partition(" ")[2] or _label(row)
+
+
+def _ordered(rows: Iterable[str]) -> list[str]:
+    places = ordered({row.split(" ")[0] for row in rows})
+    return sorted(rows, key=lambda row: (places.index(row.split(" ")[0]), row))
+
+
+def without_empty(table: Table) -> Table:
+    """Return a table without columns in which no row has anything, such as numbers that no paper reports."""
+    kept = [j for j in range(len(table.columns)) if any(row[j].value not in (None, "") for row in table.rows)]
+    if not table.rows or len(kept) == len(table.columns):
+        return table
+    columns = [table.columns[j] for j in kept]
+    alone = not any(name == "Reported" for _, name in columns)
+    table.columns = [
+        ("", head or SUCCESS.name) if alone and n.startswith("Reproduced") else (head, n) for head, n in columns
+    ]
+    table.rows = [[row[j] for j in kept] for row in table.rows]
+    return table
+
+
+def _curves(study: StudyRuns, metrics: Sequence[str]) -> Figure:
+    logged = [m for m in metrics if m not in _EPISODES]
+    shown = {"train/success": "Training success (%)", "validation": "Validation success (%)"} | {m: m for m in logged}
+    columns = 2
+    figure, axes = style.panels(-(-len(shown) // columns), columns, style.PAGE, 2.2 * -(-len(shown) // columns))
+    rows = _ordered(study.rows)
+    colours = row_colours(rows)
+    for axis, (metric, label) in zip(axes, shown.items()):
+        style.over_updates(axis, label)
+        for row in rows:
+            known = known_methods().get(row.split(" ")[0])
+            line = {"label": _label(row), "linestyle": "--" if known and known.control else "-"}
+            style.band(axis, _values(study.rows[row], metric), colours[row], **line)
+        style.if_empty(axis, study.runs)
+    for axis in axes[len(shown) :]:
+        axis.set_visible(False)
+    style.legend_above(figure, max((axis.lines for axis in axes), key=len), columns=3)
+    note = style.bands_note({_label(row): study.rows[row] for row in rows})
+    caption = f"Study {study.name} (tier {study.tier}). {note} Running mean of 5 updates."
+    return Figure(caption, figure, study.runs)
+
+
+def _values(runs: list[Run], metric: str) -> pd.DataFrame:
+    """Return (updates, training seeds): success in per cent, or a logged metric as a running mean of 5 updates."""
+    if metric == "validation":
+        return 100 * style.by_seed(runs, "success", "validation")
+    values = pd.DataFrame(style.by_seed(runs, metric).rolling(5, min_periods=1).mean())
+    return pd.DataFrame(100 * values) if metric == "train/success" else values
+
+
+def row_colours(rows: Sequence[str]) -> dict[str, str]:
+    """Return a colour for each row that no other has: the method's own where every row is another method."""
+    methods = [row.split(" ")[0] for row in rows]
+    if len(set(methods)) == len(rows) and set(methods) <= known_methods().keys():
+        return {row: style.method_colour(method) for row, method in zip(rows, methods)}
+    if len(rows) > 20:
+        raise UserError(
+            f"{len(rows)} rows are more than colours can tell apart; narrow the study with --tier or --source"
+        )
+    palette = mpl.color_sequences[_COLOURS if len(rows) <= 10 else "tab20"]
+    return dict(zip(rows, map(to_hex, cycle(palette))))

@@ -1,0 +1,52 @@
+"""``bepo COMMAND ...``, or ``python -m bepo COMMAND ...``: the commands of bepo under one name.
+
+``bepo train credit=grpo`` is ``python -m bepo.train credit=grpo``, and ``bepo analysis`` is ``python -m analysis``.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import runpy
+import sys
+from pathlib import Path
+
+from bepo.core.errors import choose
+
+_FOLDER = Path(__file__).parent
+
+
+def commands() -> dict[str, Path]:
+    """Return every command with its source: the top-level files of this package, and the folders that can be run."""
+    files = {path.stem: path for path in _FOLDER.glob("*.py") if not path.stem.startswith("_")}
+    folders = {path.parent.name: path for path in _FOLDER.glob("*/__main__.py")}
+    return dict(sorted((files | folders | {"analysis": _FOLDER.parent / "analysis" / "__main__.py"}).items()))
+
+
+def main() -> int:
+    """Run the command that is named; return 0 after the list of commands, or 2 for an unknown one."""
+    name, *arguments = sys.argv[1:] or ["--help"]
+    known = commands()
+    if name in ("--help", "-h", "help"):
+        print("bepo COMMAND ...\n\n" + "\n".join(f"  {command:9} {_title(path)}" for command, path in known.items()))
+        print("\nbepo COMMAND --help says more; `python -m bepo.COMMAND` is the same.")
+        return 0
+    if name not in known:
+        nearest = difflib.get_close_matches(name, known, 1)
+        print(f"error: {choose('command', name, known)}", *(f"(bepo {n}?)" for n in nearest), file=sys.stderr)
+        return 2
+    module = name if name == "analysis" else f"bepo.{name}"
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    return 0
+
+
+def _title(path: Path) -> str:
+    """Return what a command is for: its docstring's first line without the command itself; nothing is imported."""
+    first = (ast.get_docstring(ast.parse(path.read_text())) or "").splitlines()[0]
+    title = first.rpartition("``: ")[2] if first.startswith("``") else first.partition(": ``")[0]
+    return title[:1].upper() + title[1:].rstrip(".")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""What a program is doing while nothing else is to be seen: the phases before and after training."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+_TERMINAL, _PIPE = 0.1, 5.0  # seconds between two lines
+_listeners: list[Phases] = []
+
+
+class Phases:
+    """Writes phases to a stream: on a terminal one line that changes, elsewhere a line every five seconds.
+
+    What takes less than five seconds leaves no line in a pipe or a file.
+    """
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream, self._clock = stream, clock
+        self._terminal = stream.isatty()
+        self._phase, self._last, self._open = "", 0.0, False
+
+    def show(self, phase: str, detail: str) -> None:
+        """Show where a phase stands, unless a line was written just before."""
+        now = self._clock()
+        if phase != self._phase:
+            self.close()
+            self._phase, self._last = phase, -math.inf if self._terminal else now
+        if now - self._last < (_TERMINAL if self._terminal else _PIPE):
+            return
+        self._last, self._open = now, self._terminal
+        before, after = ("\r\x1b[K", "") if self._terminal else ("", "\n")
+        self._stream.write(f"{before}{phase}: {detail}{after}")
+        self._stream.flush()
+
+    def close(self) -> None:
+        """End the line that changes, if there is one."""
+        if self._open:
+            self._stream.write("\n")
+            self._stream.flush()
+        self._phase, self._open = "", False
+
+
+@contextmanager
+def shown(wanted: bool = True) -> Iterator[None]:
+    """Show the phases that are reported within a ``with`` block on stderr, if that is wanted."""
+    phases = Phases(sys.stderr)
+    if wanted:
+        _listeners.append(phases)
+    try:
+        yield
+    finally:
+        phases.close()
+        if wanted:
+            _listeners.remove(phases)
+
+
+def report(phase: str, detail: str) -> None:
+    """Say what the program does, such as ``report("warm start", "step 150")``; nothing happens where nobody looks."""
+    for phases in _listeners[-1:]:
+        phases.show(phase, detail)

@@ -1,0 +1,33 @@
+"""Two runs on the same test tasks: pairs of episodes, and the first step at which their actions differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
+Row = Mapping[str, Any]
+
+
+def first_difference(a: Row, b: Row) -> int | None:
+    """Return the first step, from 0, at which two transcripts act differently, or where one has ended; None if none."""
+    taken = zip_longest(a["steps"], b["steps"])
+    for t, (one, other) in enumerate(taken):
+        if one is None or other is None or one["action"] != other["action"]:
+            return t
+    return None
+
+
+def pairs(a: Sequence[Row], b: Sequence[Row]) -> list[tuple[int, int]]:
+    """Return which transcript of ``a`` and which of ``b`` are of the same task, in the order of ``a``.
+
+    A task that occurs several times in both is paired in order.
+    """
+    places: dict[str, list[int]] = {}
+    for j, row in enumerate(b):
+        places.setdefault(row["task"], []).append(j)
+    found = []
+    for i, row in enumerate(a):
+        if places.get(row["task"]):
+            found.append((i, places[row["task"]].pop(0)))
+    return found

@@ -1,0 +1,91 @@
+"""The episodes that a run keeps: groups of kept rollout batches, and the last policy's test episodes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from bepo.core.batch import RolloutBatch
+from bepo.explore.advantages import strips
+from bepo.explore.frames import read_rollouts
+from bepo.explore.groups import Plain, groups, summaries
+from bepo.explore.words import prompts_and_responses, tokenizer_of
+from bepo.store.files import Corrupt, read_object
+from bepo.store.stored import StoredRun
+
+TEST = "test episodes"
+
+
+@dataclass
+class EpisodeGroup:
+    """Episodes of one task: ``source`` is ``update 50`` or ``test episodes``."""
+
+    source: str
+    summaries: list[Plain]
+    content: Plain
+
+
+def episodes(run: StoredRun) -> Iterator[EpisodeGroup]:
+    """Yield every group of episodes that a run keeps: the test episodes first, then its rollout batches by update."""
+    kinds, rows = _kinds(run), run.transcripts()
+    if rows:
+        horizon = run.config["env"].get("horizon")
+        yield from _groups(TEST, transcript_batch(rows, horizon), {row["task"]: row["kind"] for row in rows}, rows)
+    tokenizer = tokenizer_of(run)
+    for update in sorted(run.rollouts()):
+        batch = read_rollouts(run, update)
+        found = strips(batch, run.config["credit"])
+        gate = next((strip.parts["gate"] for strip in found if "gate" in strip.parts), None)
+        shown = groups(batch, found, prompts_and_responses(batch, tokenizer))
+        yield from _with_summaries(f"update {update}", batch, summaries(batch, gate, kinds), shown)
+
+
+def _groups(
+    source: str, batch: RolloutBatch, kinds: Mapping[str, str], rows: Sequence[Plain]
+) -> Iterator[EpisodeGroup]:
+    """Yield test episodes; each is a group of its own, in which nothing can be compared."""
+    steps = [step for row in rows for step in row["steps"]]
+    words = [step["prompt"] for step in steps], [step["response"] for step in steps]
+    yield from _with_summaries(source, batch, summaries(batch, None, kinds), groups(batch, [], words))
+
+
+def _with_summaries(
+    source: str, batch: RolloutBatch, rows: list[Plain], shown: Iterator[Plain]
+) -> Iterator[EpisodeGroup]:
+    of_group: list[list[Plain]] = [[] for _ in batch.task]
+    for row, group in zip(rows, batch.trajectory_group.tolist()):
+        of_group[group].append(row)
+    for members, content in zip(of_group, shown):
+        yield EpisodeGroup(source, members, content)
+
+
+def transcript_batch(rows: Sequence[Mapping[str, Any]], horizon: int | None) -> RolloutBatch:
+    """Return transcripts as a batch with one group an episode; ``horizon`` tells a truncation from a failure.
+
+    A transcript has no key of the state that the episode starts in: the text of its first prompt stands for it. Whether
+    a response was valid is not in the transcripts of older runs; there it counts as valid if it is an action.
+    """
+    transitions = []
+    for number, row in enumerate(rows):
+        steps = row["steps"]
+        states = [steps[0]["prompt"], *(step["observation"] for step in steps)]
+        for t, step in enumerate(steps):
+            place = {"uid": number, "task": row["task"], "traj": 0, "t": t, "obs": states[t], "next": states[t + 1]}
+            valid = step.get("valid", step["action"] is not None)
+            got = {"r": step["reward"], "action": step["action"], "valid": valid, "done": None}
+            transitions.append(place | got)
+        failure = "truncation" if row.get("broken") or len(steps) == horizon else "failure"
+        transitions[-1] |= {"done": "success" if row["success"] else failure, "task_score": row["task_score"]}
+    return RolloutBatch.from_rows(transitions)
+
+
+def _kinds(run: StoredRun) -> dict[str, str]:
+    """Return the type of each training task, from the task sets beside the run; empty where they are not there."""
+    found: dict[str, str] = {}
+    for path in run.path.parent.parent.glob(f"task_sets/{run.config['env']['name']}-train-*.json"):
+        with suppress(Corrupt, KeyError, TypeError, json.JSONDecodeError):
+            found |= {task["id"]: task["kind"] for task in read_object(path, "task set")["tasks"] if task["kind"]}
+    return found

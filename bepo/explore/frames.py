@@ -1,0 +1,162 @@
+"""``bepo.load``: runs and studies as tidy tables, one observation a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from bepo.core.batch import RolloutBatch
+from bepo.core.errors import UserError
+from bepo.store.find import every_run, find_runs, read_any
+from bepo.store.stored import StoredRun
+
+_NOT_COMPARED = ("tracking", "results", "progress", "study", "digest", "checkpoint_every", "checkpoints", "keep")
+
+
+def load(*names: str | PathLike[str], results: str | PathLike[str] = "results", tier: str | None = None) -> Runs:
+    """Return runs as tables.
+
+    Each name is a study, a run id or its beginning, a run folder, an archive (.zip) or a results folder; without names
+    it is every run of ``results`` and every published run. ``tier`` limits what is loaded. Runs in progress are
+    included. Raises ``UserError`` for a name that stands for nothing, and ``Corrupt`` for a run that was changed.
+    """
+    folder = Path(results)
+    if names:
+        found = [run for name in names for run in find_runs(str(name), folder, tier)]
+    else:
+        found = [read_any(path) for path in every_run(folder).values()]
+    runs = {run.id: run for run in found if tier in (None, run.config.get("tier"))}
+    if not runs:
+        raise UserError(f"results={folder}: no run" + (f" of tier {tier}" if tier else ""))
+    return Runs(list(runs.values()))
+
+
+@dataclass
+class Runs:
+    """Runs, complete or in progress, and what they keep as tidy tables.
+
+    Every table begins with ``run`` (the run id), ``env``, ``credit`` and ``seed``, then the other settings in which
+    these runs differ, under their dotted names.
+    """
+
+    stored: Sequence[StoredRun]
+
+    def __len__(self) -> int:
+        return len(self.stored)
+
+    @cached_property
+    def runs(self) -> pd.DataFrame:
+        """One row a run: ``status``, ``tier``, ``model``, ``updates`` made, ``success`` in [0, 1], ``path``."""
+        return pd.DataFrame([{**self._place(run), **_facts(run)} for run in self.stored])
+
+    @cached_property
+    def metrics(self) -> pd.DataFrame:
+        """One row an update of a run: every column of ``metrics.jsonl`` (docs/files.md)."""
+        return self._table((run, row) for run in self.stored for row in run.metrics())
+
+    @cached_property
+    def episodes(self) -> pd.DataFrame:
+        """One row an evaluation episode; ``final`` says whether the policy after the newest update played it."""
+        rows = ((run, row) for run in self.stored for row in run.episodes())
+        return self._table((run, {**row, "final": row.get("update") == _facts(run)["updates"]}) for run, row in rows)
+
+    @cached_property
+    def transcripts(self) -> pd.DataFrame:
+        """One row a step of a test episode of a run's last policy: ``prompt``, ``response``, ``action``, and so on.
+
+        Empty where no run keeps transcripts, as in published archives.
+        """
+        return self._table(
+            (run, {name: value for name, value in episode.items() if name != "steps"} | {"step": number, **step})
+            for run in self.stored
+            for episode in run.transcripts()
+            for number, step in enumerate(episode["steps"])
+        )
+
+    @property
+    def settings(self) -> pd.DataFrame:
+        """The settings in which the runs differ: a row a setting, a column a run."""
+        return pd.DataFrame({run.id: self._varying[run.id] for run in self.stored}, dtype=object)
+
+    def kept(self) -> list[tuple[str, int]]:
+        """Return the run id and the update of every rollout batch that was kept."""
+        return [(run.id, update) for run in self.stored for update in sorted(run.rollouts())]
+
+    def rollouts(self, run: str | None = None, update: int | None = None) -> RolloutBatch:
+        """Return the arrays of a rollout batch that was kept: of the last kept update unless ``update`` says another.
+
+        ``run`` may be left out of a single run. Raises ``UserError`` where there is no such batch.
+        """
+        kept = [place for place in self.kept() if run in (None, place[0]) and update in (None, place[1])]
+        if not kept or len({place[0] for place in kept}) > 1:
+            places = ", ".join(f"({name!r}, {n})" for name, n in self.kept())
+            raise UserError(f"rollouts({run!r}, {update!r}): no one run with such a batch; choices: {places or 'none'}")
+        return read_rollouts({stored.id: stored for stored in self.stored}[kept[-1][0]], kept[-1][1])
+
+    @cached_property
+    def _varying(self) -> dict[str, dict[str, Any]]:
+        return differing({run.id: run.config for run in self.stored})
+
+    def _place(self, run: StoredRun) -> dict[str, Any]:
+        config = run.config
+        place = {"run": run.id, "env": config["env"]["name"], "credit": config["credit"]["name"]}
+        varying = {name: value for name, value in self._varying[run.id].items() if not name.endswith(".name")}
+        return place | {"seed": config["seed"]} | varying
+
+    def _table(self, rows: Iterable[tuple[StoredRun, Mapping[str, Any]]]) -> pd.DataFrame:
+        places = {run.id: self._place(run) for run in self.stored}
+        return pd.DataFrame([{**places[run.id], **row} for run, row in rows])
+
+
+def read_rollouts(run: StoredRun, update: int) -> RolloutBatch:
+    """Read a rollout batch that a run kept. Raises ``UserError`` for a damaged file."""
+    return RolloutBatch.load(BytesIO(run.read(run.rollouts()[update])))
+
+
+def differing(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return for each config the settings in which they differ, under dotted names; None where one has no such field.
+
+    The settings of a plug-in are compared with those of the same plug-in: of runs of several estimators
+    ``credit.name`` differs, and ``credit.gamma`` only where two runs of one estimator have different values. Settings
+    that change no number, such as the results folder, are left out.
+    """
+    plain = {name: dict(flat(config)) for name, config in configs.items()}
+    values: dict[tuple[str, Any], set[str]] = {}
+    for config in plain.values():
+        for field, value in config.items():
+            part = field.partition(".")[0]
+            kind = None if field == f"{part}.name" else config.get(f"{part}.name")
+            values.setdefault((field, kind), set()).add(repr(value))
+    absent = {field for field, kind in values if kind is None and any(field not in config for config in plain.values())}
+    names = dict.fromkeys(field for (field, _), found in values.items() if len(found) > 1 or field in absent)
+    return {name: {field: config.get(field) for field in names} for name, config in plain.items()}
+
+
+def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the settings of a config under dotted names, without those that change no number."""
+    for key, value in tree.items():
+        if not prefix and key in _NOT_COMPARED:
+            continue
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _facts(run: StoredRun) -> dict[str, Any]:
+    result = run.facts.get("result", {})
+    return {
+        "status": "complete" if run.facts else "partial",
+        "tier": run.config.get("tier"),
+        "model": run.config.get("model", "small"),
+        "updates": result.get("updates", len(run.metrics()) if not run.facts else None),
+        "success": result.get("success"),
+        "path": str(run.path),
+    }

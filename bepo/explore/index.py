@@ -1,0 +1,171 @@
+"""What the viewer's page shows of runs: their facts, curves, success by task type, and the list of episodes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from bepo.core.errors import UserError
+from bepo.credit import estimators
+from bepo.explore.compare import first_difference, pairs
+from bepo.explore.episodes import TEST, episodes
+from bepo.explore.frames import differing, flat
+from bepo.explore.groups import Plain
+from bepo.explore.page import render
+from bepo.store.stored import StoredRun
+
+_COLOURS = ("#56B4E9", "#CC79A7", "#8C8C8C", "#B07D2B", "#6A51A3")
+_NOT_SHOWN = ("update", "cpu/", "time/")
+
+
+def page(runs: Sequence[StoredRun], compared: tuple[int, int] | None = None) -> str:
+    """Return the viewer's page of these runs; ``compared`` are the places of two runs that are compared."""
+    listed, chunks, notes = [], [], []
+    for number, run in enumerate(runs):
+        counts: dict[str, int] = {}
+        for group in episodes(run):
+            for member, row in enumerate(group.summaries):
+                n = counts[group.source] = counts.get(group.source, -1) + 1
+                place = {"run": number, "source": group.source, "chunk": len(chunks), "member": member, "number": n}
+                listed.append(place | row)
+            chunks.append(group.content)
+        if not counts:
+            notes.append(f"Run {run.id} keeps no rollouts and no transcripts{_why(run)}: its episodes cannot be shown.")
+    configs = {str(number): run.config for number, run in enumerate(runs)}
+    different = differing(configs)
+    fields = list(next(iter(different.values())))
+    index: Plain = {
+        "runs": [facts(run, runs[:n]) | {"name": name} for n, (run, name) in enumerate(zip(runs, names_of(runs)))],
+        "notes": notes,
+        "curves": curves([run.metrics() for run in runs]),
+        "types": [row for number, run in enumerate(runs) for row in types(number, run.episodes())],
+        "differences": {"fields": fields, "values": [[_text(d[f]) for d in different.values()] for f in fields]},
+        "episodes": listed,
+    }
+    if compared:
+        index["compare"] = _compared(runs, compared, listed)
+    titles = list(dict.fromkeys(f"{run['label']} on {run['env']}" for run in index["runs"]))
+    return render(", ".join(titles[:3]) + " and others" * (len(titles) > 3), index, chunks)
+
+
+def _why(run: StoredRun) -> str:
+    if run.path.suffix == ".zip":
+        return ", like all published archives"
+    return " yet" if not run.facts else ""
+
+
+def facts(run: StoredRun, before: Sequence[StoredRun]) -> Plain:
+    """Return what the page says of a run; ``before`` are those that stand above it."""
+    config, result = run.config, run.facts.get("result", {})
+    name = config["credit"]["name"]
+    return {
+        "id": run.id,
+        "label": label_of(name),
+        "colour": _colour(name),
+        "twin": sum(other.config["credit"]["name"] == name for other in before),
+        "env": config["env"]["name"],
+        "tier": config.get("tier", ""),
+        "seed": config["seed"],
+        "status": f"{result.get('updates', len(run.metrics()))} of {config.get('updates', '?')}",
+        "success": result.get("success"),
+        "settings": [[field, _text(value)] for field, value in sorted(flat(config))],
+    }
+
+
+def names_of(runs: Sequence[StoredRun]) -> list[str]:
+    """Return a short name for each run that no other has: estimator, environment, what differs, seed, or the run id."""
+    several = len({run.config["env"]["name"] for run in runs}) > 1
+    names = []
+    for run in runs:
+        env = f" {run.config['env']['name']}" * several
+        names.append(f"{label_of(run.config['credit']['name'])}{env} seed {run.config['seed']}")
+    alike: dict[str, list[int]] = {}
+    for number, name in enumerate(names):
+        alike.setdefault(name, []).append(number)
+    for name, members in alike.items():
+        differences = differing({str(n): runs[n].config for n in members}) if len(members) > 1 else {}
+        for n in members if differences else ():
+            own = differences[str(n)].items()
+            words = [f"{field.rpartition('.')[2]}={value}" for field, value in own if value is not None]
+            names[n] = f"{name} {' '.join(words[:2]) or runs[n].id}"
+    return [f"{name} {run.id}" if names.count(name) > 1 else name for name, run in zip(names, runs)]
+
+
+def label_of(name: str) -> str:
+    """Return an estimator's name in print; one that this bepo does not know keeps its own."""
+    known = estimators()
+    return (known[name].label if name in known else "") or name
+
+
+def _colour(name: str) -> str:
+    known = estimators()
+    own = known[name].colour if name in known else ""
+    own = "var(--text)" if own == "#000000" else own  # black is nothing to see on a dark page
+    return own or _COLOURS[sum(map(ord, name)) % len(_COLOURS)]
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def curves(metrics: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, list[Plain]]:
+    """Return for each metric the points (update, value) of each run that logged it; seconds are left out."""
+    found: dict[str, dict[int, list[list[float]]]] = {}
+    for run, rows in enumerate(metrics):
+        for row in rows:
+            for name, value in row.items():
+                if name.startswith(_NOT_SHOWN) or not isinstance(value, int | float) or not math.isfinite(value):
+                    continue
+                found.setdefault(name, {}).setdefault(run, []).append([row["update"], float(f"{value:.4g}")])
+    return {name: [{"run": run, "points": points} for run, points in found[name].items()] for name in sorted(found)}
+
+
+def types(run: int, rows: Sequence[Mapping[str, Any]]) -> list[Plain]:
+    """Return success on test tasks by type, before training and at the newest evaluation."""
+    tests = [row for row in rows if row["split"] == "test"]
+    if not tests:
+        return []
+    last = max(row["update"] for row in tests)
+    kinds = sorted({row["kind"] for row in tests})
+    found = []
+    for kind in [None, *kinds] if len(kinds) > 1 else [None]:
+        of_kind = [row for row in tests if kind in (None, row["kind"])]
+        before = [row["success"] for row in of_kind if row["update"] == 0]
+        after = [row["success"] for row in of_kind if row["update"] == last]
+        if after:
+            rates = {"before": fmean(before) if before else None, "after": fmean(after)}
+            found.append({"run": run, "kind": kind or "", "episodes": len(after), "update": last, **rates})
+    return found
+
+
+def _compared(runs: Sequence[StoredRun], compared: tuple[int, int], listed: Sequence[Plain]) -> Plain:
+    a, b = compared
+    rows = [runs[n].transcripts() for n in compared]
+    place = {(row["run"], row["number"]): n for n, row in enumerate(listed) if row["source"] == TEST}
+    shared = [
+        {
+            "task": rows[0][i]["task"],
+            "kind": rows[0][i]["kind"],
+            "a": place[a, i],
+            "b": place[b, j],
+            "first": first_difference(rows[0][i], rows[1][j]),
+        }
+        for i, j in pairs(*rows)
+    ]
+    return {"a": a, "b": b, "pairs": shared, "why": "" if shared else why_no_pairs(runs[a], runs[b])}
+
+
+def why_no_pairs(a: StoredRun, b: StoredRun) -> str:
+    """Say why two runs have no pair of test episodes."""
+    lacking = [run.id for run in (a, b) if not run.transcripts()]
+    if lacking:
+        return f"Run {' and run '.join(lacking)} keeps no transcripts: there is nothing to pair."
+    return f"Runs {a.id} and {b.id} have no test task in common."
+
+
+def check_comparable(a: StoredRun, b: StoredRun) -> None:
+    """Raise ``UserError`` if two runs have no pair of test episodes."""
+    if not pairs(a.transcripts(), b.transcripts()):
+        raise UserError(f"--compare {a.id} {b.id}: {why_no_pairs(a, b)}")

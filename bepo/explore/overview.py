@@ -1,0 +1,85 @@
+"""The page of all runs: a table to filter and sort, and which test tasks each run solves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bepo.explore.frames import differing
+from bepo.explore.groups import Plain
+from bepo.explore.index import facts, names_of
+from bepo.explore.page import render
+from bepo.store.cells import study_cells
+from bepo.store.find import published_studies
+from bepo.store.stored import StoredRun
+
+_POINTS = 40  # of a small curve
+
+
+def overview(runs: Sequence[StoredRun], results: Path) -> str:
+    """Return the page of these runs; names of runs that have a page in ``results/views`` are links to it."""
+    names = names_of(runs)
+    studies = _studies(results)
+    rows, tasks = [], {}
+    for number, (run, name) in enumerate(zip(runs, names)):
+        page = f"{run.id[:6]}.html"
+        task_set = str(run.facts.get("task_sets", {}).get("test", {}).get("digest", ""))
+        solved = _solved(run.episodes(), run.facts.get("result", {}).get("updates"))
+        if solved and task_set not in tasks:
+            tasks[task_set] = [task for task, _ in solved]
+        row = facts(run, runs[:number]) | {"name": name, "study": ", ".join(studies.get(run.id, ()))}
+        row["page"] = page if (results / "views" / page).exists() else None
+        rows.append(
+            row | {"curve": _curve(run.metrics()), "task_set": task_set, "solved": [rate for _, rate in solved]}
+        )
+        del rows[-1]["settings"]
+    for row, words in zip(rows, _differences(runs)):
+        row["differs"] = words
+    return render("Runs", {"runs": rows, "tasks": tasks}, template="runs")
+
+
+def _studies(results: Path) -> dict[str, list[str]]:
+    """Return the studies of each run, of a results folder and of the published runs."""
+    found: dict[str, dict[str, None]] = {}
+    for path, run_id in study_cells(results):
+        found.setdefault(run_id, {})[path.parts[-3]] = None
+    for study, run_id in published_studies():
+        found.setdefault(run_id, {})[study] = None
+    return {run_id: list(names) for run_id, names in found.items()}
+
+
+def _differences(runs: Sequence[StoredRun]) -> list[str]:
+    """Return for each run the settings in which it differs from others of its environment, estimator and tier."""
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for number, run in enumerate(runs):
+        config = run.config
+        kind = (config["env"]["name"], config["credit"]["name"], str(config.get("tier")), str(config.get("model")))
+        alike.setdefault(kind, []).append(number)
+    words = [""] * len(runs)
+    for members in alike.values():
+        for number, own in differing({str(n): runs[n].config for n in members}).items():
+            chosen = (f"{name.removeprefix('credit.')}={value}" for name, value in own.items() if name != "seed")
+            words[int(number)] = " ".join(chosen)
+    return words
+
+
+def _solved(rows: Sequence[Mapping[str, Any]], last: int | None) -> list[tuple[Plain, float]]:
+    """Return each test task with the share of final passes that solve it, in the order of the tasks."""
+    passes: dict[int, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if row["split"] == "test" and row["update"] == last:
+            passes.setdefault(row["evaluation_seed"], []).append(row)
+    of_task = zip(*passes.values())
+    return [
+        ({"id": same[0]["task"], "kind": same[0]["kind"]}, sum(row["success"] for row in same) / len(same))
+        for same in of_task
+    ]
+
+
+def _curve(rows: Sequence[Plain]) -> list[list[float]]:
+    """Return at most 40 points (update, mean training success since the point before)."""
+    values = [(row["update"], row["train/success"]) for row in rows if row.get("train/success") is not None]
+    width = max(1, -(-len(values) // _POINTS))
+    blocks = [values[i : i + width] for i in range(0, len(values), width)]
+    return [[block[-1][0], round(sum(y for _, y in block) / len(block), 3)] for block in blocks]

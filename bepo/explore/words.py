@@ -1,0 +1,29 @@
+"""Prompts and responses of stored rollouts in words, without loading the model that wrote them."""
+
+from __future__ import annotations
+
+import re
+
+from tokenizers import Tokenizer
+
+from bepo.core.batch import RolloutBatch
+from bepo.store.stored import StoredRun
+
+_PICTURE = re.compile(r"(?:<\|image_pad\|>|<image>)+")
+_PLACES = ("policy/tokenizer.json", "checkpoint-*/policy/tokenizer.json")
+
+
+def tokenizer_of(run: StoredRun) -> Tokenizer | None:
+    """Return the tokenizer that a run's folder keeps with its policy; None where it keeps none, as in archives."""
+    found = [path for place in _PLACES for path in sorted(run.path.glob(place))] if run.path.is_dir() else []
+    return Tokenizer.from_file(str(found[-1])) if found else None
+
+
+def prompts_and_responses(batch: RolloutBatch, tokenizer: Tokenizer | None) -> tuple[list[str], list[str]] | None:
+    """Return the N prompts and the N responses, special tokens included; None without tokens or a tokenizer."""
+    if tokenizer is None or batch.tokens is None:
+        return None
+    n = range(len(batch))
+    prompts = tokenizer.decode_batch([batch.tokens.prompt(i).tolist() for i in n], skip_special_tokens=False)
+    responses = tokenizer.decode_batch([batch.tokens.response(i).tolist() for i in n], skip_special_tokens=False)
+    return [_PICTURE.sub("<image>", text) for text in prompts], responses

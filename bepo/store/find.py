@@ -1,0 +1,94 @@
+"""Runs by name: a folder, an archive, a run id or its beginning, whether they are complete or not."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from bepo.core.errors import UserError
+from bepo.store.archive import read_archive
+from bepo.store.cells import study_cells
+from bepo.store.files import Corrupt
+from bepo.store.published import PUBLISHED, PublishedRuns
+from bepo.store.stored import CONFIG, ROLLOUTS, RUN, TRANSCRIPTS, StoredRun, read_config, read_run
+
+
+class UnfinishedRun(StoredRun):
+    """A run without ``run.json``: what it has written so far, also while another process writes it."""
+
+    @property
+    def id(self) -> str:
+        """The run id, which is the name of its folder."""
+        return self.path.name
+
+    def names(self) -> list[str]:
+        """Return the names of the transcripts and rollout batches that are there so far."""
+        found = [path for path in (self.path / TRANSCRIPTS, *(self.path / ROLLOUTS).glob("*.npz")) if path.exists()]
+        return sorted(str(path.relative_to(self.path)) for path in found)
+
+    def transcripts(self) -> list[dict]:
+        """Read the transcripts; none while they are being written."""
+        try:
+            return super().transcripts()
+        except (gzip.BadGzipFile, EOFError, ValueError):
+            return []
+
+
+def read_any(path: Path) -> StoredRun:
+    """Read a run folder, complete or not, or an archive of a run. Raises ``Corrupt``."""
+    if path.suffix == ".zip":
+        return read_archive(path)
+    if (path / RUN).exists():
+        return read_run(path)
+    return UnfinishedRun(path, {}, read_config(path))
+
+
+def every_run(results: Path) -> dict[str, Path]:
+    """Return the place of every run by its id: of a results folder, and of the published runs that are not in it."""
+    published = {path.stem: path for path in sorted(PUBLISHED.glob("*/*.zip"))}
+    return published | {path.parent.name: path.parent for path in sorted(results.glob(f"runs/*/{CONFIG}"))}
+
+
+def find_runs(name: str, results: Path, tier: str | None = None) -> list[StoredRun]:
+    """Return the runs that ``name`` stands for; ``tier`` limits those of a study.
+
+    ``name`` is a run folder, an archive (.zip), a results folder, a run id or its beginning, or a study of ``results``
+    or of the published runs. Raises ``UserError`` where there is none, or where the beginning is that of several ids.
+    """
+    path = Path(name)
+    if path.suffix == ".zip" or (path / CONFIG).exists():
+        if not path.exists():
+            raise UserError(f"{path}: no such archive")
+        return [read_any(path)]
+    if (path / "runs").is_dir():
+        return [read_any(config.parent) for config in sorted(path.glob(f"runs/*/{CONFIG}"))]
+    places = every_run(results)
+    chosen = [run_id for run_id in places if run_id.startswith(name)] if name else []
+    if len(chosen) > 1:
+        raise UserError(f"run {name!r}: several ids begin so; choices: {', '.join(chosen)}")
+    chosen = chosen or list(dict.fromkeys(i for i in _runs_of_study(name, results, tier) if i in places))
+    if not chosen:
+        raise UserError(
+            f"run {name!r}: neither a run folder, an archive, the beginning of a run id nor a study with runs in "
+            f"{results} or the published runs; `python -m analysis runs` lists the runs"
+        )
+    return [read_any(places[run_id]) for run_id in chosen]
+
+
+def _runs_of_study(study: str, results: Path, tier: str | None) -> Iterator[str]:
+    """Yield the ids of the runs that the cells of a study point at."""
+    for path, run_id in study_cells(results):
+        if path.parts[-3] == study and tier in (None, path.parts[-2]):
+            yield run_id
+    yield from (run_id for name, run_id in published_studies(tier) if name == study)
+
+
+def published_studies(tier: str | None = None) -> Iterator[tuple[str, str]]:
+    """Yield the study and the run id of each readable cell of the published runs."""
+    for folder in sorted(path for path in PUBLISHED.glob("*") if path.is_dir() and tier in (None, path.name)):
+        runs = PublishedRuns(folder)
+        for study in runs.studies():
+            with suppress(Corrupt):
+                yield from ((study, cell["run_id"]) for cell in runs.cells(study))

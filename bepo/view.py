@@ -1,0 +1,117 @@
+"""``python -m bepo.view RUN ...``: see what runs did, on one local page or in the terminal.
+
+RUN is a run folder, an archive, the beginning of a run id, or a study; without RUN the page is a table of all runs,
+runs.html, with the test tasks that each of them solves. The page of runs has the runs' curves, settings and
+episodes, with the advantage of every step by every estimator. It works from disk and loads nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import webbrowser
+from pathlib import Path
+
+from bepo.core.errors import UserError
+from bepo.store.find import every_run, find_runs, read_any
+from bepo.store.stored import StoredRun
+
+_DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write and open the page, or print; return the exit code: 0, or 2 after a mistake of the user."""
+    options = _parser().parse_intermixed_args(arguments)
+    try:
+        _view(options)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader has seen enough: `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        print(f"error: {error.filename}: cannot be written ({error.strerror})", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="python -m bepo.view", description=__doc__, formatter_class=form)
+    add = parser.add_argument
+    add("runs", nargs="*", metavar="RUN", help="what to show")
+    add("--compare", nargs=2, metavar=("A", "B"), help="pair two runs' test episodes, and show where they first differ")
+    add("--text", action="store_true", help="print one episode, or the comparison, instead of writing a page")
+    add("--episode", type=int, default=1, metavar="N", help="with --text: which one, from 1 (default: 1)")
+    add("--from", dest="source", metavar="SOURCE", help="with --text: 'test episodes', or 'update 50' of training")
+    add("--results", type=Path, default=Path("results"), help="folder of runs (default: results)")
+    add("--tier", help="of a study: only its runs at this tier")
+    add("--out", type=Path, help="file to write (default: RESULTS/views/<run ids>.html)")
+    add("--no-open", action="store_true", help="only write the page")
+    return parser
+
+
+def _view(options: argparse.Namespace) -> None:
+    pair = [_one(name, options) for name in options.compare or []]
+    named = [run for name in options.runs for run in find_runs(name, options.results, options.tier)]
+    runs = list({run.path: run for run in [*pair, *named]}.values())
+    if len(pair) == 2 and pair[0].path == pair[1].path:
+        raise UserError(f"--compare {' '.join(options.compare)}: this is one run; name two")
+    if not runs:
+        _write_overview(options)
+    elif options.text:
+        _print(runs, pair, options)
+    else:
+        _write(runs, (0, 1) if pair else None, options)
+
+
+def _write_overview(options: argparse.Namespace) -> None:
+    from bepo.explore.overview import overview
+
+    if options.text:
+        raise UserError("--text prints an episode of one run: which? `python -m analysis runs` lists them")
+    places = every_run(options.results)
+    runs = [run for run in map(read_any, places.values()) if options.tier in (None, run.config.get("tier"))]
+    if not runs:
+        raise UserError(f"results={options.results}: no run" + (f" of tier {options.tier}" if options.tier else ""))
+    _save(overview(runs, options.results), "runs", options)
+
+
+def _one(name: str, options: argparse.Namespace) -> StoredRun:
+    found = find_runs(name, options.results, options.tier)
+    if len(found) > 1:
+        raise UserError(f"--compare {name}: {len(found)} runs; name one of {', '.join(run.id for run in found)}")
+    return found[0]
+
+
+def _print(runs: list[StoredRun], pair: list[StoredRun], options: argparse.Namespace) -> None:
+    from bepo.explore.text import comparison, transcript
+
+    if not pair and len(runs) > 1:
+        raise UserError(f"--text prints an episode of one run, not of {len(runs)}")
+    lines = comparison(*pair) if pair else transcript(runs[0], options.source, options.episode)
+    for line in lines:
+        print(line)
+
+
+def _write(runs: list[StoredRun], compared: tuple[int, int] | None, options: argparse.Namespace) -> None:
+    from bepo.explore.index import page
+
+    text = page(runs, compared)
+    name = "-".join(run.id[:6] for run in runs[:4]) + (f"-and-{len(runs) - 4}-more" if len(runs) > 4 else "")
+    _save(text, name, options)
+
+
+def _save(text: str, name: str, options: argparse.Namespace) -> None:
+    """Write a page, print its path, and open it where there is a screen."""
+    out = options.out or options.results / "views" / f"{name}.html"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(text)
+    print(out)
+    if not options.no_open and (sys.platform != "linux" or any(os.environ.get(d) for d in _DISPLAYS)):
+        webbrowser.open(out.resolve().as_uri())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""Any study as table and curves, any runs as curves: rows are what varies, and nothing is hidden."""
+
+import matplotlib.pyplot as plt
+import pytest
+
+from analysis.__main__ import main
+from analysis.data.runs import Run
+from analysis.data.sources import open_source
+from analysis.output.study import build_study, row_colours, varying
+from bepo.core.errors import UserError
+from bepo.store.stored import read_run
+from tests.stored_runs import write_run
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """A study of the user's own, of one estimator's two settings, and one of two estimators."""
+    folder = tmp_path_factory.mktemp("results")
+    for seed in (0, 1):
+        for weight in (0.5, 2.0):
+            settings = {"credit.step_weight": weight, "credit.gamma": 0.9 if weight == 2 else 0.95, "seed": seed}
+            write_run(folder, "my_weights", settings, [[1, seed, weight == 2]], metrics={"train/entropy": weight})
+    for credit in ("grpo", "gated_bepo"):
+        write_run(folder, "my_methods", {"credit.name": credit}, [[1, 0, credit == "grpo"]])
+    return folder
+
+
+def built(results, name, metrics=()):
+    table, figure = build_study(name, open_source(results, "local"), "laptop", metrics)
+    plt.close(figure.product.figure)
+    return table.table
+
+
+def test_rows_are_the_fewest_settings_that_tell_them_apart(results):
+    runs = [Run(read_run(path.parent)) for path in results.glob("runs/*/run.json")]
+    mine = [run for run in runs if run["step_weight"] is not None]
+    assert varying(mine) == ["credit.gamma"]  # step_weight says the same
+    assert varying([run for run in runs if run["step_weight"] is None]) == ["credit.name"]
+
+
+def test_a_table_has_no_columns_of_reported_numbers(results):
+    table = built(results, "my_weights")
+    assert table.names == ["Setting", "Success", "Seeds"]
+    assert [row[0].text for row in table.rows] == ["gamma=0.9", "gamma=0.95"]
+    assert [row[1].text for row in table.rows] == ["83.33 ± 23.57†", "50.00 ± 23.57"]
+
+
+def test_metrics_are_columns_of_episodes_or_what_was_logged(results):
+    table = built(results, "my_weights", ["score", "train/entropy"])
+    assert table.names == ["Setting", "Success", "Score", "train/entropy", "Seeds"]
+    assert [row[3].value.mean for row in table.rows] == [2.0, 0.5]
+    with pytest.raises(UserError, match=r"unknown metric 'train/nothing'; choices: .*train/entropy"):
+        built(results, "my_weights", ["train/nothing"])
+
+
+def test_returns_are_no_shares(results):
+    run = Run(read_run(next(results.glob("runs/*/run.json")).parent))
+    run.final["return"] = 7.5
+    assert (run.passes("return").to_numpy() == 7.5).all() and run.passes("success").to_numpy().max() == 100
+
+
+def test_colours_are_distinct_where_one_method_has_many_rows():
+    rows = [f"gated_bepo w={i}" for i in range(12)]
+    assert len(set(row_colours(rows).values())) == 12
+    assert row_colours(["gated_bepo", "grpo"])["gated_bepo"] == "#D55E00"
+    with pytest.raises(UserError, match="21 rows"):
+        row_colours([f"gated_bepo w={i}" for i in range(21)])
+
+
+def test_the_commands_write_files_and_name_them(results, tmp_path, capsys):
+    place = ["--results", str(results), "--out", str(tmp_path), "--source", "local"]
+    assert main(["study", "my_methods", *place]) == 0
+    out = capsys.readouterr().out
+    assert "Gated-BEPO" in out and "Reported" not in out
+    for path in ("tables/study-my_methods.laptop.md", "figures/study-my_methods-curves.laptop.png"):
+        assert (tmp_path / path).exists() and path in out
+    run = next(results.glob("runs/*"))
+    assert main(["curves", run.name, "my_methods", "--metric", "train/success", *place]) == 0
+    assert list((results / "views").glob("curves-*.png")) and "curves-" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["study"], "study of which name? choices: my_methods, my_weights"),
+        (["study", "none"], "unknown study with runs 'none'; choices: my_methods, my_weights"),
+        (["curves"], "curves of which runs?"),
+        (["curves", "my_methods", "--metric", "x"], "unknown metric 'x'"),
+        (["--metric", "x"], "--metric x: goes with"),
+    ],
+)
+def test_a_mistake_gets_one_line(results, capsys, arguments, message):
+    assert main([*arguments, "--results", str(results), "--source", "local"]) == 2
+    assert message in capsys.readouterr().err

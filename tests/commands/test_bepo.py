@@ -1,0 +1,33 @@
+"""``bepo COMMAND``: every command under one name."""
+
+import sys
+
+import pytest
+
+from bepo import __main__ as bepo
+
+
+def run(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["bepo", *arguments])
+    return bepo.main()
+
+
+def test_every_command_is_listed_with_what_it_is_for(monkeypatch, capsys):
+    assert run(monkeypatch) == 0
+    out = capsys.readouterr().out
+    assert {"train", "sweep", "view", "doctor", "credit", "analysis"} <= bepo.commands().keys()
+    for name in bepo.commands():
+        (line,) = [line for line in out.splitlines() if line.split()[:1] == [name]]
+        assert len(line.split()) > 3, line
+
+
+def test_a_command_gets_its_arguments(monkeypatch, capsys):
+    with pytest.raises(SystemExit, match="0"):
+        run(monkeypatch, "credit", "--list")
+    assert "gated_bepo" in capsys.readouterr().out
+
+
+def test_a_misspelt_command_gets_the_nearest(monkeypatch, capsys):
+    assert run(monkeypatch, "trian") == 2
+    err = capsys.readouterr().err
+    assert "unknown command 'trian'" in err and "(bepo train?)" in err and err.count("\n") == 1

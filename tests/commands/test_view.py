@@ -1,0 +1,72 @@
+"""``python -m bepo.view``: the page is written, the terminal gets text, and mistakes get one line."""
+
+import pytest
+
+from bepo import view
+from tests.explore.runs_with_episodes import HOSTILE, write
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results")
+    write(folder, "gated_bepo", 0, HOSTILE)
+    write(folder, "grpo", 1)
+    return folder
+
+
+def ids(results):
+    return sorted(path.name for path in results.glob("runs/*"))
+
+
+def run(results, *arguments):
+    return view.main([*arguments, "--results", str(results), "--no-open"])
+
+
+def test_a_study_becomes_one_page_without_its_texts_in_the_open(results, capsys):
+    assert run(results, "explored") == 0
+    path = capsys.readouterr().out.strip()
+    text = (results / "views" / path.rsplit("/", 1)[1]).read_text()
+    assert "window.hit" not in text and "http" not in text.replace("http-equiv", "").replace("http://www.w3.org", "")
+
+
+def test_without_a_run_the_page_is_a_table_of_all_runs(results, capsys):
+    assert run(results, "--tier", "smoke") == 0
+    path = capsys.readouterr().out.strip()
+    assert path == str(results / "views" / "runs.html") and 'id="tasks"' in (results / "views/runs.html").read_text()
+
+
+def test_an_episode_as_text_has_every_estimators_advantage(results, capsys):
+    name = next(i for i in ids(results) if "grpo" in (results / "runs" / i / "config.json").read_text())
+    assert run(results, name, "--text", "--from", "update 1", "--episode", "2") == 0
+    out = capsys.readouterr().out
+    assert "update 1, episode 2 of 6, task task0" in out and "action:   go b   reward 10" in out
+    assert "GRPO +" in out and "Gated-BEPO +" in out and "success: return 10" in out
+    assert run(results, name, "--text") == 0
+    assert "response: go a" in capsys.readouterr().out
+
+
+def test_a_comparison_as_text_names_the_first_difference(results, capsys):
+    names = ids(results)
+    assert run(results, "--compare", *names, "--text") == 0
+    out = capsys.readouterr().out
+    assert "step 2: " in out and "both solved 1" in out and "neither 1" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--text"], "--text prints an episode of one run: which?"),
+        (["--tier", "nowhere"], "no run of tier nowhere"),
+        (["nowhere"], "run 'nowhere': neither a run folder"),
+        (["explored", "--text"], "--text prints an episode of one run, not of 2"),
+        (["--compare", "explored", "explored"], "--compare explored: 2 runs; name one of"),
+        (["FIRST", "--text", "--episode", "9"], "--episode 9: test episodes of run"),
+        (["FIRST", "--text", "--from", "update 7"], "choices: test episodes, update 1"),
+        (["--compare", "FIRST", "FIRST"], "this is one run; name two"),
+    ],
+)
+def test_a_mistake_gets_one_line(results, capsys, arguments, message):
+    first = ids(results)[0]
+    assert run(results, *(first if a == "FIRST" else a for a in arguments)) == 2
+    err = capsys.readouterr().err
+    assert message in err and err.count("\n") == 1

@@ -1,0 +1,87 @@
+"""``bepo.load``: names of runs, tidy tables, and what is refused."""
+
+import shutil
+
+import pytest
+
+import bepo
+from bepo.core.errors import UserError
+from bepo.store.archive import write_archive
+from bepo.store.files import Corrupt
+from bepo.store.stored import read_run
+from tests.explore.runs_with_episodes import write
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results")
+    write(folder, "gated_bepo", 0, **{"credit.gamma": 0.9})
+    write(folder, "gated_bepo", 1, **{"credit.gamma": 0.95})
+    write(folder, "grpo", 0)
+    return folder
+
+
+def test_a_study_is_three_tidy_tables_whose_columns_say_what_differs(results):
+    runs = bepo.load("explored", results=results)
+    assert len(runs) == 3 and set(runs.runs["status"]) == {"complete"}
+    for table in (runs.runs, runs.metrics, runs.episodes, runs.transcripts):
+        assert list(table.columns[:4]) == ["run", "env", "credit", "seed"] and "credit.gamma" in table
+    assert "credit.name" in runs.settings.index and "env.name" not in runs.settings.index
+    assert len(runs.metrics) == 3 * 2 and runs.metrics["credit/gate"].eq(0.5).all()
+    final = runs.episodes.query("final and split == 'test'").groupby(["credit", "seed"])["success"].mean()
+    assert final["gated_bepo", 1] == pytest.approx(2 / 3) and final["grpo", 0] == pytest.approx(1 / 3)
+    steps = runs.transcripts.query("task == 't0' and credit == 'grpo'")
+    assert steps["step"].tolist() == [0, 1] and steps["action"].tolist() == ["go a", "go b"]
+
+
+def test_the_settings_of_one_estimator_are_no_difference_to_another(results):
+    own = bepo.load("explored", results=results)
+    one_of_each = bepo.load(*[run.path for run in own.stored if run.config["seed"] == 0])
+    assert list(one_of_each.settings.index) == ["credit.name"]
+
+
+def test_rollouts_are_arrays(results):
+    runs = bepo.load("explored", results=results)
+    (run, update), *others = runs.kept()
+    assert update == 1 and len(others) == 2
+    assert runs.rollouts(run).n_trajectories == 6
+    with pytest.raises(UserError, match=r"no one run with such a batch; choices: .*, 1"):
+        runs.rollouts(update=1)
+    with pytest.raises(UserError, match=r"rollouts\(None, 7\)"):
+        bepo.load(run, results=results).rollouts(update=7)
+
+
+def test_names_are_folders_archives_ids_and_their_beginnings(results, tmp_path):
+    run = bepo.load("explored", results=results).stored[0]
+    archive = tmp_path / f"{run.id}.zip"
+    write_archive(read_run(run.path), archive, complete=True)
+    for name in (run.path, archive, run.id, run.id[:8]):
+        found = bepo.load(name, results=results)
+        assert [one.id for one in found.stored] == [run.id] and len(found.transcripts) == 6
+    assert len(bepo.load(results)) == 3
+    assert len(bepo.load(results=results)) > 3  # the published runs are there too
+    for name, message in ((tmp_path / "none.zip", "no such archive"), ("zzz", "neither a run folder"), ("", "neither")):
+        with pytest.raises(UserError, match=message):
+            bepo.load(name, results=results)
+    with pytest.raises(UserError, match="no run of tier paper"):
+        bepo.load(results, tier="paper")
+
+
+def test_a_run_in_progress_is_shown_as_far_as_it_is(results, tmp_path):
+    folder = bepo.load("explored", results=results).stored[0].path
+    shutil.copytree(folder, tmp_path / "runs" / folder.name)
+    running = tmp_path / "runs" / folder.name
+    (running / "run.json").unlink()
+    transcripts = (running / "transcripts.jsonl.gz").read_bytes()
+    (running / "transcripts.jsonl.gz").write_bytes(transcripts[:30])
+    runs = bepo.load(running)
+    assert runs.runs.iloc[0][["status", "updates"]].tolist() == ["partial", 2] and runs.runs["success"].isna().all()
+    assert len(runs.rollouts()) == 9 and runs.transcripts.empty
+
+
+def test_a_changed_run_is_refused(results, tmp_path):
+    folder = bepo.load("explored", results=results).stored[0].path
+    shutil.copytree(folder, tmp_path / folder.name)
+    (tmp_path / folder.name / "metrics.jsonl").write_text("{}\n")
+    with pytest.raises(Corrupt, match="changed since the run was completed"):
+        bepo.load(tmp_path / folder.name)
