@@ -23,6 +23,7 @@ METHOD_VERSION = 2
 """The version of all that is no plug-in. Raise it when the same config gives other numbers."""
 PLUGINS = {"env": environments, "credit": estimators, "loss": losses, "policy": policies, "backend": backends}
 """The parts of a config that are chosen by name, and what there is to choose from."""
+_OF_UPDATES = ("credit", "loss", "training", "rollout", "seed")
 _MISSING = "???"  # OmegaConf's word for a value that must be given
 
 
@@ -81,7 +82,10 @@ class Config(Settings):
     rollout: Rollout = field(default_factory=Rollout)
     training: Optimisation = field(default_factory=Optimisation)
     evaluation: Evaluation = field(default_factory=Evaluation)
-    updates: int = setting(150, at_least=1)
+    updates: int = setting(150, at_least=0)
+    """0: nothing is trained, the policy is evaluated as it is (``python -m bepo.evaluate``)."""
+    run: str | None = setting(None, neutral=True)
+    """The id of a finished run whose last policy is evaluated; only where ``updates`` is 0."""
     seed: int = 0
     """Training seed: tasks, rollouts and minibatches follow from it."""
     tier: str = _MISSING
@@ -104,8 +108,17 @@ class Config(Settings):
     study: dict[str, Any] = setting(factory=dict, identity=False)
     """What an experiment file says about itself: its name and its question."""
 
+    @property
+    def is_evaluation(self) -> bool:
+        """Whether the policy is evaluated, and not trained."""
+        return self.updates == 0
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.run is not None and not self.is_evaluation:
+            raise UserError(
+                f"run={self.run}: python -m bepo.evaluate evaluates a run's policy; no training starts from it"
+            )
         if self.policy.constrained and self.env.free_text:
             raise UserError(f"policy.constrained=true picks among listed actions; {self.env.free_text}")
 
@@ -117,10 +130,22 @@ def cell_overrides(config: Config, overrides: Sequence[str]) -> list[str]:
 
 def identity_of(config: Config) -> dict[str, Any]:
     """Return what the run id is a hash of: everything that changes the experiment, with the versions of the code."""
-    parts = identity(config)
+    parts = _of_evaluation(config) if config.is_evaluation else identity(config)
     versioned = {name: value for name in parts if isinstance(value := vars(config)[name], Settings)}
     versions = {name: value.method_version for name, value in versioned.items() if value.method_version is not None}
     return parts | {"method_versions": versions | {"run": METHOD_VERSION}}
+
+
+def _of_evaluation(config: Config) -> dict[str, Any]:
+    """Return what changes an evaluation: nothing that belongs to updates, and no training seed.
+
+    A policy with a warm start depends on the training tasks that this was fitted to.
+    """
+    parts = {name: part for name, part in identity(config).items() if name not in _OF_UPDATES}
+    parts["evaluation"] = {name: value for name, value in parts["evaluation"].items() if name != "every"}
+    if config.policy.warm_start_settings is None or config.run is not None:
+        return parts
+    return parts | {"rollout": {"train_tasks": config.rollout.train_tasks}}
 
 
 def versions_today(identity: dict[str, Any]) -> dict[str, int | None]:

@@ -79,6 +79,10 @@ class RunFolder:
         with (self.path / f"{stream}.jsonl").open("a") as file:
             file.write("".join(row_line(row) for row in rows))
 
+    def rewrite(self, stream: str, rows: Iterable[dict[str, Any]]) -> None:
+        """Replace all rows of ``metrics`` or ``episodes``."""
+        write_atomically(self.path / f"{stream}.jsonl", "".join(map(row_line, rows)))
+
     def rows(self, stream: str) -> list[dict[str, Any]]:
         """Read the rows that are there so far, also while another process writes them."""
         return read_rows(self.path / f"{stream}.jsonl")

@@ -66,7 +66,7 @@ class Throughput:
         try:
             run = read_run(folder)
             cpus = {session["machine"]["cpu"] for session in run.facts["sessions"]}
-            if run.clock == "time/" or cpus == {self._cpu}:
+            if run.facts["result"]["updates"] and (run.clock == "time/" or cpus == {self._cpu}):
                 for kind in _kinds(run.config, _needs_critic(run.config)):
                     self._seconds[kind].append(_seconds_an_update(run))
         except Corrupt as error:
