@@ -25,7 +25,8 @@ _OF_A_RUN = ("run=", "results=", "tracking.", "progress=", "evaluation.", "backe
 def configured(cfg: DictConfig, overrides: Sequence[str]) -> Config:
     """Return the config of an evaluation.
 
-    That of a run (``run=ID``) is the run's own, with the fields of ``overrides``. Raises ``UserError`` if there is no such run, or if it was asked to play something else than it was trained for.
+    That of a run (``run=ID``) is the run's own, with the fields of ``overrides``. Raises ``UserError`` if there is
+    no such run, or if an override changes what it was trained for.
     """
     if cfg.run is None:
         return cast(Config, OmegaConf.to_object(cfg))

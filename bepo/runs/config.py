@@ -15,6 +15,7 @@ from bepo.policies import policies
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling
 from bepo.rollouts.evaluation import Evaluation
+from bepo.rollouts.prompting import Prompting
 from bepo.store.tracking import Tracking
 from bepo.training import Optimisation
 from bepo.training.backend import backends
@@ -90,8 +91,10 @@ class Config(Settings):
     """Training seed: tasks, rollouts and minibatches follow from it."""
     tier: str = _MISSING
     """Name of the tier. With ``model`` it names the policy, ``conf/tier/<tier>/policy/<model>.yaml``."""
-    model: Literal["small", "large", "qwen3", "vl"] = "small"
-    """Which of the paper's models the policy is, or stands for."""
+    model: Literal["small", "large", "qwen3", "vl", "closed"] = "small"
+    """Which of the paper's models the policy is, or stands for; the closed ones are only served."""
+    prompting: Prompting = setting(factory=Prompting, neutral=True)
+    """How a served policy is asked; what is trained is asked directly."""
     tracking: Tracking = setting(factory=Tracking, identity=False)
     results: str = setting("results", identity=False)
     """Folder for runs, task sets and warm starts."""
@@ -118,6 +121,13 @@ class Config(Settings):
         if self.run is not None and not self.is_evaluation:
             raise UserError(
                 f"run={self.run}: python -m bepo.evaluate evaluates a run's policy; no training starts from it"
+            )
+        if self.policy.served and not self.is_evaluation:
+            raise UserError(f"policy={self.policy.name} is only served, not trained: python -m bepo.evaluate")
+        if self.prompting.method != "direct" and not self.policy.served:
+            raise UserError(
+                f"prompting.method={self.prompting.method} asks a served model, which knows a language: "
+                f"policy={self.policy.name} does not do; choices: policy=served, policy=vllm"
             )
         if self.policy.constrained and self.env.free_text:
             raise UserError(f"policy.constrained=true picks among listed actions; {self.env.free_text}")

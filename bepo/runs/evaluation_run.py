@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import platform
+import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bepo.rollouts.task_sets import TaskSet, task_set
+from bepo.core.errors import UserError
+from bepo.rollouts.task_sets import task_set
 from bepo.runs.config import Config, cell_overrides, identity_of
 from bepo.runs.metrics import success_rate
 from bepo.runs.mirror import labels_of
@@ -24,8 +27,9 @@ from bepo.store.tracking import Tracker
 def evaluate(config: Config, overrides: Sequence[str] = ()) -> float:
     """Evaluate the policy on the test tasks, leave a complete run folder, and return its success rate.
 
-    A complete evaluation is not repeated, and a killed one goes on behind its last whole pass. ``overrides`` name its
-    cell in its study, if it belongs to one.
+    A complete evaluation is not repeated, and a killed one goes on: behind its last whole pass, or, of a served policy,
+    behind its last answer. Episodes that an endpoint did not answer are missing, and tried again. ``overrides`` name
+    its cell in its study, if it belongs to one.
     """
     results = Path(config.results)
     refuse_older(results)
@@ -34,33 +38,33 @@ def evaluate(config: Config, overrides: Sequence[str] = ()) -> float:
         if config.study:
             note_cell(results, config.study["name"], config.tier, cell_overrides(config, overrides), folder.id)
         if folder.is_complete:
-            done = read_run(folder.path)
-            print(f"run {folder.id} is complete: success {done.facts['result']['success']:.3f} ({folder.path})")
-            return done.facts["result"]["success"]
-        began, player = time.perf_counter(), _player(config, folder)
+            done = read_run(folder.path).facts["result"]
+            if not done.get("missing"):
+                print(f"run {folder.id} is complete: success {done['success']:.3f} ({folder.path})")
+                return done["success"]
+            folder.reopen()
+        player = _player(config, folder)
         try:
-            folder.start(asdict(config), new_session(config))
-            tracker = Tracker(config.tracking, folder.id, folder.path, labels_of(config, folder, overrides))
-            try:
-                tasks = task_set(config.env, "test", config.evaluation.tasks, results / "task_sets")
-                _play(config, folder, player, tasks)
-                success = success_rate(folder.rows("episodes"), "test", 0)
-                _complete(config, folder, player, tasks, success, time.perf_counter() - began)
-            except BaseException:
-                tracker.finish(None)
-                raise
-            files = files_of_run(results, folder.id)
-            tracker.finish({"test_success": success}, files, results, labels_of(config, folder, overrides))
+            result = _Evaluation(config, folder, player, overrides).finish()
         finally:
             player.close()
-        print(f"run {folder.id}: success {success:.3f} on held-out tasks ({folder.path})")
-        return success
+    missing = sum(result["missing"].values())
+    print(f"run {folder.id}: success {result['success']:.3f} on held-out tasks ({folder.path})")
+    if missing:
+        reasons = "; ".join(f"{count} x {reason}" for reason, count in result["missing"].items())
+        print(f"{missing} episodes are missing ({reasons}): the same command tries them again", file=sys.stderr)
+    return result["success"]
 
 
 def _player(config: Config, folder: RunFolder) -> Player:
     """Return what plays the episodes. Raises ``UserError`` where it cannot be had on this machine."""
+    if config.policy.served:
+        from bepo.runs.served_player import ServedPlayer
+
+        return ServedPlayer(config, folder)
+    sampling = config.evaluation.sampling
     setup = make_setup(config, folder, config.backend.resolve(), task_sets_of(config), _weights(config))
-    return EnginePlayer(config.backend.start(setup), config.evaluation.sampling)
+    return EnginePlayer(config.backend.start(setup), sampling)
 
 
 def _weights(config: Config) -> Path | None:
@@ -68,38 +72,67 @@ def _weights(config: Config) -> Path | None:
     return None if config.run is None else read_run(Path(config.results) / "runs" / config.run).policy()
 
 
-def _play(config: Config, folder: RunFolder, player: Player, tasks: TaskSet) -> None:
-    """Make the passes that are missing; those that an earlier session has finished stay."""
-    kept = [rows for rows in _passes(folder.rows("episodes")) if len(rows) == len(tasks)]
-    folder.rewrite("metrics", [])
-    folder.rewrite("episodes", [row for rows in kept for row in rows])
-    for seed in range(len(kept), config.evaluation.seeds):
-        made = player.play(tasks, seed)
-        if seed == 0:
-            folder.write_transcripts(made.transcripts)
-        folder.append("episodes", *({"update": 0, **row} for row in made.rows))
+class _Evaluation:
+    """An evaluation in progress."""
 
+    def __init__(self, config: Config, folder: RunFolder, player: Player, overrides: Sequence[str]) -> None:
+        self.config, self.folder, self.player, self.overrides = config, folder, player, overrides
+        self.clock = time.perf_counter()
+        self.tasks = task_set(config.env, "test", config.evaluation.tasks, Path(config.results) / "task_sets")
 
-def _passes(rows: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Return the rows of each pass, by evaluation seed from 0."""
-    seeds = sorted({row["evaluation_seed"] for row in rows})
-    return [[row for row in rows if row["evaluation_seed"] == seed] for seed in seeds]
+    def finish(self) -> dict[str, Any]:
+        """Make the passes that are left, and complete the folder; returns the result as ``run.json`` has it."""
+        config, folder, results = self.config, self.folder, Path(self.config.results)
+        folder.start(asdict(config), new_session(config))
+        labels = labels_of(config, folder, self.overrides)
+        tracker = Tracker(config.tracking, folder.id, folder.path, labels)
+        try:
+            missing = self._play()
+            rows = folder.rows("episodes")
+            if not rows:
+                raise UserError(f"run {folder.id}: no episode was answered ({'; '.join(missing)})")
+            result = {"success": success_rate(rows, "test", 0), "updates": 0, "missing": dict(missing)}
+            folder.complete(self._facts(result))
+        except BaseException:
+            tracker.finish(None)
+            raise
+        summary = {"test_success": result["success"], "missing_episodes": sum(missing.values())}
+        tracker.finish(summary, files_of_run(results, folder.id), results, labels_of(config, folder, self.overrides))
+        return result
 
+    def _play(self) -> Counter[str]:
+        """Make the passes that are not whole, and return how many episodes are missing, by reason."""
+        folder, missing = self.folder, Counter[str]()
+        passes: dict[int, list[dict[str, Any]]] = {}
+        for row in folder.rows("episodes"):
+            passes.setdefault(row["evaluation_seed"], []).append(row)
+        whole = {seed: rows for seed, rows in passes.items() if len(rows) == len(self.tasks)}
+        left = [seed for seed in range(self.config.evaluation.seeds) if seed not in whole]
+        folder.rewrite("metrics", [])
+        folder.rewrite("episodes", [row for rows in whole.values() for row in rows])
+        if left and (estimate := self.player.estimate(self.tasks)):
+            print(estimate, flush=True)
+        for seed in left:
+            made = self.player.play(self.tasks, seed)
+            if seed == 0:
+                folder.write_transcripts(made.transcripts)
+            missing.update(made.missing)
+            whole[seed] = [{"update": 0, **row} for row in made.rows]
+            folder.append("episodes", *whole[seed])
+        folder.rewrite("episodes", [row for seed in sorted(whole) for row in whole[seed]])
+        return missing
 
-def _complete(
-    config: Config, folder: RunFolder, player: Player, tasks: TaskSet, success: float, seconds: float
-) -> None:
-    facts = {
-        "status": "complete",
-        "tier": config.tier,
-        "seed": config.seed,
-        "task_sets": {"test": {"tasks": len(tasks), "digest": tasks.digest}},
-        "identity": identity_of(config),
-        "result": {"success": success, "updates": 0},
-        "sessions": folder.sessions(),
-        "wall_seconds_last_session": round(seconds, 1),
-        **player.facts,
-        "environment": config.env.facts(),
-    }
-    facts["versions"] = facts["versions"] | {"python": platform.python_version()}
-    folder.complete(facts)
+    def _facts(self, result: dict[str, Any]) -> dict[str, Any]:
+        facts = {
+            "status": "complete",
+            "tier": self.config.tier,
+            "seed": self.config.seed,
+            "task_sets": {"test": {"tasks": len(self.tasks), "digest": self.tasks.digest}},
+            "identity": identity_of(self.config),
+            "result": result,
+            "sessions": self.folder.sessions(),
+            "wall_seconds_last_session": round(time.perf_counter() - self.clock, 1),
+            **self.player.facts,
+            "environment": self.config.env.facts(),
+        }
+        return facts | {"versions": facts["versions"] | {"python": platform.python_version()}}

@@ -57,7 +57,7 @@ def _warnings(credit: Estimator) -> list[str]:
 
 def method_of(config: Config) -> str:
     """Return the name of the credit estimator, or of the way in which an evaluated policy is asked."""
-    return "direct" if config.is_evaluation else config.credit.name
+    return config.prompting.method if config.is_evaluation else config.credit.name
 
 
 def summary_of(folder: RunFolder, updates: int, success: float) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
@@ -20,12 +20,20 @@ class Pass:
 
     rows: list[dict[str, Any]]
     transcripts: Iterator[dict[str, Any]]
+    missing: Mapping[str, int] = field(default_factory=dict)  # episodes without an answer, by reason
 
 
 class Player(Protocol):
-    """Plays passes over task sets. ``facts`` go into ``run.json``, among them ``device`` and ``versions``."""
+    """Plays passes over task sets."""
 
-    facts: dict[str, Any]
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What ``run.json`` says of what played."""
+        ...
+
+    def estimate(self, tasks: TaskSet) -> str:
+        """Say what an evaluation would cost, before anything is sent; empty where it costs nothing."""
+        ...
 
     def play(self, tasks: TaskSet, seed: int) -> Pass:
         """Play one episode of each task; what is drawn at random follows from ``seed``."""
@@ -40,7 +48,16 @@ class EnginePlayer:
     """Plays with the policy of a backend's engine."""
 
     def __init__(self, engine: Engine, sampling: Sampling) -> None:
-        self._engine, self._sampling, self.facts = engine, sampling, engine.facts
+        self._engine, self._sampling = engine, sampling
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What ``run.json`` says of the engine."""
+        return self._engine.facts
+
+    def estimate(self, tasks: TaskSet) -> str:
+        """Return nothing: it costs nothing."""
+        return ""
 
     def play(self, tasks: TaskSet, seed: int) -> Pass:
         """Play one episode of each task; every draw follows from ``seed``."""
