@@ -77,7 +77,7 @@ class Throughput:
     def estimate(self, run: PlannedRun) -> TimeEstimate:
         """Estimate how long the updates that a run still lacks will take."""
         config = run.config
-        updates = config.updates - run.progress().updates
+        updates = max(config.updates, 1) - run.progress().updates  # an evaluation counts as an update
         at_paper = config.tier == "paper"
         for kind in _kinds(_kind_settings(run), config.credit.needs_critic):
             if kind in self._seconds:
