@@ -28,7 +28,7 @@ def _facts(run: Run) -> Iterator[str]:
         yield "imitation only: a tiny model after its warm start, which is no pretrained one"
     else:
         yield f"no training; policy {run['policy.path'] or run['policy.name']}"
-    passes = [float(mean) for mean in run.passes().mean(axis=1)]
+    passes = run.passes().to_numpy(float).mean(axis=1).tolist()
     if len(passes) > 1:
         spread = f"deviation {stdev(passes):.2f} as of a sample, {pstdev(passes):.2f} as of a population"
         yield f"success {fmean(passes):.1f} over {len(passes)} passes, {spread}"

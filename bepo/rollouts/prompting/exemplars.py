@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
@@ -12,6 +13,7 @@ from bepo.rollouts.prompting import Prompting
 from bepo.rollouts.prompting.transcript import Grammar, Turn
 
 _MOST_TASKS = 2000  # training tasks that are looked through
+_PRODUCT = re.compile(r"b0\w{8}$")  # the number of a product
 _MOVES = ("go ", "open ", "close ", "look", "examine ", "inventory")  # of ALFWorld: the way, not the goal
 
 
@@ -65,16 +67,32 @@ class Exemplars:
 
 def _with_thoughts(seen: Sequence[tuple[str, str]], own_step: bool) -> list[Turn]:
     """Return the turns of an episode: a plan first, and after each part of it what comes next."""
-    goals = [action for _, action in seen if not action.startswith(_MOVES)]
+    goals = [(action, _words(action)) for _, action in seen if not action.startswith(_MOVES)]
     turns: list[Turn] = []
     left, due = list(goals), True
     for observation, action in seen:
-        plan = f"To solve the task, I still have to {', then '.join(left)}." if due else f"Next I {action}."
+        plan = (
+            f"To solve the task, I still have to {', then '.join(w for _, w in left)}."
+            if due
+            else f"Next I {_words(action)}."
+        )
         if own_step:
             turns += [Turn(observation, plan, "")] if due else []
             turns.append(Turn("OK." if due else observation, "", action))
         else:
             turns.append(Turn(observation, plan, action))
-        due = bool(left) and action == left[0]
+        due = bool(left) and action == left[0][0]
         left = left[1:] if due else left
     return turns
+
+
+def _words(action: str) -> str:
+    """Return an action as a thought says it, without what is not seen yet: the numbers of objects, and products."""
+    kind, _, rest = action.rstrip("]").partition("[")
+    if kind == "search":
+        return "search for what the task describes"
+    if kind == "click":
+        return (
+            "buy it" if rest == "buy now" else "open a product that fits" if _PRODUCT.match(rest) else f"choose {rest}"
+        )
+    return re.sub(r" \d+", "", action)
