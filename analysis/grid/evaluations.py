@@ -33,7 +33,7 @@ def _facts(run: Run) -> Iterator[str]:
         spread = f"deviation {stdev(passes):.2f} as of a sample, {pstdev(passes):.2f} as of a population"
         yield f"success {fmean(passes):.1f} over {len(passes)} passes, {spread}"
     if "solved_at" in run.final:
-        at = run.final["solved_at"].astype(float)
+        at = run.final["solved_at"].to_numpy(float)
         trials = int(run["prompting.trials"] or run.config["prompting"]["trials"])
         shares = ", ".join(f"{100 * float((at <= n).mean()):.1f} after {n}" for n in AFTER if n <= trials)
         yield f"success by number of trials: {shares}"

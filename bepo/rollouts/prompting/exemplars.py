@@ -12,7 +12,7 @@ from bepo.envs import Environment, Task
 from bepo.rollouts.prompting import Prompting
 from bepo.rollouts.prompting.transcript import Grammar, Turn
 
-_MOST_TASKS = 2000  # training tasks that are looked through
+_MOST_TASKS = 200  # training tasks that are looked through
 _PRODUCT = re.compile(r"b0\w{8}$")  # the number of a product
 _MOVES = ("go ", "open ", "close ", "look", "examine ", "inventory")  # of ALFWorld: the way, not the goal
 
