@@ -36,7 +36,7 @@ class Vllm(ServedPolicy):
     seeded: bool = True
     """Send each request a seed of its own, derived from the evaluation seed."""
     arguments: list[str] = setting(factory=list, identity=False)
-    """Further arguments of ``vllm serve``, such as ``--tensor-parallel-size=2``: where and how fast it runs."""
+    """Further arguments of ``vllm serve``, ``["--tensor-parallel-size=2"]``: where and how fast it runs."""
     command: str = setting("vllm", identity=False)
     """The program; by its path where it is in another environment."""
     patience: float = setting(1200.0, above=0, identity=False)
