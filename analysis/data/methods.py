@@ -3,6 +3,7 @@
 Estimators and environments say their names themselves; here are the paper's order and its prompting baselines.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
@@ -17,6 +18,7 @@ PROMPTED |= {"qwen3": "Qwen3", "react": "ReAct", "reflexion": "Reflexion"}
 PROMPTED |= {"react_original": "ReAct, its own protocol", "reflexion_original": "Reflexion, its own protocol"}
 # What is asked in words that a tiny model, trained to imitate actions, does not know.
 NEEDS_LANGUAGE = ("react", "reflexion", "react_original", "reflexion_original")
+_VERSION = r"([-@](\d{2}.*|latest|preview.*))?"  # behind the name of a closed model
 _ASKED_DIRECTLY = {"small": "qwen2.5", "large": "qwen2.5", "vl": "qwen2.5-vl"}
 RECONSTRUCTION = "ʳ reconstruction: the paper's version has no public code."
 
@@ -56,7 +58,7 @@ def method_of(config: Mapping[str, Any], updates: int) -> str:
     if config["model"] != "closed":
         return _ASKED_DIRECTLY.get(config["model"], str(config["model"]))
     name = str(config["policy"]["model"]).rpartition("/")[2]
-    return max((known for known in PROMPTED if name.startswith(known)), key=len, default=name)
+    return next((known for known in PROMPTED if re.fullmatch(re.escape(known) + _VERSION, name)), name)
 
 
 def ordered(methods: Iterable[str]) -> list[str]:

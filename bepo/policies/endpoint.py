@@ -6,6 +6,7 @@ import base64
 import io
 import logging
 import math
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
@@ -28,6 +29,7 @@ IMAGE_TOKENS = 1500
 for _name in ("httpx2", "openai"):  # a line for each request
     logging.getLogger(_name).setLevel(logging.WARNING)
 _HOPELESS = (openai.AuthenticationError, openai.PermissionDeniedError, openai.NotFoundError)
+_VERSION = r"([-@:](\d.*|v\d.*|latest|preview.*))?"  # behind a model's name: a date, for instance
 _CONFIRMED = ("stop", "length")
 
 
@@ -169,8 +171,8 @@ def prompt_tokens(request: Request) -> int:
 
 def _same_model(asked: str, reported: str) -> bool:
     """Return whether a reported name is the one that was asked for, or a version of it."""
-    a, b = (name.lower().rstrip("/") for name in (asked, reported))
-    return a == b or b.startswith(a) or b.rsplit("/", 1)[-1].startswith(a.rsplit("/", 1)[-1])
+    a, b = (name.lower().rstrip("/").rsplit("/", 1)[-1] for name in (asked, reported))
+    return re.fullmatch(re.escape(a) + _VERSION, b) is not None
 
 
 def _content(request: Request) -> str | list[dict[str, Any]]:

@@ -42,7 +42,6 @@ def evaluate(config: Config, overrides: Sequence[str] = ()) -> float:
             if not done.get("missing"):
                 print(f"run {folder.id} is complete: success {done['success']:.3f} ({folder.path})")
                 return done["success"]
-            folder.reopen()
         player = _player(config, folder)
         try:
             result = _Evaluation(config, folder, player, overrides).finish()
@@ -83,6 +82,7 @@ class _Evaluation:
     def finish(self) -> dict[str, Any]:
         """Make the passes that are left, and complete the folder; returns the result as ``run.json`` has it."""
         config, folder, results = self.config, self.folder, Path(self.config.results)
+        folder.reopen()
         folder.start(asdict(config), new_session(config))
         labels = labels_of(config, folder, self.overrides)
         tracker = Tracker(config.tracking, folder.id, folder.path, labels)

@@ -199,7 +199,7 @@ class RunFolder:
 
     def reopen(self) -> None:
         """Make a complete run one in progress, such as an evaluation of which episodes are missing."""
-        (self.path / "run.json").unlink()
+        (self.path / "run.json").unlink(missing_ok=True)
 
     def complete(self, facts: dict[str, Any]) -> None:
         """Write ``run.json``: the facts, and a digest of every file that it vouches for."""

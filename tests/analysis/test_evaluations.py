@@ -76,6 +76,14 @@ def test_rows_are_those_of_the_paper(tmp_path):
     assert "reported gpt-4o-2024-08-06" in text
 
 
+def test_another_closed_model_is_a_row_of_its_own(tmp_path):
+    mini = CLOSED | {"policy.model": "gpt-4o-mini"}
+    write_evaluation(tmp_path, mini, ((1, 0),), protocol=PROTOCOL, served=SERVED)
+    found = table(tmp_path)
+    assert entry(found, "GPT-4o/closed").reproduced is None
+    assert entry(found, "gpt-4o-mini/closed").reproduced.mean == 50
+
+
 def test_the_original_protocol_is_a_row_of_its_own(tmp_path):
     asked = {"model": "small", "policy.name": "vllm", "prompting.method": "react"}
     write_evaluation(tmp_path, asked, ((1, 0),), protocol=PROTOCOL, served=SERVED)

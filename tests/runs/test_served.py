@@ -125,6 +125,9 @@ def test_an_error_is_never_an_action(fault, server, undisturbed, tmp_path, capsy
     assert [row for row in run.episodes() if row in found.episodes()] == found.episodes()
     assert len(found.episodes()) == 5 and sum(found.facts["served"]["useless_answers"].values()) == useless
     before = len(server.bodies)
+    with pytest.raises(UserError, match="no key"):  # what is there stays, if it cannot be tried again
+        evaluate(configured(server, tmp_path, "policy.key_env=NO_SUCH_KEY"))
+    assert only(tmp_path).facts == found.facts
     evaluate(config)
     assert only(tmp_path).episodes() == run.episodes() and only(tmp_path).facts["result"]["missing"] == {}
     assert len(server.bodies) == requests + 1 > before
@@ -183,6 +186,27 @@ def test_so_many_requests_are_under_way_at_a_time(limit, server, tmp_path):
     server.pause = 0.02
     evaluate(configured(server, tmp_path, f"policy.concurrency={limit}"))
     assert server.most_at_once <= limit
+
+
+NAMES = [
+    ("gpt-4o", "gpt-4o-2024-08-06", True),
+    ("gpt-4o", "gpt-4o-mini", False),
+    ("gemini-2.5-pro", "models/gemini-2.5-pro-preview-05-06", True),
+    ("/a/folder/", "/a/folder", True),
+    ("/a/folder", "/a/folder2", False),
+]
+
+
+@pytest.mark.parametrize("asked, reported, same", NAMES)
+def test_a_version_of_a_model_is_the_model(asked, reported, same, server, tmp_path):
+    server.model = reported
+    config = configured(server, tmp_path, f"policy.model={asked}", "evaluation.tasks=1", "evaluation.seeds=1")
+    if same:
+        evaluate(config)
+        assert only(tmp_path).facts["served"]["reported"].keys() == {reported}
+    else:
+        with pytest.raises(UserError, match=f"no episode was answered .answered by {reported}, not by {asked}"):
+            evaluate(config)
 
 
 REFUSED = {
