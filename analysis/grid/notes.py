@@ -27,7 +27,7 @@ def of_grid(studies: Sequence[StudyRuns], lines: Sequence[Line], metrics: Sequen
     seeds = [f"Seeds: training × evaluation. ±: one sample standard deviation {over}."] if over else []
     trained = [run for run in runs if not run.is_evaluation]
     paragraphs = [
-        " ".join([*protocol([s for s in studies if s.runs] or studies, trained or runs), *seeds]),
+        " ".join([*protocol(studies, trained or runs), *seeds]),
         *of_evaluations(lines),
         " ".join(_signs(lines, entries)),
         *_leaders(lines, metrics),
