@@ -124,8 +124,8 @@ def test_what_is_not_the_papers_says_so_in_the_table(results):
     found = table(results, "sokoban-main")
     notes = "\n".join(found.notes)
     assert (
-        "Tier laptop, studies main_sokoban, prompting_sokoban. Sokoban: model vl; policy tiny; 2 updates; 4 test tasks (task set d1)"
-        in notes
+        "Tier laptop, studies main_sokoban, prompting_sokoban. Sokoban: model vl; policy tiny; 2 updates; "
+        "4 test tasks (task set d1)" in notes
     )
     assert "other models than the paper's" in notes and "success before training 0.0" in notes
     named = {name: mark for _, name, mark in marks(found) if mark not in "†‡"}
