@@ -116,7 +116,7 @@ class PromptedPass:
                     episode.over = True
                 else:
                     actions[i] = episode.last_action = move.action
-            for i, step in running.step(actions).items():
+            for i, step in (running.step(actions) if actions else {}).items():
                 observations[i] = step.observation
                 episode = episodes[i]
                 episode.taken, episode.total = episode.taken + 1, episode.total + step.reward
