@@ -41,11 +41,12 @@ def labels_of(config: Config, folder: RunFolder, overrides: Sequence[str] = ()) 
     about = place | {"cell": text, "trial": trial, "started_by": started_by, "studies": sorted(cells)}
     hidden = (*_NOT_SHOWN, *_OF_UPDATES) if config.is_evaluation else _NOT_SHOWN
     seed = "" if config.is_evaluation else f" seed={config.seed}"
+    warnings = [] if config.is_evaluation else _warnings(config.credit)
     return Labels(
         name=f"{config.env.name} {text:.96}{seed}",  # W&B takes 128 characters
         group=started_by or config.tier,
         job_type=first.get("job", "training"),
-        tags=(*place.values(), *(() if config.is_evaluation else _warnings(config.credit)), config.model, text, *sorted(cells)),
+        tags=(*place.values(), *warnings, config.model, text, *sorted(cells)),
         config={name: value for name, value in asdict(config).items() if name not in hidden} | about,
     )
 
