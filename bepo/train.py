@@ -29,6 +29,8 @@ def objectives(config: Config, overrides: Sequence[str]) -> float | list[float]:
 
     An Optuna study says itself what it optimises, as means over the training seeds that it names.
     """
+    if config.is_evaluation:
+        raise UserError("updates=0: there is nothing to train; python -m bepo.evaluate evaluates a policy as it is")
     names, seeds = config.study.get("objectives", [VALIDATION_SUCCESS]), config.study.get("seeds")
     runs = [(replace(config, seed=seed), [*overrides, f"seed={seed}"]) for seed in seeds or []]
     found = []

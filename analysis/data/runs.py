@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 import pandas as pd
 
+from analysis.data.methods import method_of
 from bepo.core.batch import RolloutBatch
 from bepo.runs.config import neutral_default, versions_today
 from bepo.store.files import Corrupt
@@ -35,8 +36,8 @@ class Run:
 
     ``settings`` is everything in its identity but seed, backend and method versions. A field that was added later, and
     whose default changes nothing, is absent where it has this default. ``task_set`` is the digest of the test tasks,
-    ``commits`` has for each session of work the commit and whether the sources were changed; ``cpus`` are the models of
-    the processors that it ran on.
+    ``missing`` counts the episodes that an endpoint did not answer, by reason. ``commits`` has for each session of work
+    the commit and whether the sources were changed; ``cpus`` are the models of the processors that it ran on.
     """
 
     def __init__(self, stored: StoredRun) -> None:
@@ -49,8 +50,9 @@ class Run:
             self._named = flat(self.identity)
             self.settings = flat({name: part for name, part in self.identity.items() if name not in _LOOKED_AT})
             self.env, self.model = str(self.config["env"]["name"]), str(self.settings["model"])
-            self.seed, self.method = int(self.config["seed"]), str(self.config["credit"]["name"])
             self.updates, self.tier = int(self.facts["result"]["updates"]), str(self.facts["tier"])
+            self.seed, self.method = int(self.config["seed"]), method_of(self.config, self.updates)
+            self.missing = {str(k): int(n) for k, n in (self.facts["result"].get("missing") or {}).items()}
             self.task_set = str(self.facts["task_sets"]["test"]["digest"])
             self.tasks = int(self.facts["task_sets"]["test"]["tasks"])
             self.versions: dict[str, int] = dict(self.identity["method_versions"])
@@ -67,6 +69,11 @@ class Run:
         """Return a setting by its dotted name, of which a leading ``credit.`` may be left out; None if it has none."""
         known = [full for full in (name, f"credit.{name}") if full in self._named]
         return self._named[known[0]] if known else neutral_default(self.identity, name)
+
+    @property
+    def is_evaluation(self) -> bool:
+        """Was nothing trained?"""
+        return self.updates == 0
 
     @cached_property
     def changed_since(self) -> list[str]:
@@ -118,7 +125,7 @@ class Run:
         if column in self._passes:
             return self._passes[column]
         try:
-            rows = self.final
+            rows = self._comparable(self.final)
             seeds = [int(seed) for seed in rows["evaluation_seed"].unique()]
             tasks = rows["task"].to_numpy().reshape(max(len(seeds), 1), -1)
             kinds = rows["kind"].to_numpy() if "kind" in rows else np.full(len(rows), "")
@@ -129,6 +136,13 @@ class Run:
             raise Corrupt(f"{self.path}: its final test passes are not over one list of tasks")
         columns = pd.MultiIndex.from_arrays([kinds[: tasks.shape[1]], tasks[0]], names=["kind", "task"])
         return self._passes.setdefault(column, pd.DataFrame(values, index=seeds, columns=columns))
+
+    def _comparable(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Return the rows of the tasks that no pass misses, where an endpoint left episodes without an answer."""
+        if not self.missing:
+            return rows
+        counts = rows.groupby("task")["evaluation_seed"].transform("nunique")
+        return pd.DataFrame(rows[counts == rows["evaluation_seed"].nunique()])
 
 
 @dataclass(frozen=True)
@@ -149,6 +163,14 @@ def settings(*names: str) -> RowKey:
 
 
 METHOD = RowKey(lambda run: run.method)
+
+
+def evaluated(*envs: str) -> RowKey:
+    """Make rows of the ways in which policies were asked, on these environments, each with settings of its own."""
+    varies = ("prompting.", "policy.", "evaluation.", "agent.", "env.", "rollout.")
+    return RowKey(lambda run: run.method if run.env in envs else None, varies)
+
+
 # GraphGPO's own protocol differs from the matched one in the environment.
 OBSERVATIONS = RowKey(lambda run: f"{run.method} {run['env.graph_key']}", ("env.graph_key", "env.prompt_state"))
 

@@ -4,6 +4,7 @@ from math import isfinite
 
 from matplotlib.axes import Axes
 
+from analysis.claims.entries import Entries, OfEntries
 from analysis.claims.formula import Inequality
 from analysis.claims.printed import printed_interval
 from analysis.claims.verdicts import NOT_JUDGED, Evaluated
@@ -11,7 +12,6 @@ from analysis.data.reported import all_entries
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
 from analysis.plots.style import GREY, PAGE, panels
-from analysis.tables.claims import Entries, OfEntries
 
 _COLOURS = {"supported": "#1B7837", "contradicted": "#B2182B"}
 _ROW = 0.145  # inches

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from analysis.data.methods import NEEDS_LANGUAGE
 from analysis.data.reported import Reported, entries_of
 from analysis.data.runs import Studies, StudyRuns
 from analysis.data.statistics import Estimate, Level, compare
 from analysis.grid import notes
 from analysis.grid.parts import Block, Line, Member, Metric, Rows
-from analysis.grid.table import NOT_MEASURED, NOT_RUN, Entry, Printed, Table
+from analysis.grid.table import NEEDS_WORDS, NOT_MEASURED, NOT_RUN, Entry, Printed, Table
 
 
 def grid(
@@ -138,8 +139,9 @@ def _beside(line: Line, metrics: Sequence[Metric]) -> list[list]:
 def _below(line: Line, metrics: Sequence[Metric], tier: str) -> list[list]:
     """Return up to three rows with a number for each metric and seeds: reported, reproduced by the tier, gap."""
     reported, reproduced, gap = zip(*(entry.printed(m.format) for entry, m in zip(line.entries, metrics)))
+    absent = NEEDS_WORDS if tier != "paper" and line.row in NEEDS_LANGUAGE else NOT_RUN
     tried = any(entry.reproduced or entry.missing != NOT_RUN for entry in line.entries)
-    rows = [["reported", *reported, "" if tried else NOT_RUN]] * (not tried or any(e.reported for e in line.entries))
+    rows = [["reported", *reported, "" if tried else absent]] * (not tried or any(e.reported for e in line.entries))
     rows += [[tier, *reproduced, _seeds(line.entries)]] * tried
     return rows + [["gap", *gap, ""]] * any(entry.gap is not None for entry in line.entries)
 

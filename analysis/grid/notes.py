@@ -9,6 +9,7 @@ import numpy as np
 from analysis.data.methods import RECONSTRUCTION, environment_name, known_environments
 from analysis.data.runs import Run, StudyRuns, grouped, mixture
 from analysis.data.statistics import Comparison, Sample, bootstrap, detectable, pooled_std, seeds_to_detect
+from analysis.grid.evaluations import of_evaluations
 from analysis.grid.parts import Line, Metric
 from analysis.grid.table import NOT_SEPARATED, ONE_SEED, Entry
 
@@ -24,8 +25,10 @@ def of_grid(studies: Sequence[StudyRuns], lines: Sequence[Line], metrics: Sequen
     runs = list({run.id: run for entry in entries for run in entry.runs}.values())
     over = " or ".join(_LEVELS[level] for level in sorted({e.reproduced.level for e in entries if e.reproduced}))
     seeds = [f"Seeds: training × evaluation. ±: one sample standard deviation {over}."] if over else []
+    trained = [run for run in runs if not run.is_evaluation]
     paragraphs = [
-        " ".join([*protocol(studies, runs), *seeds]),
+        " ".join([*protocol(studies, trained or runs), *seeds]),
+        *of_evaluations(lines),
         " ".join(_signs(lines, entries)),
         *_leaders(lines, metrics),
         *_mixtures(entries),

@@ -12,6 +12,7 @@ from analysis.data.runs import Run
 from analysis.data.statistics import Comparison, Estimate, Reproduced
 
 NOT_RUN = "not run"
+NEEDS_WORDS = "does not apply: it knows no language"  # a method that asks in words, a model that does not know any
 NOT_MEASURED = "none"  # there are runs, but nothing of the kind: no such task, or no such metric
 Value = Estimate | str | None
 Head = str | tuple[str, str]

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from math import isfinite, isnan
 
+from analysis.claims.entries import Entries, find_claim
 from analysis.claims.inference import Estimated, Outcome, seeds_for_spread
 from analysis.claims.measures import FINAL, measured
 from analysis.claims.verdicts import Evaluated
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
-from analysis.tables.claims import Entries, find_claim
 
 
 def explain_claim(name: str, source: Source, tier: str, allow_mixed: bool = False) -> list[str]:

@@ -6,13 +6,13 @@ from math import ceil, inf, isfinite, sqrt
 
 import numpy as np
 
+from analysis.claims.entries import Entries
 from analysis.claims.inference import Estimated, Outcome, seeds_for_spread
 from analysis.claims.verdicts import Evaluated
 from analysis.data.runs import Run
 from analysis.data.sources import Source
 from analysis.data.statistics import seeds_to_detect
 from analysis.grid.artefact import artefacts
-from analysis.tables.claims import Entries
 from bepo.core.errors import UserError
 
 _MOST_SEEDS = 1000

@@ -1,52 +1,22 @@
 """Tables claims, claim-measures and checks: what the paper claims, what speaks for it, and its own agreement."""
 
-from functools import lru_cache
 from math import isfinite, isnan
 from statistics import median
 
+from analysis.claims.entries import Entries, OfEntries
 from analysis.claims.inference import Outcome
 from analysis.claims.measures import FINAL, MEASURES
 from analysis.claims.printed import Consistency
-from analysis.claims.verdicts import NOT_JUDGED, Evaluated, checks, evaluate, half_widths, tally
-from analysis.data.reported import EntryKey
-from analysis.data.runs import Studies, StudyRuns
-from analysis.data.sources import Source
-from analysis.grid.artefact import REGISTRY, Artefact, artefact
-from analysis.grid.table import ONE_SEED, Entry, Table
-from bepo.core.errors import choose
+from analysis.claims.verdicts import NOT_JUDGED, Evaluated, checks, half_widths, tally
+from analysis.data.runs import Studies
+from analysis.grid.artefact import artefact
+from analysis.grid.table import ONE_SEED, Table
 
 _OF_PAPER, _CARRIED_OVER = (
     "Claims of the paper",
     "Carried over to text Sokoban, which the paper does not train (extension)",
 )
 _HOLM = "ᴴ"
-
-
-class Entries(Studies):
-    """The entries of all other tables at one tier by their keys, with the runs behind them."""
-
-    by_key: dict[EntryKey, Entry]
-    evaluated: list[Evaluated]
-
-
-class OfEntries(Artefact):
-    """An artefact whose builder takes ``Entries``."""
-
-    def load(self, source: Source, tier: str, allow_mixed: bool = False) -> Entries:
-        """Build every other table, and return their entries with every claim evaluated."""
-        by_key, evaluated = _evaluated(source, tier, allow_mixed)
-        runs = {run.id: run for entry in by_key.values() for run in entry.runs}
-        entries = Entries({self.label: StudyRuns(self.label, tier, [runs[i] for i in sorted(runs)])})
-        entries.by_key, entries.evaluated = by_key, evaluated
-        return entries
-
-
-@lru_cache(maxsize=3)
-def _evaluated(source: Source, tier: str, allow_mixed: bool) -> tuple[dict[EntryKey, Entry], list[Evaluated]]:
-    tables = [item for item in REGISTRY.values() if item.kind == "table" and not isinstance(item, OfEntries)]
-    every = [entry for item in tables for entry in item.entries(source, tier, allow_mixed)]
-    by_key = {entry.key: entry for entry in every if any(entry.key)}
-    return by_key, evaluate(by_key, tier)
 
 
 @artefact("claims", "table", of=OfEntries)
@@ -205,11 +175,3 @@ def own_checks(_: Studies) -> Table:
 
 def _gap(own: Consistency) -> str:
     return f"{own.worst.value:+.4g}" if own.worst else "–"
-
-
-def find_claim(entries: Entries, name: str) -> Evaluated:
-    """Return a claim by its name, evaluated. Raises ``UserError`` naming the choices."""
-    for e in entries.evaluated:
-        if e.claim.id == name:
-            return e
-    raise choose("claim", name, [e.claim.id for e in entries.evaluated])

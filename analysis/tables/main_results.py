@@ -1,7 +1,7 @@
 """Tables main-results, sokoban-main, sokoban-text and qwen3-results: methods on environments and models."""
 
 from analysis.data.methods import PROMPTED, name_of
-from analysis.data.runs import Studies, StudyRuns
+from analysis.data.runs import METHOD, Studies, StudyRuns, evaluated
 from analysis.grid.artefact import artefact
 from analysis.grid.grid import grid
 from analysis.grid.parts import Block, Metric, Rows
@@ -22,7 +22,7 @@ METRICS = (
     Metric("webshop/success", "Succ.", "WebShop", env="webshop", headline=True),
 )
 BLOCKS = (
-    Block("closed", "Closed-source models", model=""),
+    Block("closed", "Closed-source models", model="closed"),
     Block("1.5B", "Model small: the paper's Qwen2.5-1.5B-Instruct", model="small"),
     Block("7B", "Model large: the paper's Qwen2.5-7B-Instruct", model="large"),
 )
@@ -38,18 +38,21 @@ TEXT = (
 TYPED = Rows(("Type", "Method"), lambda row: ["Prompting" if row in PROMPTED else "RL Training", name_of(row)], named=1)
 
 
-@artefact("main-results", "table", study=("main_alfworld", "main_webshop"))
+HOUSE_AND_SHOP = {"main_alfworld": METHOD, "main_webshop": METHOD, "prompting": evaluated("alfworld", "webshop")}
+
+
+@artefact("main-results", "table", study=HOUSE_AND_SHOP)
 def main_results(studies: Studies) -> Table:
     """Compare methods by ALFWorld task type and on WebShop, at two model sizes."""
     caption = "Main results on ALFWorld and WebShop (%): success by ALFWorld task type, WebShop task score and success."
     return grid("main-results", studies, caption, METRICS, BLOCKS, TYPED)
 
 
-@artefact("sokoban-main", "table", study="main_sokoban")
-def sokoban_main(study: StudyRuns) -> Table:
+@artefact("sokoban-main", "table", study={"main_sokoban": METHOD, "prompting_sokoban": evaluated("sokoban")})
+def sokoban_main(studies: Studies) -> Table:
     """Compare methods on 6x6 Sokoban, seen as pictures."""
     success, pictures = Metric("success", "Success", headline=True), Block(model="vl", env="sokoban")
-    return grid("sokoban-main", study, "Sokoban success rate (%) on 6×6 tasks.", (success,), (pictures,), TYPED)
+    return grid("sokoban-main", studies, "Sokoban success rate (%) on 6×6 tasks.", (success,), (pictures,), TYPED)
 
 
 @artefact("sokoban-text", "table", study="main_sokoban_text")

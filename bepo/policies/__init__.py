@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from bepo.core.registry import Plugin, Registry
 from bepo.core.settings import setting
@@ -27,6 +27,8 @@ class PolicyConfig(Plugin):
     """Sample admissible actions only."""
 
     group = "policy"
+    served: ClassVar[bool] = False
+    """Is the policy only reached through an endpoint (``bepo.policies.served``)? Then it cannot be trained."""
 
     def build(self, env: Environment, agent: Agent, device: str) -> LanguageModel:
         """Return the policy as it is before any warm start. Raises ``UserError`` where it cannot play ``env``."""

@@ -29,7 +29,8 @@ class Evaluation(Settings):
     """Passes over the test and the validation tasks before the first and after the last update."""
     every: int = setting(10, at_least=0)
     """Updates between two evaluations while training, one pass over each of the two sets; 0 for none."""
-    temperature: float = setting(0.4, above=0)
+    temperature: float = setting(0.4, at_least=0)
+    """0, which is greedy, is for served policies."""
     top_p: float = setting(1.0, above=0, at_most=1)
     top_k: int = -1
 

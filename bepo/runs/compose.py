@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 from hydra.core.config_store import ConfigStore
@@ -34,5 +35,14 @@ def config_of(stored: dict[str, Any]) -> Config:
         schema[group] = OmegaConf.structured(known[name])
     try:
         return cast(Config, OmegaConf.to_object(OmegaConf.merge(schema, stored)))
+    except OmegaConfBaseException as error:
+        raise UserError(str(error).splitlines()[0]) from None
+
+
+def with_fields(config: Config, overrides: Sequence[str]) -> Config:
+    """Return a config with other values of single fields, ``evaluation.tasks=16``. Raises ``UserError``."""
+    try:
+        changes = OmegaConf.from_dotlist([override.lstrip("+") for override in overrides])
+        return cast(Config, OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(config), changes)))
     except OmegaConfBaseException as error:
         raise UserError(str(error).splitlines()[0]) from None

@@ -15,6 +15,7 @@ from bepo.policies import policies
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling
 from bepo.rollouts.evaluation import Evaluation
+from bepo.rollouts.prompting import Prompting
 from bepo.store.tracking import Tracking
 from bepo.training import Optimisation
 from bepo.training.backend import backends
@@ -23,6 +24,7 @@ METHOD_VERSION = 2
 """The version of all that is no plug-in. Raise it when the same config gives other numbers."""
 PLUGINS = {"env": environments, "credit": estimators, "loss": losses, "policy": policies, "backend": backends}
 """The parts of a config that are chosen by name, and what there is to choose from."""
+_OF_UPDATES = ("credit", "loss", "training", "rollout", "seed")
 _MISSING = "???"  # OmegaConf's word for a value that must be given
 
 
@@ -81,13 +83,18 @@ class Config(Settings):
     rollout: Rollout = field(default_factory=Rollout)
     training: Optimisation = field(default_factory=Optimisation)
     evaluation: Evaluation = field(default_factory=Evaluation)
-    updates: int = setting(150, at_least=1)
+    updates: int = setting(150, at_least=0)
+    """0: nothing is trained, the policy is evaluated as it is (``python -m bepo.evaluate``)."""
+    run: str | None = setting(None, neutral=True)
+    """The id of a finished run whose last policy is evaluated; only where ``updates`` is 0."""
     seed: int = 0
     """Training seed: tasks, rollouts and minibatches follow from it."""
     tier: str = _MISSING
     """Name of the tier. With ``model`` it names the policy, ``conf/tier/<tier>/policy/<model>.yaml``."""
-    model: Literal["small", "large", "qwen3", "vl"] = "small"
-    """Which of the paper's models the policy is, or stands for."""
+    model: Literal["small", "large", "qwen3", "vl", "closed"] = "small"
+    """Which of the paper's models the policy is, or stands for; the closed ones are only served."""
+    prompting: Prompting = setting(factory=Prompting, neutral=True)
+    """How a served policy is asked; what is trained is asked directly."""
     tracking: Tracking = setting(factory=Tracking, identity=False)
     results: str = setting("results", identity=False)
     """Folder for runs, task sets and warm starts."""
@@ -104,8 +111,24 @@ class Config(Settings):
     study: dict[str, Any] = setting(factory=dict, identity=False)
     """What an experiment file says about itself: its name and its question."""
 
+    @property
+    def is_evaluation(self) -> bool:
+        """Whether the policy is evaluated, and not trained."""
+        return self.updates == 0
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.run is not None and not self.is_evaluation:
+            raise UserError(
+                f"run={self.run}: python -m bepo.evaluate evaluates a run's policy; no training starts from it"
+            )
+        if self.policy.served and not self.is_evaluation:
+            raise UserError(f"policy={self.policy.name} is only served, not trained: python -m bepo.evaluate")
+        if self.prompting.method != "direct" and not self.policy.served:
+            raise UserError(
+                f"prompting.method={self.prompting.method} asks a served model, which knows a language: "
+                f"policy={self.policy.name} does not do; choices: policy=served, policy=vllm"
+            )
         if self.policy.constrained and self.env.free_text:
             raise UserError(f"policy.constrained=true picks among listed actions; {self.env.free_text}")
 
@@ -117,10 +140,22 @@ def cell_overrides(config: Config, overrides: Sequence[str]) -> list[str]:
 
 def identity_of(config: Config) -> dict[str, Any]:
     """Return what the run id is a hash of: everything that changes the experiment, with the versions of the code."""
-    parts = identity(config)
+    parts = _of_evaluation(config) if config.is_evaluation else identity(config)
     versioned = {name: value for name in parts if isinstance(value := vars(config)[name], Settings)}
     versions = {name: value.method_version for name, value in versioned.items() if value.method_version is not None}
     return parts | {"method_versions": versions | {"run": METHOD_VERSION}}
+
+
+def _of_evaluation(config: Config) -> dict[str, Any]:
+    """Return what changes an evaluation: nothing that belongs to updates, and no training seed.
+
+    A policy with a warm start depends on the training tasks that this was fitted to.
+    """
+    parts = {name: part for name, part in identity(config).items() if name not in _OF_UPDATES}
+    parts["evaluation"] = {name: value for name, value in parts["evaluation"].items() if name != "every"}
+    if config.policy.warm_start_settings is None or config.run is not None:
+        return parts
+    return parts | {"rollout": {"train_tasks": config.rollout.train_tasks}}
 
 
 def versions_today(identity: dict[str, Any]) -> dict[str, int | None]:

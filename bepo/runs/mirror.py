@@ -15,12 +15,13 @@ from bepo.store.runs import RunFolder
 from bepo.store.tracking import JobType, Labels
 
 _NOT_SHOWN = ("tracking", "results", "progress", "study")  # of the config: they say nothing about the run
+_OF_UPDATES = ("credit", "loss", "training", "rollout", "updates", "seed")  # what an evaluation has nothing of
 _SAID = ("env", "tier", "seed")  # overrides that a name has no need of, because it says the same in other words
 
 
 def origin(config: Config) -> dict[str, str]:
     """Return what a session says of why it runs: the study that started it, if any, and the kind of work."""
-    job: JobType = "tuning" if "objectives" in config.study else "training"
+    job: JobType = "evaluation" if config.is_evaluation else "tuning" if "objectives" in config.study else "training"
     return {"study": config.study.get("name", ""), "job": job}
 
 
@@ -35,21 +36,29 @@ def labels_of(config: Config, folder: RunFolder, overrides: Sequence[str] = ()) 
     cell = cells.get(started_by, {})
     chosen = cell.get("varying") or cell.get("overrides", overrides)
     trial = next((int(o.removeprefix("trial=")) for o in chosen if o.startswith("trial=")), None)
-    text = " ".join(o for o in chosen if o.split("=")[0] not in _SAID) or config.credit.name
-    place = {"tier": config.tier, "environment": config.env.name, "method": config.credit.name}
+    text = " ".join(o for o in chosen if o.split("=")[0] not in _SAID) or method_of(config)
+    place = {"tier": config.tier, "environment": config.env.name, "method": method_of(config)}
     about = place | {"cell": text, "trial": trial, "started_by": started_by, "studies": sorted(cells)}
+    hidden = (*_NOT_SHOWN, *_OF_UPDATES) if config.is_evaluation else _NOT_SHOWN
+    seed = "" if config.is_evaluation else f" seed={config.seed}"
+    warnings = [] if config.is_evaluation else _warnings(config.credit)
     return Labels(
-        name=f"{config.env.name} {text:.96} seed={config.seed}",  # W&B takes 128 characters
+        name=f"{config.env.name} {text:.96}{seed}",  # W&B takes 128 characters
         group=started_by or config.tier,
         job_type=first.get("job", "training"),
-        tags=(*place.values(), *_warnings(config.credit), config.model, text, *sorted(cells)),
-        config={name: value for name, value in asdict(config).items() if name not in _NOT_SHOWN} | about,
+        tags=(*place.values(), *warnings, config.model, text, *sorted(cells)),
+        config={name: value for name, value in asdict(config).items() if name not in hidden} | about,
     )
 
 
 def _warnings(credit: Estimator) -> list[str]:
     """Return tags that say what an estimator is other than a method as its authors wrote it."""
     return ["control"] * credit.control + ["reconstruction"] * credit.reconstruction
+
+
+def method_of(config: Config) -> str:
+    """Return the name of the credit estimator, or of the way in which an evaluated policy is asked."""
+    return config.prompting.method if config.is_evaluation else config.credit.name
 
 
 def summary_of(folder: RunFolder, updates: int, success: float) -> dict[str, Any]:

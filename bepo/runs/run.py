@@ -52,13 +52,11 @@ def run(config: Config, overrides: Sequence[str] = ()) -> float:
             done = read_run(folder.path)
             print(f"run {folder.id} is complete: success {done.facts['result']['success']:.3f} ({folder.path})")
             return done.facts["result"]["success"]
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        session = {"started": now, **origin(config), **SOURCE, "machine": machine()}
-        session["settings"] = outside_identity(config)
+        session = new_session(config)
         if not folder.checkpoints():
             go_on_from_a_shorter_run(folder, identity)
         folder.start(asdict(config), session)
-        setup = make_setup(config, folder, device, _task_sets(config))
+        setup = make_setup(config, folder, device, task_sets_of(config))
         engine = config.backend.start(setup)
         try:
             success = _Run(config, setup, folder, engine, cell_overrides(config, overrides)).finish()
@@ -68,7 +66,14 @@ def run(config: Config, overrides: Sequence[str] = ()) -> float:
         return success
 
 
-def _task_sets(config: Config) -> dict[Split, TaskSet]:
+def new_session(config: Config) -> dict[str, Any]:
+    """Return what a run notes of a session of work on it that begins now."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    session = {"started": now, **origin(config), **SOURCE, "machine": machine()}
+    return session | {"settings": outside_identity(config)}
+
+
+def task_sets_of(config: Config) -> dict[Split, TaskSet]:
     sizes: dict[Split, int] = {
         "train": config.rollout.train_tasks,
         "validation": config.evaluation.tasks,
@@ -77,8 +82,10 @@ def _task_sets(config: Config) -> dict[Split, TaskSet]:
     return {split: task_set(config.env, split, n, Path(config.results) / "task_sets") for split, n in sizes.items()}
 
 
-def make_setup(config: Config, folder: RunFolder, device: str, task_sets: dict[Split, TaskSet]) -> Setup:
-    """Return what the engine of a run starts from."""
+def make_setup(
+    config: Config, folder: RunFolder, device: str, task_sets: dict[Split, TaskSet], weights: Path | None = None
+) -> Setup:
+    """Return what the engine of a run starts from; ``weights`` is the folder of a trained policy."""
     return Setup(
         env=config.env,
         agent=config.agent,
@@ -94,6 +101,7 @@ def make_setup(config: Config, folder: RunFolder, device: str, task_sets: dict[S
         device=device,
         cache=Path(config.results) / "warm_starts",
         folder=folder.path,
+        weights=weights,
     )
 
 

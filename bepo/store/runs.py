@@ -6,6 +6,7 @@ results/runs/<run id>/
     episodes.jsonl        one row an evaluation episode
     rollouts/*.npz        rollout batches of the first, the middle and the last update, and those that were asked for
     transcripts.jsonl.gz  one row a test episode of the last policy: what it read, wrote and got
+    answers.jsonl         of a served policy's evaluation: what the endpoint answered, one row an answer
     sessions.json         for each session of work: start, commit, uncommitted changes or not, machine, settings
     checkpoint-<update>/  the newest checkpoints; content.json vouches for their files and for the rows before them
     policy/               the policy of a finished run; content.json vouches for its files
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bepo.core.errors import UserError
+from bepo.store.answers import ANSWERS
 from bepo.store.files import (
     Corrupt,
     digest,
@@ -78,6 +80,10 @@ class RunFolder:
         """Add rows to ``metrics`` or ``episodes``."""
         with (self.path / f"{stream}.jsonl").open("a") as file:
             file.write("".join(row_line(row) for row in rows))
+
+    def rewrite(self, stream: str, rows: Iterable[dict[str, Any]]) -> None:
+        """Replace all rows of ``metrics`` or ``episodes``."""
+        write_atomically(self.path / f"{stream}.jsonl", "".join(map(row_line, rows)))
 
     def rows(self, stream: str) -> list[dict[str, Any]]:
         """Read the rows that are there so far, also while another process writes them."""
@@ -191,10 +197,15 @@ class RunFolder:
         path = self.path / SESSIONS
         return read_sealed(path, "list of sessions")["sessions"] if path.exists() else []
 
+    def reopen(self) -> None:
+        """Make a complete run one in progress, such as an evaluation of which episodes are missing."""
+        (self.path / "run.json").unlink(missing_ok=True)
+
     def complete(self, facts: dict[str, Any]) -> None:
         """Write ``run.json``: the facts, and a digest of every file that it vouches for."""
         streams = [f"{stream}.jsonl" for stream in self._streams()]
-        names = ["config.json", SESSIONS, *streams, *(name for name in (TRANSCRIPTS,) if (self.path / name).exists())]
+        optional = [name for name in (TRANSCRIPTS, ANSWERS) if (self.path / name).exists()]
+        names = ["config.json", SESSIONS, *streams, *optional]
         names += [str(path.relative_to(self.path)) for path in sorted((self.path / ROLLOUTS).glob("*.npz"))]
         digests = {name: digest_of_file(self.path / name) for name in names}
         content = {"format_version": FORMAT_VERSION, "run_id": self.id, **facts, "files": digests}
@@ -211,7 +222,8 @@ class RunFolder:
         status, problem, run = "partial" if (self.path / "config.json").exists() else "missing", "", None
         if self.is_complete:
             try:
-                status, run = "complete", read_run(self.path)
+                run = read_run(self.path)
+                status = "partial" if run.facts["result"].get("missing") else "complete"
             except Corrupt as error:
                 status, problem = "corrupt", str(error)
         return Progress(status, len(rows), rows[-1] if rows else {}, problem, run)

@@ -133,6 +133,7 @@ def _start(settings: Tracking, folder: Path, labels: Labels, run_id: str | None 
     """Return a W&B run; the one with this id goes on. Raises ``UserError`` if W&B does not start."""
     import wandb
 
+    os.environ.setdefault("WANDB_DISABLE_WEAVE", "true")  # W&B advertises it wherever openai is imported
     try:
         return wandb.init(
             mode=settings.mode,

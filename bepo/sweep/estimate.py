@@ -66,7 +66,7 @@ class Throughput:
         try:
             run = read_run(folder)
             cpus = {session["machine"]["cpu"] for session in run.facts["sessions"]}
-            if run.clock == "time/" or cpus == {self._cpu}:
+            if run.facts["result"]["updates"] and (run.clock == "time/" or cpus == {self._cpu}):
                 for kind in _kinds(run.config, _needs_critic(run.config)):
                     self._seconds[kind].append(_seconds_an_update(run))
         except Corrupt as error:
@@ -77,7 +77,7 @@ class Throughput:
     def estimate(self, run: PlannedRun) -> TimeEstimate:
         """Estimate how long the updates that a run still lacks will take."""
         config = run.config
-        updates = config.updates - run.progress().updates
+        updates = max(config.updates, 1) - run.progress().updates  # an evaluation counts as an update
         at_paper = config.tier == "paper"
         for kind in _kinds(_kind_settings(run), config.credit.needs_critic):
             if kind in self._seconds:

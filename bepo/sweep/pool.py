@@ -52,7 +52,7 @@ class Worker:
 
 
 # What a run imports late, several seconds of it. A module that is missing here only makes a worker start slower.
-_PRELOADED = ["bepo.runs.run", "bepo.training.local_engine", "bepo.policies.tiny_model", "wandb.sdk.launch"]
+_PRELOADED = ["bepo.runs.evaluation_run", "bepo.training.local_engine", "bepo.policies.tiny_model", "wandb.sdk.launch"]
 _PRELOADED += [f"transformers.models.{name}" for name in ("auto.modeling_auto", "qwen2.modeling_qwen2")]
 
 
@@ -120,7 +120,8 @@ def explain_exit(code: int) -> str:
 
 def _work(config: Config, overrides: list[str], log: Path) -> None:
     """Train one run and exit with one of the codes above. What the run prints goes to its log."""
-    from bepo.runs.run import run  # imported by the server already
+    from bepo.runs.evaluation_run import evaluate  # imported by the server already
+    from bepo.runs.run import run
 
     os.setpgid(0, 0)  # Ctrl-C reaches the sweep alone, which passes it on once
     _end_with_parent()
@@ -130,7 +131,7 @@ def _work(config: Config, overrides: list[str], log: Path) -> None:
         print(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {' '.join(overrides)}", flush=True)
         faulthandler.enable(file)
         try:
-            run(config, overrides)
+            evaluate(config, overrides) if config.is_evaluation else run(config, overrides)
             print(f"--- {sum(os.times()[:4]):.1f} s of CPU", flush=True)
         except Busy as error:
             print(error, flush=True)

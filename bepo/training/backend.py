@@ -46,6 +46,7 @@ class Setup:
     device: str  # "cpu" or "cuda", as ``Backend.resolve`` returned it
     cache: Path  # folder of warm starts, shared by all runs
     folder: Path  # folder of this run
+    weights: Path | None = None  # folder of a trained policy, in place of the one that the settings describe
 
 
 @dataclass(frozen=True)

@@ -40,12 +40,17 @@ class Demonstration(NamedTuple):
 def initial_policy(setup: Setup) -> LanguageModel:
     """Return the policy that training starts from, after its warm start where its settings ask for one.
 
+    Where the set-up names trained ``weights``, it is these.
+
     A warm start is fitted once for everything that its weights depend on, and kept in
     ``setup.cache/<env>-<policy>-<key>`` as a checkpoint with ``warm_start.json``, which says what the key is made of
     and how the fit went, and vouches for the other files. Runs that need it at the same time wait for the first one.
     Raises ``Corrupt`` if one of its files was changed.
     """
     policy = setup.policy.build(setup.env, setup.agent, setup.device)
+    if setup.weights is not None:
+        policy.load_weights(setup.weights)
+        return policy
     if setup.policy.warm_start_settings is None:
         return policy
     start = start_of(setup)

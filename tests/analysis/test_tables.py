@@ -98,7 +98,7 @@ def test_the_note_says_what_differs_between_models_and_what_was_tested(tmp_path)
     for model, key in (("small", "raw"), ("large", "augmented")):
         write_run(tmp_path, "main_alfworld", alfworld | {"model": model, "env.graph_key": key}, ((1, 0),))
     (note,) = (n for n in table(tmp_path, "main-results").notes if n.startswith("Tier laptop"))
-    assert "studies main_alfworld, main_webshop. ALFWorld: models large, small; policy tiny; " in note
+    assert "studies main_alfworld, main_webshop, prompting. ALFWorld: models large, small; policy tiny; " in note
     assert "test_split=valid_unseen; graph_key=augmented (large), raw (small); 2 updates" in note
 
 
@@ -124,8 +124,8 @@ def test_what_is_not_the_papers_says_so_in_the_table(results):
     found = table(results, "sokoban-main")
     notes = "\n".join(found.notes)
     assert (
-        "Tier laptop, study main_sokoban. Sokoban: model vl; policy tiny; 2 updates; 4 test tasks (task set d1)"
-        in notes
+        "Tier laptop, studies main_sokoban, prompting_sokoban. Sokoban: model vl; policy tiny; 2 updates; "
+        "4 test tasks (task set d1)" in notes
     )
     assert "other models than the paper's" in notes and "success before training 0.0" in notes
     named = {name: mark for _, name, mark in marks(found) if mark not in "†‡"}

@@ -17,7 +17,15 @@ pytestmark = pytest.mark.slow  # Hydra composes every study
 
 register_configs()
 REPORTED = Path(__file__).parents[2] / "paper" / "reported"
-STUDIES = [name for name in studies_of_paper() if not name.startswith("tune_")]
+STUDIES = [name for name in studies_of_paper() if not name.startswith(("tune_", "prompting"))]
+PROMPTING = ["prompting", "prompting_sokoban"]  # nothing is trained
+
+PATHS = {
+    "small": "Qwen/Qwen2.5-1.5B-Instruct",
+    "large": "Qwen/Qwen2.5-7B-Instruct",
+    "qwen3": "Qwen/Qwen3-1.7B",
+    "vl": "Qwen/Qwen2.5-VL-3B-Instruct",
+}
 
 # Supplement, Table "Common final Gated-BEPO and actor-optimization hyperparameters", and the setup section.
 COMMON = {
@@ -119,7 +127,20 @@ def test_common_settings(name):
         )
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", PROMPTING)
+def test_served_policies_are_the_papers_models_under_the_protocol_of_its_tables(name):
+    expected = {path: value for path, value in COMMON.items() if path.startswith("evaluation.")}
+    for run in runs(name):
+        assert expected == {path: value(run.config, path) for path in expected} and run.config.updates == 0
+        assert run.config.policy.name == "vllm" and run.config.prompting.profile == "table"
+        assert run.config.policy.path == PATHS[run.config.model] and run.config.policy.seeded
+    asked = {(r.config.env.name, r.config.model, r.config.prompting.method) for r in runs(name)}
+    places = {("alfworld", "small"), ("alfworld", "large"), ("webshop", "small"), ("webshop", "large")}
+    rows = {(*place, method) for place in places for method in ("direct", "react", "reflexion")}
+    assert asked == (rows if name == "prompting" else {("sokoban", "vl", "direct")})
+
+
+@pytest.mark.parametrize("name", [*STUDIES, *PROMPTING])
 def test_settings_of_environment_and_backbone(name):
     expected = defaultdict(dict)
     with (REPORTED / "supp-environment-hparams.csv").open() as file:  # checked against the paper by test_reported.py
@@ -149,16 +170,10 @@ def test_models_and_seeds():
         "main_sokoban": {"vl"},
         "qwen3_transfer": {"qwen3"},
     }
-    paths = {
-        "small": "Qwen/Qwen2.5-1.5B-Instruct",
-        "large": "Qwen/Qwen2.5-7B-Instruct",
-        "qwen3": "Qwen/Qwen3-1.7B",
-        "vl": "Qwen/Qwen2.5-VL-3B-Instruct",
-    }
     for name in STUDIES:
         configs = [r.config for r in runs(name)]
         assert {c.model for c in configs} == models.get(name, {"small"})
-        assert all(c.policy.path == paths[c.model] and c.agent.style == "full" for c in configs)
+        assert all(c.policy.path == PATHS[c.model] and c.agent.style == "full" for c in configs)
         three = name in (*models, "observation_aliasing", "runtime")
         assert {c.seed for c in configs} == ({0, 1, 2} if three else {0}), name
 

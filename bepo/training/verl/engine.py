@@ -100,6 +100,8 @@ class VerlEngine:
 
     def _model_path(self) -> str:
         """Return what verl loads the model from; a policy without weights is built, warm-started and saved first."""
+        if self.setup.weights is not None:
+            return str(self.setup.weights)
         if self.setup.policy.weights is not None:
             return self.setup.policy.weights
         policy = initial_policy(self.setup)

@@ -1,0 +1,46 @@
+"""The entries of all tables of a tier, with every claim evaluated: what artefacts about claims are made of."""
+
+from functools import lru_cache
+
+from analysis.claims.verdicts import Evaluated, evaluate
+from analysis.data.reported import EntryKey
+from analysis.data.runs import Studies, StudyRuns
+from analysis.data.sources import Source
+from analysis.grid.artefact import REGISTRY, Artefact
+from analysis.grid.table import Entry
+from bepo.core.errors import choose
+
+
+class Entries(Studies):
+    """The entries of all other tables at one tier by their keys, with the runs behind them."""
+
+    by_key: dict[EntryKey, Entry]
+    evaluated: list[Evaluated]
+
+
+class OfEntries(Artefact):
+    """An artefact whose builder takes ``Entries``."""
+
+    def load(self, source: Source, tier: str, allow_mixed: bool = False) -> Entries:
+        """Build every other table, and return their entries with every claim evaluated."""
+        by_key, evaluated = _evaluated(source, tier, allow_mixed)
+        runs = {run.id: run for entry in by_key.values() for run in entry.runs}
+        entries = Entries({self.label: StudyRuns(self.label, tier, [runs[i] for i in sorted(runs)])})
+        entries.by_key, entries.evaluated = by_key, evaluated
+        return entries
+
+
+@lru_cache(maxsize=3)
+def _evaluated(source: Source, tier: str, allow_mixed: bool) -> tuple[dict[EntryKey, Entry], list[Evaluated]]:
+    tables = [item for item in REGISTRY.values() if item.kind == "table" and not isinstance(item, OfEntries)]
+    every = [entry for item in tables for entry in item.entries(source, tier, allow_mixed)]
+    by_key = {entry.key: entry for entry in every if any(entry.key)}
+    return by_key, evaluate(by_key, tier)
+
+
+def find_claim(entries: Entries, name: str) -> Evaluated:
+    """Return a claim by its name, evaluated. Raises ``UserError`` naming the choices."""
+    for e in entries.evaluated:
+        if e.claim.id == name:
+            return e
+    raise choose("claim", name, [e.claim.id for e in entries.evaluated])

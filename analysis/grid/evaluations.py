@@ -1,0 +1,53 @@
+"""What a table says of rows that were evaluated without training: how each was asked, and what is missing."""
+
+from collections.abc import Iterable, Iterator
+from statistics import fmean, pstdev, stdev
+from typing import Any
+
+from analysis.data.methods import environment_name
+from analysis.data.runs import Run
+from analysis.grid.parts import Line
+
+AFTER = (1, 2, 3, 5, 10)
+"""The numbers of trials after which the success of Reflexion is reported."""
+
+
+def of_evaluations(lines: Iterable[Line]) -> Iterator[str]:
+    """Yield a paragraph for each run without training that is behind the lines."""
+    for line in lines:
+        runs = {run.id: run for entry in line.entries for run in entry.runs if run.is_evaluation}
+        for run in sorted(runs.values(), key=lambda run: (run.env, run.id)):
+            yield f"{line.name} ({environment_name(run.env)}, {run.model}): {'; '.join(_facts(run))}."
+
+
+def _facts(run: Run) -> Iterator[str]:
+    """Yield how a policy was asked, the spread of its passes, and what is missing."""
+    if protocol := run.facts.get("protocol"):
+        yield from _asked(protocol, run.facts["served"])
+    elif run.config["policy"].get("warm_start"):
+        yield "imitation only: a tiny model after its warm start, which is no pretrained one"
+    else:
+        yield f"no training; policy {run['policy.path'] or run['policy.name']}"
+    passes = run.passes().to_numpy(float).mean(axis=1).tolist()
+    if len(passes) > 1:
+        spread = f"deviation {stdev(passes):.2f} as of a sample, {pstdev(passes):.2f} as of a population"
+        yield f"success {fmean(passes):.1f} over {len(passes)} passes, {spread}"
+    if "solved_at" in run.final:
+        at = run.final["solved_at"].to_numpy(float)
+        trials = int(run["prompting.trials"] or run.config["prompting"]["trials"])
+        shares = ", ".join(f"{100 * float((at <= n).mean()):.1f} after {n}" for n in AFTER if n <= trials)
+        yield f"success by number of trials: {shares}"
+    if run.missing:
+        asked = len(run.final) + sum(run.missing.values())
+        reasons = ", ".join(f"{n} x {reason}" for reason, n in run.missing.items())
+        yield f"{sum(run.missing.values())} of {asked} episodes are missing ({reasons}), and so are their tasks"
+
+
+def _asked(protocol: dict[str, Any], served: dict[str, Any]) -> Iterator[str]:
+    yield f"protocol {protocol['profile']}, {protocol['responses']} responses at most"
+    yield f"shows {protocol['history']}, {'' if protocol['admissible'] else 'no '}admissible actions"
+    yield "a thought takes a step" if protocol["thought_takes_step"] else "thoughts take no step"
+    yield f"split {protocol['split']}, system prompt {protocol['system_prompt']}"
+    yield f"sampling {', '.join(f'{name} {value}' for name, value in protocol['sampling'].items())}"
+    reported = ", ".join(served["reported"])
+    yield f"chat template {protocol['chat_template']}, model {served['model']} (reported {reported})"

@@ -1,0 +1,68 @@
+"""Evaluate a policy without training: ``python -m bepo.evaluate env=sokoban tier=laptop``, or ``run=<id of a run>``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import CompactHydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from bepo.core.errors import UserError
+from bepo.runs.compose import config_of, register_configs, with_fields
+from bepo.runs.config import Config
+from bepo.store.stored import read_run
+from bepo.train import CLASSES
+
+_OF_A_RUN = ("run=", "results=", "tracking.", "progress=", "evaluation.", "backend.", "hydra.")
+
+
+def configured(cfg: DictConfig, overrides: Sequence[str]) -> Config:
+    """Return the config of an evaluation.
+
+    That of a run (``run=ID``) is the run's own, with the fields of ``overrides``. Raises ``UserError`` if there is
+    no such run, or if an override changes what it was trained for.
+    """
+    if cfg.run is None:
+        return cast(Config, OmegaConf.to_object(cfg))
+    folder = Path(cfg.results) / "runs" / cfg.run
+    if not folder.is_dir():
+        raise UserError(f"run={cfg.run}: there is no such run in {folder.parent}")
+    stored = read_run(folder)
+    if stored.config["updates"] == 0:
+        raise UserError(f"run={cfg.run}: an evaluation has no policy of its own; evaluate the run that it evaluated")
+    for override in overrides:
+        if not override.lstrip("+").startswith(_OF_A_RUN):
+            raise UserError(f"{override}: run={cfg.run} brings its settings; choices: {', '.join(_OF_A_RUN)}")
+    same = {"updates": 0, "study": {}, "results": cfg.results, "progress": cfg.progress}
+    return with_fields(config_of(stored.config | same), overrides)
+
+
+register_configs()
+
+
+@hydra.main(config_path="../conf", config_name="evaluate", execution_whitelist=CLASSES)
+def main(cfg: DictConfig) -> float:
+    from bepo.runs.evaluation_run import evaluate
+
+    overrides = HydraConfig.get().overrides.task
+    try:
+        return evaluate(configured(cfg, overrides), overrides)
+    except UserError as error:
+        if HydraConfig.get().mode == RunMode.RUN:
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(2)
+        print(f"error: {' '.join(overrides)}: {error}", file=sys.stderr)
+        raise CompactHydraException(str(error)) from None
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on where it stopped", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

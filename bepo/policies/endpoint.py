@@ -1,0 +1,187 @@
+"""Requests to an OpenAI-compatible endpoint: several at a time, each paid for once, none beyond the budget."""
+
+from __future__ import annotations
+
+import base64
+import io
+import logging
+import math
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import openai
+from PIL import Image
+
+from bepo.core.errors import UserError
+from bepo.envs import IMAGE
+from bepo.policies.served import ServedPolicy
+from bepo.rollouts.prompting.chat import Answer, Failure, Request
+from bepo.store.answers import Answers, request_digest
+
+CHARACTERS_A_TOKEN = 3
+"""Characters of a prompt that are taken for a token before the endpoint has counted them."""
+IMAGE_TOKENS = 1500
+"""Tokens that a picture is taken for."""
+for _name in ("httpx2", "openai"):  # a line for each request
+    logging.getLogger(_name).setLevel(logging.WARNING)
+_HOPELESS = (openai.AuthenticationError, openai.PermissionDeniedError, openai.NotFoundError)
+_VERSION = r"([-@:](\d.*|v\d.*|latest|preview.*))?"  # behind a model's name: a date, for instance
+_CONFIRMED = ("stop", "length")
+
+
+class BudgetUsedUp(UserError):
+    """The next request could cost more than the budget has left."""
+
+
+class Endpoint:
+    """A served model. ``answers`` has what was paid for before; its requests are not sent again."""
+
+    def __init__(self, policy: ServedPolicy, base_url: str, answers: Answers) -> None:
+        self.policy, self.base_url, self.answers = policy, base_url, answers
+        self._lock, self._reserved = Lock(), np.zeros(2, int)  # tokens of prompts and responses under way
+        self._client = openai.OpenAI(
+            api_key=policy.key or "none", base_url=base_url, max_retries=policy.retries, timeout=policy.timeout
+        )
+
+    def check(self) -> None:
+        """Raise ``UserError`` if nobody answers at the base URL, or the key is refused; costs nothing."""
+        try:
+            self._client.with_options(max_retries=min(1, self.policy.retries)).models.list()
+        except openai.APIConnectionError as error:
+            raise UserError(f"{self.base_url}: no endpoint answers ({self._words(error)})") from None
+        except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
+            raise UserError(f"{self.base_url}: {self._words(error)}") from None
+        except (openai.OpenAIError, ValueError):
+            return  # not every endpoint lists its models
+
+    def ask(self, requests: Sequence[Request]) -> list[Answer | Failure]:
+        """Return what came back for each request; see ``bepo.rollouts.prompting.chat.Chat``."""
+        with ThreadPoolExecutor(self.policy.concurrency) as pool:
+            try:
+                return list(pool.map(self._one, requests))
+            except BaseException:
+                pool.shutdown(cancel_futures=True)  # what is under way is waited for: it is paid for
+                raise
+
+    def cost(self, prompt: float, response: float) -> float | None:
+        """Return the price of so many tokens; None where the prices are not set."""
+        prices = self.policy.price_prompt, self.policy.price_response
+        return None if None in prices else (prompt * prices[0] + response * prices[1]) / 1e6  # pyright: ignore
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def body(self, request: Request) -> dict[str, Any]:
+        """Return what is sent, a chat completion of one user message."""
+        policy, sampled = self.policy, {"temperature": request.temperature, "max_tokens": request.max_tokens}
+        body = {"model": policy.served_model, "messages": [{"role": "user", "content": _content(request)}], **sampled}
+        body |= {"top_p": request.top_p} if request.top_p != 1 else {}
+        body |= {"top_k": request.top_k} if request.top_k != -1 else {}
+        body |= {"stop": list(request.stop)} if request.stop else {}
+        body |= {"seed": request.seed % 2**31} if policy.seeded else {}
+        return {name: value for name, value in (body | policy.extra).items() if value is not None}
+
+    # --- one request -----------------------------------------------------------------------------------------
+
+    def _one(self, request: Request) -> Answer | Failure:
+        body = self.body(request)
+        key = request_digest(request.place, body)
+        known = self.answers.get(key)
+        if known is None:
+            reserved = self._reserve(request)
+            try:
+                known = self._send(body)
+            finally:
+                with self._lock:
+                    self._reserved -= reserved
+            if "text" in known or known["usage"]:
+                self.answers.add({"request": key, "place": request.place, **known})
+        if "error" in known:
+            return Failure(known["error"])
+        return Answer(known["text"])
+
+    def _send(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the columns of a row of answers: the text, or the error."""
+        known = {"model", "messages", "temperature", "max_tokens", "top_p", "stop", "seed"}
+        named = {name: value for name, value in body.items() if name in known}
+        extra = {name: value for name, value in body.items() if name not in known}
+        try:
+            found = self._client.chat.completions.create(**named, extra_body=extra or None)
+        except _HOPELESS as error:
+            raise UserError(f"{self.base_url}: {self._words(error)}") from None
+        except (openai.OpenAIError, ValueError) as error:  # ValueError: malformed JSON
+            return {"error": self._words(error), "usage": {}}
+        return self._read(found, body["model"])
+
+    def _read(self, found: Any, model: str) -> dict[str, Any]:
+        """Return the columns of a row for a response, which may be other than it should be."""
+        try:
+            counts = found.usage
+            usage = {"prompt": counts.prompt_tokens, "response": counts.completion_tokens} if counts else {}
+            choice, reported = found.choices[0], str(found.model)
+            text, reason = choice.message.content, choice.finish_reason
+        except (AttributeError, IndexError, TypeError):
+            return {"error": "not a chat completion", "usage": {}}
+        if not _same_model(model, reported):
+            return {"error": f"answered by {reported}, not by {model}", "usage": usage}
+        if reason not in _CONFIRMED:
+            return {"error": f"no answer: finish_reason {reason}", "usage": usage}
+        about = {"finish_reason": reason, "model": reported, "fingerprint": found.system_fingerprint, "usage": usage}
+        return {"text": text or "", **about}
+
+    def _reserve(self, request: Request) -> np.ndarray:
+        """Set aside the tokens that a request may take. Raises ``BudgetUsedUp``."""
+        asked = np.array([prompt_tokens(request), request.max_tokens])
+        with self._lock:
+            prompt, response = np.array(self.answers.tokens()) + self._reserved + asked
+            cost, policy = self.cost(prompt, response), self.policy
+            for name, value, limit in (
+                ("budget_tokens", prompt + response, policy.budget_tokens),
+                ("budget_money", cost, policy.budget_money),
+            ):
+                if limit is not None and value is not None and value > limit:
+                    paid = sum(self.answers.tokens())
+                    raise BudgetUsedUp(
+                        f"policy.{name}={limit:g} is used up: {paid} tokens are paid for, and the next request could "
+                        f"exceed it; the same command with a larger budget goes on from here"
+                    )
+            self._reserved += asked
+        return asked
+
+    def _words(self, error: Exception) -> str:
+        """Return an error in one line of at most 200 characters, without the key."""
+        status = error.status_code if isinstance(error, openai.APIStatusError) else None
+        cause = error.__cause__ if isinstance(error, openai.APIConnectionError) and error.__cause__ else error
+        words = " ".join(str(cause).split()) or type(cause).__name__
+        if self.policy.key:
+            words = words.replace(self.policy.key, "***")
+        name = type(error).__name__
+        return f"{name}{f' {status}' if status else ''}: {words}"[:200]
+
+
+def prompt_tokens(request: Request) -> int:
+    """Return about how many tokens a prompt has."""
+    return math.ceil(len(request.prompt) / CHARACTERS_A_TOKEN) + IMAGE_TOKENS * (request.image is not None)
+
+
+def _same_model(asked: str, reported: str) -> bool:
+    """Return whether a reported name is the one that was asked for, or a version of it."""
+    a, b = (name.lower().rstrip("/").rsplit("/", 1)[-1] for name in (asked, reported))
+    return re.fullmatch(re.escape(a) + _VERSION, b) is not None
+
+
+def _content(request: Request) -> str | list[dict[str, Any]]:
+    """Return the content of the user message: text, or text around a picture."""
+    if request.image is None:
+        return request.prompt
+    before, _, after = request.prompt.partition(IMAGE)
+    file = io.BytesIO()
+    Image.fromarray(request.image).save(file, "PNG")
+    url = f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+    parts = [{"type": "text", "text": before}, {"type": "image_url", "image_url": {"url": url}}]
+    return [*parts, {"type": "text", "text": after}] if after else parts

@@ -1,0 +1,122 @@
+"""Agents around a served model: each makes the prompt of the next step, and reads what the response means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from bepo.core.errors import choose
+from bepo.envs import IMAGE, Environment, Observation
+from bepo.rollouts.agent import Agent
+from bepo.rollouts.prompting import Prompting
+from bepo.rollouts.prompting.transcript import GRAMMARS, Grammar, Turn
+
+
+class Move(NamedTuple):
+    """What a response means."""
+
+    action: str | None  # for the environment; None: no action can be read
+    valid: bool  # has the response the form that was asked for?
+    thought: bool = False  # a thought of its own: the environment does not see it
+
+
+class Trial(Protocol):
+    """An agent in one episode."""
+
+    def prompt(self, observation: Observation) -> str:
+        """Return the user message of the next step."""
+        ...
+
+    def read(self, observation: Observation, response: str) -> Move:
+        """Return what a response to the last prompt means, and remember it."""
+        ...
+
+
+@dataclass
+class DirectTrial:
+    """The agent of training, which shows the last steps."""
+
+    env: Environment
+    agent: Agent
+    instruction: str
+    history: list[tuple[str, str]] = field(default_factory=list)
+
+    def prompt(self, observation: Observation) -> str:
+        """Return the user message of the next step."""
+        return self.agent.prompt(self.env.prompt, self.instruction, observation, self.history)
+
+    def read(self, observation: Observation, response: str) -> Move:
+        """Read the action between its tags."""
+        parsed = self.agent.parse(self.env, response)
+        self.history.append((observation.text, parsed.text))
+        return Move(parsed.action, parsed.valid)
+
+
+@dataclass
+class ReActTrial:
+    """ReAct: the whole episode with its thoughts, behind examples and, in Reflexion, memories of earlier trials."""
+
+    env: Environment
+    settings: Prompting
+    grammar: Grammar
+    instruction: str
+    examples: Sequence[str]
+    memories: Sequence[str] = ()
+    turns: list[Turn] = field(default_factory=list)
+
+    def prompt(self, observation: Observation) -> str:
+        """Return the user message of the next step: what to do, examples, memories, and the episode up to now."""
+        head, episode = self._head(), self.episode(observation)
+        room = self.settings.characters
+        if room and len(head) + len(episode) > room:
+            episode = episode[-max(room - len(head), 1) :]
+        return head + episode
+
+    def _head(self) -> str:
+        parts = [self.grammar.introduction(self.env.prompt, len(self.examples)), *self.examples]
+        if self.memories:
+            notes = (f"Trial {number}:\n{memory}" for number, memory in enumerate(self.memories))
+            parts += ["Your memory for the task below:", *notes]
+        return "\n\n".join([*parts, "Here is the task.\n"])
+
+    def episode(self, observation: Observation | None) -> str:
+        """Return the episode up to now; with an observation, it ends where the next response begins."""
+        text = self.grammar.task(self.instruction) + "".join(map(self.grammar.turn, self.turns))
+        if observation is None:
+            return text
+        text += self.grammar.observation(observation.text)
+        if self.settings.admissible:
+            text += f"Admissible actions: [{', '.join(observation.admissible)}].\n"
+        return text + self.grammar.ask
+
+    def read(self, observation: Observation, response: str) -> Move:
+        """Read a thought or an action."""
+        thought, words = self.grammar.read(response)
+        action = self.env.project(words) if words else None
+        self.turns.append(Turn(observation.text, thought, words))
+        if thought and not words and self.settings.thoughts == "own_step":
+            return Move(None, True, thought=True)
+        return Move(action, action is not None)
+
+
+def grammar_of(env: Environment, settings: Prompting) -> Grammar:
+    """Return how episodes of an environment are written for ReAct. Raises ``UserError`` where there is no way."""
+    known = GRAMMARS[settings.thoughts]
+    if env.name not in known:
+        raise choose(f"environment of prompting.method={settings.method}", env.name, known)
+    return known[env.name]
+
+
+def reflection_prompt(settings: Prompting, examples: Sequence[str], trial: ReActTrial) -> str:
+    """Return what Reflexion asks after a trial that failed (reconstruction)."""
+    parts = [
+        "You see an agent's attempt at a task that it did not solve. Do not summarise the environment. Write, in a "
+        "few sentences, what went wrong in the last attempt and a short plan of what to do next time, with the names "
+        "of objects and places that matter.",
+        *(["Two examples:", *examples] if examples else []),
+        f"Attempt:\n{trial.episode(None).replace(IMAGE, '')}STATUS: FAIL",
+        *(["Plans from earlier attempts:", *trial.memories] if trial.memories else []),
+        "New plan:",
+    ]
+    return "\n\n".join(parts)

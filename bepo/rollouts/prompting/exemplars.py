@@ -1,0 +1,98 @@
+"""Examples for prompts: episodes of the environment's own expert, with thoughts of our own (a reconstruction)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
+
+from bepo.core.batch import Terminal
+from bepo.envs import Environment, Task
+from bepo.rollouts.prompting import Prompting
+from bepo.rollouts.prompting.transcript import Grammar, Turn
+
+_MOST_TASKS = 200  # training tasks that are looked through
+_PRODUCT = re.compile(r"b0\w{8}$")  # the number of a product
+_MOVES = ("go ", "open ", "close ", "look", "examine ", "inventory")  # of ALFWorld: the way, not the goal
+
+
+class Exemplars:
+    """Examples of an environment, made from training tasks: no test task is among them."""
+
+    def __init__(self, env: Environment, settings: Prompting, grammar: Grammar) -> None:
+        self._env, self._settings, self._grammar = env, settings, grammar
+        self.of_kind = lru_cache(maxsize=None)(self._of_kind)
+        self.reflections = lru_cache(maxsize=1)(self._reflections)
+
+    def _of_kind(self, kind: str) -> tuple[str, ...]:
+        """Return the examples for a task of this kind: solved tasks of that kind, as far as there are any."""
+        return tuple(islice(self._written(kind), self._settings.exemplars))
+
+    def _reflections(self) -> tuple[str, ...]:
+        """Return two examples of reflections: an episode that is cut before its goal, and the plan that it lacked."""
+        found = []
+        for instruction, turns in islice(self._solved(""), 2):
+            half = turns[: max(len(turns) // 2, 1)]
+            text = self._grammar.task(instruction) + "".join(map(self._grammar.turn, half))
+            rest = ", then ".join(turn.action for turn in turns[len(half) :] if turn.action)
+            plan = f"New plan: I stopped before the task was done. Next time I go on in the same way, then {rest}."
+            found.append(f"Attempt:\n{text}STATUS: FAIL\n{plan}")
+        return tuple(found)
+
+    def _written(self, kind: str) -> Iterator[str]:
+        for instruction, turns in self._solved(kind):
+            yield self._grammar.task(instruction) + "".join(map(self._grammar.turn, turns)).rstrip()
+
+    def _solved(self, kind: str) -> Iterator[tuple[str, list[Turn]]]:
+        """Yield instruction and turns of training tasks that the expert solves, those of the kind before others."""
+        tasks = list(islice(self._env.tasks("train"), _MOST_TASKS))
+        for task in sorted(tasks, key=lambda task: task.kind != kind):
+            if found := self._play(task):
+                yield found
+
+    def _play(self, task: Task) -> tuple[str, list[Turn]] | None:
+        episodes = self._env.start([task])
+        instruction, seen = episodes.instructions[0], []
+        for _ in range(self._env.horizon):
+            action = episodes.expert(0)
+            if action is None:
+                return None
+            seen.append((episodes.observations[0].text, action))
+            if (terminal := episodes.step({0: action})[0].terminal) != Terminal.NONE:
+                own_step = self._settings.thoughts == "own_step"
+                return (instruction, _with_thoughts(seen, own_step)) if terminal == Terminal.SUCCESS else None
+        return None
+
+
+def _with_thoughts(seen: Sequence[tuple[str, str]], own_step: bool) -> list[Turn]:
+    """Return the turns of an episode: a plan first, and after each part of it what comes next."""
+    goals = [(action, _words(action)) for _, action in seen if not action.startswith(_MOVES)]
+    turns: list[Turn] = []
+    left, due = list(goals), True
+    for observation, action in seen:
+        plan = (
+            f"To solve the task, I still have to {', then '.join(w for _, w in left)}."
+            if due
+            else f"Next I {_words(action)}."
+        )
+        if own_step:
+            turns += [Turn(observation, plan, "")] if due else []
+            turns.append(Turn("OK." if due else observation, "", action))
+        else:
+            turns.append(Turn(observation, plan, action))
+        due = bool(left) and action == left[0][0]
+        left = left[1:] if due else left
+    return turns
+
+
+def _words(action: str) -> str:
+    """Return an action as a thought says it, without what is not seen yet: the numbers of objects, and products."""
+    kind, _, rest = action.rstrip("]").partition("[")
+    if kind == "search":
+        return "search for what the task describes"
+    if kind == "click":
+        return (
+            "buy it" if rest == "buy now" else "open a product that fits" if _PRODUCT.match(rest) else f"choose {rest}"
+        )
+    return re.sub(r" \d+", "", action)

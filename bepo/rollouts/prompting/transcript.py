@@ -1,0 +1,126 @@
+"""How ReAct writes an episode: the words around observations, thoughts and actions (a reconstruction)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from bepo.envs import PromptText
+
+_TOO_MUCH = re.compile(r"\n|Observation:")
+"""Where a chat model goes on with what is not its part."""
+
+
+class Turn(NamedTuple):
+    """One response, and what was seen before it."""
+
+    observation: str
+    thought: str  # empty: none
+    action: str  # empty: the response was a thought alone, or nothing that can be read
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """Thought and action in one response: ``Thought: ... Action: ...``."""
+
+    ask: str = "Thought:"
+    rules: str = (
+        'Answer each observation with two lines. "Thought:" says in one or two sentences how to go on. "Action:" is '
+        "one action, and nothing else."
+    )
+
+    def introduction(self, text: PromptText, examples: int) -> str:
+        """Return what the agent is told first."""
+        return f"{text.role} {text.rules}\n{self.rules}{_announce(examples)}"
+
+    def task(self, instruction: str) -> str:
+        """Return the first lines of an episode."""
+        return f"Your task: {instruction}\n" if instruction else ""
+
+    def observation(self, text: str) -> str:
+        """Return an observation as a line."""
+        return f"Observation: {text}\n"
+
+    def turn(self, turn: Turn) -> str:
+        """Return an observation, and the response to it."""
+        return f"{self.observation(turn.observation)}Thought: {turn.thought}\nAction: {turn.action}\n"
+
+    def read(self, response: str) -> tuple[str, str]:
+        """Return the thought and the action of a response, each empty where there is none."""
+        thought, found, action = response.partition("Action:")
+        words = _first_line(action) if found else ""
+        return " ".join(thought.removeprefix("Thought:").split("\n")[0].split()), words
+
+
+@dataclass(frozen=True)
+class CommandGrammar(Grammar):
+    """ALFWorld in ReAct's own code: commands behind ``>``; a thought is a command that is answered "OK."."""
+
+    ask: str = ">"
+    rules: str = "Interact with a household to solve a task."
+
+    def introduction(self, text: PromptText, examples: int) -> str:
+        """Return what the agent is told first."""
+        return f"{self.rules}{_announce(examples)}"
+
+    def task(self, instruction: str) -> str:
+        """Return nothing: the first observation says the task."""
+        return ""
+
+    def observation(self, text: str) -> str:
+        """Return an observation as it is."""
+        return f"{text.strip()}\n"
+
+    def turn(self, turn: Turn) -> str:
+        """Return an observation, and the command behind it."""
+        return f"{self.observation(turn.observation)}> {turn.action or f'think: {turn.thought}'}\n"
+
+    def read(self, response: str) -> tuple[str, str]:
+        """Return the thought or the command, the other empty."""
+        words = _first_line(response.strip().removeprefix(">")).split(">")[0].strip()
+        return (words[6:].strip(), "") if words.lower().startswith("think:") else ("", words)
+
+
+@dataclass(frozen=True)
+class BracketGrammar(Grammar):
+    """WebShop in ReAct's own code: ``Action: think[...]`` is answered "OK."."""
+
+    ask: str = "Action:"
+    rules: str = "Webshop"
+
+    def introduction(self, text: PromptText, examples: int) -> str:
+        """Return what the agent is told first."""
+        return self.rules
+
+    def task(self, instruction: str) -> str:
+        """Return the instruction."""
+        return f"Instruction:\n{instruction}\n"
+
+    def turn(self, turn: Turn) -> str:
+        """Return an observation, and the action behind it."""
+        return f"{self.observation(turn.observation)}Action: {turn.action or f'think[{turn.thought}]'}\n"
+
+    def read(self, response: str) -> tuple[str, str]:
+        """Return the thought or the action, the other empty."""
+        words = _first_line(response.strip().removeprefix("Action:"))
+        thought = re.fullmatch(r"think\[(.*?)\]?", words, re.IGNORECASE)
+        return (thought[1], "") if thought else ("", words)
+
+
+GRAMMARS: dict[str, dict[str, Grammar]] = {
+    "in_response": {"alfworld": Grammar(), "webshop": Grammar()},
+    "own_step": {"alfworld": CommandGrammar(), "webshop": BracketGrammar()},
+}
+"""How episodes are written, by ``prompting.thoughts`` and environment."""
+
+
+def _announce(examples: int) -> str:
+    if not examples:
+        return ""
+    return " Here is an example." if examples == 1 else f" Here are {examples} examples."
+
+
+def _first_line(text: str) -> str:
+    """Return what a model was asked for, without what it went on to write."""
+    return _TOO_MUCH.split(text.strip(), maxsplit=1)[0].strip()

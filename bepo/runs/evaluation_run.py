@@ -1,0 +1,138 @@
+"""The life of an evaluation: a run that trains nothing. Read ``evaluate`` from top to bottom."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from bepo.core.errors import UserError
+from bepo.rollouts.task_sets import task_set
+from bepo.runs.config import Config, cell_overrides, identity_of
+from bepo.runs.metrics import success_rate
+from bepo.runs.mirror import labels_of
+from bepo.runs.players import EnginePlayer, Player
+from bepo.runs.run import make_setup, new_session, task_sets_of
+from bepo.store.cells import files_of_run, note_cell
+from bepo.store.runs import RunFolder, run_id
+from bepo.store.stored import read_run, refuse_older
+from bepo.store.tracking import Tracker
+
+
+def evaluate(config: Config, overrides: Sequence[str] = ()) -> float:
+    """Evaluate the policy on the test tasks, leave a complete run folder, and return its success rate.
+
+    A complete evaluation is not repeated, and a killed one goes on: behind its last whole pass, or, of a served policy,
+    behind its last answer. Episodes that an endpoint did not answer are missing, and tried again. ``overrides`` name
+    its cell in its study, if it belongs to one.
+    """
+    results = Path(config.results)
+    refuse_older(results)
+    folder = RunFolder(results, run_id(identity_of(config)))
+    with folder.locked():
+        if config.study:
+            note_cell(results, config.study["name"], config.tier, cell_overrides(config, overrides), folder.id)
+        if folder.is_complete:
+            done = read_run(folder.path).facts["result"]
+            if not done.get("missing"):
+                print(f"run {folder.id} is complete: success {done['success']:.3f} ({folder.path})")
+                return done["success"]
+        player = _player(config, folder)
+        try:
+            result = _Evaluation(config, folder, player, overrides).finish()
+        finally:
+            player.close()
+    missing = sum(result["missing"].values())
+    print(f"run {folder.id}: success {result['success']:.3f} on held-out tasks ({folder.path})")
+    if missing:
+        reasons = "; ".join(f"{count} x {reason}" for reason, count in result["missing"].items())
+        print(f"{missing} episodes are missing ({reasons}): the same command tries them again", file=sys.stderr)
+    return result["success"]
+
+
+def _player(config: Config, folder: RunFolder) -> Player:
+    """Return what plays the episodes. Raises ``UserError`` where it cannot be had on this machine."""
+    if config.policy.served:
+        from bepo.runs.served_player import ServedPlayer
+
+        return ServedPlayer(config, folder)
+    sampling = config.evaluation.sampling
+    setup = make_setup(config, folder, config.backend.resolve(), task_sets_of(config), _weights(config))
+    return EnginePlayer(config.backend.start(setup), sampling)
+
+
+def _weights(config: Config) -> Path | None:
+    """Return the folder of the policy of the run that is evaluated, if one is. Raises ``UserError``."""
+    return None if config.run is None else read_run(Path(config.results) / "runs" / config.run).policy()
+
+
+class _Evaluation:
+    """An evaluation in progress."""
+
+    def __init__(self, config: Config, folder: RunFolder, player: Player, overrides: Sequence[str]) -> None:
+        self.config, self.folder, self.player, self.overrides = config, folder, player, overrides
+        self.clock = time.perf_counter()
+        self.tasks = task_set(config.env, "test", config.evaluation.tasks, Path(config.results) / "task_sets")
+
+    def finish(self) -> dict[str, Any]:
+        """Make the passes that are left, and complete the folder; returns the result as ``run.json`` has it."""
+        config, folder, results = self.config, self.folder, Path(self.config.results)
+        folder.reopen()
+        folder.start(asdict(config), new_session(config))
+        labels = labels_of(config, folder, self.overrides)
+        tracker = Tracker(config.tracking, folder.id, folder.path, labels)
+        try:
+            missing = self._play()
+            rows = folder.rows("episodes")
+            if not rows:
+                raise UserError(f"run {folder.id}: no episode was answered ({'; '.join(missing)})")
+            result = {"success": success_rate(rows, "test", 0), "updates": 0, "missing": dict(missing)}
+            folder.complete(self._facts(result))
+        except BaseException:
+            tracker.finish(None)
+            raise
+        summary = {"test_success": result["success"], "missing_episodes": sum(missing.values())}
+        tracker.finish(summary, files_of_run(results, folder.id), results, labels_of(config, folder, self.overrides))
+        return result
+
+    def _play(self) -> Counter[str]:
+        """Make the passes that are not whole, and return how many episodes are missing, by reason."""
+        folder, missing = self.folder, Counter[str]()
+        passes: dict[int, list[dict[str, Any]]] = {}
+        for row in folder.rows("episodes"):
+            passes.setdefault(row["evaluation_seed"], []).append(row)
+        whole = {seed: rows for seed, rows in passes.items() if len(rows) == len(self.tasks)}
+        left = [seed for seed in range(self.config.evaluation.seeds) if seed not in whole]
+        folder.rewrite("metrics", [])
+        folder.rewrite("episodes", [row for rows in whole.values() for row in rows])
+        if left and (estimate := self.player.estimate(self.tasks)):
+            print(estimate, flush=True)
+        for seed in left:
+            made = self.player.play(self.tasks, seed)
+            if seed == 0:
+                folder.write_transcripts(made.transcripts)
+            missing.update(made.missing)
+            whole[seed] = [{"update": 0, **row} for row in made.rows]
+            folder.append("episodes", *whole[seed])
+        folder.rewrite("episodes", [row for seed in sorted(whole) for row in whole[seed]])
+        return missing
+
+    def _facts(self, result: dict[str, Any]) -> dict[str, Any]:
+        facts = {
+            "status": "complete",
+            "tier": self.config.tier,
+            "seed": self.config.seed,
+            "task_sets": {"test": {"tasks": len(self.tasks), "digest": self.tasks.digest}},
+            "identity": identity_of(self.config),
+            "result": result,
+            "sessions": self.folder.sessions(),
+            "wall_seconds_last_session": round(time.perf_counter() - self.clock, 1),
+            **self.player.facts,
+            "environment": self.config.env.facts(),
+        }
+        return facts | {"versions": facts["versions"] | {"python": platform.python_version()}}

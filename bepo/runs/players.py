@@ -1,0 +1,70 @@
+"""What plays the episodes of an evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+from bepo.rollouts.collect import Sampling
+from bepo.rollouts.evaluation import episode_rows, play
+from bepo.rollouts.task_sets import TaskSet
+from bepo.rollouts.transcripts import transcripts
+from bepo.training.backend import Engine, collect_and_release
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One pass over a task set: a row an episode, and the episodes in words, in the order of the tasks."""
+
+    rows: list[dict[str, Any]]
+    transcripts: Iterator[dict[str, Any]]
+    missing: Mapping[str, int] = field(default_factory=dict)  # episodes without an answer, by reason
+
+
+class Player(Protocol):
+    """Plays passes over task sets."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What ``run.json`` says of what played."""
+        ...
+
+    def estimate(self, tasks: TaskSet) -> str:
+        """Say what an evaluation would cost, before anything is sent; empty where it costs nothing."""
+        ...
+
+    def play(self, tasks: TaskSet, seed: int) -> Pass:
+        """Play one episode of each task; what is drawn at random follows from ``seed``."""
+        ...
+
+    def close(self) -> None:
+        """End every process that it started."""
+        ...
+
+
+class EnginePlayer:
+    """Plays with the policy of a backend's engine."""
+
+    def __init__(self, engine: Engine, sampling: Sampling) -> None:
+        self._engine, self._sampling = engine, sampling
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What ``run.json`` says of the engine."""
+        return self._engine.facts
+
+    def estimate(self, tasks: TaskSet) -> str:
+        """Return nothing: it costs nothing."""
+        return ""
+
+    def play(self, tasks: TaskSet, seed: int) -> Pass:
+        """Play one episode of each task; every draw follows from ``seed``."""
+        batch = play(partial(collect_and_release, self._engine), tasks, seed, self._sampling)
+        rows = episode_rows(batch, tasks, seed)
+        return Pass(rows, transcripts(batch, rows, self._engine.decode))
+
+    def close(self) -> None:
+        """End the engine's processes."""
+        self._engine.close()

@@ -1,0 +1,125 @@
+"""Rows that were evaluated without training, in the tables."""
+
+import pytest
+
+from analysis.data.sources import Source
+from analysis.grid.artefact import artefacts
+from bepo.store.files import read_object
+from bepo.store.runs import RunFolder
+from tests.stored_runs import rewrite, write_run
+
+KINDS = ("pick_and_place_simple", "look_at_obj_in_light")
+SERVED = {"model": "gpt-4o-2024-08-06", "reported": {"gpt-4o-2024-08-06": 9}}
+PROTOCOL = {
+    "profile": "table",
+    "responses": 50,
+    "history": "2 steps",
+    "admissible": True,
+    "thought_takes_step": False,
+    "split": "valid_seen",
+    "system_prompt": "none",
+    "sampling": {"temperature": 0.4, "max_tokens": 512},
+    "chat_template": "the endpoint's",
+}
+
+
+def write_evaluation(results, settings, passes, missing=(), solved_at=None, **facts):
+    """A stored evaluation: ``missing`` are (pass, task) that the endpoint did not answer."""
+    settings = {"env.name": "alfworld", "prompting.method": "direct", "prompting.profile": "table", **settings}
+    folder = write_run(results, "prompting", settings, passes, kinds=KINDS, tier=facts.pop("tier", "paper"))
+    rows = [row | {"update": 0} for row in folder.rows("episodes") if row["split"] == "test" and row["update"] == 2]
+    rows = [row for row in rows if (row["evaluation_seed"], row["task"]) not in missing]
+    for row, trial in zip(rows, solved_at or ()):
+        row["solved_at"] = trial
+    folder.rewrite("metrics", [])
+    folder.rewrite("episodes", rows)
+    count = {"RateLimitError 429": len(missing)} if missing else {}
+    result = {"success": 0.5, "updates": 0, "missing": count}
+    kept = read_object(folder.path / "run.json", "run file")
+    (folder.path / "run.json").unlink()
+    kept = {k: v for k, v in kept.items() if k not in ("digest", "files", "format_version", "run_id")}
+    RunFolder(results, folder.id).complete(kept | {"result": result, **facts})
+    return folder
+
+
+def table(results, tier="paper", label="main-results"):
+    item = artefacts()[label]
+    return item.build(item.load(Source(results), tier))
+
+
+def entry(found, path):
+    return {entry.path: entry for entry in found.entries}[f"main-results/ALFWorld/All/{path}"]
+
+
+def notes(found):
+    return "\n".join(found.notes)
+
+
+CLOSED = {"model": "closed", "policy.name": "served", "policy.model": "gpt-4o-2024-08-06"}
+
+
+def test_rows_are_those_of_the_paper(tmp_path):
+    write_evaluation(tmp_path, CLOSED, ((1, 0), (1, 1)), protocol=PROTOCOL, served=SERVED)
+    for model, passes in (("small", ((0, 0),)), ("large", ((1, 1),))):
+        for method in ("direct", "react", "reflexion"):
+            settings = {"model": model, "policy.name": "vllm", "policy.path": "Qwen", "prompting.method": method}
+            write_evaluation(tmp_path, settings, passes, protocol=PROTOCOL, served=SERVED)
+    found = table(tmp_path)
+    assert entry(found, "GPT-4o/closed").reproduced.mean == 75
+    for name in ("Qwen2.5", "ReAct", "Reflexion"):
+        assert entry(found, f"{name}/1.5B").reproduced.mean == 0 and entry(found, f"{name}/7B").reproduced.mean == 100
+    assert not any(study.skipped for study in artefacts()["main-results"].load(Source(tmp_path), "paper").values())
+    (text,) = [note for note in found.notes if note.startswith("GPT-4o (")]
+    for words in ("temperature 0.4", "2 steps", "valid_seen", "system prompt none", "thoughts take no step"):
+        assert words in text
+    assert "deviation 35.36 as of a sample, 25.00 as of a population" in text
+    assert "reported gpt-4o-2024-08-06" in text
+
+
+def test_another_closed_model_is_a_row_of_its_own(tmp_path):
+    mini = CLOSED | {"policy.model": "gpt-4o-mini"}
+    write_evaluation(tmp_path, mini, ((1, 0),), protocol=PROTOCOL, served=SERVED)
+    found = table(tmp_path)
+    assert entry(found, "GPT-4o/closed").reproduced is None
+    assert entry(found, "gpt-4o-mini/closed").reproduced.mean == 50
+
+
+def test_the_original_protocol_is_a_row_of_its_own(tmp_path):
+    asked = {"model": "small", "policy.name": "vllm", "prompting.method": "react"}
+    write_evaluation(tmp_path, asked, ((1, 0),), protocol=PROTOCOL, served=SERVED)
+    write_evaluation(tmp_path, asked | {"prompting.profile": "original"}, ((1, 1),), protocol=PROTOCOL, served=SERVED)
+    found = table(tmp_path)
+    assert entry(found, "ReAct/1.5B").reproduced.mean == 50
+    assert entry(found, "ReAct, its own protocol/1.5B").reproduced.mean == 100
+
+
+def test_missing_episodes_are_counted_and_their_tasks_left_out(tmp_path):
+    write_evaluation(tmp_path, CLOSED, ((1, 0), (1, 1)), missing={(1, "t0")}, protocol=PROTOCOL, served=SERVED)
+    found = table(tmp_path)
+    assert entry(found, "GPT-4o/closed").reproduced.mean == 50  # of the second task alone
+    assert "1 of 4 episodes are missing (1 x RateLimitError 429)" in notes(found)
+
+
+def test_reflexion_is_never_one_number(tmp_path):
+    asked = {"model": "small", "policy.name": "vllm", "prompting.method": "reflexion", "prompting.trials": 10}
+    write_evaluation(tmp_path, asked, ((1, 1), (1, 0)), solved_at=[1, 3, 4, None], protocol=PROTOCOL, served=SERVED)
+    expected = "success by number of trials: 25.0 after 1, 25.0 after 2, 50.0 after 3, 75.0 after 5, 75.0 after 10"
+    assert expected in notes(table(tmp_path))
+
+
+def test_a_tiny_model_imitates_and_knows_no_language(tmp_path):
+    settings = {"policy.name": "tiny", "policy.warm_start": "some"}
+    write_evaluation(tmp_path, settings, ((1, 0),), tier="laptop")
+    found = table(tmp_path, "laptop")
+    assert entry(found, "Qwen2.5/1.5B").reproduced.mean == 50 and "imitation only" in notes(found)
+    last = {row[1].text: row[-1].text for row in found.rows if row[2].text == "reported"}
+    assert last["ReActᶜʳ"] == last["Reflexionᶜʳ"] == "does not apply: it knows no language"
+    assert last["GPT-4oᶜ"] == "not run"
+
+
+@pytest.mark.parametrize("change", [lambda facts: facts["result"].pop("missing"), lambda facts: None])
+def test_passes_that_lack_episodes_without_a_reason_are_no_passes(tmp_path, change):
+    run = write_evaluation(tmp_path, CLOSED, ((1, 0), (1, 1)), missing={(1, "t0")}, protocol=PROTOCOL, served=SERVED)
+    rewrite(run.path, change)
+    refused = entry(table(tmp_path), "GPT-4o/closed").reproduced is None
+    assert refused == ("missing" not in read_object(run.path / "run.json", "run file")["result"])

@@ -1,0 +1,294 @@
+"""Evaluations of a served policy, against a real server in this process."""
+
+import base64
+import io
+import json
+import logging
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+from PIL import Image
+
+from bepo.core.errors import UserError
+from bepo.runs.compose import register_configs
+from bepo.runs.config import identity_of
+from bepo.runs.evaluation_run import evaluate
+from bepo.store.runs import run_id
+from bepo.store.stored import read_run
+from tests.chat_server import cut, filtered, foreign, malformed, serving, slow, status
+from tests.command import Command
+
+register_configs()
+CONF = Path(__file__).parents[2] / "conf"
+KEY = "sk-never-to-be-written-down"
+SMALL = ("env=sokoban", "env.horizon=4", "evaluation.tasks=3", "evaluation.seeds=2", "tracking.mode=disabled")
+
+
+def overrides(server, results, *more):
+    served = ("policy=served", "policy.model=a-model", f"policy.base_url={server.url}", f"results={results}")
+    return [*SMALL, *served, *more]
+
+
+def configured(server, results, *more):
+    with initialize_config_dir(str(CONF)):
+        return OmegaConf.to_object(compose("evaluate", overrides(server, results, *more)))
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+
+@pytest.fixture
+def server():
+    with serving(key=KEY) as running:
+        yield running
+
+
+def only(results):
+    (path,) = results.glob("runs/*")
+    return read_run(path)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The run of a server without faults, and the number of its requests."""
+    results = tmp_path_factory.mktemp("undisturbed")
+    with pytest.MonkeyPatch.context() as patch, serving(key=KEY) as server:
+        patch.setenv("OPENAI_API_KEY", KEY)
+        evaluate(configured(server, results))
+        return only(results), len(server.bodies)
+
+
+def test_a_run_says_what_was_asked_and_what_it_took(undisturbed):
+    run, requests = undisturbed
+    rows = run.episodes()
+    assert len(rows) == 6 and {row["evaluation_seed"] for row in rows} == {0, 1}
+    assert run.facts["result"]["success"] == sum(row["success"] for row in rows) / 6
+    assert sum(row["calls"] for row in rows) == requests == run.facts["served"]["answers"]
+    assert run.facts["served"]["reported"] == {"a-model": requests}
+    assert run.facts["served"]["tokens"]["response"] == 7 * requests
+    assert run.facts["protocol"]["sampling"] == {"max_tokens": 512, "temperature": 0.4}
+    transcripts = run.transcripts()
+    assert [t["task"] for t in transcripts] == [row["task"] for row in rows[:3]]
+    for transcript in transcripts:
+        assert transcript["calls"] == len(transcript["steps"]) > 0
+        assert sum(step["reward"] for step in transcript["steps"]) == pytest.approx(transcript["return"])
+
+
+RETRIED = {
+    "rate limit": status(429, Retry_After="1"),
+    "server error": status(500),
+    "cut": cut,
+    "slow": slow,
+}
+
+
+@pytest.mark.parametrize("fault", RETRIED)
+def test_a_request_that_fails_is_sent_again(fault, server, undisturbed, tmp_path):
+    server.faults += [RETRIED[fault]]
+    evaluate(configured(server, tmp_path, "policy.timeout=1.2"))
+    run, requests = undisturbed
+    assert only(tmp_path).episodes() == run.episodes() and len(server.bodies) == requests + 1
+    if fault == "rate limit":  # half a second would be the client's own choice
+        first, again, _ = (
+            t for t, body in zip(server.times, server.bodies) if body == server.bodies[0]
+        )  # the second pass asks too
+        assert again - first >= 1
+
+
+LOST = {
+    "status 400": (status(400), "BadRequestError 400: Error code: 400", 0),
+    "no JSON": (malformed, "JSONDecodeError", 0),
+    "another model": (foreign, "answered by another-model, not by a-model", 1),
+    "filtered": (filtered, "finish_reason content_filter", 1),
+}
+
+
+@pytest.mark.parametrize("fault", LOST)
+def test_an_error_is_never_an_action(fault, server, undisturbed, tmp_path, capsys):
+    """Its episode is missing, named, and tried again by the next start, which asks for nothing else."""
+    send, words, useless = LOST[fault]
+    server.faults += [send]
+    config = configured(server, tmp_path)
+    evaluate(config)
+    run, requests = undisturbed
+    found = only(tmp_path)
+    ((reason, count),) = found.facts["result"]["missing"].items()
+    assert words in reason and count == 1 and "1 episodes are missing" in capsys.readouterr().err
+    assert [row for row in run.episodes() if row in found.episodes()] == found.episodes()
+    assert len(found.episodes()) == 5 and sum(found.facts["served"]["useless_answers"].values()) == useless
+    before = len(server.bodies)
+    with pytest.raises(UserError, match="no key"):  # what is there stays, if it cannot be tried again
+        evaluate(configured(server, tmp_path, "policy.key_env=NO_SUCH_KEY"))
+    assert only(tmp_path).facts == found.facts
+    evaluate(config)
+    assert only(tmp_path).episodes() == run.episodes() and only(tmp_path).facts["result"]["missing"] == {}
+    assert len(server.bodies) == requests + 1 > before
+    evaluate(config)
+    assert len(server.bodies) == requests + 1
+
+
+def test_a_killed_evaluation_goes_on_without_paying_twice(server, undisturbed, tmp_path):
+    server.pause = 0.05
+    command = Command("bepo.evaluate", *overrides(server, tmp_path, "policy.concurrency=2"))
+    deadline = time.monotonic() + 120
+    while len(server.bodies) < 7 and time.monotonic() < deadline:
+        time.sleep(0.005)
+    command.send_signal(signal.SIGKILL)
+    command.communicate()
+    server.pause = 0
+    (path,) = tmp_path.glob("runs/*")
+    assert not (path / "run.json").exists()
+    with (path / "answers.jsonl").open("a") as file:
+        file.write('{"request": "torn')
+    evaluate(configured(server, tmp_path))
+    run, requests = undisturbed
+    found = only(tmp_path)
+    assert found.episodes() == run.episodes() and found.facts["served"] == run.facts["served"] | {
+        "base_url": server.url
+    }
+    assert requests <= len(server.bodies) <= requests + 2  # those under way at the kill
+    assert len(found.facts["sessions"]) == 2
+
+
+def test_no_request_is_sent_beyond_the_budget(server, undisturbed, tmp_path):
+    run, requests = undisturbed
+    with pytest.raises(UserError, match=r"policy.budget_tokens=3000 is used up: \d+ tokens are paid for"):
+        evaluate(configured(server, tmp_path, "policy.budget_tokens=3000"))
+    sent = len(server.bodies)
+    assert 0 < sent < requests
+    prices = ("policy.price_prompt=1000000", "policy.price_response=2000000")
+    with pytest.raises(UserError, match=r"policy\.budget_money=1 is used up"):
+        evaluate(configured(server, tmp_path, *prices, "policy.budget_money=1"))
+    assert len(server.bodies) == sent
+    evaluate(configured(server, tmp_path, *prices, "policy.budget_money=1e9"))
+    found = only(tmp_path)
+    assert found.episodes() == run.episodes() and len(server.bodies) == requests
+    tokens = found.facts["served"]["tokens"]
+    assert found.facts["served"]["cost"] == tokens["prompt"] + 2 * tokens["response"]
+
+
+def test_the_cost_is_estimated_before_anything_is_sent(server, tmp_path, capsys):
+    with pytest.raises(UserError, match="used up: 0 tokens"):
+        evaluate(configured(server, tmp_path, "policy.budget_tokens=1"))
+    assert "at most 24 requests to a-model" in capsys.readouterr().out and not server.bodies
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_so_many_requests_are_under_way_at_a_time(limit, server, tmp_path):
+    server.pause = 0.02
+    evaluate(configured(server, tmp_path, f"policy.concurrency={limit}"))
+    assert server.most_at_once <= limit
+
+
+NAMES = [
+    ("gpt-4o", "gpt-4o-2024-08-06", True),
+    ("gpt-4o", "gpt-4o-mini", False),
+    ("gemini-2.5-pro", "models/gemini-2.5-pro-preview-05-06", True),
+    ("/a/folder/", "/a/folder", True),
+    ("/a/folder", "/a/folder2", False),
+]
+
+
+@pytest.mark.parametrize("asked, reported, same", NAMES)
+def test_a_version_of_a_model_is_the_model(asked, reported, same, server, tmp_path):
+    server.model = reported
+    config = configured(server, tmp_path, f"policy.model={asked}", "evaluation.tasks=1", "evaluation.seeds=1")
+    if same:
+        evaluate(config)
+        assert only(tmp_path).facts["served"]["reported"].keys() == {reported}
+    else:
+        with pytest.raises(UserError, match=f"no episode was answered .answered by {reported}, not by {asked}"):
+            evaluate(config)
+
+
+REFUSED = {
+    "no key": (["policy.key_env=NO_SUCH_KEY"], "no key in the environment variable NO_SUCH_KEY"),
+    "wrong key": (["policy.key_env=WRONG_KEY"], "401"),
+    "no model": (["policy.model="], "policy.model is empty"),
+    "no endpoint": (["policy.base_url=http://127.0.0.1:9/v1", "policy.retries=0"], "no endpoint answers"),
+    "credentials": (["policy.base_url=http://me:secret@host/v1"], "holds credentials"),
+    "no URL": (["policy.base_url=here"], "http"),
+    "constrained": (["policy.constrained=true"], "cannot be kept to admissible actions"),
+    "no prices": (["policy.budget_money=3"], "needs policy.price_prompt"),
+    "training": (["updates=2"], "only served, not trained"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_asked_is_refused_in_one_line(case, server, tmp_path, monkeypatch):
+    monkeypatch.setenv("WRONG_KEY", "sk-wrong")
+    more, words = REFUSED[case]
+    with pytest.raises(UserError, match=words) as caught:
+        evaluate(configured(server, tmp_path, *more))
+    assert "\n" not in str(caught.value) and "secret" not in str(caught.value) and "sk-wrong" not in str(caught.value)
+    assert not server.bodies and not list(tmp_path.glob("runs/*/run.json"))
+
+
+def test_the_key_is_in_no_file_and_no_output(server, tmp_path, capfd, caplog):
+    """Not in W&B's offline files either, nor where the server repeats it."""
+    caplog.set_level(logging.DEBUG)
+    server.faults += [lambda handler, body: handler.send(400, {"error": {"message": f"no: {handler.headers}"}})]
+    evaluate(configured(server, tmp_path, "tracking.mode=offline"))
+    out, err = capfd.readouterr()
+    assert "episodes are missing" in err and "***" in err
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any("wandb" in path.parts for path in files)
+    for text in (out, err, caplog.text, *(path.read_bytes().decode(errors="replace") for path in files)):
+        assert KEY not in text
+
+
+def test_what_changes_the_answers_is_in_the_id(server, tmp_path):
+    def identifier(*more):
+        return run_id(identity_of(configured(server, tmp_path, *more)))
+
+    plain = identifier()
+    how = ("concurrency=1", "retries=0", "timeout=9", "budget_tokens=9", "price_prompt=1", "key_env=OTHER")
+    for text in (*how, "base_url=https://elsewhere/v1"):
+        assert identifier(f"policy.{text}") == plain
+    assert identifier("seed=3", "training.epochs=4", "credit=grpo", "rollout.tasks=9") == plain
+    for text in ("policy.model=b", "policy.label=b", "policy.seeded=true", "+policy.extra.reasoning_effort=low"):
+        assert identifier(text) != plain
+    others = (
+        "evaluation.temperature=0",
+        "evaluation.tasks=4",
+        "agent.history_length=0",
+        "policy.max_response_length=9",
+    )
+    for text in (*others, "prompting.profile=original"):
+        assert identifier(text) != plain
+
+
+def test_pictures_and_further_fields_are_sent(server, tmp_path):
+    more = ["env.observation=rgb", "policy.seeded=true", "+policy.extra={reasoning_effort: low, max_tokens: null}"]
+    config = configured(server, tmp_path, *more)
+    evaluate(config)
+    body = server.bodies[0]
+    assert body["reasoning_effort"] == "low" and "max_tokens" not in body and body["seed"] >= 0
+    before, picture, after = body["messages"][0]["content"]
+    data = picture["image_url"]["url"].removeprefix("data:image/png;base64,")
+    seen = np.asarray(Image.open(io.BytesIO(base64.b64decode(data))))
+    tasks = json.loads(next(tmp_path.glob("task_sets/*test*")).read_text())["tasks"]
+    shown = [config.env.start([type_of(task)]).observations[0].image for task in tasks]
+    assert any(np.array_equal(seen, image) for image in shown)
+    assert "<image>" not in before["text"] + after["text"]
+    assert len({json.dumps(b["messages"]) + str(b["seed"]) for b in server.bodies}) == len(server.bodies)
+
+
+def type_of(task):
+    from bepo.envs import Task
+
+    return Task(**task)
+
+
+def test_help_needs_no_client():
+    command = Command("bepo.evaluate", "policy=served", "--help")
+    out, _ = command.communicate()
+    assert command.returncode == 0 and "key_env: OPENAI_API_KEY" in out and os.environ["OPENAI_API_KEY"] not in out
