@@ -15,6 +15,7 @@ from bepo.policies import policies
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling
 from bepo.rollouts.evaluation import Evaluation
+from bepo.store.files import folder_name
 from bepo.store.tracking import Tracking
 from bepo.training import Optimisation
 from bepo.training.backend import backends
@@ -106,8 +107,11 @@ class Config(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.policy.constrained and self.env.free_text:
+        parts = (self.env, self.policy)
+        if all(isinstance(part, Settings) for part in parts) and self.policy.constrained and self.env.free_text:
             raise UserError(f"policy.constrained=true picks among listed actions; {self.env.free_text}")
+        if self.study:
+            folder_name(self.study.get("name"), "study.name")
 
 
 def cell_overrides(config: Config, overrides: Sequence[str]) -> list[str]:

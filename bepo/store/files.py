@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,13 @@ from bepo.core.errors import UserError
 
 class Corrupt(UserError):
     """A file or a folder is not what it claims to be. The message begins with its path."""
+
+
+def folder_name(name: Any, what: str) -> str:
+    """Return a name that becomes a file or a folder. Raises ``UserError`` for one that could lead elsewhere."""
+    if not isinstance(name, str) or not re.fullmatch(r"\w[\w.+-]{0,99}", name):
+        raise UserError(f"{what}={str(name)[:40]!r}: must be a name of letters, digits and . _ + -")
+    return name
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
