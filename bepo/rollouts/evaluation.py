@@ -35,6 +35,10 @@ class Evaluation(Settings):
 
     group = "evaluation"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.sampling  # checks what belongs together
+
     @property
     def sampling(self) -> Sampling:
         """How responses of evaluation episodes are drawn."""

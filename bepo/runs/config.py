@@ -82,8 +82,8 @@ class Config(Settings):
     rollout: Rollout = field(default_factory=Rollout)
     training: Optimisation = field(default_factory=Optimisation)
     evaluation: Evaluation = field(default_factory=Evaluation)
-    updates: int = setting(150, at_least=1)
-    seed: int = 0
+    updates: int = setting(150, at_least=1, at_most=1_000_000)
+    seed: int = setting(0, at_least=0)
     """Training seed: tasks, rollouts and minibatches follow from it."""
     tier: str = _MISSING
     """Name of the tier. With ``model`` it names the policy, ``conf/tier/<tier>/policy/<model>.yaml``."""
@@ -107,11 +107,17 @@ class Config(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        parts = (self.env, self.policy)
-        if all(isinstance(part, Settings) for part in parts) and self.policy.constrained and self.env.free_text:
-            raise UserError(f"policy.constrained=true picks among listed actions; {self.env.free_text}")
         if self.study:
             folder_name(self.study.get("name"), "study.name")
+        if not all(isinstance(part, Settings) for part in (self.env, self.policy, self.credit)):
+            return  # a schema, or a part that was left out
+        if self.policy.constrained and self.env.free_text:
+            raise UserError(f"policy.constrained=true picks among listed actions; {self.env.free_text}")
+        if self.credit.compares_trajectories and self.rollout.trajectories_per_task < 2:
+            raise UserError(
+                f"credit={self.credit.name} compares the trajectories of a task: rollout.group_size="
+                f"{self.rollout.group_size} must be at least 2, and rollout.grouped={self.rollout.grouped} be true"
+            )
 
 
 def cell_overrides(config: Config, overrides: Sequence[str]) -> list[str]:

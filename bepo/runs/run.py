@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from bepo.core.errors import UserError
 from bepo.core.seeds import derive_seed
 from bepo.core.settings import outside_identity
 from bepo.credit import Estimator
@@ -31,6 +33,7 @@ from bepo.store.stored import read_run, refuse_older
 from bepo.store.tracking import Tracker
 from bepo.training.backend import Engine, Setup
 
+_SIGNS_OF_LIFE = ("policy_loss", "grad_norm", "value_loss", "critic_grad_norm", "kl", "entropy")  # of an update
 _TASK_STREAM = 0x7461736B  # keeps the order of tasks apart from other draws of the same seed
 
 
@@ -177,7 +180,9 @@ class _Run:
         advantage = credit.token_advantage
         if advantage is None:
             advantage = np.repeat(credit.advantage, batch.language.response_length)
+        self._refuse_non_finite({"credit/advantage": float(np.abs(advantage).max())})
         stats = self.engine.update(rollouts, advantage, seed, credit.token_return)
+        self._refuse_non_finite({f"train/{name}": stats[name] for name in _SIGNS_OF_LIFE if name in stats})
         self.engine.release(rollouts)
         watch.lap("update")
         keep_rollouts(self.folder.path, batch, self.update, config.updates, config.save_rollouts)
@@ -192,6 +197,15 @@ class _Run:
             **prefixed("time", wall),
             **prefixed("cpu", watch.cpu),
         }
+
+    def _refuse_non_finite(self, values: Mapping[str, float]) -> None:
+        """Raise ``UserError`` for a number that is not finite, before anything of this update is saved."""
+        for name, value in values.items():
+            if not math.isfinite(value):
+                raise UserError(
+                    f"run {self.folder.id}: {name} is {value} at update {self.update}: the run stops, and its last "
+                    f"checkpoint stays as it is ({self.folder.path}); other settings are needed"
+                )
 
     def _checkpoint(self) -> None:
         """Save where the run stands, unless that is saved already."""
