@@ -31,13 +31,13 @@ _MISSING = "???"  # OmegaConf's word for a value that must be given
 class Rollout(Settings):
     """Data of one update (paper, supplement, Table "Environment- and backbone-specific settings")."""
 
-    tasks: int = setting(16, at_least=1)
+    tasks: int = setting(16, at_least=1, at_most=100_000)
     """Tasks per update, each the origin of one group of trajectories."""
-    group_size: int = setting(8, at_least=1)
+    group_size: int = setting(8, at_least=1, at_most=100_000)
     """K, trajectories per task."""
     grouped: bool = True
     """False: tasks x group_size different tasks with one trajectory each, for estimators that compare none (PPO)."""
-    train_tasks: int = setting(4096, at_least=1)
+    train_tasks: int = setting(4096, at_least=1, at_most=1_000_000)
     """Size of the training set of tasks; updates draw from it without replacement until it is used up."""
     temperature: float = setting(1.0, above=0)
     top_p: float = 1.0

@@ -80,10 +80,8 @@ class LocalLearner:
                     stats = self.critic.step(tokens, returns, minibatch, self.settings.micro_batch_tokens)
                     for name, value in stats.items():
                         totals[name] += value
-        parts = (
-            [self.policy.model] if self.critic is None else [self.policy.model, self.critic.backbone, self.critic.head]
-        )
-        if not all(weights.isfinite().all() for part in parts for weights in part.parameters()):
+        trained = [*self.policy.model.parameters(), *(self.critic.parameters() if self.critic else [])]
+        if not all(weights.isfinite().all() for weights in trained):
             raise UserError(
                 f"training.learning_rate={self.settings.learning_rate}: a weight is not finite any more; nothing of "
                 "this update is saved"

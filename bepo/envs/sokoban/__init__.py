@@ -42,9 +42,9 @@ class Sokoban(Environment):
     """Height and width of a room in cells, walls included."""
     boxes: int = setting(1, at_least=1, at_most=20)
     """Number of boxes, and of targets."""
-    search_depth: int = setting(30, at_least=1)
+    search_depth: int = setting(30, at_least=1, at_most=10_000)
     """Depth of the search that places the boxes by playing backwards (verl-agent: 30, gym-sokoban: 300)."""
-    horizon: int = setting(15, at_least=1)
+    horizon: int = setting(15, at_least=1, at_most=10_000)
     """Number of steps after which an episode is truncated."""
     min_solution: int = setting(1, at_least=1)
     """Boards whose optimal solution has fewer moves are left out, and so are boards that need more than ``horizon``."""
