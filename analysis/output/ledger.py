@@ -5,7 +5,7 @@
 
 import shutil
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -82,16 +82,18 @@ def remove(results: Path, identifiers: Sequence[str]) -> None:
 def _row(path: Path, studies: str) -> dict[str, Any]:
     folder = RunFolder(path.parent.parent, path.name)
     status, config, facts = _status(folder)
-    sessions = [s for s in folder.sessions() if isinstance(s, dict)]
+    sessions: list[dict[str, Any]] = []
+    with suppress(Corrupt):
+        sessions = [s for s in folder.sessions() if isinstance(s, dict)]
     wall, settings = facts.get("wall_seconds_last_session"), {"model": "small"} | flat(config)
     row = {"run": path.name, "status": status, "study": studies, "success": flat(facts).get("result.success")}
     row |= {column: settings.get(column) for column in ("tier", "model", "seed")}
     row |= {column: settings.get(f"{column}.name") for column in ("env", "credit")}
-    row["wall"] = "" if wall is None else f"{wall:.0f} s" + "+" * (len(sessions) > 1)
+    row["wall"] = f"{wall:.0f} s" + "+" * (len(sessions) > 1) if isinstance(wall, int | float) else ""
     commits = list(dict.fromkeys(str(s.get("commit"))[:7] for s in sessions))
     row["commit"] = "".join(commits[-1:]) + "+" * any(s.get("dirty") for s in sessions)
     row["commit"] += f" ({len(commits)})" * (len(commits) > 1)
-    return row | {"began": sessions[0].get("started", "") if sessions else ""}
+    return row | {"began": str(sessions[0].get("started", "")) if sessions else ""}
 
 
 def _status(folder: RunFolder) -> tuple[str, dict, dict]:
@@ -103,6 +105,7 @@ def _status(folder: RunFolder) -> tuple[str, dict, dict]:
         config = read_config(folder.path)
         progress = folder.progress()
         facts = read_run(folder.path).facts if progress.status == "complete" else {}
+        folder.sessions()
     except Corrupt:
         return "corrupt", config, {}
     count = f" {progress.updates}/{config.get('updates', '?')}" if progress.status == "partial" else ""

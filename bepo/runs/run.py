@@ -27,6 +27,7 @@ from bepo.runs.metrics import credit_metrics, prefixed, rollout_metrics
 from bepo.runs.mirror import labels_of, origin, summary_of
 from bepo.runs.progress import ProgressBar, interrupts
 from bepo.store.cells import files_of_run, note_cell
+from bepo.store.files import disk_errors, remove_leftovers
 from bepo.store.runs import RunFolder, run_id
 from bepo.store.source import SOURCE
 from bepo.store.stored import read_run, refuse_older
@@ -34,6 +35,7 @@ from bepo.store.tracking import Tracker
 from bepo.training.backend import Engine, Setup
 
 _SIGNS_OF_LIFE = ("policy_loss", "grad_norm", "value_loss", "critic_grad_norm", "kl", "entropy")  # of an update
+_SHARED = ("task_sets", "warm_starts", "first_evaluations")  # folders of all runs of a results folder
 _TASK_STREAM = 0x7461736B  # keeps the order of tasks apart from other draws of the same seed
 
 
@@ -43,8 +45,16 @@ def run(config: Config, overrides: Sequence[str] = ()) -> float:
     A complete run is not repeated, and a killed one goes on from its checkpoint to the same numbers. ``overrides``
     name the run's cell in its study, if it belongs to one.
     """
+    with disk_errors(Path(config.results)):
+        return _finished(config, overrides)
+
+
+def _finished(config: Config, overrides: Sequence[str]) -> float:
+    """Do what ``run`` says."""
     results, device = Path(config.results), config.backend.resolve()
     refuse_older(results)
+    for shared in (*_SHARED, *results.glob("studies/*/*")):
+        remove_leftovers(results / shared, seconds=3600)  # of a younger one the writer may be at work
     identity = identity_of(config)
     folder = RunFolder(results, run_id(identity))
     with folder.locked():
@@ -52,6 +62,8 @@ def run(config: Config, overrides: Sequence[str] = ()) -> float:
             note_cell(results, config.study["name"], config.tier, cell_overrides(config, overrides), folder.id)
         if folder.is_complete:
             done = read_run(folder.path)
+            if done.config.get("keep") != "resume":
+                folder.drop_checkpoints()  # where the run was killed behind its last step
             print(f"run {folder.id} is complete: success {done.facts['result']['success']:.3f} ({folder.path})")
             return done.facts["result"]["success"]
         now = datetime.now(UTC).isoformat(timespec="seconds")
