@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -85,6 +85,10 @@ class Tracker:
             yield
         except Exception as error:
             self._run = None
+            with suppress(Exception):  # else it would fail with a traceback when the program ends
+                import wandb
+
+                wandb.teardown()
             problem = (str(error) or repr(error)).splitlines()[0]
             print(f"W&B stopped ({problem:.300}); the run goes on without it", file=sys.stderr)
 
@@ -131,6 +135,9 @@ def _start_or_offline(settings: Tracking, folder: Path, labels: Labels, run_id: 
         if settings.mode != "online":
             raise
         print(f"{error}; tracking goes on offline, `wandb sync` uploads it", file=sys.stderr)
+        import wandb
+
+        wandb.teardown()  # else the first try would still hold the run's id
         return _start(replace(settings, mode="offline"), folder, labels, run_id)
 
 
