@@ -16,7 +16,7 @@ from bepo.core.errors import UserError, choose
 from bepo.store.cells import study_cells
 from bepo.store.files import Corrupt
 from bepo.store.runs import RunFolder
-from bepo.store.stored import read_config, read_run
+from bepo.store.stored import read_config
 
 COLUMNS = ("run", "status", "tier", "study", "env", "credit", "model", "seed", "success", "wall", "commit", "began")
 _BEGINNINGS = ("status", "commit", "began")
@@ -84,7 +84,8 @@ def _row(path: Path, studies: str) -> dict[str, Any]:
     status, config, facts = _status(folder)
     sessions: list[dict[str, Any]] = []
     with suppress(Corrupt):
-        sessions = [s for s in folder.sessions() if isinstance(s, dict)]
+        known = facts.get("sessions") or folder.sessions()
+        sessions = [s for s in known if isinstance(s, dict)]
     wall, settings = facts.get("wall_seconds_last_session"), {"model": "small"} | flat(config)
     row = {"run": path.name, "status": status, "study": studies, "success": flat(facts).get("result.success")}
     row |= {column: settings.get(column) for column in ("tier", "model", "seed")}
@@ -104,8 +105,9 @@ def _status(folder: RunFolder) -> tuple[str, dict, dict]:
     try:
         config = read_config(folder.path)
         progress = folder.progress()
-        facts = read_run(folder.path).facts if progress.status == "complete" else {}
-        folder.sessions()
+        facts = progress.run.facts if progress.run else {}
+        if not progress.run:
+            folder.sessions()
     except Corrupt:
         return "corrupt", config, {}
     count = f" {progress.updates}/{config.get('updates', '?')}" if progress.status == "partial" else ""

@@ -13,7 +13,6 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,9 @@ from bepo.core.errors import UserError
 
 MOST_BYTES = 1 << 28
 """Of a file that is read at once; a run's largest has a few MB."""
+
+
+_INDENTATION = re.compile(rb"\n *")
 
 
 class Corrupt(UserError):
@@ -215,7 +217,9 @@ def unsealed(data: bytes, place: Path, what: str) -> dict[str, Any]:
     found = parse_object(data, place, what)
     found.pop("digest", None)
     try:
-        if data == sealed(found).encode():
+        # As ``sealed`` would write it, without line breaks and indentation: json is ten times faster so.
+        whole = found | {"digest": digest(json.dumps(found, sort_keys=True, allow_nan=False))}
+        if _INDENTATION.sub(b"", data) == json.dumps(whole, sort_keys=True, separators=(",", ": ")).encode():
             return found
     except (ValueError, RecursionError):  # no text that ``sealed`` could have written
         pass
@@ -250,7 +254,11 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     except (ValueError, RecursionError):
         rows = []
     if len(rows) != len(lines) or not all(isinstance(row, dict) for row in rows):
-        rows = list(takewhile(lambda row: row is not None, map(_row, lines)))
+        rows = []
+        for row in map(_row, lines):
+            if row is None:
+                break
+            rows.append(row)
     return rows
 
 
