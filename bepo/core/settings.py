@@ -80,7 +80,8 @@ class Settings:
             value, bounds = vars(self)[item.name], item.metadata.get(_RANGE, Range())
             if any(number not in bounds for number in _numbers(value)):
                 name = f"{self.group}.{item.name}" if self.group else item.name
-                raise UserError(f"{name}={value}: must be {bounds}")
+                fits = bounds == Range() or all(abs(number) < 2**63 for number in _numbers(value))
+                raise UserError(f"{name}={value}: must be {bounds}{'' if fits else ', and finite and below 2^63'}")
 
     def missing(self) -> Missing | None:
         """Return what this machine lacks for these settings, and the command that gets it; cheap, without side effects.
