@@ -84,7 +84,7 @@ def _row(path: Path, studies: str) -> dict[str, Any]:
     status, config, facts = _status(folder)
     sessions: list[dict[str, Any]] = []
     with suppress(Corrupt):
-        known = facts.get("sessions") or folder.sessions()
+        known = facts["sessions"] if isinstance(facts.get("sessions"), list) else folder.sessions()
         sessions = [s for s in known if isinstance(s, dict)]
     wall, settings = facts.get("wall_seconds_last_session"), {"model": "small"} | flat(config)
     row = {"run": path.name, "status": status, "study": studies, "success": flat(facts).get("result.success")}
