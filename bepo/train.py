@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import CompactHydraException
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from bepo.core.errors import UserError, choose
-from bepo.runs.compose import register_configs
+from bepo.runs.compose import CONFIG_ERRORS, CellFailed, explain, register_configs, to_config
 from bepo.runs.config import Config, identity_of
 from bepo.runs.objectives import VALIDATION_SUCCESS, values_of
 from bepo.runs.run import run
@@ -76,20 +77,38 @@ CLASSES = ("bepo.*", "verl.*", "optuna.*", "hydra_plugins.*", "logging.*")  # wh
 
 @hydra.main(config_path="../conf", config_name="train", execution_whitelist=CLASSES)
 def main(cfg: DictConfig) -> float | list[float]:
-    overrides = HydraConfig.get().overrides.task
+    overrides, is_multirun = HydraConfig.get().overrides.task, HydraConfig.get().mode == RunMode.MULTIRUN
     try:
-        return objectives(cast(Config, OmegaConf.to_object(cfg)), overrides)
-    except UserError as error:
-        if HydraConfig.get().mode == RunMode.RUN:
-            print(f"error: {error}", file=sys.stderr)
-            sys.exit(2)
-        print(f"error: {' '.join(overrides)}: {error}", file=sys.stderr)
-        # Hydra runs the other cells of a grid, then shows this one again, and exits with status 1.
-        raise CompactHydraException(str(error)) from None
+        return objectives(to_config(cfg), overrides)
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from the checkpoint", file=sys.stderr)
         sys.exit(130)
+    except CONFIG_ERRORS as error:
+        line = explain(error)
+        print(f"error: {' '.join(overrides)}: {line}" if is_multirun else f"error: {line}", file=sys.stderr)
+        status = 2
+    except Exception as error:
+        traceback.print_exc()
+        line, status = str(error), 1
+    if is_multirun:
+        raise CellFailed(line)  # Hydra runs the other cells of the grid
+    sys.exit(status)
+
+
+def command() -> None:
+    """Run the command; exit with status 2 after one line about a wrong config, 1 where a cell of a grid failed."""
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra leaves it to us to say what is wrong
+    try:
+        main()
+    except CellFailed:
+        sys.exit(1)
+    except CONFIG_ERRORS as error:
+        print(f"error: {explain(error)}", file=sys.stderr)
+        sys.exit(2)
+    except (ValueError, TypeError, OSError) as error:  # Hydra's too, but it does not say of which override
+        print(f"error: {' '.join(sys.argv[1:])}: {explain(error)}", file=sys.stderr)
+        sys.exit(2)
 
 
 if __name__ == "__main__":
-    main()
+    command()

@@ -56,6 +56,8 @@ class Run:
             self.task_set = str(self.facts["task_sets"]["test"]["digest"])
             self.tasks = int(self.facts["task_sets"]["test"]["tasks"])
             self.versions: dict[str, int] = dict(self.identity["method_versions"])
+            for part in ("env", "credit", "backend"):
+                _ = self.identity[part]["name"]
             self.environment_facts: dict[str, object] = dict(self.facts.get("environment", {}))
             self.started = str(self.facts["sessions"][-1]["started"])
             commits = [(s.get("commit") or "unknown", s.get("dirty")) for s in map(dict, self.facts["sessions"])]
@@ -98,7 +100,8 @@ class Run:
 
         ``seconds/<stage>`` is what a stage costs: CPU seconds of a run on a CPU, else seconds by the clock.
         """
-        frame = pd.DataFrame(pd.DataFrame(self._stored.metrics()).apply(pd.to_numeric, errors="coerce"))
+        rows = [{k: v if isinstance(v, int | float) else None for k, v in r.items()} for r in self._stored.metrics()]
+        frame = pd.DataFrame(pd.DataFrame(rows).apply(pd.to_numeric, errors="coerce"))
         clock = self._stored.clock
         costs = {name: name.replace(clock, "seconds/", 1) for name in frame if name.startswith(clock)}
         return frame.assign(**{new: frame[old] for old, new in costs.items()}) if "update" in frame else pd.DataFrame()

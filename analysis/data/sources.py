@@ -12,6 +12,9 @@ from bepo.store.files import Corrupt
 from bepo.store.published import PUBLISHED, PublishedRuns
 from bepo.store.stored import RUN, StoredRun, read_run, refuse_older
 
+_ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError, RuntimeError, OSError)
+"""What reading a file of another content than bepo writes can raise."""
+
 
 class Source:
     """A results folder, and published runs beside it: of two runs with one id the one in the folder counts.
@@ -93,6 +96,9 @@ class Source:
                 run.passes()
             except Corrupt as error:
                 self._read[identifier] = str(error)
+            except _ODD as error:  # it vouches for itself, but a stranger made it
+                folder = self.results / "runs" / identifier
+                self._read[identifier] = f"{folder}: not a run of this bepo ({error!r:.200})"
         return self._read[identifier]
 
     def _stored(self, identifier: str, tier: str) -> StoredRun:

@@ -17,7 +17,7 @@ from bepo.explore.frames import differing
 from bepo.store.cells import study_cells
 from bepo.store.files import Corrupt
 from bepo.store.runs import RunFolder
-from bepo.store.stored import read_config, read_run
+from bepo.store.stored import read_config
 
 COLUMNS = ("run", "status", "tier", "study", "env", "credit", "model", "seed", "differs", "success", "wall", "commit")
 COLUMNS += ("began",)
@@ -101,16 +101,19 @@ def _differences(table: pd.DataFrame, folders: Sequence[Path]) -> dict[str, str]
 def _row(path: Path, studies: str) -> dict[str, Any]:
     folder = RunFolder(path.parent.parent, path.name)
     status, config, facts = _status(folder)
-    sessions = [s for s in folder.sessions() if isinstance(s, dict)]
+    sessions: list[dict[str, Any]] = []
+    with suppress(Corrupt):
+        known = facts["sessions"] if isinstance(facts.get("sessions"), list) else folder.sessions()
+        sessions = [s for s in known if isinstance(s, dict)]
     wall, settings = facts.get("wall_seconds_last_session"), {"model": "small"} | flat(config)
     row = {"run": path.name, "status": status, "study": studies, "success": flat(facts).get("result.success")}
     row |= {column: settings.get(column) for column in ("tier", "model", "seed")}
     row |= {column: settings.get(f"{column}.name") for column in ("env", "credit")}
-    row["wall"] = "" if wall is None else f"{wall:.0f} s" + "+" * (len(sessions) > 1)
+    row["wall"] = f"{wall:.0f} s" + "+" * (len(sessions) > 1) if isinstance(wall, int | float) else ""
     commits = list(dict.fromkeys(str(s.get("commit"))[:7] for s in sessions))
     row["commit"] = "".join(commits[-1:]) + "+" * any(s.get("dirty") for s in sessions)
     row["commit"] += f" ({len(commits)})" * (len(commits) > 1)
-    return row | {"began": sessions[0].get("started", "") if sessions else ""}
+    return row | {"began": str(sessions[0].get("started", "")) if sessions else ""}
 
 
 def _status(folder: RunFolder) -> tuple[str, dict, dict]:
@@ -121,7 +124,9 @@ def _status(folder: RunFolder) -> tuple[str, dict, dict]:
     try:
         config = read_config(folder.path)
         progress = folder.progress()
-        facts = read_run(folder.path).facts if progress.status == "complete" else {}
+        facts = progress.run.facts if progress.run else {}
+        if not progress.run:
+            folder.sessions()
     except Corrupt:
         return "corrupt", config, {}
     count = f" {progress.updates}/{config.get('updates', '?')}" if progress.status == "partial" else ""

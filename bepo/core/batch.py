@@ -87,6 +87,7 @@ class RolloutBatch:
 
     def __post_init__(self) -> None:
         n, m = len(self.group), len(self.task_score)
+        self._check_lengths()
         for name, size, value in (("broken", m, False), ("action", n, np.int32(-1)), ("entropy", n, np.nan)):
             if getattr(self, name) is None:
                 setattr(self, name, np.full(size, value))
@@ -105,6 +106,25 @@ class RolloutBatch:
                 f"transition {bad} (trajectory {self.trajectory[bad]}, step {self.step[bad]}): the last transition of "
                 f"a trajectory, and no other, must be marked {', '.join(t.name.lower() for t in Terminal if t)}"
             )
+        self._check_ids()
+
+    def _check_lengths(self) -> None:
+        """Raise ``UserError`` for arrays that cannot belong together, as those of a file from elsewhere may be."""
+        sizes = dict.fromkeys(_OF_TRANSITIONS, len(self.group)) | {"broken": len(self.task_score)}
+        sizes |= {"state_key": len(self.state_group)}
+        for name, size in sizes.items():
+            value = getattr(self, name)
+            if value is not None and len(value) != size:
+                raise UserError(f"{name} has {len(value)} entries, not {size}")
+
+    def _check_ids(self) -> None:
+        """Raise ``UserError`` for ids of what is not there."""
+        ids = {"group": len(self.task), "trajectory": len(self.task_score), "state": len(self.state_key)}
+        ids |= {"next_state": len(self.state_key)}
+        for name, size in ids.items():
+            value = getattr(self, name)
+            if len(value) and not (value.min() >= 0 and value.max() < size):
+                raise UserError(f"{name} must be from 0 to {size - 1}, found {value.min()} to {value.max()}")
 
     # --- sizes and derived arrays -------------------------------------------------------------------------
 

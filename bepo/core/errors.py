@@ -2,9 +2,17 @@
 
 from collections.abc import Iterable
 
+_MOST_CHARACTERS = 1200  # of a message; it may quote a file of any size
+
 
 class UserError(ValueError):
-    """A mistake a user can mend. Shown as one line, without a traceback."""
+    """A mistake a user can mend. Shown as one line of bounded length, without a traceback."""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if len(text) > _MOST_CHARACTERS:
+            text = f"{text[: _MOST_CHARACTERS // 2]} ... {text[-_MOST_CHARACTERS // 2 :]}"
+        return "".join(c if c.isprintable() else " " for c in text)  # what a terminal would act on stays in the file
 
 
 class Missing(UserError):

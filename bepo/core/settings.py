@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, get_type_hints
@@ -16,7 +15,7 @@ _NEUTRAL = "neutral"
 
 @dataclass(frozen=True)
 class Range:
-    """The finite numbers that a setting may be; None stands for no bound."""
+    """The finite numbers that a setting may be; None stands for no bound but that of 64 bits."""
 
     at_least: float | None = None
     above: float | None = None
@@ -25,7 +24,7 @@ class Range:
 
     def __contains__(self, value: float) -> bool:
         return (
-            math.isfinite(value)
+            abs(value) < 2**63
             and (self.at_least is None or value >= self.at_least)
             and (self.above is None or value > self.above)
             and (self.at_most is None or value <= self.at_most)
@@ -38,7 +37,7 @@ class Range:
         low = f"above {self.above:g}" if self.above is not None else low
         high = f"at most {self.at_most:g}" if self.at_most is not None else ""
         high = f"below {self.below:g}" if self.below is not None else high
-        return " and ".join(part for part in (low, high) if part) or "finite"
+        return " and ".join(part for part in (low, high) if part) or "finite and below 2^63"
 
 
 def setting(
@@ -55,6 +54,7 @@ def setting(
     """Declare a field of a ``Settings`` dataclass.
 
     The bounds are those of its number, or of every number in its list; None is always allowed where the type allows it.
+    Without bounds a number must be finite.
     ``identity=False`` says that the field does not change the experiment, at most how its numbers are rounded: it is no
     part of a run's id. ``neutral=True`` says that the default changes nothing: a run that has the default keeps the id
     that it had before the field existed. A field that is added after runs were published must be one of the two.
@@ -77,10 +77,11 @@ class Settings:
 
     def __post_init__(self) -> None:
         for item in fields(self):
-            value, bounds = vars(self)[item.name], item.metadata.get(_RANGE)
-            if bounds is not None and any(number not in bounds for number in _numbers(value)):
+            value, bounds = vars(self)[item.name], item.metadata.get(_RANGE, Range())
+            if any(number not in bounds for number in _numbers(value)):
                 name = f"{self.group}.{item.name}" if self.group else item.name
-                raise UserError(f"{name}={value}: must be {bounds}")
+                fits = bounds == Range() or all(abs(number) < 2**63 for number in _numbers(value))
+                raise UserError(f"{name}={value}: must be {bounds}{'' if fits else ', and finite and below 2^63'}")
 
     def missing(self) -> Missing | None:
         """Return what this machine lacks for these settings, and the command that gets it; cheap, without side effects.

@@ -49,6 +49,8 @@ class Estimator(Plugin):
     """Does it read ``batch.tokens.value``, which the trainer's critic fills in?"""
     needs_expert_steps: ClassVar[bool] = False
     """Does it read ``batch.expert_steps``, which the environment's expert fills in?"""
+    compares_trajectories: ClassVar[bool] = False
+    """Is its only signal how the trajectories of a task differ, so that a task with one of them teaches nothing?"""
     control: ClassVar[bool] = False
     """Is it no method but a control, which knows more than an agent could?"""
     label: ClassVar[str] = ""

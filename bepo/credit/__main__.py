@@ -12,6 +12,7 @@ import os
 import sys
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError
 from bepo.core.registry import assignments
 from bepo.credit import Credit, Estimator, estimators, make
+from bepo.store.files import Corrupt, read_bytes
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -76,20 +78,37 @@ def _read(path: Path) -> RolloutBatch:
     if path.suffix == ".npz":
         return RolloutBatch.load(path)
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(read_bytes(path, "file of rollouts"))
         cases = [case["rows"] for case in content] if "rows" in content[0] else [content]
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise UserError(f"{path}: neither rows nor cases with rows ({error!r})") from error
+    except Corrupt:
+        raise
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+        raise UserError(f"{path}: neither rows nor cases with rows ({error})") from error
     if not all(isinstance(rows, list) and all(isinstance(row, dict) for row in rows) for rows in cases):
         raise UserError(f"{path}: neither rows nor cases with rows")
+    for case, rows in enumerate(cases):
+        for number, row in enumerate(rows):
+            if problem := _problem(row):
+                raise UserError(f"{path}: row {number}{f' of case {case}' if len(cases) > 1 else ''}: {problem}")
     try:
         return RolloutBatch.concat([RolloutBatch.from_rows(rows) for rows in cases])
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path}: a row is not usable ({error!r})") from error
+
+
+def _problem(row: dict[str, Any]) -> str:
+    """Return what an estimator cannot use of a row; empty if there is nothing."""
+    for name in ("r", "entropy", "task_score", "expert_steps", "next_expert_steps"):
+        value = row.get(name, 0.0)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e100
+        if not is_number and (name in ("r", "task_score") or value is not None):
+            return f"{name}={value!r:.40} must be a finite number"
+    for name in ("valid", "broken"):
+        if not isinstance(row.get(name, False), bool):
+            return f"{name}={row[name]!r:.40} must be true or false"
+    return ""
 
 
 def _show(batch: RolloutBatch, credit: Credit, out: Path | None) -> None:

@@ -33,6 +33,7 @@ class GRPO(Estimator):
     """Advantage of a pool of one: its own score (``raw``, verl-agent), or 0."""
 
     label: ClassVar[str] = "GRPO"
+    compares_trajectories: ClassVar[bool] = True
     colour: ClassVar[str] = "#0072B2"
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Shao et al., 2024, DeepSeekMath, Section 4.1.2"

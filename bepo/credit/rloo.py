@@ -33,6 +33,7 @@ class RLOO(Estimator):
     """Advantage of a pool of one: its own score (``raw``, verl-agent), or 0."""
 
     label: ClassVar[str] = "RLOO"
+    compares_trajectories: ClassVar[bool] = True
     colour: ClassVar[str] = "#000000"
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Ahmadian et al., 2024, Back to Basics, Eq. 7"

@@ -26,7 +26,7 @@ class WarmStart(Settings):
 
     target_success: float = setting(0.4, at_least=0, at_most=1)
     """The fit stops at this success rate, measured at the evaluation temperature."""
-    episodes: int = setting(600, at_least=1)
+    episodes: int = setting(600, at_least=1, at_most=1_000_000)
     """The number of demonstrated episodes, each on a training task."""
     noise: float = setting(0.3, at_least=0, at_most=1)
     """The probability that the action taken in a demonstration is random; the expert's is imitated all the same."""
@@ -48,20 +48,20 @@ class WarmStart(Settings):
 class TinyModel(PolicyConfig):
     """What the built-in models share: random weights, a word-level vocabulary, and a warm start."""
 
-    hidden_size: int = setting(64, at_least=1)
+    hidden_size: int = setting(64, at_least=1, at_most=65536)
     """The width of the transformer."""
-    num_hidden_layers: int = setting(3, at_least=1)
+    num_hidden_layers: int = setting(3, at_least=1, at_most=1024)
     """The number of layers."""
-    num_attention_heads: int = setting(4, at_least=1)
+    num_attention_heads: int = setting(4, at_least=1, at_most=1024)
     """The number of attention heads of a layer."""
-    intermediate_size: int = setting(192, at_least=1)
+    intermediate_size: int = setting(192, at_least=1, at_most=65536)
     """The width of a layer's feed-forward part."""
     initializer_range: float = setting(0.02, above=0)
     """The standard deviation of the initial weights. The default of transformers, 0.02, suits widths near 1,000. Models
     of width 64 or 128 learn to imitate far sooner from 0.1, but then memorise pictures (docs/performance.md)."""
-    max_prompt_length: int = setting(128, at_least=1)
+    max_prompt_length: int = setting(128, at_least=1, at_most=1_000_000)
     """A prompt may have this many tokens, those of its picture included; a longer one is an error."""
-    max_response_length: int = setting(2, at_least=1)
+    max_response_length: int = setting(2, at_least=1, at_most=1_000_000)
     """A response is cut at this many tokens; the end-of-sequence token counts."""
     seed: int = setting(0, at_least=0)
     """The initial weights follow from this seed. With the warm start it stands for one pretrained model, which all

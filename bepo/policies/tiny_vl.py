@@ -31,21 +31,21 @@ class TinyVL(TinyModel):
     """A small vision-language model. It knows neither language nor pictures before its warm start."""
 
     name: Literal["tiny_vl"] = "tiny_vl"
-    hidden_size: int = setting(128, at_least=1)
+    hidden_size: int = setting(128, at_least=1, at_most=65536)
     """The width of the transformer."""
-    num_hidden_layers: int = setting(4, at_least=1)
+    num_hidden_layers: int = setting(4, at_least=1, at_most=1024)
     """The number of layers."""
-    num_attention_heads: int = setting(8, at_least=1)
+    num_attention_heads: int = setting(8, at_least=1, at_most=1024)
     """The number of attention heads of a layer, and of a layer of the vision tower."""
-    intermediate_size: int = setting(384, at_least=1)
+    intermediate_size: int = setting(384, at_least=1, at_most=65536)
     """The width of a layer's feed-forward part."""
-    vision_hidden_size: int = setting(64, at_least=1)
+    vision_hidden_size: int = setting(64, at_least=1, at_most=65536)
     """The width of the vision tower; its feed-forward parts are twice as wide."""
-    vision_depth: int = setting(1, at_least=1)
+    vision_depth: int = setting(1, at_least=1, at_most=1024)
     """The number of layers of the vision tower."""
-    patch_size: int = setting(16, at_least=1)
+    patch_size: int = setting(16, at_least=1, at_most=1024)
     """The side of a patch in pixels. Sokoban draws a cell as 16 x 16 pixels, so that an image token is one cell."""
-    spatial_merge_size: int = setting(1, at_least=1)
+    spatial_merge_size: int = setting(1, at_least=1, at_most=1024)
     """This many by this many patches become one image token (2 in Qwen2.5-VL)."""
     rope_theta: float = setting(2.0, above=0)
     """The base of rotary positions. Columns have m-rope's lowest frequencies; in heads as small as these, the usual

@@ -35,7 +35,7 @@ class Sample:
 class Sampling:
     """How responses are drawn. The loss restricts the distribution in the same way, so importance ratios start at 1.
 
-    Raises ``UserError`` for a temperature of 0 or less, and for ``top_p`` outside (0, 1].
+    Raises ``UserError`` for a temperature of 0 or less, for ``top_p`` outside (0, 1], and for ``top_k`` below 1 but -1.
     """
 
     temperature: float = 1.0
@@ -48,6 +48,8 @@ class Sampling:
             raise UserError(f"temperature={self.temperature}: must be above 0 (0.01 is as good as greedy)")
         if not 0 < self.top_p <= 1:
             raise UserError(f"top_p={self.top_p}: choose above 0, up to 1")
+        if self.top_k < 1 and self.top_k != -1:
+            raise UserError(f"top_k={self.top_k}: choose at least 1, or -1 for every token")
 
 
 class Policy(Protocol):

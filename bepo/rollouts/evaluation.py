@@ -23,9 +23,9 @@ _STREAM = 0x6576616C  # keeps evaluation draws apart from training draws of the 
 class Evaluation(Settings):
     """The paper's protocol: 128 fixed tasks, temperature 0.4, three evaluation seeds."""
 
-    tasks: int = setting(128, at_least=1)
+    tasks: int = setting(128, at_least=1, at_most=100_000)
     """Tasks of the test set, and of the validation set."""
-    seeds: int = setting(3, at_least=1)
+    seeds: int = setting(3, at_least=1, at_most=1_000)
     """Passes over the test and the validation tasks before the first and after the last update."""
     every: int = setting(10, at_least=0)
     """Updates between two evaluations while training, one pass over each of the two sets; 0 for none."""
@@ -35,6 +35,10 @@ class Evaluation(Settings):
     top_k: int = -1
 
     group = "evaluation"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.sampling  # checks what belongs together
 
     @property
     def sampling(self) -> Sampling:

@@ -1,16 +1,30 @@
-"""Hydra learns here what a config may be made of."""
+"""Hydra learns here what a config may be made of, and what it says of a wrong one becomes one line."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any, cast
 
+import yaml
 from hydra.core.config_store import ConfigStore
-from omegaconf import OmegaConf
+from hydra.errors import CompactHydraException, HydraException
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from bepo.core.errors import UserError, choose
+from bepo.core.settings import Settings
 from bepo.runs.config import PLUGINS, Config
+
+_ADVICE = r"Config search path|\.?\nTo append|\n    (full_key|object_type)|\nSee http|\nYou may|\nCheck that"
+"""What stands behind the problem in Hydra's and OmegaConf's messages."""
+CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError, UserError)
+"""What composing a config raises where the config is at fault."""
+
+
+class CellFailed(CompactHydraException):
+    """A cell of Hydra's own multirun failed, which was said already; the others run."""
 
 
 def register_configs() -> None:
@@ -20,6 +34,43 @@ def register_configs() -> None:
     for group, plugins in PLUGINS.items():
         for name, cls in plugins().items():
             store.store(group=group, name=name, node=cls, replace=True)
+
+
+def explain(error: BaseException) -> str:
+    """Return what is wrong with a config in one line: Hydra's advice is left out, and OmegaConf's cause is added."""
+    problem = re.split(_ADVICE, str(error))[0]
+    if isinstance(error.__cause__, OmegaConfBaseException):
+        problem += f": {str(error.__cause__).splitlines()[0]}"
+    key = getattr(error, "full_key", None)
+    problem = " ".join(problem.split())
+    return f"{key}: {problem}" if key and str(key) not in problem else problem
+
+
+def to_config(composed: DictConfig) -> Config:
+    """Return a composed config as dataclasses. Raises ``UserError`` for what no part of a run has, or one that is left
+    out, and OmegaConf's own errors."""
+    config = OmegaConf.to_object(composed)
+    if not isinstance(config, Config):
+        raise UserError(f"not the config of a run, but {type(config).__name__}: it has to begin with conf/train.yaml")
+    for group, plugins in PLUGINS.items():
+        if not isinstance(part := vars(config)[group], Settings):
+            raise choose(group, part, plugins())
+    for name in ("agent", "rollout", "training", "evaluation", "tracking"):
+        if not isinstance(part := vars(config)[name], Settings):
+            raise UserError(f"{name}={part}: must be settings, such as {name}.FIELD=VALUE")
+    _refuse_unknown(config)
+    return config
+
+
+def _refuse_unknown(value: Any, path: str = "") -> None:
+    """Raise ``UserError`` for an attribute that is no field: OmegaConf sets as one what was added with ``+``."""
+    if not is_dataclass(value):
+        return
+    known = {item.name for item in fields(value)}
+    for name, part in vars(value).items():
+        if name not in known and not hasattr(type(value), name):
+            raise choose("setting", f"{path}{name}", (f"{path}{field}" for field in known))
+        _refuse_unknown(part, f"{path}{name}.")
 
 
 def config_of(stored: dict[str, Any]) -> Config:
@@ -34,15 +85,15 @@ def config_of(stored: dict[str, Any]) -> Config:
             raise choose(group, name, known)
         schema[group] = OmegaConf.structured(known[name])
     try:
-        return cast(Config, OmegaConf.to_object(OmegaConf.merge(schema, stored)))
+        return to_config(cast(DictConfig, OmegaConf.merge(schema, stored)))
     except OmegaConfBaseException as error:
-        raise UserError(str(error).splitlines()[0]) from None
+        raise UserError(explain(error)) from None
 
 
 def with_fields(config: Config, overrides: Sequence[str]) -> Config:
     """Return a config with other values of single fields, ``evaluation.tasks=16``. Raises ``UserError``."""
     try:
         changes = OmegaConf.from_dotlist([override.lstrip("+") for override in overrides])
-        return cast(Config, OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(config), changes)))
+        return to_config(cast(DictConfig, OmegaConf.merge(OmegaConf.structured(config), changes)))
     except OmegaConfBaseException as error:
-        raise UserError(str(error).splitlines()[0]) from None
+        raise UserError(explain(error)) from None

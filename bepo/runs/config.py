@@ -16,6 +16,7 @@ from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling
 from bepo.rollouts.evaluation import Evaluation
 from bepo.rollouts.prompting import Prompting
+from bepo.store.files import folder_name
 from bepo.store.tracking import Tracking
 from bepo.training import Optimisation
 from bepo.training.backend import backends
@@ -32,13 +33,13 @@ _MISSING = "???"  # OmegaConf's word for a value that must be given
 class Rollout(Settings):
     """Data of one update (paper, supplement, Table "Environment- and backbone-specific settings")."""
 
-    tasks: int = setting(16, at_least=1)
+    tasks: int = setting(16, at_least=1, at_most=100_000)
     """Tasks per update, each the origin of one group of trajectories."""
-    group_size: int = setting(8, at_least=1)
+    group_size: int = setting(8, at_least=1, at_most=100_000)
     """K, trajectories per task."""
     grouped: bool = True
     """False: tasks x group_size different tasks with one trajectory each, for estimators that compare none (PPO)."""
-    train_tasks: int = setting(4096, at_least=1)
+    train_tasks: int = setting(4096, at_least=1, at_most=1_000_000)
     """Size of the training set of tasks; updates draw from it without replacement until it is used up."""
     temperature: float = setting(1.0, above=0)
     top_p: float = 1.0
@@ -83,11 +84,11 @@ class Config(Settings):
     rollout: Rollout = field(default_factory=Rollout)
     training: Optimisation = field(default_factory=Optimisation)
     evaluation: Evaluation = field(default_factory=Evaluation)
-    updates: int = setting(150, at_least=0)
+    updates: int = setting(150, at_least=0, at_most=1_000_000)
     """0: nothing is trained, the policy is evaluated as it is (``python -m bepo.evaluate``)."""
     run: str | None = setting(None, neutral=True)
     """The id of a finished run whose last policy is evaluated; only where ``updates`` is 0."""
-    seed: int = 0
+    seed: int = setting(0, at_least=0)
     """Training seed: tasks, rollouts and minibatches follow from it."""
     tier: str = _MISSING
     """Name of the tier. With ``model`` it names the policy, ``conf/tier/<tier>/policy/<model>.yaml``."""
@@ -118,6 +119,10 @@ class Config(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.study:
+            folder_name(self.study.get("name"), "study.name")
+        if not all(isinstance(part, Settings) for part in (self.env, self.policy, self.credit)):
+            return  # a schema, or a part that was left out
         if self.run is not None and not self.is_evaluation:
             raise UserError(
                 f"run={self.run}: python -m bepo.evaluate evaluates a run's policy; no training starts from it"
@@ -131,6 +136,11 @@ class Config(Settings):
             )
         if self.policy.constrained and self.env.free_text:
             raise UserError(f"policy.constrained=true picks among listed actions; {self.env.free_text}")
+        if self.credit.compares_trajectories and self.rollout.trajectories_per_task < 2:
+            raise UserError(
+                f"credit={self.credit.name} compares the trajectories of a task: rollout.group_size="
+                f"{self.rollout.group_size} must be at least 2, and rollout.grouped={self.rollout.grouped} be true"
+            )
 
 
 def cell_overrides(config: Config, overrides: Sequence[str]) -> list[str]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bepo.core.batch import RolloutBatch
-from bepo.store.files import Corrupt, write_atomically
+from bepo.store.files import Corrupt, read_object, write_atomically
 from bepo.store.runs import RunFolder, run_id
-from bepo.store.stored import ROLLOUTS, read_run
+from bepo.store.stored import ROLLOUTS, RUN, read_run
 
 MOST_TOKENS = 1_000_000
 """Tokens of a rollout batch that is kept unasked; compressed, a few megabytes at most."""
@@ -42,10 +43,7 @@ def go_on_from_a_shorter_run(folder: RunFolder, identity: dict[str, Any]) -> Non
 
     A line on stderr names a finished run that kept none, or was changed since.
     """
-    for updates in range(identity["updates"] - 1, 0, -1):
-        shorter = RunFolder(folder.results, run_id(identity | {"updates": updates}))
-        if not shorter.is_complete:
-            continue
+    for updates, shorter in _shorter_runs(folder, identity):
         try:
             read_run(shorter.path)
         except Corrupt as problem:
@@ -59,3 +57,16 @@ def go_on_from_a_shorter_run(folder: RunFolder, identity: dict[str, Any]) -> Non
             "a run with keep=resume can be continued",
             file=sys.stderr,
         )
+
+
+def _shorter_runs(folder: RunFolder, identity: dict[str, Any]) -> list[tuple[int, RunFolder]]:
+    """Return the updates and the folder of finished runs that differ in ``updates`` alone, the longest first."""
+    found = []
+    for path in folder.results.glob(f"runs/*/{RUN}"):
+        with suppress(Corrupt):
+            stored = read_object(path, "run file").get("identity")
+            updates = stored.get("updates") if isinstance(stored, dict) else None
+            is_shorter = isinstance(updates, int) and updates < identity["updates"]
+            if is_shorter and run_id(identity | {"updates": updates}) == path.parent.name:
+                found.append((updates, RunFolder(folder.results, path.parent.name)))
+    return sorted(found, key=lambda pair: pair[0], reverse=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from bepo.core import phases
+from bepo.core.errors import UserError
 from bepo.core.seeds import derive_seed
 from bepo.core.settings import outside_identity
 from bepo.credit import Estimator
@@ -26,12 +28,15 @@ from bepo.runs.metrics import credit_metrics, prefixed, rollout_metrics
 from bepo.runs.mirror import labels_of, origin, summary_of
 from bepo.runs.progress import ProgressBar, interrupts
 from bepo.store.cells import files_of_run, note_cell
+from bepo.store.files import disk_errors, remove_leftovers
 from bepo.store.runs import RunFolder, run_id
 from bepo.store.source import SOURCE
 from bepo.store.stored import read_run, refuse_older
 from bepo.store.tracking import Tracker
 from bepo.training.backend import Engine, Setup
 
+_SIGNS_OF_LIFE = ("policy_loss", "grad_norm", "value_loss", "critic_grad_norm", "kl", "entropy")  # of an update
+_SHARED = ("task_sets", "warm_starts", "first_evaluations")  # folders of all runs of a results folder
 _TASK_STREAM = 0x7461736B  # keeps the order of tasks apart from other draws of the same seed
 
 
@@ -41,8 +46,16 @@ def run(config: Config, overrides: Sequence[str] = ()) -> float:
     A complete run is not repeated, and a killed one goes on from its checkpoint to the same numbers. ``overrides``
     name the run's cell in its study, if it belongs to one.
     """
+    with disk_errors(Path(config.results)):
+        return _finished(config, overrides)
+
+
+def _finished(config: Config, overrides: Sequence[str]) -> float:
+    """Do what ``run`` says."""
     results, device = Path(config.results), config.backend.resolve()
     refuse_older(results)
+    for shared in (*_SHARED, *results.glob("studies/*/*")):
+        remove_leftovers(results / shared, seconds=3600)  # of a younger one the writer may be at work
     identity = identity_of(config)
     folder = RunFolder(results, run_id(identity))
     with folder.locked(), phases.shown(config.progress):
@@ -50,6 +63,8 @@ def run(config: Config, overrides: Sequence[str] = ()) -> float:
             note_cell(results, config.study["name"], config.tier, cell_overrides(config, overrides), folder.id)
         if folder.is_complete:
             done = read_run(folder.path)
+            if done.config.get("keep") != "resume":
+                folder.drop_checkpoints()  # where the run was killed behind its last step
             print(f"run {folder.id} is complete: success {done.facts['result']['success']:.3f} ({folder.path})")
             return done.facts["result"]["success"]
         session = new_session(config)
@@ -186,7 +201,9 @@ class _Run:
         advantage = credit.token_advantage
         if advantage is None:
             advantage = np.repeat(credit.advantage, batch.language.response_length)
+        self._refuse_non_finite({"credit/advantage": float(np.abs(advantage).max())})
         stats = self.engine.update(rollouts, advantage, seed, credit.token_return)
+        self._refuse_non_finite({f"train/{name}": stats[name] for name in _SIGNS_OF_LIFE if name in stats})
         self.engine.release(rollouts)
         watch.lap("update")
         keep_rollouts(self.folder.path, batch, self.update, config.updates, config.save_rollouts)
@@ -201,6 +218,15 @@ class _Run:
             **prefixed("time", wall),
             **prefixed("cpu", watch.cpu),
         }
+
+    def _refuse_non_finite(self, values: Mapping[str, float]) -> None:
+        """Raise ``UserError`` for a number that is not finite, before anything of this update is saved."""
+        for name, value in values.items():
+            if not math.isfinite(value):
+                raise UserError(
+                    f"run {self.folder.id}: {name} is {value} at update {self.update}: the run stops, and its last "
+                    f"checkpoint stays as it is ({self.folder.path}); other settings are needed"
+                )
 
     def _checkpoint(self) -> None:
         """Save where the run stands, unless that is saved already."""

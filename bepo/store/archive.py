@@ -9,10 +9,10 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from bepo.store.files import Corrupt, digest, row_line, sealed, unsealed, write_atomically
+from bepo.store.files import MOST_BYTES, Corrupt, digest, row_line, sealed, unsealed, write_atomically
 from bepo.store.stored import CONFIG, CONTENT, RUN, SESSIONS, STREAMS, TRANSCRIPTS, Rows, StoredRun, check_facts
 
-_MOST_BYTES = 1 << 28  # of an unpacked file; a run's largest has a few MB
+_MOST_FILES = 10_000
 _NO_TIME = (1980, 1, 1, 0, 0, 0)  # equal content gives equal bytes
 
 
@@ -90,8 +90,9 @@ def _text(rows: Rows) -> str:
 def _read(path: Path, name: str) -> bytes:
     try:
         with zipfile.ZipFile(path) as file:
-            if file.getinfo(name).file_size > _MOST_BYTES:
-                raise Corrupt(f"{path}: {name} has more than {_MOST_BYTES} bytes")
+            members = file.infolist()
+            if len(members) > _MOST_FILES or sum(member.file_size for member in members) > MOST_BYTES:
+                raise Corrupt(f"{path}: unpacks to more than {_MOST_FILES} files or {MOST_BYTES} bytes")
             return file.read(name)
     except (zipfile.BadZipFile, lzma.LZMAError, OSError, EOFError, KeyError, ValueError, RuntimeError) as error:
         raise Corrupt(f"{path}: not an archive of a run ({error})") from None

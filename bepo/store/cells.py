@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -26,7 +27,11 @@ def read_cell(path: Path) -> dict[str, Any]:
 
 def checked_cell(cell: Any, path: Path) -> dict[str, Any]:
     """Return a cell that was read from ``path``. Raises ``Corrupt`` if it names no run."""
-    if not isinstance(cell, dict) or not isinstance(cell.get("run_id"), str) or "/" in cell["run_id"]:
+    if (
+        not isinstance(cell, dict)
+        or not isinstance(cell.get("run_id"), str)
+        or not re.fullmatch(r"\w[\w.-]{0,99}", cell["run_id"])
+    ):
         raise Corrupt(f"{path}: not a study cell, it names no run")
     return cell
 

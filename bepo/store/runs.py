@@ -34,6 +34,7 @@ from bepo.store.files import (
     read_rows,
     read_sealed,
     read_sealed_folder,
+    remove_leftovers,
     row_line,
     seal_folder,
     sync_folder,
@@ -70,6 +71,7 @@ class RunFolder:
         if lock is None:
             raise Busy(f"run {self.id} is being written by another process")
         try:
+            remove_leftovers(self.path)
             yield self
         finally:
             lock.release()
@@ -108,7 +110,11 @@ class RunFolder:
         part = folder.with_suffix(".part")
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir()
-        yield part
+        try:
+            yield part
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)  # its place is needed where the disk is full
+            raise
         rows = {stream: (self.path / f"{stream}.jsonl").read_bytes() for stream in self._streams()}
         lengths = {stream: {"bytes": len(data), "digest": digest(data)} for stream, data in rows.items()}
         seal_folder(part, CONTENT, rows=lengths)
@@ -218,14 +224,15 @@ class RunFolder:
 
     def progress(self) -> Progress:
         """Return where the run stands; a run that says it is complete is checked."""
-        rows = self.rows("metrics")
         status, problem, run = "partial" if (self.path / "config.json").exists() else "missing", "", None
-        if self.is_complete:
-            try:
+        rows: list[dict[str, Any]] = []
+        try:
+            rows = self.rows("metrics")
+            if self.is_complete:
                 run = read_run(self.path)
                 status = "partial" if run.facts["result"].get("missing") else "complete"
-            except Corrupt as error:
-                status, problem = "corrupt", str(error)
+        except Corrupt as error:
+            status, problem = "corrupt", str(error)
         return Progress(status, len(rows), rows[-1] if rows else {}, problem, run)
 
 

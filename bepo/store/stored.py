@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ RUN = "run.json"
 SESSIONS = "sessions.json"
 CONTENT = "content.json"
 TRANSCRIPTS = "transcripts.jsonl.gz"
+_NAME = re.compile(r"(\w[\w-]*/)?\w[\w.-]*")  # of a file in a run's folder
 ROLLOUTS = "rollouts"
 
 
@@ -111,8 +113,11 @@ def check_facts(facts: dict[str, Any], place: Path, run_id: str) -> None:
     """Raise ``Corrupt`` unless ``facts`` are those of this run, in the format that this bepo reads."""
     if facts.get("format_version") != FORMAT_VERSION:
         raise Corrupt(f"{place}: run format {facts.get('format_version')}; this bepo reads {FORMAT_VERSION}")
-    if not isinstance(facts.get("files"), dict) or facts.get("run_id") != run_id:
+    files = facts.get("files")
+    if not isinstance(files, dict) or facts.get("run_id") != run_id:
         raise Corrupt(f"{place}: not the file of run {run_id}")
+    if outside := [name for name in files if not _NAME.fullmatch(name)]:
+        raise Corrupt(f"{place}: a run has no file {outside[0][:80]!r}")
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import netrc
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlparse
@@ -19,6 +22,7 @@ from bepo.core.settings import Settings
 PLACES = ("runs/", "studies/")  # of a results folder, as files of a W&B run
 JobType = Literal["training", "tuning", "evaluation", "sweep", "studies"]
 _OF_EPISODE = ("task", "kind", "success", "task_score", "return", "steps")
+_PATIENCE = 30.0  # seconds that W&B may take to start
 _LONGEST_TAG, _LONGEST_NAME = 64, 128  # characters that W&B takes
 
 
@@ -64,14 +68,30 @@ class Tracker:
         self._run = None
         if settings.mode == "disabled":
             return
-        self._run = _start(settings, folder, labels, run_id)
-        self._run.define_metric("update", hidden=True)
-        self._run.define_metric("*", step_metric="update")
+        with self._optional():
+            self._run = _start_or_offline(settings, folder, labels, run_id)
+            self._run.define_metric("update", hidden=True)
+            self._run.define_metric("*", step_metric="update")
 
     def log(self, row: dict[str, Any]) -> None:
         """Log the row of one update, under the same names as in metrics.jsonl."""
         if self._run is not None:
-            self._run.log(row, step=row["update"])
+            with self._optional():
+                self._run.log(row, step=row["update"])
+
+    @contextmanager
+    def _optional(self) -> Iterator[None]:
+        """Go on without W&B, and say so, where it fails: it mirrors what the run's folder has."""
+        try:
+            yield
+        except Exception as error:
+            self._run = None
+            with suppress(Exception):  # else it would fail with a traceback when the program ends
+                import wandb
+
+                wandb.teardown()
+            problem = (str(error) or repr(error)).splitlines()[0]
+            print(f"W&B stopped ({problem:.300}); the run goes on without it", file=sys.stderr)
 
     def log_transcripts(self, update: int, episodes: Iterable[dict[str, Any]]) -> None:
         """Log transcripts as a table ``transcripts`` with an update's row: a row an episode, its steps as one text."""
@@ -84,7 +104,8 @@ class Tracker:
             table.add_data(
                 *(_cell(episode[name]) for name in _OF_EPISODE), "\n\n".join(map(_step_text, episode["steps"]))
             )
-        self._run.log({"transcripts": table}, step=update)
+        with self._optional():
+            self._run.log({"transcripts": table}, step=update)
 
     def finish(
         self,
@@ -99,12 +120,13 @@ class Tracker:
         """
         if self._run is None:
             return
-        if labels is not None:
-            self._run.tags = _tags(labels)
-            self._run.config.update(labels.config, allow_val_change=True)
-        self._run.summary.update(summary or {})
-        _attach(self._run, files, root)
-        self._run.finish(exit_code=0 if summary is not None else 1)
+        with self._optional():
+            if labels is not None:
+                self._run.tags = _tags(labels)
+                self._run.config.update(labels.config, allow_val_change=True)
+            self._run.summary.update(summary or {})
+            _attach(self._run, files, root)
+            self._run.finish(exit_code=0 if summary is not None else 1)
 
 
 def _cell(value: Any) -> Any:
@@ -129,6 +151,20 @@ def log_table(
     run.finish()
 
 
+def _start_or_offline(settings: Tracking, folder: Path, labels: Labels, run_id: str) -> Any:
+    """Return a W&B run, an offline one where the server does not answer, which is said."""
+    try:
+        return _start(settings, folder, labels, run_id)
+    except UserError as error:
+        if settings.mode != "online":
+            raise
+        print(f"{error}; tracking goes on offline, `wandb sync` uploads it", file=sys.stderr)
+        import wandb
+
+        wandb.teardown()  # else the first try would still hold the run's id
+        return _start(replace(settings, mode="offline"), folder, labels, run_id)
+
+
 def _start(settings: Tracking, folder: Path, labels: Labels, run_id: str | None = None) -> Any:
     """Return a W&B run; the one with this id goes on. Raises ``UserError`` if W&B does not start."""
     import wandb
@@ -147,11 +183,12 @@ def _start(settings: Tracking, folder: Path, labels: Labels, run_id: str | None 
             group=labels.group or None,
             job_type=labels.job_type,
             tags=_tags(labels),
-            settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
+            settings=wandb.Settings(silent=True, console="off", x_disable_stats=True, init_timeout=_PATIENCE),
         )
-    except wandb.Error as error:
+    except (wandb.Error, ValueError, TypeError, OSError) as error:  # a malformed WANDB_ variable is a ValueError
+        problem = " ".join(str(error).split())
         raise UserError(
-            f"tracking.mode={settings.mode}: W&B does not start ({error}); choices: offline, disabled"
+            f"tracking.mode={settings.mode}: W&B does not start ({problem:.300}); choices: offline, disabled"
         ) from error
 
 
@@ -190,7 +227,7 @@ def download(project: str, results: Path) -> None:
 
     try:
         runs = list(wandb.Api().runs(project))
-        files = [file for run in runs for file in run.files() if file.name.startswith(PLACES)]
+        files = [file for run in runs for file in run.files() if _is_of_results(file.name)]
         complete = {p.parent.name for p in results.glob("runs/*/run.json")}
         wanted = [f for f in files if f.name.split("/")[1] not in complete or not f.name.startswith("runs/")]
         # Of equal names the newest is the last to be written; run.json comes after all it vouches for.
@@ -200,11 +237,17 @@ def download(project: str, results: Path) -> None:
         raise UserError(f"W&B project {project}: cannot be read ({str(error).splitlines()[0]})") from error
 
 
+def _is_of_results(name: str) -> bool:
+    """Return whether a file of a W&B run is one of a results folder; others could lead anywhere on this machine."""
+    parts = name.split("/")
+    return name.startswith(PLACES) and all(re.fullmatch(r"\w[\w.+-]*", part) for part in parts)
+
+
 def _attach(run: Any, files: Iterable[Path], root: Path) -> None:
-    """Let W&B upload files as they are when the run ends. A link each: nothing is copied."""
+    """Let W&B upload files as they are when the run ends. A relative link each: nothing is copied."""
     for path in files:
         link = Path(run.dir) / path.relative_to(root)
         link.parent.mkdir(parents=True, exist_ok=True)
         link.unlink(missing_ok=True)
-        link.symlink_to(path.resolve())
+        link.symlink_to(os.path.relpath(path.resolve(), link.parent.resolve()))
         run.save(str(link), base_path=run.dir, policy="end")

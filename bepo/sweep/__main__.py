@@ -25,6 +25,7 @@ from bepo.sweep.trials import find_study, format_status, time_estimates
 from bepo.sweep.tune import Tuning
 
 register_configs()
+_MOST_JOBS = 1024
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,8 +104,8 @@ def _compose(names: Sequence[str], overrides: Sequence[str]) -> tuple[list[Plann
 def _jobs(asked: int | None, studies: Sequence[PlannedStudy]) -> int:
     """Return the number of runs at a time: the one asked for, else what the launchers and the cores allow."""
     if asked is not None:
-        if asked < 1:
-            raise UserError(f"--jobs {asked}: at least 1")
+        if not 1 <= asked <= _MOST_JOBS:
+            raise UserError(f"--jobs {asked}: at least 1 and at most {_MOST_JOBS}")
         return asked
     of_launchers = min(study.jobs for study in studies)
     threads = max(study.config.backend.get("threads", 1) for study in studies)

@@ -71,7 +71,7 @@ class Throughput:
                     self._seconds[kind].append(_seconds_an_update(run))
         except Corrupt as error:
             self.corrupt[folder.name] = str(error)
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, AttributeError, ArithmeticError) as error:
             self.corrupt[folder.name] = f"{folder}: not a training run ({error!r})"
 
     def estimate(self, run: PlannedRun) -> TimeEstimate:

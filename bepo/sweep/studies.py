@@ -8,15 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import yaml
 from hydra import compose, initialize_config_dir
-from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import DictConfig
 
 from bepo.core.errors import UserError, choose
+from bepo.runs.compose import CONFIG_ERRORS, explain, to_config
 from bepo.runs.config import Config
 from bepo.sweep.composition import Composer
 from bepo.sweep.space import grid, parse
@@ -142,7 +141,7 @@ def compose_cells(cells: Sequence[Cell]) -> list[Config]:
 def _config(name: str, overrides: Sequence[str]) -> Config:
     composed = _compose(name, overrides)
     with config_errors(name, overrides):
-        return cast(Config, OmegaConf.to_object(composed))
+        return to_config(composed)
 
 
 def _compose(name: str, overrides: Sequence[str], hydra: bool = False) -> DictConfig:
@@ -166,14 +165,8 @@ def compose_with_hydra(name: str, overrides: Sequence[str], hydra: bool = False)
 
 @contextmanager
 def config_errors(name: str, overrides: Sequence[str]) -> Iterator[None]:
-    """Raise what is wrong with a study's config as a ``UserError`` of one line that begins with name and overrides.
-
-    Hydra's advice is left out, and OmegaConf's cause is added.
-    """
+    """Raise what is wrong with a study's config as a ``UserError`` of one line that begins with name and overrides."""
     try:
         yield
-    except (HydraException, OmegaConfBaseException, yaml.YAMLError, UserError) as error:
-        problem = re.split(r"Config search path|\.?\nTo append|\n    full_key|\nSee http", str(error))[0]
-        if isinstance(error.__cause__, OmegaConfBaseException):
-            problem += f": {str(error.__cause__).splitlines()[0]}"
-        raise UserError(f"{' '.join([name, *overrides])}: {' '.join(problem.split())}") from error
+    except CONFIG_ERRORS as error:
+        raise UserError(f"{' '.join([name, *overrides])}: {explain(error)}") from error

@@ -33,10 +33,11 @@ class Critic:
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.optimiser = torch.optim.AdamW(
-            self._parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
+            self.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
         )
 
-    def _parameters(self) -> list[nn.Parameter]:
+    def parameters(self) -> list[nn.Parameter]:
+        """Return all weights that it trains."""
         return [*self.backbone.parameters(), *self.head.parameters()]
 
     def values(self, tokens: Tokens, max_tokens: int) -> Float[np.ndarray, " R"]:
@@ -67,7 +68,7 @@ class Critic:
             loss = clipped_value_loss(value, old, target, mask, self.settings.clip_eps).sum()
             (loss / n_tokens).backward()
             total += loss.item()
-        norm = nn.utils.clip_grad_norm_(self._parameters(), self.settings.max_grad_norm)
+        norm = nn.utils.clip_grad_norm_(self.parameters(), self.settings.max_grad_norm)
         self.optimiser.step()
         return {"value_loss": total, "critic_grad_norm": norm.item()}
 

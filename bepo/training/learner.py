@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from bepo.core.batch import RolloutBatch, Tokens
+from bepo.core.errors import UserError
 from bepo.core.seeds import derive_seed
 from bepo.losses import Loss
 from bepo.policies.batching import response_grid, response_places
@@ -62,7 +63,8 @@ class LocalLearner:
         ``advantage`` has one number for every response token; ``returns``, of the same shape, is what the critic is
         fitted to, and None where there is no critic. Returns ``optimiser_steps``, a count; ``first_ratio_error``, the
         largest distance of a token's importance ratio from 1 in the first minibatch; the gradient norms, averaged over
-        optimiser steps; and the other statistics, averaged over response tokens.
+        optimiser steps; and the other statistics, averaged over response tokens. Raises ``UserError`` if a weight is
+        not finite after it.
         """
         tokens = batch.language
         self.policy.model.train()
@@ -78,6 +80,12 @@ class LocalLearner:
                     stats = self.critic.step(tokens, returns, minibatch, self.settings.micro_batch_tokens)
                     for name, value in stats.items():
                         totals[name] += value
+        trained = [*self.policy.model.parameters(), *(self.critic.parameters() if self.critic else [])]
+        if not all(weights.isfinite().all() for weights in trained):
+            raise UserError(
+                f"training.learning_rate={self.settings.learning_rate}: a weight is not finite any more; nothing of "
+                "this update is saved"
+            )
         return _averaged(totals)
 
     def _reference_log_probs(self, tokens: Tokens) -> Float[np.ndarray, " R"] | None:

@@ -22,7 +22,7 @@ class Local(Backend):
     name: Literal["local"] = "local"
     device: Literal["auto", "cpu", "cuda"] = setting("auto", identity=False)
     """Where the model runs; auto takes a GPU where torch finds one."""
-    threads: int = setting(1, at_least=1, identity=False)
+    threads: int = setting(1, at_least=1, at_most=1024, identity=False)
     """The number of CPU threads. Another number rounds differently, so each session of a run says its own."""
 
     def resolve(self) -> str:

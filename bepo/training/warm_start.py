@@ -143,6 +143,8 @@ def demonstrations(
             random = observation.admissible[rng.integers(len(observation.admissible))]
             actions[i] = random if rng.random() < noise else best
             histories[i].append((observation.text, actions[i]))
+        if not actions:
+            break
         for i, step in episodes.step(actions).items():
             if step.terminal != Terminal.NONE:
                 active.discard(i)

@@ -226,7 +226,7 @@ def test_corrupt_entries_are_left_out_and_counted(tmp_path, monkeypatch):
     cached = WebShop(data="original", catalogue="full")
     assert cached.facts() == env.facts() and first(cached) == first(env)
     assert [cached._catalogue.product(n) for n in range(30)] == [env._catalogue.product(n) for n in range(30)]
-    assert len(list((tmp_path / "cache").rglob("*.pickle"))) == 1
+    assert len(list((tmp_path / "cache").rglob("*.npz"))) == 1
 
 
 @pytest.mark.parametrize(

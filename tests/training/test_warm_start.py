@@ -92,3 +92,9 @@ def test_demonstrations_are_the_experts(noise):
     assert (len(steps) == optimal) == (noise == 0.0)
     assert {d.response for d in steps} <= {"up", "down", "left", "right"}
     assert all("now " in d.prompt for d in steps)
+
+
+def test_demonstrations_end_where_every_episode_is_over():
+    """Far before the horizon: the episodes that are left to step in are none."""
+    env = Sokoban(horizon=40)
+    assert demonstrations(env, AGENT, task_set(env, "train", 2).tasks, noise=0.0, seed=0)

@@ -38,7 +38,7 @@ class ALFWorld(Environment):
     """A digest of the original games' names and sizes, filled in automatically. Where it is set, others are refused."""
     engine: Engine = "fast"
     """This project's interpreter, or textworld. Their transcripts are equal."""
-    horizon: int = setting(50, at_least=1)
+    horizon: int = setting(50, at_least=1, at_most=10_000)
     """Number of steps after which an episode is truncated."""
     task_types: list[str] = field(default_factory=lambda: list(TASK_TYPES))
     """Which of the six task types are used. Generated games take turns."""

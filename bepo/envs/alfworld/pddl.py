@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from bepo.core.errors import UserError
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
+_MOST_DISJUNCTS = 4096  # of a condition in disjunctive normal form; ALFRED's have a few
 ROOT = "object"
 """The type that every object has."""
 
@@ -197,6 +198,8 @@ def _conjoin(parts: list[list[Conjunction]]) -> list[Conjunction]:
     """Return the conjunction of several disjunctive normal forms, in disjunctive normal form."""
     products = [Conjunction()]
     for part in parts:
+        if len(products) * len(part) > _MOST_DISJUNCTS:
+            raise Unsupported(f"a condition of more than {_MOST_DISJUNCTS} alternatives")
         products = [Conjunction(a.literals + b.literals, a.local | b.local) for a in products for b in part]
     return products
 

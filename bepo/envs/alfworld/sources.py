@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
@@ -14,6 +13,7 @@ from typing import Any, Literal
 from bepo.core.errors import Missing
 from bepo.envs import Split, Task, content_id
 from bepo.envs.alfworld.generate import generate
+from bepo.store.files import parse_object, read_bytes, read_object
 
 _log = logging.getLogger(__name__)
 REMEDY = "export ALFWORLD_DATA=FOLDER; alfworld-download"
@@ -56,9 +56,9 @@ class Source:
             return GameFiles(game.game_file, game.traj_data)
         folder = Path(self.root) / data["path"]
         try:
-            text = (folder / "game.tw-pddl").read_text()
-            traj_data = json.loads((folder / "traj_data.json").read_text())
-            game_file = json.loads(text)
+            text = read_bytes(folder / "game.tw-pddl", "game").decode()
+            traj_data = read_object(folder / "traj_data.json", "trajectory")
+            game_file = parse_object(text.encode(), folder, "game")
         except (OSError, ValueError) as error:
             raise CorruptGame(f"{folder}: {error}") from error
         if content_id(text) != task_id:
@@ -87,9 +87,9 @@ class Source:
         if "movable" in str(path) or "Sliced" in str(path):
             return None
         try:
-            text = path.read_text()
-            kind = json.loads((path.parent / "traj_data.json").read_text())["task_type"]
-            solvable = json.loads(text)["solvable"]
+            text = read_bytes(path, "game").decode()
+            kind = read_object(path.parent / "traj_data.json", "trajectory")["task_type"]
+            solvable = parse_object(text.encode(), path, "game")["solvable"]
         except (OSError, ValueError, KeyError) as error:
             _log.warning("ALFWorld: %s is left out (%s: %s)", path.parent, type(error).__name__, error)
             return None

@@ -16,6 +16,7 @@ from bepo.envs.sokoban.rooms import generate
 from bepo.envs.sokoban.solver import Solver
 
 _SEEDS = 10_000_000
+_MOST_SEEDS_IN_VAIN = 30_000  # one board takes a millisecond; the rarest that anybody asked for is one in a thousand
 _ROLE = "You are an expert agent playing Sokoban."
 _RULES = (
     "Push every box onto a target. You can only push, never pull, one box at a time; walls block you and the boxes, so "
@@ -37,13 +38,13 @@ class Sokoban(Environment):
     """
 
     name: Literal["sokoban"] = "sokoban"
-    dim: int = setting(6, at_least=5)
+    dim: int = setting(6, at_least=5, at_most=30)
     """Height and width of a room in cells, walls included."""
-    boxes: int = setting(1, at_least=1)
+    boxes: int = setting(1, at_least=1, at_most=20)
     """Number of boxes, and of targets."""
-    search_depth: int = setting(30, at_least=1)
+    search_depth: int = setting(30, at_least=1, at_most=10_000)
     """Depth of the search that places the boxes by playing backwards (verl-agent: 30, gym-sokoban: 300)."""
-    horizon: int = setting(15, at_least=1)
+    horizon: int = setting(15, at_least=1, at_most=10_000)
     """Number of steps after which an episode is truncated."""
     min_solution: int = setting(1, at_least=1)
     """Boards whose optimal solution has fewer moves are left out, and so are boards that need more than ``horizon``."""
@@ -70,9 +71,18 @@ class Sokoban(Environment):
         return _PROMPTS[self.observation]
 
     def tasks(self, split: Split) -> Iterator[Task]:
-        """Yield the boards of a split in the order of their seeds, each once; all can be solved within the horizon."""
-        seen = set()
+        """Yield the boards of a split in the order of their seeds, each once; all can be solved within the horizon.
+
+        Raises ``UserError`` where boards of this kind are too rare to be found.
+        """
+        seen, last = set(), 0
         for seed in range(_SEEDS):
+            if seed - last > _MOST_SEEDS_IN_VAIN:
+                raise UserError(
+                    f"env.dim={self.dim}, env.boxes={self.boxes}, env.search_depth={self.search_depth}: none of "
+                    f"{_MOST_SEEDS_IN_VAIN} rooms is a new one that takes {self.min_solution} (env.min_solution) to "
+                    f"{self.horizon} (env.horizon) steps"
+                )
             fixed, state = generate(seed, self.dim, self.boxes, self.search_depth)
             board = render.text(visible_cells(fixed, state)[None])[0]
             task_id = content_id(board)
@@ -81,6 +91,7 @@ class Sokoban(Environment):
             seen.add(task_id)
             length = Solver(fixed, state).length
             if length is not None and self.min_solution <= length <= self.horizon:
+                last = seed
                 yield Task(task_id, {"board": board, "solution_length": length})
 
     def missing(self) -> Missing | None:

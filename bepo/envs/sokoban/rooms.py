@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bepo.core.errors import UserError
 from bepo.envs.sokoban.engine import BOX, BOX_ON_TARGET, FLOOR, PLAYER, TARGET, WALL
 
 # Cells that are carved around the walker, as (row, column) offsets: two bars, an L, a square, another L.
@@ -29,7 +30,7 @@ _Cells = tuple[int, ...]  # flat indices of cells
 def generate(seed: int, dim: int = 6, boxes: int = 1, search_depth: int = 30) -> tuple[np.ndarray, np.ndarray]:
     """Return ``(fixed, state)`` of a room, each (dim, dim) int8, which can be solved and is not solved yet.
 
-    ``search_depth`` limits the number of backward moves. Raises ``RuntimeError`` if no room is found in 1,000 attempts.
+    ``search_depth`` limits the number of backward moves. Raises ``UserError`` if no room is found in 1,000 attempts.
     """
     rng = np.random.default_rng([seed, dim, boxes, search_depth])
     for _ in range(_ATTEMPTS):
@@ -44,7 +45,7 @@ def generate(seed: int, dim: int = 6, boxes: int = 1, search_depth: int = 30) ->
         player, placed = best
         player = _wander(rng, floor.ravel(), dim, player, placed, tuple(targets))
         return _board(floor, player, placed, targets)
-    raise RuntimeError(f"no {dim}x{dim} room with {boxes} boxes in {_ATTEMPTS} attempts (seed {seed})")
+    raise UserError(f"env.dim={dim}, env.boxes={boxes}: no such room in {_ATTEMPTS} attempts (seed {seed})")
 
 
 def _carve(rng: np.random.Generator, dim: int) -> np.ndarray:

@@ -8,6 +8,7 @@ from collections import deque
 import numpy as np
 from jaxtyping import Int
 
+from bepo.core.errors import UserError
 from bepo.envs.sokoban.engine import BOX, BOX_ON_TARGET, FLOOR, PLAYER, TARGET
 
 Node = tuple[int, tuple[int, ...]]
@@ -17,7 +18,7 @@ Node = tuple[int, tuple[int, ...]]
 class Solver:
     """The distance to the goal, in moves of the player, of every state that can be reached on a board.
 
-    The number of states grows like cells^(boxes + 1), so the solver is for small rooms. Raises ``ValueError`` for a
+    The number of states grows like cells^(boxes + 1), so the solver is for small rooms. Raises ``UserError`` for a
     board with more than ``max_states`` reachable states.
     """
 
@@ -78,7 +79,7 @@ class Solver:
                     before[there] = []
                     queue.append(there)
                     if len(before) > self._max_states:
-                        raise ValueError(f"more than {self._max_states} reachable states")
+                        raise UserError(f"a board has more than {self._max_states} reachable states: use fewer boxes")
                 before[there].append(here)
         distance = {n: 0 for n in before if n[1] == self._targets}
         queue = deque(distance)

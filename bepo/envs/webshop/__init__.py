@@ -45,7 +45,7 @@ class WebShop(Environment):
     """Which of the original catalogues is used: 1,000 products, or all 1.18 million."""
     data_digest: str = ""
     """A digest of the original files, filled in automatically. Where it is set, other files are refused."""
-    products: int = setting(1000, at_least=1)
+    products: int = setting(1000, at_least=1, at_most=10_000_000)
     """Number of generated products."""
     catalogue_seed: int = setting(0, at_least=0)
     """The seed of the generated products."""
@@ -73,7 +73,7 @@ class WebShop(Environment):
     """The searches <r>, <c>, <q> and <a> list products that the instruction need not describe."""
     noun_tagger: Literal["auto", "spacy", "rules"] = "auto"
     """How nouns are found for the type match of the score; auto becomes spacy if its model is installed, else rules."""
-    horizon: int = setting(15, at_least=1)
+    horizon: int = setting(15, at_least=1, at_most=10_000)
     """Number of steps after which an episode is truncated."""
 
     label: ClassVar[str] = "WebShop"

@@ -76,7 +76,8 @@ class Catalogue:
         """The number of entries that were left out, by reason."""
         self.number: dict[str, int] = {}
         """The number of each product by its asin."""
-        self._entry_numbers: list[int] = []
+        self.entry_numbers: list[int] = []
+        """The number of each product's entry in the product file."""
         self.pricing: list[tuple[float, ...]] = []
         """``Product.pricing`` by product number."""
         self.combinations: list[int] = []
@@ -92,6 +93,23 @@ class Catalogue:
         self.digest = content.hexdigest()[:16]
         """16 hex digits, a digest of everything in the files that a task, a page or a reward can depend on."""
         self._make_cache()
+
+    @classmethod
+    def restored(
+        cls,
+        entries: Sequence[Mapping[str, Any]],
+        attributes: Mapping[str, Mapping[str, Any]],
+        entry_numbers: list[int],
+        index: Index,
+        facts: Mapping[str, Any],
+    ) -> Catalogue:
+        """Return a catalogue that was read before; ``facts`` are its other attributes by name."""
+        known = cls.__new__(cls)
+        vars(known).update(facts)
+        known._entries, known._attributes, known.entry_numbers, known.index = entries, attributes, entry_numbers, index
+        known.number = {asin: number for number, asin in enumerate(known.asins)}
+        known._make_cache()
+        return known
 
     def _make_cache(self) -> None:
         self._cached_product = lru_cache(maxsize=50_000)(self._parse)
@@ -115,7 +133,7 @@ class Catalogue:
         return _instruction(self._attributes.get(self.asins[number], {}))
 
     def _parse(self, number: int) -> Product:
-        return parse_product(self._entries[self._entry_numbers[number]], self._attributes.get(self.asins[number], {}))
+        return parse_product(self._entries[self.entry_numbers[number]], self._attributes.get(self.asins[number], {}))
 
     def _documents(self, digest: Callable[[bytes], None]) -> Iterator[tuple[str, str]]:
         """Yield the asin and the text of each product for the index, and fill in what later look-ups need.
@@ -135,7 +153,7 @@ class Catalogue:
                 self.left_out["repeated"] += 1
             else:
                 self.number[product.asin] = len(self.number)
-                self._entry_numbers.append(entry_number)
+                self.entry_numbers.append(entry_number)
                 self.pricing.append(product.pricing)
                 self.combinations.append(prod(len(values) for values in product.options.values()))
                 digest(repr((product, instruction)).encode())

@@ -7,7 +7,10 @@ import json
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, Self
+
+import numpy as np
+from jaxtyping import Int
 
 from bepo.core.errors import UserError
 
@@ -20,18 +23,27 @@ class _Entries:
     """The entries of one JSON file by number, by the places at which a scan found them."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._starts, self._lengths = array("q"), array("i")
 
     def __len__(self) -> int:
         return len(self._starts)
+
+    @property
+    def places(self) -> Int[np.ndarray, "2 n"]:
+        """Return the first byte of each entry, and its length in bytes."""
+        return np.array([self._starts, self._lengths], np.int64)
+
+    def _set_places(self, places: Int[np.ndarray, "2 n"]) -> None:
+        starts, lengths = places.tolist()
+        self._starts, self._lengths = array("q", starts), array("i", lengths)
 
     def _add(self, start: int, length: int) -> None:
         self._starts.append(start)
         self._lengths.append(length)
 
     def _read(self, number: int) -> Any:
-        with self._path.open("rb") as file:
+        with self.path.open("rb") as file:
             file.seek(self._starts[number])
             return json.loads(file.read(self._lengths[number]))
 
@@ -39,9 +51,16 @@ class _Entries:
 class JsonList(_Entries, Sequence):
     """The entries of a JSON list. It must be iterated over once before it is indexed: this finds the places."""
 
+    @classmethod
+    def at(cls, path: Path, places: Int[np.ndarray, "2 n"]) -> Self:
+        """Return the list in a file whose entries are known to be at these places."""
+        known = cls(path)
+        known._set_places(places)
+        return known
+
     def __iter__(self) -> Iterator[Any]:
         self._starts, self._lengths = array("q"), array("i")
-        for _, start, length, value in scan(self._path, "["):
+        for _, start, length, value in scan(self.path, "["):
             self._add(start, length)
             yield value
 
@@ -58,6 +77,20 @@ class JsonObject(_Entries, Mapping):
         for key, start, length, _ in scan(path, "{"):
             self._number[key] = len(self._starts)
             self._add(start, length)
+
+    @classmethod
+    def at(cls, path: Path, places: Int[np.ndarray, "2 n"], numbers: Mapping[str, int]) -> Self:
+        """Return the object in a file whose entries are known to be at these places, each key's by its number."""
+        known = cls.__new__(cls)
+        _Entries.__init__(known, path)
+        known._number = dict(numbers)
+        known._set_places(places)
+        return known
+
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """The number of each key's entry."""
+        return self._number
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._number)
@@ -85,7 +118,7 @@ def scan(path: Path, opening: Literal["[", "{"]) -> Iterator[tuple[str, int, int
                 value = reader.value()
                 yield key, start, reader.byte - start, value
                 n_entries += 1
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(
                 f"{path}: broken after {n_entries} entries, at byte {reader.byte} of {path.stat().st_size} "
                 "(an unfinished download?); fetch the file again"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import pickle
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
 from bepo.core.errors import Missing
+from bepo.envs.webshop import cache
 from bepo.envs.webshop.catalogue import Catalogue
 from bepo.envs.webshop.json_files import JsonList, JsonObject, scan
 from bepo.store.files import digest, locked, write_atomically
@@ -27,7 +27,7 @@ _DOWNLOADS = {  # ids on Google Drive, from setup.sh of the original
     "items_ins_v2.json": "1s2j6NgHljiZzQNL3veZaAiyW_qDEgBNi",
     "items_human_ins.json": "14Kb5SPBk_jfdLZ_CDBNitW98QLDlKR5O",
 }
-_CACHE_VERSION = 2  # raise it when Catalogue, Index or the classes of json_files change
+_CACHE_VERSION = 3  # raise it when Catalogue, Index or the classes of json_files change
 _ENDS = 1 << 16  # bytes at the beginning and at the end of a file that its digest covers
 
 
@@ -69,23 +69,24 @@ def catalogue(path: str, size: Size) -> Catalogue:
     """
     paths = [file.resolve() for file in _paths(path, size)]
     if size == "small":
-        return _read(*paths)
+        return _read(JsonList(paths[0]), JsonObject(paths[1]), paths[2])
     root = Path(os.environ.get("BEPO_CACHE") or Path.home() / ".cache" / "bepo")
-    cached = root / "webshop" / f"{_cache_key(paths)}.pickle"
+    cached = root / "webshop" / f"{_cache_key(paths)}.npz"
+    products, attributes, human = paths
     with locked(cached.with_suffix(".lock")):
         if not cached.exists():
-            write_atomically(cached, pickle.dumps(_read(*paths), pickle.HIGHEST_PROTOCOL))
-    with cached.open("rb") as file:
-        return pickle.load(file)
+            entries, extra = JsonList(products), JsonObject(attributes)
+            write_atomically(cached, cache.to_bytes(_read(entries, extra, human), entries, extra))
+    return cache.read(cached, products, attributes)
 
 
 def _paths(path: str, size: Size) -> list[Path]:
     return [folder(path) / name for name in FILES[size]]
 
 
-def _read(products: Path, attributes: Path, human: Path) -> Catalogue:
+def _read(products: JsonList, attributes: JsonObject, human: Path) -> Catalogue:
     instructions = ((asin, entries) for asin, _, _, entries in scan(human, "{"))
-    return Catalogue(JsonList(products), JsonObject(attributes), instructions, f"original ({products.name})")
+    return Catalogue(products, attributes, instructions, f"original ({products.path.name})")
 
 
 def _cache_key(paths: Sequence[Path]) -> str:

@@ -66,6 +66,26 @@ class Index:
         terms = {term: i for i, term in enumerate(postings)}
         return cls(np.array(names), np.array(lengths), terms, starts, docs, counts)
 
+    @property
+    def terms(self) -> list[str]:
+        """The terms, by number."""
+        return list(self._terms)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return all but the terms."""
+        kept = {"starts": self._starts, "docs": self._docs, "counts": self._counts}
+        return kept | {"name_rank": self._name_rank, "inverse_norm": self._inverse_norm}
+
+    @classmethod
+    def of_arrays(cls, terms: list[str], arrays: dict[str, np.ndarray]) -> Index:
+        """Return the index that ``terms`` and ``arrays`` were taken from."""
+        known = cls.__new__(cls)
+        known._terms = {term: number for number, term in enumerate(terms)}
+        known._starts, known._docs, known._counts = (arrays[name] for name in ("starts", "docs", "counts"))
+        known._name_rank, known._inverse_norm = arrays["name_rank"], arrays["inverse_norm"]
+        known._n = len(known._name_rank)
+        return known
+
     def search(self, query: str) -> Int[np.ndarray, " k"]:
         """Return the numbers of the best documents, best first, at most ``HITS``; an empty query finds nothing."""
         scores = np.zeros(self._n)

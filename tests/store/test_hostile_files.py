@@ -1,0 +1,263 @@
+"""Files that were damaged, or made by a stranger: each is named in one line, does no harm, and hides no other run."""
+
+import errno
+import json
+import os
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+
+from analysis.data.sources import Source
+from analysis.output import page
+from analysis.output.ledger import ledger
+from bepo.core.batch import RolloutBatch
+from bepo.core.errors import UserError
+from bepo.credit.__main__ import main as credit
+from bepo.envs.alfworld.pddl import Unsupported, disjuncts
+from bepo.envs.webshop import cache
+from bepo.store import archive, files
+from bepo.store.archive import read_archive, write_archive
+from bepo.store.cells import note_cell
+from bepo.store.files import Corrupt, DiskFull, digest_of_file, folder_name, remove_leftovers, write_atomically
+from bepo.store.runs import RunFolder
+from bepo.store.stored import read_run
+from bepo.store.tracking import _attach, _is_of_results
+from tests.stored_runs import rewrite, write_run
+
+DEEP = "[" * 100_000 + "]" * 100_000
+PASSES = [[1.0, 0.0], [1.0, 1.0]]
+
+
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory):
+    results = tmp_path_factory.mktemp("two")
+    for seed in (0, 1):
+        write_run(results, "s", {"credit.name": "grpo", "seed": seed}, PASSES)
+    return results
+
+
+@pytest.fixture
+def results(two_runs, tmp_path):
+    return shutil.copytree(two_runs, tmp_path / "results")
+
+
+def replaced(run: Path, name: str, text: str) -> None:
+    """Replace a file in a way that ``run.json`` vouches for."""
+    (run / name).write_text(text)
+    rewrite(run, lambda facts: facts["files"].update({name: digest_of_file(run / name)}))
+
+
+def pipe(run: Path, name: str) -> None:
+    (run / name).unlink()
+    os.mkfifo(run / name)
+
+
+ATTACKS = {
+    "torn sessions": lambda run: (run / "sessions.json").write_text('{"ses'),
+    "no sessions": lambda run: (run / "sessions.json").unlink(),
+    "no config": lambda run: (run / "config.json").unlink(),
+    "deep run file": lambda run: (run / "run.json").write_text('{"a": ' + DEEP + "}"),
+    "deep rows": lambda run: replaced(run, "episodes.jsonl", DEEP),
+    "rows of numbers": lambda run: replaced(run, "episodes.jsonl", "1\n2\n"),
+    "no rows": lambda run: replaced(run, "episodes.jsonl", ""),
+    "run file is a list": lambda run: (run / "run.json").write_text("[]"),
+    "run file is a pipe": lambda run: pipe(run, "run.json"),
+    "metrics are a pipe": lambda run: pipe(run, "metrics.jsonl"),
+    "config is a pipe": lambda run: pipe(run, "config.json"),
+    "digest is a number": lambda run: rewrite(run, lambda facts: facts["files"].update({"metrics.jsonl": 5})),
+    "file outside": lambda run: rewrite(run, lambda facts: facts["files"].update({"../../../etc/passwd": "0" * 64})),
+    "result is a text": lambda run: rewrite(run, lambda facts: facts.update(result="x")),
+    "sessions are numbers": lambda run: rewrite(run, lambda facts: facts.update(sessions=[1])),
+    "identity is a list": lambda run: rewrite(run, lambda facts: facts.update(identity=[1])),
+    "part is a number": lambda run: rewrite(run, lambda facts: facts["identity"].update(credit=3)),
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_an_unreadable_run_is_named_and_the_others_are_shown(results, name):
+    bad, good = sorted((results / "runs").iterdir())
+    ATTACKS[name](bad)
+    study = Source(results).study("s", "laptop")
+    assert [run.id for run in study.runs] == [good.name]
+    (line,) = study.skipped
+    assert str(bad) in line and "\n" not in line and len(line) < 1300
+    assert set(ledger(results)["run"]) == {bad.name, good.name}
+    RunFolder(results, bad.name).progress()
+
+
+@pytest.mark.parametrize("content", [DEEP, "[]", '{"run_id": "../../x"}', '{"run_id": ".."}', '{"run_id": "a\\u0000"}'])
+def test_a_cell_that_names_no_run_is_left_out(results, content):
+    cell = min(results.glob("studies/*/*/*.json"))
+    cell.write_text(content)
+    study = Source(results).study("s", "laptop")
+    assert len(study.runs) == 1 and len(study.skipped) == 1 and str(cell) in study.skipped[0]
+
+
+def test_every_flipped_bit_is_noticed(results):
+    """Every third byte of every file that a finished run vouches for, a bit each."""
+    run, flips = min((results / "runs").iterdir()), 0
+    for path in sorted(path for path in run.iterdir() if path.name != ".lock"):
+        content = path.read_bytes()
+        for place in range(0, len(content), 3):
+            changed = bytearray(content)
+            changed[place] ^= 1 << place % 8
+            path.write_bytes(changed)
+            with pytest.raises(Corrupt):
+                read_run(run)
+            flips += 1
+        path.write_bytes(content)
+    read_run(run)
+    assert flips > 500
+
+
+def test_a_full_disk_is_one_line_with_place_and_bytes(tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "a").write_text("old")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DiskFull, match=rf"{tmp_path}/a: no space left .* 3 bytes are needed"):
+        write_atomically(tmp_path / "a", "new")
+    assert (tmp_path / "a").read_text() == "old" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_what_a_kill_left_half_written_goes_at_the_next_start(tmp_path):
+    run = RunFolder(tmp_path, "0123456789ab")
+    (run.path / "checkpoint-3.part").mkdir(parents=True)
+    (run.path / "config.json.77.part").write_text("{")
+    with run.locked():
+        assert [path.name for path in run.path.iterdir()] == [".lock"]
+    (tmp_path / "x.part").write_text("")
+    remove_leftovers(tmp_path, seconds=3600)
+    assert (tmp_path / "x.part").exists()
+
+
+@pytest.mark.parametrize("name", ["../x", "/x", "", ".x", "a/b", "a\nb", "a\0", None, 3, "x" * 200])
+def test_names_that_lead_elsewhere_become_no_folder(name):
+    with pytest.raises(UserError, match="must be a name"):
+        folder_name(name, "study.name")
+
+
+def test_an_archive_unpacks_to_bounded_content(results, tmp_path, monkeypatch):
+    stored = read_run(min((results / "runs").iterdir()))
+    path = tmp_path / f"{stored.id}.zip"
+    write_archive(stored, path)
+    read_archive(path)
+    monkeypatch.setattr(archive, "MOST_BYTES", 1000)
+    with pytest.raises(Corrupt, match="unpacks to more than"):
+        read_archive(path)
+
+
+def test_a_large_file_is_not_read(tmp_path, monkeypatch):
+    (tmp_path / "a").write_text("{}" + " " * 100)
+    monkeypatch.setattr(files, "MOST_BYTES", 100)
+    with pytest.raises(Corrupt, match="more than 100 bytes"):
+        files.read_object(tmp_path / "a", "config")
+
+
+@pytest.mark.parametrize(
+    "name, allowed",
+    [
+        ("runs/0123456789ab/run.json", True),
+        ("runs/0123456789ab/rollouts/000001.npz", True),
+        ("studies/main_sokoban/laptop/0123.json", True),
+        ("runs/../../.bashrc", False),
+        ("runs//etc/passwd", False),
+        ("runs/a/./b", False),
+        ("/etc/passwd", False),
+        ("wandb-summary.json", False),
+    ],
+)
+def test_a_project_writes_into_the_results_folder_only(name, allowed):
+    assert _is_of_results(name) == allowed
+
+
+def test_links_for_wandb_are_relative(tmp_path):
+    class Mirror:
+        dir = str(tmp_path / "mirror")
+
+        def save(self, path, base_path, policy):
+            assert Path(path).read_text() == "content"
+
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "a").write_text("content")
+    _attach(Mirror(), [tmp_path / "runs" / "a"], tmp_path)
+    assert not (tmp_path / "mirror" / "runs" / "a").readlink().is_absolute()
+
+
+class Payload:
+    def __reduce__(self):
+        return os.mkdir, ("ran",)
+
+
+def test_a_pickle_in_place_of_a_cached_catalogue_does_not_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.npz").write_bytes(pickle.dumps(Payload()))
+    with pytest.raises(Corrupt, match="not a cached catalogue"):
+        cache.read(tmp_path / "a.npz", tmp_path, tmp_path)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_condition_that_multiplies_out_without_end_is_refused():
+    with pytest.raises(Unsupported, match="more than 4096 alternatives"):
+        disjuncts(["and", *(["or", [f"a{i}"], [f"b{i}"]] for i in range(26))])
+
+
+def test_the_page_escapes_what_it_shows():
+    html = page.render([], ["smoke"], "<script>alert(1)</script>")
+    assert "<script>alert" not in html and "&lt;script&gt;alert" in html
+
+
+def test_a_message_is_one_bounded_line():
+    text = str(UserError("a\n\x1b[31m" + "x" * 10_000))
+    assert text.isprintable() and len(text) < 1300
+
+
+ROW = {"uid": 0, "traj": 0, "t": 0, "obs": "a", "next": "b", "r": 1.0, "done": "success", "valid": True}
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"r": float("nan")}, "r=nan must be a finite number"),
+        ({"r": float("inf")}, "r=inf"),
+        ({"r": None}, "r=None"),
+        ({"r": "1"}, "r='1'"),
+        ({"valid": "false"}, "valid='false' must be true or false"),
+        ({"valid": None}, "valid=None"),
+        ({"broken": 1}, "broken=1"),
+    ],
+)
+def test_rows_that_no_estimator_can_use_are_named(tmp_path, capsys, change, words):
+    (tmp_path / "rows.json").write_text(json.dumps([ROW, ROW | {"traj": 1} | change]))
+    assert credit(["grpo", "--rollouts", str(tmp_path / "rows.json")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "rows.json: row 1: " in line and words in line
+
+
+@pytest.mark.parametrize(
+    "name, change",
+    [
+        ("reward", lambda a: a[:-1]),
+        ("state", lambda a: a + 1000),
+        ("next_state", lambda a: a - 1000),
+        ("group", lambda a: a + 1),
+        ("task_score", lambda a: a[:0]),
+        ("state_key", lambda a: a[:-1]),
+    ],
+)
+def test_arrays_that_do_not_fit_each_other_are_refused(name, change):
+    batch = RolloutBatch.from_rows([ROW, ROW | {"traj": 1}])
+    parts = {field: getattr(batch, field) for field in batch.__dataclass_fields__}
+    with pytest.raises(UserError):
+        RolloutBatch(**parts | {name: change(parts[name])})
+
+
+def test_a_study_cell_survives_a_damaged_one(tmp_path):
+    note_cell(tmp_path, "s", "smoke", ["seed=0"], "0123456789ab", ["seed=0"])
+    (cell,) = tmp_path.glob("studies/*/*/*.json")
+    cell.write_text(DEEP)
+    note_cell(tmp_path, "s", "smoke", ["seed=0"], "0123456789ab")
+    assert json.loads(cell.read_text())["run_id"] == "0123456789ab"
