@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import TextIOBase
 from typing import TextIO
 
 _TERMINAL, _PIPE = 0.1, 5.0  # seconds between two lines
@@ -19,7 +20,7 @@ class Phases:
     What takes less than five seconds leaves no line in a pipe or a file.
     """
 
-    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, stream: TextIO | TextIOBase, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream, self._clock = stream, clock
         self._terminal = stream.isatty()
         self._phase, self._last, self._open = "", 0.0, False

@@ -38,7 +38,7 @@ class Evaluation(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.sampling  # checks what belongs together
+        Sampling(self.temperature or 1.0, self.top_p, self.top_k)  # checks the others
 
     @property
     def sampling(self) -> Sampling:

@@ -134,6 +134,8 @@ class Config(Settings):
                 f"prompting.method={self.prompting.method} asks a served model, which knows a language: "
                 f"policy={self.policy.name} does not do; choices: policy=served, policy=vllm"
             )
+        if not self.policy.served:
+            _ = self.evaluation.sampling  # refuses a temperature of 0
         if self.policy.constrained and self.env.free_text:
             raise UserError(f"policy.constrained=true picks among listed actions; {self.env.free_text}")
         if self.credit.compares_trajectories and self.rollout.trajectories_per_task < 2:
