@@ -13,6 +13,7 @@ import os
 import sys
 from pathlib import Path
 
+from analysis.claims.entries import evaluated_claims
 from analysis.data.runs import TIERS
 from analysis.data.sources import Source, open_source
 from analysis.grid.artefact import artefacts
@@ -120,7 +121,8 @@ def _rebuild(options: argparse.Namespace, source: Source, tiers: list[str]) -> N
     if not labels:
         write_macros(built, options.out)
         report = options.out / "report.html"
-        report.write_text(page.render(built, source.tiers(), source.label))
+        claims = {one: evaluated_claims(source, one, options.allow_mixed) for one in source.tiers()}
+        report.write_text(page.render(built, source.tiers(), source.label, claims))
         print(f"page:    {report}")
 
 

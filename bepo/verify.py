@@ -20,6 +20,7 @@ from bepo.publish import stale
 from bepo.runs.compare import differences, differences_of_first_update, prediction_interval, same_kind
 from bepo.runs.compose import config_of
 from bepo.runs.config import identity_of
+from bepo.runs.evaluation_run import evaluate
 from bepo.runs.run import run
 from bepo.store.published import PUBLISHED, PublishedRuns
 from bepo.store.runs import run_id
@@ -83,7 +84,7 @@ def _verify(options: argparse.Namespace, expected: StoredRun) -> bool:
 def _train(expected: StoredRun, updates: int, results: Path) -> StoredRun:
     config = config_of(expected.config)
     config = replace(config, updates=updates, results=str(results), study={}, tracking=Tracking(mode="disabled"))
-    run(config)
+    (evaluate if config.is_evaluation else run)(config)
     return read_run(results / "runs" / run_id(identity_of(config)))
 
 

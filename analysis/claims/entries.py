@@ -38,6 +38,11 @@ def _evaluated(source: Source, tier: str, allow_mixed: bool) -> tuple[dict[Entry
     return by_key, evaluate(by_key, tier)
 
 
+def evaluated_claims(source: Source, tier: str, allow_mixed: bool = False) -> list[Evaluated]:
+    """Return every claim of a tier, evaluated."""
+    return _evaluated(source, tier, allow_mixed)[1]
+
+
 def find_claim(entries: Entries, name: str) -> Evaluated:
     """Return a claim by its name, evaluated. Raises ``UserError`` naming the choices."""
     for e in entries.evaluated:

@@ -14,6 +14,7 @@ from analysis.claims.sizes import Size, sizes_of
 from analysis.data.reported import EntryKey, all_entries
 from analysis.grid.table import Entry
 
+VERDICTS = ("supported", "contradicted", "undecided", "not judged", "not run")
 NOT_JUDGED = "smoke"
 """The tier whose runs are no evidence: they show that everything runs."""
 
@@ -125,6 +126,6 @@ def tally(evaluated: Sequence[Evaluated]) -> dict[str, str]:
     words, carried = (Counter(e.runs.word for e in evaluated if e.claim.extension is kind) for kind in (False, True))
     counts = {"claims": len(own), "inconsistent": sum(e.printed.verdict == "no" for e in own)}
     counts |= {"leads": len(leads), "separated_leads": sum(leads), "extensions": len(evaluated) - len(own)}
-    for word in ("supported", "contradicted", "undecided", "not run", "not judged"):
+    for word in VERDICTS:
         counts |= {word.replace(" ", "_"): words[word], f"extension_{word.replace(' ', '_')}": carried[word]}
     return {name: str(count) for name, count in counts.items()}

@@ -9,6 +9,7 @@ import yaml
 from scipy import stats
 
 from analysis.claims.claims import read
+from analysis.claims.entries import evaluated_claims
 from analysis.claims.expression import Expression, ExpressionError
 from analysis.claims.printed import consistency
 from analysis.claims.verdicts import Verdict, checks, evaluate, tally
@@ -16,6 +17,8 @@ from analysis.data.reported import all_entries
 from analysis.data.sources import Source
 from analysis.data.statistics import Sample, combination, compare
 from analysis.grid.artefact import artefacts
+from analysis.output import page
+from analysis.output.build import build
 from analysis.output.latex import to_latex, to_macros
 from analysis.output.text import to_markdown
 from analysis.tables.granularity import possible
@@ -292,3 +295,19 @@ def test_a_rate_is_a_whole_number_of_successes():
     facts = artefacts()["granularity"].build({}).facts  # 128 tasks x 3 passes do not give 75.91, 256 x 3 do
     assert not possible("75.91", 128 * 3) and possible("75.91", 256 * 3)
     assert facts["webshop_tasks"] == "256" and int(facts["webshop_rates_fit"]) < int(facts["webshop_rates"])
+
+
+def test_the_page_begins_with_what_reproduced(tmp_path):
+    shop(tmp_path / "r", "gated_bepo", (9, 8, 9), 3)
+    shop(tmp_path / "r", "hgpo", (3, 4, 3), 3)
+    source = Source(tmp_path / "r")
+    shown = page.render(
+        [build(artefacts()["main-results"], source, "laptop")],
+        ["laptop"],
+        "r",
+        {"laptop": evaluated_claims(source, "laptop")},
+    )
+    head, _, rest = shown.partition('<ul class="contents">')
+    assert "6 runs, up to 3 training seeds: WebShop; HGPO, Gated-BEPO" in head and "<article" in rest
+    assert "Supported: 1 claims" in head and "+53.3" in head and 'href="#main-results.laptop"' in head
+    assert "has not been run on real weights" in head
