@@ -230,7 +230,10 @@ class RunFolder:
             rows = self.rows("metrics")
             if self.is_complete:
                 run = read_run(self.path)
-                status = "partial" if run.facts["result"].get("missing") else "complete"
+                result = run.facts.get("result", {})
+                if not isinstance(result, dict):
+                    raise Corrupt(f"{self.path}: its result is no result, but {str(result)[:80]!r}")
+                status = "partial" if result.get("missing") else "complete"
         except Corrupt as error:
             status, problem = "corrupt", str(error)
         return Progress(status, len(rows), rows[-1] if rows else {}, problem, run)

@@ -114,7 +114,7 @@ def check_facts(facts: dict[str, Any], place: Path, run_id: str) -> None:
     if facts.get("format_version") != FORMAT_VERSION:
         raise Corrupt(f"{place}: run format {facts.get('format_version')}; this bepo reads {FORMAT_VERSION}")
     files = facts.get("files")
-    if not isinstance(files, dict) or not isinstance(facts.get("result"), dict) or facts.get("run_id") != run_id:
+    if not isinstance(files, dict) or facts.get("run_id") != run_id:
         raise Corrupt(f"{place}: not the file of run {run_id}")
     if outside := [name for name in files if not _NAME.fullmatch(name)]:
         raise Corrupt(f"{place}: a run has no file {outside[0][:80]!r}")

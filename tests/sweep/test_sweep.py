@@ -152,7 +152,7 @@ def test_unknown_names_and_values_are_named():
         "tier=huge": "tier/huge.*laptop paper smoke",
         "modle=small": "Key 'modle' not in 'Config'. Did you mean: 'model'",
         "updates=many": "'many' of type 'str' could not be converted to Integer",
-        "updates=0": "updates=0: must be at least 1",
+        "updates=-1": "updates=-1: must be at least 0",
         "credit.gae_lambda=7": "credit.gae_lambda=7.*: must be at least 0 and at most 1",
         "seed=[": "no viable alternative",
         "seed=interval(0,2)": "a grid cannot list the values of an interval",
