@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite, isnan, nan, sqrt
-
-from scipy.special import stdtrit
+from math import isfinite, isnan, nan
 
 from analysis.claims.claims import Claim
 from analysis.claims.expression import Expression
-from analysis.claims.inference import LEVEL, Measured
+from analysis.claims.inference import Measured
 from analysis.data.reported import all_entries
+from analysis.data.statistics import half_width
 
 
 @dataclass(frozen=True)
@@ -47,12 +46,9 @@ def _interval(quantity: Expression, values: Mapping[str, Measured]) -> tuple[flo
         return nan, nan, nan
     means = {name: float(values[name].values.mean()) for name in quantity.names}
     value, gradient = quantity(means), quantity.gradient(means)
-    counts = [len(values[name].values) for name in gradient]
+    names, counts = list(gradient), [len(values[name].values) for name in gradient]
     if min(counts) < 2 or not isfinite(value):
         return value, nan, nan
-    parts = [gradient[name] ** 2 * float(values[name].values.var(ddof=1)) / n for name, n in zip(gradient, counts)]
-    if sum(parts) == 0:
-        return value, nan, nan
-    freedom = sum(parts) ** 2 / sum(part**2 / (n - 1) for part, n in zip(parts, counts))
-    half = float(stdtrit(freedom, 1 - LEVEL / 2)) * sqrt(sum(parts))
+    deviations = [float(values[name].values.std(ddof=1)) for name in names]
+    half = half_width([gradient[name] for name in names], deviations, counts)
     return value, value - half, value + half
