@@ -12,7 +12,6 @@ import yaml
 
 from analysis.claims.expression import Expression, ExpressionError
 from analysis.claims.formula import Comparison, Formula, comparisons, conjunction, inequalities
-from analysis.data.methods import known_methods
 from analysis.data.reported import PAPER, EntryKey, all_entries
 from bepo.core.errors import UserError
 
@@ -84,8 +83,7 @@ def _claim(item: Any, known: Collection[EntryKey] | None, kind: str) -> Claim:
     entries |= {f"stated_{i}": _key(text) for i, text in enumerate(said) if text and "|" in text}
     said = [f"stated_{i}" if text and "|" in text else text for i, text in enumerate(said)]
     entries, lists = _without_wildcards(entries)
-    carried_over = item.get("extension", False)
-    _refuse_unknown({n: key for n, key in entries.items() if not (carried_over and key[1] in known_methods())}, known)
+    _refuse_unknown(entries, known)
     texts = [_listed(str(text), lists) for text in _list(item["holds"])]
     every = [comparison for text in texts for comparison in comparisons(text)]
     stated = [None if text is None else Expression.read(text) for text in said]

@@ -83,7 +83,8 @@ class _Grid:
     def lines(self, block: Block) -> list[Line]:
         """Return the rows of a block: the paper's in its order, then those that only runs have."""
         members = [member for member in self.members if block.takes(member)]
-        known, run = dict.fromkeys(p.row for p in self.reported if p.group == block.key), {m.row for m in members}
+        printed, run = (p.row for p in self.reported if p.group == block.key), {m.row for m in members}
+        known = dict.fromkeys([*printed, *block.rows])
         known |= dict.fromkeys(p.row for p in self.reported if p.row in run)
         lines = []
         for row in [*known, *self.rows.order(run - set(known))]:

@@ -86,7 +86,7 @@ class Member(NamedTuple):
 class Block:
     """Rows under one heading: those of a model, an environment, or a factor that has its own study. None takes any.
 
-    ``key`` is its name in ``paper/reported`` and in paths.
+    ``key`` is its name in ``paper/reported`` and in paths. ``rows`` are those that it has without runs, too.
     """
 
     key: str = ""
@@ -94,6 +94,7 @@ class Block:
     model: str | None = None
     env: str | None = None
     study: str | None = None
+    rows: tuple[str, ...] = ()
 
     def takes(self, m: Member) -> bool:
         """Does a run belong to the block?"""

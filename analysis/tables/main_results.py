@@ -1,6 +1,6 @@
 """Tables main-results, sokoban-main, sokoban-text and qwen3-results: methods on environments and models."""
 
-from analysis.data.methods import PROMPTED, name_of
+from analysis.data.methods import ORDER, PROMPTED, name_of
 from analysis.data.runs import METHOD, Studies, StudyRuns, evaluated
 from analysis.grid.artefact import artefact
 from analysis.grid.grid import grid
@@ -62,7 +62,8 @@ def sokoban_text(study: StudyRuns) -> Table:
         "Extension: Sokoban boards as text (%). Final success on test tasks, and success in training, averaged over "
         "all updates. The oracle is no method, but a control that knows how far success is."
     )
-    return grid("sokoban-text", study, caption, TEXT, (Block(model="small", env="sokoban"),), TYPED)
+    methods = Block(model="small", env="sokoban", rows=(*ORDER, "oracle"))
+    return grid("sokoban-text", study, caption, TEXT, (methods,), TYPED)
 
 
 @artefact("qwen3-results", "table", study="qwen3_transfer")
