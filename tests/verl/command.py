@@ -29,6 +29,7 @@ SMALLEST = (
     "evaluation.seeds=1",
     "evaluation.every=2",
     "tracking.mode=disabled",
+    "progress=false",  # phases of more than five seconds are lines of stderr
     "save_rollouts=1",
 )
 
