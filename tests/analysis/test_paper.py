@@ -49,3 +49,10 @@ def test_references_and_citations_resolve(name):
 def test_every_entry_is_cited():
     entries = set(re.findall(r"^@\w+\{([^,]+),", (PAPER / "references.bib").read_text(), re.MULTILINE))
     assert entries == {key for keys in re.findall(r"\\cite[pt]?\{([^}]*)\}", TEXT) for key in keys.split(",")}
+
+
+@pytest.mark.slow
+def test_keys_of_numbers_are_names_that_tex_reads(tmp_path):
+    tables = [item.build(item.load(Source(tmp_path), "paper")) for item in artefacts().values() if item.kind == "table"]
+    names = re.findall(r"^\\define\w+\{([^}]*)\}", to_macros(tables), re.MULTILINE)
+    assert names and not [name for name in names if re.search(r"[%#\\~]", name)]
