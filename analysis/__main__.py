@@ -9,7 +9,6 @@ With labels only these are built, and the page and the paper's macros stay as th
 """
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
@@ -24,23 +23,13 @@ from analysis.output.explain import explain
 from analysis.output.plan import plan
 from analysis.output.study import build_study
 from analysis.output.text import to_markdown
-from bepo.core.errors import UserError, choose
+from bepo.core.errors import UserError, choose, exit_code
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; return 0, or 2 after one line that says what is wrong."""
     options = _parser().parse_args(arguments)
-    try:
-        _run(options)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # the reader has seen enough: `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError as error:
-        print(f"error: {error.filename}: cannot be written ({error.strerror})", file=sys.stderr)
-        return 2
-    return 0
+    return exit_code(lambda: _run(options))
 
 
 def _parser() -> argparse.ArgumentParser:

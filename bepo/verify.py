@@ -64,7 +64,8 @@ def _verify(options: argparse.Namespace, expected: StoredRun) -> bool:
     """Train a run again and say how it compares; return whether it came out otherwise."""
     if problem := stale(expected):
         raise UserError(f"{expected.path}: {problem}")
-    name, updates = f"run {expected.id}", options.updates or expected.facts["result"]["updates"]
+    name, whole = f"run {expected.id}", expected.facts["result"]["updates"]
+    updates = min(options.updates or whole, whole)
     print(
         f"{name}: {expected.config['env']['name']} {expected.config['credit']['name']} seed {expected.config['seed']}"
     )

@@ -13,7 +13,7 @@ import sys
 import webbrowser
 from pathlib import Path
 
-from bepo.core.errors import UserError
+from bepo.core.errors import UserError, exit_code
 from bepo.store.find import every_run, find_runs, read_any
 from bepo.store.stored import StoredRun
 
@@ -23,17 +23,7 @@ _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 def main(arguments: list[str] | None = None) -> int:
     """Write and open the page, or print; return the exit code: 0, or 2 after a mistake of the user."""
     options = _parser().parse_intermixed_args(arguments)
-    try:
-        _view(options)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # the reader has seen enough: `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError as error:
-        print(f"error: {error.filename}: cannot be written ({error.strerror})", file=sys.stderr)
-        return 2
-    return 0
+    return exit_code(lambda: _view(options))
 
 
 def _parser() -> argparse.ArgumentParser:

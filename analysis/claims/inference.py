@@ -20,6 +20,7 @@ from statsmodels.stats.multitest import multipletests
 
 from analysis.claims.formula import Formula, Inequality, Joined
 from analysis.data.reported import EntryKey
+from analysis.data.statistics import freedom
 
 LEVEL = 0.05
 """Of two-sided tests, of one claim or of all claims of a tier together."""
@@ -121,10 +122,9 @@ def _estimated(inequality: Inequality, values: Values, paired: bool) -> Estimate
     parts = [float(own.var(ddof=1)) / len(own) for own in groups.values()]
     if sum(parts) <= 1e-24:
         return Estimated(inequality, value, nan, nan, (1.0, 1.0), min(counts))
-    freedom = sum(parts) ** 2 / sum(part**2 / (n - 1) for part, n in zip(parts, counts))
-    error = sqrt(sum(parts))
-    above = float(stdtr(freedom, -value / error))
-    return Estimated(inequality, value, error, freedom, (above, 1 - above), min(counts))
+    error, degrees = sqrt(sum(parts)), freedom(parts, counts)
+    above = float(stdtr(degrees, -value / error))
+    return Estimated(inequality, value, error, degrees, (above, 1 - above), min(counts))
 
 
 def _spread(inequality: Inequality, values: Values) -> Estimated:

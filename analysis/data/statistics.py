@@ -155,10 +155,15 @@ def half_width(coefficients: Sequence[float], deviations: Sequence[float], count
     Each mean is over ``counts`` seeds with the sample deviation of ``deviations``; nan if nothing deviates.
     """
     parts = [c**2 * s**2 / n for c, s, n in zip(coefficients, deviations, counts, strict=True)]
-    if sum(parts) == 0:
-        return nan
-    freedom = sum(parts) ** 2 / sum(p**2 / (n - 1) for p, n in zip(parts, counts))
-    return float(stats.t.ppf(1 - _ALPHA / 2, freedom) * sqrt(sum(parts)))
+    return float(stats.t.ppf(1 - _ALPHA / 2, freedom(parts, counts)) * sqrt(sum(parts))) if sum(parts) else nan
+
+
+def freedom(parts: Sequence[float], counts: Sequence[int]) -> float:
+    """Return the degrees of freedom of a sum of means over ``counts`` seeds (Welch-Satterthwaite).
+
+    ``parts`` are the variances of the means, not all of them 0.
+    """
+    return sum(parts) ** 2 / sum(part**2 / (n - 1) for part, n in zip(parts, counts))
 
 
 def combination(coefficients: Sequence[float], samples: Sequence[Sample]) -> Interval:

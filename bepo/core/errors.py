@@ -1,6 +1,8 @@
 """The exceptions that are shown to users in one line."""
 
-from collections.abc import Iterable
+import os
+import sys
+from collections.abc import Callable, Iterable
 
 _MOST_CHARACTERS = 1200  # of a message; it may quote a file of any size
 
@@ -27,3 +29,21 @@ class Missing(UserError):
 def choose(what: str, value: object, choices: Iterable[object]) -> UserError:
     """Return a ``UserError`` that names the value and the choices."""
     return UserError(f"unknown {what} {value!r}; choices: {', '.join(sorted(map(str, choices)))}")
+
+
+def exit_code(work: Callable[[], None]) -> int:
+    """Do the work of a command that writes and prints; return 0, or 2 after one line that says what is wrong.
+
+    A reader that has seen enough of what is printed is no mistake.
+    """
+    try:
+        work()
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader has seen enough: `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        print(f"error: {error.filename}: cannot be written ({error.strerror})", file=sys.stderr)
+        return 2
+    return 0

@@ -25,7 +25,8 @@ METHOD_VERSION = 2
 """The version of all that is no plug-in. Raise it when the same config gives other numbers."""
 PLUGINS = {"env": environments, "credit": estimators, "loss": losses, "policy": policies, "backend": backends}
 """The parts of a config that are chosen by name, and what there is to choose from."""
-_OF_UPDATES = ("credit", "loss", "training", "rollout", "seed")
+OF_UPDATES = ("credit", "loss", "training", "rollout", "seed")
+"""The parts of a config that an evaluation has nothing of, beside the number of updates."""
 _MISSING = "???"  # OmegaConf's word for a value that must be given
 
 
@@ -163,7 +164,7 @@ def _of_evaluation(config: Config) -> dict[str, Any]:
 
     A policy with a warm start depends on the training tasks that this was fitted to.
     """
-    parts = {name: part for name, part in identity(config).items() if name not in _OF_UPDATES}
+    parts = {name: part for name, part in identity(config).items() if name not in OF_UPDATES}
     parts["evaluation"] = {name: value for name, value in parts["evaluation"].items() if name != "every"}
     if config.policy.warm_start_settings is None or config.run is not None:
         return parts

@@ -19,6 +19,7 @@ from bepo.runs.mirror import labels_of
 from bepo.runs.players import EnginePlayer, Player
 from bepo.runs.run import make_setup, new_session, task_sets_of
 from bepo.store.cells import files_of_run, note_cell
+from bepo.store.files import disk_errors
 from bepo.store.runs import RunFolder, run_id
 from bepo.store.stored import read_run, refuse_older
 from bepo.store.tracking import Tracker
@@ -34,7 +35,7 @@ def evaluate(config: Config, overrides: Sequence[str] = ()) -> float:
     results = Path(config.results)
     refuse_older(results)
     folder = RunFolder(results, run_id(identity_of(config)))
-    with folder.locked():
+    with disk_errors(results), folder.locked():
         if config.study:
             note_cell(results, config.study["name"], config.tier, cell_overrides(config, overrides), folder.id)
         if folder.is_complete:

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from bepo.credit import Estimator
-from bepo.runs.config import Config
+from bepo.runs.config import OF_UPDATES, Config
 from bepo.runs.metrics import seconds_of_updates, success_rate
 from bepo.store.cells import cells_of_run
 from bepo.store.runs import RunFolder
 from bepo.store.tracking import JobType, Labels
 
 _NOT_SHOWN = ("tracking", "results", "progress", "study")  # of the config: they say nothing about the run
-_OF_UPDATES = ("credit", "loss", "training", "rollout", "updates", "seed")  # what an evaluation has nothing of
 _SAID = ("env", "tier", "seed")  # overrides that a name has no need of, because it says the same in other words
 
 
@@ -39,7 +38,7 @@ def labels_of(config: Config, folder: RunFolder, overrides: Sequence[str] = ()) 
     text = " ".join(o for o in chosen if o.split("=")[0] not in _SAID) or method_of(config)
     place = {"tier": config.tier, "environment": config.env.name, "method": method_of(config)}
     about = place | {"cell": text, "trial": trial, "started_by": started_by, "studies": sorted(cells)}
-    hidden = (*_NOT_SHOWN, *_OF_UPDATES) if config.is_evaluation else _NOT_SHOWN
+    hidden = (*_NOT_SHOWN, *OF_UPDATES, "updates") if config.is_evaluation else _NOT_SHOWN
     seed = "" if config.is_evaluation else f" seed={config.seed}"
     warnings = [] if config.is_evaluation else _warnings(config.credit)
     return Labels(

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bepo.store.files import Corrupt, digest, read_object, read_sealed, write_sealed
+from bepo.store.files import Corrupt, digest, parse_object, read_bytes, unsealed, write_sealed
 
 _FIELDS = {"overrides", "varying", "run_id"}
 
@@ -19,9 +19,10 @@ def read_cell(path: Path) -> dict[str, Any]:
 
     A cell that was written before cells had digests is read as it is.
     """
-    found = read_object(path, "study cell")
+    data = read_bytes(path, "study cell")
+    found = parse_object(data, path, "study cell")
     if not found.keys() <= _FIELDS:
-        found = read_sealed(path, "study cell")
+        found = unsealed(data, path, "study cell")
     return checked_cell({"overrides": []} | found, path)
 
 
