@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import sys
+import threading
+import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import replace
@@ -77,6 +80,7 @@ CLASSES = ("bepo.*", "verl.*", "optuna.*", "hydra_plugins.*", "logging.*")  # wh
 
 @hydra.main(config_path="../conf", config_name="train", execution_whitelist=CLASSES)
 def main(cfg: DictConfig) -> float | list[float]:
+    _end_with_sweep()
     overrides, is_multirun = HydraConfig.get().overrides.task, HydraConfig.get().mode == RunMode.MULTIRUN
     try:
         return objectives(to_config(cfg), overrides)
@@ -93,6 +97,20 @@ def main(cfg: DictConfig) -> float | list[float]:
     if is_multirun:
         raise CellFailed(line)  # Hydra runs the other cells of the grid
     sys.exit(status)
+
+
+def _end_with_sweep() -> None:
+    """Let a multirun that is killed take joblib's workers with it; their runs go on from their checkpoints."""
+    sweep = os.getppid()
+    if not multiprocessing.current_process().name.startswith("LokyProcess"):
+        return
+
+    def watch() -> None:
+        while os.getppid() == sweep:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def command() -> None:

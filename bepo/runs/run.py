@@ -151,7 +151,8 @@ class _Run:
         self.begun = saved is not None
         if saved:
             engine.load(saved[1])
-        self.tracker = Tracker(config.tracking, folder.id, folder.path, labels_of(config, folder, overrides))
+        labels = labels_of(config, folder, overrides)
+        self.tracker = Tracker(config.tracking, folder.id, folder.path, labels, earlier=folder.rows("metrics"))
 
     def finish(self) -> float:
         """Make the updates that are left, evaluate, and complete the folder; returns the final test success rate."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import netrc
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -62,16 +63,27 @@ class Labels:
 
 
 class Tracker:
-    """Mirrors one run. Its W&B id is the run id, so a resume or a late sync never makes a second run."""
+    """Mirrors one run. Its W&B id is the run id, so a resume or a late sync never makes a second run.
 
-    def __init__(self, settings: Tracking, run_id: str, folder: Path, labels: Labels) -> None:
+    Offline, ``earlier`` rows are logged again and take the place of what earlier sessions left: one W&B folder holds
+    the whole run, however often it was killed.
+    """
+
+    def __init__(
+        self, settings: Tracking, run_id: str, folder: Path, labels: Labels, earlier: Iterable[dict[str, Any]] = ()
+    ) -> None:
         self._run = None
         if settings.mode == "disabled":
             return
         with self._optional():
+            if settings.mode == "offline":
+                shutil.rmtree(folder / "wandb", ignore_errors=True)
             self._run = _start_or_offline(settings, folder, labels, run_id)
             self._run.define_metric("update", hidden=True)
             self._run.define_metric("*", step_metric="update")
+        if self._run is not None and self._run.offline:
+            for row in earlier:
+                self.log(row)
 
     def log(self, row: dict[str, Any]) -> None:
         """Log the row of one update, under the same names as in metrics.jsonl."""
