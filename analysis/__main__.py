@@ -23,7 +23,7 @@ from analysis.output.explain import explain
 from analysis.output.plan import plan
 from analysis.output.study import build_study
 from analysis.output.text import to_markdown
-from bepo.core.errors import UserError, choose, exit_code
+from bepo.core.errors import Parser, UserError, choose, exit_code
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,9 +32,9 @@ def main(arguments: list[str] | None = None) -> int:
     return exit_code(lambda: _run(options))
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog="python -m analysis", description=__doc__, formatter_class=form)
+    parser = Parser(prog="python -m analysis", description=__doc__, formatter_class=form)
     add = parser.add_argument
     labels = "artefacts (default: all), or: explain ENTRY, plan, runs FILTER ..., study NAME ..., curves RUN ..."
     add("names", nargs="*", metavar="LABEL", help=labels)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
 import hydra
-from hydra.core.hydra_config import HydraConfig
-from hydra.errors import CompactHydraException
-from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from bepo.core.errors import UserError
+from bepo.runs.command import CLASSES, run_command, work_of_cell
 from bepo.runs.compose import config_of, register_configs, with_fields
 from bepo.runs.config import Config
 from bepo.store.stored import read_run
-from bepo.train import CLASSES
 
 _OF_A_RUN = ("run=", "results=", "tracking.", "progress=", "evaluation.", "backend.", "hydra.")
 
@@ -50,19 +46,8 @@ register_configs()
 def main(cfg: DictConfig) -> float:
     from bepo.runs.evaluation_run import evaluate
 
-    overrides = HydraConfig.get().overrides.task
-    try:
-        return evaluate(configured(cfg, overrides), overrides)
-    except UserError as error:
-        if HydraConfig.get().mode == RunMode.RUN:
-            print(f"error: {error}", file=sys.stderr)
-            sys.exit(2)
-        print(f"error: {' '.join(overrides)}: {error}", file=sys.stderr)
-        raise CompactHydraException(str(error)) from None
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on where it stopped", file=sys.stderr)
-        sys.exit(130)
+    return work_of_cell(lambda overrides: evaluate(configured(cfg, overrides), overrides))
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -5,7 +5,6 @@ Answer with the number of an action or with its words. ``?`` asks the expert, ``
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -15,7 +14,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from bepo.core.batch import Terminal
-from bepo.core.errors import UserError
+from bepo.core.errors import Parser, UserError
 from bepo.core.registry import assignments
 from bepo.envs import IMAGE, Environment, Episodes, Observation, Split, Task, environments
 
@@ -26,7 +25,7 @@ _WIDTH = 96  # the largest number of columns of an image
 
 def main(arguments: list[str] | None = None) -> int:
     """Play one episode, and return the exit code: 0, or 2 after a mistake of the user."""
-    parser = argparse.ArgumentParser(prog="python -m bepo.play", description=__doc__)
+    parser = Parser(prog="python -m bepo.play", description=__doc__)
     parser.add_argument("env", help=f"one of {', '.join(environments())}")
     parser.add_argument("settings", nargs="*", metavar="field=value", help="settings of the environment")
     parser.add_argument("--split", choices=get_args(Split), default="train")

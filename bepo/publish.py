@@ -6,14 +6,13 @@ in it have the id that this bepo gives them. Runs of the main studies with seed 
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bepo.core.errors import UserError
+from bepo.core.errors import Parser, UserError
 from bepo.runs.compose import config_of
 from bepo.runs.config import identity_of
 from bepo.store.archive import check_archive, write_archive
@@ -28,7 +27,7 @@ MOST_BYTES = 60_000_000
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bepo.publish", description=(__doc__ or "").split("\n\n")[1])
+    parser = Parser(prog="python -m bepo.publish", description=(__doc__ or "").split("\n\n")[1])
     add = parser.add_argument
     add("results", nargs="?", type=Path, metavar="RESULTS", help="folder of finished runs; without: check only")
     add("--tier", default="laptop", help="the tier of the runs (default: laptop)")

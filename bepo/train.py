@@ -7,20 +7,18 @@ import os
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import hydra
-from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
-from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from bepo.core.errors import UserError, choose
-from bepo.runs.compose import CONFIG_ERRORS, CellFailed, explain, register_configs, to_config
+from bepo.runs.command import CLASSES, run_command, work_of_cell
+from bepo.runs.compose import register_configs, to_config
 from bepo.runs.config import Config, identity_of
 from bepo.runs.objectives import VALIDATION_SUCCESS, values_of
 from bepo.runs.run import run
@@ -75,28 +73,12 @@ def check_sweeper(config: DictConfig) -> None:
 
 
 register_configs()
-CLASSES = ("bepo.*", "verl.*", "optuna.*", "hydra_plugins.*", "logging.*")  # what a config may have Hydra make
 
 
 @hydra.main(config_path="../conf", config_name="train", execution_whitelist=CLASSES)
 def main(cfg: DictConfig) -> float | list[float]:
     _end_with_sweep()
-    overrides, is_multirun = HydraConfig.get().overrides.task, HydraConfig.get().mode == RunMode.MULTIRUN
-    try:
-        return objectives(to_config(cfg), overrides)
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on from the checkpoint", file=sys.stderr)
-        sys.exit(130)
-    except CONFIG_ERRORS as error:
-        line = explain(error)
-        print(f"error: {' '.join(overrides)}: {line}" if is_multirun else f"error: {line}", file=sys.stderr)
-        status = 2
-    except Exception as error:
-        traceback.print_exc()
-        line, status = str(error), 1
-    if is_multirun:
-        raise CellFailed(line)  # Hydra runs the other cells of the grid
-    sys.exit(status)
+    return work_of_cell(lambda overrides: objectives(to_config(cfg), overrides))
 
 
 def _end_with_sweep() -> None:
@@ -113,20 +95,5 @@ def _end_with_sweep() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def command() -> None:
-    """Run the command; exit with status 2 after one line about a wrong config, 1 where a cell of a grid failed."""
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra leaves it to us to say what is wrong
-    try:
-        main()
-    except CellFailed:
-        sys.exit(1)
-    except CONFIG_ERRORS as error:
-        print(f"error: {explain(error)}", file=sys.stderr)
-        sys.exit(2)
-    except (ValueError, TypeError, OSError) as error:  # Hydra's too, but it does not say of which override
-        print(f"error: {' '.join(sys.argv[1:])}: {explain(error)}", file=sys.stderr)
-        sys.exit(2)
-
-
 if __name__ == "__main__":
-    command()
+    run_command(main)

@@ -5,16 +5,15 @@ A run uploads the cells that point at it when it ends; studies that came to shar
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
-from bepo.core.errors import UserError
+from bepo.core.errors import Parser, UserError
 from bepo.store.tracking import Tracking, publish
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m bepo.upload", description="Upload the study cells of a results folder to a W&B project."
     )
     parser.add_argument("project", metavar="ENTITY/PROJECT")

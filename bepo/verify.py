@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 
-from bepo.core.errors import UserError, choose
+from bepo.core.errors import Parser, UserError, choose
 from bepo.publish import stale
 from bepo.runs.compare import differences, differences_of_first_update, prediction_interval, same_kind
 from bepo.runs.compose import config_of
@@ -31,7 +31,7 @@ _SHOWN = 10
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bepo.verify", description=(__doc__ or "").partition("\n\n")[2])
+    parser = Parser(prog="python -m bepo.verify", description=(__doc__ or "").partition("\n\n")[2])
     add = parser.add_argument
     add("runs", nargs="*", metavar="RUN", help="ids of published runs (default: a random one)")
     add("--updates", type=int, metavar="N", help="stop after N updates, and compare these")

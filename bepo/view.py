@@ -13,7 +13,7 @@ import sys
 import webbrowser
 from pathlib import Path
 
-from bepo.core.errors import UserError, exit_code
+from bepo.core.errors import Parser, UserError, exit_code
 from bepo.store.find import every_run, find_runs, read_any
 from bepo.store.stored import StoredRun
 
@@ -26,9 +26,9 @@ def main(arguments: list[str] | None = None) -> int:
     return exit_code(lambda: _view(options))
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog="python -m bepo.view", description=__doc__, formatter_class=form)
+    parser = Parser(prog="python -m bepo.view", description=__doc__, formatter_class=form)
     add = parser.add_argument
     add("runs", nargs="*", metavar="RUN", help="what to show")
     add("--compare", nargs=2, metavar=("A", "B"), help="pair two runs' test episodes, and show where they first differ")

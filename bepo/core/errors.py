@@ -1,8 +1,10 @@
 """The exceptions that are shown to users in one line."""
 
+import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable
+from typing import NoReturn
 
 _MOST_CHARACTERS = 1200  # of a message; it may quote a file of any size
 
@@ -47,3 +49,11 @@ def exit_code(work: Callable[[], None]) -> int:
         print(f"error: {error.filename}: cannot be written ({error.strerror})", file=sys.stderr)
         return 2
     return 0
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser of command lines that says in one line what is wrong with one, and exits with status 2."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say it without the usage, which ``--help`` shows."""
+        self.exit(2, f"error: {message} (--help shows what {self.prog} takes)\n")

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from bepo.core.batch import RolloutBatch
-from bepo.core.errors import UserError
+from bepo.core.errors import Parser, UserError
 from bepo.core.registry import assignments
 from bepo.credit import Credit, Estimator, estimators, make
 from bepo.store.files import Corrupt, read_bytes
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m bepo.credit",
         description=__doc__,
         epilog="estimators:\n" + "\n".join(f"  {title}" for title in map(_title, estimators().values())),

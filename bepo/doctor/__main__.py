@@ -5,14 +5,13 @@ Exit status: 0, or 1 if something that ``--strict`` names is not usable.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from bepo.core.errors import UserError, choose
+from bepo.core.errors import Parser, UserError, choose
 from bepo.doctor.findings import Finding, plugin_findings
 from bepo.doctor.tools import LOOKS
 
@@ -24,7 +23,7 @@ _REGISTRIES = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bepo.doctor", description=__doc__)
+    parser = Parser(prog="python -m bepo.doctor", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print everything that was looked at as JSON")
     parser.add_argument("--strict", nargs="+", metavar="NAME", default=[], help="exit with 1 unless these are usable")
     options = parser.parse_args(arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -91,10 +92,12 @@ def load_tokenizer(path: str) -> transformers.PreTrainedTokenizerFast:
 
 def load_pretrained(part: Any, path: str, **settings: Any) -> Any:
     """Return ``part.from_pretrained(path, **settings)``. Raises ``UserError`` naming the path where that fails."""
+    from safetensors import SafetensorError
+
     try:
         return part.from_pretrained(path, **settings)
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"policy.path={path!r}: not a folder with a checkpoint, and not to be had from the model hub "
-            f"({str(error).splitlines()[0]})"
-        ) from error
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        absent = "not a folder with a checkpoint, and not to be had from the model hub"
+        where = "this checkpoint cannot be read" if os.path.isdir(path) else absent
+        problem = (str(error).strip() or repr(error)).splitlines()[0]
+        raise UserError(f"policy.path={path!r}: {where} ({problem})") from error

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import yaml
 from hydra.core.config_store import ConfigStore
-from hydra.errors import CompactHydraException, HydraException
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -21,10 +21,6 @@ _ADVICE = r"Config search path|\.?\nTo append|\n    (full_key|object_type)|\nSee
 """What stands behind the problem in Hydra's and OmegaConf's messages."""
 CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError, UserError)
 """What composing a config raises where the config is at fault."""
-
-
-class CellFailed(CompactHydraException):
-    """A cell of Hydra's own multirun failed, which was said already; the others run."""
 
 
 def register_configs() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
@@ -10,9 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from bepo.core.errors import UserError
+from bepo.core.errors import Parser, UserError
 from bepo.runs.compose import register_configs
 from bepo.store.stored import refuse_older
+from bepo.sweep.check import check_tuning
 from bepo.sweep.estimate import Throughput
 from bepo.sweep.execute import Execution
 from bepo.sweep.ledger import grid_rows, trial_rows, upload_ledger
@@ -30,7 +30,7 @@ _MOST_JOBS = 1024
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return 0 if everything is complete, 1 if something failed, 2 for bad input, 130 for Ctrl-C."""
-    parser = argparse.ArgumentParser(prog="python -m bepo.sweep", description=__doc__)
+    parser = Parser(prog="python -m bepo.sweep", description=__doc__)
     parser.add_argument(
         "items",
         nargs="*",
@@ -61,6 +61,8 @@ def _sweep(items: Sequence[str], dry_run: bool, asked_jobs: int | None) -> int:
     if grids:
         print(format_plan(runs, states, throughput, jobs, cells=dry_run), flush=True)
     tunings = [s for s in studies if s.is_tuning and _announce(s, throughput, jobs, errors)]
+    if errors and not grids and not tunings:
+        return 2
     if dry_run:
         return 1 if errors or any(state.status == "corrupt" for state in states.values()) else 0
     _check_writable(results)
@@ -89,7 +91,10 @@ def _compose(names: Sequence[str], overrides: Sequence[str]) -> tuple[list[Plann
     for name in dict.fromkeys(names):
         try:
             study = compose_study(name, overrides)
-            if not study.is_tuning:
+            if study.is_tuning:
+                with config_errors(name, overrides):
+                    check_tuning(study)
+            else:
                 _ = study.configured  # its cells have to compose as well
             studies.append(study)
         except UserError as error:

@@ -76,6 +76,8 @@ class PlannedStudy:
         """Return every combination of the swept values. Raises ``UserError`` if they cannot be listed."""
         with config_errors(self.name, self.overrides):
             points = grid(self.sweep)
+            if not points:
+                raise UserError("a sweep without values leaves nothing to run")
         shared = set(points[0]).intersection(*points) if len(points) > 1 else set()
         return [Cell(self.name, point, [o for o in point if o not in shared]) for point in points]
 
@@ -168,5 +170,5 @@ def config_errors(name: str, overrides: Sequence[str]) -> Iterator[None]:
     """Raise what is wrong with a study's config as a ``UserError`` of one line that begins with name and overrides."""
     try:
         yield
-    except CONFIG_ERRORS as error:
+    except (*CONFIG_ERRORS, ValueError, TypeError) as error:  # the latter are Hydra's and Optuna's
         raise UserError(f"{' '.join([name, *overrides])}: {explain(error)}") from error

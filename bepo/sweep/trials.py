@@ -73,14 +73,17 @@ def find_study(planned: PlannedStudy) -> optuna.Study | None:
     """
     sweeper = planned.config.hydra.sweeper
     _directions(planned)
-    file = sweeper.storage.removeprefix("sqlite:///")
-    if file != sweeper.storage and not Path(file).exists():
+    file = Path(sweeper.storage.removeprefix("sqlite:///"))
+    if sweeper.storage.startswith("sqlite:///") and not file.exists():
+        results = Path(planned.config.results)
+        if not file.parent.is_dir() and not file.is_relative_to(results):
+            raise UserError(f"hydra.sweeper.storage={sweeper.storage}: there is no folder {file.parent}")
         return None
     try:
         study = optuna.load_study(study_name=sweeper.study_name, storage=sweeper.storage)
     except KeyError:
         return None
-    except (SQLAlchemyError, StorageInternalError) as error:
+    except (SQLAlchemyError, StorageInternalError, ImportError) as error:
         raise UserError(f"{sweeper.storage}: cannot be read ({str(error).splitlines()[0]})") from error
     _checked_digest(planned, study)
     return study

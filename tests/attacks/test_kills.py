@@ -98,7 +98,9 @@ def storm(kills: int, results: Path, *arguments: str) -> str:
     """Start ``bepo.sweep`` again and again and kill its process group after a random time; returns the last output."""
     random_times, command = random.Random(1), [sys.executable, "-m", "bepo.sweep", *arguments, f"results={results}"]
     for _ in range(kills):
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
         time.sleep(random_times.uniform(3, 15))
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from bepo.core.errors import Parser
 from bepo.envs.alfworld.engine import FastGame
 from bepo.envs.alfworld.expert import Expert
 from bepo.envs.alfworld.games import RunningGame
@@ -118,7 +118,7 @@ def compare(cases: Iterator[Case], other: Callable[[dict[str, Any]], RunningGame
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare the engines, and return 1 if a game differs, 0 if none does."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = Parser(description=__doc__)
     parser.add_argument("--games", type=int, default=50, help="number of games")
     parser.add_argument(
         "--first", type=int, default=0, help="number of the first generated game, or seed of the sample"

@@ -87,6 +87,8 @@ class WebShop(Environment):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.noun_tagger = choose_tagger(self.noun_tagger)
+        if self.path and self.data != "original":
+            raise UserError(f"env.path={self.path}: only the original files have a folder; choices: env.data=original")
         if self.data == "original" and self.missing() is None:
             actual = original.files_digest(self.path, self.catalogue)
             if self.data_digest not in ("", actual):

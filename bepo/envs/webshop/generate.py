@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from random import Random
 from typing import Any
 
+from bepo.core.errors import Parser
 from bepo.envs.webshop.goods import BRANDS, COLORS, EXTRA_OPTIONS, FAMILIES, STYLES, TAILS, Family
 
 _ASIN = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -128,7 +128,7 @@ def write(folder: Path, products: int = 1000, seed: int = 0) -> None:
 
 def main() -> None:
     """Write the files as the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = Parser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--products", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)

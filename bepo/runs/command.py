@@ -1,0 +1,62 @@
+"""What commands that Hydra composes have in common: a wrong config is one line and exit status 2, in a grid too."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import TypeVar
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import CompactHydraException
+from hydra.types import RunMode
+
+from bepo.runs.compose import CONFIG_ERRORS, explain
+
+CLASSES = ("bepo.*", "verl.*", "optuna.*", "hydra_plugins.*", "logging.*")  # what a config may have Hydra make
+
+T = TypeVar("T")
+
+
+class CellFailed(CompactHydraException):
+    """A cell of Hydra's own multirun failed, which was said already; the others run."""
+
+
+def work_of_cell(work: Callable[[list[str]], T]) -> T:
+    """Do what a command does with a composed config, given its overrides, and return what comes of it.
+
+    Exits with status 2 after one line about a wrong config, 1 after another error's traceback, and 130 after Ctrl-C.
+    Raises ``CellFailed`` instead where it is a cell of a grid.
+    """
+    overrides, is_multirun = HydraConfig.get().overrides.task, HydraConfig.get().mode == RunMode.MULTIRUN
+    try:
+        return work(overrides)
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on where it stopped", file=sys.stderr)
+        sys.exit(130)
+    except CONFIG_ERRORS as error:
+        line = explain(error)
+        print(f"error: {' '.join(overrides)}: {line}" if is_multirun else f"error: {line}", file=sys.stderr)
+        status = 2
+    except Exception as error:
+        traceback.print_exc()
+        line, status = str(error), 1
+    if is_multirun:
+        raise CellFailed(line)  # Hydra runs the other cells of the grid
+    sys.exit(status)
+
+
+def run_command(main: Callable[[], object]) -> None:
+    """Run a command of Hydra's; exit with status 2 after one line about a wrong config, 1 where a cell failed."""
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra leaves it to us to say what is wrong
+    try:
+        main()
+    except CellFailed:
+        sys.exit(1)
+    except CONFIG_ERRORS as error:
+        print(f"error: {explain(error)}", file=sys.stderr)
+        sys.exit(2)
+    except (ValueError, TypeError, OSError) as error:  # Hydra's too, but it does not say of which override
+        print(f"error: {' '.join(sys.argv[1:])}: {explain(error)}", file=sys.stderr)
+        sys.exit(2)

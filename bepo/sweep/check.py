@@ -1,0 +1,58 @@
+"""What an Optuna study must say before anything of it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+
+from bepo.core.errors import UserError
+from bepo.runs.compose import CONFIG_ERRORS, explain, to_config
+from bepo.runs.objectives import values_of
+from bepo.sweep.space import conditional_space, search_space
+from bepo.sweep.studies import PlannedStudy
+
+
+def check_tuning(planned: PlannedStudy) -> None:
+    """Raise ``UserError`` for objectives, seeds, a number of trials or a search space that make no sense.
+
+    A value of the space that contradicts another one is no error: such a trial is pruned.
+    """
+    values_of(planned.objectives, [])
+    seeds, trials = planned.seeds, planned.config.hydra.sweeper.n_trials
+    if not seeds or not all(isinstance(seed, int) and seed >= 0 for seed in seeds):
+        raise UserError(f"study.seeds={seeds}: must be whole numbers from 0 on, at least one")
+    if trials < 1:
+        raise UserError(f"hydra.sweeper.n_trials={trials}: must be at least 1")
+    space, _ = search_space(planned.sweep)
+    conditional = {name: entry.distribution for name, entry in conditional_space(planned.config).items()}
+    for name, distribution in {**space, **conditional}.items():
+        _check_values(planned.config, name, distribution)
+
+
+def _check_values(config: DictConfig, name: str, distribution: BaseDistribution) -> None:
+    """Raise ``UserError`` if no value of a setting can be used beside the defaults of all others."""
+    if OmegaConf.is_dict(OmegaConf.select(config, name)):  # a preset, which is composed with its trial
+        return
+    problem = None
+    for value in _values(distribution):
+        changed = config.copy()
+        OmegaConf.set_struct(changed, False)
+        del changed["hydra"]
+        try:
+            OmegaConf.update(changed, name, value, force_add=True)
+            to_config(changed)
+            return
+        except CONFIG_ERRORS as error:
+            problem = explain(error)
+    raise UserError(f"{name}: none of the values to search can be used ({problem})")
+
+
+def _values(distribution: BaseDistribution) -> Iterator[Any]:
+    """Yield the choices, or both ends."""
+    if isinstance(distribution, CategoricalDistribution):
+        yield from distribution.choices
+    elif isinstance(distribution, IntDistribution | FloatDistribution):
+        yield from (distribution.low, distribution.high)
