@@ -9,7 +9,7 @@ TEX := latexmk texlive-latex-extra texlive-science texlive-fonts-recommended
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install reproduce paper tex-packages test test-fast lint format bench verl test-verl verify clean
+.PHONY: help install reproduce paper tex-packages test test-fast lint format bench verl test-verl verify attack clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | column -t -s '|'
@@ -74,6 +74,9 @@ verl: .venv-verl/installed ## Make .venv-verl: verl, vLLM and Ray for a CPU (3 m
 
 test-verl: verl ## Test backend=verl on a CPU (10 minutes on 2 cores; 9 GB of memory)
 	timeout --kill-after=30 900 .venv-verl/bin/python -m pytest -n 0 tests/verl
+
+attack: install ## Kill runs, sweeps and studies at every file operation and at random (half an hour, before a release)
+	$(BIN)/python -m pytest -n 2 tests/attacks
 
 verify: install ## Check the published runs, and train one of them again for two updates (2 minutes)
 	$(BIN)/python -m bepo.publish

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
 
 import hydra
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from bepo.core.errors import UserError
 from bepo.runs.command import CLASSES, run_command, work_of_cell
-from bepo.runs.compose import config_of, register_configs, with_fields
+from bepo.runs.compose import config_of, register_configs, to_config, with_fields
 from bepo.runs.config import Config
 from bepo.store.stored import read_run
 
@@ -24,8 +23,10 @@ def configured(cfg: DictConfig, overrides: Sequence[str]) -> Config:
     That of a run (``run=ID``) is the run's own, with the fields of ``overrides``. Raises ``UserError`` if there is
     no such run, or if an override changes what it was trained for.
     """
+    if cfg.updates != 0:
+        raise UserError(f"updates={cfg.updates}: an evaluation makes none; python -m bepo.train does")
     if cfg.run is None:
-        return cast(Config, OmegaConf.to_object(cfg))
+        return to_config(cfg)
     folder = Path(cfg.results) / "runs" / cfg.run
     if not folder.is_dir():
         raise UserError(f"run={cfg.run}: there is no such run in {folder.parent}")

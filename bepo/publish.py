@@ -47,7 +47,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _publish(results: Path, published: PublishedRuns) -> None:
-    """Write archives and cells of every run that may be published; say which may not, and why."""
+    """Write archives and cells of every run that may be published; say which may not, and why.
+
+    Raises ``UserError`` if the folder has no studies of the tier.
+    """
+    if not any(results.glob(f"studies/*/{published.tier}")):
+        raise UserError(f"{results}: no results folder with studies of tier {published.tier}")
     cells: dict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)  # by run, each with its study
     for path in sorted(results.glob(f"studies/*/{published.tier}/*.json")):
         try:

@@ -105,7 +105,7 @@ def _alternatives(kind: object) -> tuple[Any, ...]:
 
 def _check_type(what: str, value: object, kind: object) -> None:
     words = choices(kind)
-    types = tuple(k for k in _alternatives(kind) if isinstance(k, type))
+    types = tuple(get_origin(k) or k for k in _alternatives(kind) if isinstance(get_origin(k) or k, type))
     accepted = (*types, int) if float in types else types
     typed = isinstance(value, accepted) and (bool in types or not isinstance(value, bool))
     if value in words or typed:

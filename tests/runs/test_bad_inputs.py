@@ -1,8 +1,10 @@
 """Whatever is wrong with a setting is refused in one line that names it: a table of bad inputs."""
 
+import json
 import runpy
 import sys
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -46,17 +48,53 @@ def test_bad_settings_are_refused_by_name(base, override):
     assert parsed.key_or_group.split(".")[-1] in line and "\n" not in line and len(line) < 1300
 
 
+COMMANDS = [(command, *case) for command, cases in TABLE["commands"].items() for case in cases]
+NO_YAML = {
+    "open_list": "a: [", "two_colons": "a: b: c", "tab": "\t- x", "code": "a: !!python/object:os.system 1",
+    "anchor": "a: &x *y", "list": "- 1", "quote": "'", "twice": "a: 1\na: 2", "version": "%YAML 9.9\n---\na: 1",
+    "control": "\0", "interpolation": "a: ${", "defaults": "defaults: 3", "no_such_group": "defaults:\n  - nope: x",
+    "no_such_choice": "defaults:\n  - train\n  - override env: nope",
+}  # fmt: skip
+SMALL = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": 32, "num_hidden_layers": 1}
+SMALL |= {"num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 32, "vocab_size": 100}
+
+
+@pytest.fixture(scope="module")
+def bad(tmp_path_factory) -> Path:
+    """A folder with settings that are no YAML, and with broken checkpoints."""
+    folder = tmp_path_factory.mktemp("bad")
+    files = {f"conf/{name}.yaml": text for name, text in NO_YAML.items()}
+    files |= {"nothing/empty": "", "config_cut/config.json": json.dumps(SMALL)[:-1]}
+    files |= {f"{name}/config.json": json.dumps(SMALL) for name in ("no_weights", "broken_weights")}
+    files |= {"broken_weights/model.safetensors": "nonsense" * 10}
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
 def test_the_table_is_long_enough():
-    assert len(CASES) + len(TABLE["commands"]) >= 250
+    assert len(CASES) + len(COMMANDS) >= 250
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments, words", TABLE["commands"])
-def test_bad_commands_end_with_one_line(arguments, words, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["bepo.train", f"results={tmp_path}", *arguments])
-    monkeypatch.delitem(sys.modules, "bepo.train", raising=False)
+@pytest.mark.parametrize("module, arguments, words", COMMANDS)
+def test_bad_commands_end_with_one_line(module, arguments, words, bad, tmp_path, monkeypatch, capsys):
+    refused(
+        module, [argument.replace("{bad}", str(bad)) for argument in arguments], words, tmp_path, monkeypatch, capsys
+    )
+
+
+def refused(module, arguments, words, folder, monkeypatch, capsys):
+    """Run a command in this process: it must end with status 2 and one line that has these words."""
+    of_results = {"analysis": ["--results", str(folder)], "bepo.view": ["--results", str(folder)]}
+    composed = module in ("bepo.train", "bepo.evaluate", "bepo.sweep")
+    place = [f"results={folder}"] if composed else of_results.get(module, [])
+    monkeypatch.setattr(sys, "argv", [module, *place, *arguments])
+    if find_spec(module).submodule_search_locations is None:  # else runpy warns that it was imported before
+        monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setenv("HYDRA_FULL_ERROR", "")  # the command sets it, for this test alone
     with pytest.raises(SystemExit) as caught:
-        runpy.run_module("bepo.train", run_name="__main__", alter_sys=True)
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
     (line,) = capsys.readouterr().err.splitlines()
     assert caught.value.code == 2 and line.startswith("error: ") and words in line and len(line) < 1300
