@@ -157,6 +157,20 @@ def _change(file: str, found: dict[str, str], expected: dict[str, str]) -> str:
     return "lost" if file not in found else "added" if file not in expected else "changed"
 
 
+def size_of_folder(path: Path) -> int:
+    """Return the bytes of all files below a folder."""
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+
+
+def link_or_copy(source: str, target: str) -> str:
+    """Make ``target`` another name of the file ``source``, or a copy where the file system has no hard links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+    return target
+
+
 def sync_folder(path: Path) -> None:
     """Make sure that every file below a folder, and the folder itself, outlives a power cut."""
     for place in (*path.rglob("*"), path):

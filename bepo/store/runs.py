@@ -31,12 +31,14 @@ from bepo.store.files import (
     Corrupt,
     digest,
     digest_of_file,
+    link_or_copy,
     read_rows,
     read_sealed,
     read_sealed_folder,
     remove_leftovers,
     row_line,
     seal_folder,
+    size_of_folder,
     sync_folder,
     try_acquire,
     write_atomically,
@@ -105,10 +107,14 @@ class RunFolder:
 
     @contextmanager
     def new_checkpoint(self, update: int, keep: int = 2) -> Iterator[Path]:
-        """Yield a folder to fill; when the block ends it becomes a checkpoint, and the newest ``keep`` stay."""
+        """Yield a folder to fill; when the block ends it becomes a checkpoint, and the newest ``keep`` stay.
+
+        Where the disk has no room for one more, older ones are removed first, and stderr says so.
+        """
         folder = self.path / f"checkpoint-{update}"
         part = folder.with_suffix(".part")
         shutil.rmtree(part, ignore_errors=True)
+        self._make_room()
         part.mkdir()
         try:
             yield part
@@ -121,17 +127,38 @@ class RunFolder:
         part.rename(folder)
         self.drop_checkpoints(keep)
 
+    def _make_room(self) -> None:
+        """Remove the oldest checkpoints while the disk has no room for one more of the newest's size.
+
+        None is removed where that would not make room: the run then ends with what it has.
+        """
+        found = [path for _, path in self.checkpoints()]
+        if not found:
+            return
+        sizes = [size_of_folder(path) for path in found]
+        missing = sizes[0] + sizes[0] // 20 - shutil.disk_usage(self.path).free  # metadata takes some bytes, too
+        if missing > sum(sizes):
+            return
+        while missing > 0:
+            oldest, size = found.pop(), sizes.pop()
+            shutil.rmtree(oldest)
+            missing -= size
+            print(f"{oldest}: removed before the next one is written, for which the disk has no room", file=sys.stderr)
+
     def drop_checkpoints(self, keep: int = 0) -> None:
         """Remove all but the newest ``keep`` checkpoints."""
         for _, path in self.checkpoints()[keep:]:
             shutil.rmtree(path)
 
     def keep_policy(self, folder: Path) -> None:
-        """Keep a copy of a folder with the policy, in transformers' format, as ``policy``."""
+        """Keep a folder with the policy, in transformers' format, as ``policy``.
+
+        It shares the files' bytes with ``folder`` where the file system has hard links, and is a copy elsewhere.
+        """
         part = self.path / "policy.part"
         for old in (part, self.path / "policy"):
             shutil.rmtree(old, ignore_errors=True)
-        shutil.copytree(folder, part)
+        shutil.copytree(folder, part, copy_function=link_or_copy)
         seal_folder(part, CONTENT)
         part.rename(self.path / "policy")
 

@@ -1,4 +1,5 @@
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -140,6 +141,29 @@ def test_without_a_checkpoint_a_run_starts_over(tmp_path):
         folder.append("metrics", {"update": 1})
         assert folder.rewind() is None
     assert (folder.path / "metrics.jsonl").read_text() == ""
+
+
+@pytest.mark.parametrize("had, free, left", [(2, 10**6, 2), (2, 50_000, 1), (2, 0, 0), (1, 50_000, 0), (1, 0, 1)])
+def test_a_disk_without_room_for_one_more_checkpoint_loses_the_oldest_first(
+    folder, monkeypatch, capsys, had, free, left
+):
+    """Checkpoints have 100,000 bytes. Where their removal would not make room, none is removed."""
+    folder.drop_checkpoints(had)
+    for _, path in folder.checkpoints():
+        (path / "weights").write_bytes(bytes(100_000))
+    monkeypatch.setattr("bepo.store.runs.shutil.disk_usage", lambda path: SimpleNamespace(free=free))
+    with folder.new_checkpoint(12, keep=3):
+        assert [update for update, _ in folder.checkpoints()] == [8, 4][:left]
+    assert capsys.readouterr().err.count("the disk has no room") == had - left
+
+
+def test_the_kept_policy_takes_no_space_beside_its_checkpoint(folder):
+    source = folder.path / "checkpoint-8" / "policy"
+    folder.keep_policy(source)
+    kept = folder.path / "policy" / "weights"
+    assert kept.read_text() == "8" and kept.samefile(source / "weights")
+    folder.drop_checkpoints()
+    assert kept.read_text() == "8"
 
 
 def test_a_checkpoint_that_was_not_finished_does_not_count_and_two_are_kept(folder):
