@@ -27,6 +27,8 @@ class PolicyConfig(Plugin):
     """Sample admissible actions only."""
 
     group = "policy"
+    reads_pictures: ClassVar[bool] = False
+    """Does the model read pictures beside text?"""
     served: ClassVar[bool] = False
     """Is the policy only reached through an endpoint (``bepo.policies.served``)? Then it cannot be trained."""
 

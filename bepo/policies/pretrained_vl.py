@@ -33,6 +33,7 @@ class PretrainedVL(PolicyConfig):
     gradient_checkpointing: bool = setting(True, identity=False)
     """Recompute activations in the backward pass: updates need less memory and more time."""
 
+    reads_pictures: ClassVar[bool] = True
     method_version: ClassVar[int] = 1
 
     @property

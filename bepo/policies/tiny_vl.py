@@ -54,6 +54,7 @@ class TinyVL(TinyModel):
     """Leave the vision tower at its random weights. Random features tell the tiles apart; where the tower is trained,
     the language model learns to read them later or not at all (docs/performance.md)."""
 
+    reads_pictures: ClassVar[bool] = True
     method_version: ClassVar[int] = 3
     presets: ClassVar[str] = "tier=smoke model=vl and tier=laptop model=vl"
 

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from bepo.core.batch import RolloutBatch, Tokens
 from bepo.core.errors import UserError
-from bepo.core.seeds import derive_seed
 from bepo.losses import Loss
 from bepo.policies.batching import response_grid, response_places
 from bepo.policies.language_model import LanguageModel
@@ -23,6 +22,7 @@ from bepo.rollouts.collect import Sampling
 from bepo.training import Optimisation
 from bepo.training.critic import Critic
 from bepo.training.kl import low_var_kl
+from bepo.training.minibatches import minibatches
 
 
 class LocalLearner:
@@ -71,9 +71,7 @@ class LocalLearner:
         reference = self._reference_log_probs(tokens)
         totals: dict[str, float] = defaultdict(float)
         for epoch in range(self.settings.epochs):
-            order = np.random.default_rng(derive_seed(seed, epoch)).permutation(len(batch))
-            for start in range(0, len(order), self.settings.minibatch_size):
-                minibatch = order[start : start + self.settings.minibatch_size]
+            for minibatch in minibatches(len(batch), self.settings.minibatch_size, seed, epoch):
                 self._step(tokens, advantage, reference, minibatch, totals)
                 if self.critic is not None:
                     assert returns is not None

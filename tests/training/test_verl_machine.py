@@ -80,7 +80,6 @@ def test_too_few_gpus(complete, monkeypatch):
         ({"n_gpus": 0}, r"backend\.n_gpus=0: must be at least 1"),
         ({"n_gpus": 3, "tensor_parallel_size": 2}, r"tensor_parallel_size=2 does not divide the 3 devices"),
         ({"gpu_memory_utilization": 1.5}, r"backend\.gpu_memory_utilization=1\.5"),
-        ({"optimiser_steps": 0}, r"backend\.optimiser_steps=0"),
     ],
 )
 def test_settings_that_make_no_sense(settings, message):

@@ -7,18 +7,27 @@ import numpy as np
 import pytest
 import torch
 
+from bepo.core.batch import RolloutBatch
+from bepo.core.errors import UserError
+from bepo.core.seeds import derive_seed
 from bepo.credit.ppo import PPO
+from bepo.envs.sokoban import Sokoban
+from bepo.policies.pretrained import Pretrained
 from bepo.policies.tiny_vl import PICTURE, VIDEO
+from bepo.rollouts.agent import Agent
 from bepo.training.critic import clipped_value_loss
+from bepo.training.minibatches import minibatches
+from bepo.training.verl import Verl
+from bepo.training.verl.engine import check_ranks
 from tests.verl.command import SMALLEST, Command, only_run, rows, train
-from tests.verl.test_text import first_update, initial_policy, local_learner
+from tests.verl.test_text import first_update, flat, initial_policy, local_learner, relative
 
 pytestmark = pytest.mark.timeout(500)
 
 
 def test_a_vision_language_model_sees_the_board_until_it_is_interrupted(tmp_path):
     """Also with GAGPO's action-level ratio. Ctrl-C goes to every process of the terminal, and only ours answers."""
-    overrides = ("model=vl", "credit=gagpo_action_ratio", "updates=100", "env.horizon=4", "backend.optimiser_steps=2")
+    overrides = ("model=vl", "credit=gagpo_action_ratio", "updates=100", "env.horizon=4", "training.minibatch_size=12")
     command = Command(*SMALLEST, f"results={tmp_path}", *overrides)
     while command.process.poll() is None and not any(p.stat().st_size for p in tmp_path.glob("runs/*/metrics.jsonl")):
         time.sleep(0.1)
@@ -30,9 +39,11 @@ def test_a_vision_language_model_sees_the_board_until_it_is_interrupted(tmp_path
     assert len(metrics) >= 2
     (checkpoint,) = tmp_path.glob(f"runs/*/checkpoint-{len(metrics)}/actor")
     assert all(row["train/transitions"] > row["train/trajectories"] for row in metrics)
-    assert all(row["train/grad_norm"] > 0 and row["train/optimiser_steps"] == 2 for row in metrics)
+    assert all(row["train/grad_norm"] > 0 and row["train/optimiser_steps"] >= 2 for row in metrics)
     optimiser = torch.load(next(checkpoint.glob("optim_*")), weights_only=False)
-    assert {int(state["step"]) for state in optimiser["state"].values()} == {2 * len(metrics)}
+    assert {int(state["step"]) for state in optimiser["state"].values()} == {
+        sum(row["train/optimiser_steps"] for row in metrics)
+    }
     batch, config, _ = first_update(tmp_path)
     assert config["loss"]["ratio"] == "action"
     tokens = batch.tokens
@@ -53,18 +64,19 @@ def without_placeholders(results, config, tokens) -> np.ndarray:
     return logits.log_softmax(-1).gather(1, batch.response[batch.mask].unsqueeze(1)).squeeze(1).numpy()
 
 
-def test_ppo_with_a_critic_on_two_ranks(tmp_path):
+def test_ppo_with_a_critic_makes_several_steps_on_two_ranks(tmp_path):
     """verl's critic gives the estimator its values and is fitted to the estimator's targets.
 
-    Transitions are padded to a multiple of the ranks; loss and gradient are those of the local backend, which has one
-    rank and no padding.
+    Each step's transitions are padded to a multiple of the ranks. The weights after two updates are those of the local
+    backend, which has one rank and no padding. The critic hardly moves, so that the loss of every step is known.
     """
     done = train(
         tmp_path,
         "credit=ppo",
         "backend.n_gpus=2",
         "updates=2",
-        "backend.optimiser_steps=1",
+        "training.minibatch_size=15",
+        "training.critic.learning_rate=1e-12",
         "rollout.tasks=3",
         "keep=resume",
     )
@@ -73,17 +85,33 @@ def test_ppo_with_a_critic_on_two_ranks(tmp_path):
     for row in metrics:
         assert row["train/transitions"] > row["train/trajectories"] == 9
         assert row["train/critic_grad_norm"] > 0 and row["time/values"] > 0
+        assert row["train/optimiser_steps"] == -(-row["train/transitions"] // 15) > 1
+        assert row["train/padding_rows"] == 16 * row["train/optimiser_steps"] - row["train/transitions"] > 0
     stored = only_run(tmp_path)
     assert stored.facts["world_size"] == 2
-    assert {p.name for p in (stored.path / "checkpoint-2").iterdir()} >= {"actor", "critic"}
     batch, config, row = first_update(tmp_path)
-    assert row["train/padding_rows"] == len(batch) % 2 == 1
     credit = PPO()(batch)
     for name, value in credit.metrics.items():
         assert row[f"credit/{name}"] == value, name
+    assert row["train/value_loss"] == pytest.approx(value_loss_of_steps(batch, credit, config), rel=1e-4)
+    learner, first = (local_learner(tmp_path, config) for _ in range(2))
+    for row in metrics:
+        batch = RolloutBatch.load(stored.path / "rollouts" / f"{row['update']:06d}.npz")
+        seed = derive_seed(config["seed"], row["update"])
+        stats = learner.update(batch, PPO()(batch).token_advantage, seed)
+        assert row["train/grad_norm"] == pytest.approx(stats["grad_norm"], rel=1e-4)
+    weights, before = (flat(of.policy.model.parameters()) for of in (learner, first))
+    policy = Pretrained(path=str(stored.policy()), max_prompt_length=128)
+    policy = policy.build(Sokoban(), Agent(style="compact", history_observations=False), "cpu")
+    assert relative(flat(policy.model.parameters()) - before, weights - before) < 1e-3
+    with pytest.raises(UserError, match="was written by 2 devices, and .* are 4: go on with 2"):
+        check_ranks(stored.path / "checkpoint-2", Verl(n_gpus=4))
+
+
+def value_loss_of_steps(batch, credit, config) -> float:
+    """Return the mean over an update's steps of the mean value loss of their tokens, while the critic is as it was."""
+    offset = batch.tokens.response_offset
     value, target = (torch.from_numpy(x).float()[None] for x in (batch.tokens.value, credit.token_return))
-    expected = clipped_value_loss(value, value, target, torch.ones_like(value, dtype=torch.bool), 0.5).mean().item()
-    assert row["train/value_loss"] == pytest.approx(expected, rel=1e-4)
-    stats = local_learner(tmp_path, config).update(batch, credit.token_advantage, 0)
-    for name in ("policy_loss", "grad_norm", "entropy", "kl"):
-        assert row[f"train/{name}"] == pytest.approx(stats[name], rel=1e-3, abs=1e-5), name
+    loss = clipped_value_loss(value, value, target, torch.ones_like(value, dtype=torch.bool), 0.5)[0].numpy()
+    steps = minibatches(len(batch), config["training"]["minibatch_size"], derive_seed(config["seed"], 1), 0)
+    return float(np.mean([np.concatenate([loss[offset[i] : offset[i + 1]] for i in step]).mean() for step in steps]))

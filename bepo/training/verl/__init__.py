@@ -32,10 +32,9 @@ class Verl(Backend):
     """The number of devices of one vLLM replica; there are nodes x n_gpus / tensor_parallel_size replicas."""
     micro_batch_tokens: int = setting(16384, at_least=1, identity=False)
     """A device takes at most this many tokens in one pass. The limit bounds memory and changes rounding only."""
-    optimiser_steps: int | None = setting(None, at_least=1)
-    """The number of optimiser steps of an update, whatever its number of transitions. null takes as many as
-    backend=local where every episode runs to the horizon: trajectories x env.horizon / training.minibatch_size, rounded
-    up."""
+    attention: Literal["auto", "flash_attention_2", "sdpa"] = setting("auto", identity=False)
+    """What computes attention in training; rounding differs. auto takes FlashAttention where flash-attn is installed,
+    and torch's own (sdpa) elsewhere."""
     gpu_memory_utilization: float = setting(0.5, above=0, below=1, identity=False)
     """The share of a device's memory that vLLM may use while it generates."""
     offload: bool = setting(False, identity=False)

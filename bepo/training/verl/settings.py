@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from verl.utils.config import validate_config
 from bepo.core.errors import UserError
 from bepo.training.backend import Setup
 from bepo.training.verl import Verl
+from bepo.training.verl.machine import attention
 
 _DEFAULTS = Path(verl.__path__[0]) / "trainer" / "config" / "_generated_ppo_trainer.yaml"
 _LOOP = Path(__file__).parent / "agent_loop.yaml"
@@ -38,15 +38,6 @@ def compose(settings: Verl, setup: Setup, model: str) -> DictConfig:
     return config
 
 
-def optimiser_steps(settings: Verl, setup: Setup) -> int:
-    """Return the number of optimiser steps of each epoch of an update, which is also its number of minibatches.
-
-    By default these are as many as backend=local takes where every episode runs to the horizon.
-    """
-    most_transitions = setup.trajectories * setup.env.horizon
-    return settings.optimiser_steps or math.ceil(most_transitions / setup.training.minibatch_size)
-
-
 def _common(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
     """Return what a run's settings determine on every device."""
     prompt, response = setup.policy.max_prompt_length, setup.policy.max_response_length
@@ -59,7 +50,7 @@ def _common(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
             "dataloader_num_workers": 0,
         },
         "actor_rollout_ref": {
-            "model": _model(setup, model),
+            "model": _model(settings, setup, model),
             "actor": _actor(settings, setup),
             "ref": {"fsdp_config": _fsdp(settings)},
             "rollout": {
@@ -98,13 +89,18 @@ def _common(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
     }
 
 
-def _model(setup: Setup, model: str) -> dict[str, Any]:
+def _model(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
+    """Return what loads the model. Transitions are packed end to end, without padding between them.
+
+    With pictures that needs FlashAttention: verl packs them for its kernel alone.
+    """
+    kind = attention(settings, setup.device)
     return {
         "path": model,
         "external_lib": "bepo.training.verl.losses",
         "enable_gradient_checkpointing": setup.policy.recomputes_activations,
-        "override_config": {"attn_implementation": "sdpa"} if setup.device == "cpu" else {},
-        "use_remove_padding": setup.device != "cpu",
+        "override_config": {"attn_implementation": kind},
+        "use_remove_padding": kind == "flash_attention_2" or not setup.policy.reads_pictures,
     }
 
 
@@ -115,9 +111,8 @@ def _actor(settings: Verl, setup: Setup) -> dict[str, Any]:
         "optim": _optimiser(training.learning_rate, training.weight_decay, training.max_grad_norm)
         | {"betas": [training.beta1, training.beta2]},
         "grad_clip": training.max_grad_norm,
-        "ppo_mini_batch_size": 1,  # set before each update, from its number of transitions
-        "ppo_epochs": training.epochs,
-        "shuffle": True,
+        "ppo_mini_batch_size": 1,  # ``StagedTrainer.update`` sets it, and makes the epochs and their order
+        "shuffle": False,
         "use_dynamic_bsz": True,  # transitions vary in number and length
         "ppo_max_token_len_per_gpu": settings.micro_batch_tokens,
         "policy_loss": {"loss_mode": LOSS},
@@ -142,11 +137,11 @@ def _critic(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
         "optim": _optimiser(critic.learning_rate, critic.weight_decay, critic.max_grad_norm),
         "grad_clip": critic.max_grad_norm,
         "cliprange_value": critic.clip_eps,
-        "ppo_epochs": setup.training.epochs,
         "ppo_mini_batch_size": 1,
+        "shuffle": False,
         "use_dynamic_bsz": True,
         "ppo_max_token_len_per_gpu": settings.micro_batch_tokens,
-        "model": _model(setup, model) | {"external_lib": None},
+        "model": _model(settings, setup, model) | {"external_lib": None},
         "fsdp": _fsdp(settings),
     }
 

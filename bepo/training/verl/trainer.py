@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
+from copy import copy
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,16 @@ import transfer_queue as tq
 from omegaconf import DictConfig, open_dict
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 from verl.trainer.ppo.v1 import AgentLoopManagerTQ, PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 from verl.utils.config import omega_conf_to_dataclass
 
 from bepo.losses import Loss
+from bepo.training import Optimisation
+from bepo.training.minibatches import minibatches
 from bepo.training.verl.losses import actor_loss, value_loss
+from bepo.training.verl.steps import order_of_rows, rows_of_a_batch
 
 Credit = dict[str, tuple[torch.Tensor, torch.Tensor]]
 """Advantages and value targets of a transition's response tokens, shape (r,) each, by the transition's key."""
@@ -34,21 +39,19 @@ _POLL_SECONDS = 0.1  # between checks which episodes have ended; verl's 2.0 woul
 class StagedTrainer(PPOTrainerSync):
     """verl's trainer without its loop, which is the caller's.
 
-    It also differs from verl's in where tasks come from (arguments, not a data loader), in the number of optimiser
-    steps of a batch (fixed), in who computes advantages (the caller), and in the losses. It keeps no batch:
-    every stage takes one and returns what it adds.
+    It also differs from verl's in where tasks come from (arguments, not a data loader), in the minibatches (those of
+    backend=local), in who computes advantages (the caller), and in the losses. It keeps no batch: every stage takes one
+    and returns what it adds.
 
     ``config.trainer.v1.trainer_mode`` stays "sync", because verl compares that string in many places.
     """
 
-    def __init__(self, config: DictConfig, loss: Loss, optimiser_steps: int) -> None:
-        """``optimiser_steps`` is the number of minibatches into which an epoch cuts a batch."""
+    def __init__(self, config: DictConfig, loss: Loss, training: Optimisation) -> None:
         super().__init__(config)
-        self.loss = loss
+        self.loss, self.training = loss, training
         self.replay_buffer.poll_interval = _POLL_SECONDS
         self.replay_buffer._wait_for_next_poll = self._wait_for_episodes
         self._checked = time.monotonic()
-        self.optimiser_steps = optimiser_steps
         self.global_steps = 0
 
     def start(self) -> None:
@@ -119,6 +122,8 @@ class StagedTrainer(PPOTrainerSync):
         metrics: dict[str, float] = {}
         seconds: dict[str, float] = {}
         batch.extra_info["temperature"] = self.config.actor_rollout_ref.rollout.temperature
+        rows = rows_of_a_batch(len(batch), self.training.minibatch_size, self._n_ranks)
+        batch = upsample_batch_to_divisible_size(batch, rows, self.tokenizer.eos_token_id)
         batch = self._balance_batch(batch, metrics)
         with _timed(seconds, "old_logprob"):
             batch = self._compute_old_log_prob(batch, metrics)
@@ -133,30 +138,43 @@ class StagedTrainer(PPOTrainerSync):
     def update(self, batch: KVBatchMeta, credit: Credit, seed: int) -> dict[str, float]:
         """Update critic and actor on a batch that ``compute_log_probs`` returned, and return verl's metrics.
 
-        ``credit`` has an entry for every transition that is no padding. The order of minibatches follows from ``seed``.
+        ``credit`` has an entry for every transition that is no padding, and its order is that of the transitions.
+        ``seed`` draws the minibatches from them as on any backend. Metrics are means over the epochs.
         """
-        self._set_minibatches(len(batch), seed)
-        metrics: dict[str, float] = {}
         batch = _store_credit(batch, credit)
-        if self.use_critic:
-            batch = self._update_critic(batch, metrics)
-        self._update_actor(batch, metrics)
+        of_epochs: list[dict[str, float]] = []
+        for epoch in range(self.training.epochs):
+            metrics: dict[str, float] = {}
+            ordered = self._in_steps(batch, list(credit), seed, epoch)
+            if self.use_critic:
+                self._update_critic(ordered, metrics)
+            self._update_actor(ordered, metrics)
+            of_epochs.append(metrics)
         self.global_steps += 1
-        return metrics
+        return {name: float(np.mean([metrics[name] for metrics in of_epochs])) for name in of_epochs[0]}
 
     def clear(self, batch: KVBatchMeta) -> None:
         """Delete what TransferQueue stores of the batch."""
         tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
 
-    def _get_required_batch_multiple(self, dp_size: int) -> int:
-        """Return the number to a multiple of which verl pads a batch: each rank has an equal share of each step."""
-        return dp_size * self.optimiser_steps
+    @cached_property
+    def _n_ranks(self) -> int:
+        """The number of data-parallel ranks."""
+        return max(self.actor_rollout_wg._query_dispatch_info("actor")) + 1
 
-    def _set_minibatches(self, n_transitions: int, seed: int) -> None:
+    def _get_required_batch_multiple(self, dp_size: int) -> int:
+        """Return the number to a multiple of which verl pads a batch, which ``compute_log_probs`` has padded."""
+        return dp_size
+
+    def _in_steps(self, batch: KVBatchMeta, keys: Sequence[str], seed: int, epoch: int) -> KVBatchMeta:
+        """Return the batch in the order in which verl makes the steps of an epoch, and tell verl how large they are."""
+        steps = list(minibatches(len(keys), self.training.minibatch_size, seed, epoch))
         with open_dict(self.config):
             for part in (self.config.actor_rollout_ref.actor, self.config.critic):
-                part.ppo_mini_batch_size = n_transitions // self.optimiser_steps
-                part.data_loader_seed = seed % 2**31
+                part.ppo_mini_batch_size = len(batch) // len(steps)
+        ordered = copy(batch)
+        ordered.reorder(order_of_rows(batch, keys, steps, self._n_ranks))
+        return ordered
 
     # --- checkpoints ---------------------------------------------------------------------------------------
 

@@ -1,0 +1,115 @@
+"""All that this project replaces in verl, read against the version that ``machine.NEEDED`` names.
+
+Each of verl's processes imports this file while it imports verl (``machine.environment``): what is replaced in all of
+them stands first. ``patch_training`` is for the processes that train a policy, where ``losses`` calls it.
+
+``tests/verl/test_patches.py`` lists what is replaced here, and what else the project uses of verl beyond its public
+interface, and names each function that another version of verl has changed.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import verl.utils.model
+from ray.runtime_context import RuntimeContext
+from transformers import AutoModelForTokenClassification
+
+from bepo.training.verl.lifetime import MARK
+
+if TYPE_CHECKING:
+    from tensordict import TensorDict
+    from torch import Tensor, nn
+
+_job_id = RuntimeContext.get_job_id
+
+
+def job_id(context: RuntimeContext) -> str:
+    """Return Ray's id of the job, and the engine's mark.
+
+    verl names the socket through which vLLM is sent weights by this id, in a folder of the whole machine. Every Ray of
+    one run gives its job the same id, so the sockets of two runs would be one, and both would wait for ever.
+    """
+    mark = os.environ.get(MARK)
+    return f"{_job_id(context)}-{mark}" if mark else _job_id(context)
+
+
+RuntimeContext.get_job_id = job_id
+
+
+def load_critic(local_path: str, torch_dtype: Any, model_config: Any, trust_remote_code: bool) -> nn.Module:
+    """Load a critic with the attention that its config asks for; verl's own takes FlashAttention, whatever it says."""
+    return AutoModelForTokenClassification.from_pretrained(
+        local_path,
+        dtype=torch_dtype,
+        config=model_config,
+        attn_implementation=model_config._attn_implementation,
+        trust_remote_code=trust_remote_code,
+    )
+
+
+verl.utils.model.load_valuehead_model = load_critic
+
+
+def patch_training() -> None:
+    """Repair two faults that show with pictures, in a process that trains a policy."""
+    import verl.models.transformers.qwen2_vl as qwen2_vl
+    import verl.workers.engine.base
+    import verl.workers.engine_workers
+
+    if qwen2_vl._get_input_embeds.__module__ == __name__:
+        return
+    _embed.append(qwen2_vl._get_input_embeds)
+    qwen2_vl._get_input_embeds = embed
+    verl.workers.engine.base.maybe_fix_3d_position_ids = restore_positions
+    verl.workers.engine_workers.maybe_fix_3d_position_ids = restore_positions
+
+
+_embed: list[Any] = []  # verl's own function, once it is replaced
+
+
+def restore_positions(data: TensorDict) -> None:
+    """Make ``data["position_ids"]`` ragged in the lengths of transitions again.
+
+    With pictures they are (4, length) for each transition, and lose their ragged axis on the way between processes.
+    Where all lengths are equal, they arrive ragged in the axis of 4, which verl does not notice.
+    """
+    from verl.utils.tensordict_utils import nested_tensor_from_tensor_list
+
+    positions = data["position_ids"] if "position_ids" in data.keys() else None  # noqa: SIM118 (a TensorDict)
+    if positions is None or not positions.is_nested or positions.dim() != 3:
+        return
+    values, offsets = positions.values(), positions.offsets()
+    if values.shape[0] == int(offsets[-1]):
+        rows = [values[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist())]
+        data["position_ids"] = nested_tensor_from_tensor_list(rows, ragged_idx=2)
+    else:
+        positions._ragged_idx = 2
+
+
+def embed(
+    model: Any,
+    input_ids: Tensor,
+    attention_mask: Tensor | None = None,
+    pixel_values: Tensor | None = None,
+    pixel_values_videos: Tensor | None = None,
+    *grids: Tensor | None,
+) -> tuple[Tensor, Tensor | None]:
+    """Return embeddings and mask as verl does, also for a micro-batch without pictures, such as one of padding rows.
+
+    There, with transformers 5, verl takes the vision tower's output for a tensor. The tower runs on a picture of zeros,
+    whose features count 0, so that all ranks gather its weights together.
+    """
+    from verl.utils.transformers_compat import unpack_visual_output
+
+    if pixel_values is not None or pixel_values_videos is not None:
+        return _embed[0](model, input_ids, attention_mask, pixel_values, pixel_values_videos, *grids)
+    embedded = model.get_input_embeddings()(input_ids)
+    vision = model.config.vision_config
+    side = 2 * vision.spatial_merge_size
+    size = vision.in_channels * vision.temporal_patch_size * vision.patch_size**2
+    features, _ = unpack_visual_output(
+        model.visual(embedded.new_zeros(side * side, size), grid_thw=input_ids.new_tensor([[1, side, side]]))
+    )
+    return embedded + 0.0 * features.mean(), attention_mask
