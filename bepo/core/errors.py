@@ -6,6 +6,12 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import NoReturn
 
+GPU_ENVIRONMENT = (
+    "python3 -m venv .venv-gpu && .venv-gpu/bin/pip install -r requirements/verl-gpu.txt "
+    "&& .venv-gpu/bin/pip install --no-deps -e ."
+)
+"""The command that makes the environment of verl and vLLM (docs/gpu.md): their torch is another than the project's, so
+nothing of theirs is installed beside it."""
 _MOST_CHARACTERS = 1200  # of a message; it may quote a file of any size
 
 

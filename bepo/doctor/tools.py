@@ -12,11 +12,14 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.util import find_spec
 from pathlib import Path
 
+from bepo.core.errors import GPU_ENVIRONMENT
 from bepo.doctor.findings import Finding, plugin_findings
 
 ROOT = Path(__file__).parents[2]
+OF_VERL = ("torch", "transformers")  # of which verl and vLLM choose the versions in their environment
 
 
 def _tracking() -> Iterator[Finding]:
@@ -41,11 +44,13 @@ def _weights() -> Iterator[Finding]:
 
 
 def _packages() -> Iterator[Finding]:
-    """Everything that pyproject.toml asks for, at the versions it asks for."""
+    """Everything that pyproject.toml asks for, at the versions it asks for; beside verl, which has its own, but torch."""
     from packaging.requirements import Requirement
 
     wrong = []
     needed = [r for r in map(Requirement, requires("bepo") or []) if r.marker is None]
+    if find_spec("verl"):
+        needed = [r for r in needed if r.name not in OF_VERL]
     for requirement in needed:
         try:
             if not requirement.specifier.contains(version(requirement.name), prereleases=True):
@@ -53,7 +58,8 @@ def _packages() -> Iterator[Finding]:
         except PackageNotFoundError:
             wrong.append(f"{requirement.name} (none)")
     if wrong:
-        yield Finding("tools", "packages", f"other than asked for: {', '.join(wrong)}", "make install")
+        remedy = GPU_ENVIRONMENT if find_spec("verl") else "make install"
+        yield Finding("tools", "packages", f"other than asked for: {', '.join(wrong)}", remedy)
     else:
         yield Finding("tools", "packages", note=f"{len(needed)} as asked for, Python {platform.python_version()}")
 

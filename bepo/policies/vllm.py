@@ -16,7 +16,7 @@ from typing import ClassVar, Literal
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from bepo.core.errors import Missing, UserError
+from bepo.core.errors import GPU_ENVIRONMENT, Missing, UserError
 from bepo.core.settings import setting
 from bepo.policies import register
 from bepo.policies.served import ServedPolicy
@@ -60,7 +60,7 @@ class Vllm(ServedPolicy):
         """Return that the program is not there."""
         if shutil.which(self.command):
             return None
-        return Missing(f"policy=vllm: there is no program {self.command}", "pip install -r requirements/verl-gpu.txt")
+        return Missing(f"policy=vllm: there is no program {self.command}", GPU_ENVIRONMENT)
 
     @contextmanager
     def endpoint(self, folder: Path) -> Iterator[str]:

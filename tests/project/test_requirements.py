@@ -37,3 +37,15 @@ def test_what_the_backend_asks_for_is_what_is_installed(file, device):
     for name, version in [*NEEDED.items(), VLLM[device]]:
         found = pins[canonicalize_name(name)]
         assert found == f"=={version}" if version else found.startswith("==")
+
+
+def test_what_needs_a_compiler_is_not_among_what_the_gpu_tier_needs():
+    assert "flash-attn" not in listed("verl-gpu.txt") and set(listed("flash-attn.txt")) == {"flash-attn"}
+
+
+def test_no_advice_installs_the_projects_torch_beside_verl():
+    """The project pins its own torch and transformers: an editable install without --no-deps would bring them."""
+    for file in (*(ROOT / "bepo").rglob("*.py"), ROOT / "docs" / "gpu.md"):
+        for line in file.read_text().splitlines():
+            if "pip install" in line and ("-e ." in line or "--editable" in line):
+                assert "--no-deps -e ." in line, f"{file}: {line}"

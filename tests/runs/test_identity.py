@@ -1,6 +1,8 @@
 """What a run id depends on, and that a field added later orphans no run."""
 
+import re
 from dataclasses import field, fields, make_dataclass, replace
+from pathlib import Path
 from typing import get_type_hints
 
 import pytest
@@ -58,7 +60,15 @@ def test_another_value_of_a_neutral_field_is_another_run(config):
 OUTSIDE = {
     "local": ("device=cpu", "threads=2"),
     "verl": (
-        *("device=cpu", "n_gpus=4", "nodes=2", "tensor_parallel_size=2", "micro_batch_tokens=99", "env_workers=2"),
+        *(
+            "device=cpu",
+            "n_gpus=4",
+            "nodes=2",
+            "tensor_parallel_size=2",
+            "micro_batch_tokens=99",
+            "env_workers=2",
+            "attention=sdpa",
+        ),
         *("gpu_memory_utilization=0.4", "offload=true", "agent_workers=2", "patience=9", "verbose=true"),
     ),
 }
@@ -131,3 +141,23 @@ def test_a_field_that_is_added_later_orphans_no_task_set(tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
     task_set(with_field(Sokoban(), 1.0), "test", 3, tmp_path)
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_no_remedy_of_the_gpu_page_begins_a_run_anew():
+    """Whatever docs/gpu.md tells an operator to add to a command, the run goes on from its checkpoint."""
+    page = (Path(__file__).parents[2] / "docs" / "gpu.md").read_text()
+    remedies = re.search(r"<!-- remedies -->\n(.*?)<!-- end -->", page, re.S)
+    assert remedies is not None
+    told = re.findall(r"`([a-z_.]+=\w[\w.]*)`", remedies[1])
+    assert {name.split("=")[0] for name in told} >= {
+        *("backend.micro_batch_tokens", "backend.gpu_memory_utilization", "backend.offload", "backend.attention"),
+        *("backend.patience", "checkpoint_every"),
+    }
+
+    def composed(*overrides):
+        common = ("tier=paper", "backend=verl", "model=large", "credit=gated_bepo", "seed=0")
+        return compose_study("main_alfworld", [*common, *overrides]).configured[0][1]
+
+    plain = run_id(identity_of(composed()))
+    for remedy in told:
+        assert run_id(identity_of(composed(remedy))) == plain, remedy

@@ -13,6 +13,9 @@ import psutil
 
 from bepo.store.stored import StoredRun, read_run
 
+SLOW = float(
+    os.environ.get("BEPO_TEST_SLOW", "1")
+)  # what the limits of the tests are multiplied with, on a busy machine
 MARK = "BEPO_TEST_COMMAND"  # inherited by every process that the command starts
 SMALLEST = (
     "backend=verl",
@@ -73,11 +76,11 @@ class Command:
     def wait(self, timeout: float) -> Done:
         """Wait for the command to end; what it leaves running is ended, and listed as ``orphans``."""
         try:
-            out, err = self.process.communicate(timeout=timeout)
+            out, err = self.process.communicate(timeout=timeout * SLOW)
         except subprocess.TimeoutExpired:
             self.end()
             out, err = self.process.communicate()
-            raise AssertionError(f"no end after {timeout} s\n{out[-2000:]}\n{err[-2000:]}") from None
+            raise AssertionError(f"no end after {timeout * SLOW} s\n{out[-2000:]}\n{err[-2000:]}") from None
         left = self.processes()
         _, left = psutil.wait_procs(left, timeout=10)
         orphans = [" ".join(p.cmdline())[:200] for p in left if p.is_running()]

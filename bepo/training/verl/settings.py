@@ -122,7 +122,6 @@ def _actor(settings: Verl, setup: Setup) -> dict[str, Any]:
         "kl_loss_coef": training.kl_coef,
         "kl_loss_type": "low_var_kl",
         "loss_agg_mode": setup.loss.aggregation.replace("_", "-"),  # verl has the same names
-        "entropy_from_logits_with_chunking": True,  # entropy of all logits at once would be the largest tensor
         "freeze_vision_tower": not setup.policy.trains_vision,
         "fsdp_config": _fsdp(settings),
         "checkpoint": {"save_contents": ["model", "optimizer", "extra", "hf_model"]},
