@@ -1,5 +1,6 @@
 """The prompts that vLLM is given are those that the policy of the local backend would read."""
 
+import asyncio
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +13,7 @@ from bepo.policies.tiny import Tiny
 from bepo.policies.tiny_vl import TinyVL
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.task_sets import task_set
+from bepo.training.verl import agent_loop
 from bepo.training.verl.agent_loop import StepLoop
 from bepo.training.verl.episodes import Prompt
 
@@ -57,3 +59,60 @@ def test_a_prompt_with_a_picture(tmp_path):
     loop.processor = None
     with pytest.raises(UserError, match="shows pictures"):
         loop._picture(prompt.image, 0)
+
+
+class Growing:
+    """An episode of three steps, whose prompt becomes longer with each."""
+
+    restarts, dropped = 0, False
+
+    def __init__(self, *place):
+        Growing.last = self
+        self.steps = 0
+
+    async def start(self):
+        return self._prompt()
+
+    async def step(self, text):
+        self.steps += 1
+        done = "FAILURE" if self.steps == 3 else None
+        return {"r": 0.0, "done": done}, None if done else self._prompt()
+
+    async def drop(self):
+        self.dropped = True
+
+    def _prompt(self):
+        return Prompt("now ##_X" + " now ##_X" * 4 * self.steps, None)
+
+
+@pytest.mark.parametrize("fits, seeds", [(3, True), (2, False), (1, True), (0, True)])
+def test_an_episode_ends_where_its_prompt_becomes_too_long(tmp_path, monkeypatch, fits, seeds):
+    """``fits`` prompts are short enough. The first one must be: else the run's settings make no sense."""
+    settings = Tiny(warm_start=None, num_attention_heads=2, num_hidden_layers=1)
+    policy, loop, _ = loop_for(Sokoban(), settings, tmp_path)
+    lengths = [len(policy.encode("now ##_X" + " now ##_X" * 4 * n)) for n in range(3)]
+    assert lengths[0] < lengths[1] < lengths[2]
+    loop.max_prompt_length = lengths[fits - 1] if fits else lengths[0] - 1
+    asked = []
+
+    async def generate(request_id, prompt_ids, sampling_params, image_data):
+        asked.append(sampling_params)
+        return SimpleNamespace(token_ids=[1], log_probs=[-1.0], extra_fields={})
+
+    async def task(group, n_workers):
+        return None, None
+
+    loop.server_manager = SimpleNamespace(generate=generate)
+    monkeypatch.setattr(agent_loop, "Episode", Growing)
+    monkeypatch.setattr(agent_loop, "_task", task)
+    row = {"index": 0, "session_id": 0, "seed": 1, "uid": "u", "env_workers": 1, "expert_steps": False, "min_pixels": 0}
+    row |= {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "request_seeds": seeds}
+    outputs = asyncio.run(loop.run({}, **row))
+    if not fits:
+        assert "a prompt has" in outputs[0].extra_fields["failure"]
+        return
+    assert [output.extra_fields["overlong"] for output in outputs] == [False] * (fits - 1) + [fits < 3]
+    ends = [output.extra_fields["row"]["done"] for output in outputs]
+    assert ends == [None] * (fits - 1) + ["FAILURE" if fits == 3 else "TRUNCATION"]
+    assert Growing.last.dropped == (fits < 3)
+    assert len({sampling.get("seed") for sampling in asked}) == (fits if seeds else 1)

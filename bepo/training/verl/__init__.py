@@ -37,6 +37,9 @@ class Verl(Backend):
     and torch's own (sdpa) elsewhere."""
     gpu_memory_utilization: float = setting(0.5, above=0, below=1, identity=False)
     """The share of a device's memory that vLLM may use while it generates."""
+    request_seeds: bool = setting(True, neutral=True)
+    """Draw each response from a seed of its own, so that a run repeats but for rounding. false draws those of one vLLM
+    replica from one stream, in the order in which they happen to be computed, which takes less time (docs/gpu.md)."""
     offload: bool = setting(False, identity=False)
     """Keep parameters and optimiser states in CPU memory while they are not used."""
     env_workers: int = setting(4, at_least=1, identity=False)

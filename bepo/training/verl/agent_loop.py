@@ -13,6 +13,7 @@ from PIL import Image
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
+from bepo.core.batch import Terminal
 from bepo.core.errors import UserError
 from bepo.core.seeds import derive_seed
 from bepo.envs import IMAGE, Task
@@ -20,10 +21,14 @@ from bepo.policies.pretrained import load_tokenizer
 from bepo.training.verl.episodes import TASKS, Episode, EpisodeWorkers, Prompt
 
 
+class Overlong(UserError):
+    """A prompt has more tokens than the policy reads."""
+
+
 class StepLoop(AgentLoopBase):
     """Plays one trajectory; verl makes a loop for each. Every element that ``run`` returns is one transition for verl.
 
-    A failure becomes a transition that says so, because verl would log an exception and go on without the trajectory.
+    An episode whose next prompt is too long ends there, as a truncation; the first prompt must fit. A failure becomes a transition that says so, because verl would log an exception and go on without the trajectory.
     """
 
     def __init__(self, trainer_config, server_manager, tokenizer, processor, **unused: Any) -> None:
@@ -56,36 +61,40 @@ class StepLoop(AgentLoopBase):
         group, member, seed = int(row["index"]), int(row["session_id"]), int(row["seed"])
         task, workers = await _task(group, int(row["env_workers"]))
         episode = Episode(workers, f"{row['uid']}-{member}", task, group, member, bool(row["expert_steps"]))
-        prompt = await episode.start()
+        first = await episode.start()
+        reads = None if first is None else self._read(first, int(row["min_pixels"]))
         outputs: list[AgentLoopOutput] = []
-        while prompt is not None:
-            sampling = {
-                "temperature": float(row["temperature"]),
-                "top_p": float(row["top_p"]),
-                "top_k": int(row["top_k"]),
-                "seed": derive_seed(seed, group, member, len(outputs)),
-                "logprobs": True,
-            }
-            pictures = {} if prompt.image is None else {"images": [self._picture(prompt.image, int(row["min_pixels"]))]}
-            prompt_ids = self._encode(prompt, pictures)
+        while reads is not None:
+            prompt_ids, pictures = reads
             response = await self.server_manager.generate(
                 request_id=uuid4().hex,
                 prompt_ids=prompt_ids,
-                sampling_params=sampling,
+                sampling_params=_sampling(row, derive_seed(seed, group, member, len(outputs))),
                 image_data=pictures.get("images"),
             )
             ids = list(response.token_ids)
             text: Any = self.tokenizer.decode(ids, skip_special_tokens=True)  # by its stub it may also be a list
             transition, prompt = await episode.step(text)
+            try:
+                reads = None if prompt is None else self._read(prompt, int(row["min_pixels"]))
+            except Overlong:
+                reads, transition["done"] = None, Terminal.TRUNCATION.name
+                await episode.drop()
             extra = {**response.extra_fields, "row": transition, "restarts": episode.restarts}
+            extra["overlong"] = prompt is not None and reads is None
             outputs.append(_output(prompt_ids, ids, list(response.log_probs), pictures, extra))
         _finish(outputs)
         return outputs
 
+    def _read(self, prompt: Prompt, min_pixels: int) -> tuple[list[int], dict[str, list]]:
+        """Return a prompt's token ids, and its pictures. Raises ``Overlong``."""
+        pictures = {} if prompt.image is None else {"images": [self._picture(prompt.image, min_pixels)]}
+        return self._encode(prompt, pictures), pictures
+
     def _encode(self, prompt: Prompt, pictures: dict[str, list]) -> list[int]:
         """Return the token ids that the policy's own ``encode`` would.
 
-        Raises ``UserError`` for a prompt of more than ``max_prompt_length`` tokens.
+        Raises ``Overlong`` for a prompt of more than ``max_prompt_length`` tokens.
         """
         if self.processor is None:
             text = self._chat(self.tokenizer, prompt.text)
@@ -96,7 +105,7 @@ class StepLoop(AgentLoopBase):
             parts += [{"type": "image"}, {"type": "text", "text": after}] if image else []
             ids = self.processor(text=[self._chat(self.processor, parts)], **pictures)["input_ids"][0]
         if len(ids) > self.max_prompt_length:
-            raise UserError(f"a prompt has {len(ids)} tokens, policy.max_prompt_length is {self.max_prompt_length}")
+            raise Overlong(f"a prompt has {len(ids)} tokens, policy.max_prompt_length is {self.max_prompt_length}")
         return list(ids)
 
     def _picture(self, image: np.ndarray, min_pixels: int) -> Image.Image:
@@ -132,6 +141,13 @@ async def _task(group: int, n_workers: int) -> tuple[Task, EpisodeWorkers]:
     if _workers is None:
         _workers, _tasks = EpisodeWorkers.find(n_workers), ray.get_actor(TASKS)
     return await _tasks.get.remote(group), _workers
+
+
+def _sampling(row: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Return vLLM's sampling settings for one request, which has a seed of its own where the row asks for it."""
+    settings = {name: float(row[name]) for name in ("temperature", "top_p")}
+    settings |= {"top_k": int(row["top_k"]), "logprobs": True}
+    return settings | ({"seed": seed} if row["request_seeds"] else {})
 
 
 def _output(

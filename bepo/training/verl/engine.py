@@ -56,7 +56,7 @@ class StoredBatch:
 
     batch: KVBatchMeta  # with rows of padding, once log-probabilities are computed
     keys: list[str]  # (N,) in the order of ``RolloutBatch``
-    metrics: dict[str, float]  # verl's metrics, ``restarted_episodes`` and ``padding_rows``
+    metrics: dict[str, float]  # verl's metrics, and counts of rows and episodes
 
 
 class VerlEngine:
@@ -92,7 +92,7 @@ class VerlEngine:
         settings, setup = self.settings, self.setup
         config = compose(settings, setup, self._model_path())
         OmegaConf.resolve(config)
-        start_ray(config, settings, setup.device, self._session.mark)
+        self._session.ray_logs = start_ray(config, settings, setup.device, self._session.mark)
         tq.init(config.transfer_queue)
         self._tasks = ray.remote(Tasks).options(name=TASKS, num_cpus=0.1).remote()
         self._workers = EpisodeWorkers.launch(setup.env, setup.agent, settings.env_workers)
@@ -120,8 +120,8 @@ class VerlEngine:
     ) -> Rollouts:
         """Run ``group_size`` episodes of each task.
 
-        Each request to vLLM has a seed of its own, derived from ``seed``, so that a response depends on the other
-        requests of the batch through rounding only.
+        With ``backend.request_seeds`` each request to vLLM has a seed of its own, derived from ``seed``, so that a
+        response depends on the other requests of the batch through rounding only.
         """
         with self._session.stage("rollout"):
             if not self._vllm_is_current:
@@ -137,11 +137,16 @@ class VerlEngine:
                 env_workers=self.settings.env_workers,
                 min_pixels=self.setup.policy.smallest_picture,
                 expert_steps=expert_steps,
+                request_seeds=self.settings.request_seeds,
             )
             transitions = read(stored, "prompts", "responses", "rollout_log_probs", "extra_fields")
         batch = self._checked_batch(transitions, len(tasks) * group_size)
         keys = [stored.keys[i] for i in batch.row]
-        return Rollouts(batch, StoredBatch(stored, keys, {"restarted_episodes": _n_restarted(transitions)}))
+        counts = {
+            "restarted_episodes": _n_restarted(transitions),
+            "overlong_episodes": sum(t["extra_fields"]["overlong"] for t in transitions),
+        }
+        return Rollouts(batch, StoredBatch(stored, keys, counts))
 
     def _checked_batch(self, transitions: Sequence[dict[str, Any]], n_episodes: int) -> RolloutBatch:
         """Return the transitions as a batch. Raises ``UserError`` if an episode failed or is missing."""
@@ -244,7 +249,7 @@ class VerlEngine:
         named = {ours: float(metrics[theirs]) for ours, theirs in _METRICS.items() if theirs in metrics}
         of_loss = {name for name in metrics if name.startswith(_OF_LOSS)}
         named |= {name.removeprefix(_OF_LOSS): float(metrics[name]) for name in of_loss}
-        counts = {name: metrics[name] for name in ("padding_rows", "restarted_episodes")}
+        counts = {name: metrics[name] for name in ("padding_rows", "restarted_episodes", "overlong_episodes")}
         return {"optimiser_steps": steps, **named, **counts}
 
 

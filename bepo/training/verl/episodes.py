@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -86,6 +87,10 @@ class EpisodeWorker:
         row = {name: value for name, value in episode.rows[-1].items() if name not in _TOKEN_COLUMNS}
         return row, self._prompt(key)
 
+    def drop(self, key: str) -> None:
+        """Forget an episode that nobody goes on with."""
+        self._running.pop(key, None)
+
     def _prompt(self, key: str) -> Prompt | None:
         """Return the episode's prompt; drop an episode that is over."""
         prompts = self._running[key][1]
@@ -151,6 +156,11 @@ class Episode:
         result = await self._with_restarts(step, replay_and_step)
         self.responses.append(response)
         return result
+
+    async def drop(self) -> None:
+        """End the episode before it is over; a worker that died has forgotten it already."""
+        with suppress(ray.exceptions.RayActorError, ray.exceptions.ActorUnavailableError):
+            await self._worker.drop.remote(self._key)
 
     async def _replay(self) -> Prompt | None:
         """Start the episode on its current worker, and bring it to where its responses lead."""

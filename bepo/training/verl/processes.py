@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -19,10 +20,10 @@ from bepo.training.verl.lifetime import MARK
 from bepo.training.verl.machine import environment
 
 
-def start_ray(config: DictConfig, settings: Verl, device: str, mark: str) -> None:
+def start_ray(config: DictConfig, settings: Verl, device: str, mark: str) -> Path:
     """Start a Ray of our own, or join the cluster at RAY_ADDRESS; Ray's processes inherit the mark.
 
-    Raises ``UserError`` where several nodes are asked for and RAY_ADDRESS is not set.
+    Returns the folder of its logs. Raises ``UserError`` where several nodes are asked for and RAY_ADDRESS is not set.
     """
     options: Any = OmegaConf.to_container(config.ray_kwargs.ray_init)
     runtime = get_ppo_ray_runtime_env(config)
@@ -37,11 +38,12 @@ def start_ray(config: DictConfig, settings: Verl, device: str, mark: str) -> Non
         options["address"] = "local"
     os.environ[MARK] = mark
     try:
-        ray.init(log_to_driver=settings.verbose, logging_level=logging.ERROR, **options)
+        context: Any = ray.init(log_to_driver=settings.verbose, logging_level=logging.ERROR, **options)
     finally:
         del os.environ[MARK]
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C; Ray's handler would end in silence
+    return Path(context.address_info["session_dir"]) / "logs"
 
 
 def run_within(seconds: float, call: Callable[[], None]) -> None:

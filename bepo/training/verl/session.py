@@ -27,6 +27,7 @@ class Session:
     def __init__(self, folder: Path, quiet: Quiet, patience: float) -> None:
         """``folder`` is the run's, and ``patience`` the number of seconds after which a stage counts as hung."""
         self.mark = uuid.uuid4().hex
+        self.ray_logs: Path | None = None  # once Ray runs; each run on a machine has its own
         self._folder, self._quiet, self._closed = folder, quiet, False
         self._patience, self._watchdog = Patience(patience, self.mark), Watchdog(self.mark)
 
@@ -51,7 +52,7 @@ class Session:
     @property
     def logs(self) -> str:
         """Say where the logs are, for an error message."""
-        return f"see {self._folder / 'verl.log'} and /tmp/ray/session_latest/logs"
+        return f"see {self._folder / 'verl.log'}{f' and {self.ray_logs}' if self.ray_logs else ''}"
 
     def close(self) -> None:
         """Ask TransferQueue and Ray to end, and then end the processes that are left."""

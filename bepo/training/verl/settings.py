@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import verl
 from omegaconf import DictConfig, OmegaConf
@@ -63,6 +64,7 @@ def _common(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
                 "tensor_model_parallel_size": settings.tensor_parallel_size,
                 "gpu_memory_utilization": settings.gpu_memory_utilization,
                 "load_format": "auto",
+                "seed": crc32(setup.folder.name.encode()) >> 1,  # of each replica's stream: another one for each run
                 "calculate_log_probs": True,
                 "agent": {
                     "num_workers": settings.agent_workers,
