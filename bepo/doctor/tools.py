@@ -44,7 +44,7 @@ def _weights() -> Iterator[Finding]:
 
 
 def _packages() -> Iterator[Finding]:
-    """Everything that pyproject.toml asks for, at the versions it asks for; beside verl, which has its own, but torch."""
+    """Everything that pyproject.toml asks for, at the versions it asks for, but for those that verl chooses."""
     from packaging.requirements import Requirement
 
     wrong = []

@@ -69,7 +69,14 @@ OUTSIDE = {
             "env_workers=2",
             "attention=sdpa",
         ),
-        *("gpu_memory_utilization=0.4", "offload=true", "agent_workers=2", "patience=9", "verbose=true"),
+        *(
+            "attention=sdpa",
+            "gpu_memory_utilization=0.4",
+            "offload=true",
+            "agent_workers=2",
+            "patience=9",
+            "verbose=true",
+        ),
     ),
 }
 EVERYWHERE = ("training.micro_batch_tokens=99", "results=elsewhere", "progress=false", "checkpoint_every=3")

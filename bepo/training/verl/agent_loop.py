@@ -28,7 +28,8 @@ class Overlong(UserError):
 class StepLoop(AgentLoopBase):
     """Plays one trajectory; verl makes a loop for each. Every element that ``run`` returns is one transition for verl.
 
-    An episode whose next prompt is too long ends there, as a truncation; the first prompt must fit. A failure becomes a transition that says so, because verl would log an exception and go on without the trajectory.
+    An episode whose next prompt is too long ends there, as a truncation; the first prompt must fit. A failure becomes a
+    transition that says so, because verl would log an exception and go on without the trajectory.
     """
 
     def __init__(self, trainer_config, server_manager, tokenizer, processor, **unused: Any) -> None:

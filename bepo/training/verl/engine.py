@@ -142,7 +142,7 @@ class VerlEngine:
             transitions = read(stored, "prompts", "responses", "rollout_log_probs", "extra_fields")
         batch = self._checked_batch(transitions, len(tasks) * group_size)
         keys = [stored.keys[i] for i in batch.row]
-        counts = {
+        counts: dict[str, float] = {
             "restarted_episodes": _n_restarted(transitions),
             "overlong_episodes": sum(t["extra_fields"]["overlong"] for t in transitions),
         }

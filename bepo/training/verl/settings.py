@@ -103,6 +103,7 @@ def _model(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
         "enable_gradient_checkpointing": setup.policy.recomputes_activations,
         "override_config": {"attn_implementation": kind},
         "use_remove_padding": kind == "flash_attention_2" or not setup.policy.reads_pictures,
+        "use_fused_kernels": True,  # log-probabilities and entropy of 512 tokens at a time: no batch's logits are kept
     }
 
 
@@ -142,7 +143,7 @@ def _critic(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
         "shuffle": False,
         "use_dynamic_bsz": True,
         "ppo_max_token_len_per_gpu": settings.micro_batch_tokens,
-        "model": _model(settings, setup, model) | {"external_lib": None},
+        "model": _model(settings, setup, model) | {"external_lib": None, "use_fused_kernels": False},
         "fsdp": _fsdp(settings),
     }
 

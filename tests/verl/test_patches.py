@@ -1,0 +1,97 @@
+"""What the project reaches into verl for, beyond its public interface, is as it was when it was read.
+
+A test that fails here names the functions that another version of verl has changed. Read each again beside what uses it
+(``bepo/training/verl/patches.py``, ``trainer.py``, ``agent_loop.py``), then write its new digest down.
+"""
+
+import ast
+import hashlib
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import verl
+from ray.runtime_context import RuntimeContext
+
+from bepo.training.verl import patches
+from bepo.training.verl.lifetime import MARK
+from bepo.training.verl.machine import NEEDED
+
+FOLDER = Path(verl.__path__[0])
+REACHES = {  # file of verl, function -> the first digits of the SHA-256 of its source
+    ("trainer/ppo/v1/trainer_base.py", "PPOTrainer.init"): "05e8f13d662d",
+    ("trainer/ppo/v1/trainer_base.py", "PPOTrainer._init_dataloader"): "408844c11e0c",
+    ("trainer/ppo/v1/trainer_base.py", "PPOTrainer.on_init_end"): "351bd36c9425",
+    ("trainer/ppo/v1/trainer_base.py", "PPOTrainer.get_llm_client"): "045c3a1c321e",
+    ("trainer/ppo/v1/trainer_base.py", "PPOTrainer._balance_batch"): "a75e85a91778",
+    ("trainer/ppo/v1/trainer_base.py", "PPOTrainer._get_required_batch_multiple"): "9e9322b25a2a",
+    ("trainer/ppo/v1/trainer_base.py", "PPOTrainer._compute_old_log_prob"): "83f5ebb52f22",
+    ("trainer/ppo/v1/trainer_base.py", "PPOTrainer._compute_ref_log_prob"): "78f6630e855f",
+    ("trainer/ppo/v1/trainer_base.py", "PPOTrainer._compute_values"): "1e3a1b65f940",
+    ("trainer/ppo/v1/trainer_base.py", "PPOTrainer._update_critic"): "a0f6143d26bb",
+    ("trainer/ppo/v1/trainer_base.py", "PPOTrainer._update_actor"): "82879aeff227",
+    ("trainer/ppo/v1/replay_buffer.py", "ReplayBuffer._wait_for_next_poll"): "daeb02f4ccba",
+    ("trainer/ppo/v1/replay_buffer.py", "ReplayBuffer.sample"): "c996482f947f",
+    ("trainer/ppo/v1/agent_loop_tq.py", "AgentLoopWorkerTQ._agent_loop_postprocess"): "22fb25639254",
+    ("trainer/ppo/v1/agent_loop_tq.py", "AgentLoopManagerTQ"): "2c2014d24f19",
+    ("trainer/ppo/padding_utils.py", "upsample_batch_to_divisible_size"): "712c98ce70fa",
+    ("workers/engine_workers.py", "TrainingWorker.train_mini_batch"): "db1122bf51bb",
+    ("workers/utils/losses.py", "ppo_loss"): "d7a7f4ab82c8",
+    ("utils/model.py", "load_valuehead_model"): "d7528f4ff909",
+    ("models/transformers/qwen2_vl.py", "_get_input_embeds"): "9c26194f2dc3",
+    ("utils/tensordict_utils.py", "maybe_fix_3d_position_ids"): "7e4d7c28b350",
+    ("workers/rollout/vllm_rollout/vllm_rollout.py", "ServerAdapter.__init__"): "e33055e903e3",
+    ("workers/rollout/vllm_rollout/vllm_async_server.py", "vLLMHttpServer.__init__"): "b586321c0814",
+    ("workers/rollout/vllm_rollout/utils.py", "vLLMColocateWorkerExtension._get_zmq_handle"): "5aa212f30783",
+    ("utils/checkpoint/fsdp_checkpoint_manager.py", "FSDPCheckpointManager.save_checkpoint"): "104e3a827bc7",
+    ("utils/checkpoint/fsdp_checkpoint_manager.py", "FSDPCheckpointManager.load_checkpoint"): "901122dd65ca",
+    ("utils/distributed.py", "initialize_global_process_group_ray"): "e9ec517a0089",
+}
+
+
+def digest(file: str, name: str) -> str:
+    """Return the digest of a function's source, or what happened to it."""
+    path = FOLDER / file
+    if not path.exists():
+        return "no such file"
+    text = path.read_text()
+    nodes: list[ast.AST] = [ast.parse(text)]
+    for part in name.split("."):
+        nodes = [n for node in nodes for n in ast.iter_child_nodes(node) if getattr(n, "name", None) == part]
+    source = ast.get_source_segment(text, nodes[-1]) if nodes else None
+    return hashlib.sha256(source.encode()).hexdigest()[:12] if source else "no such function"
+
+
+def test_verl_is_as_it_was_read():
+    found = {(file, name): digest(file, name) for file, name in REACHES}
+    changed = {
+        f"{file}: {name}": found[file, name] for (file, name), was in REACHES.items() if found[file, name] != was
+    }
+    assert not changed and version("verl") == NEEDED["verl"]
+
+
+def test_every_engine_has_weight_sockets_of_its_own(monkeypatch):
+    """verl names both ends by Ray's id of the job, which every Ray of one run gives alike."""
+    monkeypatch.setattr(patches, "_job_id", lambda context: "01000000")
+    names = []
+    for mark in ("one", "two"):
+        monkeypatch.setenv(MARK, mark)
+        names.append(RuntimeContext.get_job_id(object()))
+    assert names == ["01000000-one", "01000000-two"]
+    monkeypatch.delenv(MARK)
+    assert RuntimeContext.get_job_id(object()) == "01000000"
+    source = (FOLDER / "workers/rollout/vllm_rollout/utils.py").read_text()
+    assert len("/tmp/rl-colocate-zmq-01000000-" + "f" * 32 + "-replica-99-rank-7.sock") < 108  # of a socket's path
+    assert "rl-colocate-zmq-{job_id}" in source
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_a_critic_has_the_attention_that_its_config_asks_for(tmp_path, attention):
+    import torch
+    from transformers import AutoConfig, Qwen2Config, Qwen2ForCausalLM
+
+    sizes = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
+    Qwen2ForCausalLM(Qwen2Config(vocab_size=99, num_key_value_heads=2, **sizes)).save_pretrained(tmp_path)
+    config = AutoConfig.from_pretrained(tmp_path, attn_implementation=attention, num_labels=1)
+    critic = verl.utils.model.load_valuehead_model(str(tmp_path), torch.float32, config, False)
+    assert critic.config._attn_implementation == attention and critic.score.out_features == 1
