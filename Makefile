@@ -9,7 +9,7 @@ TEX := latexmk texlive-latex-extra texlive-science texlive-fonts-recommended
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install reproduce paper tex-packages test test-fast lint format bench verl test-verl verify attack clean
+.PHONY: help install reproduce paper tex-packages test test-fast lint format bench verl test-verl test-verl-full verify attack clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | column -t -s '|'
@@ -72,8 +72,13 @@ verl: .venv-verl/installed ## Make .venv-verl: verl, vLLM and Ray for a CPU (3 m
 	@for folder in .venv-verl/lib/python3*/site-packages; do echo 'import torchvision_cpu' > $$folder/torchvision_cpu.pth; done
 	@touch $@
 
-test-verl: verl ## Test backend=verl on a CPU (10 minutes on 2 cores; 9 GB of memory)
-	timeout --kill-after=30 900 .venv-verl/bin/python -m pytest -n 0 tests/verl
+TEST_VERL = timeout --signal=INT --kill-after=60 $(1) .venv-verl/bin/python -m pytest -n 0 tests/verl
+
+test-verl: verl ## Test backend=verl on a CPU (10 minutes on 2 idle cores; 14 GB of memory; BEPO_TEST_SLOW=3 where they are busy)
+	$(call TEST_VERL,1200) -m "not long"
+
+test-verl-full: verl ## The same, and a critic on two ranks (13 minutes)
+	$(call TEST_VERL,1800)
 
 attack: install ## Kill runs, sweeps and studies at every file operation and at random (half an hour, before a release)
 	$(BIN)/python -m pytest -n 2 tests/attacks

@@ -81,6 +81,9 @@ class Command:
             self.end()
             out, err = self.process.communicate()
             raise AssertionError(f"no end after {timeout * SLOW} s\n{out[-2000:]}\n{err[-2000:]}") from None
+        except BaseException:  # the test's own limit, or Ctrl-C
+            self.end()
+            raise
         left = self.processes()
         _, left = psutil.wait_procs(left, timeout=10)
         orphans = [" ".join(p.cmdline())[:200] for p in left if p.is_running()]

@@ -68,7 +68,9 @@ def test_a_model_of_the_paper(name):
     label = {"small": "1.5B", "large": "7B", "qwen3": "Qwen3-1.7B", "vl": "VL-3B"}[name]
     (row,) = re.findall(rf"^\| {label} \| (\d+) GB \| (\d+) GB \| (\d+) GB \|$", page, re.M)
     assert [int(gigabytes) for gigabytes in row] == [round(n * size / 1e9) for n in (16, 32, 4)]
-    replicas = [OmegaConf.load(file).get("backend") for file in (ROOT / "conf" / "hardware").glob(f"verl_*_{name}.yaml")]
+    replicas = [
+        OmegaConf.load(file).get("backend") for file in (ROOT / "conf" / "hardware").glob(f"verl_*_{name}.yaml")
+    ]
     for backend in filter(None, replicas):  # some rows are another's
         assert text.num_attention_heads % backend.tensor_parallel_size == 0
         assert text.num_key_value_heads % backend.tensor_parallel_size == 0

@@ -35,7 +35,9 @@ SETTINGS = ("updates=3", "checkpoint_every=1", "training.minibatch_size=8", "tra
 @pytest.fixture(scope="module")
 def neighbour(tmp_path_factory):
     """Start another run, which has its first updates while ``run`` has them: give both a Ray of their own."""
-    return Command(*SMALLEST, f"results={tmp_path_factory.mktemp('neighbour')}", "seed=1", "updates=2")
+    command = Command(*SMALLEST, f"results={tmp_path_factory.mktemp('neighbour')}", "seed=1", "updates=2")
+    yield command
+    command.end()
 
 
 @pytest.fixture(scope="module")

@@ -64,6 +64,7 @@ def without_placeholders(results, config, tokens) -> np.ndarray:
     return logits.log_softmax(-1).gather(1, batch.response[batch.mask].unsqueeze(1)).squeeze(1).numpy()
 
 
+@pytest.mark.long
 def test_ppo_with_a_critic_makes_several_steps_on_two_ranks(tmp_path):
     """verl's critic gives the estimator its values and is fitted to the estimator's targets.
 
