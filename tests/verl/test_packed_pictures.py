@@ -3,6 +3,8 @@
 verl packs pictures for FlashAttention alone, which needs a GPU: a loop over the packed sequences takes its place.
 """
 
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -43,7 +45,7 @@ def packed(monkeypatch):
         monkeypatch.setattr(qwen2_vl, name, False, raising=False)
     # FlashAttention knows no float32: verl makes it bfloat16 first
     monkeypatch.setattr(qwen2_vl, "fa_peft_integration_check", lambda q, k, v, **unused: (q, k, v))
-    return lambda model: apply_monkey_patch(model, use_remove_padding=True)
+    return partial(apply_monkey_patch, use_remove_padding=True, fused_kernels_backend="torch")
 
 
 def test_packed_transitions_are_those_by_themselves(packed):
@@ -64,13 +66,17 @@ def test_packed_transitions_are_those_by_themselves(packed):
         with torch.no_grad():
             expected.append(model(input_ids=ids, position_ids=places, mm_token_type_ids=kinds, **pixels).logits[0])
     assert len({ids.shape[1] for ids, _, _ in rows}) == 3
+    logits = torch.cat(expected)
+    inputs = {name: torch.cat([pixels[name] for _, _, pixels in rows]) for name in rows[0][2]}
+    inputs["input_ids"] = torch.cat([ids for ids, _, _ in rows], 1)
+    inputs["position_ids"] = torch.cat([places for _, places, _ in rows], 2)
     packed(model)
-    names = rows[0][2].keys()
     with torch.no_grad():
-        found = model(
-            input_ids=torch.cat([ids for ids, _, _ in rows], 1),
-            position_ids=torch.cat([places for _, places, _ in rows], 2),
-            attention_mask=None,
-            **{name: torch.cat([pixels[name] for _, _, pixels in rows]) for name in names},
-        ).logits[0]
-    torch.testing.assert_close(found, torch.cat(expected), rtol=0, atol=1e-5)
+        torch.testing.assert_close(model(**inputs, attention_mask=None).logits[0], logits, rtol=0, atol=1e-5)
+    packed(model, use_fused_kernels=True)
+    labels = inputs["input_ids"].roll(-1, 1)
+    with torch.no_grad():
+        fused = model(**inputs, attention_mask=None, shift_labels=labels, temperature=1.0, return_dict=True)
+    log_probs = logits.log_softmax(-1)
+    torch.testing.assert_close(fused.log_probs, log_probs.gather(-1, labels.T).T, rtol=0, atol=1e-5)
+    torch.testing.assert_close(fused.entropy[0], -(log_probs.exp() * log_probs).sum(-1), rtol=0, atol=1e-5)

@@ -16,7 +16,7 @@ from bepo.rollouts.agent import Agent
 from bepo.runs.compose import register_configs
 from bepo.runs.run import make_setup
 from bepo.store.runs import RunFolder
-from bepo.training.verl.settings import compose, optimiser_steps
+from bepo.training.verl.settings import compose
 
 register_configs()
 CONF = Path(__file__).parents[2] / "conf"
@@ -68,7 +68,10 @@ def test_the_row(configured, weights, env, model, credit):
     assert setup.trajectories == tasks * 8 == composed.data.train_batch_size
     assert config.training.minibatch_size == minibatch_size and config.updates == 150
     assert actor.ppo_max_token_len_per_gpu >= prompt + response and actor.optim.lr == 1e-6
-    assert optimiser_steps(config.backend, setup) == -(-tasks * 8 * horizon // minibatch_size)
+    assert composed.actor_rollout_ref.model.use_fused_kernels and not composed.critic.model.use_fused_kernels
+    for part in (composed.actor_rollout_ref, composed.critic):  # without flash-attn, pictures are padded
+        assert part.model.override_config.attn_implementation == "sdpa"
+        assert part.model.use_remove_padding == (model != "vl")
     assert composed.critic.enable == (credit == "ppo_ungrouped")
     assert setup.loss == PPOClip(ratio="action" if "action" in credit else "token", clip_eps=0.2, dual_clip=3.0)
     assert (actor.policy_loss.loss_mode, actor.loss_agg_mode) == ("bepo", "token-mean")
@@ -84,3 +87,10 @@ def test_what_verl_refuses_is_one_line(configured):
 def test_overrides_come_last(configured):
     config, setup = configured("webshop", "small", "+backend.overrides.actor_rollout_ref.rollout.max_num_seqs=17")
     assert compose(config.backend, setup, "x").actor_rollout_ref.rollout.max_num_seqs == 17
+
+
+def test_flash_attention_packs_pictures_too(configured, monkeypatch):
+    monkeypatch.setattr("bepo.training.verl.machine.find_spec", lambda name: name)
+    config, setup = configured("sokoban", "vl")
+    model = compose(config.backend, setup, "x").actor_rollout_ref.model
+    assert model.override_config.attn_implementation == "flash_attention_2" and model.use_remove_padding

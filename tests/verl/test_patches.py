@@ -45,6 +45,7 @@ REACHES = {  # file of verl, function -> the first digits of the SHA-256 of its 
     ("workers/rollout/vllm_rollout/utils.py", "vLLMColocateWorkerExtension._get_zmq_handle"): "5aa212f30783",
     ("utils/checkpoint/fsdp_checkpoint_manager.py", "FSDPCheckpointManager.save_checkpoint"): "104e3a827bc7",
     ("utils/checkpoint/fsdp_checkpoint_manager.py", "FSDPCheckpointManager.load_checkpoint"): "901122dd65ca",
+    ("utils/fsdp_utils.py", "_select_fsdp2_wrap_targets"): "f738ec112a90",
     ("utils/distributed.py", "initialize_global_process_group_ray"): "e9ec517a0089",
 }
 

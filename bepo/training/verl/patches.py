@@ -53,20 +53,32 @@ verl.utils.model.load_valuehead_model = load_critic
 
 
 def patch_training() -> None:
-    """Repair two faults that show with pictures, in a process that trains a policy."""
+    """Repair what fails in a process that trains a policy: the head of fused kernels, and two faults with pictures."""
     import verl.models.transformers.qwen2_vl as qwen2_vl
+    import verl.utils.fsdp_utils
     import verl.workers.engine.base
     import verl.workers.engine_workers
 
     if qwen2_vl._get_input_embeds.__module__ == __name__:
         return
-    _embed.append(qwen2_vl._get_input_embeds)
+    _theirs.update(embed=qwen2_vl._get_input_embeds, targets=verl.utils.fsdp_utils._select_fsdp2_wrap_targets)
+    verl.utils.fsdp_utils._select_fsdp2_wrap_targets = wrap_targets
     qwen2_vl._get_input_embeds = embed
     verl.workers.engine.base.maybe_fix_3d_position_ids = restore_positions
     verl.workers.engine_workers.maybe_fix_3d_position_ids = restore_positions
 
 
-_embed: list[Any] = []  # verl's own function, once it is replaced
+_theirs: dict[str, Any] = {}  # verl's own functions, once they are replaced
+
+
+def wrap_targets(model: nn.Module, kinds: list[str]) -> list[nn.Module]:
+    """Return the modules that FSDP2 shards one by one, as verl does, but for a language model's head.
+
+    verl's fused kernels read the head's weight without calling the head, so nothing would gather it: it belongs to the
+    whole model's own shard, which is gathered while the model is called. Heads tied to the embedding are already there.
+    """
+    head = getattr(model, "lm_head", None)
+    return [module for module in _theirs["targets"](model, kinds) if module is not head]
 
 
 def restore_positions(data: TensorDict) -> None:
@@ -104,7 +116,7 @@ def embed(
     from verl.utils.transformers_compat import unpack_visual_output
 
     if pixel_values is not None or pixel_values_videos is not None:
-        return _embed[0](model, input_ids, attention_mask, pixel_values, pixel_values_videos, *grids)
+        return _theirs["embed"](model, input_ids, attention_mask, pixel_values, pixel_values_videos, *grids)
     embedded = model.get_input_embeddings()(input_ids)
     vision = model.config.vision_config
     side = 2 * vision.spatial_merge_size

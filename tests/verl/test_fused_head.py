@@ -1,0 +1,40 @@
+"""Log-probabilities by verl's fused kernels under FSDP2: those of the model by itself, with a head tied or not."""
+
+import pytest
+import torch
+from torch.distributed.device_mesh import init_device_mesh
+from transformers import Qwen2Config, Qwen2ForCausalLM
+from verl.models.transformers.dense_common import forward_with_torch_backend
+from verl.utils.fsdp_utils import apply_fsdp2
+
+from bepo.training.verl.patches import patch_training
+
+patch_training()
+
+
+@pytest.fixture(scope="module")
+def mesh(tmp_path_factory):
+    place = tmp_path_factory.mktemp("group") / "store"
+    torch.distributed.init_process_group("gloo", init_method=f"file://{place}", rank=0, world_size=1)
+    yield init_device_mesh("cpu", (1,))
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_head_is_gathered(mesh, monkeypatch, tied):
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = Qwen2Config(vocab_size=99, num_key_value_heads=2, tie_word_embeddings=tied, **sizes)
+    model, ids = Qwen2ForCausalLM(config), torch.randint(99, (1, 50))
+    labels = ids.roll(-1, 1)
+    expected = model(ids).logits.log_softmax(-1).gather(-1, labels[..., None])[..., 0]
+    expected.sum().backward()
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters()}
+    model.zero_grad()
+    monkeypatch.setattr(Qwen2ForCausalLM, "forward", forward_with_torch_backend)
+    apply_fsdp2(model, {"mesh": mesh, "reshard_after_forward": True}, {})
+    found = model(input_ids=ids, shift_labels=labels, return_dict=True).log_probs
+    found.sum().backward()
+    torch.testing.assert_close(found, expected.detach(), rtol=0, atol=1e-5)
+    for name, p in model.named_parameters():
+        torch.testing.assert_close(p.grad.full_tensor(), gradients[name], rtol=1e-4, atol=1e-4)
