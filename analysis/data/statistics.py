@@ -97,10 +97,11 @@ def bootstrap(*samples: Sample) -> Interval:
     """Return the bootstrap interval of the mean of a sample, or of the difference of two on the same tasks.
 
     Tasks are drawn anew within each kind (stratified), the same for both samples. So are training seeds, the same where
-    both have the same (they share warm start and task order). There is no interval where runs differ in their tasks.
+    both have the same (they share warm start and task order). There is no interval where runs differ in their tasks, nor
+    where all episodes of a sample end alike: no deviation was seen, which is not one of zero.
     """
     first = samples[0]
-    if not _share_tasks(samples):
+    if not _share_tasks(samples) or not _vary(samples):
         return NO_INTERVAL
     streams = [1 if sample.seeds == first.seeds else 1 + i for i, sample in enumerate(samples)]
     drawn = [_weights(("",) * len(sample.seeds), stream) @ sample.by_task for sample, stream in zip(samples, streams)]
@@ -177,7 +178,7 @@ def combination(coefficients: Sequence[float], samples: Sequence[Sample]) -> Int
         deviations = [float(s.per_seed.std(ddof=1)) for s in samples]
         half = half_width(coefficients, deviations, [len(s.seeds) for s in samples])
         return Interval(middle - half, middle + half)
-    if not _share_tasks(samples):
+    if not _share_tasks(samples) or not _vary(samples):
         return NO_INTERVAL
     by_task = sum(c * s.by_task.mean(axis=0) for c, s in zip(coefficients, samples))
     return _quantiles(_weights(samples[0].kinds) @ by_task)
@@ -205,6 +206,10 @@ def pooled_std(a: Sample, b: Sample) -> float:
 
 def _share_tasks(samples: Sequence[Sample]) -> bool:
     return samples[0].tasks is not None and all(sample.tasks == samples[0].tasks for sample in samples)
+
+
+def _vary(samples: Sequence[Sample]) -> bool:
+    return any(np.ptp(np.concatenate([v.ravel() for v in sample.values])) > 0 for sample in samples)
 
 
 @lru_cache(maxsize=64)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import cycle
+from math import inf
 from typing import Any
 
 import matplotlib as mpl
@@ -128,7 +129,8 @@ def _curves(study: StudyRuns, metrics: Sequence[str]) -> Figure:
         for row in rows:
             known = known_methods().get(row.split(" ")[0])
             line = {"label": _label(row), "linestyle": "--" if known and known.control else "-"}
-            style.band(axis, _values(study.rows[row], metric), colours[row], **line)
+            top = 100 if label.endswith("(%)") else inf
+            style.band(axis, _values(study.rows[row], metric), colours[row], 0 if top == 100 else -inf, top, **line)
         style.if_empty(axis, study.runs)
     for axis in axes[len(shown) :]:
         axis.set_visible(False)

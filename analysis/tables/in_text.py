@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from math import nan
 
 import numpy as np
 import pandas as pd
@@ -62,12 +63,14 @@ def _validation(run: Run) -> float:
 def _largest_change(run: Run, metric: str) -> float:
     """Return the largest change between means of successive tenths of the updates, in per cent of the mean."""
     tenths = [part.mean() for part in np.array_split(run.metrics[metric].to_numpy(), 10) if len(part)]
-    return 100 * float(np.abs(np.diff(tenths)).max(initial=0.0) / np.mean(tenths))
+    mean = float(np.mean(tenths))
+    return 100 * float(np.abs(np.diff(tenths)).max(initial=0.0)) / mean if mean else nan
 
 
 def _token_advantage(run: Run) -> float:
-    """Return the size of a token's mean advantage, in per cent of the deviation over transitions."""
-    return 100 * float(np.mean(np.abs(run.metrics["credit/token_advantage_mean"]))) / run.mean("credit/advantage_std")
+    """Return the size of a token's mean advantage, in per cent of the deviation over transitions; nan without any."""
+    deviation = run.mean("credit/advantage_std")
+    return 100 * float(np.mean(np.abs(run.metrics["credit/token_advantage_mean"]))) / deviation if deviation else nan
 
 
 def _logged(value: Callable[[Run], float], form: str = ".1f") -> Metric:

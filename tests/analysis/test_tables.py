@@ -159,7 +159,9 @@ def test_main_results_select_by_environment_kind_and_model(tmp_path):
     rows = texts(table(tmp_path, "main-results"))
     at = next(i for i, row in enumerate(rows) if row[1] == "HGPO")
     assert [row[2] for row in rows[at : at + 3]] == ["reported", "laptop", "gap"] and rows[at + 1][-1] == "2×2"
-    assert next(row for row in rows if row[1].startswith("RLOO"))[-1] == "not run"
+    assert next(row for row in rows if row[1].startswith("RLOO"))[-1] == ""
+    (absent,) = [note for note in table(tmp_path, "main-results").notes if note.startswith("Not run at tier laptop")]
+    assert "RLOO (1.5B, 7B)" in absent and "GPT-4o (closed)" in absent and "HGPO" not in absent
 
 
 def test_ablations_read_their_rows_off_the_settings(tmp_path):
