@@ -97,7 +97,7 @@ def bootstrap(*samples: Sample) -> Interval:
     """Return the bootstrap interval of the mean of a sample, or of the difference of two on the same tasks.
 
     Tasks are drawn anew within each kind (stratified), the same for both samples. So are training seeds, the same where
-    both have the same (they share warm start and task order). There is no interval where runs differ in their tasks, nor
+    both have the same (they share warm start and task order). There is no interval where runs differ in their tasks, or
     where all episodes of a sample end alike: no deviation was seen, which is not one of zero.
     """
     first = samples[0]

@@ -8,6 +8,7 @@ from analysis.grid.artefact import artefact
 from analysis.grid.parts import Metric
 from analysis.grid.table import Figure
 from analysis.plots import style
+from analysis.plots.hover import describe
 
 _SUCCESS = Metric("success", "Success")
 
@@ -63,6 +64,7 @@ def _draw_success(axis: Axes, rows: dict[int, list[Run]]) -> str:
     estimates = {str(b): e for b, runs in rows.items() if (e := _SUCCESS.estimate(runs, "evaluation"))}
     means, errors = [e.mean for e in estimates.values()], [np.nan_to_num(e.std) for e in estimates.values()]
     colour, first = style.method_colour("gated_bepo"), next(iter(estimates.values()))
-    axis.errorbar(list(estimates), means, errors, color=colour, marker="o", markersize=3, capsize=2)
+    bars = axis.errorbar(list(estimates), means, errors, color=colour, marker="o", markersize=3, capsize=2)
+    describe(bars[0], [f"{budget} sweeps: {m:.4g} ± {s:.2g}" for budget, m, s in zip(estimates, means, errors)])
     style.percent(axis)
     return f"Final success; bars: one sample standard deviation over n = {first.n} {first.level} seeds."

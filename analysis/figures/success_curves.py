@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from analysis.data.methods import name_of, ordered
+from analysis.data.methods import is_control, name_of, ordered
 from analysis.data.runs import OBSERVATIONS, Run, StudyRuns
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
@@ -67,7 +67,10 @@ def _curves(study: StudyRuns, subject: str, splits: Sequence[str] = TEST) -> Fig
         if not study.runs:
             style.nothing(axis)
         for row in rows:
-            line = {"label": _label(row), "linestyle": "--" if "augmented" in row else "-"}
+            line = {
+                "label": _label(row),
+                "linestyle": "--" if "augmented" in row or is_control(row.split()[0]) else "-",
+            }
             line |= {} if split == "training" else {"marker": "o", "markersize": 2}
             style.band(
                 axis, 100 * _success(study.rows[row], split), style.method_colour(row.split()[0]), 0, 100, **line

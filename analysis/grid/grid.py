@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from analysis.data.methods import NEEDS_LANGUAGE
+from analysis.data.methods import NEEDS_LANGUAGE, PROMPTED, known_methods, name_of
 from analysis.data.reported import Reported, entries_of
 from analysis.data.runs import Studies, StudyRuns
 from analysis.data.statistics import Estimate, Level, compare
@@ -54,7 +54,13 @@ def grid(
         left=len(heads),
         named=rows.named,
         entries=[entry for line in lines for entry in line.entries],
+        methods=[_method(line.row) for line, _ in values],
     )
+
+
+def _method(row: str) -> str:
+    """Return the name in print of the method that a row is; empty for a row of settings."""
+    return name_of(row) if row in known_methods() or row in PROMPTED else ""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Mathematics in the texts of tables: between dollar signs, in the letters of a plain text, ``$η(ρ) A^out + w ρ A^FP$``.
+"""Mathematics in the texts of tables: between dollar signs, in the letters of plain text, ``$η(ρ) A^out + w ρ A^FP$``.
 
 ``_`` and ``^`` put the word behind them below and above the line.
 """

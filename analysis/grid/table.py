@@ -91,7 +91,8 @@ class Table:
 
     ``headings`` names the block of each row. ``left`` columns are text, set flush left, and ``named`` is the one with
     the rows' names. Columns with ``widths``, as shares of the line, are running text; such a table may run over pages.
-    ``entries`` are behind the numbers; ``facts`` are numbers for the paper's running text that follow from the table.
+    ``entries`` are behind the numbers, ``methods`` the names of those that the rows are about (empty for other rows);
+    ``facts`` are numbers for the paper's running text that follow from the table.
     """
 
     caption: str
@@ -104,6 +105,7 @@ class Table:
     widths: dict[int, float] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
+    methods: list[str] = field(default_factory=list)
     columns: list[tuple[str, str]] = field(init=False)
     rows: list[list[Printed]] = field(init=False)
 

@@ -15,6 +15,7 @@ from matplotlib.ticker import MaxNLocator
 
 from analysis.data.methods import environment_name, known_environments, known_methods
 from analysis.data.runs import Run, grouped
+from analysis.plots import hover
 from bepo.credit import Estimator
 from bepo.envs import Environment
 
@@ -90,9 +91,19 @@ def band(axis: Axes, table: pd.DataFrame, color: str, least: float = -inf, most:
     if table.empty:
         return
     mean, std = table.mean(axis=1), table.std(axis=1, ddof=1).fillna(0)
-    axis.plot(mean.index, mean, color=color, **line)
+    (drawn,) = axis.plot(mean.index, mean, color=color, **line)
     low, high = (mean - std).clip(least, most), (mean + std).clip(least, most)
-    axis.fill_between(mean.index, low, high, color=color, alpha=0.18, linewidth=0)
+    shade = axis.fill_between(mean.index, low, high, color=color, alpha=0.18, linewidth=0)
+    name, seeds = str(drawn.get_label()), table.notna().sum(axis=1)
+    hover.describe(
+        drawn,
+        [
+            f"{name.lstrip('_') or axis.get_ylabel()}, update {u}: {m:.4g} ± {s:.2g} (n = {n})"
+            for u, m, s, n in zip(mean.index, mean, std, seeds)
+        ],
+    )
+    for artist in (drawn, shade):
+        hover.belongs(artist, name)
 
 
 def by_seed(runs: Iterable[Run], value: str, split: str = "") -> pd.DataFrame:

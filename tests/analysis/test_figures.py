@@ -151,7 +151,7 @@ def test_the_same_runs_give_the_same_bytes(results, tmp_path):
     for folder in folders:
         write([build(known[label], Source(results), "smoke") for label in some], folder.parent)
     files = sorted(p.name for p in folders[0].iterdir())
-    assert len(files) == 3 * len(some)
+    assert len(files) == 4 * len(some)
     for file in files:
         first, second = ((folder / file).read_bytes() for folder in folders)
         assert first == second, file
@@ -220,7 +220,7 @@ def test_curves_that_the_paper_calls_test_show_test_tasks(tmp_path):
         write_run(tmp_path, study, at, [[1, 0]], tier="smoke")
     last = {}
     for label in ("alfworld-aliasing-curves", "supp-alfworld-1p5b-validation-curves"):
-        training, other = build(artefacts()[label], Source(tmp_path), "smoke").product.figure.axes
+        _, other = build(artefacts()[label], Source(tmp_path), "smoke").product.figure.axes
         last[label] = other.get_title(), other.lines[0].get_ydata()[-1]
     assert last["alfworld-aliasing-curves"] == ("(b) Test tasks, scenes of training", 50)
     assert last["supp-alfworld-1p5b-validation-curves"] == ("(b) Validation tasks, unseen scenes", 0)

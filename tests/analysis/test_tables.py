@@ -271,7 +271,7 @@ def test_everything_is_written_and_the_same_runs_give_the_same_bytes(results, tm
     assert a == b
     names = {str(p) for p in a}
     for label, item in artefacts().items():
-        folder, ends = ("tables", "tex md csv") if item.kind == "table" else ("figures", "pdf png")
+        folder, ends = ("tables", "tex md csv") if item.kind == "table" else ("figures", "pdf png svg")
         assert {f"{folder}/{label}.laptop.{e}" for e in ends.split()} <= names
     page = a[Path("report.html")].decode()
     assert all(r.id in page for r in Source(results).study("main_sokoban", "laptop").runs)
@@ -287,7 +287,7 @@ def test_the_page_marks_every_artefact_with_its_tier(results):
     tables, source = {k: v for k, v in artefacts().items() if v.kind == "table"}, Source(results)
     built = [build(item, source, tier) for tier in ("laptop", "smoke") for item in tables.values()]
     shown = page.render(built, source.tiers(), "results")
-    articles = re.findall(r'<article data-tier="(\w+)" data-runs="(\w+)" id="(\S+)"', shown)
+    articles = re.findall(r'<article data-tier="(\w+)" data-runs="(\w+)" [^>]*id="(\S+)"', shown)
     tiers = [tier for tier, _, _ in articles]
     without = [b for b in built if not b.studies]
     assert {b.label for b in without} == {"method-comparison", "granularity", "checks"} and tiers.count("every") == 3
@@ -301,7 +301,7 @@ def test_a_name_builds_that_artefact_and_nothing_else(results, tmp_path, capsys)
     assert main(["sokoban-main", "supp-runtime", "--results", str(results), "--out", str(tmp_path / "out")]) == 0
     made = {p.name for p in (tmp_path / "out").rglob("*.*")}
     ends = [f"sokoban-main.laptop.{e}" for e in ("tex", "md", "csv", "stats.csv")]
-    assert made == {*ends, *(f"supp-runtime.laptop.{e}" for e in ("pdf", "png", "tex"))}
+    assert made == {*ends, *(f"supp-runtime.laptop.{e}" for e in ("pdf", "png", "svg", "tex"))}
     out = capsys.readouterr().out
     assert "sokoban-main (tier laptop)" in out and "report.html" not in out
 
