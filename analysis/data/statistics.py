@@ -208,6 +208,11 @@ def _share_tasks(samples: Sequence[Sample]) -> bool:
     return samples[0].tasks is not None and all(sample.tasks == samples[0].tasks for sample in samples)
 
 
+def resampled(seeds: int, stream: int = 0) -> np.ndarray:
+    """Return (resamples, seeds): the share of each seed among as many that are drawn with replacement."""
+    return _weights(("",) * seeds, stream)
+
+
 def _vary(samples: Sequence[Sample]) -> bool:
     return any(np.ptp(np.concatenate([v.ravel() for v in sample.values])) > 0 for sample in samples)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from analysis.data.efficiency import STAGES, cost_to
 from analysis.data.reported import PAPER, entries_of
 from analysis.data.runs import METHOD, OBSERVATIONS, Run, Studies
 from analysis.data.statistics import Estimate
@@ -19,7 +20,7 @@ from analysis.grid.table import NOT_RUN, Entry, Table
 NUMBERS = PAPER / "in_text.yaml"
 STUDIES = {"gated_gagpo": METHOD, "observation_aliasing": OBSERVATIONS, "main_webshop": METHOD, "main_alfworld": METHOD}
 STUDIES |= {"runtime": METHOD}
-_OTHER_STAGES = [f"seconds/{stage}" for stage in ("rollout", "old_logprob", "reference", "values", "update")]
+_OTHER_STAGES = [stage for stage in STAGES if stage != "seconds/credit"]
 
 
 def _other_stages(run: Run) -> pd.DataFrame:
@@ -40,9 +41,7 @@ def _part(run: Run, metric: str, first: int, last: int) -> float:
 
 def _updates_to(run: Run, success: float) -> float:
     """Return the update at which the mean training success of ten updates reaches this, or the number of updates."""
-    curve = np.convolve(run.metrics["train/success"], np.full(10, 0.1), mode="valid")
-    reached = np.flatnonzero(curve >= success)
-    return float(reached[0] + 10) if len(reached) else float(run.updates)
+    return cost_to(run, success)[0].updates
 
 
 def _gain(run: Run) -> float:
