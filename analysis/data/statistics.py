@@ -141,7 +141,8 @@ def compare(a: Sample, b: Sample) -> Comparison:
     paired, seeds, p = bootstrap(a, b), min(len(a.seeds), len(b.seeds)), nan
     wins = np.heaviside(a.per_seed[:, None] - b.per_seed[None, :], 0.5)
     drawn = _weights(("",) * len(a.seeds), 1), _weights(("",) * len(b.seeds), 2)
-    chance = _quantiles(np.einsum("ri,ij,rj->r", drawn[0], wins, drawn[1])) if seeds > 1 else NO_INTERVAL
+    told = seeds > 1 and np.ptp(wins) > 0  # where all pairs of seeds agree, resamples do, too
+    chance = _quantiles(np.einsum("ri,ij,rj->r", drawn[0], wins, drawn[1])) if told else NO_INTERVAL
     interval = combination((1, -1), (a, b)) if seeds > 1 else paired
     if seeds > 1 and not isnan(interval.low):
         moments = [m for s in (a, b) for m in (s.per_seed.mean(), s.per_seed.std(ddof=1), len(s.seeds))]

@@ -129,7 +129,7 @@ def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
 
 
 def _seeds(override: str, field: str) -> str:
-    """Return ``seed=range(8)`` for ``seeds=8``; of an Optuna study, whose trials average seeds, ``study.seeds=[...]``."""
+    """Return ``seed=range(8)`` for ``seeds=8``; of an Optuna study, whose trials average seeds, ``study.seeds``."""
     number = override.removeprefix("seeds=")
     if not number.isdecimal() or not 1 <= int(number) <= _MOST_SEEDS:
         raise UserError(
