@@ -26,8 +26,9 @@ def cost_to(run: Run, success: float) -> tuple[Cost, bool]:
     where the success was not logged.
     """
     rows = run.metrics
-    reached = np.flatnonzero(rows["train/success"].rolling(WINDOW).mean() >= success - 1e-9)
-    count = int(reached[0]) + 1 if len(reached) else len(rows)
+    means = np.convolve(rows["train/success"].to_numpy(float), np.full(WINDOW, 1 / WINDOW), mode="valid")
+    reached = np.flatnonzero(means >= success - 1e-9) if len(rows) >= WINDOW else np.array([], int)
+    count = int(reached[0]) + WINDOW if len(reached) else len(rows)
     used = rows.iloc[:count]
     logged = {"train/transitions", "train/response_length"} <= set(rows)
     tokens = float((used["train/transitions"] * used["train/response_length"]).sum()) if logged else np.nan

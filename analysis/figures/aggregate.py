@@ -116,8 +116,8 @@ def _curves(runs: Sequence[Run]) -> pd.DataFrame:
 
 def _curve(run: Run) -> np.ndarray:
     rows = run.episodes[run.episodes["split"] == "test"]
-    means = 100 * rows.groupby("update")["success"].mean()
-    return np.interp(_PROGRESS, 100 * means.index.to_numpy(float) / run.updates, means.to_numpy(float))
+    means = {int(str(update)): 100 * float(np.mean(same)) for update, same in rows.groupby("update")["success"]}
+    return np.interp(_PROGRESS, [100 * update / run.updates for update in means], list(means.values()))
 
 
 def _draw_seeds(axis: Axes, method: str, table: pd.DataFrame, reference: pd.DataFrame) -> None:
