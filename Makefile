@@ -9,7 +9,7 @@ TEX := latexmk texlive-latex-extra texlive-science texlive-fonts-recommended
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install reproduce paper tex-packages test test-fast lint format bench verl test-verl test-verl-full verify attack clean
+.PHONY: help install reproduce paper pictures tex-packages test test-fast lint format bench verl test-verl test-verl-full verify attack clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | column -t -s '|'
@@ -38,6 +38,9 @@ paper: install ## Build the paper of a tier from its runs: paper/build/main-$(TI
 		-jobname=%A-$(TIER) -usepretex='\newcommand{\tier}{$(TIER)}' main.tex supplement.tex > build/latexmk.log 2>&1 \
 		|| { grep -hA5 '^!' build/*-$(TIER).log build/latexmk.log >&2; exit 1; }
 	@echo "paper/build/main-$(TIER).pdf paper/build/supplement-$(TIER).pdf"
+
+pictures: install ## Make the pictures of README.md and docs/ (VIEW=RUN: the viewer's page of that run too)
+	$(BIN)/python -m tests.pictures $(VIEW)
 
 tex-packages:
 	@echo $(TEX)

@@ -52,6 +52,7 @@ def write_run(
     broken: int = 0,
     rollouts: Mapping[str, RolloutBatch] | None = None,
     transcripts: Sequence[dict] = (),
+    updates: int = 2,
 ) -> RunFolder:
     """A complete run: ``settings`` are dotted config fields, ``passes`` the final successes (passes, tasks)."""
     flat = {"env.name": "sokoban", "policy.name": "tiny", "model": "small", "seed": 0, "backend.name": "local"}
@@ -64,9 +65,10 @@ def write_run(
     kinds = kinds or [""] * len(tasks)
     with folder.locked():
         folder.start(config, session)
-        folder.append("metrics", *({"update": u, "train/success": u / 10, **(metrics or {})} for u in (1, 2)))
-        rows = [("test", 0, 0, [0.0] * len(tasks), None), ("validation", 2, 0, [0.0] * len(tasks), None)]
-        rows += [("test", 2, e, row, scores and scores[e]) for e, row in enumerate(passes)]
+        every = range(1, updates + 1)
+        folder.append("metrics", *({"update": u, "train/success": u / 10, **(metrics or {})} for u in every))
+        rows = [("test", 0, 0, [0.0] * len(tasks), None), ("validation", updates, 0, [0.0] * len(tasks), None)]
+        rows += [("test", updates, e, row, scores and scores[e]) for e, row in enumerate(passes)]
         for split, update, evaluation_seed, successes, score in rows:
             folder.append(
                 "episodes",
@@ -79,7 +81,7 @@ def write_run(
                         "kind": kinds[i],
                         "success": bool(successes[i]),
                         "task_score": float((score or successes)[i]),
-                        "broken": update == 2 and split == "test" and i < broken,
+                        "broken": update == updates and split == "test" and i < broken,
                     }
                     for i in tasks
                 ),
@@ -95,7 +97,7 @@ def write_run(
                 "seed": config["seed"],
                 "task_sets": {"test": {"tasks": len(tasks), "digest": task_set}},
                 "identity": config | {"method_versions": dict(versions or {"run": METHOD_VERSION})},
-                "result": {"success": 0.5, "updates": 2},
+                "result": {"success": 0.5, "updates": updates},
                 "sessions": [session],
                 "device": "cpu",
             }

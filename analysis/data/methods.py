@@ -45,6 +45,12 @@ def is_reconstruction(method: str) -> bool:
     return known[method].reconstruction if method in known else method in NEEDS_LANGUAGE
 
 
+def is_control(method: str) -> bool:
+    """Is it no method, but a control with knowledge that no method has?"""
+    known = known_methods()
+    return method in known and known[method].control
+
+
 def method_of(config: Mapping[str, Any], updates: int) -> str:
     """Return which method a run is of: its estimator, or, of an evaluation, the model or the way it was asked.
 

@@ -97,10 +97,11 @@ def bootstrap(*samples: Sample) -> Interval:
     """Return the bootstrap interval of the mean of a sample, or of the difference of two on the same tasks.
 
     Tasks are drawn anew within each kind (stratified), the same for both samples. So are training seeds, the same where
-    both have the same (they share warm start and task order). There is no interval where runs differ in their tasks.
+    both have the same (they share warm start and task order). There is no interval where runs differ in their tasks, or
+    where all episodes of a sample end alike: no deviation was seen, which is not one of zero.
     """
     first = samples[0]
-    if not _share_tasks(samples):
+    if not _share_tasks(samples) or not _vary(samples):
         return NO_INTERVAL
     streams = [1 if sample.seeds == first.seeds else 1 + i for i, sample in enumerate(samples)]
     drawn = [_weights(("",) * len(sample.seeds), stream) @ sample.by_task for sample, stream in zip(samples, streams)]
@@ -140,7 +141,8 @@ def compare(a: Sample, b: Sample) -> Comparison:
     paired, seeds, p = bootstrap(a, b), min(len(a.seeds), len(b.seeds)), nan
     wins = np.heaviside(a.per_seed[:, None] - b.per_seed[None, :], 0.5)
     drawn = _weights(("",) * len(a.seeds), 1), _weights(("",) * len(b.seeds), 2)
-    chance = _quantiles(np.einsum("ri,ij,rj->r", drawn[0], wins, drawn[1])) if seeds > 1 else NO_INTERVAL
+    told = seeds > 1 and np.ptp(wins) > 0  # where all pairs of seeds agree, resamples do, too
+    chance = _quantiles(np.einsum("ri,ij,rj->r", drawn[0], wins, drawn[1])) if told else NO_INTERVAL
     interval = combination((1, -1), (a, b)) if seeds > 1 else paired
     if seeds > 1 and not isnan(interval.low):
         moments = [m for s in (a, b) for m in (s.per_seed.mean(), s.per_seed.std(ddof=1), len(s.seeds))]
@@ -177,7 +179,7 @@ def combination(coefficients: Sequence[float], samples: Sequence[Sample]) -> Int
         deviations = [float(s.per_seed.std(ddof=1)) for s in samples]
         half = half_width(coefficients, deviations, [len(s.seeds) for s in samples])
         return Interval(middle - half, middle + half)
-    if not _share_tasks(samples):
+    if not _share_tasks(samples) or not _vary(samples):
         return NO_INTERVAL
     by_task = sum(c * s.by_task.mean(axis=0) for c, s in zip(coefficients, samples))
     return _quantiles(_weights(samples[0].kinds) @ by_task)
@@ -205,6 +207,15 @@ def pooled_std(a: Sample, b: Sample) -> float:
 
 def _share_tasks(samples: Sequence[Sample]) -> bool:
     return samples[0].tasks is not None and all(sample.tasks == samples[0].tasks for sample in samples)
+
+
+def resampled(seeds: int, stream: int = 0) -> np.ndarray:
+    """Return (resamples, seeds): the share of each seed among as many that are drawn with replacement."""
+    return _weights(("",) * seeds, stream)
+
+
+def _vary(samples: Sequence[Sample]) -> bool:
+    return any(np.ptp(np.concatenate([v.ravel() for v in sample.values])) > 0 for sample in samples)
 
 
 @lru_cache(maxsize=64)

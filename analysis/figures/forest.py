@@ -11,6 +11,7 @@ from analysis.claims.verdicts import NOT_JUDGED, Evaluated
 from analysis.data.reported import all_entries
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
+from analysis.plots.hover import describe
 from analysis.plots.style import GREY, PAGE, panels
 
 _COLOURS = {"supported": "#1B7837", "contradicted": "#B2182B"}
@@ -28,9 +29,10 @@ def claims_forest(entries: Entries) -> Figure:
         quantity = e.claim.comparisons[0].difference
         if e.printed.worst:
             interval = printed_interval(e.claim, quantity, printed)
-            _draw(axes[0], row, e.printed.worst.value, interval[1:] if interval else None, GREY)
+            _draw(axes[0], row, e.claim.id, e.printed.worst.value, interval[1:] if interval else None, GREY)
         if e.runs.deciding:
-            _draw(axes[1], row, e.runs.deciding.value, e.runs.deciding.interval, _COLOURS.get(e.runs.word, GREY))
+            own, colour = e.runs.deciding, _COLOURS.get(e.runs.word, GREY)
+            _draw(axes[1], row, f"{e.claim.id}, {e.runs.word}", own.value, own.interval, colour)
     for axis, title in zip(axes, ("Reported", f"Reproduced (tier {entries.tier})")):
         axis.axvline(0, color="black", linewidth=0.6)
         axis.set(xlabel="Lead in points", title=title)
@@ -60,7 +62,10 @@ def _runs(e: Evaluated, entries: Entries) -> list:
     return [run for key in keys if key in entries.by_key for run in entries.by_key[key].runs]
 
 
-def _draw(axis: Axes, row: int, value: float, interval: tuple[float, float] | None, colour: str) -> None:
+def _draw(axis: Axes, row: int, name: str, value: float, interval: tuple[float, float] | None, colour: str) -> None:
+    bounds = ""
     if interval and isfinite(interval[0]):
         axis.plot(interval, (row, row), color=colour, linewidth=1)
-    axis.plot([value], [row], "o", color=colour, markersize=3)
+        bounds = f" [{interval[0]:.3g}, {interval[1]:.3g}]"
+    (dot,) = axis.plot([value], [row], "o", color=colour, markersize=3)
+    describe(dot, [f"{name}: {value:+.3g}{bounds}"])

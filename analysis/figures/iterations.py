@@ -8,6 +8,7 @@ from analysis.grid.artefact import artefact
 from analysis.grid.parts import Metric
 from analysis.grid.table import Figure
 from analysis.plots import style
+from analysis.plots.hover import describe
 
 _SUCCESS = Metric("success", "Success")
 
@@ -23,10 +24,11 @@ def iteration_budget(study: StudyRuns) -> Figure:
     rows = {b: study.rows[f"iterations={b}"] for b in sorted({run["iterations"] for run in study.runs})}
     _draw_change(change, {budget: runs for budget, runs in rows.items() if budget > 0})
     note = _draw_success(success, rows)
+    style.legend_above(figure, change.lines, columns=2)
     style.letters((change, success))
     caption = (
         f"Bellman sweeps on WebShop (tier {study.tier}). (a) Largest change of a standardised step advantage by the "
-        "last sweep of each budget, mean over updates; grey: by those sweeps of the runs with the largest budget. "
+        "last sweep of each budget, mean over updates; squares: by those sweeps of the runs with the largest budget. "
         f"(b) {note}"
     )
     return Figure(caption, figure, study.runs)
@@ -37,10 +39,14 @@ def _draw_change(axis: Axes, rows: dict[int, list[Run]]) -> None:
     if not changes:
         style.nothing(axis, "no advantage changed" if rows else "not run")  # a logarithm has no zero
         return
-    within = [_mean_change(rows[max(changes)], budget) for budget in changes]
-    axis.plot(list(changes), within, color=style.GREY, linewidth=0.9, linestyle="--", marker=".")
-    colour = style.method_colour("gated_bepo")
-    axis.plot(list(changes), list(changes.values()), color=colour, marker="o", markersize=3)
+    colour, within = style.method_colour("gated_bepo"), [_mean_change(rows[max(changes)], b) for b in changes]
+    axis.plot(
+        list(changes), list(changes.values()), color=colour, marker="o", markersize=3, label="runs of each budget"
+    )
+    # Both lines may coincide: hollow squares around the dots, above them.
+    reference = {"color": "black", "linewidth": 0.7, "linestyle": ":", "marker": "s", "markersize": 5.5}
+    reference |= {"markerfacecolor": "none", "markeredgewidth": 0.7, "label": f"runs of {max(changes)} sweeps"}
+    axis.plot(list(changes), within, zorder=3, **reference)
     axis.set(yscale="log", xticks=[0, 5, 10, 20])
 
 
@@ -58,6 +64,7 @@ def _draw_success(axis: Axes, rows: dict[int, list[Run]]) -> str:
     estimates = {str(b): e for b, runs in rows.items() if (e := _SUCCESS.estimate(runs, "evaluation"))}
     means, errors = [e.mean for e in estimates.values()], [np.nan_to_num(e.std) for e in estimates.values()]
     colour, first = style.method_colour("gated_bepo"), next(iter(estimates.values()))
-    axis.errorbar(list(estimates), means, errors, color=colour, marker="o", markersize=3, capsize=2)
+    bars = axis.errorbar(list(estimates), means, errors, color=colour, marker="o", markersize=3, capsize=2)
+    describe(bars[0], [f"{budget} sweeps: {m:.4g} ± {s:.2g}" for budget, m, s in zip(estimates, means, errors)])
     style.percent(axis)
     return f"Final success; bars: one sample standard deviation over n = {first.n} {first.level} seeds."

@@ -6,14 +6,16 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from analysis.data.methods import name_of, ordered
+from analysis.data.methods import is_control, name_of, ordered
 from analysis.data.runs import OBSERVATIONS, Run, StudyRuns
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
 from analysis.plots import style
 
 _SMOOTH = 5  # updates in the running mean of training success
-_TITLES = {"training": "Training", "validation": "Validation tasks"}
+TEST, VALIDATION = ("training", "test"), ("training", "validation")
+"""What figures show: the paper labels some curves test, which are tasks like those of training, some validation."""
+_TITLES = {"training": "Training", "test": "Test tasks", "validation": "Validation tasks"}
 
 
 @artefact("alfworld-success-curves", "figure", study="main_alfworld")
@@ -45,28 +47,34 @@ def sokoban_text(study: StudyRuns) -> Figure:
 
 
 def alfworld_pair(study: StudyRuns, model: str) -> Figure:
-    """Draw Gated-BEPO and HGPO with one model."""
+    """Draw Gated-BEPO and HGPO with one model, on the validation tasks: the paper calls these curves so."""
     pair = study.only(lambda run: run.model == model and run.method in ("gated_bepo", "hgpo"))
-    return _curves(pair, f"ALFWorld success of Gated-BEPO and HGPO, {model} model")
+    return _curves(pair, f"ALFWorld success of Gated-BEPO and HGPO, {model} model", VALIDATION)
 
 
 artefact("supp-alfworld-1p5b-validation-curves", "figure", "main_alfworld")(partial(alfworld_pair, model="small"))
 artefact("supp-alfworld-7b-curves", "figure", "main_alfworld")(partial(alfworld_pair, model="large"))
 
 
-def _curves(study: StudyRuns, subject: str, splits: Sequence[str] = tuple(_TITLES)) -> Figure:
+def _curves(study: StudyRuns, subject: str, splits: Sequence[str] = TEST) -> Figure:
     wide = len(splits) > 1
     figure, axes = style.panels(1, len(splits), style.PAGE * 0.75 if wide else style.COLUMN, 2.2, sharey=True)
     place = ordered({row.split()[0] for row in study.rows})  # the paper's order, raw before augmented
     rows = sorted(study.rows, key=lambda row: (place.index(row.split()[0]), "augmented" in row))
     for axis, split in zip(axes, splits):
-        style.over_updates(axis, "Success rate (%)" if axis is axes[0] else "", _TITLES[split] if wide else "")
+        title = _TITLES[split] + _scenes(study.runs, split)
+        style.over_updates(axis, "Success rate (%)" if axis is axes[0] else "", title if wide else "")
         if not study.runs:
             style.nothing(axis)
         for row in rows:
-            line = {"label": _label(row), "linestyle": "--" if "augmented" in row else "-"}
+            line = {
+                "label": _label(row),
+                "linestyle": "--" if "augmented" in row or is_control(row.split()[0]) else "-",
+            }
             line |= {} if split == "training" else {"marker": "o", "markersize": 2}
-            style.band(axis, 100 * _success(study.rows[row], split), style.method_colour(row.split()[0]), **line)
+            style.band(
+                axis, 100 * _success(study.rows[row], split), style.method_colour(row.split()[0]), 0, 100, **line
+            )
     lines = [line for axis in axes for line in axis.lines]
     if lines:
         style.percent(axes[0])
@@ -85,8 +93,16 @@ def _label(row: str) -> str:
     return " ".join([name_of(method), *(f"({v})" for v in variant if v not in ("raw", "None"))])
 
 
+def _scenes(runs: Sequence[Run], split: str) -> str:
+    """Say of ALFWorld's splits whether their scenes are those of training."""
+    tests = {run["env.test_split"] for run in runs} - {None}
+    if split == "training" or len(tests) != 1:
+        return ""
+    return ", scenes of training" if (tests == {"valid_seen"}) == (split == "test") else ", unseen scenes"
+
+
 def _success(runs: list[Run], split: str) -> pd.DataFrame:
-    """Return (updates, training seeds): the running mean of rollouts, or the mean of validation episodes."""
+    """Return (updates, training seeds): the running mean of rollouts, or the mean of test or validation episodes."""
     if split == "training":
         return pd.DataFrame(style.by_seed(runs, "train/success").rolling(_SMOOTH, min_periods=1).mean())
     return style.by_seed(runs, "success", split)

@@ -1,5 +1,7 @@
 """What the main Gated-BEPO runs log: gate-activation, supp-gate-diagnostics and supp-rl-signals."""
 
+from math import inf
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Picture
 from matplotlib.lines import Line2D
@@ -24,6 +26,7 @@ _SIGNALS = (
     ("train/response_length", "Mean response length", "tokens", 1),
     ("train/response_clip_ratio", "Response-length clipping", "responses cut (%)", 100),
 )
+_SIGNED = ("credit/token_advantage_mean",)
 
 
 @artefact("gate-activation", "figure", study="main_webshop")
@@ -35,7 +38,7 @@ def gate_activation(study: StudyRuns) -> Figure:
     axis.set_ylim(0, 100)
     for metric, (name, width) in _COVERAGE.items():
         table = 100 * style.by_seed(study.runs, metric)
-        style.band(axis, table, style.method_colour("gated_bepo"), label=name, linewidth=width)
+        style.band(axis, table, style.method_colour("gated_bepo"), 0, 100, label=name, linewidth=width)
     style.legend_above(figure, axis.lines, columns=2)
     style.if_empty(axis, study.runs)
     note = style.bands_note({"Gated-BEPO": study.runs})
@@ -54,7 +57,7 @@ def gate_diagnostics(studies: Studies) -> Figure:
     for env, study in studies.items():
         for metric, (_, width) in _COVERAGE.items():
             line = style.environment_line(env) | {"label": "_", "linewidth": width}
-            style.band(coverage, 100 * style.by_seed(study.runs, metric), **line)
+            style.band(coverage, 100 * style.by_seed(study.runs, metric), least=0, most=100, **line)
     _draw_traces(sizes, studies, "credit/states_per_group", "Graph-state counts", "States per group")
     _draw_traces(repetition, studies, "credit/visits_per_state", "State repetition", "Visits per state")
     kinds = [Line2D([], [], color=style.GREY, linewidth=w, label=f"(a) {name}") for name, w in _COVERAGE.values()]
@@ -101,10 +104,13 @@ def _by_environment(studies: Studies) -> Studies:
 
 
 def _draw_traces(axis: Axes, studies: Studies, metric: str, title: str, unit: str, factor: float = 1) -> None:
-    """Draw a metric of each environment."""
+    """Draw a metric of each environment; all but a mean of signed numbers are at least 0."""
+    least = -inf if metric in _SIGNED else 0
     style.over_updates(axis, unit, title)
     for env, study in studies.items():
-        style.band(axis, factor * style.by_seed(study.runs, metric), **style.environment_line(env))
+        style.band(axis, factor * style.by_seed(study.runs, metric), least=least, **style.environment_line(env))
+    if least == 0:
+        style.not_below_zero(axis)
 
 
 def _draw_buckets(axis: Axes, studies: Studies) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from analysis.data.methods import NEEDS_LANGUAGE
+from analysis.data.methods import NEEDS_LANGUAGE, PROMPTED, known_methods, name_of
 from analysis.data.reported import Reported, entries_of
 from analysis.data.runs import Studies, StudyRuns
 from analysis.data.statistics import Estimate, Level, compare
@@ -49,12 +49,18 @@ def grid(
         caption,
         [*heads, *columns, "Seeds"],
         [row for _, row in values],
-        notes.of_grid(every, lines, metrics),
+        [*notes.of_grid(every, lines, metrics), *(_absent(lines, tier) if below else [])],
         headings=[line.block.name for line, _ in values],
         left=len(heads),
         named=rows.named,
         entries=[entry for line in lines for entry in line.entries],
+        methods=[_method(line.row) for line, _ in values],
     )
+
+
+def _method(row: str) -> str:
+    """Return the name in print of the method that a row is; empty for a row of settings."""
+    return name_of(row) if row in known_methods() or row in PROMPTED else ""
 
 
 @dataclass(frozen=True)
@@ -140,11 +146,26 @@ def _beside(line: Line, metrics: Sequence[Metric]) -> list[list]:
 def _below(line: Line, metrics: Sequence[Metric], tier: str) -> list[list]:
     """Return up to three rows with a number for each metric and seeds: reported, reproduced by the tier, gap."""
     reported, reproduced, gap = zip(*(entry.printed(m.format) for entry, m in zip(line.entries, metrics)))
-    absent = NEEDS_WORDS if tier != "paper" and line.row in NEEDS_LANGUAGE else NOT_RUN
-    tried = any(entry.reproduced or entry.missing != NOT_RUN for entry in line.entries)
-    rows = [["reported", *reported, "" if tried else absent]] * (not tried or any(e.reported for e in line.entries))
+    tried = _tried(line)
+    rows = [["reported", *reported, ""]] * (not tried or any(e.reported for e in line.entries))
     rows += [[tier, *reproduced, _seeds(line.entries)]] * tried
     return rows + [["gap", *gap, ""]] * any(entry.gap is not None for entry in line.entries)
+
+
+def _tried(line: Line) -> bool:
+    return any(entry.reproduced or entry.missing != NOT_RUN for entry in line.entries)
+
+
+def _absent(lines: Sequence[Line], tier: str) -> list[str]:
+    """Name the rows that have no line of this tier, and say why."""
+    reasons: dict[str, dict[str, list[str]]] = {}
+    for line in (line for line in lines if not _tried(line)):
+        why = NEEDS_WORDS if tier != "paper" and line.row in NEEDS_LANGUAGE else NOT_RUN
+        reasons.setdefault(why, {}).setdefault(line.name, []).append(line.block.key)
+    named = {
+        why: [f"{n} ({', '.join(filter(None, k)) or tier})" for n, k in rows.items()] for why, rows in reasons.items()
+    }
+    return [f"{why.capitalize()} at tier {tier}: {', '.join(names)}." for why, names in named.items()]
 
 
 def _seeds(entries: Sequence[Entry]) -> str:

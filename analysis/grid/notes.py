@@ -15,7 +15,7 @@ from analysis.grid.table import NOT_SEPARATED, ONE_SEED, Entry
 
 _LEVELS = {"training": "over training seeds (evaluation passes averaged within each)"}
 _LEVELS |= {"evaluation": "over evaluation seeds of one training seed"}
-_NO_INTERVAL = "[unknown: task sets differ]"
+_NO_INTERVAL = "[none: task sets differ, or nothing deviates]"
 _MUST_AGREE = {"task set": lambda run: run.task_set, "backend": lambda run: run["backend.name"]}
 
 

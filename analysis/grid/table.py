@@ -10,9 +10,10 @@ from matplotlib.figure import Figure as Picture
 from analysis.data.reported import EntryKey
 from analysis.data.runs import Run
 from analysis.data.statistics import Comparison, Estimate, Reproduced
+from analysis.grid.maths import plain
 
 NOT_RUN = "not run"
-NEEDS_WORDS = "does not apply: it knows no language"  # a method that asks in words, a model that does not know any
+NEEDS_WORDS = "does not apply to models that know no language"  # a method that asks them in words
 NOT_MEASURED = "none"  # there are runs, but nothing of the kind: no such task, or no such metric
 Value = Estimate | str | None
 Head = str | tuple[str, str]
@@ -33,7 +34,7 @@ class Printed:
     def text(self) -> str:
         """The value as plain text, with its sign: ``72.8 ± 3.6†``, or a dash for nothing."""
         if not isinstance(self.value, Estimate):
-            return ("–" if self.value is None else self.value) + self.mark
+            return ("–" if self.value is None else plain(self.value)) + self.mark
         numbers = [value for value in (self.value.mean, self.value.std) if not isnan(value)]
         return " ± ".join(format(number, self.form) for number in numbers) + self.mark
 
@@ -86,9 +87,12 @@ class Entry:
 class Table:
     """Rows of values under columns; ``heads`` are their names, or pairs of a head over several columns and a name.
 
+    Texts may have mathematics between dollar signs (``analysis/grid/maths.py``).
+
     ``headings`` names the block of each row. ``left`` columns are text, set flush left, and ``named`` is the one with
     the rows' names. Columns with ``widths``, as shares of the line, are running text; such a table may run over pages.
-    ``entries`` are behind the numbers; ``facts`` are numbers for the paper's running text that follow from the table.
+    ``entries`` are behind the numbers, ``methods`` the names of those that the rows are about (empty for other rows);
+    ``facts`` are numbers for the paper's running text that follow from the table.
     """
 
     caption: str
@@ -101,6 +105,7 @@ class Table:
     widths: dict[int, float] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
+    methods: list[str] = field(default_factory=list)
     columns: list[tuple[str, str]] = field(init=False)
     rows: list[list[Printed]] = field(init=False)
 
@@ -111,7 +116,7 @@ class Table:
     @property
     def names(self) -> list[str]:
         """The names of the columns, with the heads over them."""
-        return [" ".join(part for part in column if part) for column in self.columns]
+        return [plain(" ".join(part for part in column if part)) for column in self.columns]
 
     @property
     def spans(self) -> list[tuple[str, list[int]]]:

@@ -1,6 +1,5 @@
 """Artefacts as files: each is built from its studies at a tier, and written in every format."""
 
-import base64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,6 +10,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
+from matplotlib.figure import Figure as Picture
 
 from analysis.data.runs import Run, StudyRuns
 from analysis.data.sources import Source
@@ -18,20 +18,23 @@ from analysis.grid.artefact import Artefact
 from analysis.grid.table import Figure, Table
 from analysis.output.latex import figure_to_latex, to_latex, to_macros
 from analysis.output.text import statistics, to_csv, to_markdown
+from analysis.plots.hover import to_svg
+from analysis.plots.style import GREY
 
 # The same runs give the same bytes.
 _METADATA = {"pdf": {"CreationDate": None}, "png": {"Software": None}}
+_ROOM = 0.1  # inches below a picture, for the name of its tier
 
 
 @dataclass
 class Built:
-    """One artefact of one tier; ``png`` is its picture in base64, once it is written."""
+    """One artefact of one tier; ``svg`` is its picture, once it is written."""
 
     label: str
     tier: str
     product: Table | Figure
     studies: list[StudyRuns] = field(default_factory=list)
-    png: str = ""
+    svg: str = ""
 
     @property
     def table(self) -> Table | None:
@@ -57,9 +60,9 @@ def build(item: Artefact, source: Source, tier: str, allow_mixed: bool = False) 
 
 
 def write(built: Iterable[Built], out: Path) -> None:
-    """Write ``tables/<label>.<tier>.{tex,md,csv,stats.csv}`` and ``figures/<label>.<tier>.{pdf,png,tex}``.
+    """Write ``tables/<label>.<tier>.{tex,md,csv,stats.csv}`` and ``figures/<label>.<tier>.{pdf,png,svg,tex}``.
 
-    Figures are closed.
+    A picture has its tier in a corner. Figures are closed.
     """
     for one in built:
         folder, name = out / ("tables" if one.table else "figures"), f"{one.label}.{one.tier}"
@@ -67,11 +70,13 @@ def write(built: Iterable[Built], out: Path) -> None:
         if isinstance(one.product, Table):
             texts = _table_texts(one.product, one.label)
         else:
-            texts = {"tex": figure_to_latex(one.product, one.label, f"figures/{name}.pdf")}
+            picture = one.product.figure
+            _sign(picture, f"tier {one.tier}" if one.studies else "no runs")
             for kind, metadata in _METADATA.items():
-                one.product.figure.savefig(folder / f"{name}.{kind}", format=kind, dpi=200, metadata=metadata)
-            plt.close(one.product.figure)
-            one.png = base64.b64encode((folder / f"{name}.png").read_bytes()).decode()
+                picture.savefig(folder / f"{name}.{kind}", format=kind, dpi=200, metadata=metadata | {"Title": name})
+            one.svg = to_svg(picture, name)
+            plt.close(picture)
+            texts = {"tex": figure_to_latex(one.product, one.label, f"figures/{name}.pdf"), "svg": one.svg}
         for end, text in texts.items():
             (folder / f"{name}.{end}").write_text(text)
 
@@ -81,6 +86,14 @@ def write_macros(built: Sequence[Built], out: Path) -> None:
     for tier in {one.tier for one in built}:
         tables = [one.table for one in built if one.table and one.tier == tier]
         (out / f"macros.{tier}.tex").write_text(to_macros(tables))
+
+
+def _sign(picture: Picture, text: str) -> None:
+    """Write a text into the corner below a picture, where its layout leaves room for it."""
+    if engine := picture.get_layout_engine():
+        share = _ROOM / picture.get_figheight()
+        engine.set(rect=(0, share, 1, 1 - share))  # pyright: ignore[reportCallIssue] (of constrained layout)
+    picture.text(0.998, 0.002, text, ha="right", va="bottom", fontsize=5, color=GREY)
 
 
 def _table_texts(table: Table, label: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ from jinja2 import Environment
 
 from analysis.data.reported import all_entries
 from analysis.data.statistics import Estimate
+from analysis.grid.maths import to_tex
 from analysis.grid.table import Entry, Figure, Printed, Table
 
 _SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {"~": "\\textasciitilde{}", "^": "\\textasciicircum{}"}
@@ -22,8 +23,8 @@ WIDE = 72  # characters beyond which a table takes both columns of a page
 
 
 def escape(text: str) -> str:
-    """Return plain text as TeX."""
-    return "".join(_SPECIAL.get(c, c) for c in text)
+    """Return a text as TeX, with its mathematics."""
+    return to_tex(text, lambda part: "".join(_SPECIAL.get(c, c) for c in part), _MATHS)
 
 
 def to_latex(table: Table, label: str) -> str:

@@ -9,9 +9,12 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader
 
 from analysis.claims.verdicts import VERDICTS, Evaluated
-from analysis.data.methods import environment_name, name_of, ordered
-from analysis.grid.table import Table
+from analysis.data.methods import environment_name, known_methods, name_of, ordered
+from analysis.data.titles import number_of, title_of
+from analysis.grid.maths import plain, to_html
+from analysis.grid.table import Printed, Table
 from analysis.output.build import Built
+from analysis.output.subject import environments_in, subject
 from analysis.output.text import statistics
 
 _FOLDER = FileSystemLoader(Path(__file__).parent)
@@ -23,10 +26,29 @@ def render(
     built: Sequence[Built], tiers: Sequence[str], source: str, claims: Mapping[str, Sequence[Evaluated]] | None = None
 ) -> str:
     """Return the page; ``source`` says where the runs come from, ``claims`` has those of each tier, evaluated."""
-    page = Environment(loader=_FOLDER, autoescape=True, trim_blocks=True, lstrip_blocks=True).get_template("page.html")
+    html = Environment(loader=_FOLDER, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    html.filters |= {"maths": to_html, "plain": plain}
+    html.globals |= {"title": title_of, "number": number_of, "environment": environment_name, "method_name": name_of}
+    html.globals |= {"shown": _shown, "numbers": _numbers}
     items = [one for one in built if one.studies or one.tier == built[0].tier]  # without studies all tiers are the same
+    about = {(one.label, one.tier): subject(one) for one in items}
     answers = [_answer(tier, evaluated, items) for tier, evaluated in (claims or {}).items()]
-    return page.render(items=items, tiers=list(tiers), source=source, numbers=_numbers, answers=answers)
+    named = {name for one in about.values() for name in one.methods}
+    known = [name for name in map(name_of, ordered(known_methods())) if name in named]
+    return html.get_template("page.html").render(
+        items=items,
+        tiers=list(tiers),
+        source=source,
+        answers=answers,
+        about=about,
+        environments=sorted({name for one in about.values() for name in one.environments}),
+        methods=[*known, *sorted(named - set(known))],
+    )
+
+
+def _shown(value: Printed) -> str:
+    """Return a value as HTML."""
+    return to_html(value.value) + value.mark if isinstance(value.value, str) else value.text
 
 
 def _answer(tier: str, evaluated: Sequence[Evaluated], items: Sequence[Built]) -> dict[str, Any]:
@@ -46,7 +68,8 @@ def _answer(tier: str, evaluated: Sequence[Evaluated], items: Sequence[Built]) -
 def _line(e: Evaluated, shown: set[str]) -> dict[str, Any]:
     """Return a claim as a line: what it says, what was printed, what the runs gave, and the artefacts behind it."""
     deciding, printed = e.runs.deciding, e.printed.worst
-    labels = {e.claim.entries[name][0] for name in e.claim.names}
+    keys = [e.claim.entries[name] for name in e.claim.names]
+    labels = {key[0] for key in keys}
     reproduced = interval = ""
     if deciding and isfinite(deciding.value):
         reproduced, (low, high) = f"{deciding.value:+.3g}", deciding.interval
@@ -62,6 +85,8 @@ def _line(e: Evaluated, shown: set[str]) -> dict[str, Any]:
         "p": f"{e.runs.tested.p:.2g}" if e.runs.tested else "–",
         "size": ", ".join(dict.fromkeys(size.word for size in e.runs.sizes)),
         "labels": sorted({_TABLES.get(label, label) for label in labels} & shown),
+        "environments": environments_in(*(" ".join(key) for key in keys)) or environments_in(*map(title_of, labels)),
+        "methods": sorted({name_of(row) for _, row, _, _ in keys if row in known_methods()}),
     }
 
 

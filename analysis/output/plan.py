@@ -47,7 +47,10 @@ def plan(source: Source, tier: str, allow_mixed: bool = False) -> str:
     decided = len(tested) - len(needs)
     head = f"{decided} of {len(tested)} claims with runs are decided at tier {tier}."
     why = "With 80 % power, if differences and deviations are as they look now, the others need about:"
-    return "\n".join([head, *([why, "", *_lines(needs, tier)] if needs else [])])
+    rows = (
+        "Runs and core-hours are of the claim's rows; the command trains every row of its studies (credit=... fewer)."
+    )
+    return "\n".join([head, *([why, "", *_lines(needs, tier), "", rows] if needs else [])])
 
 
 def need(e: Evaluated, entries: Entries) -> Need:
@@ -104,5 +107,5 @@ def _lines(needs: list[Need], tier: str) -> Iterator[str]:
         if not isfinite(one.seeds):
             yield f"{one.claim:34} {'?':>6} {'':>5} {'':>10}  more than {_MOST_SEEDS} seeds, or a second seed first"
             continue
-        command = f"python -m bepo.sweep {' '.join(one.studies) or 'STUDY'} tier={tier} 'seed=range({int(one.seeds)})'"
+        command = f"python -m bepo.sweep {' '.join(one.studies) or 'STUDY'} tier={tier} seeds={int(one.seeds)}"
         yield f"{one.claim:34} {int(one.seeds):6} {one.runs:5} {one.hours:10.1f}  {command}"

@@ -6,6 +6,7 @@ from math import isnan
 import pandas as pd
 
 from analysis.data.statistics import NO_INTERVAL, Estimate, bootstrap
+from analysis.grid.maths import plain
 from analysis.grid.table import Entry, Table
 
 
@@ -16,7 +17,7 @@ def to_markdown(table: Table) -> str:
         rows += [[f"*{heading}*", *[""] * (len(values) - 1)]] if heading else []
         rows.append([f"**{value.text}**" if value.bold else value.text for value in values])
     body = "\n".join("| " + " | ".join(text.replace("|", "\\|") for text in row) + " |" for row in rows)
-    return "\n\n".join([table.caption, body, *table.notes]) + "\n"
+    return plain("\n\n".join([table.caption, body, *table.notes])) + "\n"
 
 
 def to_csv(table: Table) -> str:

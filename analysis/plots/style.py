@@ -1,6 +1,7 @@
 """How every picture looks: sizes of the printed page, one style, colours, and bands over training seeds."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from matplotlib.ticker import MaxNLocator
 
 from analysis.data.methods import environment_name, known_environments, known_methods
 from analysis.data.runs import Run, grouped
+from analysis.plots import hover
 from bepo.credit import Estimator
 from bepo.envs import Environment
 
@@ -62,6 +64,12 @@ def percent(axis: Axes, least: float = 10) -> None:
     axis.set_ylim(-0.03 * top, 1.02 * top)
 
 
+def not_below_zero(axis: Axes) -> None:
+    """Show no more than a line's width below zero, where there is nothing."""
+    bottom, top = axis.get_ylim()
+    axis.set_ylim(max(bottom, -0.03 * top), top)
+
+
 def legend_above(figure: Figure, handles: Sequence, columns: int) -> None:
     """Put one legend above all axes, where it hides no data; none without handles."""
     if handles:
@@ -74,16 +82,28 @@ def letters(axes: Iterable[Axes]) -> None:
         axis.set_title(f"({letter}) {axis.get_title()}")
 
 
-def band(axis: Axes, table: pd.DataFrame, color: str, **line: Any) -> None:
+def band(axis: Axes, table: pd.DataFrame, color: str, least: float = -inf, most: float = inf, **line: Any) -> None:
     """Draw the mean over training seeds, and a band of one sample standard deviation.
 
-    ``table`` has a row for each update and a column for each training seed; nothing is drawn if it is empty.
+    ``table`` has a row for each update and a column for each training seed; nothing is drawn if it is empty. The band
+    ends where the quantity does, at ``least`` and ``most``: no norm is below zero.
     """
     if table.empty:
         return
     mean, std = table.mean(axis=1), table.std(axis=1, ddof=1).fillna(0)
-    axis.plot(mean.index, mean, color=color, **line)
-    axis.fill_between(mean.index, mean - std, mean + std, color=color, alpha=0.18, linewidth=0)
+    (drawn,) = axis.plot(mean.index, mean, color=color, **line)
+    low, high = (mean - std).clip(least, most), (mean + std).clip(least, most)
+    shade = axis.fill_between(mean.index, low, high, color=color, alpha=0.18, linewidth=0)
+    name, seeds = str(drawn.get_label()), table.notna().sum(axis=1)
+    hover.describe(
+        drawn,
+        [
+            f"{name.lstrip('_') or axis.get_ylabel()}, update {u}: {m:.4g} ± {s:.2g} (n = {n})"
+            for u, m, s, n in zip(mean.index, mean, std, seeds)
+        ],
+    )
+    for artist in (drawn, shade):
+        hover.belongs(artist, name)
 
 
 def by_seed(runs: Iterable[Run], value: str, split: str = "") -> pd.DataFrame:
@@ -127,4 +147,6 @@ def counted(groups: Mapping[str, Iterable[Run]]) -> str:
 def bands_note(groups: Mapping[str, Iterable[Run]]) -> str:
     """Return the sentence of a caption on what curves and bands are; ``groups`` are the runs of each curve."""
     many = any(len({run.seed for run in runs}) > 1 for runs in groups.values())
-    return f"Mean over {counted(groups)}" + ("; bands: one sample standard deviation." if many else "; no band.")
+    return f"Mean over {counted(groups)}" + (
+        "; bands: one sample standard deviation, as far as values are possible." if many else "; no band."
+    )

@@ -78,7 +78,7 @@ FACTORS = {"gate_form": GATE_FORM, "gae_lambda": settings("gae_lambda"), "step_w
 _FACTOR_NAMES = zip(FACTORS, _WORDS["factors"].items())
 FACTOR_BLOCKS = [Block(name, heading, "small", "webshop", study) for study, (name, heading) in _FACTOR_NAMES]
 
-ablation("gate-ablation", "gate_thresholds", settings("n_min", "b_min"), ("Gate", "n_min", "b_min"), _thresholds)
+ablation("gate-ablation", "gate_thresholds", settings("n_min", "b_min"), ("Gate", "$n_min$", "$b_min$"), _thresholds)
 ablation("gate-gae-ablation", "gate_gae_order", settings("gate_order"), ("Recursion",), _factor)
 ablation("backup-ablation", "backup_operator", settings("backup"), ("Backup",), _factor, ALFWORLD, (SUCCESS,))
 ablation("maxiter-ablation", "iteration_budget", ITERATIONS, ("Iter.",), _factor, metrics=(CHANGE, SUCCESS, SCORE))

@@ -25,6 +25,8 @@ _COLUMNS = {
     "minibatch": ("Minibatch", "training.minibatch_size"),
     "microbatch": ("Micro", "backend.micro_batch"),
     "tp": ("TP", "backend.tensor_parallel_size"),
+    "group": ("$K$", "rollout.group_size"),
+    "updates": ("Updates", "updates"),
 }
 
 
@@ -121,7 +123,7 @@ def environments(studies: Studies) -> Table:
     return Table(
         "Settings by environment and model. Train and Eval.: tasks an update and an evaluation pass; Prompt and "
         "Response: most tokens; Steps: horizon; Minibatch: records of an optimiser step; Micro: of a pass, per device; "
-        "TP: devices of a sampling replica.",
+        "TP: devices of a sampling replica; $K$: trajectories of a task.",
         ["Environment", "Model", "", *(head for head, _ in _COLUMNS.values())],
         rows,
         [

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Callable
+from math import nan
 
 import numpy as np
 import pandas as pd
 import yaml
 
+from analysis.data.efficiency import STAGES, cost_to
 from analysis.data.reported import PAPER, entries_of
 from analysis.data.runs import METHOD, OBSERVATIONS, Run, Studies
 from analysis.data.statistics import Estimate
@@ -18,7 +20,7 @@ from analysis.grid.table import NOT_RUN, Entry, Table
 NUMBERS = PAPER / "in_text.yaml"
 STUDIES = {"gated_gagpo": METHOD, "observation_aliasing": OBSERVATIONS, "main_webshop": METHOD, "main_alfworld": METHOD}
 STUDIES |= {"runtime": METHOD}
-_OTHER_STAGES = [f"seconds/{stage}" for stage in ("rollout", "old_logprob", "reference", "values", "update")]
+_OTHER_STAGES = [stage for stage in STAGES if stage != "seconds/credit"]
 
 
 def _other_stages(run: Run) -> pd.DataFrame:
@@ -39,9 +41,7 @@ def _part(run: Run, metric: str, first: int, last: int) -> float:
 
 def _updates_to(run: Run, success: float) -> float:
     """Return the update at which the mean training success of ten updates reaches this, or the number of updates."""
-    curve = np.convolve(run.metrics["train/success"], np.full(10, 0.1), mode="valid")
-    reached = np.flatnonzero(curve >= success)
-    return float(reached[0] + 10) if len(reached) else float(run.updates)
+    return cost_to(run, success)[0].updates
 
 
 def _gain(run: Run) -> float:
@@ -62,12 +62,14 @@ def _validation(run: Run) -> float:
 def _largest_change(run: Run, metric: str) -> float:
     """Return the largest change between means of successive tenths of the updates, in per cent of the mean."""
     tenths = [part.mean() for part in np.array_split(run.metrics[metric].to_numpy(), 10) if len(part)]
-    return 100 * float(np.abs(np.diff(tenths)).max(initial=0.0) / np.mean(tenths))
+    mean = float(np.mean(tenths))
+    return 100 * float(np.abs(np.diff(tenths)).max(initial=0.0)) / mean if mean else nan
 
 
 def _token_advantage(run: Run) -> float:
-    """Return the size of a token's mean advantage, in per cent of the deviation over transitions."""
-    return 100 * float(np.mean(np.abs(run.metrics["credit/token_advantage_mean"]))) / run.mean("credit/advantage_std")
+    """Return the size of a token's mean advantage, in per cent of the deviation over transitions; nan without any."""
+    deviation = run.mean("credit/advantage_std")
+    return 100 * float(np.mean(np.abs(run.metrics["credit/token_advantage_mean"]))) / deviation if deviation else nan
 
 
 def _logged(value: Callable[[Run], float], form: str = ".1f") -> Metric:
@@ -84,6 +86,7 @@ METRICS = {
     "updates to 50 %": _logged(lambda run: _updates_to(run, 0.5), ".0f"),
     "open transitions": _logged(lambda run: 100 * run.metrics["credit/gate_transition_coverage"].iloc[-1]),
     "open states": _logged(lambda run: 100 * run.metrics["credit/gate_state_coverage"].iloc[-1]),
+    "branching transitions": _logged(lambda run: 100 * run.metrics["credit/branching_transitions"].iloc[-1]),
     "credit seconds": _logged(lambda run: run.mean("seconds/credit"), ".3g"),
     "other seconds": _logged(lambda run: float(_other_stages(run).sum(axis=1).mean())),
     "credit share": _logged(lambda run: _share(run, "credit"), ".2g"),

@@ -22,6 +22,7 @@ from bepo.sweep.space import grid, parse
 
 ROOT = Path(__file__).parent.parent.parent
 EXPERIMENTS, CONF = ROOT / "experiments", ROOT / "conf"
+_MOST_SEEDS = 1000
 
 
 @dataclass
@@ -108,9 +109,14 @@ def _says(name: str) -> dict[str, Any]:
 
 
 def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
-    """Compose a study. Raises ``UserError`` if it does not exist, or does not compose with ``overrides``."""
+    """Compose a study. Raises ``UserError`` if it does not exist, or does not compose with ``overrides``.
+
+    ``seeds=8`` among them gives any study the training seeds 0 to 7, in the place of its own.
+    """
     if name not in study_names():
         raise choose("study", name, study_names())
+    field = "study.seeds" if "objectives" in _says(name) else "seed"
+    overrides = [_seeds(o, field) if o.startswith("seeds=") else o for o in overrides]
     with config_errors(name, overrides):
         parsed = parse(overrides)
     # Sweeps are not composed here. Other overrides are, because presets of Hydra's own part may depend on them.
@@ -120,6 +126,17 @@ def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
         with config_errors(name, overrides):
             raise UserError("an Optuna study says what it optimises, in study.objectives and study.seeds")
     return study
+
+
+def _seeds(override: str, field: str) -> str:
+    """Return ``seed=range(8)`` for ``seeds=8``; of an Optuna study, whose trials average seeds, ``study.seeds``."""
+    number = override.removeprefix("seeds=")
+    if not number.isdecimal() or not 1 <= int(number) <= _MOST_SEEDS:
+        raise UserError(
+            f"{override}: the number of training seeds, from 1 to {_MOST_SEEDS}; seed=3,5 chooses single ones"
+        )
+    seeds = range(int(number))
+    return f"seed=range({number})" if field == "seed" else f"{field}=[{','.join(map(str, seeds))}]"
 
 
 def compose_cells(cells: Sequence[Cell]) -> list[Config]:

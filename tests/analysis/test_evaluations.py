@@ -113,8 +113,9 @@ def test_a_tiny_model_imitates_and_knows_no_language(tmp_path):
     found = table(tmp_path, "laptop")
     assert entry(found, "Qwen2.5/1.5B").reproduced.mean == 50 and "imitation only" in notes(found)
     last = {row[1].text: row[-1].text for row in found.rows if row[2].text == "reported"}
-    assert last["ReActᶜʳ"] == last["Reflexionᶜʳ"] == "does not apply: it knows no language"
-    assert last["GPT-4oᶜ"] == "not run"
+    assert last["ReActᶜʳ"] == last["Reflexionᶜʳ"] == last["GPT-4oᶜ"] == ""
+    assert "Does not apply to models that know no language at tier laptop: ReAct (1.5B, 7B), Reflexion" in notes(found)
+    assert "Not run at tier laptop: GPT-4o (closed), " in notes(found)
 
 
 @pytest.mark.parametrize("change", [lambda facts: facts["result"].pop("missing"), lambda facts: None])

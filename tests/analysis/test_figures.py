@@ -151,7 +151,7 @@ def test_the_same_runs_give_the_same_bytes(results, tmp_path):
     for folder in folders:
         write([build(known[label], Source(results), "smoke") for label in some], folder.parent)
     files = sorted(p.name for p in folders[0].iterdir())
-    assert len(files) == 3 * len(some)
+    assert len(files) == 4 * len(some)
     for file in files:
         first, second = ((folder / file).read_bytes() for folder in folders)
         assert first == second, file
@@ -184,3 +184,43 @@ def test_a_graph_keeps_every_transition_and_places_every_node():
     assert set(layout(group)) == {"S", "A", "W", "✓", "✗"}
     assert len(set(layout(group).values())) == 5
     assert np.isfinite(list(layout(group).values())).all()
+
+
+def uneven(results):
+    """Runs whose seeds differ by more than their mean, and two budgets of sweeps that change advantages alike."""
+    for seed, norm in enumerate((0.1, 0.1, 4.0)):
+        logged = SIGNALS | {"train/grad_norm": norm, "train/success": norm / 5}
+        write_run(
+            results, "main_alfworld", {"env.name": "alfworld", "seed": seed}, [[1, 0]], tier="smoke", metrics=logged
+        )
+    return Source(results)
+
+
+def lowest(axis):
+    return min(path.vertices[:, 1].min() for band in axis.collections for path in band.get_paths())
+
+
+def test_no_band_leaves_what_is_possible(tmp_path):
+    source, known = uneven(tmp_path), artefacts()
+    norm = build(known["supp-rl-signals"], source, "smoke").product.figure.axes[1]
+    assert lowest(norm) == 0 and norm.get_ylim()[0] < norm.get_ylim()[1] * 0.1
+    assert lowest(build(known["alfworld-success-curves"], source, "smoke").product.figure.axes[0]) >= 0
+
+
+def test_the_reference_of_the_sweeps_is_above_the_line_that_it_equals(built):
+    own, reference = built["ablation-diagnostics"].product.figure.axes[0].lines
+    assert reference.get_zorder() > own.get_zorder() and reference.get_markerfacecolor() == "none"
+    assert "runs of 20 sweeps" in [t.get_text() for t in built["ablation-diagnostics"].product.figure.legends[0].texts]
+
+
+def test_curves_that_the_paper_calls_test_show_test_tasks(tmp_path):
+    """The stored final test passes are 1 of 2, the validation tasks all failed."""
+    for study in ("observation_aliasing", "main_alfworld"):
+        at = {"env.name": "alfworld", "env.graph_key": "raw", "env.test_split": "valid_seen"}
+        write_run(tmp_path, study, at, [[1, 0]], tier="smoke")
+    last = {}
+    for label in ("alfworld-aliasing-curves", "supp-alfworld-1p5b-validation-curves"):
+        _, other = build(artefacts()[label], Source(tmp_path), "smoke").product.figure.axes
+        last[label] = other.get_title(), other.lines[0].get_ydata()[-1]
+    assert last["alfworld-aliasing-curves"] == ("(b) Test tasks, scenes of training", 50)
+    assert last["supp-alfworld-1p5b-validation-curves"] == ("(b) Validation tasks, unseen scenes", 0)

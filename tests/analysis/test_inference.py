@@ -188,6 +188,6 @@ def test_a_plan_says_how_many_seeds_would_decide(tmp_path):
     seeds = TTestIndPower().solve_power((75 - 65) / (50**0.5), alpha=0.05, power=0.8)
     line = next(line for line in shown.splitlines() if line.startswith("text-sokoban-over-grpo "))
     assert line.split()[1] == str(ceil(seeds)) and line.split()[2] == str(2 * ceil(seeds) - 4)
-    assert "tier=laptop 'seed=range(" in line and "0 of" in shown
+    assert line.endswith(f"python -m bepo.sweep main_sokoban_text tier=laptop seeds={ceil(seeds)}") and "0 of" in shown
     with pytest.raises(UserError, match="no claim has runs at tier smoke"):
         plan(Source(tmp_path), "smoke")

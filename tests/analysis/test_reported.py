@@ -124,6 +124,9 @@ def environment() -> dict:
         env, model = setting.split(", ")
         values = [v for entry in entries for v in entry.strip("$").split("/")]
         out |= {(env.lower(), slots[model], c): (v, "") for c, v in zip(columns, values, strict=True)}
+        # The caption says of all runs what no column has.
+        group, updates = re.findall(r"group size \$K=(\d+)\$ and (\d+) optimization steps", source())[0]
+        out |= {(env.lower(), slots[model], c): (v, "") for c, v in (("group", group), ("updates", updates))}
     return out
 
 

@@ -76,10 +76,16 @@ def test_probability_of_improvement_counts_pairs_of_trainings():
 
 
 def test_one_training_seed_separates_nothing():
+    mixed = np.tile([0.0, 100.0], (1, 2, 15))
     good, bad = sample(np.full((1, 2, 30), 100.0)), sample(np.zeros((1, 2, 30)))
-    found = compare(good, bad)
-    assert found.separated is None and isnan(found.p)
-    assert (found.interval.low, found.interval.high) == pytest.approx((100, 100))
+    found = compare(good, sample(mixed))
+    assert found.separated is None and isnan(found.p) and 30 < found.interval.low < 50 < found.interval.high < 70
+    assert isnan(compare(good, bad).interval.low)  # nothing deviates: that is no deviation of zero
+
+
+def test_where_all_fail_there_is_no_interval():
+    failed = sample(np.zeros((3, 2, 30)))
+    assert isnan(bootstrap(failed).low) and isnan(bootstrap(failed, failed).low)
 
 
 def test_comparisons_on_one_task_set_are_paired():

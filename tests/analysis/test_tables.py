@@ -159,7 +159,9 @@ def test_main_results_select_by_environment_kind_and_model(tmp_path):
     rows = texts(table(tmp_path, "main-results"))
     at = next(i for i, row in enumerate(rows) if row[1] == "HGPO")
     assert [row[2] for row in rows[at : at + 3]] == ["reported", "laptop", "gap"] and rows[at + 1][-1] == "2×2"
-    assert next(row for row in rows if row[1].startswith("RLOO"))[-1] == "not run"
+    assert next(row for row in rows if row[1].startswith("RLOO"))[-1] == ""
+    (absent,) = [note for note in table(tmp_path, "main-results").notes if note.startswith("Not run at tier laptop")]
+    assert "RLOO (1.5B, 7B)" in absent and "GPT-4o (closed)" in absent and "HGPO" not in absent
 
 
 def test_ablations_read_their_rows_off_the_settings(tmp_path):
@@ -269,7 +271,7 @@ def test_everything_is_written_and_the_same_runs_give_the_same_bytes(results, tm
     assert a == b
     names = {str(p) for p in a}
     for label, item in artefacts().items():
-        folder, ends = ("tables", "tex md csv") if item.kind == "table" else ("figures", "pdf png")
+        folder, ends = ("tables", "tex md csv") if item.kind == "table" else ("figures", "pdf png svg")
         assert {f"{folder}/{label}.laptop.{e}" for e in ends.split()} <= names
     page = a[Path("report.html")].decode()
     assert all(r.id in page for r in Source(results).study("main_sokoban", "laptop").runs)
@@ -285,7 +287,7 @@ def test_the_page_marks_every_artefact_with_its_tier(results):
     tables, source = {k: v for k, v in artefacts().items() if v.kind == "table"}, Source(results)
     built = [build(item, source, tier) for tier in ("laptop", "smoke") for item in tables.values()]
     shown = page.render(built, source.tiers(), "results")
-    articles = re.findall(r'<article data-tier="(\w+)" data-runs="(\w+)" id="(\S+)"', shown)
+    articles = re.findall(r'<article data-tier="(\w+)" data-runs="(\w+)" [^>]*id="(\S+)"', shown)
     tiers = [tier for tier, _, _ in articles]
     without = [b for b in built if not b.studies]
     assert {b.label for b in without} == {"method-comparison", "granularity", "checks"} and tiers.count("every") == 3
@@ -299,7 +301,7 @@ def test_a_name_builds_that_artefact_and_nothing_else(results, tmp_path, capsys)
     assert main(["sokoban-main", "supp-runtime", "--results", str(results), "--out", str(tmp_path / "out")]) == 0
     made = {p.name for p in (tmp_path / "out").rglob("*.*")}
     ends = [f"sokoban-main.laptop.{e}" for e in ("tex", "md", "csv", "stats.csv")]
-    assert made == {*ends, *(f"supp-runtime.laptop.{e}" for e in ("pdf", "png", "tex"))}
+    assert made == {*ends, *(f"supp-runtime.laptop.{e}" for e in ("pdf", "png", "svg", "tex"))}
     out = capsys.readouterr().out
     assert "sokoban-main (tier laptop)" in out and "report.html" not in out
 

@@ -144,3 +144,20 @@ def test_a_condition_that_cannot_be_is_named(entry, problem):
     config = {"credit": {"gate": "binary", "n_min": 2}, "study": {"conditional": conditional}}
     with pytest.raises(UserError, match=problem):
         conditional_space(OmegaConf.create(config))
+
+
+@pytest.mark.parametrize("name", ["gate_thresholds", "main_webshop", "observation_aliasing"])
+def test_any_study_takes_a_number_of_seeds(name):
+    """Also one whose file has a single seed; cells that the file has keep their overrides."""
+    own, more = ([tuple(sorted(c.overrides)) for c in compose_study(name, o).cells()] for o in ([], ["seeds=8"]))
+    seeds = [next(part for part in cell if part.startswith("seed=")) for cell in more]
+    assert {seeds.count(f"seed={n}") for n in range(8)} == {len(more) // 8}
+    rows = {tuple(part for part in cell if not part.startswith("seed=")) for cell in own}
+    assert len(more) == 8 * len(rows) and set(own) <= set(more)
+
+
+def test_trials_average_that_many_seeds_and_other_numbers_are_refused():
+    assert compose_study("tune_gated_bepo", ["seeds=3"]).seeds == [0, 1, 2]
+    for text in ("0", "x", "1,2", "-1", "1001"):
+        with pytest.raises(UserError, match=f"seeds={text}: the number of training seeds, from 1 to 1000"):
+            compose_study("main_webshop", [f"seeds={text}"])

@@ -1,0 +1,58 @@
+"""Several environments at once (Agarwal et al., 2021): strata are environments, seeds are drawn anew within each."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from analysis.data.runs import Run, grouped
+from analysis.data.statistics import NO_INTERVAL, Interval, resampled
+
+Strata = Sequence[np.ndarray]
+"""One array of scores, one a training seed, for each environment."""
+
+
+def strata(runs: Iterable[Run]) -> dict[str, list[np.ndarray]]:
+    """Return for each method the final success of its runs (per cent) in every environment that has two methods.
+
+    Methods that lack one of these environments are left out.
+    """
+    places = grouped(sorted(runs, key=lambda run: (run.seed, run.id)), lambda run: (run.env, run.model, run.task_set))
+    shared = [same for _, same in sorted(places.items()) if len({run.method for run in same}) > 1]
+    methods = [{run.method for run in same} for same in shared]
+    return {
+        method: [np.array([_score(run) for run in same if run.method == method]) for same in shared]
+        for method in (set.intersection(*methods) if methods else set())
+    }
+
+
+def _score(run: Run) -> float:
+    return float(run.passes().to_numpy().mean())
+
+
+def profile(scores: Strata, thresholds: np.ndarray) -> np.ndarray:
+    """Return the share of runs above each threshold, averaged over environments."""
+    return np.mean([(own[:, None] > thresholds).mean(axis=0) for own in scores], axis=0)
+
+
+def profile_bands(scores: Strata, thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pointwise 95 % interval of the profile: (low, high)."""
+    drawn = np.mean([resampled(len(own), i) @ (own[:, None] > thresholds) for i, own in enumerate(scores)], axis=0)
+    low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
+    return low, high
+
+
+def improvement(a: Strata, b: Strata) -> tuple[float, Interval]:
+    """Return the chance that a training by ``a`` ends above one by ``b``, averaged over environments; ties count half.
+
+    There is no interval where an environment has one seed, or all pairs of seeds agree.
+    """
+    wins = [np.heaviside(x[:, None] - y[None, :], 0.5) for x, y in zip(a, b, strict=True)]
+    chance = float(np.mean([own.mean() for own in wins]))
+    if min(min(own.shape) for own in wins) < 2 or not any(np.ptp(own) for own in wins):
+        return chance, NO_INTERVAL
+    drawn = [
+        np.einsum("ri,ij,rj->r", resampled(own.shape[0], 2 * i), own, resampled(own.shape[1], 2 * i + 1))
+        for i, own in enumerate(wins)
+    ]
+    low, high = np.quantile(np.mean(drawn, axis=0), [0.025, 0.975]).tolist()
+    return chance, Interval(low, high)

@@ -1,0 +1,31 @@
+"""What an artefact is about, for the filters of the page: environments and methods by their names in print."""
+
+import re
+from typing import NamedTuple
+
+from analysis.data.methods import environment_name, known_environments, name_of
+from analysis.output.build import Built
+
+
+class Subject(NamedTuple):
+    """The environments and the methods of an artefact."""
+
+    environments: list[str]
+    methods: list[str]
+
+
+def subject(one: Built) -> Subject:
+    """Return what the caption and the heads name, and what was run."""
+    texts, methods = [one.product.caption], {name_of(run.method) for run in one.runs}
+    if table := one.table:
+        texts += [*table.names, *table.headings, *(value.text for row in table.rows for value in row[: table.left])]
+        methods |= {method for method in table.methods if method}
+    run = {environment_name(run.env) for run in one.runs}
+    return Subject(sorted(run.union(environments_in(*texts))), sorted(methods))
+
+
+def environments_in(*texts: str) -> list[str]:
+    """Return the environments that texts name, in print or as settings do."""
+    words = {word.lower() for text in texts for word in re.findall(r"\w+", text)}
+    names = {env: environment_name(env) for env in known_environments()}
+    return sorted({name for env, name in names.items() if words & {env.lower(), name.lower()}})

@@ -1,0 +1,86 @@
+"""Table sample-efficiency: what each method needs until it succeeds this often."""
+
+from collections.abc import Sequence
+from math import sqrt
+
+import numpy as np
+from scipy import stats
+
+from analysis.data.efficiency import WINDOW, Cost, cost_to
+from analysis.data.methods import environment_name, name_of, ordered
+from analysis.data.runs import METHOD, Run, Studies, grouped
+from analysis.data.statistics import CONFIDENCE
+from analysis.grid.artefact import artefact
+from analysis.grid.notes import origins, protocol
+from analysis.grid.table import Table
+
+STUDIES = ("main_alfworld", "main_webshop", "main_sokoban", "main_sokoban_text")
+THRESHOLDS = (25, 50, 75)  # per cent
+_ABBREVIATED = 10_000  # from here on, numbers are in thousands
+
+
+@artefact("sample-efficiency", "table", study=dict.fromkeys(STUDIES, METHOD))
+def sample_efficiency(studies: Studies) -> Table:
+    """Compare updates, tokens and seconds to a success in training."""
+    runs = [run for run in studies.runs if not run.is_evaluation and "train/success" in run.metrics]
+    rows, headings, methods = [], [], []
+    for (study, env, model), same in _places(studies, runs).items():
+        for threshold in THRESHOLDS:
+            found = {m: [cost_to(r, threshold / 100) for r in own] for m, own in _by_method(same).items()}
+            if not any(reached for costs in found.values() for _, reached in costs):
+                continue
+            for method, costs in found.items():
+                rows.append([name_of(method), *_cells(costs)])
+                headings.append(f"{environment_name(env)}, model {model} ({study}): to {threshold} % in training")
+                methods.append(name_of(method))
+    return Table(
+        f"What training costs until the mean training success of {WINDOW} updates reaches a threshold.",
+        ["Method", "Reached", "Updates", "Generated tokens", "Seconds"],
+        rows,
+        [
+            " ".join(protocol(studies.values(), runs)),
+            "Reached: training seeds that ever do. Mean over training seeds with its 95 % interval (Student's t, cut "
+            "off at zero; none of one seed); ≥: some seeds never do and count with all their updates: this is a lower "
+            "bound without an interval. Seconds: of a CPU for runs on a CPU, else by the clock, evaluations left "
+            "out. k: thousands. A threshold that no run reaches is left out.",
+            *origins(runs),
+        ],
+        headings=headings,
+        methods=methods,
+    )
+
+
+def _places(studies: Studies, runs: Sequence[Run]) -> dict[tuple[str, str, str], list[Run]]:
+    of = {run.id: name for name, study in studies.items() for run in study.runs}
+    places = grouped(runs, lambda run: (of[run.id], run.env, run.model))
+    return {place: places[place] for place in sorted(places)}
+
+
+def _by_method(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    rows = grouped(sorted(runs, key=lambda run: run.seed), lambda run: run.method)
+    return {method: rows[method] for method in ordered(rows)}
+
+
+def _cells(costs: Sequence[tuple[Cost, bool]]) -> list[str]:
+    """Return how many seeds reached it, and each cost."""
+    reached = sum(own for _, own in costs)
+    columns = zip(*(cost for cost, _ in costs))
+    texts = [_mean(np.array(column), reached == len(costs)) if reached else "–" for column in columns]
+    return [f"{reached} of {len(costs)}", *texts]
+
+
+def _mean(values: np.ndarray, reached: bool) -> str:
+    mean = float(values.mean())
+    if not np.isfinite(mean):
+        return "not logged"
+    if not reached:
+        return f"≥ {_short(mean)}"
+    if len(values) < 2 or not np.ptp(values):
+        return _short(mean)
+    quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1))
+    half = quantile * float(values.std(ddof=1)) / sqrt(len(values))
+    return f"{_short(mean)} [{_short(max(mean - half, 0))}, {_short(mean + half)}]"
+
+
+def _short(value: float) -> str:
+    return f"{value / 1000:.0f}k" if value >= _ABBREVIATED else f"{value:.0f}" if value >= 10 else f"{value:.2g}"

@@ -1,0 +1,124 @@
+"""The report in a real browser: the paper's numbers, filters, numbers where the pointer is, a pinned column."""
+
+import re
+
+import pytest
+import yaml
+
+from analysis.data.sources import Source
+from analysis.data.titles import FILE, number_of, title_of
+from analysis.grid.artefact import artefacts
+from analysis.output import page
+from analysis.output.build import build, write
+from analysis.output.subject import environments_in
+from tests.stored_runs import write_run
+
+pytestmark = pytest.mark.slow
+LABELS = ("main-results", "supp-mixing-ablation", "alfworld-success-curves", "checks")
+METHODS = ("gated_bepo", "hgpo", "grpo")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A report of two methods on ALFWorld and one on WebShop."""
+    path = tmp_path_factory.mktemp("report")
+    for seed, method in ((s, m) for s in (0, 1) for m in METHODS):
+        env = "webshop" if method == "grpo" else "alfworld"
+        at = {"env.name": env, "credit.name": method, "seed": seed}
+        write_run(path / "r", f"main_{env}", at, [[1, 0], [1, 1]], tier="laptop", metrics={"train/success": 0.25})
+    built = [build(artefacts()[label], Source(path / "r"), "laptop") for label in LABELS]
+    write(built, path)
+    (path / "report.html").write_text(page.render(built, ["laptop"], "r"))
+    return path
+
+
+def test_what_the_paper_shows_is_numbered_in_its_order():
+    assert number_of("main-results") == "Table 2" and number_of("alfworld-aliasing-curves") == "Figure 4"
+    assert title_of("claims") == "The paper's claims" and title_of("mine") == "mine" and not number_of("claims")
+    file = yaml.safe_load(FILE.read_text())
+    named = [label for part in file.values() for label in part]
+    assert len(named) == len(set(named)) and set(named) == set(artefacts())
+    kinds = {label: item.kind for label, item in artefacts().items()}
+    assert {kinds[label] for label in file["tables"]} == {"table"} and {kinds[x] for x in file["figures"]} == {"figure"}
+
+
+def test_the_order_is_that_of_the_source():
+    source = FILE.parents[2] / "shared" / "paper"
+    texts = [path.read_text() for path in source.glob("*.txt")] if source.exists() else []
+    if not texts:
+        pytest.skip("the paper's source is not here")
+    file = yaml.safe_load(FILE.read_text())
+    for part, prefix in (("tables", "tab"), ("figures", "fig")):
+        assert list(file[part]) == re.findall(rf"\\label\{{{prefix}:([^}}]*)\}}", texts[0])
+
+
+def test_environments_are_found_by_either_name():
+    assert environments_in("text | grpo | 1.5B | alfworld/All", "WebShop success") == ["ALFWorld", "WebShop"]
+    assert environments_in("entropy") == []
+
+
+def test_a_picture_says_its_numbers_and_its_tier(folder):
+    svg = (folder / "figures" / "alfworld-success-curves.laptop.svg").read_text()
+    assert "<title>HGPO, update 2: 25 ± 0 (n = 2)</title>" in svg and "tier laptop" in svg
+    assert svg.count('data-line="HGPO"') >= 3  # line, band and marks
+
+
+def test_mathematics_is_set_as_such(folder):
+    tex = (folder / "tables" / "supp-mixing-ablation.laptop.tex").read_text()
+    assert "$\\eta (\\rho ) A^{\\mathrm{out}} + w \\rho  A^{\\mathrm{FP}}$" in tex
+    assert "A<sup>out</sup>" in (folder / "report.html").read_text()
+    assert "η(ρ) A^out + w ρ A^FP" in (folder / "tables" / "supp-mixing-ablation.laptop.md").read_text()
+
+
+@pytest.fixture(scope="module", params=[(1200, False), (400, True)], ids=["desk", "phone"])
+def browser(request, folder):
+    pytest.importorskip("websockets")  # of the extra [dev]
+    from tests.browser import CHROMIUM, Browser
+
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium")
+    with Browser(request.param[0], 900, dark=request.param[1]) as opened:
+        opened.open((folder / "report.html").as_uri())
+        yield opened
+
+
+def choose(browser, name, value):
+    browser.evaluate(f"(() => {{ const e = document.getElementById('{name}'); e.value = '{value}';"
+                     "e.dispatchEvent(new Event('change')); })()")  # fmt: skip
+
+
+def test_the_filters_leave_what_was_asked_for(browser):
+    shown = "[...document.querySelectorAll('article')].filter(a => !a.hidden).map(a => a.id.split('.')[0])"
+    try:
+        choose(browser, "env", "WebShop")
+        assert set(browser.evaluate(shown)) == {"main-results", "supp-mixing-ablation", "checks"}
+        choose(browser, "env", "")
+        choose(browser, "method", "HGPO")
+        assert browser.evaluate(shown) == ["main-results", "alfworld-success-curves"]
+        rows = "[...document.querySelectorAll('#main-results\\\\.laptop tbody tr[data-method]')].filter(r => !r.hidden)"
+        assert set(browser.evaluate(f"{rows}.map(r => r.dataset.method)")) == {"HGPO"}
+        faded = "new Set([...document.querySelectorAll('.faded')].map(e => e.dataset.line))"
+        assert browser.evaluate(f"[...{faded}]") == ["Gated-BEPO"]
+    finally:
+        choose(browser, "env", "")
+        choose(browser, "method", "")
+
+
+def test_the_pointer_shows_a_number(browser):
+    browser.evaluate("document.querySelector('circle[data-line=HGPO]').dispatchEvent("
+                     "new PointerEvent('pointerover', {bubbles: true, clientX: 300, clientY: 300}))")  # fmt: skip
+    assert re.fullmatch(
+        r"HGPO, update \d: 25 ± 0 \(n = 2\)", browser.evaluate("document.getElementById('tip').innerText")
+    )
+
+
+def test_nothing_is_loaded_and_the_names_stay_in_sight(browser):
+    assert not browser.problems and all(r.startswith(("file:", "data:", "about:")) for r in browser.requests)
+    assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    scrolled = browser.evaluate("""(() => {
+      const box = document.querySelector('#main-results\\\\.laptop .scroll');
+      box.scrollLeft = 200;
+      const name = box.querySelector('td.name').getBoundingClientRect();
+      return [name.left - box.getBoundingClientRect().left, box.scrollLeft];
+    })()""")
+    assert scrolled[0] >= -1 and (scrolled[0] < 2 or scrolled[1] == 0)
