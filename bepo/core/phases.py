@@ -38,6 +38,12 @@ class Phases:
         self._stream.write(f"{before}{phase}: {detail}{after}")
         self._stream.flush()
 
+    def note(self, line: str) -> None:
+        """Write a line that stays."""
+        self.close()
+        self._stream.write(f"{line}\n")
+        self._stream.flush()
+
     def close(self) -> None:
         """End the line that changes, if there is one."""
         if self._open:
@@ -64,3 +70,9 @@ def report(phase: str, detail: str) -> None:
     """Say what the program does, such as ``report("warm start", "step 150")``; nothing happens where nobody looks."""
     for phases in _listeners[-1:]:
         phases.show(phase, detail)
+
+
+def note(line: str) -> None:
+    """Say in a line that stays what a user should know; nothing happens where nobody looks."""
+    for phases in _listeners[-1:]:
+        phases.note(line)
