@@ -40,7 +40,7 @@ class Demonstration(NamedTuple):
 def initial_policy(setup: Setup) -> LanguageModel:
     """Return the policy that training starts from, after its warm start where its settings ask for one.
 
-    Where the set-up names trained ``weights``, it is these. Without an expert of the environment there is no warm start.
+    Where the set-up names trained ``weights``, it is these. Without an expert there is no warm start.
 
     A warm start is fitted once for everything that its weights depend on, and kept in
     ``setup.cache/<env>-<policy>-<key>`` as a checkpoint with ``warm_start.json``, which says what the key is made of
