@@ -23,19 +23,31 @@ class Phases:
     def __init__(self, stream: TextIO | TextIOBase, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream, self._clock = stream, clock
         self._terminal = stream.isatty()
-        self._phase, self._last, self._open = "", 0.0, False
+        self._phase, self._detail, self._last, self._open = "", "", 0.0, False
 
     def show(self, phase: str, detail: str) -> None:
         """Show where a phase stands, unless a line was written just before."""
-        now = self._clock()
+        self._begin(phase)
+        self._detail = detail
+        self._write(f"{phase}: {detail}")
+
+    def show_within(self, detail: str) -> None:
+        """Show where a part of the phase at hand stands, such as one pass of an evaluation."""
+        self._begin(self._phase or "training")
+        self._write(f"{self._phase}: {self._detail}{', ' if self._detail else ''}{detail}")
+
+    def _begin(self, phase: str) -> None:
         if phase != self._phase:
             self.close()
-            self._phase, self._last = phase, -math.inf if self._terminal else now
+            self._phase, self._last = phase, -math.inf if self._terminal else self._clock()
+
+    def _write(self, line: str) -> None:
+        now = self._clock()
         if now - self._last < (_TERMINAL if self._terminal else _PIPE):
             return
         self._last, self._open = now, self._terminal
         before, after = ("\r\x1b[K", "") if self._terminal else ("", "\n")
-        self._stream.write(f"{before}{phase}: {detail}{after}")
+        self._stream.write(f"{before}{line}{after}")
         self._stream.flush()
 
     def note(self, line: str) -> None:
@@ -49,7 +61,7 @@ class Phases:
         if self._open:
             self._stream.write("\n")
             self._stream.flush()
-        self._phase, self._open = "", False
+        self._phase, self._detail, self._open = "", "", False
 
 
 @contextmanager
@@ -70,6 +82,12 @@ def report(phase: str, detail: str) -> None:
     """Say what the program does, such as ``report("warm start", "step 150")``; nothing happens where nobody looks."""
     for phases in _listeners[-1:]:
         phases.show(phase, detail)
+
+
+def report_within(detail: str) -> None:
+    """Say where a part of the phase at hand stands, such as ``report_within("step 3 of at most 15")``."""
+    for phases in _listeners[-1:]:
+        phases.show_within(detail)
 
 
 def note(line: str) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from bepo.core.batch import RolloutBatch, Tokens
 from bepo.core.errors import UserError
+from bepo.core.phases import report_within
 from bepo.core.seeds import derive_seed
 from bepo.losses import Loss
 from bepo.policies.batching import response_grid, response_places
@@ -73,6 +74,7 @@ class LocalLearner:
         for epoch in range(self.settings.epochs):
             order = np.random.default_rng(derive_seed(seed, epoch)).permutation(len(batch))
             for start in range(0, len(order), self.settings.minibatch_size):
+                report_within(f"policy update, transition {start} of {len(order)}")
                 minibatch = order[start : start + self.settings.minibatch_size]
                 self._step(tokens, advantage, reference, minibatch, totals)
                 if self.critic is not None:
