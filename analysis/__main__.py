@@ -142,10 +142,8 @@ def _print_summary(built: list[Built]) -> None:
     left_out, unfinished = _left_out(built)
     if left_out or unfinished:
         lines = [*left_out[:1], "..."] if len(left_out) > 1 else left_out
-        print(
-            f"left out: {len(left_out)} for a reason, {unfinished} that are not complete; python -m analysis LABEL, or"
-        )
-        print(f"          python -m analysis runs, says more{': ' if lines else ''}{'; '.join(lines)}")
+        print(f"left out: {unfinished} runs that are not complete, {len(left_out)} for another reason; LABEL or `runs`")
+        print(f"          say more{': ' if lines else ''}{'; '.join(lines)}")
 
 
 def _has_numbers(one: Built) -> bool:

@@ -175,7 +175,7 @@ def collect(
         prompts = episodes.prompts()
         if not prompts.episodes:
             break
-        report_within(f"step {step + 1} of at most {env.horizon} of {len(prompts.episodes)} episodes")
+        report_within(f"{len(prompts.episodes)} episodes at step {step + 1} of at most {env.horizon}")
         samples = policy.sample(prompts.texts, prompts.choices, sampling, derive_seed(seed, step), prompts.images)
         episodes.step(prompts, samples)
     return RolloutBatch.from_rows(episodes.rows)
