@@ -44,9 +44,9 @@ def explain(error: BaseException) -> str:
 
 def _suggested(problem: str) -> str:
     """Return Hydra's words for an unknown choice with the nearest one, and for a new key with how it is added."""
-    if unknown := re.search(r"Could not find '([^']+/)?([^'/]+)' Available options in '[^']*': (.*)", problem):
-        group, value, options = (unknown[1] or "").rstrip("/"), unknown[2], unknown[3].split(" ")
-        return str(choose(group or "choice", value, options))
+    if unknown := re.search(r"Could not find '(?:[^']+/)?([^'/]+)'( Available options in '[^']*':) (.*)", problem):
+        value, options = unknown[1], unknown[3].split(" ")
+        return f"{problem[: unknown.start(2)]}; choices: {', '.join(options)}{nearest(value, options)}"
     if unknown := re.search(r"Invalid value '([^']*)', expected one of \[(.*)\]", problem):
         return problem + nearest(unknown[1], re.findall(r"'([^']*)'", unknown[2]))
     if added := re.search(r"Could not override '([^']*)': Key '[^']*' is not in struct", problem):

@@ -64,7 +64,7 @@ def test_the_nearest_choice_is_suggested():
     )
     assert str(choose("credit", "zzz", ["grpo"])) == "unknown credit 'zzz'; choices: grpo"
     told = _suggested("In 'train': Could not find 'credit/gated_bep' Available options in 'credit': gated_bepo grpo")
-    assert told == "unknown credit 'gated_bep'; choices: gated_bepo, grpo; did you mean gated_bepo?"
+    assert told == "In 'train': Could not find 'credit/gated_bep'; choices: gated_bepo, grpo; did you mean gated_bepo?"
     assert _suggested("Invalid value 'masc', expected one of ['post', 'mask']").endswith("; did you mean mask?")
     assert _suggested("Could not override 'env.kwargs.a': Key 'a' is not in struct").endswith(
         "; +env.kwargs.a=VALUE adds it"
