@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -91,9 +92,9 @@ def _setting(name: str, kind: BaseDistribution, values: Sequence[object]) -> Set
         positions = [where.get(repr(value), np.nan) for value in values]
         return Setting(name, np.array(positions), list(where.values()), [str(choice) for choice in kind.choices])
     low, high = vars(kind)["low"], vars(kind)["high"]
-    scale = np.log10 if vars(kind).get("log") else np.asarray
-    positions = [np.nan if value is None else float(scale(value)) for value in values]
-    return Setting(name, np.array(positions), [float(scale(low)), float(scale(high))], [f"{low:g}", f"{high:g}"])
+    scale = math.log10 if vars(kind).get("log") else float
+    positions = [math.nan if value is None else scale(float(str(value))) for value in values]
+    return Setting(name, np.array(positions), [scale(low), scale(high)], [f"{low:g}", f"{high:g}"])
 
 
 def draw_parallel(axis: Axes, study: optuna.Study) -> None:
@@ -102,9 +103,9 @@ def draw_parallel(axis: Axes, study: optuna.Study) -> None:
     if colours is None or not known:
         return nothing(axis, "no two complete trials that differ")
     heights = np.array([_scaled(one) for one in known])
-    order = np.argsort(colours.get_array())
-    for number in order:  # the best ones are drawn last
-        axis.plot(range(len(known)), heights[:, number], color=colours.to_rgba(colours.get_array()[number]), lw=0.8)
+    values = np.asarray(colours.get_array(), float)
+    for number in np.argsort(values):  # the best ones are drawn last
+        axis.plot(range(len(known)), heights[:, number], color=colours.to_rgba(values[number]), lw=0.8)
     axis.set_xticks(range(len(known)), [one.name.rpartition(".")[2] for one in known], rotation=35, ha="right")
     axis.set_yticks([])
     axis.set_ylim(-0.12, 1.12)
@@ -121,7 +122,7 @@ def draw_contour(axis: Axes, study: optuna.Study) -> None:
         return nothing(axis, "no two settings were searched")
     across, up = known
     used = ~np.isnan(across.positions + up.positions)
-    x, y, values = across.positions[used], up.positions[used], np.asarray(colours.get_array())[used]
+    x, y, values = across.positions[used], up.positions[used], np.asarray(colours.get_array(), float)[used]
     if len({*zip(x, y)}) > 3 and np.linalg.matrix_rank(np.stack([x - x[0], y - y[0]])) == 2:
         axis.tricontourf(x, y, values, levels=8, cmap=_COLOURS, norm=colours.norm, alpha=0.6)
     axis.scatter(x, y, c=colours.to_rgba(values), s=12, edgecolors="black", linewidths=0.4, zorder=2)

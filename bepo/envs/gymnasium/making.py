@@ -7,13 +7,11 @@ import warnings
 from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import Any
 
 from bepo.core.errors import UserError
 from bepo.envs.gymnasium.texts import family_of, plain
-
-if TYPE_CHECKING:
-    import gymnasium
 
 
 class Maker:
@@ -28,7 +26,7 @@ class Maker:
         self.renders = "ansi" in self._make(0).metadata.get("render_modes", ())
         self.words = self._words()
 
-    def make(self, seed: int) -> gymnasium.Env:
+    def make(self, seed: int) -> Any:
         """Return an environment for the task of a seed; it is not reset yet.
 
         Gymnasium's own are copies of one that share its tables, which no episode changes and which take long to make.
@@ -37,7 +35,7 @@ class Maker:
             return self._make(seed, render_mode="ansi" if self.renders else None)
         return copy(self._prototype)
 
-    def text(self, env: gymnasium.Env, observation: object) -> str:
+    def text(self, env: Any, observation: object) -> str:
         """Return an observation as text. Raises ``UserError`` for an array, which is none."""
         if isinstance(observation, str):
             return observation
@@ -56,15 +54,13 @@ class Maker:
         observation, _ = env.reset(seed=seed)
         return self.text(env, observation)
 
-    def _make(self, seed: int, **more: Any) -> gymnasium.Env:
-        import gymnasium
-
+    def _make(self, seed: int, **more: Any) -> Any:
+        gymnasium = import_module("gymnasium")
         kwargs = dict(self._kwargs)
         if self.random_map:
-            from gymnasium.envs.toy_text.frozen_lake import generate_random_map
-
+            lake = import_module("gymnasium.envs.toy_text.frozen_lake")
             kwargs = {name: value for name, value in kwargs.items() if name not in ("map_name", "size")}
-            kwargs["desc"] = generate_random_map(size=self._kwargs.get("size", 4), seed=seed)
+            kwargs["desc"] = lake.generate_random_map(size=self._kwargs.get("size", 4), seed=seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of newer versions, of checks
             try:
@@ -73,12 +69,11 @@ class Maker:
                 raise UserError(f"env.id={self._id}, env.kwargs={self._kwargs}: {str(error).strip()}") from None
 
     @cached_property
-    def _prototype(self) -> gymnasium.Env:
+    def _prototype(self) -> Any:
         return self._make(0, render_mode="ansi" if self.renders else None).unwrapped
 
     def _words(self) -> tuple[str, ...]:
-        import gymnasium
-
+        gymnasium = import_module("gymnasium")
         space = self._prototype.action_space
         if not isinstance(space, gymnasium.spaces.Discrete) or space.start != 0:
             raise UserError(f"env.id={self._id}: its actions are {space}, not numbered from 0 (Discrete)")

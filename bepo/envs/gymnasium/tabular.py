@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-if TYPE_CHECKING:
-    import gymnasium
-
 _DISCOUNT, _PRECISION = 0.99, 1e-10
 
 
-def has_table(env: gymnasium.Env) -> bool:
+def has_table(env: Any) -> bool:
     """Return whether an environment has Gymnasium's table ``P``: state, action, list of (p, next, reward, end)."""
     return isinstance(vars(env.unwrapped).get("P"), dict)
 
