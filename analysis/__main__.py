@@ -105,9 +105,12 @@ def _rebuild(options: argparse.Namespace, source: Source, tiers: list[str]) -> N
         for label in dict.fromkeys(labels or known)
     ]
     write(built, options.out)
-    _print([one for one in built if one.tier in tiers], named=bool(labels))
-    print(f"tables:  {options.out / 'tables'}\nfigures: {options.out / 'figures'}")
-    if not labels:
+    if labels:
+        _print([one for one in built if one.tier in tiers], named=True)
+        print(f"tables:  {options.out / 'tables'}\nfigures: {options.out / 'figures'}")
+    else:
+        _print_summary(built)
+        print(f"tables:  {options.out / 'tables'}\nfigures: {options.out / 'figures'}")
         write_macros(built, options.out)
         report = options.out / "report.html"
         claims = {one: evaluated_claims(source, one, options.allow_mixed) for one in source.tiers()}
@@ -117,16 +120,41 @@ def _rebuild(options: argparse.Namespace, source: Source, tiers: list[str]) -> N
 
 def _print(built: list[Built], named: bool) -> None:
     """Print what was left out, and the tables: those that were asked for, or else those that have a number."""
-    skipped = sorted({line for one in built for line in one.skipped})
-    unfinished = [line for line in skipped if line.endswith("incomplete, there is no run.json")]
-    for line in skipped:
-        if line not in unfinished:
-            print(f"left out: {line}", file=sys.stderr)
+    left_out, unfinished = _left_out(built)
+    for line in left_out:
+        print(f"left out: {line}", file=sys.stderr)
     if unfinished:
-        print(f"left out: {len(unfinished)} runs that are not complete (python -m analysis runs)", file=sys.stderr)
+        print(f"left out: {unfinished} runs that are not complete (python -m analysis runs)", file=sys.stderr)
     for one in built:
-        if one.table and (named or any(entry.reproduced for entry in one.table.entries)):
+        if one.table and (named or _has_numbers(one)):
             print(f"\n{one.label} (tier {one.tier})\n\n{to_markdown(one.table)}")
+
+
+def _print_summary(built: list[Built]) -> None:
+    """Print a line for each tier with what was made, and one for what was left out."""
+    for tier in reversed(TIERS):
+        mine = [one for one in built if one.tier == tier]
+        runs = {run.id for one in mine for run in one.runs}
+        tables = [one for one in mine if one.table]
+        if mine:
+            shown = f"{sum(map(_has_numbers, tables))} of {len(tables)} tables have numbers"
+            print(f"tier {tier}: {len(runs)} runs; {shown}; {len(mine) - len(tables)} figures")
+    left_out, unfinished = _left_out(built)
+    if left_out or unfinished:
+        lines = [*left_out[:1], "..."] if len(left_out) > 1 else left_out
+        print(f"left out: {unfinished} runs that are not complete, {len(left_out)} for another reason; LABEL or `runs`")
+        print(f"          say more{': ' if lines else ''}{'; '.join(lines)}")
+
+
+def _has_numbers(one: Built) -> bool:
+    return one.table is not None and any(entry.reproduced for entry in one.table.entries)
+
+
+def _left_out(built: list[Built]) -> tuple[list[str], int]:
+    """Return why runs were left out, and how many are only not complete."""
+    skipped = sorted({line for one in built for line in one.skipped})
+    reasons = [line for line in skipped if not line.endswith("incomplete, there is no run.json")]
+    return reasons, len(skipped) - len(reasons)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import runpy
 import sys
 from pathlib import Path
@@ -14,6 +13,18 @@ from pathlib import Path
 from bepo.core.errors import choose
 
 _FOLDER = Path(__file__).parent
+_COMPLETION = """_bepo() {
+  local word=${COMP_WORDS[COMP_CWORD]} known=
+  case $COMP_CWORD:${COMP_WORDS[1]} in
+    1:*) known="COMMANDS" ;;
+    *:train | *:evaluate)
+      known=$(COMP_LINE="app ${COMP_LINE#* ${COMP_WORDS[1]}}" bepo ${COMP_WORDS[1]} -sc query=bash) ;;
+  esac
+  COMPREPLY=($(compgen -W "$known" -- "$word"))
+}
+COMP_WORDBREAKS=${COMP_WORDBREAKS//=}
+complete -o nospace -o default -F _bepo bepo"""
+"""For bash, and for zsh with ``bashcompinit``; Hydra completes what belongs to a config."""
 
 
 def commands() -> dict[str, Path]:
@@ -30,10 +41,13 @@ def main() -> int:
     if name in ("--help", "-h", "help"):
         print("bepo COMMAND ...\n\n" + "\n".join(f"  {command:9} {_title(path)}" for command, path in known.items()))
         print("\nbepo COMMAND --help says more; `python -m bepo.COMMAND` is the same.")
+        print('Completion in bash or zsh: eval "$(bepo --completion)"')
+        return 0
+    if name == "--completion":
+        print(_COMPLETION.replace("COMMANDS", " ".join(known)))
         return 0
     if name not in known:
-        nearest = difflib.get_close_matches(name, known, 1)
-        print(f"error: {choose('command', name, known)}", *(f"(bepo {n}?)" for n in nearest), file=sys.stderr)
+        print(f"error: {choose('command', name, known)}", file=sys.stderr)
         return 2
     module = name if name == "analysis" else f"bepo.{name}"
     sys.argv = [module, *arguments]

@@ -36,6 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
         env = environments.make(options.env, **assignments(options.settings))
         task = _task(env, options.split, options.task)
         print(f"{env.name}, {options.split} task {options.task} ({task.kind or task.id})\n{env.prompt.rules}\n")
+        if options.expert and not env.has_expert:
+            raise UserError(f"--expert: env={env.name} has no expert")
         play(env, task, ask_expert if options.expert else ask_person)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -78,9 +80,9 @@ def ask_person(env: Environment, episodes: Episodes) -> str | None:
     print("  ".join(f"{n} {action}" for n, action in enumerate(actions, start=1)))
     for answer in _answers():
         if answer == "?":
-            print(f"the expert: {episodes.expert(0) or 'no way from here'}")
+            print(f"the expert: {(env.has_expert and episodes.expert(0)) or 'no way from here'}")
             continue
-        if answer.isdigit():
+        if answer.isdigit() and actions:
             action = actions[int(answer) - 1] if 1 <= int(answer) <= len(actions) else None
         else:
             action = env.project(answer)

@@ -26,7 +26,8 @@ from bepo.store.files import Corrupt
 # Every run is a row of its own: trials differ in whatever they try.
 TRIAL = RowKey(lambda run: run.id, varies=("",))
 STUDIES = ("tune_every_axis", "tune_gated_bepo", "tune_success_and_time")
-_FEW = 30
+_FEW = 20  # complete trials, below which importances are warned of
+_IN_A_ROW = 3  # studies
 _DARK = "#333333"  # a trial is no method, and has none of their colours
 _MARKS: dict[TrialState, dict[str, Any]] = {
     TrialState.COMPLETE: {"marker": "o", "color": GREY},
@@ -37,10 +38,10 @@ _MARKS: dict[TrialState, dict[str, Any]] = {
 @artefact("optuna-history", "figure", study=STUDIES, key=TRIAL)
 def history(studies: Studies) -> Figure:
     """Draw the trials."""
-    stored = _stored(studies)
+    stored = stored_studies(studies)
     caption = (
         f"Optuna studies (tier {studies.tier}). One objective: trials in the order they began, and the best so far; "
-        f"two: every complete trial, and the front that no other trial beats in both. {_counts(stored)}"
+        f"two: every complete trial, and the front that no other trial beats in both. {counts(stored)}"
     )
     return Figure(caption, picture(stored, draw_history), studies.runs)
 
@@ -48,15 +49,15 @@ def history(studies: Studies) -> Figure:
 @artefact("optuna-importance", "figure", study=STUDIES, key=TRIAL)
 def importance(studies: Studies) -> Figure:
     """Draw how much each setting matters."""
-    stored = _stored(studies)
+    stored = stored_studies(studies)
     few = [(s.study_name, len(complete(s))) for s in stored if len(complete(s)) < _FEW]
-    notes = [f"{name}: {n} complete trials; shares are unstable below some tens of them." for name, n in few]
+    notes = [f"Warning, {name}: {n} complete trials; shares are unstable below {_FEW} of them." for name, n in few]
     notes += [f"{s.study_name}: PED-ANOVA, because it has conditional settings." for s in stored if conditional(s)]
-    caption = f"fANOVA importance of settings for validation success (tier {studies.tier}). {_counts(stored)}"
+    caption = f"fANOVA importance of settings for validation success (tier {studies.tier}). {counts(stored)}"
     return Figure(caption, picture(stored, draw_importance), studies.runs, notes)
 
 
-def _stored(studies: Studies) -> list[optuna.Study]:
+def stored_studies(studies: Studies) -> list[optuna.Study]:
     """Return the Optuna studies of this tier, of whatever environments."""
     first = next(iter(studies.values()))
     try:
@@ -68,12 +69,12 @@ def _stored(studies: Studies) -> list[optuna.Study]:
     return [stored[name] for name, (study, *_, tier) in parts.items() if study in studies and tier == studies.tier]
 
 
-def _counts(stored: list[optuna.Study]) -> str:
+def counts(stored: list[optuna.Study]) -> str:
     """Return the number of trials of each state: ``tune.webshop.smoke: 12 complete, 3 pruned trials.``"""
     texts = []
     for study in stored:
-        counts = Counter(trial.state for trial in study.trials)
-        numbers = (f"{counts[s]} {s.name.lower()}".replace("fail", "failed") for s in TrialState if counts[s])
+        found = Counter(trial.state for trial in study.trials)
+        numbers = (f"{found[s]} {s.name.lower()}".replace("fail", "failed") for s in TrialState if found[s])
         texts.append(f"{study.study_name}: {', '.join(numbers)} trials")
     return f"{'; '.join(texts)}." if texts else "No study has a trial yet."
 
@@ -93,14 +94,23 @@ def optuna_studies(results: Path) -> dict[str, optuna.Study]:
 
 
 def picture(shown: Sequence[optuna.Study], draw: Callable[[Axes, optuna.Study], None]) -> Picture:
-    """Return a figure with one axis for each study; ``draw`` is ``draw_history`` or ``draw_importance``."""
-    figure, axes = panels(1, max(len(shown), 1), PAGE, 2.4)
+    """Return a figure with one axis for each study, three in a row; ``draw`` draws a study on an axis."""
+    columns = min(max(len(shown), 1), _IN_A_ROW)
+    rows = -(-max(len(shown), 1) // columns)
+    figure, axes = panels(rows, columns, PAGE, 2.6 * rows)
     for axis, study in zip(axes, shown):
         draw(axis, study)
-        axis.set_title(study.study_name)
+        axis.set_title(title_of(study))
+    for axis in axes[max(len(shown), 1) :]:
+        axis.set_visible(False)
     if not shown:
         nothing(axes[0], "no trials yet")
     return figure
+
+
+def title_of(study: optuna.Study) -> str:
+    """Return a study's name in two lines: names of tiers and environments beside each other would overlap."""
+    return study.study_name.replace(".", "\n", 1)
 
 
 def complete(study: optuna.Study) -> list[FrozenTrial]:
@@ -130,23 +140,30 @@ def draw_importance(axis: Axes, study: optuna.Study) -> None:
     That compares settings of every trial. Where some are conditional, it is PED-ANOVA (Watanabe et al., 2023), which
     asks by which settings the best tenth of the trials differs from all.
     """
-    axis.set_xlabel("Share of the variance explained (%)")
-    done = complete(study)
-    if min(len({repr(t.params) for t in done}), len({t.values[0] for t in done})) < 2:
+    axis.set_xlabel("Share of variance (%)")
+    shares = importances(study)
+    if not shares:
         nothing(axis, "no two complete trials that differ")
         return
-    fanova, ped_anova = optuna.importance.FanovaImportanceEvaluator, optuna.importance.PedAnovaImportanceEvaluator
-    evaluator = ped_anova() if conditional(study) else fanova(seed=0)
-    with catch_warnings():
-        simplefilter("ignore")  # few trials of a condition: the notes say how many trials there are
-        shares = optuna.importance.get_param_importances(study, evaluator=evaluator, target=lambda t: t.values[0])
     names = list(reversed(shares))
     axis.barh(names, [100 * shares[n] for n in names], color=_DARK)
     axis.grid(axis="y", visible=False)
 
 
+def importances(study: optuna.Study) -> dict[str, float]:
+    """Return the importance of each setting for the first objective; none where no two complete trials differ."""
+    done = complete(study)
+    if min(len({repr(t.params) for t in done}), len({t.values[0] for t in done})) < 2:
+        return {}
+    fanova, ped_anova = optuna.importance.FanovaImportanceEvaluator, optuna.importance.PedAnovaImportanceEvaluator
+    evaluator = ped_anova() if conditional(study) else fanova(seed=0)
+    with catch_warnings():
+        simplefilter("ignore")  # few trials of a condition: the notes say how many trials there are
+        return optuna.importance.get_param_importances(study, evaluator=evaluator, target=lambda t: t.values[0])
+
+
 def _draw_sequence(axis: Axes, study: optuna.Study) -> None:
-    (unit, name), done = _objective(study, 0), complete(study)
+    (unit, name), done = objective(study, 0), complete(study)
     for state, mark in _MARKS.items():
         points = [(t.number, unit * t.value) for t in study.trials if t.state == state and t.value is not None]
         if points:
@@ -160,7 +177,7 @@ def _draw_sequence(axis: Axes, study: optuna.Study) -> None:
 
 def _draw_front(axis: Axes, study: optuna.Study) -> None:
     """Draw the first objective against the second."""
-    (up, first), (across, second) = _objective(study, 0), _objective(study, 1)
+    (up, first), (across, second) = objective(study, 0), objective(study, 1)
 
     def points(trials: Sequence[FrozenTrial]) -> tuple[list[float], list[float]]:
         return [across * t.values[1] for t in trials], [up * t.values[0] for t in trials]
@@ -171,7 +188,7 @@ def _draw_front(axis: Axes, study: optuna.Study) -> None:
     _finish(axis, first, second)
 
 
-def _objective(study: optuna.Study, number: int) -> tuple[int, str]:
+def objective(study: optuna.Study, number: int) -> tuple[int, str]:
     """Return what values are multiplied by to be shown, and the name of an axis; shares are shown in per cent."""
     name = study.user_attrs.get("objectives", ["first objective", "second objective"])[number]
     share = name == "validation_success"

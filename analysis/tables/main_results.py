@@ -38,7 +38,8 @@ TEXT = (
 TYPED = Rows(("Type", "Method"), lambda row: ["Prompting" if row in PROMPTED else "RL Training", name_of(row)], named=1)
 
 
-HOUSE_AND_SHOP = {"main_alfworld": METHOD, "main_webshop": METHOD, "prompting": evaluated("alfworld", "webshop")}
+HOUSE_AND_SHOP = {"main_alfworld": METHOD, "main_webshop": METHOD}
+HOUSE_AND_SHOP |= dict.fromkeys(("prompting", "prompting_closed"), evaluated("alfworld", "webshop"))
 
 
 @artefact("main-results", "table", study=HOUSE_AND_SHOP)

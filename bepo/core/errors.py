@@ -1,6 +1,7 @@
 """The exceptions that are shown to users in one line."""
 
 import argparse
+import difflib
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -35,8 +36,15 @@ class Missing(UserError):
 
 
 def choose(what: str, value: object, choices: Iterable[object]) -> UserError:
-    """Return a ``UserError`` that names the value and the choices."""
-    return UserError(f"unknown {what} {value!r}; choices: {', '.join(sorted(map(str, choices)))}")
+    """Return a ``UserError`` that names the value and the choices, and the nearest of them if one is near."""
+    words = sorted(map(str, choices))
+    return UserError(f"unknown {what} {value!r}; choices: {', '.join(words)}{nearest(value, words)}")
+
+
+def nearest(value: object, choices: Iterable[str]) -> str:
+    """Return "; did you mean X?" for the choice that is spelt most like a value; empty if none is."""
+    found = difflib.get_close_matches(str(value), list(choices), 1)
+    return f"; did you mean {found[0]}?" if found else ""
 
 
 def exit_code(work: Callable[[], None]) -> int:

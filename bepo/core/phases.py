@@ -6,12 +6,25 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from io import TextIOBase
-from typing import TextIO
+from typing import Protocol, TextIO
 
 _TERMINAL, _PIPE = 0.1, 5.0  # seconds between two lines
-_listeners: list[Phases] = []
+_listeners: list[Listener] = []
+
+
+class Listener(Protocol):
+    """Whoever shows what is reported; only the newest one is told."""
+
+    def show(self, phase: str, detail: str) -> None:
+        """Show where a phase stands."""
+
+    def show_within(self, detail: str) -> None:
+        """Show where a part of the phase at hand stands."""
+
+    def note(self, line: str) -> None:
+        """Show a line that stays."""
 
 
 class Phases:
@@ -23,19 +36,37 @@ class Phases:
     def __init__(self, stream: TextIO | TextIOBase, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream, self._clock = stream, clock
         self._terminal = stream.isatty()
-        self._phase, self._last, self._open = "", 0.0, False
+        self._phase, self._detail, self._last, self._open = "", "", 0.0, False
 
     def show(self, phase: str, detail: str) -> None:
         """Show where a phase stands, unless a line was written just before."""
-        now = self._clock()
+        self._begin(phase)
+        self._detail = detail
+        self._write(f"{phase}: {detail}")
+
+    def show_within(self, detail: str) -> None:
+        """Show where a part of the phase at hand stands, such as one pass of an evaluation."""
+        self._begin(self._phase or "training")
+        self._write(f"{self._phase}: {self._detail}{', ' if self._detail else ''}{detail}")
+
+    def _begin(self, phase: str) -> None:
         if phase != self._phase:
             self.close()
-            self._phase, self._last = phase, -math.inf if self._terminal else now
+            self._phase, self._last = phase, -math.inf if self._terminal else self._clock()
+
+    def _write(self, line: str) -> None:
+        now = self._clock()
         if now - self._last < (_TERMINAL if self._terminal else _PIPE):
             return
         self._last, self._open = now, self._terminal
         before, after = ("\r\x1b[K", "") if self._terminal else ("", "\n")
-        self._stream.write(f"{before}{phase}: {detail}{after}")
+        self._stream.write(f"{before}{line}{after}")
+        self._stream.flush()
+
+    def note(self, line: str) -> None:
+        """Write a line that stays."""
+        self.close()
+        self._stream.write(f"{line}\n")
         self._stream.flush()
 
     def close(self) -> None:
@@ -43,24 +74,43 @@ class Phases:
         if self._open:
             self._stream.write("\n")
             self._stream.flush()
-        self._phase, self._open = "", False
+        self._phase, self._detail, self._open = "", "", False
 
 
 @contextmanager
 def shown(wanted: bool = True) -> Iterator[None]:
     """Show the phases that are reported within a ``with`` block on stderr, if that is wanted."""
     phases = Phases(sys.stderr)
-    if wanted:
-        _listeners.append(phases)
+    try:
+        with listening(phases) if wanted else nullcontext():
+            yield
+    finally:
+        phases.close()
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Tell ``listener`` what is reported within a ``with`` block, and nobody else."""
+    _listeners.append(listener)
     try:
         yield
     finally:
-        phases.close()
-        if wanted:
-            _listeners.remove(phases)
+        _listeners.remove(listener)
 
 
 def report(phase: str, detail: str) -> None:
     """Say what the program does, such as ``report("warm start", "step 150")``; nothing happens where nobody looks."""
     for phases in _listeners[-1:]:
         phases.show(phase, detail)
+
+
+def report_within(detail: str) -> None:
+    """Say where a part of the phase at hand stands, such as ``report_within("step 3 of at most 15")``."""
+    for phases in _listeners[-1:]:
+        phases.show_within(detail)
+
+
+def note(line: str) -> None:
+    """Say in a line that stays what a user should know; nothing happens where nobody looks."""
+    for phases in _listeners[-1:]:
+        phases.note(line)

@@ -36,7 +36,7 @@ class Observation:
 
     text: str  # the text for the prompt
     key: str  # identifies the state: observations with equal keys are one state
-    admissible: tuple[str, ...]  # the actions that the prompt lists
+    admissible: tuple[str, ...]  # the actions that the prompt lists; none where the environment takes any text
     image: np.ndarray | None = None  # (H, W, 3) uint8, the image that ``IMAGE`` in the text stands for
 
 
@@ -76,7 +76,10 @@ class Episodes(Protocol):
         ...
 
     def expert(self, index: int) -> str | None:
-        """Return the next action of an expert in the episode ``index``, or None where no success can be reached."""
+        """Return the next action of an expert in the episode ``index``, or None where no success can be reached.
+
+        Only environments with ``has_expert`` are asked.
+        """
         ...
 
     def expert_steps(self, index: int) -> float:
@@ -120,6 +123,11 @@ class Environment(Plugin):
     def free_text(self) -> str:
         """Return why the listed actions alone do not suffice to solve a task; empty: they suffice."""
         return ""
+
+    @property
+    def has_expert(self) -> bool:
+        """Return whether its episodes have ``expert``. Without one, tiny models have no warm start."""
+        return True
 
     def tasks(self, split: Split) -> Iterator[Task]:
         """Yield the tasks of a split, without repetition and in a fixed order; splits have no task in common."""

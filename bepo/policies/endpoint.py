@@ -17,6 +17,7 @@ import openai
 from PIL import Image
 
 from bepo.core.errors import UserError
+from bepo.core.phases import note, report_within
 from bepo.envs import IMAGE
 from bepo.policies.served import ServedPolicy
 from bepo.rollouts.prompting.chat import Answer, Failure, Request
@@ -62,8 +63,14 @@ class Endpoint:
         """Return what came back for each request; see ``bepo.rollouts.prompting.chat.Chat``."""
         with ThreadPoolExecutor(self.policy.concurrency) as pool:
             try:
-                return list(pool.map(self._one, requests))
-            except BaseException:
+                answers = []
+                for answer in pool.map(self._one, requests):
+                    answers.append(answer)
+                    report_within(f"{len(answers)} of {len(requests)} answers of this round")
+                return answers
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt):
+                    note("stopping: the answers that are under way are waited for and kept, no more are asked for")
                 pool.shutdown(cancel_futures=True)  # what is under way is waited for: it is paid for
                 raise
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +19,13 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from bepo.core.errors import GPU_ENVIRONMENT, Missing, UserError
+from bepo.core.phases import report
 from bepo.core.settings import setting
 from bepo.policies import register
 from bepo.policies.served import ServedPolicy
 
 LOG = "vllm.txt"
+_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 _POLL, _PATIENCE = 0.2, 30.0  # seconds between two looks at the server; until it is killed that was asked to end
 
 
@@ -71,7 +75,13 @@ class Vllm(ServedPolicy):
         place = ["--host", "127.0.0.1", "--port", str(port), "--max-model-len", str(self._length)]
         command = [self.command, "serve", self.path, *place, *self.arguments]
         with log.open("a") as file:
-            server = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
+            server = subprocess.Popen(
+                command,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_end_with(os.getpid()),
+            )
         try:
             self._wait(server, f"http://127.0.0.1:{port}/health", log)
             yield f"http://127.0.0.1:{port}/v1"
@@ -84,7 +94,8 @@ class Vllm(ServedPolicy):
 
     def _wait(self, server: subprocess.Popen, health: str, log: Path) -> None:
         """Wait until the server is ready. Raises ``UserError`` if it ends, or takes too long."""
-        deadline = time.monotonic() + self.patience
+        begun = time.monotonic()
+        deadline = begun + self.patience
         while time.monotonic() < deadline:
             if server.poll() is not None:
                 raise UserError(f"vllm serve {self.path} ended with status {server.returncode}: see {log}")
@@ -92,8 +103,22 @@ class Vllm(ServedPolicy):
                 with urlopen(health, timeout=5):
                     return
             except (URLError, OSError):
+                report("starting vllm serve", f"{time.monotonic() - begun:.0f} of at most {self.patience:g} seconds")
                 time.sleep(_POLL)
         raise UserError(f"vllm serve {self.path} was not ready after {self.patience:g} seconds: see {log}")
+
+
+def _end_with(parent: int) -> Callable[[], None]:
+    """Return what a new process calls so that Linux ends it when its parent does, even by SIGKILL."""
+    libc = ctypes.CDLL(None) if sys.platform == "linux" else None  # loaded before the fork
+
+    def ask_kernel() -> None:
+        if libc is not None:
+            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+            if os.getppid() != parent:  # it has ended already
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    return ask_kernel
 
 
 def _free_port() -> int:

@@ -115,9 +115,11 @@ def _full(
             before = f"Observation {number}: '{seen}', " if with_observations else ""
             parts.append(f"[{before}Action {number}: '{action}']")
     parts.append(f"You are at step {taken + 1}. Current observation:\n{observation.text}")
-    parts.append("Admissible actions: [" + ", ".join(f"'{a}'" for a in observation.admissible) + "].")
+    if observation.admissible:
+        parts.append("Admissible actions: [" + ", ".join(f"'{a}'" for a in observation.admissible) + "].")
+    chosen = "choose one admissible action" if observation.admissible else "choose an action"
     parts.append(
-        "Reason step by step about the current situation inside <think> </think>. Then choose one "
-        "admissible action and give it inside <action> </action>."
+        "Reason step by step about the current situation inside <think> </think>. "
+        f"Then {chosen} and give it inside <action> </action>."
     )
     return "\n".join(parts)

@@ -12,6 +12,7 @@ import numpy as np
 
 from bepo.core.batch import RolloutBatch, Terminal
 from bepo.core.errors import UserError
+from bepo.core.phases import report_within
 from bepo.core.seeds import derive_seed
 from bepo.envs import Environment, Observation, Step, Task
 from bepo.rollouts.agent import Agent, ParsedResponse
@@ -174,6 +175,7 @@ def collect(
         prompts = episodes.prompts()
         if not prompts.episodes:
             break
+        report_within(f"{len(prompts.episodes)} episodes at step {step + 1} of at most {env.horizon}")
         samples = policy.sample(prompts.texts, prompts.choices, sampling, derive_seed(seed, step), prompts.images)
         episodes.step(prompts, samples)
     return RolloutBatch.from_rows(episodes.rows)

@@ -32,7 +32,9 @@ class Evaluation(Settings):
     temperature: float = setting(0.4, at_least=0)
     """0, which is greedy, is for served policies."""
     top_p: float = setting(1.0, above=0, at_most=1)
+    """Responses are drawn from the likeliest tokens that have this share of the probability together; 1: from all."""
     top_k: int = -1
+    """Responses are drawn from this many of the likeliest tokens; -1: from all."""
 
     group = "evaluation"
 

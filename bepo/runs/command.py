@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from io import StringIO
 from typing import TypeVar
 
 from hydra.core.hydra_config import HydraConfig
@@ -13,6 +15,7 @@ from hydra.errors import CompactHydraException
 from hydra.types import RunMode
 
 from bepo.runs.compose import CONFIG_ERRORS, explain
+from bepo.runs.meanings import explained
 
 CLASSES = ("bepo.*", "verl.*", "optuna.*", "hydra_plugins.*", "logging.*")  # what a config may have Hydra make
 
@@ -47,11 +50,25 @@ def work_of_cell(work: Callable[[list[str]], T]) -> T:
     sys.exit(status)
 
 
+@contextmanager
+def _help_explained() -> Iterator[None]:
+    """Print what is printed within a ``with`` block with the meaning of each field of a config beside it."""
+    with redirect_stdout(StringIO()) as text:
+        try:
+            yield
+        finally:  # Hydra exits where it has shown its help
+            print(explained(text.getvalue()), end="", file=sys.__stdout__)
+
+
 def run_command(main: Callable[[], object]) -> None:
-    """Run a command of Hydra's; exit with status 2 after one line about a wrong config, 1 where a cell failed."""
+    """Run a command of Hydra's, whose ``--help`` says what fields mean.
+
+    Exits with status 2 after one line about a wrong config, 1 where a cell failed.
+    """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra leaves it to us to say what is wrong
     try:
-        main()
+        with _help_explained() if {"--help", "-h"} & {*sys.argv} else nullcontext():
+            main()
     except CellFailed:
         sys.exit(1)
     except CONFIG_ERRORS as error:

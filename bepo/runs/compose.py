@@ -13,7 +13,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from bepo.core.errors import UserError, choose
+from bepo.core.errors import UserError, choose, nearest
 from bepo.core.settings import Settings
 from bepo.runs.config import PLUGINS, Config
 
@@ -38,8 +38,20 @@ def explain(error: BaseException) -> str:
     if isinstance(error.__cause__, OmegaConfBaseException):
         problem += f": {str(error.__cause__).splitlines()[0]}"
     key = getattr(error, "full_key", None)
-    problem = " ".join(problem.split())
+    problem = _suggested(" ".join(problem.split()))
     return f"{key}: {problem}" if key and str(key) not in problem else problem
+
+
+def _suggested(problem: str) -> str:
+    """Return Hydra's words for an unknown choice with the nearest one, and for a new key with how it is added."""
+    if unknown := re.search(r"Could not find '(?:[^']+/)?([^'/]+)'( Available options in '[^']*':) (.*)", problem):
+        value, options = unknown[1], unknown[3].split(" ")
+        return f"{problem[: unknown.start(2)]}; choices: {', '.join(options)}{nearest(value, options)}"
+    if unknown := re.search(r"Invalid value '([^']*)', expected one of \[(.*)\]", problem):
+        return problem + nearest(unknown[1], re.findall(r"'([^']*)'", unknown[2]))
+    if added := re.search(r"Could not override '([^']*)': Key '[^']*' is not in struct", problem):
+        return f"{problem}; +{added[1]}=VALUE adds it"
+    return problem
 
 
 def to_config(composed: DictConfig) -> Config:

@@ -43,8 +43,11 @@ class Rollout(Settings):
     train_tasks: int = setting(4096, at_least=1, at_most=1_000_000)
     """Size of the training set of tasks; updates draw from it without replacement until it is used up."""
     temperature: float = setting(1.0, above=0)
+    """The temperature at which responses of training rollouts are drawn."""
     top_p: float = 1.0
+    """Only 1: training samples from the whole distribution."""
     top_k: int = -1
+    """Only -1: training samples from the whole distribution."""
 
     group = "rollout"
 
@@ -77,14 +80,23 @@ class Config(Settings):
     """Everything a run is made of. A field that says ``identity=False`` does not change the experiment."""
 
     env: Any = _MISSING
+    """The environment."""
     policy: Any = _MISSING
+    """The language model that acts."""
     credit: Any = _MISSING
+    """The estimator of the advantage of each step."""
     loss: Any = _MISSING
+    """What an optimiser step lowers."""
     backend: Any = _MISSING
+    """What samples responses and updates the policy."""
     agent: Agent = field(default_factory=Agent)
+    """What prompts show, and how responses are read."""
     rollout: Rollout = field(default_factory=Rollout)
+    """The episodes of one update."""
     training: Optimisation = field(default_factory=Optimisation)
+    """The optimiser, and the terms of the loss beside the policy loss."""
     evaluation: Evaluation = field(default_factory=Evaluation)
+    """How success is measured."""
     updates: int = setting(150, at_least=0, at_most=1_000_000)
     """0: nothing is trained, the policy is evaluated as it is (``python -m bepo.evaluate``)."""
     run: str | None = setting(None, neutral=True)
@@ -98,6 +110,7 @@ class Config(Settings):
     prompting: Prompting = setting(factory=Prompting, neutral=True)
     """How a served policy is asked; what is trained is asked directly."""
     tracking: Tracking = setting(factory=Tracking, identity=False)
+    """Weights & Biases."""
     results: str = setting("results", identity=False)
     """Folder for runs, task sets and warm starts."""
     checkpoint_every: int = setting(10, at_least=1, identity=False)

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from bepo.core import phases
 from bepo.core.errors import UserError
 from bepo.rollouts.task_sets import task_set
 from bepo.runs.config import Config, cell_overrides, identity_of
@@ -35,7 +36,7 @@ def evaluate(config: Config, overrides: Sequence[str] = ()) -> float:
     results = Path(config.results)
     refuse_older(results)
     folder = RunFolder(results, run_id(identity_of(config)))
-    with disk_errors(results), folder.locked():
+    with disk_errors(results), folder.locked(), phases.shown(config.progress):
         if config.study:
             note_cell(results, config.study["name"], config.tier, cell_overrides(config, overrides), folder.id)
         if folder.is_complete:
@@ -114,6 +115,7 @@ class _Evaluation:
         if left and (estimate := self.player.estimate(self.tasks)):
             print(estimate, flush=True)
         for seed in left:
+            phases.report("evaluating", f"pass {seed + 1} of {self.config.evaluation.seeds}")
             made = self.player.play(self.tasks, seed)
             if seed == 0:
                 folder.write_transcripts(made.transcripts)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from tqdm import tqdm
 
-from bepo.core.phases import report
+from bepo.core.phases import listening, report
 from bepo.runs.config import Config
+
+_PATIENCE = 0.3  # seconds between two redrawings of the bar within an update
 
 
 class ProgressBar:
@@ -22,6 +25,8 @@ class ProgressBar:
         hidden = None if config.progress else True  # None: shown on a terminal only
         self._bar = tqdm(total=config.updates, initial=done, desc=name, unit="update", disable=hidden)
         self._validation: float | None = None
+        self._words, self._drawn = "", 0.0
+        self._listening = ExitStack()
         self._updates = config.updates
 
     def show(self, row: dict[str, float]) -> None:
@@ -34,17 +39,41 @@ class ProgressBar:
             "validation": self._validation,
         }
         words = {name: f"{value:.2f}" for name, value in shown.items() if value is not None}
-        self._bar.set_postfix(words, refresh=False)
+        self._words = ", ".join(f"{name} {value}" for name, value in words.items())
+        self._bar.set_postfix_str(self._words, refresh=False)
         self._bar.update()
         if self._bar.disable:  # there is no terminal: a line now and then
-            text = ", ".join(f"{name} {value}" for name, value in words.items())
-            report("training", f"update {row['update']} of {self._updates}, {text}")
+            report("training", f"update {row['update']} of {self._updates}, {self._words}")
+
+    def show_within(self, detail: str) -> None:
+        """Show behind the bar what an update is doing, a few times a second at most."""
+        if time.monotonic() - self._drawn > _PATIENCE:
+            self._drawn = time.monotonic()
+            self._bar.set_postfix_str(f"{self._words}{', ' * bool(self._words)}{detail}")
+
+    def show_phase(self, phase: str, detail: str) -> None:
+        """Show behind the bar what happens between updates, such as an evaluation."""
+        self.show_within(f"{phase} {detail}")
+
+    def note(self, line: str) -> None:
+        """Write a line above the bar."""
+        self._bar.write(line, file=sys.stderr)
 
     def __enter__(self) -> ProgressBar:
+        if not self._bar.disable:
+            self._listening.enter_context(listening(_BehindBar(self)))
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._listening.close()
         self._bar.close()
+
+
+class _BehindBar:
+    """Shows phases behind a progress bar, on whose line they would write otherwise."""
+
+    def __init__(self, bar: ProgressBar) -> None:
+        self.show, self.show_within, self.note = bar.show_phase, bar.show_within, bar.note
 
 
 @contextmanager

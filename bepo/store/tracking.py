@@ -32,8 +32,11 @@ class Tracking(Settings):
     """``tracking.mode=online`` is all it takes to log to a server; offline runs are uploaded by ``wandb sync``."""
 
     mode: Literal["offline", "online", "disabled"] = "offline"
+    """Write a mirror for ``wandb sync``, log to a server, or neither."""
     project: str = "bepo"
+    """The project of W&B."""
     entity: str | None = None
+    """The user or the team of W&B; null: the default of whoever is logged in."""
 
     group = "tracking"
 

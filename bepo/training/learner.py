@@ -15,6 +15,7 @@ from torch import Tensor
 
 from bepo.core.batch import RolloutBatch, Tokens
 from bepo.core.errors import UserError
+from bepo.core.phases import report_within
 from bepo.losses import Loss
 from bepo.policies.batching import response_grid, response_places
 from bepo.policies.language_model import LanguageModel
@@ -71,7 +72,9 @@ class LocalLearner:
         reference = self._reference_log_probs(tokens)
         totals: dict[str, float] = defaultdict(float)
         for epoch in range(self.settings.epochs):
-            for minibatch in minibatches(len(batch), self.settings.minibatch_size, seed, epoch):
+            of_epoch = list(minibatches(len(batch), self.settings.minibatch_size, seed, epoch))
+            for number, minibatch in enumerate(of_epoch):
+                report_within(f"policy update, minibatch {number + 1} of {len(of_epoch)}")
                 self._step(tokens, advantage, reference, minibatch, totals)
                 if self.critic is not None:
                     assert returns is not None

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from bepo.core.batch import Terminal, Tokens
-from bepo.core.phases import report
+from bepo.core.phases import note, report
 from bepo.core.seeds import derive_seed
 from bepo.envs import Environment, Task
 from bepo.policies.language_model import LanguageModel
@@ -40,7 +40,7 @@ class Demonstration(NamedTuple):
 def initial_policy(setup: Setup) -> LanguageModel:
     """Return the policy that training starts from, after its warm start where its settings ask for one.
 
-    Where the set-up names trained ``weights``, it is these.
+    Where the set-up names trained ``weights``, it is these. Without an expert there is no warm start.
 
     A warm start is fitted once for everything that its weights depend on, and kept in
     ``setup.cache/<env>-<policy>-<key>`` as a checkpoint with ``warm_start.json``, which says what the key is made of
@@ -52,6 +52,9 @@ def initial_policy(setup: Setup) -> LanguageModel:
         policy.load_weights(setup.weights)
         return policy
     if setup.policy.warm_start_settings is None:
+        return policy
+    if not setup.env.has_expert:
+        note(f"env={setup.env.name} has no expert: no warm start, the policy begins as it is drawn")
         return policy
     start = start_of(setup)
     key = digest(json.dumps(start, sort_keys=True), 12)

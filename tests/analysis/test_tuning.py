@@ -75,7 +75,27 @@ def test_importance(results):
         for t, p in zip(found.figure.axes[0].get_yticklabels(), found.figure.axes[0].patches)
     }
     assert widths["x"] > 80 > 20 > widths["y"]
-    assert any("9 complete trials; shares are unstable" in note for note in found.notes)
+    assert any("9 complete trials; shares are unstable below 20" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("label", ["history", "importance", "parallel", "slice", "contour"])
+def test_texts_of_neighbours_do_not_overlap(results, label):
+    figure = built(results, f"optuna-{label}").figure
+    figure.draw_without_rendering()
+    boxes = [axis.title.get_window_extent() for axis in figure.axes if axis.get_visible() and axis.get_title()]
+    boxes += [axis._left_title.get_window_extent() for axis in figure.axes if axis.get_title(loc="left")]
+    assert len(boxes) == 2 and not boxes[0].overlaps(boxes[1])
+
+
+def test_lines_slices_and_contours_show_every_complete_trial(results):
+    first = built(results, "optuna-parallel").figure.axes[0]
+    assert len(first.lines) == 9 and [t.get_text() for t in first.get_xticklabels()] == ["x", "y"]
+    slices = built(results, "optuna-slice").figure.axes
+    assert [axis.get_xlabel() for axis in slices] == ["x", "y", "x", "y"]
+    assert sorted(y for _, y in slices[0].collections[0].get_offsets()) == pytest.approx([10 * i for i in range(9)])
+    contour = built(results, "optuna-contour").figure.axes[0]
+    assert (contour.get_xlabel(), contour.get_ylabel()) == ("x", "y")
+    assert len(contour.collections[-1].get_offsets()) == 9
 
 
 def test_what_is_no_database_is_named_and_left_alone(tmp_path):

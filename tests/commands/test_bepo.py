@@ -1,5 +1,7 @@
 """``bepo COMMAND``: every command under one name."""
 
+import shutil
+import subprocess
 import sys
 
 import pytest
@@ -30,4 +32,25 @@ def test_a_command_gets_its_arguments(monkeypatch, capsys):
 def test_a_misspelt_command_gets_the_nearest(monkeypatch, capsys):
     assert run(monkeypatch, "trian") == 2
     err = capsys.readouterr().err
-    assert "unknown command 'trian'" in err and "(bepo train?)" in err and err.count("\n") == 1
+    assert "unknown command 'trian'" in err and "did you mean train?" in err and err.count("\n") == 1
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+@pytest.mark.parametrize(
+    "line, words",
+    [
+        ("bepo vi", ["view"]),
+        ("bepo train env=soko", ["env=sokoban"]),
+        ("bepo evaluate credit.gate_or", ["credit.gate_order="]),
+    ],
+)
+def test_bash_completes_commands_and_configs(line, words, monkeypatch, capsys):
+    run(monkeypatch, "--completion")
+    typed = " ".join(f"'{word}'" for word in line.split())
+    script = f"""bepo() {{ {sys.executable} -m bepo "$@"; }}
+{capsys.readouterr().out}
+COMP_WORDS=({typed}); COMP_CWORD={len(line.split()) - 1}; COMP_LINE="{line}"
+_bepo; printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+    found = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == words, found.stderr

@@ -26,6 +26,18 @@ def shown(terminal: bool, *events: tuple[float, str, str]) -> str:
     return stream.getvalue()
 
 
+def test_a_part_of_a_phase_is_shown_behind_it():
+    stream, now = Stream(False), [0.0]
+    view = phases.Phases(stream, lambda: now[0])
+    view.show("evaluating", "pass 1 of 3")
+    for now[0] in (1.0, 6.0, 7.0):
+        view.show_within(f"step {now[0]:.0f} of at most 15")
+    view.close()
+    for now[0] in (20.0, 30.0):
+        view.show_within("step 1 of at most 15")
+    assert stream.getvalue() == "evaluating: pass 1 of 3, step 6 of at most 15\ntraining: step 1 of at most 15\n"
+
+
 def test_a_pipe_gets_a_line_every_five_seconds_of_a_phase():
     steps = [(float(t), "warm start", f"step {t}") for t in range(12)]
     assert shown(False, *steps) == "warm start: step 5\nwarm start: step 10\n"

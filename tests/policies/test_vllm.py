@@ -1,7 +1,9 @@
 """``policy=vllm``: a server that is started, waited for and stopped. The program here is a stand-in for vLLM."""
 
 import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,23 @@ def test_the_server_lives_as_long_as_the_evaluation(tmp_path):
     assert not running(tmp_path)
     assert (tmp_path / LOG).read_text().startswith("serving serve weights --host 127.0.0.1 --port ")
     assert (tmp_path / LOG).read_text().split("\n")[0].endswith("--max-model-len 612 --dtype=float32")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
+def test_the_server_ends_with_an_evaluation_that_is_killed(tmp_path):
+    code = (
+        "from pathlib import Path; from bepo.policies.vllm import Vllm;"
+        f"made = Vllm(path='weights', command={program(tmp_path)!r}).endpoint(Path({str(tmp_path)!r}));"
+        "print(made.__enter__(), flush=True); input()"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout.readline().startswith("http://127.0.0.1:") and running(tmp_path)
+    parent.kill()
+    parent.communicate()
+    deadline = time.monotonic() + 60
+    while running(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not running(tmp_path)
 
 
 def test_a_server_that_ends_is_named(tmp_path):

@@ -140,6 +140,14 @@ def test_served_policies_are_the_papers_models_under_the_protocol_of_its_tables(
     assert asked == (rows if name == "prompting" else {("sokoban", "vl", "direct")})
 
 
+def test_closed_models_are_named_and_have_no_built_in_price():
+    found = {(r.config.env.name, r.config.model, r.config.policy.model) for r in runs("prompting_closed")}
+    names = ("gpt-4o-2024-08-06", "gemini-2.5-pro")
+    assert found == {(env, "closed", name) for env in ("alfworld", "webshop") for name in names}
+    policies = [run.config.policy for run in runs("prompting_closed")]
+    assert {price for policy in policies for price in (policy.price_prompt, policy.price_response)} == {None}
+
+
 @pytest.mark.parametrize("name", [*STUDIES, *PROMPTING])
 def test_settings_of_environment_and_backbone(name):
     expected = defaultdict(dict)

@@ -158,6 +158,22 @@ def test_a_killed_evaluation_goes_on_without_paying_twice(server, undisturbed, t
     assert len(found.facts["sessions"]) == 2
 
 
+def test_ctrl_c_keeps_what_is_under_way_and_says_how_to_go_on(server, undisturbed, tmp_path):
+    server.pause = 0.05
+    command = Command("bepo.evaluate", *overrides(server, tmp_path, "policy.concurrency=2"))
+    deadline = time.monotonic() + 120
+    while len(server.bodies) < 7 and time.monotonic() < deadline:
+        time.sleep(0.005)
+    command.send_signal(signal.SIGINT)
+    _, told = command.communicate()
+    assert command.returncode == 130 and "Traceback" not in told
+    assert "no more are asked for" in told and told.endswith("interrupted; the same command goes on where it stopped\n")
+    server.pause = 0
+    evaluate(configured(server, tmp_path))
+    run, requests = undisturbed
+    assert only(tmp_path).episodes() == run.episodes() and len(server.bodies) == requests
+
+
 def test_no_request_is_sent_beyond_the_budget(server, undisturbed, tmp_path):
     run, requests = undisturbed
     with pytest.raises(UserError, match=r"policy.budget_tokens=3000 is used up: \d+ tokens are paid for"):

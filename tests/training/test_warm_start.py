@@ -1,10 +1,12 @@
 """The warm start that all cells of a study share."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
+from bepo.core import phases
 from bepo.envs.sokoban import Sokoban
 from bepo.losses.ppo_clip import PPOClip
 from bepo.policies.tiny import Tiny, WarmStart
@@ -47,6 +49,19 @@ def setup_of(policy, cache):
         cache=cache,
         folder=cache,
     )
+
+
+def test_an_environment_without_an_expert_has_no_warm_start(tmp_path, capsys):
+    class Alone(Sokoban):
+        has_expert = False
+
+    setup = replace(setup_of(Tiny(hidden_size=32, num_hidden_layers=1), tmp_path), env=Alone(horizon=8))
+    with phases.shown():
+        policy = initial_policy(setup)
+    drawn = setup.policy.build(setup.env, AGENT, "cpu")
+    assert capsys.readouterr().err == "env=sokoban has no expert: no warm start, the policy begins as it is drawn\n"
+    assert all(torch.equal(a, b) for a, b in zip(policy.model.parameters(), drawn.model.parameters()))
+    assert folders(tmp_path) == []
 
 
 def folders(cache):

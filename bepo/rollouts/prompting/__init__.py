@@ -18,6 +18,7 @@ class Prompting(Settings):
     """
 
     method: Literal["direct", "react", "reflexion"] = "direct"
+    """The agent of training, ReAct, or Reflexion around ReAct."""
     profile: Literal["table", "original"] = "table"
     """``table``: the protocol of the paper's tables (verl-agent's); ``original``: that of the method's own code."""
     thoughts: Literal["in_response", "own_step"] = "in_response"

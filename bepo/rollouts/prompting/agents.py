@@ -86,7 +86,7 @@ class ReActTrial:
         if observation is None:
             return text
         text += self.grammar.observation(observation.text)
-        if self.settings.admissible:
+        if self.settings.admissible and observation.admissible:
             text += f"Admissible actions: [{', '.join(observation.admissible)}].\n"
         return text + self.grammar.ask
 

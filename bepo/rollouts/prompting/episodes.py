@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bepo.core.batch import Terminal
+from bepo.core.phases import report_within
 from bepo.core.seeds import derive_seed
 from bepo.envs import Environment, Task
 from bepo.rollouts.agent import Agent
@@ -97,6 +98,8 @@ class PromptedPass:
             episode.over, episode.task_score, episode.last_action, episode.broken = False, 0.0, None, False
         observations = list(running.observations)
         while active := [i for i, episode in enumerate(episodes) if not episode.over]:
+            over = len(episodes) - len(active)
+            report_within(f"{f'trial {trial}, ' if self.trials > 1 else ''}{over} of {len(episodes)} episodes over")
             requests = [self._request(episodes[i], observations[i], place, seed) for i in active]
             actions: dict[int, str | None] = {}
             for i, request, answer in zip(active, requests, self._chat.ask(requests)):

@@ -8,6 +8,7 @@ from functools import lru_cache
 from itertools import islice
 
 from bepo.core.batch import Terminal
+from bepo.core.errors import UserError
 from bepo.envs import Environment, Task
 from bepo.rollouts.prompting import Prompting
 from bepo.rollouts.prompting.transcript import Grammar, Turn
@@ -46,6 +47,11 @@ class Exemplars:
 
     def _solved(self, kind: str) -> Iterator[tuple[str, list[Turn]]]:
         """Yield instruction and turns of training tasks that the expert solves, those of the kind before others."""
+        if not self._env.has_expert:
+            raise UserError(
+                f"env={self._env.name} has no expert, whose episodes are the examples: choose prompting=direct, or "
+                "prompting.exemplars=0"
+            )
         tasks = list(islice(self._env.tasks("train"), _MOST_TASKS))
         for task in sorted(tasks, key=lambda task: task.kind != kind):
             if found := self._play(task):

@@ -1,0 +1,207 @@
+"""GEM's environments: games and questions in words, answered in words."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from textwrap import shorten
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from bepo.core.batch import Terminal
+from bepo.core.errors import Missing, UserError
+from bepo.core.settings import setting
+from bepo.envs import (
+    Environment,
+    Observation,
+    PromptText,
+    Split,
+    Step,
+    Task,
+    content_id,
+    register,
+    split_by_id,
+)
+from bepo.envs._words import seen_words
+from bepo.store.files import digest
+
+_SEEDS = 10_000_000
+_PROBES = 200  # random actions from which a vocabulary is made
+
+
+@register
+@dataclass
+class GEM(Environment):
+    """An environment of the gem-llm package. Any text is an action; there is no expert, and no list of actions.
+
+    A task is a seed of ``reset``. An episode succeeds if it ends with a total reward of 1, which is GEM's for a solved
+    task; its score is the total, at least 0 and at most 1. Each episode has random numbers of its own, although GEM
+    draws from Python's and NumPy's global ones. Source: Liu et al., 2025, GEM: A Gym for Agentic LLMs.
+    """
+
+    name: Literal["gem"] = "gem"
+    id: str = "game:GuessTheNumber-v0-easy"
+    """The environment, as ``gem.make`` knows it."""
+    kwargs: dict[str, Any] = setting(factory=dict)
+    """What ``gem.make`` is given beside the id."""
+    states: Literal["history", "suffix"] = "history"
+    """What makes two states equal: the episode up to now, or GEM's suffix alone, which shows the board of a game."""
+    horizon: int = setting(30, at_least=1, at_most=10_000)
+    """Number of steps after which an episode is truncated. GEM's own limit, ``max_turns``, ends it as a failure."""
+
+    label: ClassVar[str] = "GEM"
+    shown_settings: ClassVar[tuple[str, ...]] = ("id", "horizon")
+    method_version: ClassVar[int] = 1
+
+    @property
+    def has_expert(self) -> bool:
+        """Return False: GEM has none."""
+        return False
+
+    @property
+    def free_text(self) -> str:
+        """Return that no actions are listed."""
+        return "env=gem lists none"
+
+    @cached_property
+    def prompt(self) -> PromptText:
+        """Return the texts for the agent's prompt; the vocabulary is that of some random episodes."""
+        moves = self._moves()
+        words = seen_words(self.tasks("train"), self.start, lambda rng, _: rng.choice(moves))
+        return PromptText("You are an expert agent playing a game in words.", "Answer as the task asks.", words)
+
+    def tasks(self, split: Split) -> Iterator[Task]:
+        """Yield the seeds of a split."""
+        name = f"{self.id} {json.dumps(dict(self.kwargs), sort_keys=True)}"
+        for seed in range(_SEEDS):
+            task_id = content_id(f"{name} seed {seed}")
+            if split_by_id(task_id) == split:
+                yield Task(task_id, {"seed": seed})
+
+    def start(self, tasks: Sequence[Task]) -> GEMEpisodes:
+        """Start one episode for each seed. Raises ``UserError`` where the environment cannot be made."""
+        envs = [make(self.id, self.kwargs) for _ in tasks]
+        return GEMEpisodes(envs, [task.data["seed"] for task in tasks], self.states)
+
+    def project(self, text: str) -> str | None:
+        """Return the text in the box that GEM reads, ``\\boxed{...}``, unless it has one; None for an empty text."""
+        said = text.strip()
+        return None if not said else said if "\\boxed{" in said else f"\\boxed{{{said}}}"
+
+    def missing(self) -> Missing | None:
+        """Return that gem-llm is not installed."""
+        return _missing()
+
+    def facts(self) -> dict[str, Any]:
+        """Return the version of GEM."""
+        from importlib.metadata import version
+
+        return {"gem-llm": version("gem-llm")}
+
+    def _moves(self) -> list[str]:
+        """Return some random actions of GEM's; one that is none where it knows no random ones."""
+        env = make(self.id, self.kwargs)
+        with _randomness(random.Random(0).getstate(), np.random.RandomState(0).get_state()):
+            env.reset(seed=0)
+            try:
+                return sorted({self.project(env.sample_random_action()) or "" for _ in range(_PROBES)})
+            except NotImplementedError:
+                return ["\\boxed{0}"]
+
+
+class GEMEpisodes:
+    """Running episodes, each in an environment of its own."""
+
+    def __init__(self, envs: Sequence[Any], seeds: Sequence[int], states: str) -> None:
+        """Reset each of GEM's environments with its seed."""
+        self._envs, self._states = envs, states
+        self._randomness: list[tuple[Any, Any]] = []
+        self._totals = [0.0] * len(envs)
+        self._histories: list[str] = []
+        self.instructions, self.observations = [], []
+        for i, (env, seed) in enumerate(zip(envs, seeds)):
+            with _randomness(random.getstate(), np.random.get_state()) as after:
+                instruction, info = env.reset(seed=seed)
+            self._randomness.append((after[0], after[1]))
+            self._histories.append(instruction)
+            self.instructions.append(instruction.strip())
+            self.observations.append(self._observation(i, "", info))
+
+    def step(self, actions: Mapping[int, str | None]) -> dict[int, Step]:
+        """Act in some episodes; None does nothing, and takes a step of the agent."""
+        return {i: self._step(i, action) for i, action in actions.items()}
+
+    def expert(self, index: int) -> str | None:
+        """Return None: there is no expert."""
+        return None
+
+    def expert_steps(self, index: int) -> float:
+        """Return NaN: there is no expert."""
+        return float("nan")
+
+    def _step(self, i: int, action: str | None) -> Step:
+        if action is None:
+            return Step(self.observations[i], 0.0, Terminal.NONE, self._score(i))
+        with _randomness(*self._randomness[i]) as after:
+            text, reward, ended, cut, info = self._envs[i].step(action)
+        self._randomness[i] = after[0], after[1]
+        self._totals[i] += float(reward)
+        self._histories[i] += f"\n{action}\n{text}"
+        self.observations[i] = self._observation(i, str(text), info)
+        terminal = Terminal.NONE
+        if ended or cut:
+            terminal = Terminal.SUCCESS if self._score(i) == 1 else Terminal.FAILURE
+        return Step(self.observations[i], float(reward), terminal, self._score(i))
+
+    def _score(self, i: int) -> float:
+        total = round(self._totals[i], 6)  # parts such as 1/3 add up to 1
+        return min(max(total, 0.0), 1.0)
+
+    def _observation(self, i: int, text: str, info: Mapping[str, Any]) -> Observation:
+        suffix = str(info.get("suffix", "")).strip()
+        shown = "\n".join(part for part in (text.strip(), suffix) if part) or "The task begins."
+        state = suffix if self._states == "suffix" and suffix else self._histories[i]
+        return Observation(shown, key=digest(state, 16), admissible=())
+
+
+def make(env_id: str, kwargs: Mapping[str, Any]) -> Any:
+    """Return an environment of GEM. Raises ``UserError`` for an unknown id, wrong settings, or data that is missing."""
+    if missing := _missing():
+        raise missing
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    import gem
+
+    root.handlers[:], root.level = handlers, level  # importing it has everything logged to the terminal
+    try:
+        with _randomness(random.getstate(), np.random.get_state()):
+            return gem.make(env_id, **kwargs)
+    except Exception as error:  # of any environment's own
+        raise UserError(f"env.id={env_id}, env.kwargs={dict(kwargs)}: {shorten(str(error), 300)}") from None
+
+
+def _missing() -> Missing | None:
+    if find_spec("gem") is None:
+        return Missing("env=gem needs the gem-llm package", "pip install gem-llm==0.0.4")
+    return None
+
+
+@contextmanager
+def _randomness(python: Any, numpy: Any) -> Iterator[list[Any]]:
+    """Let Python's and NumPy's generators stand at these states; yields a list that then holds where they end."""
+    before, after = (random.getstate(), np.random.get_state()), []
+    random.setstate(python)
+    np.random.set_state(numpy)
+    try:
+        yield after
+    finally:
+        after += [random.getstate(), np.random.get_state()]
+        random.setstate(before[0])
+        np.random.set_state(before[1])

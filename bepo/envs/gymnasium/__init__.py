@@ -1,0 +1,115 @@
+"""Gymnasium's text environments: those with a few actions, and an observation or a rendering that is text."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from typing import Any, ClassVar, Literal
+
+from bepo.core.errors import Missing, UserError
+from bepo.core.settings import setting
+from bepo.envs import Environment, Observation, PromptText, Split, Task, content_id, register, split_by_id
+from bepo.envs._words import seen_words
+from bepo.envs.gymnasium.episodes import GymnasiumEpisodes
+from bepo.envs.gymnasium.making import Maker
+from bepo.envs.gymnasium.tabular import has_table
+from bepo.envs.gymnasium.texts import family_of
+
+_SEEDS = 10_000_000
+_MOST_SEEDS_IN_VAIN = 2_000
+
+
+@register
+@dataclass
+class Gymnasium(Environment):
+    """Any environment of the gymnasium package whose actions are numbered, as FrozenLake, Taxi or CliffWalking.
+
+    A task is a seed of ``reset``, which also decides every later chance, so that the episodes of a group are
+    comparable. An observation is what the environment renders as text (mode ``ansi``), or its numbers where it does not
+    render. An episode succeeds if it ends itself with a reward above 0 (CliffWalking: if it ends itself). An
+    environment with a table of its transitions (``P``) has an expert, by value iteration.
+    Source: Towers et al., 2024, Gymnasium.
+    """
+
+    name: Literal["gymnasium"] = "gymnasium"
+    id: str = "FrozenLake-v1"
+    """The environment, as ``gymnasium.make`` knows it; ``package:Name-v0`` imports the package that registers it."""
+    kwargs: dict[str, Any] = setting(factory=dict)
+    """What ``gymnasium.make`` is given beside the id. In FrozenLake, ``map_name: null`` is a new map for each task."""
+    starts: Literal["seeds", "distinct"] = "seeds"
+    """Tasks are ``seeds``, which may begin alike; ``distinct`` ones do not, so that no test task was trained on."""
+    actions: list[str] = setting(factory=list)
+    """The words for the actions 0, 1, ...; empty: those of the environments of Gymnasium, else the numbers."""
+    rules: str = ""
+    """What the prompt says of the environment; empty: our words for the environments of Gymnasium."""
+    horizon: int = setting(50, at_least=1, at_most=10_000)
+    """Number of steps after which an episode is truncated; Gymnasium's own limit is not applied."""
+
+    label: ClassVar[str] = "Gymnasium"
+    shown_settings: ClassVar[tuple[str, ...]] = ("id", "horizon")
+    method_version: ClassVar[int] = 1
+
+    @property
+    def has_expert(self) -> bool:
+        """Return whether the environment has a table of its transitions."""
+        return has_table(self._maker.make(0))
+
+    @cached_property
+    def prompt(self) -> PromptText:
+        """Return the texts for the agent's prompt; the vocabulary is that of some random episodes."""
+        words = seen_words(self.tasks("train"), self.start, _random_action)
+        rules = self.rules or family_of(self.id).rules or f"You act in {self.id}."
+        return PromptText(f"You are an expert agent playing {self.id.partition('-v')[0]}.", rules, words)
+
+    def tasks(self, split: Split) -> Iterator[Task]:
+        """Yield the seeds of a split; with ``starts=distinct`` one for each first observation, until none is new."""
+        seen, last = set(), 0
+        for seed in range(_SEEDS):
+            if seed - last > _MOST_SEEDS_IN_VAIN:
+                return
+            start = f"seed {seed}" if self.starts == "seeds" else self._maker.first_observation(seed)
+            task_id = content_id(f"{self._maker.name} {start}")
+            if task_id not in seen:
+                seen.add(task_id)
+                last = seed
+                if split_by_id(task_id) == split:
+                    yield Task(task_id, {"seed": seed})
+
+    def start(self, tasks: Sequence[Task]) -> GymnasiumEpisodes:
+        """Start one episode for each seed."""
+        return GymnasiumEpisodes(self._maker, [task.data["seed"] for task in tasks])
+
+    def project(self, text: str) -> str | None:
+        """Return the action whose word, or number, the text is; else the first action whose word it contains."""
+        words, said = self._maker.words, text.strip().lower()
+        if said.isdigit() and int(said) < len(words):
+            return words[int(said)]
+        exact = (word for word in words if word.lower() == said)
+        return next(exact, next((word for word in words if word.lower() in said.split()), None))
+
+    def missing(self) -> Missing | None:
+        """Return that gymnasium is not installed."""
+        if find_spec("gymnasium") is None:
+            return Missing("env=gymnasium needs the gymnasium package", "pip install 'gymnasium>=1.2,<2'")
+        return None
+
+    def facts(self) -> dict[str, Any]:
+        """Return the version of Gymnasium."""
+        from importlib.metadata import version
+
+        return {"gymnasium": version("gymnasium")}
+
+    @cached_property
+    def _maker(self) -> Maker:
+        if missing := self.missing():
+            raise missing
+        if not self.id:
+            raise UserError("env.id is empty: name an environment, such as env.id=FrozenLake-v1")
+        return Maker(self.id, self.kwargs, self.actions)
+
+
+def _random_action(rng: random.Random, observation: Observation) -> str:
+    return rng.choice(observation.admissible)

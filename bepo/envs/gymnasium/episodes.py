@@ -1,0 +1,61 @@
+"""A batch of episodes in environments of Gymnasium."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from bepo.core.batch import Terminal
+from bepo.envs import Observation, Step
+from bepo.envs.gymnasium.making import Maker
+from bepo.envs.gymnasium.tabular import best_actions
+
+
+class GymnasiumEpisodes:
+    """Running episodes, each in an environment of its own."""
+
+    def __init__(self, maker: Maker, seeds: Sequence[int]) -> None:
+        """Start one episode for each seed."""
+        self._maker = maker
+        self._envs = [maker.make(seed) for seed in seeds]
+        self._plans: dict[int, Int[np.ndarray, " S"]] = {}  # the expert's, by episode; -1: those of one table
+        self._states: list[Any] = [None] * len(seeds)
+        self.instructions = [""] * len(seeds)
+        begun = [env.reset(seed=seed) for env, seed in zip(self._envs, seeds)]
+        self.observations = [self._read(i, *start) for i, start in enumerate(begun)]
+
+    def step(self, actions: Mapping[int, str | None]) -> dict[int, Step]:
+        """Act in some episodes; None does nothing, and takes a step of the agent."""
+        return {i: self._step(i, action) for i, action in actions.items()}
+
+    def expert(self, index: int) -> str | None:
+        """Return an optimal action, or None where no success can be reached."""
+        place = index if self._maker.random_map else -1
+        if place not in self._plans:
+            table = vars(self._envs[index].unwrapped)["P"]
+            self._plans[place] = best_actions(table, self._maker.family.ends_in_success)
+        action = int(self._plans[place][self._states[index]])
+        return None if action < 0 else self._maker.words[action]
+
+    def expert_steps(self, index: int) -> float:
+        """Return NaN: how many steps are left depends on chance."""
+        return float("nan")
+
+    def _step(self, i: int, action: str | None) -> Step:
+        if action is None:
+            return Step(self.observations[i], 0.0, Terminal.NONE, 0.0)
+        observation, reward, ended, cut, info = self._envs[i].step(self._maker.words.index(action))
+        self.observations[i] = self._read(i, observation, info)
+        success = ended and (float(reward) > 0 or self._maker.family.ends_in_success)
+        terminal = Terminal.SUCCESS if success else Terminal.FAILURE if ended else Terminal.NONE
+        return Step(self.observations[i], float(reward), terminal, float(success), broken=cut and not ended)
+
+    def _read(self, i: int, observation: object, info: Mapping[str, Any]) -> Observation:
+        self._states[i] = observation
+        text = self._maker.text(self._envs[i], observation)
+        allowed = info.get("action_mask", np.ones(len(self._maker.words)))  # Taxi's: actions that change something
+        words = tuple(word for word, may in zip(self._maker.words, allowed) if may)
+        return Observation(text, key=text, admissible=words or self._maker.words)

@@ -1,0 +1,57 @@
+"""The expert of environments with a table of their transitions: value iteration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+_DISCOUNT, _PRECISION = 0.99, 1e-10
+
+
+def has_table(env: Any) -> bool:
+    """Return whether an environment has Gymnasium's table ``P``: state, action, list of (p, next, reward, end)."""
+    return isinstance(vars(env.unwrapped).get("P"), dict)
+
+
+def best_actions(table: dict[int, dict[int, list[tuple]]], ends_in_success: bool) -> Int[np.ndarray, " S"]:
+    """Return an optimal action of each state at a discount of 0.99; -1 where no success can be reached.
+
+    A transition is a success if it ends the episode with a reward above 0, or at all if ``ends_in_success``.
+    """
+    rows: list[tuple[Any, ...]] = [
+        (state, action, probability, after, reward, end)
+        for state, actions in table.items()
+        for action, outcomes in actions.items()
+        for probability, after, reward, end in outcomes
+    ]
+    state, action, probability, after, reward, end = (np.array(column) for column in zip(*rows))
+    states, actions = int(state.max()) + 1, int(action.max()) + 1
+    success = end.astype(bool) & ((reward > 0) | ends_in_success)
+    value, change = np.zeros(states), np.inf
+    quality = np.zeros((states, actions))
+    while change > _PRECISION:
+        quality = np.zeros((states, actions))
+        np.add.at(quality, (state, action), probability * (reward + _DISCOUNT * value[after] * ~end.astype(bool)))
+        change = float(np.abs(quality.max(1) - value).max())
+        value = quality.max(1)
+    return np.where(_can_succeed(states, state, after, success), _argmax(quality), -1)
+
+
+def _can_succeed(
+    states: int, state: Int[np.ndarray, " n"], after: Int[np.ndarray, " n"], success: Bool[np.ndarray, " n"]
+) -> Bool[np.ndarray, " S"]:
+    """Return which states lead to a success by some actions and chances; rows are transitions."""
+    can = np.zeros(states, bool)
+    while True:
+        found = can.copy()
+        found[state[success | can[after]]] = True
+        if (found == can).all():
+            return can
+        can = found
+
+
+def _argmax(quality: Float[np.ndarray, "S A"]) -> Int[np.ndarray, " S"]:
+    """Return the first best action of each state, where rounding does not decide between equals."""
+    return (quality >= quality.max(1, keepdims=True) - 1e-8).argmax(1)

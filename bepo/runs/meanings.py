@@ -1,0 +1,96 @@
+"""What the fields of a config mean: their docstrings, read from the sources, for ``--help``."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
+from functools import cache
+from itertools import pairwise
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import yaml
+
+from bepo.runs.config import PLUGINS, Config
+
+_HEADING = "== Config =="
+_COLUMN, _WIDTH = 34, 120
+
+
+@cache
+def field_docs(kind: type) -> dict[str, str]:
+    """Return the docstring of every field that has one, of a dataclass and its base classes, each in one line."""
+    found: dict[str, str] = {}
+    for cls in reversed(kind.__mro__):
+        if cls.__module__.startswith("bepo."):
+            found |= _documented(ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0])
+    return found
+
+
+def _documented(cls: ast.stmt) -> dict[str, str]:
+    body = cls.body if isinstance(cls, ast.ClassDef) else []
+    return {
+        field.target.id: " ".join(text.value.value.split())
+        for field, text in pairwise(body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+    }
+
+
+def meanings(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return what each field of a composed config means, by its dotted path, where it has a docstring."""
+    return dict(_meanings(config, Config, ""))
+
+
+def _meanings(part: Mapping[str, Any], kind: type, path: str) -> Iterator[tuple[str, str]]:
+    docs, hints = field_docs(kind), get_type_hints(kind)
+    for name, value in part.items():
+        if name in docs:
+            yield f"{path}{name}", docs[name]
+        if isinstance(value, Mapping):
+            inner = _plugin(name, value) if kind is Config and name in PLUGINS else _dataclass_in(hints.get(name))
+            if inner is not None:
+                yield from _meanings(value, inner, f"{path}{name}.")
+
+
+def _plugin(group: str, settings: Mapping[str, Any]) -> type | None:
+    return PLUGINS[group]().get(settings.get("name", ""))
+
+
+def _dataclass_in(hint: Any) -> type | None:
+    kinds = get_args(hint) if get_origin(hint) in (UnionType, Union) else (hint,)
+    return next((kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind)), None)
+
+
+def explained(help_text: str) -> str:
+    """Return Hydra's help with the meaning of each field beside its value; other text is left as it is."""
+    before, heading, rest = help_text.partition(_HEADING)
+    if not heading:
+        return help_text
+    lines = rest.splitlines()
+    is_config = [bool(line) and (line[0] == " " or ":" in line.split(" ")[0]) for line in lines]
+    config = yaml.safe_load("\n".join(line for line, wanted in zip(lines, is_config) if wanted))
+    if not isinstance(config, dict):
+        return help_text
+    known, path = meanings(config), list[str]()
+    shown = []
+    for line, wanted in zip(lines, is_config):
+        name, colon, _ = line.strip().partition(":")
+        if not wanted or not colon or line.strip().startswith("-"):
+            shown.append(line)
+            continue
+        path = [*path[: (len(line) - len(line.lstrip())) // 2], name]
+        shown += _beside(line, known.get(".".join(path), ""))
+    return before + heading + "\n".join(shown) + "\n"
+
+
+def _beside(line: str, meaning: str) -> list[str]:
+    """Return a line with what it means to its right, on as many lines as that takes."""
+    if not meaning:
+        return [line]
+    first, *more = textwrap.wrap(meaning, _WIDTH - _COLUMN - 2)
+    own = [f"{line:{_COLUMN}}# {first}"] if len(line) < _COLUMN else [line, f"{'':{_COLUMN}}# {first}"]
+    return own + [f"{'':{_COLUMN}}# {rest}" for rest in more]

@@ -1,0 +1,65 @@
+"""GEM's environments, from the installed package, beyond the contract that every environment keeps."""
+
+import random
+from itertools import islice
+
+import pytest
+
+from bepo.core.batch import Terminal
+from bepo.core.errors import UserError
+from bepo.envs import environments
+
+pytest.importorskip("gem")
+
+
+def started(env_id, n=1, **settings):
+    env = environments.make("gem", id=env_id, **settings)
+    return env, env.start(list(islice(env.tasks("train"), n)))
+
+
+def test_a_number_is_found_by_halving():
+    env, episodes = started("game:GuessTheNumber-v0-easy", 8)
+    for i in range(8):
+        low, high, step = 1, 10, None
+        while step is None or step.terminal == Terminal.NONE:
+            guess = (low + high) // 2
+            step = episodes.step({i: env.project(str(guess))})[i]
+            low, high = (guess + 1, high) if "higher than" in step.observation.text else (low, guess - 1)
+        assert (step.terminal, step.task_score) == (Terminal.SUCCESS, 1.0)
+
+
+def test_a_text_that_is_no_guess_ends_the_game():
+    env, episodes = started("game:GuessTheNumber-v0-easy")
+    step = episodes.step({0: env.project("no idea")})[0]
+    assert (step.terminal, step.task_score, step.reward) == (Terminal.FAILURE, 0.0, pytest.approx(-0.1))
+
+
+def test_rewards_of_parts_add_up_to_success():
+    env, episodes = started("game:TowerofHanoi-v0-easy", states="suffix", kwargs={"num_disks": 2})
+    steps = [episodes.step({0: env.project(move)})[0] for move in ("a b", "a c", "b c")]
+    assert steps[-1].terminal == Terminal.SUCCESS and steps[-1].task_score == 1
+
+
+def test_states_are_the_board_or_the_way_there():
+    keys = {}
+    for states in ("suffix", "history"):
+        env, episodes = started("game:TowerofHanoi-v0-easy", states=states)
+        first = episodes.observations[0].key
+        for move in ("a b", "b a"):
+            episodes.step({0: env.project(move)})
+        keys[states] = first == episodes.observations[0].key
+    assert keys == {"suffix": True, "history": False}
+
+
+def test_the_random_numbers_of_others_are_left_alone():
+    random.seed(7)
+    expected = random.random()
+    random.seed(7)
+    env, episodes = started("game:Minesweeper-v0-very-easy", 3)
+    episodes.step({0: env.project("reveal 0 0")})
+    assert random.random() == expected
+
+
+def test_an_unknown_environment_is_one_line():
+    with pytest.raises(UserError, match="Nothing"):
+        started("game:Nothing")
