@@ -29,7 +29,7 @@ class ProgressBar:
         self._listening = ExitStack()
         self._updates = config.updates
 
-    def show(self, row: dict[str, float]) -> None:
+    def advance(self, row: dict[str, float]) -> None:
         """Add an update, whose row of ``metrics.jsonl`` this is."""
         self._validation = row.get("eval/validation_success", self._validation)
         shown = {
@@ -51,7 +51,7 @@ class ProgressBar:
             self._drawn = time.monotonic()
             self._bar.set_postfix_str(f"{self._words}{', ' * bool(self._words)}{detail}")
 
-    def show_phase(self, phase: str, detail: str) -> None:
+    def show(self, phase: str, detail: str) -> None:
         """Show behind the bar what happens between updates, such as an evaluation."""
         self.show_within(f"{phase} {detail}")
 
@@ -61,19 +61,12 @@ class ProgressBar:
 
     def __enter__(self) -> ProgressBar:
         if not self._bar.disable:
-            self._listening.enter_context(listening(_BehindBar(self)))
+            self._listening.enter_context(listening(self))
         return self
 
     def __exit__(self, *error: object) -> None:
         self._listening.close()
         self._bar.close()
-
-
-class _BehindBar:
-    """Shows phases behind a progress bar, on whose line they would write otherwise."""
-
-    def __init__(self, bar: ProgressBar) -> None:
-        self.show, self.show_within, self.note = bar.show_phase, bar.show_within, bar.note
 
 
 @contextmanager

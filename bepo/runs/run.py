@@ -174,7 +174,7 @@ class _Run:
                     self.tracker.log(row)
                     if self.update % config.checkpoint_every == 0:
                         self._checkpoint()
-                    bar.show(row)
+                    bar.advance(row)
                     if interrupted:
                         self._checkpoint()
                         raise KeyboardInterrupt
