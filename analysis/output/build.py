@@ -10,6 +10,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.figure import Figure as Picture
 
 from analysis.data.runs import Run, StudyRuns
@@ -72,6 +73,7 @@ def write(built: Iterable[Built], out: Path) -> None:
         else:
             picture = one.product.figure
             _sign(picture, f"tier {one.tier}" if one.studies else "no runs")
+            _settle(picture)
             for kind, metadata in _METADATA.items():
                 picture.savefig(folder / f"{name}.{kind}", format=kind, dpi=200, metadata=metadata | {"Title": name})
             one.svg = to_svg(picture, name)
@@ -86,6 +88,14 @@ def write_macros(built: Sequence[Built], out: Path) -> None:
     for tier in {one.tier for one in built}:
         tables = [one.table for one in built if one.table and one.tier == tier]
         (out / f"macros.{tier}.tex").write_text(to_macros(tables))
+
+
+def _settle(picture: Picture) -> None:
+    """Fix the layout, rounded: its solver's last bits differ from process to process, and bytes should not."""
+    picture.draw_without_rendering()
+    picture.set_layout_engine("none")
+    for axis in picture.axes:
+        axis.set_position(np.round(axis.get_position().bounds, 6))
 
 
 def _sign(picture: Picture, text: str) -> None:

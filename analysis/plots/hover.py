@@ -39,8 +39,16 @@ def to_svg(figure: Figure, salt: str) -> str:
     svg = svg[svg.index("<svg") :]
     svg = re.sub(rf'<g id="{_LINE}([^"]*)">', r'<g data-line="\1">', svg)
     svg = re.sub(r'<g id="[^"]*">', "<g>", svg)  # the same in every picture
+    svg = _numbered(svg, salt)
     marks = "\n".join(mark for axis in figure.axes if axis.get_visible() for mark in _marks(figure, axis))
     return svg.replace("</svg>", f'<g class="marks" fill-opacity="0">\n{marks}\n</g>\n</svg>')
+
+
+def _numbered(svg: str, salt: str) -> str:
+    """Number the ids of what is used again: matplotlib's are hashes of lengths, whose last bit a layout may change."""
+    names = dict.fromkeys(re.findall(r'id="([a-z][0-9a-f]{10})"', svg))
+    numbers = {name: f"{salt}-{number}" for number, name in enumerate(names)}
+    return re.sub(r"\b[a-z][0-9a-f]{10}\b", lambda found: numbers.get(found[0], found[0]), svg)
 
 
 def _marks(figure: Figure, axis: Axes) -> Iterator[str]:

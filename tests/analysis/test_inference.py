@@ -182,7 +182,10 @@ def test_a_plan_says_how_many_seeds_would_decide(tmp_path):
         for seed, rate in enumerate(rates_):
             passes = [[float(i < rate * 10) for i in range(100)]] * 2
             write_run(
-                tmp_path, "main_sokoban_text", {"env.name": "sokoban", "credit.name": method, "seed": seed}, passes
+                tmp_path,
+                "main_sokoban_text",
+                {"env.name": "sokoban", "credit.name": method, "seed": seed, "study.name": "main_sokoban_text"},
+                passes,
             )
     shown = plan(Source(tmp_path), "laptop")
     seeds = TTestIndPower().solve_power((75 - 65) / (50**0.5), alpha=0.05, power=0.8)

@@ -98,7 +98,10 @@ def test_the_note_says_what_differs_between_models_and_what_was_tested(tmp_path)
     for model, key in (("small", "raw"), ("large", "augmented")):
         write_run(tmp_path, "main_alfworld", alfworld | {"model": model, "env.graph_key": key}, ((1, 0),))
     (note,) = (n for n in table(tmp_path, "main-results").notes if n.startswith("Tier laptop"))
-    assert "studies main_alfworld, main_webshop, prompting. ALFWorld: models large, small; policy tiny; " in note
+    assert (
+        "studies main_alfworld, main_webshop, prompting, prompting_closed. ALFWorld: models large, small; policy tiny; "
+        in note
+    )
     assert "test_split=valid_unseen; graph_key=augmented (large), raw (small); 2 updates" in note
 
 
