@@ -12,6 +12,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure as Picture
+from matplotlib.transforms import Bbox
 
 from analysis.data.runs import Run, StudyRuns
 from analysis.data.sources import Source
@@ -95,7 +96,7 @@ def _settle(picture: Picture) -> None:
     picture.draw_without_rendering()
     picture.set_layout_engine("none")
     for axis in picture.axes:
-        axis.set_position(np.round(axis.get_position().bounds, 6))
+        axis.set_position(Bbox.from_bounds(*np.round(axis.get_position().bounds, 6)))
 
 
 def _sign(picture: Picture, text: str) -> None:
