@@ -39,7 +39,7 @@ class WebShop(Environment):
     name: Literal["webshop"] = "webshop"
     data: Literal["generated", "original"] = "generated"
     """Products that this project invents, in the format of the original files, or the original files."""
-    path: str = setting("", identity=False)
+    path: str = ""
     """The folder of the original files; empty: the folder that the environment variable WEBSHOP_DATA names."""
     catalogue: original.Size = "small"
     """Which of the original catalogues is used: 1,000 products, or all 1.18 million."""
