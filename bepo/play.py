@@ -82,7 +82,7 @@ def ask_person(env: Environment, episodes: Episodes) -> str | None:
         if answer == "?":
             print(f"the expert: {(env.has_expert and episodes.expert(0)) or 'no way from here'}")
             continue
-        if answer.isdigit() and actions:
+        if answer.isdecimal() and len(answer) < 10 and actions:
             action = actions[int(answer) - 1] if 1 <= int(answer) <= len(actions) else None
         else:
             action = env.project(answer)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import sys
-import threading
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -77,22 +73,7 @@ register_configs()
 
 @hydra.main(config_path="../conf", config_name="train", execution_whitelist=CLASSES)
 def main(cfg: DictConfig) -> float | list[float]:
-    _end_with_sweep()
     return work_of_cell(lambda overrides: objectives(to_config(cfg), overrides))
-
-
-def _end_with_sweep() -> None:
-    """Let a multirun that is killed take joblib's workers with it; their runs go on from their checkpoints."""
-    sweep = os.getppid()
-    if not multiprocessing.current_process().name.startswith("LokyProcess"):
-        return
-
-    def watch() -> None:
-        while os.getppid() == sweep:
-            time.sleep(1)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 if __name__ == "__main__":

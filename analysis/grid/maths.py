@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from markupsafe import Markup, escape
 
-_MATHS = re.compile(r"\$([^$\n]+)\$")
+_MATHS = re.compile(r"\$(?!\s)([^$\n\\{}#%&~]+)(?<!\s)\$(?!\d)")  # no commands of TeX: a run may have named it
 _RAISED = re.compile(r"([_^])(\w+)")
 _TAGS = {"_": "sub", "^": "sup"}
 

@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from io import TextIOBase
-from typing import Protocol, TextIO
+from typing import Protocol, TextIO, runtime_checkable
 
 _TERMINAL, _PIPE = 0.1, 5.0  # seconds between two lines
 _listeners: list[Listener] = []
 
 
+@runtime_checkable
 class Listener(Protocol):
     """Whoever shows what is reported; only the newest one is told."""
 

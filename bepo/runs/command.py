@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import sys
+import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
+from functools import cache
 from io import StringIO
 from typing import TypeVar
 
@@ -32,6 +36,7 @@ def work_of_cell(work: Callable[[list[str]], T]) -> T:
     Exits with status 2 after one line about a wrong config, 1 after another error's traceback, and 130 after Ctrl-C.
     Raises ``CellFailed`` instead where it is a cell of a grid.
     """
+    _end_with_sweep()
     overrides, is_multirun = HydraConfig.get().overrides.task, HydraConfig.get().mode == RunMode.MULTIRUN
     try:
         return work(overrides)
@@ -58,6 +63,21 @@ def _help_explained() -> Iterator[None]:
             yield
         finally:  # Hydra exits where it has shown its help
             print(explained(text.getvalue()), end="", file=sys.__stdout__)
+
+
+@cache
+def _end_with_sweep() -> None:
+    """Let a multirun that is killed take joblib's workers with it; their runs go on from their checkpoints."""
+    if not multiprocessing.current_process().name.startswith("LokyProcess"):
+        return
+    sweep = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == sweep != 1:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def run_command(main: Callable[[], object]) -> None:

@@ -62,6 +62,8 @@ class ProgressBar:
     def __enter__(self) -> ProgressBar:
         if not self._bar.disable:
             self._listening.enter_context(listening(self))
+        else:
+            report("training", f"update {self._bar.n + 1} of {self._updates}")
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -109,7 +109,7 @@ class RunFolder:
     def new_checkpoint(self, update: int, keep: int = 2) -> Iterator[Path]:
         """Yield a folder to fill; when the block ends it becomes a checkpoint, and the newest ``keep`` stay.
 
-        Where the disk has no room for one more, older ones are removed first, and stderr says so.
+        Where the disk has no room for one more, all but the newest are removed first, and stderr says so.
         """
         folder = self.path / f"checkpoint-{update}"
         part = folder.with_suffix(".part")
@@ -130,18 +130,19 @@ class RunFolder:
     def _make_room(self) -> None:
         """Remove the oldest checkpoints while the disk has no room for one more of the newest's size.
 
-        None is removed where that would not make room: the run then ends with what it has.
+        The newest stays, without which a run that is killed while it writes the next one would begin anew. None is
+        removed where that would not make room: the run then ends with what it has.
         """
         found = [path for _, path in self.checkpoints()]
         if not found:
             return
         sizes = [size_of_folder(path) for path in found]
         missing = sizes[0] + sizes[0] // 20 - shutil.disk_usage(self.path).free  # metadata takes some bytes, too
-        if missing > sum(sizes):
+        if missing > sum(sizes[1:]):
             return
         while missing > 0:
             oldest, size = found.pop(), sizes.pop()
-            shutil.rmtree(oldest)
+            shutil.rmtree(oldest.rename(oldest.with_suffix(".part")))  # a kill must not leave half a checkpoint
             missing -= size
             print(f"{oldest}: removed before the next one is written, for which the disk has no room", file=sys.stderr)
 

@@ -79,14 +79,15 @@ class Tracker:
         if settings.mode == "disabled":
             return
         with self._optional():
-            if settings.mode == "offline":
-                shutil.rmtree(folder / "wandb", ignore_errors=True)
+            before = list(folder.glob("wandb/offline-run-*"))
             self._run = _start_or_offline(settings, folder, labels, run_id)
             self._run.define_metric("update", hidden=True)
             self._run.define_metric("*", step_metric="update")
         if self._run is not None and self._run.offline:
             for row in earlier:
                 self.log(row)
+            for replaced in before:
+                shutil.rmtree(replaced, ignore_errors=True)
 
     def log(self, row: dict[str, Any]) -> None:
         """Log the row of one update, under the same names as in metrics.jsonl."""

@@ -9,6 +9,11 @@ ROOT = Path(__file__).parents[2]
 ALLOWED = {
     ("bepo/policies/pretrained_vl.py", "hasattr get_rope_index"): "transformers' models of the Qwen2-VL family have it",
     ("bepo/policies/endpoint.py", "except AttributeError"): "the openai client builds answers without checking them",
+    ("bepo/envs/gymnasium/making.py", "getattr ndim"): "an observation of Gymnasium's may be an array, or a number",
+    (
+        "bepo/training/verl/patches.py",
+        "getattr lm_head",
+    ): "transformers' causal language models have it, critics do not",
     ("bepo/runs/compose.py", "getattr full_key"): "some of OmegaConf's errors have it",
     ("bepo/store/files.py", "getattr filename"): "an OSError has it, other errors of a full disk do not",
     ("bepo/store/files.py", "getattr errno"): "an OSError has it, other errors of a full disk do not",

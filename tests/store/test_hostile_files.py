@@ -11,6 +11,7 @@ import pytest
 
 from analysis.data.sources import Source
 from analysis.output import page
+from analysis.output.latex import escape as latex_escape
 from analysis.output.ledger import ledger
 from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError
@@ -261,3 +262,8 @@ def test_a_study_cell_survives_a_damaged_one(tmp_path):
     cell.write_text(DEEP)
     note_cell(tmp_path, "s", "smoke", ["seed=0"], "0123456789ab")
     assert json.loads(cell.read_text())["run_id"] == "0123456789ab"
+
+
+@pytest.mark.parametrize("text", [r"a $\input{/etc/passwd}$ b", "costs $5 and $10_x", "$ x $", "$a%b$"])
+def test_only_what_is_mathematics_is_left_to_tex(text):
+    assert "$" not in latex_escape(text).replace(r"\$", "")

@@ -143,11 +143,11 @@ def test_without_a_checkpoint_a_run_starts_over(tmp_path):
     assert (folder.path / "metrics.jsonl").read_text() == ""
 
 
-@pytest.mark.parametrize("had, free, left", [(2, 10**6, 2), (2, 50_000, 1), (2, 0, 0), (1, 50_000, 0), (1, 0, 1)])
+@pytest.mark.parametrize("had, free, left", [(2, 10**6, 2), (2, 50_000, 1), (2, 0, 2), (1, 50_000, 1), (1, 0, 1)])
 def test_a_disk_without_room_for_one_more_checkpoint_loses_the_oldest_first(
     folder, monkeypatch, capsys, had, free, left
 ):
-    """Checkpoints have 100,000 bytes. Where their removal would not make room, none is removed."""
+    """Checkpoints have 100,000 bytes. Where that would not make room, none is removed; the newest never is."""
     folder.drop_checkpoints(had)
     for _, path in folder.checkpoints():
         (path / "weights").write_bytes(bytes(100_000))

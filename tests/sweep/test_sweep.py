@@ -149,7 +149,7 @@ def test_unknown_names_and_values_are_named():
     with pytest.raises(UserError, match=r"unknown study 'main_chess'.*main_sokoban"):
         compose_study("main_chess")
     wrong = {
-        "tier=huge": "tier/huge.*laptop paper smoke",
+        "tier=huge": "tier/huge.*laptop, paper, smoke",
         "modle=small": "Key 'modle' not in 'Config'. Did you mean: 'model'",
         "updates=many": "'many' of type 'str' could not be converted to Integer",
         "updates=-1": "updates=-1: must be at least 0",
