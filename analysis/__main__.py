@@ -87,7 +87,7 @@ def _studies(options: argparse.Namespace, source: Source, tiers: list[str]) -> N
         if not built:
             raise UserError(f"study {name}: no complete run yet (python -m analysis runs study={name})")
         write(built, options.out)
-        _print(built, named=True)
+        _print(built)
         for one in built:
             kind = ("tables", "md") if one.table else ("figures", "png")
             print(f"{one.tier}: {options.out / kind[0] / f'{one.label}.{one.tier}.{kind[1]}'}")
@@ -106,11 +106,11 @@ def _rebuild(options: argparse.Namespace, source: Source, tiers: list[str]) -> N
     ]
     write(built, options.out)
     if labels:
-        _print([one for one in built if one.tier in tiers], named=True)
-        print(f"tables:  {options.out / 'tables'}\nfigures: {options.out / 'figures'}")
+        _print([one for one in built if one.tier in tiers])
     else:
         _print_summary(built)
-        print(f"tables:  {options.out / 'tables'}\nfigures: {options.out / 'figures'}")
+    print(f"tables:  {options.out / 'tables'}\nfigures: {options.out / 'figures'}")
+    if not labels:
         write_macros(built, options.out)
         report = options.out / "report.html"
         claims = {one: evaluated_claims(source, one, options.allow_mixed) for one in source.tiers()}
@@ -118,15 +118,15 @@ def _rebuild(options: argparse.Namespace, source: Source, tiers: list[str]) -> N
         print(f"page:    {report}")
 
 
-def _print(built: list[Built], named: bool) -> None:
-    """Print what was left out, and the tables: those that were asked for, or else those that have a number."""
+def _print(built: list[Built]) -> None:
+    """Print what was left out, and the tables."""
     left_out, unfinished = _left_out(built)
     for line in left_out:
         print(f"left out: {line}", file=sys.stderr)
     if unfinished:
         print(f"left out: {unfinished} runs that are not complete (python -m analysis runs)", file=sys.stderr)
     for one in built:
-        if one.table and (named or _has_numbers(one)):
+        if one.table:
             print(f"\n{one.label} (tier {one.tier})\n\n{to_markdown(one.table)}")
 
 

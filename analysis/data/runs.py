@@ -1,7 +1,7 @@
 """Runs and studies: which runs an artefact is made of, chosen by what they say about themselves."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from io import BytesIO
@@ -166,6 +166,10 @@ def settings(*names: str) -> RowKey:
 
 
 METHOD = RowKey(lambda run: run.method)
+EVERY_METHOD: Mapping[str, RowKey] = dict.fromkeys(
+    ("main_alfworld", "main_webshop", "main_sokoban", "main_sokoban_text"), METHOD
+)
+"""The studies that compare all methods on an environment."""
 
 
 def evaluated(*envs: str) -> RowKey:

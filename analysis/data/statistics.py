@@ -98,15 +98,15 @@ def bootstrap(*samples: Sample) -> Interval:
 
     Tasks are drawn anew within each kind (stratified), the same for both samples. So are training seeds, the same where
     both have the same (they share warm start and task order). There is no interval where runs differ in their tasks, or
-    where all episodes of a sample end alike: no deviation was seen, which is not one of zero.
+    where all episodes of every sample end alike: no deviation was seen, which is not one of zero.
     """
     first = samples[0]
     if not _share_tasks(samples) or not _vary(samples):
         return NO_INTERVAL
     streams = [1 if sample.seeds == first.seeds else 1 + i for i, sample in enumerate(samples)]
-    drawn = [_weights(("",) * len(sample.seeds), stream) @ sample.by_task for sample, stream in zip(samples, streams)]
+    drawn = [resampled(len(sample.seeds), stream) @ sample.by_task for sample, stream in zip(samples, streams)]
     by_task = drawn[0] - drawn[1] if len(samples) > 1 else drawn[0]
-    return _quantiles((by_task * _weights(first.kinds)).sum(axis=1))
+    return quantiles((by_task * _weights(first.kinds)).sum(axis=1))
 
 
 @dataclass(frozen=True)
@@ -140,9 +140,9 @@ def compare(a: Sample, b: Sample) -> Comparison:
     """
     paired, seeds, p = bootstrap(a, b), min(len(a.seeds), len(b.seeds)), nan
     wins = np.heaviside(a.per_seed[:, None] - b.per_seed[None, :], 0.5)
-    drawn = _weights(("",) * len(a.seeds), 1), _weights(("",) * len(b.seeds), 2)
+    drawn = resampled(len(a.seeds), 1), resampled(len(b.seeds), 2)
     told = seeds > 1 and np.ptp(wins) > 0  # where all pairs of seeds agree, resamples do, too
-    chance = _quantiles(np.einsum("ri,ij,rj->r", drawn[0], wins, drawn[1])) if told else NO_INTERVAL
+    chance = quantiles(np.einsum("ri,ij,rj->r", drawn[0], wins, drawn[1])) if told else NO_INTERVAL
     interval = combination((1, -1), (a, b)) if seeds > 1 else paired
     if seeds > 1 and not isnan(interval.low):
         moments = [m for s in (a, b) for m in (s.per_seed.mean(), s.per_seed.std(ddof=1), len(s.seeds))]
@@ -182,7 +182,7 @@ def combination(coefficients: Sequence[float], samples: Sequence[Sample]) -> Int
     if not _share_tasks(samples) or not _vary(samples):
         return NO_INTERVAL
     by_task = sum(c * s.by_task.mean(axis=0) for c, s in zip(coefficients, samples))
-    return _quantiles(_weights(samples[0].kinds) @ by_task)
+    return quantiles(_weights(samples[0].kinds) @ by_task)
 
 
 def seeds_to_detect(gap: float, std: float, power: float = 0.8) -> float:
@@ -230,5 +230,6 @@ def _weights(kinds: tuple[str, ...], stream: int = 0) -> np.ndarray:
     return counts / len(kinds)
 
 
-def _quantiles(values: np.ndarray) -> Interval:
+def quantiles(values: np.ndarray) -> Interval:
+    """Return the 95 % interval of resampled numbers."""
     return Interval(*np.quantile(values, [_ALPHA / 2, 1 - _ALPHA / 2]).tolist())

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from analysis.data.runs import Run, grouped
-from analysis.data.statistics import NO_INTERVAL, Interval, resampled
+from analysis.data.statistics import NO_INTERVAL, Interval, quantiles, resampled
 
 Strata = Sequence[np.ndarray]
 """One array of scores, one a training seed, for each environment."""
@@ -54,5 +54,4 @@ def improvement(a: Strata, b: Strata) -> tuple[float, Interval]:
         np.einsum("ri,ij,rj->r", resampled(own.shape[0], 2 * i), own, resampled(own.shape[1], 2 * i + 1))
         for i, own in enumerate(wins)
     ]
-    low, high = np.quantile(np.mean(drawn, axis=0), [0.025, 0.975]).tolist()
-    return chance, Interval(low, high)
+    return chance, quantiles(np.mean(drawn, axis=0))

@@ -7,13 +7,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from analysis.data.methods import environment_name, is_control, name_of, ordered
-from analysis.data.runs import METHOD, Run, Studies, grouped
+from analysis.data.runs import EVERY_METHOD, Run, Studies, grouped
 from analysis.data.strata import Strata, improvement, profile, profile_bands, strata
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
 from analysis.plots import hover, style
 
-STUDIES = ("main_alfworld", "main_webshop", "main_sokoban", "main_sokoban_text")
 OURS = "gated_bepo"
 _THRESHOLDS = np.arange(0.0, 100.0, 1.0)
 _PROGRESS = np.linspace(0, 100, 21)  # per cent of the updates
@@ -23,7 +22,7 @@ def _trained(studies: Studies) -> list[Run]:
     return [run for run in studies.runs if not run.is_evaluation]
 
 
-@artefact("performance-profiles", "figure", study=dict.fromkeys(STUDIES, METHOD))
+@artefact("performance-profiles", "figure", study=EVERY_METHOD)
 def performance_profiles(studies: Studies) -> Figure:
     """Draw the share of runs above each success, and the chance that Gated-BEPO ends above each method."""
     found = strata(_trained(studies))
@@ -77,7 +76,7 @@ def _draw_chances(axis: Axes, found: dict[str, list[np.ndarray]], others: Sequen
         axis.set_xlim(-3, 103)
 
 
-@artefact("aggregate-curves", "figure", study=dict.fromkeys(STUDIES, METHOD))
+@artefact("aggregate-curves", "figure", study=EVERY_METHOD)
 def aggregate_curves(studies: Studies) -> Figure:
     """Draw a panel a method: test success averaged over environments, its mean and every training seed."""
     runs = _trained(studies)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -47,29 +48,22 @@ class Setting(NamedTuple):
 @artefact("optuna-parallel", "figure", study=STUDIES, key=TRIAL)
 def parallel(studies: Studies) -> Figure:
     """Draw each trial as a line through its settings."""
-    return _figure(
-        studies,
-        lambda stored: picture(stored, draw_parallel),
-        "Each line is a trial, through its settings, the most important on the left",
-    )
+    what = "Each line is a trial, through its settings, the most important on the left"
+    return _figure(studies, partial(picture, draw=draw_parallel), what)
 
 
 @artefact("optuna-slice", "figure", study=STUDIES, key=TRIAL)
 def slices(studies: Studies) -> Figure:
     """Draw the objective against each setting."""
-    return _figure(
-        studies, _slices, "The objective against each setting, at most six of a study; later trials are darker"
-    )
+    what = "The objective against each setting, at most six of a study; later trials are darker"
+    return _figure(studies, _slices, what)
 
 
 @artefact("optuna-contour", "figure", study=STUDIES, key=TRIAL)
 def contour(studies: Studies) -> Figure:
     """Draw the objective over the two most important settings."""
-    return _figure(
-        studies,
-        lambda stored: picture(stored, draw_contour),
-        "The objective over the two most important settings; dots are trials",
-    )
+    what = "The objective over the two most important settings; dots are trials"
+    return _figure(studies, partial(picture, draw=draw_contour), what)
 
 
 def _figure(studies: Studies, draw: Callable[[Sequence[optuna.Study]], Picture], what: str) -> Figure:

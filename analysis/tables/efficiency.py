@@ -8,18 +8,17 @@ from scipy import stats
 
 from analysis.data.efficiency import WINDOW, Cost, cost_to
 from analysis.data.methods import environment_name, name_of, ordered
-from analysis.data.runs import METHOD, Run, Studies, grouped
+from analysis.data.runs import EVERY_METHOD, Run, Studies, grouped
 from analysis.data.statistics import CONFIDENCE
 from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
 from analysis.grid.table import Table
 
-STUDIES = ("main_alfworld", "main_webshop", "main_sokoban", "main_sokoban_text")
 THRESHOLDS = (25, 50, 75)  # per cent
 _ABBREVIATED = 10_000  # from here on, numbers are in thousands
 
 
-@artefact("sample-efficiency", "table", study=dict.fromkeys(STUDIES, METHOD))
+@artefact("sample-efficiency", "table", study=EVERY_METHOD)
 def sample_efficiency(studies: Studies) -> Table:
     """Compare updates, tokens and seconds to a success in training."""
     runs = [run for run in studies.runs if not run.is_evaluation and "train/success" in run.metrics]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from bepo.core.batch import RolloutBatch
-from bepo.core.errors import Parser, UserError
+from bepo.core.errors import Parser, UserError, exit_code
 from bepo.core.registry import assignments
 from bepo.credit import Credit, Estimator, estimators, make
 from bepo.store.files import Corrupt, read_bytes
@@ -36,21 +35,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="write JSON here instead of printing")
     parser.add_argument("--list", action="store_true", help="show every estimator with its citation")
     options = parser.parse_args(arguments)
-    try:
-        if options.list:
-            print(_listing())
-            return 0
-        if options.name is None or options.rollouts is None:
-            parser.error("name an estimator and --rollouts FILE, or ask for --list")
-        estimator = make(options.name, **assignments(options.settings))
-        batch = _read(options.rollouts)
-        _show(batch, estimator(batch), options.out)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # the reader has seen enough: `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+    if not options.list and (options.name is None or options.rollouts is None):
+        parser.error("name an estimator and --rollouts FILE, or ask for --list")
+    return exit_code(lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> None:
+    if options.list:
+        print(_listing())
+        return
+    estimator = make(options.name, **assignments(options.settings))
+    batch = _read(options.rollouts)
+    _show(batch, estimator(batch), options.out)
 
 
 def _title(cls: type[Estimator]) -> str:

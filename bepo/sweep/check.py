@@ -36,11 +36,10 @@ def _check_values(config: DictConfig, name: str, distribution: BaseDistribution)
     """Raise ``UserError`` if no value of a setting can be used beside the defaults of all others."""
     if OmegaConf.is_dict(OmegaConf.select(config, name)):  # a preset, which is composed with its trial
         return
-    problem = None
+    problem, changed = None, config.copy()
+    OmegaConf.set_struct(changed, False)
+    del changed["hydra"]
     for value in _values(distribution):
-        changed = config.copy()
-        OmegaConf.set_struct(changed, False)
-        del changed["hydra"]
         try:
             OmegaConf.update(changed, name, value, force_add=True)
             to_config(changed)

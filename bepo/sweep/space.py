@@ -71,11 +71,14 @@ def search_space(overrides: Sequence[str]) -> tuple[dict[str, BaseDistribution],
 def distribution(override: Override) -> BaseDistribution:
     """Return the Optuna distribution of a sweep: categories, or numbers with a step or on a logarithmic scale.
 
-    Raises ``UserError`` for a range without values.
+    Raises ``UserError`` for a range without values, and for an interval that Optuna refuses.
     """
     sweep = override.value()
     if isinstance(sweep, IntervalSweep):
-        return _interval(sweep)
+        try:
+            return _interval(sweep)
+        except ValueError as error:
+            raise UserError(f"{override.input_line}: {error}") from error
     if isinstance(sweep, RangeSweep):
         if not sweep.step or next(iter(sweep.range()), None) is None:
             raise UserError(f"{override.input_line}: the range has no values")

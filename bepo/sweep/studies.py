@@ -115,8 +115,7 @@ def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
     """
     if name not in study_names():
         raise choose("study", name, study_names())
-    field = "study.seeds" if "objectives" in _says(name) else "seed"
-    overrides = [_seeds(o, field) if o.startswith("seeds=") else o for o in overrides]
+    overrides = [_seeds(o, name) if o.startswith("seeds=") else o for o in overrides]
     with config_errors(name, overrides):
         parsed = parse(overrides)
     # Sweeps are not composed here. Other overrides are, because presets of Hydra's own part may depend on them.
@@ -128,15 +127,16 @@ def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
     return study
 
 
-def _seeds(override: str, field: str) -> str:
+def _seeds(override: str, study: str) -> str:
     """Return ``seed=range(8)`` for ``seeds=8``; of an Optuna study, whose trials average seeds, ``study.seeds``."""
     number = override.removeprefix("seeds=")
     if not number.isdecimal() or not 1 <= int(number) <= _MOST_SEEDS:
         raise UserError(
             f"{override}: the number of training seeds, from 1 to {_MOST_SEEDS}; seed=3,5 chooses single ones"
         )
-    seeds = range(int(number))
-    return f"seed=range({number})" if field == "seed" else f"{field}=[{','.join(map(str, seeds))}]"
+    if "objectives" not in _says(study):
+        return f"seed=range({number})"
+    return f"study.seeds=[{','.join(map(str, range(int(number))))}]"
 
 
 def compose_cells(cells: Sequence[Cell]) -> list[Config]:
@@ -179,7 +179,12 @@ def _composer(folders: tuple[Path, ...], hydra: bool) -> Composer:
 def compose_with_hydra(name: str, overrides: Sequence[str], hydra: bool = False) -> DictConfig:
     """Return a study's config with overrides as Hydra composes it, with Hydra's own part if that is asked for."""
     with initialize_config_dir(str(EXPERIMENTS)):
-        return compose(name, [*overrides, f"hydra.searchpath=[file://{CONF}]"], return_hydra_config=hydra)
+        try:
+            return compose(name, [*overrides, f"hydra.searchpath=[file://{CONF}]"], return_hydra_config=hydra)
+        except CONFIG_ERRORS:
+            raise
+        except ValueError as error:  # Hydra's, of a choice that is no name, such as env=null
+            raise UserError(str(error)) from error
 
 
 @contextmanager
@@ -187,5 +192,5 @@ def config_errors(name: str, overrides: Sequence[str]) -> Iterator[None]:
     """Raise what is wrong with a study's config as a ``UserError`` of one line that begins with name and overrides."""
     try:
         yield
-    except (*CONFIG_ERRORS, ValueError, TypeError) as error:  # the latter are Hydra's and Optuna's
+    except CONFIG_ERRORS as error:
         raise UserError(f"{' '.join([name, *overrides])}: {explain(error)}") from error

@@ -73,8 +73,8 @@ class LocalLearner:
         totals: dict[str, float] = defaultdict(float)
         for epoch in range(self.settings.epochs):
             of_epoch = list(minibatches(len(batch), self.settings.minibatch_size, seed, epoch))
-            for number, minibatch in enumerate(of_epoch):
-                report_within(f"policy update, minibatch {number + 1} of {len(of_epoch)}")
+            for number, minibatch in enumerate(of_epoch, start=1):
+                report_within(f"policy update, minibatch {number} of {len(of_epoch)}")
                 self._step(tokens, advantage, reference, minibatch, totals)
                 if self.critic is not None:
                     assert returns is not None

@@ -135,15 +135,21 @@ def test_an_error_is_never_an_action(fault, server, undisturbed, tmp_path, capsy
     assert len(server.bodies) == requests + 1
 
 
-def test_a_killed_evaluation_goes_on_without_paying_twice(server, undisturbed, tmp_path):
+def stopped(server, results, number):
+    """Evaluate until seven requests have come, and send a signal; returns the exit status and what was said."""
     server.pause = 0.05
-    command = Command("bepo.evaluate", *overrides(server, tmp_path, "policy.concurrency=2"))
+    command = Command("bepo.evaluate", *overrides(server, results, "policy.concurrency=2"))
     deadline = time.monotonic() + 120
     while len(server.bodies) < 7 and time.monotonic() < deadline:
         time.sleep(0.005)
-    command.send_signal(signal.SIGKILL)
-    command.communicate()
+    command.send_signal(number)
+    _, told = command.communicate()
     server.pause = 0
+    return command.returncode, told
+
+
+def test_a_killed_evaluation_goes_on_without_paying_twice(server, undisturbed, tmp_path):
+    stopped(server, tmp_path, signal.SIGKILL)
     (path,) = tmp_path.glob("runs/*")
     assert not (path / "run.json").exists()
     with (path / "answers.jsonl").open("a") as file:
@@ -159,16 +165,9 @@ def test_a_killed_evaluation_goes_on_without_paying_twice(server, undisturbed, t
 
 
 def test_ctrl_c_keeps_what_is_under_way_and_says_how_to_go_on(server, undisturbed, tmp_path):
-    server.pause = 0.05
-    command = Command("bepo.evaluate", *overrides(server, tmp_path, "policy.concurrency=2"))
-    deadline = time.monotonic() + 120
-    while len(server.bodies) < 7 and time.monotonic() < deadline:
-        time.sleep(0.005)
-    command.send_signal(signal.SIGINT)
-    _, told = command.communicate()
-    assert command.returncode == 130 and "Traceback" not in told
+    code, told = stopped(server, tmp_path, signal.SIGINT)
+    assert code == 130 and "Traceback" not in told
     assert "no more are asked for" in told and told.endswith("interrupted; the same command goes on where it stopped\n")
-    server.pause = 0
     evaluate(configured(server, tmp_path))
     run, requests = undisturbed
     assert only(tmp_path).episodes() == run.episodes() and len(server.bodies) == requests
