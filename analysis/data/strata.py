@@ -11,8 +11,8 @@ Strata = Sequence[np.ndarray]
 """One array of scores, one a training seed, for each environment."""
 
 
-def strata(runs: Iterable[Run]) -> dict[str, list[np.ndarray]]:
-    """Return for each method the final success of its runs (per cent) in every environment that has two methods.
+def by_environment(runs: Iterable[Run]) -> dict[str, list[list[Run]]]:
+    """Return for each method its runs, ordered by seed, in every environment that has two methods.
 
     Methods that lack one of these environments are left out.
     """
@@ -20,9 +20,15 @@ def strata(runs: Iterable[Run]) -> dict[str, list[np.ndarray]]:
     shared = [same for _, same in sorted(places.items()) if len({run.method for run in same}) > 1]
     methods = [{run.method for run in same} for same in shared]
     return {
-        method: [np.array([_score(run) for run in same if run.method == method]) for same in shared]
+        method: [[run for run in same if run.method == method] for same in shared]
         for method in (set.intersection(*methods) if methods else set())
     }
+
+
+def strata(runs: Iterable[Run]) -> dict[str, list[np.ndarray]]:
+    """Return for each method of ``by_environment`` the final success of its runs, in per cent."""
+    found = by_environment(runs)
+    return {method: [np.array([_score(run) for run in same]) for same in places] for method, places in found.items()}
 
 
 def _score(run: Run) -> float:
@@ -39,6 +45,19 @@ def profile_bands(scores: Strata, thresholds: np.ndarray) -> tuple[np.ndarray, n
     drawn = np.mean([resampled(len(own), i) @ (own[:, None] > thresholds) for i, own in enumerate(scores)], axis=0)
     low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
     return low, high
+
+
+def mean_curve(curves: Strata) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the mean over environments, and its pointwise 95 % interval: (mean, low, high).
+
+    ``curves`` has the shape (training seeds, points) for each; the interval is nan where an environment has one seed.
+    """
+    mean = np.mean([own.mean(axis=0) for own in curves], axis=0)
+    if min(len(own) for own in curves) < 2:
+        return mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan)
+    drawn = np.mean([resampled(len(own), i) @ own for i, own in enumerate(curves)], axis=0)
+    low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
+    return mean, low, high
 
 
 def improvement(a: Strata, b: Strata) -> tuple[float, Interval]:

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 
 from analysis.data.methods import environment_name, is_control, name_of, ordered
-from analysis.data.runs import EVERY_METHOD, Run, Studies, grouped
-from analysis.data.strata import Strata, improvement, profile, profile_bands, strata
+from analysis.data.runs import EVERY_METHOD, Run, Studies
+from analysis.data.statistics import Interval
+from analysis.data.strata import Strata, by_environment, improvement, mean_curve, profile, profile_bands, strata
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
 from analysis.plots import hover, style
@@ -80,55 +80,56 @@ def _draw_chances(axis: Axes, found: dict[str, list[np.ndarray]], others: Sequen
 def aggregate_curves(studies: Studies) -> Figure:
     """Draw a panel a method: test success averaged over environments, its mean and every training seed."""
     runs = _trained(studies)
-    found = strata(runs)
-    tables = {method: _curves([run for run in runs if run.method == method]) for method in ordered(found)}
-    columns = min(5, len(tables)) or 1
-    rows = -(-len(tables) // columns) or 1
+    found = by_environment(runs)
+    methods = ordered(found)
+    columns = min(5, len(methods)) or 1
+    rows = -(-len(methods) // columns) or 1
     figure, axes = style.panels(rows, columns, style.PAGE, 0.4 + 1.35 * rows, sharex=True, sharey=True)
-    reference = tables.get("grpo", pd.DataFrame())
-    for i, (axis, (method, table)) in enumerate(zip(axes, tables.items())):
-        _draw_seeds(axis, method, table, reference)
-        axis.set_xlabel("Updates (%)" if i >= len(tables) - columns else "")
+    for i, (axis, method) in enumerate(zip(axes, methods)):
+        if "grpo" in found:
+            axis.plot(_PROGRESS, _mean(found["grpo"])[0], color=style.GREY, linewidth=0.8, linestyle=":")
+        _draw_method(axis, method, found[method])
+        axis.set_xlabel("Updates (%)" if i >= len(methods) - columns else "")
         axis.set_ylabel("Test success (%)" if i % columns == 0 else "")
-    for axis in axes[len(tables) :]:
-        axis.set_visible(not tables)
-    if tables:
+    for axis in axes[len(methods) :]:
+        axis.set_visible(not methods)
+    if methods:
         style.percent(axes[0])
     else:
         axes[0].set(xlabel="Updates (%)", ylabel="Test success (%)")
         style.nothing(axes[0], "no environment has two methods" if runs else "not run")
-    places = " and ".join(sorted({environment_name(run.env) for run in runs if run.method in found}))
-    seeds = style.counted({name_of(m): [run for run in runs if run.method == m] for m in tables})
+    shown = [run for places in found.values() for same in places for run in same]
+    places = " and ".join(sorted({environment_name(run.env) for run in shown}))
+    seeds = style.counted({name_of(m): [run for same in found[m] for run in same] for m in methods})
     caption = (
-        f"Test success over training, averaged over {places or 'no environment'} (tier {studies.tier}). Thick: mean; "
-        f"thin: each training seed ({seeds}). Dotted: the mean of GRPO."
+        f"Test success over training, averaged over {places or 'no environment'} (tier {studies.tier}). Thick: mean "
+        "over environments of the mean over training seeds; band: 95 %, bootstrap of training seeds within each "
+        f"environment; thin: each training seed that every environment has ({seeds}). Dotted: the mean of GRPO."
     )
-    return Figure(caption, figure, [run for run in runs if run.method in found])
+    return Figure(caption, figure, shown)
 
 
-def _curves(runs: Sequence[Run]) -> pd.DataFrame:
-    """Return (progress in per cent, training seeds): the mean over the environments that have the seed."""
-    by_seed = grouped(runs, lambda run: run.seed)
-    seeds = {seed: np.mean([_curve(run) for run in same], axis=0) for seed, same in by_seed.items()}
-    return pd.DataFrame({seed: seeds[seed] for seed in sorted(seeds)}, index=pd.Index(_PROGRESS, name="progress"))
+def _mean(places: Sequence[Sequence[Run]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return mean_curve([np.stack([_curve(run) for run in same]) for same in places])
+
+
+def _draw_method(axis: Axes, method: str, places: Sequence[Sequence[Run]]) -> None:
+    colour, name = style.method_colour(method), name_of(method)
+    axis.set_title(name)
+    for seed in sorted(set.intersection(*({run.seed for run in same} for same in places))):
+        values = np.mean([_curve(run) for same in places for run in same if run.seed == seed], axis=0)
+        (thin,) = axis.plot(_PROGRESS, values, color=colour, linewidth=0.6, alpha=0.6)
+        hover.describe(
+            thin, [f"{name}, seed {seed}, {x:.0f} % of the updates: {y:.1f}" for x, y in zip(_PROGRESS, values)]
+        )
+    mean, low, high = _mean(places)
+    axis.fill_between(_PROGRESS, low, high, color=colour, alpha=0.15, linewidth=0)
+    (line,) = axis.plot(_PROGRESS, mean, color=colour, linewidth=1.8)
+    bounds = [Interval(*pair).text(".1f", "") for pair in zip(low, high)]
+    hover.describe(line, [f"{name}, mean: {y:.1f} {interval}" for y, interval in zip(mean, bounds)])
 
 
 def _curve(run: Run) -> np.ndarray:
     rows = run.episodes[run.episodes["split"] == "test"]
     means = {int(str(update)): 100 * float(np.mean(same)) for update, same in rows.groupby("update")["success"]}
     return np.interp(_PROGRESS, [100 * update / run.updates for update in means], list(means.values()))
-
-
-def _draw_seeds(axis: Axes, method: str, table: pd.DataFrame, reference: pd.DataFrame) -> None:
-    colour, name = style.method_colour(method), name_of(method)
-    axis.set_title(name)
-    if not reference.empty:
-        axis.plot(reference.index, reference.mean(axis=1), color=style.GREY, linewidth=0.8, linestyle=":")
-    for seed in table:
-        (thin,) = axis.plot(table.index, table[seed], color=colour, linewidth=0.6, alpha=0.6)
-        hover.describe(
-            thin, [f"{name}, seed {seed}, {x:.0f} % of the updates: {y:.1f}" for x, y in table[seed].items()]
-        )
-    (mean,) = axis.plot(table.index, table.mean(axis=1), color=colour, linewidth=1.8)
-    texts = [f"{name}, mean of {table.shape[1]} seeds: {y:.1f}" for y in table.mean(axis=1)]
-    hover.describe(mean, texts)

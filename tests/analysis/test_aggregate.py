@@ -6,7 +6,7 @@ import pytest
 
 from analysis.data.efficiency import cost_to
 from analysis.data.sources import Source
-from analysis.data.strata import improvement, profile, profile_bands, strata
+from analysis.data.strata import improvement, mean_curve, profile, profile_bands, strata
 from analysis.grid.artefact import artefacts
 from analysis.output.build import build
 from tests.stored_runs import write_run
@@ -84,3 +84,13 @@ def test_only_methods_of_every_shared_environment_are_compared(tmp_path):
     curves = build(artefacts()["aggregate-curves"], source, "laptop").product.figure
     assert [axis.get_title() for axis in curves.axes] == ["GRPO", "HGPO"]
     assert curves.axes[1].lines[-1].get_ydata().tolist()[::20] == [0.0, 75.0]
+
+
+def test_an_aggregate_curve_weighs_environments_alike_whatever_their_seeds():
+    one, two = np.array([[0.0, 10.0], [0.0, 30.0], [0.0, 50.0]]), np.array([[0.0, 100.0], [0.0, 80.0]])
+    mean, low, high = mean_curve([one, two])
+    assert mean.tolist() == [0, (30 + 90) / 2]
+    rng = np.random.default_rng(5)
+    drawn = [np.mean([rng.choice(own[:, 1], len(own)).mean() for own in (one, two)]) for _ in range(4000)]
+    assert (low[1], high[1]) == pytest.approx(np.quantile(drawn, [0.025, 0.975]), abs=2)
+    assert np.isnan(mean_curve([one, two[:1]])[1]).all()
