@@ -1,11 +1,11 @@
-"""``python -m benchmarks.analysis [RECORDS]``: read generated records and rebuild every artefact from them."""
+"""``python -m benchmarks.analysis [RUNS]``: plan, list and analyse a folder of many generated runs."""
 
 from __future__ import annotations
 
-import contextlib
-import io
 import itertools
+import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.__main__ import main as analyse
 from bepo.envs.alfworld.generate import TASK_TYPES
 from bepo.store.cells import note_cell
 from bepo.store.runs import RunFolder
@@ -107,19 +106,30 @@ def _episodes(rng: np.random.Generator, skill: float) -> Iterator[dict]:
 
 def main(number: int = 500) -> None:
     folder = Path(tempfile.mkdtemp())
+    results = folder / "results"
     try:
-        write(folder / "results", number)
-        (folder / "paper").mkdir()
+        write(results, number)
         size = sum(p.stat().st_size for p in folder.rglob("*.jsonl")) / 2**20
-        start, worked = time.perf_counter(), time.process_time()
-        with contextlib.redirect_stdout(io.StringIO()):
-            code = analyse(["--results", str(folder / "results"), "--out", str(folder / "paper")])
-        taken, worked = time.perf_counter() - start, time.process_time() - worked
-        made = len(list((folder / "paper").rglob("*.*")))
-        rows = f"{number} records, {size:.0f} MiB of rows"
-        print(f"{rows}: {made} files in {taken:.1f} s, {worked:.1f} s of CPU (exit {code})")
+        print(f"{number} finished runs, {size:.0f} MiB of rows")
+        for command in (
+            ["bepo.sweep", "main_alfworld", "main_webshop", "tier=laptop", f"results={results}", "--dry-run"],
+            ["analysis", "runs", "--results", str(results)],
+            ["analysis", "--results", str(results), "--out", str(folder / "paper")],
+        ):
+            print(measured(command), flush=True)
     finally:
         shutil.rmtree(folder)
+
+
+def measured(command: list[str]) -> str:
+    """Run a module, and say how long it took and how much memory it held."""
+    start = time.perf_counter()
+    process = subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    cpu, memory = used.ru_utime + used.ru_stime, used.ru_maxrss / 2**10
+    took = f"{time.perf_counter() - start:.1f} s, {cpu:.1f} s of CPU, {memory:.0f} MiB"
+    return f"{' '.join(command[:2])}: {took} (exit {process.returncode})"
 
 
 if __name__ == "__main__":

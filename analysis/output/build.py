@@ -94,7 +94,7 @@ def write_macros(built: Sequence[Built], out: Path) -> None:
 def _settle(picture: Picture) -> None:
     """Fix the layout, rounded: its solver's last bits differ from process to process, and bytes should not."""
     picture.draw_without_rendering()
-    picture.set_layout_engine("none")
+    picture.set_layout_engine(None)  # not "none", with which every file is laid out again
     for axis in picture.axes:
         axis.set_position(Bbox.from_bounds(*np.round(axis.get_position().bounds, 6)))
 

@@ -55,7 +55,7 @@ def _finished(config: Config, overrides: Sequence[str]) -> float:
     results, device = Path(config.results), config.backend.resolve()
     refuse_older(results)
     for shared in (*_SHARED, *results.glob("studies/*/*")):
-        remove_leftovers(results / shared, seconds=3600)  # of a younger one the writer may be at work
+        remove_leftovers(results / shared, seconds=600)  # of a younger one the writer may be at work
     identity = identity_of(config)
     folder = RunFolder(results, run_id(identity))
     with folder.locked(), phases.shown(config.progress):
