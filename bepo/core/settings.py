@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar, Literal, get_type_hints
 
 from bepo.core.errors import Missing, UserError
 
@@ -48,7 +48,7 @@ def setting(
     above: float | None = None,
     at_most: float | None = None,
     below: float | None = None,
-    identity: bool = True,
+    identity: bool | Literal["default"] = True,
     neutral: bool = False,
 ) -> Any:
     """Declare a field of a ``Settings`` dataclass.
@@ -56,8 +56,9 @@ def setting(
     The bounds are those of its number, or of every number in its list; None is always allowed where the type allows it.
     Without bounds a number must be finite.
     ``identity=False`` says that the field does not change the experiment, at most how its numbers are rounded: it is no
-    part of a run's id. ``neutral=True`` says that the default changes nothing: a run that has the default keeps the id
-    that it had before the field existed. A field that is added after runs were published must be one of the two.
+    part of a run's id; ``identity="default"`` says the same of a field that ids always held: they hold its default.
+    ``neutral=True`` says that the default changes nothing: a run that has the default keeps the id that it had before
+    the field existed. A field that is added after runs were published must be neutral or outside of the identity.
     """
     bounds = Range(at_least, above, at_most, below)
     metadata = {_IDENTITY: identity, _NEUTRAL: neutral} | ({_RANGE: bounds} if bounds != Range() else {})
@@ -103,7 +104,8 @@ def identity(value: Any) -> Any:
     """
     if not is_dataclass(value):
         return value
-    found = {item.name: vars(value)[item.name] for item in fields(value) if item.metadata.get(_IDENTITY, True)}
+    inside = {item.name: item for item in fields(value) if item.metadata.get(_IDENTITY, True)}
+    found = {name: vars(value)[name] if _changes_the_run(item) else default_of(item) for name, item in inside.items()}
     neutral = {item.name for item in fields(value) if is_neutral(item) and found.get(item.name) == default_of(item)}
     return {name: identity(part) for name, part in found.items() if name not in neutral}
 
@@ -114,7 +116,7 @@ def in_identity(value: Any, path: str) -> bool:
         known = {item.name: item for item in fields(value)} if is_dataclass(value) else {}
         if name not in known:
             return True
-        if not known[name].metadata.get(_IDENTITY, True):
+        if not _changes_the_run(known[name]):
             return False
         value = vars(value)[name]
     return True
@@ -125,11 +127,15 @@ def outside_identity(value: Any) -> dict[str, Any]:
     found = {}
     for item in fields(value):
         part = vars(value)[item.name]
-        if not item.metadata.get(_IDENTITY, True):
+        if not _changes_the_run(item):
             found[item.name] = asdict(part) if isinstance(part, Settings) else part
         elif is_dataclass(part) and (inner := outside_identity(part)):
             found[item.name] = inner
     return found
+
+
+def _changes_the_run(item: Field) -> bool:
+    return item.metadata.get(_IDENTITY, True) is True
 
 
 def is_neutral(item: Field) -> bool:

@@ -9,6 +9,7 @@ import pytest
 
 from bepo.core.batch import Terminal
 from bepo.core.errors import UserError
+from bepo.core.settings import identity, outside_identity
 from bepo.envs.webshop import WebShop, json_files, nouns, original
 from bepo.envs.webshop.analyzer import analyze, stem
 from bepo.envs.webshop.generate import generate, write
@@ -200,6 +201,16 @@ def test_original_files_hold_the_same_catalogue(tmp_path, monkeypatch, chunk):
     assert first(read, "test") == first(generated, "test")
     step = read.start(first(read, n=1)).step({0: "search[red shoes]"})[0]
     assert step == generated.start(first(generated, n=1)).step({0: "search[red shoes]"})[0]
+
+
+def test_the_files_and_not_their_folder_are_part_of_the_id(tmp_path, monkeypatch):
+    for name, seed in (("one", 0), ("moved", 0), ("other", 1)):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, **SMALL, seed=seed)
+    one, moved, other = (WebShop(data="original", path=str(tmp_path / name)) for name in ("one", "moved", "other"))
+    monkeypatch.setenv("WEBSHOP_DATA", str(tmp_path / "one"))
+    assert identity(one) == identity(moved) == identity(WebShop(data="original")) != identity(other)
+    assert identity(one)["path"] == "" and outside_identity(moved)["path"] == str(tmp_path / "moved")
 
 
 def test_corrupt_entries_are_left_out_and_counted(tmp_path, monkeypatch):

@@ -39,12 +39,15 @@ class WebShop(Environment):
     name: Literal["webshop"] = "webshop"
     data: Literal["generated", "original"] = "generated"
     """Products that this project invents, in the format of the original files, or the original files."""
-    path: str = ""
+    path: str = setting("", identity="default")
     """The folder of the original files; empty: the folder that the environment variable WEBSHOP_DATA names."""
     catalogue: original.Size = "small"
     """Which of the original catalogues is used: 1,000 products, or all 1.18 million."""
     data_digest: str = ""
-    """A digest of the original files, filled in automatically. Where it is set, other files are refused."""
+    """A digest of the original files, filled in automatically: part of the run's id, as their folder is not.
+
+    Where it is set, other files are refused.
+    """
     products: int = setting(1000, at_least=1, at_most=10_000_000)
     """Number of generated products."""
     catalogue_seed: int = setting(0, at_least=0)
