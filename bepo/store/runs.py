@@ -73,7 +73,8 @@ class RunFolder:
         if lock is None:
             raise Busy(f"run {self.id} is being written by another process")
         try:
-            remove_leftovers(self.path)
+            for folder in (self.path, self.path / ROLLOUTS):
+                remove_leftovers(folder)
             yield self
         finally:
             lock.release()

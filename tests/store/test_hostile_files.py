@@ -128,8 +128,10 @@ def test_what_a_kill_left_half_written_goes_at_the_next_start(tmp_path):
     run = RunFolder(tmp_path, "0123456789ab")
     (run.path / "checkpoint-3.part").mkdir(parents=True)
     (run.path / "config.json.77.part").write_text("{")
+    (run.path / "rollouts").mkdir()
+    (run.path / "rollouts" / "000005.npz.99.part").write_text("half")
     with run.locked():
-        assert [path.name for path in run.path.iterdir()] == [".lock"]
+        assert {path.name for path in run.path.rglob("*")} == {".lock", "rollouts"}
     (tmp_path / "x.part").write_text("")
     remove_leftovers(tmp_path, seconds=3600)
     assert (tmp_path / "x.part").exists()
