@@ -12,7 +12,7 @@ from bepo.core.errors import UserError
 from bepo.runs.command import CLASSES, run_command, work_of_cell
 from bepo.runs.compose import config_of, register_configs, to_config, with_fields
 from bepo.runs.config import Config
-from bepo.store.stored import read_run
+from bepo.store.find import find_run
 
 _OF_A_RUN = ("run=", "results=", "tracking.", "progress=", "evaluation.", "backend.", "hydra.")
 
@@ -27,10 +27,7 @@ def configured(cfg: DictConfig, overrides: Sequence[str]) -> Config:
         raise UserError(f"updates={cfg.updates}: an evaluation makes none; python -m bepo.train does")
     if cfg.run is None:
         return to_config(cfg)
-    folder = Path(cfg.results) / "runs" / cfg.run
-    if not folder.is_dir():
-        raise UserError(f"run={cfg.run}: there is no such run in {folder.parent}")
-    stored = read_run(folder)
+    stored = find_run(cfg.run, Path(cfg.results))
     if stored.config["updates"] == 0:
         raise UserError(f"run={cfg.run}: an evaluation has no policy of its own; evaluate the run that it evaluated")
     for override in overrides:

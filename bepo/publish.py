@@ -1,7 +1,8 @@
 """``python -m bepo.publish [RESULTS]``: add the complete runs of a results folder to the published ones; check them.
 
-A run is published if all of its sessions worked on a clean commit, its files are as they were written, and the settings
-in it have the id that this bepo gives them. Runs of the main studies with seed 0 keep their rollouts and transcripts.
+A run is published if all of its sessions worked on a clean commit, its files are as they were written, and its
+settings have the id that this bepo gives them. Runs of the main studies with seed 0 keep their rollouts and
+transcripts, and those of Gated-BEPO among them their policy.
 """
 
 from __future__ import annotations
@@ -72,9 +73,11 @@ def _publish(results: Path, published: PublishedRuns) -> None:
         except Corrupt as error:
             print(f"left out: {error}", file=sys.stderr)
             continue
-        main = any(study.startswith("main_") for study, _ in found)
+        complete = run.config["seed"] == 0 and any(study.startswith("main_") for study, _ in found)
         if not published.archive(run.id).exists():
-            write_archive(run, published.archive(run.id), complete=main and run.config["seed"] == 0)
+            write_archive(run, published.archive(run.id), complete)
+        if complete and run.config["credit"]["name"] == "gated_bepo":
+            published.add_policy(run)
         for study, cell in found:
             added[study].append(cell)
     for study, its_cells in added.items():
@@ -113,6 +116,13 @@ def check(published: PublishedRuns) -> Iterator[str]:
             yield f"{run.path}: no study has it"
         if problem := obstacle(run):
             yield f"{run.path}: {problem}"
+        if identifier in published.with_policy():
+            try:
+                run.policy()
+            except Corrupt as error:
+                yield str(error)
+    for identifier in sorted(set(published.with_policy()) - set(published.ids())):
+        yield f"{published.folder}: a policy of run {identifier}, which is not there"
     if _bytes(published) > MOST_BYTES:
         yield f"{published.folder}: {_bytes(published)} bytes, and at most {MOST_BYTES} are published"
 

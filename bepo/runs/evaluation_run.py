@@ -21,6 +21,7 @@ from bepo.runs.players import EnginePlayer, Player
 from bepo.runs.run import make_setup, new_session, task_sets_of
 from bepo.store.cells import files_of_run, note_cell
 from bepo.store.files import disk_errors
+from bepo.store.find import find_run
 from bepo.store.runs import RunFolder, run_id
 from bepo.store.stored import read_run, refuse_older
 from bepo.store.tracking import Tracker
@@ -63,14 +64,16 @@ def _player(config: Config, folder: RunFolder) -> Player:
         from bepo.runs.served_player import ServedPlayer
 
         return ServedPlayer(config, folder)
-    sampling = config.evaluation.sampling
-    setup = make_setup(config, folder, config.backend.resolve(), task_sets_of(config), _weights(config))
-    return EnginePlayer(config.backend.start(setup), sampling)
+    weights = _weights(config)
+    fitted = weights is None and config.policy.warm_start_settings is not None
+    task_sets = task_sets_of(config) if fitted else {}  # what the warm start is fitted to
+    setup = make_setup(config, folder, config.backend.resolve(), task_sets, weights)
+    return EnginePlayer(config.backend.start(setup), config.evaluation.sampling)
 
 
 def _weights(config: Config) -> Path | None:
     """Return the folder of the policy of the run that is evaluated, if one is. Raises ``UserError``."""
-    return None if config.run is None else read_run(Path(config.results) / "runs" / config.run).policy()
+    return None if config.run is None else find_run(config.run, Path(config.results)).policy()
 
 
 class _Evaluation:

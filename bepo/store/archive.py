@@ -9,9 +9,21 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from bepo.store.files import MOST_BYTES, Corrupt, digest, row_line, sealed, unsealed, write_atomically
+from bepo.core.errors import UserError
+from bepo.store.files import (
+    MOST_BYTES,
+    Corrupt,
+    digest,
+    read_sealed_folder,
+    row_line,
+    sealed,
+    unsealed,
+    write_atomically,
+)
 from bepo.store.stored import CONFIG, CONTENT, RUN, SESSIONS, STREAMS, TRANSCRIPTS, Rows, StoredRun, check_facts
 
+POLICIES = "policies"
+"""The folder beside the archives with the policies of a few runs."""
 _MOST_FILES = 10_000
 _NO_TIME = (1980, 1, 1, 0, 0, 0)  # equal content gives equal bytes
 
@@ -19,7 +31,8 @@ _NO_TIME = (1980, 1, 1, 0, 0, 0)  # equal content gives equal bytes
 class ArchivedRun(StoredRun):
     """A complete run, read from an archive: ``path`` is the zip file.
 
-    Of an archive without transcripts, or without rollouts, there are none to be read.
+    Of an archive without transcripts, or without rollouts, there are none to be read. Its policy, if that is published,
+    is in the folder ``policies/<run id>`` beside it.
     """
 
     def rows(self, stream: str) -> Rows:
@@ -34,6 +47,15 @@ class ArchivedRun(StoredRun):
     def read(self, name: str) -> bytes:
         """Read a file. Raises ``Corrupt``."""
         return _read(self.path, name)
+
+    def policy(self) -> Path:
+        """Return the folder of the policy. Raises ``UserError`` where it is not published, or not as it was."""
+        folder = self.path.parent / POLICIES / self.id
+        if not folder.exists():
+            with_one = ", ".join(sorted(path.name for path in folder.parent.glob("*"))) or "none"
+            raise UserError(f"run {self.id}: its policy is not published; runs with a published one: {with_one}")
+        read_sealed_folder(folder, CONTENT)
+        return folder
 
 
 def write_archive(run: StoredRun, path: Path, complete: bool = False) -> None:

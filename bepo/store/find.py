@@ -51,6 +51,20 @@ def every_run(results: Path) -> dict[str, Path]:
     return published | {path.parent.name: path.parent for path in sorted(results.glob(f"runs/*/{CONFIG}"))}
 
 
+def find_run(run_id: str, results: Path) -> StoredRun:
+    """Return the complete run with an id, of a results folder or else published.
+
+    Raises ``UserError`` where there is none, or where it is not complete or not as it was.
+    """
+    path = every_run(results).get(run_id)
+    if path is None:
+        raise UserError(
+            f"run={run_id}: there is no such run in {results} or among the published ones; "
+            "`python -m analysis runs` lists them"
+        )
+    return read_archive(path) if path.suffix == ".zip" else read_run(path)
+
+
 def find_runs(name: str, results: Path, tier: str | None = None) -> list[StoredRun]:
     """Return the runs that ``name`` stands for; ``tier`` limits those of a study.
 

@@ -4,17 +4,20 @@ paper/runs/<tier>/
     published.json        for readers: the version of the published runs, and the commit that trains each environment's
     studies/<study>.json  the study's cells: overrides, what varies, run id
     <run id>.zip          the run (``bepo.store.archive``)
+    policies/<run id>/    the policy of a few runs, as transformers loads it
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
-from bepo.store.archive import ArchivedRun, read_archive
+from bepo.store.archive import POLICIES, ArchivedRun, read_archive
 from bepo.store.cells import checked_cell
 from bepo.store.files import Corrupt, read_object, write_atomically
+from bepo.store.stored import StoredRun
 
 PUBLISHED = Path(__file__).parents[2] / "paper" / "runs"
 """Has a folder of published runs for each tier."""
@@ -53,6 +56,16 @@ class PublishedRuns:
     def archive(self, run_id: str) -> Path:
         """Return the path of a run's archive, which need not exist."""
         return self.folder / f"{run_id}.zip"
+
+    def add_policy(self, run: StoredRun) -> None:
+        """Copy the policy of a finished run, unless it is there. Raises ``Corrupt`` where it is not as it was."""
+        folder = self.folder / POLICIES / run.id
+        if not folder.exists():
+            shutil.copytree(run.policy(), folder)
+
+    def with_policy(self) -> list[str]:
+        """Return the ids of the runs whose policy is published, or should be: a folder bears their name."""
+        return sorted(path.name for path in (self.folder / POLICIES).glob("*"))
 
     def run(self, run_id: str) -> ArchivedRun:
         """Read a run. Raises ``Corrupt``."""

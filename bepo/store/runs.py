@@ -253,19 +253,18 @@ class RunFolder:
 
     def progress(self) -> Progress:
         """Return where the run stands; a run that says it is complete is checked."""
-        status, problem, run = "partial" if (self.path / "config.json").exists() else "missing", "", None
-        rows: list[dict[str, Any]] = []
+        status = "partial" if (self.path / "config.json").exists() else "missing"
         try:
-            rows = self.rows("metrics")
-            if self.is_complete:
-                run = read_run(self.path)
-                result = run.facts.get("result", {})
-                if not isinstance(result, dict):
-                    raise Corrupt(f"{self.path}: its result is no result, but {str(result)[:80]!r}")
-                status = "partial" if result.get("missing") else "complete"
+            if not self.is_complete:
+                rows = self.rows("metrics")
+                return Progress(status, len(rows), rows[-1] if rows else {})
+            run = read_run(self.path)
         except Corrupt as error:
-            status, problem = "corrupt", str(error)
-        return Progress(status, len(rows), rows[-1] if rows else {}, problem, run)
+            return Progress("corrupt", problem=str(error))
+        result = run.facts.get("result", {})
+        if not isinstance(result, dict):
+            return Progress("corrupt", problem=f"{self.path}: its result is no result, but {str(result)[:80]!r}")
+        return Progress("partial" if result.get("missing") else "complete", result.get("updates", 0), run=run)
 
 
 @dataclass(frozen=True)
@@ -273,7 +272,7 @@ class Progress:
     """Where a run stands."""
 
     status: Literal["complete", "partial", "missing", "corrupt"]
-    updates: int  # rows written
-    last: dict[str, Any] = field(default_factory=dict)  # the newest of them
+    updates: int = 0  # that were made
+    last: dict[str, Any] = field(default_factory=dict)  # the newest row of a run in progress
     problem: str = ""  # what is wrong with a corrupt one
     run: StoredRun | None = None  # a complete one, as it was read and checked

@@ -186,8 +186,8 @@ class View:
 
 def _worker_line(worker: Worker) -> str:
     state = worker.run.progress()
-    if not state.updates:
-        status = "starting"
+    if not state.last:
+        status = "ending" if state.updates else "starting"
     else:
         success = state.last.get("eval/validation_success", state.last["train/success"])
         status = f"update {state.updates}/{worker.run.config.updates}  success {success:.2f}"

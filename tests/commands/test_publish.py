@@ -6,14 +6,17 @@ import shutil
 import pytest
 
 from bepo import publish, verify
+from bepo.core.errors import UserError
 from bepo.runs import run as life
 from bepo.runs.compare import prediction_interval
 from bepo.runs.compose import config_of, register_configs
 from bepo.runs.config import identity_of
+from bepo.store import find
 from bepo.store.archive import read_archive
-from bepo.store.files import read_sealed, write_sealed
+from bepo.store.files import digests_of_folder, read_sealed, write_sealed
 from bepo.store.published import PublishedRuns
 from bepo.store.runs import run_id
+from bepo.store.stored import read_run
 from bepo.sweep.plan import plan_cells
 from bepo.sweep.studies import Cell
 from tests.command import SMALLEST
@@ -41,6 +44,29 @@ def published(results, tmp_path):
     arguments = ["--tier", "smoke", "--to", str(tmp_path)]
     assert publish.main([str(results), *arguments]) == 0
     return tmp_path
+
+
+def test_gated_bepos_first_seed_keeps_its_policy(results, tmp_path, monkeypatch, capsys):
+    """It is found by its id, in a folder without runs; a changed one is refused."""
+    shutil.copytree(results, tmp_path / "r")
+    monkeypatch.setattr(life, "SOURCE", CLEAN)
+    overrides = ["tier=smoke", "credit=gated_bepo", "seed=0", *SMALLEST, "updates=1", f"results={tmp_path / 'r'}"]
+    (planned,) = plan_cells([Cell("main_sokoban_text", overrides, ["credit=gated_bepo"])])
+    life.run(planned.config, overrides)
+    arguments = ["--tier", "smoke", "--to", str(tmp_path / "p")]
+    assert publish.main([str(tmp_path / "r"), *arguments]) == 0
+    (run_id_,) = PublishedRuns(tmp_path / "p" / "smoke").with_policy()
+    monkeypatch.setattr(find, "PUBLISHED", tmp_path / "p")
+    run = find.find_run(run_id_, tmp_path / "none")
+    kept = read_run(tmp_path / "r" / "runs" / run_id_)
+    assert run.config["credit"]["name"] == "gated_bepo"
+    assert digests_of_folder(run.policy()) == digests_of_folder(kept.policy())
+    (other, *_) = (r for r in runs_of(tmp_path / "p") if r.id != run_id_)
+    with pytest.raises(UserError, match=f"its policy is not published; runs with a published one: {run_id_}"):
+        other.policy()
+    weights = run.policy() / "model.safetensors"
+    weights.write_bytes(b"x" + weights.read_bytes()[1:])
+    assert publish.main(arguments) == 2 and "model.safetensors: changed" in capsys.readouterr().err
 
 
 def runs_of(published):
