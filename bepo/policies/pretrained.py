@@ -85,9 +85,14 @@ def load_tokenizer(path: str) -> transformers.PreTrainedTokenizerFast:
     """
     import transformers
 
+    generic = has_generic_tokenizer(path)
+    return load_pretrained(transformers.PreTrainedTokenizerFast if generic else transformers.AutoTokenizer, path)
+
+
+def has_generic_tokenizer(path: str) -> bool:
+    """Return whether a folder has a tokenizer of no model's own class, such as that of policy=tiny."""
     config = Path(path) / "tokenizer_config.json"
-    is_generic = config.exists() and json.loads(config.read_text()).get("tokenizer_class") == "TokenizersBackend"
-    return load_pretrained(transformers.PreTrainedTokenizerFast if is_generic else transformers.AutoTokenizer, path)
+    return config.exists() and json.loads(config.read_text()).get("tokenizer_class") == "TokenizersBackend"
 
 
 def load_pretrained(part: Any, path: str, **settings: Any) -> Any:

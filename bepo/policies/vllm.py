@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import ctypes
+import json
 import os
 import shutil
-import signal
-import socket
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
-from urllib.error import URLError
-from urllib.request import urlopen
 
 from bepo.core.errors import GPU_ENVIRONMENT, Missing, UserError
-from bepo.core.phases import report
 from bepo.core.settings import setting
 from bepo.policies import register
+from bepo.policies.pretrained import has_generic_tokenizer
 from bepo.policies.served import ServedPolicy
-
-LOG = "vllm.txt"
-_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
-_POLL, _PATIENCE = 0.2, 30.0  # seconds between two looks at the server; until it is killed that was asked to end
+from bepo.policies.vllm_server import vllm_server
 
 
 @register
@@ -42,13 +34,13 @@ class Vllm(ServedPolicy):
     arguments: list[str] = setting(factory=list, identity=False)
     """Further arguments of ``vllm serve``, ``["--tensor-parallel-size=2"]``: where and how fast it runs."""
     command: str = setting("vllm", identity=False)
-    """The program; by its path where it is in another environment."""
+    """The program, of this Python's environment or on the PATH; by its path where it is in another environment."""
     patience: float = setting(1200.0, above=0, identity=False)
     """Seconds that the server may take to start."""
     concurrency: int = setting(64, at_least=1, identity=False)
     """So many requests are under way at a time."""
 
-    method_version: ClassVar[int] = 1
+    method_version: ClassVar[int] = 2
 
     @property
     def weights(self) -> str:
@@ -60,87 +52,57 @@ class Vllm(ServedPolicy):
         """The model as requests name it: its path."""
         return self.path
 
+    @property
+    def program(self) -> str | None:
+        """The path of the program; None where there is none."""
+        places = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+        return shutil.which(self.command, path=os.pathsep.join(places))
+
     def missing(self) -> Missing | None:
         """Return that the program is not there."""
-        if shutil.which(self.command):
+        if self.program:
             return None
         return Missing(f"policy=vllm: there is no program {self.command}", GPU_ENVIRONMENT)
 
     @contextmanager
     def endpoint(self, folder: Path) -> Iterator[str]:
-        """Start the server, yield its base URL, and stop it. What it prints is in ``vllm.txt`` of the run's folder."""
+        """Start the server, yield its base URL, and stop it. What it prints is in ``vllm.txt`` of the run's folder.
+
+        Requests say how they are sampled; what ``generation_config.json`` of a checkpoint says besides is left out.
+        """
         if missing := self.missing():
             raise missing
-        port, log = _free_port(), folder / LOG
-        place = ["--host", "127.0.0.1", "--port", str(port), "--max-model-len", str(self._length)]
-        command = [self.command, "serve", self.path, *place, *self.arguments]
-        with log.open("a") as file:
-            server = subprocess.Popen(
-                command,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=_end_with(os.getpid()),
-            )
-        try:
-            self._wait(server, f"http://127.0.0.1:{port}/health", log)
-            yield f"http://127.0.0.1:{port}/v1"
-        finally:
-            _stop(server)
+        self._check_path()
+        with _tokenizer(self.path) as tokenizer:
+            length = self.max_prompt_length + self.max_response_length
+            how = ["--max-model-len", str(length), "--generation-config", "vllm", *tokenizer]
+            command = [str(self.program), "serve", self.path, *how, *self.arguments]
+            with vllm_server(command, folder, self.patience) as url:
+                yield url
 
-    @property
-    def _length(self) -> int:
-        return self.max_prompt_length + self.max_response_length
-
-    def _wait(self, server: subprocess.Popen, health: str, log: Path) -> None:
-        """Wait until the server is ready. Raises ``UserError`` if it ends, or takes too long."""
-        begun = time.monotonic()
-        deadline = begun + self.patience
-        while time.monotonic() < deadline:
-            if server.poll() is not None:
-                raise UserError(f"vllm serve {self.path} ended with status {server.returncode}: see {log}")
-            try:
-                with urlopen(health, timeout=5):
-                    return
-            except (URLError, OSError):
-                report("starting vllm serve", f"{time.monotonic() - begun:.0f} of at most {self.patience:g} seconds")
-                time.sleep(_POLL)
-        raise UserError(f"vllm serve {self.path} was not ready after {self.patience:g} seconds: see {log}")
+    def _check_path(self) -> None:
+        """Raise ``UserError`` for a folder without a checkpoint: vLLM takes long to say so."""
+        path = Path(self.path)
+        if path.is_dir() and not (path / "config.json").exists():
+            raise UserError(f"policy.path={self.path!r}: not a folder with a checkpoint (there is no config.json)")
+        if not path.exists() and (path.is_absolute() or len(path.parts) > 2):  # the model hub has owner/name
+            raise UserError(f"policy.path={self.path!r}: there is no such folder")
 
 
-def _end_with(parent: int) -> Callable[[], None]:
-    """Return what a new process calls so that Linux ends it when its parent does, even by SIGKILL."""
-    libc = ctypes.CDLL(None) if sys.platform == "linux" else None  # loaded before the fork
+@contextmanager
+def _tokenizer(path: str) -> Iterator[list[str]]:
+    """Yield the arguments that let vLLM load a tokenizer as it was saved.
 
-    def ask_kernel() -> None:
-        if libc is not None:
-            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-            if os.getppid() != parent:  # it has ended already
-                os.kill(os.getpid(), signal.SIGTERM)
-
-    return ask_kernel
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-def _stop(server: subprocess.Popen) -> None:
-    """End the server and its processes: first ask, then kill."""
-    for number in (signal.SIGINT, signal.SIGKILL):
-        try:
-            _signal_group(server, number)
-            server.wait(_PATIENCE)
-        except subprocess.TimeoutExpired:
-            continue
-        break
-    _signal_group(server, signal.SIGKILL)  # whatever the server has left behind
-
-
-def _signal_group(server: subprocess.Popen, number: int) -> None:
-    try:
-        os.killpg(server.pid, number)
-    except ProcessLookupError:
+    Beside a Qwen2 model AutoTokenizer loads another one (``bepo.policies.pretrained.load_tokenizer``), beside a Qwen3
+    model it does not.
+    """
+    config = Path(path) / "config.json"
+    if not has_generic_tokenizer(path) or json.loads(config.read_text()).get("model_type") != "qwen2":
+        yield []
         return
+    with tempfile.TemporaryDirectory(prefix="bepo-tokenizer-") as copy:
+        for pattern in ("tokenizer*", "special_tokens*", "chat_template*"):
+            for file in Path(path).glob(pattern):
+                shutil.copy(file, copy)
+        (Path(copy) / config.name).write_text('{"model_type": "qwen3"}')
+        yield ["--tokenizer", copy]

@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 from bepo.core.errors import Missing, UserError
-from bepo.policies.vllm import LOG, Vllm
+from bepo.envs.sokoban import Sokoban
+from bepo.policies.tiny import Tiny
+from bepo.policies.vllm import Vllm
+from bepo.policies.vllm_server import LOG
+from bepo.rollouts.agent import Agent
 
 SERVER = """#!{python}
 import sys
@@ -24,8 +28,8 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, *args):
         pass
 
-if "{end}":
-    sys.exit("no weights")
+if {end!r}:
+    sys.exit({end!r})
 HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).serve_forever()
 """
 
@@ -49,8 +53,10 @@ def test_the_server_lives_as_long_as_the_evaluation(tmp_path):
         assert url.startswith("http://127.0.0.1:") and url.endswith("/v1") and running(tmp_path)
         raise RuntimeError
     assert not running(tmp_path)
-    assert (tmp_path / LOG).read_text().startswith("serving serve weights --host 127.0.0.1 --port ")
-    assert (tmp_path / LOG).read_text().split("\n")[0].endswith("--max-model-len 612 --dtype=float32")
+    told = (tmp_path / LOG).read_text().split("\n")[0]
+    port = url.removeprefix("http://127.0.0.1:").removesuffix("/v1")
+    how = "--max-model-len 612 --generation-config vllm --dtype=float32"
+    assert told == f"serving serve weights {how} --host 127.0.0.1 --port {port}"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
@@ -70,11 +76,31 @@ def test_the_server_ends_with_an_evaluation_that_is_killed(tmp_path):
     assert not running(tmp_path)
 
 
-def test_a_server_that_ends_is_named(tmp_path):
-    server = Vllm(command=program(tmp_path, end="yes")).endpoint(tmp_path)
-    with pytest.raises(UserError, match=r"ended with status 1: see .*vllm.txt"), server:
+REASONS = {  # what vLLM 0.28 printed, shortened: the first error is the cause
+    """(Worker pid=7) INFO 11-22 20:36:20 [cpu.py:163] Reset
+ERROR 11-22 20:36:23 [multiproc_executor.py:941] Traceback (most recent call last):
+ERROR 11-22 20:36:23 [multiproc_executor.py:941] ValueError: Available memory on node 0 (20.74/23.54 GiB) is too small
+(EngineCore pid=2) ERROR 11-22 20:36:26 [core.py:1346] Exception: WorkerProc initialization failed. See root cause.
+(APIServer pid=1)     raise RuntimeError(
+(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above.
+""": "(ValueError: Available memory on node 0 (20.74/23.54 GiB) is too small)",
+    """(APIServer pid=1) pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig
+(APIServer pid=1)   Value error, 2560 is greater than 130
+""": "(pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig Value error, 2560",
+    "vllm: error: unrecognized arguments: --none\n": "(vllm: error: unrecognized arguments: --none)",
+    "killed\n": ": see ",
+}
+
+
+@pytest.mark.parametrize("said", REASONS)
+def test_a_server_that_ends_says_why(said, tmp_path):
+    (tmp_path / LOG).write_text("ValueError: of an earlier start\n")
+    server = Vllm(path="weights", command=program(tmp_path, end=said)).endpoint(tmp_path)
+    with pytest.raises(UserError) as caught, server:
         pass
-    assert "no weights" in (tmp_path / LOG).read_text()
+    text = str(caught.value)
+    assert text.startswith("vllm serve weights ended with status 1") and REASONS[said] in text
+    assert text.endswith(f": see {tmp_path / LOG}") and "earlier" not in text and "\n" not in text
 
 
 def test_a_server_that_is_never_ready_is_stopped(tmp_path):
@@ -85,6 +111,40 @@ def test_a_server_that_is_never_ready_is_stopped(tmp_path):
     with pytest.raises(UserError, match=r"was not ready after 0\.5 seconds"), server:
         pass
     assert not running(tmp_path)
+
+
+def test_a_folder_without_a_checkpoint_is_refused_before_anything_starts(tmp_path):
+    for path, words in ((tmp_path, "no config.json"), (tmp_path / "none", "no such folder"), ("a/b/c", "no such")):
+        with pytest.raises(UserError, match=words):
+            Vllm(path=str(path), command=program(tmp_path)).endpoint(tmp_path).__enter__()
+    assert not (tmp_path / LOG).exists()
+
+
+def test_the_program_of_this_environment_comes_before_others(tmp_path, monkeypatch):
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    for folder in (mine, other):
+        folder.mkdir()
+        program(folder)
+    monkeypatch.setenv("PATH", str(other))
+    assert Vllm().program == str(other / "vllm")
+    monkeypatch.setattr(sys, "executable", str(mine / "python"))
+    assert Vllm().program == str(mine / "vllm")
+
+
+@pytest.mark.parametrize("architecture", ["qwen2", "qwen3"])
+def test_autotokenizer_reads_what_the_tiny_model_reads(architecture, tmp_path):
+    """As vLLM would, which loads the tokenizer from the folder that it is given."""
+    from transformers import AutoTokenizer
+
+    tiny = Tiny(architecture=architecture, num_hidden_layers=1).build(Sokoban(), Agent(style="compact"), "cpu")
+    tiny.save(tmp_path)
+    with Vllm(path=str(tmp_path), command=program(tmp_path)).endpoint(tmp_path):
+        words = (tmp_path / LOG).read_text().split()
+        folder = words[words.index("--tokenizer") + 1] if "--tokenizer" in words else tmp_path
+        found = AutoTokenizer.from_pretrained(folder)
+    chat = found.apply_chat_template([{"role": "user", "content": "go up"}], tokenize=False, add_generation_prompt=True)
+    assert (architecture == "qwen2") == (folder != tmp_path) and not (folder != tmp_path and Path(folder).exists())
+    assert found.encode(chat, add_special_tokens=False) == tiny.encode("go up")
 
 
 def test_without_the_program_there_is_no_endpoint(tmp_path):

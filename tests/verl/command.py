@@ -49,11 +49,11 @@ class Done:
 
 
 class Command:
-    """A started ``python -m bepo.train``."""
+    """A started ``python -m bepo.train``, or another module."""
 
-    def __init__(self, *overrides: str, **environment: str) -> None:
+    def __init__(self, *overrides: str, module: str = "bepo.train", **environment: str) -> None:
         self.mark, self.began = uuid.uuid4().hex, time.monotonic()
-        command = [sys.executable, "-m", "bepo.train", *overrides]
+        command = [sys.executable, "-m", module, *overrides]
         env = os.environ | {MARK: self.mark, "WANDB_SILENT": "true"} | environment
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=env, start_new_session=True)
