@@ -56,7 +56,7 @@ class Run:
             self.task_set = str(self.facts["task_sets"]["test"]["digest"])
             self.tasks = int(self.facts["task_sets"]["test"]["tasks"])
             self.versions: dict[str, int] = dict(self.identity["method_versions"])
-            for part in ("env", "credit", "backend"):
+            for part in ("env", "backend", *(("credit",) if self.updates else ())):  # an evaluation has no estimator
                 _ = self.identity[part]["name"]
             self.environment_facts: dict[str, object] = dict(self.facts.get("environment", {}))
             self.started = str(self.facts["sessions"][-1]["started"])

@@ -1,6 +1,6 @@
 """What a table says of rows that were evaluated without training: how each was asked, and what is missing."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from statistics import fmean, pstdev, stdev
 from typing import Any
 
@@ -24,10 +24,10 @@ def _facts(run: Run) -> Iterator[str]:
     """Yield how a policy was asked, the spread of its passes, and what is missing."""
     if protocol := run.facts.get("protocol"):
         yield from _asked(protocol, run.facts["served"])
-    elif run.config["policy"].get("warm_start"):
-        yield "imitation only: a tiny model after its warm start, which is no pretrained one"
     else:
-        yield f"no training; policy {run['policy.path'] or run['policy.name']}"
+        if run.config["policy"].get("warm_start"):
+            yield "imitation only: a tiny model after its warm start, which is no pretrained one"
+        yield from _asked_here(run.config)
     passes = run.passes().to_numpy(float).mean(axis=1).tolist()
     if len(passes) > 1:
         spread = f"deviation {stdev(passes):.2f} as of a sample, {pstdev(passes):.2f} as of a population"
@@ -41,6 +41,20 @@ def _facts(run: Run) -> Iterator[str]:
         asked = len(run.final) + sum(run.missing.values())
         reasons = ", ".join(f"{n} x {reason}" for reason, n in run.missing.items())
         yield f"{sum(run.missing.values())} of {asked} episodes are missing ({reasons}), and so are their tasks"
+
+
+def _asked_here(config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield how a policy that no endpoint serves is asked: by the agent of training."""
+    agent, policy, evaluation = config["agent"], config["policy"], config["evaluation"]
+    shown = "steps" if agent["history_observations"] else "actions"
+    yield f"shows {agent['history_length']} {shown}, {'' if agent['style'] == 'full' else 'no '}admissible actions"
+    yield "samples admissible actions only" if policy["constrained"] else "samples any words"
+    yield "thoughts take no step"
+    yield f"split {config['env'].get('test_split', 'test')}, system prompt none"
+    sampling = {name: evaluation[name] for name in ("temperature", "top_p", "top_k")}
+    sampling |= {"max_tokens": policy["max_response_length"]}
+    yield f"sampling {', '.join(f'{name} {value}' for name, value in sampling.items())}"
+    yield f"chat template the checkpoint's, model {policy.get('path') or policy['name']}"
 
 
 def _asked(protocol: dict[str, Any], served: dict[str, Any]) -> Iterator[str]:

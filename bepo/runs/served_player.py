@@ -46,8 +46,7 @@ class ServedPlayer:
 
     def estimate(self, tasks: TaskSet) -> str:
         """Say how many requests an evaluation takes at most, and about what they would cost."""
-        episodes = len(tasks) * self._config.evaluation.seeds * self._pass.trials
-        requests = episodes * self._pass.calls
+        requests = len(tasks) * self._config.evaluation.seeds * self._pass.requests
         first = [prompt_tokens(self._request(prompt)) for prompt in self._pass.first_prompts(tasks.tasks)]
         prompt, response = requests * sum(first) / len(first), requests * self._template.max_tokens
         cost = self._endpoint.cost(prompt, response)
@@ -95,17 +94,18 @@ class ServedPlayer:
 
     def _protocol(self) -> dict[str, Any]:
         """Return how the policy was asked, as a table says it."""
-        asked, direct = self._config.prompting, self._config.prompting.method == "direct"
+        asked, agent, direct = self._config.prompting, self._config.agent, self._config.prompting.method == "direct"
         sent = self._endpoint.body(self._request(""))
+        shown = "steps" if agent.history_observations else "actions"
         return {
             "method": asked.method,
             "profile": asked.profile,
-            "history": f"{self._config.agent.history_length} steps" if direct else "whole episode",
-            "admissible": True if direct else asked.admissible,
+            "history": f"{agent.history_length} {shown}" if direct else "whole episode",
+            "admissible": agent.style == "full" if direct else asked.admissible,
             "thought_takes_step": not direct and asked.thoughts == "own_step",
             "split": vars(self._config.env).get("test_split", "test"),
             "system_prompt": "none",
-            "chat_template": "the endpoint's",
+            "chat_template": "the endpoint's" if self._config.policy.weights is None else "the checkpoint's",
             "sampling": {name: value for name, value in sent.items() if name not in ("messages", "model")},
             "responses": self._pass.calls,
             "trials": self._pass.trials,

@@ -6,6 +6,8 @@ from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 from bepo.store.files import read_object
 from bepo.store.runs import RunFolder
+from tests.chat_server import serving, status
+from tests.command import Command
 from tests.stored_runs import rewrite, write_run
 
 KINDS = ("pick_and_place_simple", "look_at_obj_in_light")
@@ -107,15 +109,54 @@ def test_reflexion_is_never_one_number(tmp_path):
     assert expected in notes(table(tmp_path))
 
 
+SHORT = ("evaluation.tasks=2", "tracking.mode=disabled", "progress=false")
+
+
+def evaluated(results, *overrides):
+    """A real evaluation, as from a shell."""
+    command = Command("bepo.evaluate", *SHORT, f"results={results}", *overrides)
+    _, err = command.communicate()
+    assert command.returncode == 0, err
+
+
+@pytest.mark.slow
 def test_a_tiny_model_imitates_and_knows_no_language(tmp_path):
-    settings = {"policy.name": "tiny", "policy.warm_start": "some"}
-    write_evaluation(tmp_path, settings, ((1, 0),), tier="laptop")
-    found = table(tmp_path, "laptop")
-    assert entry(found, "Qwen2.5/1.5B").reproduced.mean == 50 and "imitation only" in notes(found)
+    warm_start = ("policy.warm_start.episodes=4", "policy.warm_start.max_steps=1", "policy.warm_start.check_every=1")
+    small = ("env=alfworld", "env.horizon=3", "rollout.train_tasks=8", "evaluation.seeds=2", "+study.name=prompting")
+    evaluated(tmp_path, *small, *warm_start)
+    found = table(tmp_path, "smoke")
+    assert entry(found, "Qwen2.5/1.5B").reproduced is not None
+    (text,) = [note for note in found.notes if note.startswith("Qwen2.5 (")]
+    for words in ("imitation only", "2 steps, no admissible", "samples admissible actions only", "split valid_seen"):
+        assert words in text
+    for words in ("system prompt none", "temperature 0.4", "max_tokens 10", "model tiny", "as of a population"):
+        assert words in text
     last = {row[1].text: row[-1].text for row in found.rows if row[2].text == "reported"}
     assert last["ReActᶜʳ"] == last["Reflexionᶜʳ"] == last["GPT-4oᶜ"] == ""
-    assert "Does not apply to models that know no language at tier laptop: ReAct (1.5B, 7B), Reflexion" in notes(found)
-    assert "Not run at tier laptop: GPT-4o (closed), " in notes(found)
+    assert "Does not apply to models that know no language at tier smoke: ReAct (1.5B, 7B), Reflexion" in notes(found)
+    assert "Not run at tier smoke: GPT-4o (closed), " in notes(found)
+
+
+@pytest.mark.slow
+def test_a_served_model_fills_its_row(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+    with serving(key="a-key") as server:
+        server.model = "gpt-4o-2024-08-06"
+        server.faults += [status(400)]
+        asked = (
+            "policy=gpt_4o",
+            f"policy.base_url={server.url}",
+            "env=webshop",
+            "env.data=generated",
+            "env.products=60",
+        )
+        evaluated(tmp_path, "tier=paper", "env.horizon=2", "evaluation.seeds=1", "+study.name=prompting_closed", *asked)
+    found = table(tmp_path)
+    assert {e.path: e for e in found.entries}["main-results/WebShop/Succ./GPT-4o/closed"].reproduced.mean == 0
+    (text,) = [note for note in found.notes if note.startswith("GPT-4o (")]
+    for words in ("shows 2 steps, admissible actions", "temperature 0.4", "reported gpt-4o-2024-08-06"):
+        assert words in text
+    assert "1 of 2 episodes are missing (1 x BadRequestError 400: Error code: 400" in text
 
 
 @pytest.mark.parametrize("change", [lambda facts: facts["result"].pop("missing"), lambda facts: None])

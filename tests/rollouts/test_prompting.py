@@ -143,6 +143,29 @@ def test_repeating_is_no_failure_unless_asked(alfworld, tasks):
     assert [row["steps"] for row in rows(episodes)] == [12, 12]
 
 
+SAID = {  # as in Reflexion's own code, where a thought is an action, and an action need not be valid
+    ("look", "look"): 2,
+    ("fly away", "fly away"): 2,
+    ("think: hm", "think: hm"): 2,
+    ("look", "think: hm", "look", "inventory"): 4,
+}
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_what_counts_as_repeated(said, alfworld, tasks):
+    settings = Prompting(method="reflexion", trials=1, repeats_fail=True, calls=4, **ORIGINAL)
+    answers = {task.id: list(said) for task in tasks.tasks}
+    episodes, _ = played(alfworld, settings, answers, tasks)
+    assert [row["calls"] for row in rows(episodes)] == [SAID[said]] * 2
+
+
+def test_a_task_takes_at_most_so_many_requests(alfworld, tasks):
+    settings = Prompting(method="reflexion", trials=3, calls=2, **ORIGINAL)
+    made = PromptedPass(alfworld, Agent(), settings, Scripted({}), TEMPLATE)
+    _, chat = played(alfworld, settings, {task.id: ["look"] * 6 for task in tasks.tasks}, tasks)
+    assert made.requests == 3 * 2 + 2 == len(chat.asked) / 2
+
+
 @pytest.mark.parametrize("calls", [1, 5])
 def test_a_trial_ends_after_its_calls(alfworld, tasks, calls):
     answers = {task.id: ["look"] * calls for task in tasks.tasks}

@@ -40,7 +40,7 @@ class Prompting(Settings):
     reflection_tokens: int = setting(256, at_least=1)
     """A reflection, which is drawn at temperature 0, has at most so many tokens."""
     repeats_fail: bool = False
-    """A trial fails when the agent repeats its last action."""
+    """A trial fails when the agent says twice in a row the same action, be it valid or not, or the same thought."""
 
     group = "prompting"
-    method_version: ClassVar[int] = 1
+    method_version: ClassVar[int] = 2

@@ -19,6 +19,7 @@ class Move(NamedTuple):
     action: str | None  # for the environment; None: no action can be read
     valid: bool  # has the response the form that was asked for?
     thought: bool = False  # a thought of its own: the environment does not see it
+    said: str = ""  # the action, or a thought of its own, in the model's words
 
 
 class Trial(Protocol):
@@ -96,8 +97,8 @@ class ReActTrial:
         action = self.env.project(words) if words else None
         self.turns.append(Turn(observation.text, thought, words))
         if thought and not words and self.settings.thoughts == "own_step":
-            return Move(None, True, thought=True)
-        return Move(action, action is not None)
+            return Move(None, True, thought=True, said=f"think: {thought}")
+        return Move(action, action is not None, said=words)
 
 
 def grammar_of(env: Environment, settings: Prompting) -> Grammar:

@@ -36,7 +36,7 @@ class Episode:
     broken: bool = False
     missing: str = ""  # why the endpoint gave no answer
     memories: list[str] = field(default_factory=list)
-    last_action: str | None = None
+    last_said: str = ""
 
 
 class PromptedPass:
@@ -61,6 +61,11 @@ class PromptedPass:
     def calls(self) -> int:
         """The number of responses that a trial has at most."""
         return self._prompting.calls or self._env.horizon
+
+    @property
+    def requests(self) -> int:
+        """The number of requests that a task takes at most: responses, and a reflection between two trials."""
+        return self.trials * self.calls + self.trials - 1
 
     def play(self, tasks: TaskSet, seed: int) -> list[Episode]:
         """Play one episode of each task, with as many trials as the method has."""
@@ -95,7 +100,7 @@ class PromptedPass:
             recent = episode.memories[-self._prompting.memories :] if self._prompting.memories else []
             episode.agent = self._begin(episode.task, running.instructions[i], recent)
             episode.trial, episode.calls, episode.taken, episode.total = trial, 0, 0, 0.0
-            episode.over, episode.task_score, episode.last_action, episode.broken = False, 0.0, None, False
+            episode.over, episode.task_score, episode.last_said, episode.broken = False, 0.0, "", False
         observations = list(running.observations)
         while active := [i for i, episode in enumerate(episodes) if not episode.over]:
             over = len(episodes) - len(active)
@@ -113,12 +118,13 @@ class PromptedPass:
                 episode.calls += 1
                 step = {"trial": trial, "prompt": request.prompt, "response": answer.text, "action": move.action}
                 episode.steps.append(step | {"observation": "OK.", "reward": 0.0, "valid": move.valid})
-                if move.thought:
-                    observations[i] = replace(observations[i], text="OK.")
-                elif self._prompting.repeats_fail and move.action is not None and move.action == episode.last_action:
+                repeated, episode.last_said = move.said == episode.last_said, move.said
+                if self._prompting.repeats_fail and repeated:
                     episode.over = True
+                elif move.thought:
+                    observations[i] = replace(observations[i], text="OK.")
                 else:
-                    actions[i] = episode.last_action = move.action
+                    actions[i] = move.action
             for i, step in (running.step(actions) if actions else {}).items():
                 observations[i] = step.observation
                 episode = episodes[i]
