@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
-from textwrap import shorten
+from inspect import signature
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from bepo.core.batch import Terminal
-from bepo.core.errors import Missing, UserError
+from bepo.core.errors import Missing, UserError, choose
 from bepo.core.settings import setting
 from bepo.envs import (
     Environment,
@@ -29,6 +29,7 @@ from bepo.envs import (
     register,
     split_by_id,
 )
+from bepo.envs._foreign import in_words, named
 from bepo.envs._words import seen_words
 from bepo.store.files import digest
 
@@ -50,7 +51,8 @@ class GEM(Environment):
     id: str = "game:GuessTheNumber-v0-easy"
     """The environment, as ``gem.make`` knows it."""
     kwargs: dict[str, Any] = setting(factory=dict)
-    """What ``gem.make`` is given beside the id."""
+    """What ``gem.make`` is given beside the id. Where GEM runs the model's code (``code:...``), ``sandbox_type`` must
+    be said: ``bwrap`` runs it in bubblewrap's sandbox, ``none`` with all that the user may do."""
     states: Literal["history", "suffix"] = "history"
     """What makes two states equal: the episode up to now, or GEM's suffix alone, which shows the board of a game."""
     horizon: int = setting(30, at_least=1, at_most=10_000)
@@ -88,7 +90,8 @@ class GEM(Environment):
     def start(self, tasks: Sequence[Task]) -> GEMEpisodes:
         """Start one episode for each seed. Raises ``UserError`` where the environment cannot be made."""
         envs = [make(self.id, self.kwargs) for _ in tasks]
-        return GEMEpisodes(envs, [task.data["seed"] for task in tasks], self.states)
+        with named(self.id, "reset"):
+            return GEMEpisodes(envs, [task.data["seed"] for task in tasks], self.states, self.id)
 
     def project(self, text: str) -> str | None:
         """Return the text in the box that GEM reads, ``\\boxed{...}``, unless it has one; None for an empty text."""
@@ -108,7 +111,8 @@ class GEM(Environment):
     def _moves(self) -> list[str]:
         """Return some random actions of GEM's; one that is none where it knows no random ones."""
         env = make(self.id, self.kwargs)
-        with _randomness(random.Random(0).getstate(), np.random.RandomState(0).get_state()):
+        own = _randomness(random.Random(0).getstate(), np.random.RandomState(0).get_state())
+        with named(self.id, "reset"), own:
             env.reset(seed=0)
             try:
                 return sorted({self.project(env.sample_random_action()) or "" for _ in range(_PROBES)})
@@ -119,9 +123,9 @@ class GEM(Environment):
 class GEMEpisodes:
     """Running episodes, each in an environment of its own."""
 
-    def __init__(self, envs: Sequence[Any], seeds: Sequence[int], states: str) -> None:
-        """Reset each of GEM's environments with its seed."""
-        self._envs, self._states = envs, states
+    def __init__(self, envs: Sequence[Any], seeds: Sequence[int], states: str, env_id: str) -> None:
+        """Reset each of GEM's environments with its seed; ``env_id`` is what errors call them."""
+        self._envs, self._states, self._id = envs, states, env_id
         self._randomness: list[tuple[Any, Any]] = []
         self._totals = [0.0] * len(envs)
         self._histories: list[str] = []
@@ -149,7 +153,7 @@ class GEMEpisodes:
     def _step(self, i: int, action: str | None) -> Step:
         if action is None:
             return Step(self.observations[i], 0.0, Terminal.NONE, self._score(i))
-        with _randomness(*self._randomness[i]) as after:
+        with named(self._id, "step"), _randomness(*self._randomness[i]) as after:
             text, reward, ended, cut, info = self._envs[i].step(action)
         self._randomness[i] = after[0], after[1]
         self._totals[i] += float(reward)
@@ -172,7 +176,11 @@ class GEMEpisodes:
 
 
 def make(env_id: str, kwargs: Mapping[str, Any]) -> Any:
-    """Return an environment of GEM. Raises ``UserError`` for an unknown id, wrong settings, or data that is missing."""
+    """Return an environment of GEM.
+
+    Raises ``UserError`` for an unknown id, wrong settings, data that is missing, and for an environment that would run
+    the model's code where ``sandbox_type`` does not say how.
+    """
     if missing := _missing():
         raise missing
     root = logging.getLogger()
@@ -180,11 +188,29 @@ def make(env_id: str, kwargs: Mapping[str, Any]) -> Any:
     import gem
 
     root.handlers[:], root.level = handlers, level  # importing it has everything logged to the terminal
+    known = gem.envs.registration.ENV_REGISTRY
+    if env_id not in known:
+        raise choose("env.id", env_id, known)
+    if "code_env" in str(known[env_id].entry_point) and "sandbox_type" not in kwargs:
+        raise UserError(
+            f"env.id={env_id} runs the code that the model writes on this machine: say how, +env.kwargs.sandbox_type="
+            "bwrap (in a sandbox, with bubblewrap) or none (with all that you may do)"
+        )
     try:
         with _randomness(random.getstate(), np.random.get_state()):
-            return gem.make(env_id, **kwargs)
+            env = gem.make(env_id, **kwargs)
     except Exception as error:  # of any environment's own
-        raise UserError(f"env.id={env_id}, env.kwargs={dict(kwargs)}: {shorten(str(error), 300)}") from None
+        raise UserError(f"env.id={env_id}, env.kwargs={dict(kwargs)}: {in_words(error)}") from None
+    _refuse_ignored(env, kwargs)
+    return env
+
+
+def _refuse_ignored(env: Any, kwargs: Mapping[str, Any]) -> None:
+    """Raise ``UserError`` for a setting that an environment takes and ignores, as GEM's do (``**_``)."""
+    taken = signature(type(env).__init__).parameters
+    if "_" in taken:
+        for name in kwargs.keys() - taken.keys():
+            raise choose(f"env.kwargs of {env.env_id}", name, taken.keys() - {"self", "_"})
 
 
 def _missing() -> Missing | None:

@@ -45,7 +45,9 @@ def task_set(env: Environment, split: Split, size: int, cache: Path | None = Non
             return _read(cache, split, size)
     tasks = tuple(_reported(islice(env.tasks(split), size), f"making the {split} task set", size))
     if len(tasks) < size:
-        raise UserError(f"{env.name} has {len(tasks)} {split} tasks, not the {size} asked for")
+        setting = "rollout.train_tasks" if split == "train" else "evaluation.tasks"
+        advice = f"; {setting}={len(tasks)} takes them all" if tasks else ""
+        raise UserError(f"{env.name} has {len(tasks)} {split} tasks, not the {size} asked for{advice}")
     made = TaskSet(split, tasks)
     if cache is not None:
         cache.parent.mkdir(parents=True, exist_ok=True)

@@ -60,6 +60,21 @@ def test_the_random_numbers_of_others_are_left_alone():
     assert random.random() == expected
 
 
-def test_an_unknown_environment_is_one_line():
-    with pytest.raises(UserError, match="Nothing"):
-        started("game:Nothing")
+@pytest.mark.parametrize(
+    "settings, told",
+    [
+        ({"env_id": "game:Wordel-v0"}, "did you mean game:Wordle-v0"),
+        ({"env_id": "game:GuessTheNumber-v0", "kwargs": {"max_nmber": 3}}, "did you mean max_number"),
+        ({"env_id": "code:CodeContest"}, "sandbox_type=bwrap"),
+    ],
+)
+def test_what_cannot_be_played_is_one_line(settings, told):
+    with pytest.raises(UserError, match=told):
+        started(**settings)
+
+
+def test_what_an_environment_raises_is_one_line_that_names_it(monkeypatch):
+    env, episodes = started("game:Minesweeper-v0-very-easy")
+    monkeypatch.setattr(type(episodes._envs[0]), "step", lambda *_: 1 // 0)
+    with pytest.raises(UserError, match="Minesweeper-v0-very-easy: its step raised ZeroDivisionError"):
+        episodes.step({0: env.project("reveal 0 0")})

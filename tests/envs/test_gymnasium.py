@@ -9,7 +9,7 @@ from bepo.core.errors import UserError
 from bepo.envs import environments
 from bepo.envs.gymnasium.texts import plain
 
-pytest.importorskip("gymnasium")
+gymnasium = pytest.importorskip("gymnasium")
 
 
 def made(env_id, **settings):
@@ -78,9 +78,13 @@ def test_an_environment_without_a_table_has_no_expert_but_numbers_to_read():
 @pytest.mark.parametrize(
     "settings, told",
     [
-        ({"id": "Nowhere-v0"}, "env.id=Nowhere-v0"),
+        ({"id": "Nowhere-v0"}, "'Nowhere-v0'; choices: Blackjack-v1"),
+        ({"id": "FrozenLake-v9"}, "did you mean FrozenLake-v1"),
+        ({"id": "nowhere:Lake-v0"}, "env.id=nowhere:Lake-v0"),
         ({"id": "Taxi-v4", "actions": ["a", "b"]}, "6 different words"),
         ({"id": "FrozenLake-v1", "kwargs": {"nope": 1}}, "nope"),
+        ({"id": "FrozenLake-v1", "kwargs": {"desc": ["S"]}}, "desc"),
+        ({"id": "FrozenLake-v1", "kwargs": {"map_name": None, "size": 1}}, "env.kwargs.size=1"),
         ({"id": "CartPole-v1"}, "no text"),
         ({"id": "Pendulum-v1"}, "not numbered"),
     ],
@@ -89,3 +93,48 @@ def test_what_cannot_be_played_is_one_line(settings, told):
     env = environments.make("gymnasium", **settings)
     with pytest.raises(UserError, match=told):
         env.start(list(islice(env.tasks("train"), 1)))
+
+
+@pytest.mark.parametrize(
+    "like, env_id", [("FrozenLake-v1", "FrozenLake8x8-v1"), ("CliffWalking-v1", "CliffWalkingSlippery-v1")]
+)
+def test_variants_speak_the_words_of_their_family(like, env_id):
+    assert made(like).prompt.rules == made(env_id).prompt.rules
+    assert made(env_id).project("down") == "down"
+
+
+def test_a_fixed_map_has_no_distinct_test_tasks():
+    with pytest.raises(UserError, match=r"has 1 first observation.*map_name=null"):
+        list(made("FrozenLake-v1", starts="distinct").tasks("test"))
+
+
+def test_maps_of_distinct_lakes_are_their_tasks():
+    env = made("FrozenLake8x8-v1", starts="distinct", kwargs={"map_name": None})
+    episodes = env.start(list(islice(env.tasks("test"), 3)))
+    assert len({o.text for o in episodes.observations}) == 3
+    assert all(len(o.text.splitlines()) == 8 for o in episodes.observations)
+
+
+class Moody(gymnasium.Env):
+    """An environment that breaks, where it is told to."""
+
+    action_space, observation_space = gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(3)
+
+    def __init__(self, breaks_in, render_mode=None):
+        self._breaks_in = breaks_in
+
+    def reset(self, *, seed=None, options=None):
+        return 0 if self._breaks_in != "reset" else 1 // 0, {}
+
+    def step(self, action):
+        return [1, 2][action + 1], 0.0, False, False, {}
+
+
+@pytest.mark.parametrize("method, error", [("reset", "ZeroDivisionError"), ("step", "IndexError")])
+def test_what_an_environment_raises_is_one_line_that_names_it(method, error):
+    if "Moody-v0" not in gymnasium.registry:
+        gymnasium.register("Moody-v0", Moody)
+    env = made("Moody-v0", kwargs={"breaks_in": method})
+    with pytest.raises(UserError, match=f"env.id=Moody-v0: its {method} raised {error}") as raised:
+        env.start(list(islice(env.tasks("train"), 1))).step({0: "1"})
+    assert raised.value.__cause__ is not None

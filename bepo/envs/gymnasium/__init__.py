@@ -50,7 +50,7 @@ class Gymnasium(Environment):
 
     label: ClassVar[str] = "Gymnasium"
     shown_settings: ClassVar[tuple[str, ...]] = ("id", "horizon")
-    method_version: ClassVar[int] = 1
+    method_version: ClassVar[int] = 2
 
     @property
     def has_expert(self) -> bool:
@@ -65,18 +65,30 @@ class Gymnasium(Environment):
         return PromptText(f"You are an expert agent playing {self.id.partition('-v')[0]}.", rules, words)
 
     def tasks(self, split: Split) -> Iterator[Task]:
-        """Yield the seeds of a split; with ``starts=distinct`` one for each first observation, until none is new."""
-        seen, last = set(), 0
+        """Yield the seeds of a split; with ``starts=distinct`` one for each first observation, until none is new.
+
+        Raises ``UserError`` where so few beginnings are distinct that the split has none.
+        """
+        seen, last, empty = set(), 0, True
         for seed in range(_SEEDS):
             if seed - last > _MOST_SEEDS_IN_VAIN:
-                return
-            start = f"seed {seed}" if self.starts == "seeds" else self._maker.first_observation(seed)
+                break
+            start = f"seed {seed}" if self.starts == "seeds" else self._maker.beginning(seed)
             task_id = content_id(f"{self._maker.name} {start}")
             if task_id not in seen:
                 seen.add(task_id)
                 last = seed
                 if split_by_id(task_id) == split:
+                    empty = False
                     yield Task(task_id, {"seed": seed})
+        if empty:
+            raise UserError(
+                f"env.starts=distinct: {self.id} with env.kwargs={dict(self.kwargs)} has {len(seen)} first "
+                f"observation{'s' * (len(seen) != 1)}, none left for {split} tasks; env.starts=seeds takes seeds that "
+                "begin alike"
+                + "; in FrozenLake +env.kwargs.map_name=null makes a map a task"
+                * ("FrozenLake" in self.id)
+            )
 
     def start(self, tasks: Sequence[Task]) -> GymnasiumEpisodes:
         """Start one episode for each seed."""

@@ -10,6 +10,7 @@ from jaxtyping import Int
 
 from bepo.core.batch import Terminal
 from bepo.envs import Observation, Step
+from bepo.envs._foreign import named
 from bepo.envs.gymnasium.making import Maker
 from bepo.envs.gymnasium.tabular import best_actions
 
@@ -24,8 +25,9 @@ class GymnasiumEpisodes:
         self._plans: dict[int, Int[np.ndarray, " S"]] = {}  # the expert's, by episode; -1: those of one table
         self._states: list[Any] = [None] * len(seeds)
         self.instructions = [""] * len(seeds)
-        begun = [env.reset(seed=seed) for env, seed in zip(self._envs, seeds)]
-        self.observations = [self._read(i, *start) for i, start in enumerate(begun)]
+        with named(maker.id, "reset"):
+            begun = [env.reset(seed=seed) for env, seed in zip(self._envs, seeds)]
+            self.observations = [self._read(i, *start) for i, start in enumerate(begun)]
 
     def step(self, actions: Mapping[int, str | None]) -> dict[int, Step]:
         """Act in some episodes; None does nothing, and takes a step of the agent."""
@@ -47,8 +49,9 @@ class GymnasiumEpisodes:
     def _step(self, i: int, action: str | None) -> Step:
         if action is None:
             return Step(self.observations[i], 0.0, Terminal.NONE, 0.0)
-        observation, reward, ended, cut, info = self._envs[i].step(self._maker.words.index(action))
-        self.observations[i] = self._read(i, observation, info)
+        with named(self._maker.id, "step"):
+            observation, reward, ended, cut, info = self._envs[i].step(self._maker.words.index(action))
+            self.observations[i] = self._read(i, observation, info)
         success = ended and (float(reward) > 0 or self._maker.family.ends_in_success)
         terminal = Terminal.SUCCESS if success else Terminal.FAILURE if ended else Terminal.NONE
         return Step(self.observations[i], float(reward), terminal, float(success), broken=cut and not ended)

@@ -10,8 +10,11 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any
 
-from bepo.core.errors import UserError
+from bepo.core.errors import UserError, choose
+from bepo.envs._foreign import in_words, named
 from bepo.envs.gymnasium.texts import family_of, plain
+
+_SIZES = range(2, 51)  # of a random lake: on one of a single cell no way would ever be found
 
 
 class Maker:
@@ -21,8 +24,10 @@ class Maker:
         """``kwargs`` are those of ``gymnasium.make``; ``actions`` are words, or empty. Raises ``UserError``."""
         self.name = f"{env_id} {json.dumps(dict(kwargs), sort_keys=True)}"
         self.family = family_of(env_id)
-        self._id, self._kwargs, self._actions = env_id, dict(kwargs), tuple(actions)
-        self.random_map = env_id.startswith("FrozenLake") and kwargs.get("map_name", "") is None
+        self.id, self._kwargs, self._actions = env_id, dict(kwargs), tuple(actions)
+        self.random_map = "FrozenLake" in env_id and kwargs.get("map_name", "") is None
+        if self.random_map and (type(size := self._size) is not int or size not in _SIZES):
+            raise UserError(f"env.kwargs.size={size}: choose a whole number from {_SIZES[0]} to {_SIZES[-1]}")
         self.renders = "ansi" in self._make(0).metadata.get("render_modes", ())
         self.words = self._words()
 
@@ -44,29 +49,41 @@ class Maker:
         parts = observation if isinstance(observation, tuple) else (observation,)
         if any(getattr(part, "ndim", 0) for part in parts) or isinstance(observation, dict):
             raise UserError(
-                f"env.id={self._id}: its observations are no text, and it does not render any (render_mode=ansi)"
+                f"env.id={self.id}: its observations are no text, and it does not render any (render_mode=ansi)"
             )
         return " ".join(str(int(part) if isinstance(part, bool) else part) for part in parts)
 
-    def first_observation(self, seed: int) -> str:
-        """Return what an episode begins with."""
-        env = self.make(seed) if self.random_map else self._prototype
-        observation, _ = env.reset(seed=seed)
-        return self.text(env, observation)
+    def beginning(self, seed: int) -> str:
+        """Return what tells the beginning of an episode from others: its first observation, or its random map."""
+        if self.random_map:
+            return "\n".join(self._map(seed))
+        with named(self.id, "reset"):
+            observation, _ = self._prototype.reset(seed=seed)
+            return self.text(self._prototype, observation)
 
     def _make(self, seed: int, **more: Any) -> Any:
         gymnasium = import_module("gymnasium")
         kwargs = dict(self._kwargs)
         if self.random_map:
-            lake = import_module("gymnasium.envs.toy_text.frozen_lake")
             kwargs = {name: value for name, value in kwargs.items() if name not in ("map_name", "size")}
-            kwargs["desc"] = lake.generate_random_map(size=self._kwargs.get("size", 4), seed=seed)
+            kwargs["desc"] = self._map(seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of newer versions, of checks
             try:
-                return gymnasium.make(self._id, max_episode_steps=-1, disable_env_checker=True, **kwargs, **more)
-            except (gymnasium.error.Error, TypeError, KeyError, ImportError) as error:
-                raise UserError(f"env.id={self._id}, env.kwargs={self._kwargs}: {str(error).strip()}") from None
+                return gymnasium.make(self.id, max_episode_steps=-1, disable_env_checker=True, **kwargs, **more)
+            except gymnasium.error.UnregisteredEnv as error:
+                own = [name for name, spec in gymnasium.registry.items() if "toy_text" in str(spec.entry_point)]
+                raise UserError(f"{choose('env.id', self.id, own)} ({in_words(error)})") from None
+            except Exception as error:  # of any environment's own
+                raise UserError(f"env.id={self.id}, env.kwargs={self._kwargs}: {in_words(error)}") from None
+
+    @property
+    def _size(self) -> Any:
+        return self._kwargs.get("size", 8 if "8x8" in self.id else 4)
+
+    def _map(self, seed: int) -> list[str]:
+        lake = import_module("gymnasium.envs.toy_text.frozen_lake")
+        return lake.generate_random_map(size=self._size, seed=seed)
 
     @cached_property
     def _prototype(self) -> Any:
@@ -76,8 +93,8 @@ class Maker:
         gymnasium = import_module("gymnasium")
         space = self._prototype.action_space
         if not isinstance(space, gymnasium.spaces.Discrete) or space.start != 0:
-            raise UserError(f"env.id={self._id}: its actions are {space}, not numbered from 0 (Discrete)")
+            raise UserError(f"env.id={self.id}: its actions are {space}, not numbered from 0 (Discrete)")
         words = self._actions or self.family.actions or tuple(str(number) for number in range(space.n))
         if len(words) != space.n or len(set(words)) != len(words):
-            raise UserError(f"env.actions={list(words)}: must be {space.n} different words for {self._id}")
+            raise UserError(f"env.actions={list(words)}: must be {space.n} different words for {self.id}")
         return words

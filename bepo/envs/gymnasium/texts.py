@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 _COLOURED = re.compile(r"\x1b\[([0-9;]+)m([^\x1b]*)\x1b\[0m")  # the innermost
 _LAST_ACTION = re.compile(r"^ *\((\w+)\)$", re.MULTILINE)  # part of the history, not of the state
+_VARIANT = re.compile(r"(8x8|Slippery)?(-v\d+)?$")  # behind the name of a family in an id
 _MARKS = {"41": "[]", "43": "[]", "42": "{}", "34;1": "<>", "35": "()"}
 """What stands around a symbol in the place of its colour; other colours are as the first."""
 
@@ -44,7 +45,7 @@ _FAMILIES = {
 
 def family_of(env_id: str) -> Family:
     """Return what is known about an environment by its id; an empty ``Family`` for one that is not Gymnasium's own."""
-    return _FAMILIES.get(env_id.rpartition("-v")[0], Family())
+    return _FAMILIES.get(_VARIANT.sub("", env_id.rpartition(":")[2]), Family())
 
 
 def plain(rendering: str) -> str:
