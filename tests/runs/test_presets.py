@@ -49,6 +49,15 @@ def test_a_policy_on_the_command_line_wins():
     assert config("model=large", "policy=pretrained", "policy.path=x").policy.path == "x"
 
 
+@pytest.mark.parametrize("env", ["sokoban", "alfworld", "webshop", "gymnasium", "gem"])
+@pytest.mark.parametrize("tier, policy, most", [("smoke", "pretrained", 32), ("laptop", "served", 512)])
+def test_what_a_tiny_model_needs_is_not_asked_of_real_weights(env, tier, policy, most):
+    found = config(f"tier={tier}", f"env={env}", f"policy={policy}", *["updates=0"] * (policy == "served")).policy
+    assert (found.name, found.max_response_length, found.constrained) == (policy, most, False)
+    assert found.max_prompt_length == 2048
+    assert config(f"tier={tier}", f"env={env}").policy.max_response_length <= 10
+
+
 @pytest.mark.parametrize("architecture, kind", [("qwen2", "Qwen2ForCausalLM"), ("qwen3", "Qwen3ForCausalLM")])
 def test_architectures_of_the_tiny_model(architecture, kind):
     found = config(f"policy.architecture={architecture}")
