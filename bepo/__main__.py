@@ -13,18 +13,22 @@ from pathlib import Path
 from bepo.core.errors import choose
 
 _FOLDER = Path(__file__).parent
-_COMPLETION = """_bepo() {
-  local word=${COMP_WORDS[COMP_CWORD]} known=
-  case $COMP_CWORD:${COMP_WORDS[1]} in
-    1:*) known="COMMANDS" ;;
-    *:train | *:evaluate)
-      known=$(COMP_LINE="app ${COMP_LINE#* ${COMP_WORDS[1]}}" bepo ${COMP_WORDS[1]} -sc query=bash) ;;
+_COMPLETION = r"""_bepo() {
+  local line=${COMP_LINE:0:$COMP_POINT} known= cut=
+  local word=${line##* } rest=${line#* }
+  case $rest in
+    *" "*) case ${rest%% *} in
+      train | evaluate) known=$(COMP_LINE="app ${rest#* }" bepo ${rest%% *} -sc query=bash) ;;
+    esac ;;
+    *) known="COMMANDS" ;;
   esac
+  case $COMP_WORDBREAKS in *=*) cut=${word%"${word##*=}"} ;; esac
   COMPREPLY=($(compgen -W "$known" -- "$word"))
+  COMPREPLY=("${COMPREPLY[@]#"$cut"}")
 }
-COMP_WORDBREAKS=${COMP_WORDBREAKS//=}
 complete -o nospace -o default -F _bepo bepo"""
-"""For bash, and for zsh with ``bashcompinit``; Hydra completes what belongs to a config."""
+"""For bash, which replaces only what is behind the last ``=``, and for zsh with ``bashcompinit``, which replaces the
+word. Hydra completes what belongs to a config."""
 
 
 def commands() -> dict[str, Path]:

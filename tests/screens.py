@@ -17,6 +17,8 @@ _READY = (
     "document.readyState === 'complete' && (!document.getElementById('index') || document.body.dataset.ready)"
     "&& (!document.querySelector('.item') || document.querySelector('.graph'))"
 )
+_DRAW_ALL = "for (const item of document.querySelectorAll('.item')) item.style.contentVisibility = 'visible'; 0"
+"""A list draws what is looked at only, and the picture is of the whole page."""
 
 
 def main(results: Path, out: Path) -> None:
@@ -32,6 +34,7 @@ def main(results: Path, out: Path) -> None:
         with Browser(width, 900, dark) as browser:
             for name, file in files.items():
                 browser.open(file.resolve().as_uri(), _READY)
+                browser.evaluate(_DRAW_ALL)
                 path = out / f"{name}-{width}-{'dark' if dark else 'light'}.png"
                 browser.screenshot(path)
                 print(path, *browser.problems)

@@ -19,7 +19,7 @@ _POINTS = 40  # of a small curve
 
 def overview(runs: Sequence[StoredRun], results: Path) -> str:
     """Return the page of these runs; names of runs that have a page in ``results/views`` are links to it."""
-    names = names_of(runs)
+    names = _names(runs)
     studies = _studies(results)
     rows, tasks = [], {}
     for number, (run, name) in enumerate(zip(runs, names)):
@@ -37,6 +37,16 @@ def overview(runs: Sequence[StoredRun], results: Path) -> str:
     for row, words in zip(rows, _differences(runs)):
         row["differs"] = words
     return render("Runs", {"runs": rows, "tasks": tasks}, template="runs")
+
+
+def _names(runs: Sequence[StoredRun]) -> list[str]:
+    """Return a short name of each run, which no other of its environment has."""
+    names = [""] * len(runs)
+    for env in dict.fromkeys(run.config["env"]["name"] for run in runs):
+        places = [number for number, run in enumerate(runs) if run.config["env"]["name"] == env]
+        for number, name in zip(places, names_of([runs[number] for number in places])):
+            names[number] = name
+    return names
 
 
 def _studies(results: Path) -> dict[str, list[str]]:

@@ -40,17 +40,18 @@ def test_a_misspelt_command_gets_the_nearest(monkeypatch, capsys):
     "line, words",
     [
         ("bepo vi", ["view"]),
-        ("bepo train env=soko", ["env=sokoban"]),
-        ("bepo evaluate credit.gate_or", ["credit.gate_order="]),
+        ("bepo train env=soko", ["sokoban"]),  # of bash's own word, which begins behind =
+        ("bepo evaluate env=sokoban credit.gate_or", ["credit.gate_order="]),
     ],
 )
 def test_bash_completes_commands_and_configs(line, words, monkeypatch, capsys):
     run(monkeypatch, "--completion")
-    typed = " ".join(f"'{word}'" for word in line.split())
     script = f"""bepo() {{ {sys.executable} -m bepo "$@"; }}
+before=$COMP_WORDBREAKS
 {capsys.readouterr().out}
-COMP_WORDS=({typed}); COMP_CWORD={len(line.split()) - 1}; COMP_LINE="{line}"
+COMP_LINE="{line}"; COMP_POINT={len(line)}
 _bepo; printf '%s\\n' "${{COMPREPLY[@]}}"
+[ "$before" = "$COMP_WORDBREAKS" ] || echo "COMP_WORDBREAKS belongs to the shell"
 """
     found = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert found.stdout.split() == words, found.stderr

@@ -1,6 +1,7 @@
 // The group's rollout graph: states by the fewest steps from the start, the episode's path in it, zoom and drag.
 
 const WIDE = 104, RATIO = 2.1;  // RATIO: width over height that a graph is stretched to, if it is flatter
+const LETTER = 5.2, NARROW = 460;  // the width of an edge's letter; what a narrow screen shows of a graph at first
 
 function graphView(view) {
   const {group, episode} = view, {nodes, edges} = group.graph, {texts} = group;
@@ -14,7 +15,7 @@ function graphView(view) {
     mean.set(edge, [sum + (strip.advantage[i] ?? 0), count + 1]);
   });
   const limit = largest(strip?.advantage ?? []);
-  const arrows = s("g"), labels = s("g"), circles = s("g");
+  const arrows = s("g"), labels = s("g"), circles = s("g"), corners = [...xy.values()].flatMap(([x, y]) => [[x - 46, y], [x + 46, y]]);
   for (const [source, target, actions] of edges) {
     const name = source + ">" + target, on = path.has(name), count = actions.reduce((sum, a) => sum + a[1], 0);
     const [a, b] = [xy.get(source), xy.get(target)], [sum, times] = mean.get(name) ?? [0, 1], value = sum / times;
@@ -23,7 +24,9 @@ function graphView(view) {
     const colour = limit && value ? `rgb(var(--${value > 0 ? "plus" : "minus"}) / ${(.25 + .75 * Math.abs(value) / limit).toFixed(2)})` : "var(--quiet)";
     arrows.append(s("path", {class: "edge" + (on ? "" : " faint"), d, stroke: colour, "stroke-width": (on ? 1.6 : .8) + .5 * Math.min(count, 6), "marker-end": "url(#arrow)"},
       s("title", {}, `${words}${strip ? `: mean advantage ${number(value)}` : ""}`)));
-    labels.append(s("text", {class: "edgetext" + (on ? "" : " faint"), x: middle[0], y: middle[1]}, words.length > 22 ? words.slice(0, 21) + "…" : words));
+    const short = words.length > 22 ? words.slice(0, 21) + "…" : words, half = short.length * LETTER / 2;
+    corners.push([middle[0] - half, middle[1]], [middle[0] + half, middle[1]]);
+    labels.append(s("text", {class: "edgetext" + (on ? "" : " faint"), x: middle[0], y: middle[1]}, short));
   }
   const visited = new Set([...episode.state, episode.next.at(-1)]), drawn = new Map();
   for (const node of nodes) {
@@ -38,7 +41,7 @@ function graphView(view) {
   view.onstep.push(t => { drawn.forEach(mark => mark.classList.remove("now")); drawn.get(episode.state[t])?.classList.add("now"); });
   const arrow = s("defs", {}, s("marker", {id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 5, markerHeight: 5, markerUnits: "userSpaceOnUse", orient: "auto"}, s("path", {d: "M0,0L8,4L0,8z", fill: "var(--quiet)"})));
   const svg = s("svg", {role: "img", "aria-label": `Rollout graph of ${unit(group.episodes.length, "episode")}: ${unit(nodes.filter(n => n.id >= 0).length, "state")}`}, arrow, arrows, labels, circles);
-  return zoomable(svg, [...xy.values()]);
+  return zoomable(svg, corners);
 }
 
 function curve(a, b, loop) {
@@ -52,8 +55,9 @@ function curve(a, b, loop) {
 
 function zoomable(svg, points) {
   const xs = points.map(p => p[0]), ys = points.map(p => p[1]), pad = 46;
-  const whole = [Math.min(...xs) - pad, Math.min(...ys) - 1.8 * pad, Math.max(...xs) - Math.min(...xs) + 2 * pad, Math.max(...ys) - Math.min(...ys) + 2.8 * pad];
-  let box = [...whole], from = null;
+  const whole = [Math.min(...xs), Math.min(...ys) - pad, Math.max(...xs) - Math.min(...xs), Math.max(...ys) - Math.min(...ys) + 2 * pad];
+  const narrow = innerWidth < 600, ratio = narrow ? 1.4 : Math.max(whole[2] / whole[3], 1.2);
+  let box = [whole[0], whole[1], narrow ? Math.min(NARROW, whole[2]) : whole[2], whole[3]], from = null;
   const apply = () => svg.setAttribute("viewBox", box.join(" "));
   const zoom = (by, at = [.5, .5]) => { box = [box[0] + box[2] * at[0] * (1 - by), box[1] + box[3] * at[1] * (1 - by), box[2] * by, box[3] * by]; apply(); };
   const move = (x, y) => { box[0] += x; box[1] += y; apply(); };
@@ -75,7 +79,7 @@ function zoomable(svg, points) {
   apply();
   const button = (text, label, act) => h("button", {"aria-label": label, title: label, onclick: act}, text);
   const tools = h("div", {class: "tools"}, button("+", "zoom in", () => zoom(1 / 1.4)), button("−", "zoom out", () => zoom(1.4)), button("fit", "show all", () => { box = [...whole]; apply(); }));
-  return h("div", {class: "graph", style: `aspect-ratio: ${Math.max(whole[2] / whole[3], 1.2).toFixed(2)}`, tabindex: "0", role: "group", "aria-label": "Rollout graph; arrow keys move, + and − zoom", onkeydown: event => {
+  return h("div", {class: "graph", style: `aspect-ratio: ${ratio.toFixed(2)}`, tabindex: "0", role: "group", "aria-label": "Rollout graph; arrow keys move, + and − zoom", onkeydown: event => {
     const step = box[2] / 8, act = {ArrowLeft: () => move(-step, 0), ArrowRight: () => move(step, 0), ArrowUp: () => move(0, -step), ArrowDown: () => move(0, step), "+": () => zoom(1 / 1.3), "-": () => zoom(1.3)}[event.key];
     if (act && event.target.classList.contains("graph")) { event.preventDefault(); act(); }
   }}, svg, tools);

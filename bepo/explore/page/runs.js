@@ -1,6 +1,6 @@
 // Every run in a table that can be filtered and sorted, and which test tasks each of them solves.
 
-const COLUMNS = {name: "Run", env: "Environment", tier: "Tier", study: "Study", differs: "Differs in", status: "Updates", success: "Held-out success", id: "Id"};
+const COLUMNS = {name: "Run", success: "Held-out success", env: "Environment", id: "Id", tier: "Tier", status: "Updates", differs: "Differs in", study: "Study"};
 const order = {by: "success", down: true, text: "", env: "", tier: ""};
 
 function shownRuns(index) {
@@ -21,8 +21,9 @@ function spark(run) {
 function runsTable(index, redraw) {
   const heads = Object.entries(COLUMNS).map(([name, title]) => h("button", {style: "border:0;background:none;padding:0;color:inherit", onclick: () => { order.down = order.by === name ? !order.down : name === "success"; order.by = name; redraw(name); }, "data-column": name},
     title + (order.by === name ? (order.down ? " ↓" : " ↑") : "")));
-  const rows = shownRuns(index).map(run => [h("span", {}, dot(run), run.page ? h("a", {href: run.page}, run.name) : run.name), run.env, run.tier, run.study, h("span", {class: "small"}, run.differs), h("span", {}, run.status, " ", spark(run)),
-    run.success === null ? "–" : h("span", {}, h("span", {class: "bar", "aria-hidden": "true"}, h("i", {style: `width:${100 * run.success}%`})), percent(run.success)), h("code", {}, run.id)]);
+  const rows = shownRuns(index).map(run => [h("span", {}, dot(run), run.page ? h("a", {href: run.page}, run.name) : run.name),
+    run.success === null ? "–" : h("span", {}, h("span", {class: "bar", "aria-hidden": "true"}, h("i", {style: `width:${100 * run.success}%`})), percent(run.success)),
+    run.env, h("code", {}, run.id), run.tier, h("span", {}, run.status, " ", spark(run)), h("span", {class: "small"}, run.differs), run.study]);
   return table(heads, rows);
 }
 
