@@ -24,6 +24,7 @@ from analysis.output.plan import plan
 from analysis.output.study import build_study
 from analysis.output.text import to_markdown
 from bepo.core.errors import Parser, UserError, choose, exit_code
+from bepo.store.find import DEFAULT, existing
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -39,7 +40,7 @@ def _parser() -> Parser:
     labels = "artefacts (default: all), or: explain ENTRY, plan, runs FILTER ..., study NAME ..., curves RUN ..."
     add("names", nargs="*", metavar="LABEL", help=labels)
     add("--tier", help=f"{', '.join(TIERS)}; default: every tier that has runs; explain: the highest with runs")
-    add("--results", type=Path, default=Path("results"), help="folder of finished runs")
+    add("--results", type=Path, default=DEFAULT, help="folder of finished runs")
     sources = "local: RESULTS alone; published: paper/runs alone; wandb:ENTITY/PROJECT, kept in RESULTS/wandb"
     add("--source", help=f"{sources} (default: RESULTS and paper/runs together)")
     add("--out", type=Path, default=Path("paper"), help="folder to write to")
@@ -56,6 +57,8 @@ def _run(options: argparse.Namespace) -> None:
         raise UserError(f"--gc {' '.join(options.gc)}: goes with `runs`")
     if options.metric and options.names[:1] not in (["study"], ["curves"]):
         raise UserError(f"--metric {options.metric[0]}: goes with `study` and `curves`")
+    if options.source in (None, "local"):
+        existing(options.results)
     if options.names[:1] == ["curves"]:
         return print(draw_curves(options.names[1:], options.results, options.metric, options.tier))
     source = open_source(options.results, options.source)

@@ -14,7 +14,7 @@ import webbrowser
 from pathlib import Path
 
 from bepo.core.errors import Parser, UserError, exit_code
-from bepo.store.find import every_run, find_runs, read_any
+from bepo.store.find import DEFAULT, every_run, existing, find_runs, read_any
 from bepo.store.stored import StoredRun
 
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
@@ -35,7 +35,7 @@ def _parser() -> Parser:
     add("--text", action="store_true", help="print one episode, or the comparison, instead of writing a page")
     add("--episode", type=int, default=1, metavar="N", help="with --text: which one, from 1 (default: 1)")
     add("--from", dest="source", metavar="SOURCE", help="with --text: 'test episodes', or 'update 50' of training")
-    add("--results", type=Path, default=Path("results"), help="folder of runs (default: results)")
+    add("--results", type=Path, default=DEFAULT, help="folder of runs (default: results)")
     add("--tier", help="of a study: only its runs at this tier")
     add("--out", type=Path, help="file to write (default: RESULTS/views/<run ids>.html)")
     add("--no-open", action="store_true", help="only write the page")
@@ -43,6 +43,7 @@ def _parser() -> Parser:
 
 
 def _view(options: argparse.Namespace) -> None:
+    existing(options.results)
     pair = [_one(name, options) for name in options.compare or []]
     named = [run for name in options.runs for run in find_runs(name, options.results, options.tier)]
     runs = list({run.path: run for run in [*pair, *named]}.values())

@@ -186,9 +186,9 @@ def make(env_id: str, kwargs: Mapping[str, Any]) -> Any:
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     import gem
+    from gem.envs.registration import ENV_REGISTRY as known
 
     root.handlers[:], root.level = handlers, level  # importing it has everything logged to the terminal
-    known = gem.envs.registration.ENV_REGISTRY
     if env_id not in known:
         raise choose("env.id", env_id, known)
     if "code_env" in str(known[env_id].entry_point) and "sandbox_type" not in kwargs:

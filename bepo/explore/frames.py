@@ -14,7 +14,8 @@ import pandas as pd
 
 from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError
-from bepo.store.find import every_run, find_runs, read_any
+from bepo.runs.config import with_neutral_defaults
+from bepo.store.find import every_run, existing, find_runs, read_any
 from bepo.store.stored import StoredRun
 
 _NOT_COMPARED = ("tracking", "results", "progress", "study", "digest", "checkpoint_every", "checkpoints", "keep")
@@ -25,9 +26,10 @@ def load(*names: str | PathLike[str], results: str | PathLike[str] = "results", 
 
     Each name is a study, a run id or its beginning, a run folder, an archive (.zip) or a results folder; without names
     it is every run of ``results`` and every published run. ``tier`` limits what is loaded. Runs in progress are
-    included. Raises ``UserError`` for a name that stands for nothing, and ``Corrupt`` for a run that was changed.
+    included. Raises ``UserError`` for a name that stands for nothing, or for ``results`` that are not there, and
+    ``Corrupt`` for a run that was changed.
     """
-    folder = Path(results)
+    folder = existing(Path(results))
     if names:
         found = [run for name in names for run in find_runs(str(name), folder, tier)]
     else:
@@ -124,10 +126,11 @@ def differing(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, A
     """Return for each config the settings in which they differ, under dotted names; None where one has no such field.
 
     The settings of a plug-in are compared with those of the same plug-in: of runs of several estimators
-    ``credit.name`` differs, and ``credit.gamma`` only where two runs of one estimator have different values. Settings
-    that change no number, such as the results folder, are left out.
+    ``credit.name`` differs, and ``credit.gamma`` only where two runs of one estimator have different values. A setting
+    that is newer than a run has its default there. Settings that change no number, such as the results folder, are left
+    out.
     """
-    plain = {name: dict(flat(config)) for name, config in configs.items()}
+    plain = {name: dict(flat(with_neutral_defaults(config))) for name, config in configs.items()}
     values: dict[tuple[str, Any], set[str]] = {}
     for config in plain.values():
         for field, value in config.items():

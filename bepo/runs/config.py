@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from bepo.core.errors import UserError
@@ -209,3 +209,23 @@ def neutral_default(identity: dict[str, Any], name: str) -> Any:
         if item is not None and is_neutral(item):
             return default_of(item)
     return None
+
+
+def with_neutral_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored config with the neutral fields that were added since it was written, at their defaults."""
+    filled = _filled(config, Config)
+    for part, plugins in PLUGINS.items():
+        own = config.get(part, {})
+        if kind := plugins().get(own.get("name", "")):
+            filled[part] = _filled(own, kind)
+    return filled
+
+
+def _filled(own: Mapping[str, Any], kind: type) -> dict[str, Any]:
+    filled = dict(own)
+    for item in fields(kind):
+        if is_neutral(item):
+            default = default_of(item)
+            inner = asdict(default) if isinstance(default, Settings) else {}
+            filled[item.name] = inner | own.get(item.name, {}) if inner else own.get(item.name, default)
+    return filled

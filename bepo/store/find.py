@@ -14,6 +14,9 @@ from bepo.store.files import Corrupt
 from bepo.store.published import PUBLISHED, PublishedRuns
 from bepo.store.stored import CONFIG, ROLLOUTS, RUN, TRANSCRIPTS, StoredRun, read_config, read_run
 
+DEFAULT = Path("results")
+"""The results folder where none is named."""
+
 
 class UnfinishedRun(StoredRun):
     """A run without ``run.json``: what it has written so far, also while another process writes it."""
@@ -34,6 +37,16 @@ class UnfinishedRun(StoredRun):
             return super().transcripts()
         except (gzip.BadGzipFile, EOFError, ValueError):
             return []
+
+
+def existing(results: Path) -> Path:
+    """Return a results folder. Raises ``UserError`` for one that does not exist, which is taken for misspelt.
+
+    The default ``results`` may be missing: the published runs are beside it.
+    """
+    if results != DEFAULT and not results.is_dir():
+        raise UserError(f"results={results}: no such folder; without it, the published runs are read")
+    return results
 
 
 def read_any(path: Path) -> StoredRun:

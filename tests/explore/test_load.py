@@ -6,6 +6,7 @@ import pytest
 
 import bepo
 from bepo.core.errors import UserError
+from bepo.explore.frames import differing
 from bepo.store.archive import write_archive
 from bepo.store.files import Corrupt
 from bepo.store.stored import read_run
@@ -32,6 +33,18 @@ def test_a_study_is_three_tidy_tables_whose_columns_say_what_differs(results):
     assert final["gated_bepo", 1] == pytest.approx(2 / 3) and final["grpo", 0] == pytest.approx(1 / 3)
     steps = runs.transcripts.query("task == 't0' and credit == 'grpo'")
     assert steps["step"].tolist() == [0, 1] and steps["action"].tolist() == ["go a", "go b"]
+
+
+def test_a_setting_that_is_newer_than_a_run_is_no_difference(results):
+    run = bepo.load("explored", results=results).stored[0].config
+    newer = {**run, "prompting": {"method": "direct", "trials": 10}, "run": None}
+    assert list(differing({"a": run, "b": newer})["b"]) == []
+    assert differing({"a": run, "b": {**newer, "prompting": {"trials": 3}}})["a"] == {"prompting.trials": 10}
+
+
+def test_a_results_folder_that_is_not_there_is_misspelt(tmp_path):
+    with pytest.raises(UserError, match="nowhere: no such folder"):
+        bepo.load(results=tmp_path / "nowhere")
 
 
 def test_the_settings_of_one_estimator_are_no_difference_to_another(results):
