@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from bepo.core.errors import Missing, UserError
 from bepo.core.settings import setting
@@ -81,10 +81,10 @@ class Gymnasium(Environment):
                 if split_by_id(task_id) == split:
                     empty = False
                     yield Task(task_id, {"seed": seed})
-        if empty:
+        if empty or len(seen) < len(get_args(Split)):
             raise UserError(
                 f"env.starts=distinct: {self.id} with env.kwargs={dict(self.kwargs)} has {len(seen)} first "
-                f"observation{'s' * (len(seen) != 1)}, none left for {split} tasks; env.starts=seeds takes seeds that "
+                f"observation{'s' * (len(seen) != 1)}, too few for {split} tasks; env.starts=seeds takes seeds that "
                 "begin alike"
                 + "; in FrozenLake +env.kwargs.map_name=null makes a map a task"
                 * ("FrozenLake" in self.id)
