@@ -49,9 +49,6 @@ def _suggested(problem: str) -> str:
         return f"{problem[: unknown.start(2)]}; choices: {', '.join(options)}{nearest(value, options)}"
     if unknown := re.search(r"Invalid value '([^']*)', expected one of \[(.*)\]", problem):
         return problem + nearest(unknown[1], re.findall(r"'([^']*)'", unknown[2]))
-    if tiny := re.search(r"In 'tier/(\w+)/env/(\w+)': .*Key '(\w+)' not in '(\w+)'", problem):
-        sets = f"tier={tiny[1]} env={tiny[2]} sets {tiny[3]}, of its tiny model, which policy={tiny[4].lower()} lacks"
-        return f"{sets}: choose tier=paper (there, env.data=generated needs no download)"
     if added := re.search(r"Could not override '([^']*)': Key '[^']*' is not in struct", problem):
         return f"{problem}; +{added[1]}=VALUE adds it"
     return problem

@@ -348,7 +348,7 @@ def test_explain_looks_at_the_highest_tier_that_has_runs(results, capsys):
         (["--gc", "x"], "--gc x: goes with `runs`"),
         (["--tier", "mars"], "unknown tier 'mars'; choices: laptop, paper, smoke"),
         (["--source", "nowhere"], "wandb:ENTITY/PROJECT"),
-        (["--results", "/nowhere"], "no study has a run yet"),
+        (["--results", "/nowhere"], "no such folder"),
     ],
 )
 def test_bad_input_is_one_line(results, arguments, message, capsys):
