@@ -1,7 +1,7 @@
 """``python -m tests.pictures [RUN]``: the pictures of README.md and docs/.
 
-The curves are the artefact of their name, from the published runs. The viewer's page needs a run that kept its
-rollouts, which published ones do not: it is made anew for a run of ``results/`` that is named.
+The curves are the artefact of their name, from the published runs. The viewer's page is made anew for a run that is
+named and kept its rollouts, as published runs of seed 0 did.
 """
 
 import shutil
@@ -15,7 +15,7 @@ from tests.browser import Browser
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 ARTEFACTS = ("sokoban-text-curves", "aggregate-curves")
-_READY = "document.body.dataset.ready && document.querySelector('.graph')"
+_READY = "document.body?.dataset.ready && document.querySelector('.graph')"
 
 
 def curves(out: Path = PICTURES) -> None:

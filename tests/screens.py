@@ -14,7 +14,7 @@ from bepo import view
 from tests.browser import Browser
 
 _READY = (
-    "document.readyState === 'complete' && (!document.getElementById('index') || document.body.dataset.ready)"
+    "document.readyState === 'complete' && (!document.getElementById('index') || document.body?.dataset.ready)"
     "&& (!document.querySelector('.item') || document.querySelector('.graph'))"
 )
 _DRAW_ALL = "for (const item of document.querySelectorAll('.item')) item.style.contentVisibility = 'visible'; 0"

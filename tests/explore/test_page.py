@@ -14,7 +14,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium"),
 ]
-READY = "document.body && document.body.dataset.ready && document.querySelector('.graph')"
+READY = "document.body && document.body?.dataset.ready && document.querySelector('.graph')"
 CONTROLS = "a[href], button, select, input, summary, [tabindex='0']"
 
 
@@ -80,7 +80,7 @@ def test_the_table_of_runs_is_sorted_and_searched_and_links_to_episodes(browser,
     (views / f"{runs[1].id[:6]}.html").write_text(page(runs[1:]))
     (views / "runs.html").write_text(overview(runs, tmp_path))
     browser.problems.clear()
-    browser.open((views / "runs.html").as_uri(), "document.body && document.body.dataset.ready")
+    browser.open((views / "runs.html").as_uri(), "document.body && document.body?.dataset.ready")
     names = "[...document.querySelectorAll('#runs tbody tr')].map(row => row.cells[0].textContent)"
     browser.evaluate("document.querySelector('[data-column=name]').click()")
     assert browser.evaluate(names) == ["Gated-BEPO seed 0", "Gated-BEPO seed 1"]
