@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
-import sys
 from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -38,6 +37,7 @@ class Registry(Generic[P]):
         """``group`` is what the plug-ins are called in overrides (``env``), ``what`` in words (``environment``)."""
         self._package, self._group, self._what = package, group, what
         self._known: dict[str, Any] = {}  # type[P]; a decorator that says so would hide each class behind its base
+        self._complete = False
 
     def register(self, cls: C) -> C:
         """Class decorator: make a plug-in known under its ``name``."""
@@ -50,10 +50,12 @@ class Registry(Generic[P]):
         Every file of the package that says ``@register`` is imported once: others may import what takes seconds, such
         as torch.
         """
-        for module in pkgutil.iter_modules(importlib.import_module(self._package).__path__):
-            name = f"{self._package}.{module.name}"
-            if name not in sys.modules and _registers(name):
-                importlib.import_module(name)
+        if not self._complete:
+            for module in pkgutil.iter_modules(importlib.import_module(self._package).__path__):
+                name = f"{self._package}.{module.name}"
+                if _registers(name):
+                    importlib.import_module(name)
+            self._complete = True
         return dict(sorted(self._known.items()))
 
     def make(self, name: str, **settings: Any) -> P:
