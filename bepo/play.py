@@ -82,8 +82,8 @@ def ask_person(env: Environment, episodes: Episodes) -> str | None:
         if answer == "?":
             print(f"the expert: {(env.has_expert and episodes.expert(0)) or 'no way from here'}")
             continue
-        if answer.isdecimal() and len(answer) < 10 and actions:
-            action = actions[int(answer) - 1] if 1 <= int(answer) <= len(actions) else None
+        if answer.isdecimal() and actions:
+            action = {str(n): action for n, action in enumerate(actions, start=1)}.get(answer)
         else:
             action = env.project(answer)
         if action is not None:

@@ -106,6 +106,7 @@ def check(published: PublishedRuns) -> Iterator[str]:
     pointed = {cell["run_id"] for study in published.studies() for cell in published.cells(study)}
     for identifier in sorted(pointed - set(published.ids())):
         yield f"{published.folder}: a study's cell is run {identifier}, which is not there"
+    policies = published.with_policy()
     for identifier in published.ids():
         try:
             run = check_archive(published.archive(identifier))
@@ -116,7 +117,7 @@ def check(published: PublishedRuns) -> Iterator[str]:
             yield f"{run.path}: no study has it"
         if problem := obstacle(run):
             yield f"{run.path}: {problem}"
-        if identifier in published.with_policy():
+        if identifier in policies:
             try:
                 run.policy()
             except Corrupt as error:

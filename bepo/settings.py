@@ -16,12 +16,11 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from bepo.runs.compose import register_configs
-from bepo.runs.config import Config
+from bepo.runs.config import TIERS, Config
 from bepo.store.files import write_atomically
 
 ROOT = Path(__file__).parent.parent
 FILE = ROOT / "paper" / "settings.json"
-TIERS = ("smoke", "laptop", "paper")
 # The rows of the paper's Table "Environment- and backbone-specific settings", and its transfer to Qwen3.
 PLACES = [(env, model) for env in ("alfworld", "webshop") for model in ("small", "large", "qwen3")]
 PLACES += [("sokoban", "vl"), ("sokoban", "small")]

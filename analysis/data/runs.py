@@ -13,11 +13,10 @@ import pandas as pd
 
 from analysis.data.methods import method_of
 from bepo.core.batch import RolloutBatch
-from bepo.runs.config import neutral_default, versions_today
+from bepo.runs.config import versions_today, with_neutral_defaults
 from bepo.store.files import Corrupt
 from bepo.store.stored import StoredRun
 
-TIERS = ("smoke", "laptop", "paper")
 # Training seeds are averaged over, backends and method versions are never mixed: select() looks at them itself.
 _LOOKED_AT = ("seed", "backend", "method_versions")
 # What belongs to a method: PPO takes 128 tasks once where the others take 16 tasks 8 times. A method chooses its loss
@@ -47,7 +46,7 @@ class Run:
         self.id, self.path, self.config, self.facts = stored.id, stored.path, stored.config, stored.facts
         try:
             self.identity: dict[str, Any] = dict(self.facts["identity"])
-            self._named = flat(self.identity)
+            self._named = flat(with_neutral_defaults(self.identity))
             self.settings = flat({name: part for name, part in self.identity.items() if name not in _LOOKED_AT})
             self.env, self.model = str(self.config["env"]["name"]), str(self.settings["model"])
             self.updates, self.tier = int(self.facts["result"]["updates"]), str(self.facts["tier"])
@@ -63,14 +62,14 @@ class Run:
             commits = [(s.get("commit") or "unknown", s.get("dirty")) for s in map(dict, self.facts["sessions"])]
             self.commits = [(commit[:10], bool(dirty)) for commit, dirty in commits]
             self.cpus = {str(session["machine"]["cpu"]) for session in self.facts["sessions"]}
-        except (KeyError, IndexError, TypeError, ValueError) as error:
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
             raise Corrupt(f"{self.path}: not a run of this bepo, {why}") from None
 
     def __getitem__(self, name: str) -> Any:
         """Return a setting by its dotted name, of which a leading ``credit.`` may be left out; None if it has none."""
         known = [full for full in (name, f"credit.{name}") if full in self._named]
-        return self._named[known[0]] if known else neutral_default(self.identity, name)
+        return self._named[known[0]] if known else None
 
     @property
     def is_evaluation(self) -> bool:

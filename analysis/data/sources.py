@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from analysis.data.runs import METHOD, TIERS, RowKey, Run, StudyRuns, select
+from analysis.data.runs import METHOD, RowKey, Run, StudyRuns, select
 from bepo.core.errors import choose
+from bepo.runs.config import TIERS
 from bepo.store import tracking
 from bepo.store.cells import read_cell
 from bepo.store.files import Corrupt
@@ -19,7 +20,7 @@ _ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, Rec
 class Source:
     """A results folder, and published runs beside it: of two runs with one id the one in the folder counts.
 
-    Every run is read and checked once, however many artefacts use it.
+    Every run and every study's cells are read and checked once, however many artefacts use them.
     """
 
     def __init__(self, results: Path, published: Path | None = None) -> None:
@@ -27,6 +28,7 @@ class Source:
         self.results = results
         self.published = {tier: PublishedRuns(published / tier) for tier in TIERS} if published else {}
         self._read: dict[str, Run | str] = {}
+        self._read_cells: dict[tuple[str, str], list[dict[str, Any] | str]] = {}
 
     @property
     def label(self) -> str:
@@ -61,7 +63,9 @@ class Source:
         """Return the complete runs of a study, and note in ``skipped`` why others are left out."""
         name, tier = study.name, study.tier
         identifiers, usable = set(), []
-        for cell in self._cells(name, tier):
+        if (name, tier) not in self._read_cells:
+            self._read_cells[name, tier] = list(self._cells(name, tier))
+        for cell in self._read_cells[name, tier]:
             if isinstance(cell, str):
                 study.skipped.append(cell)
             else:

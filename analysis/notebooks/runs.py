@@ -12,13 +12,13 @@ def _():
 
     import marimo as mo
 
-    from analysis.data.runs import TIERS
     from analysis.data.sources import open_source
     from analysis.figures import tuning
     from analysis.grid.artefact import artefacts
     from analysis.output import ledger
     from analysis.output.build import build
     from analysis.plots import explore
+    from bepo.runs.config import TIERS
 
     return Path, open_source, TIERS, artefacts, build, explore, ledger, mo, tuning
 

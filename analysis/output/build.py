@@ -5,27 +5,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
-import numpy as np
-from matplotlib.figure import Figure as Picture
-from matplotlib.transforms import Bbox
 
 from analysis.data.runs import Run, StudyRuns
 from analysis.data.sources import Source
 from analysis.grid.artefact import Artefact
 from analysis.grid.table import Figure, Table
 from analysis.output.latex import figure_to_latex, to_latex, to_macros
+from analysis.output.pictures import Drawing, write_all
 from analysis.output.text import statistics, to_csv, to_markdown
-from analysis.plots.hover import to_svg
-from analysis.plots.style import GREY
-
-# The same runs give the same bytes.
-_METADATA = {"pdf": {"CreationDate": None}, "png": {"Software": None}}
-_ROOM = 0.1  # inches below a picture, for the name of its tier
 
 
 @dataclass
@@ -66,22 +54,22 @@ def write(built: Iterable[Built], out: Path) -> None:
 
     A picture has its tier in a corner. Figures are closed.
     """
+    drawn, drawings = [], []
     for one in built:
         folder, name = out / ("tables" if one.table else "figures"), f"{one.label}.{one.tier}"
         folder.mkdir(parents=True, exist_ok=True)
         if isinstance(one.product, Table):
             texts = _table_texts(one.product, one.label)
         else:
-            picture = one.product.figure
-            _sign(picture, f"tier {one.tier}" if one.studies else "no runs")
-            _settle(picture)
-            for kind, metadata in _METADATA.items():
-                picture.savefig(folder / f"{name}.{kind}", format=kind, dpi=200, metadata=metadata | {"Title": name})
-            one.svg = to_svg(picture, name)
-            plt.close(picture)
-            texts = {"tex": figure_to_latex(one.product, one.label, f"figures/{name}.pdf"), "svg": one.svg}
+            corner = f"tier {one.tier}" if one.studies else "no runs"
+            drawn.append(one)
+            drawings.append(Drawing(one.product.figure, folder / name, corner))
+            texts = {"tex": figure_to_latex(one.product, one.label, f"figures/{name}.pdf")}
         for end, text in texts.items():
             (folder / f"{name}.{end}").write_text(text)
+    for one, drawing, svg in zip(drawn, drawings, write_all(drawings)):
+        one.svg = svg
+        plt.close(drawing.picture)
 
 
 def write_macros(built: Sequence[Built], out: Path) -> None:
@@ -89,22 +77,6 @@ def write_macros(built: Sequence[Built], out: Path) -> None:
     for tier in {one.tier for one in built}:
         tables = [one.table for one in built if one.table and one.tier == tier]
         (out / f"macros.{tier}.tex").write_text(to_macros(tables))
-
-
-def _settle(picture: Picture) -> None:
-    """Fix the layout, rounded: its solver's last bits differ from process to process, and bytes should not."""
-    picture.draw_without_rendering()
-    picture.set_layout_engine(None)  # not "none", with which every file is laid out again
-    for axis in picture.axes:
-        axis.set_position(Bbox.from_bounds(*np.round(axis.get_position().bounds, 6)))
-
-
-def _sign(picture: Picture, text: str) -> None:
-    """Write a text into the corner below a picture, where its layout leaves room for it."""
-    if engine := picture.get_layout_engine():
-        share = _ROOM / picture.get_figheight()
-        engine.set(rect=(0, share, 1, 1 - share))  # pyright: ignore[reportCallIssue] (of constrained layout)
-    picture.text(0.998, 0.002, text, ha="right", va="bottom", fontsize=5, color=GREY)
 
 
 def _table_texts(table: Table, label: str) -> dict[str, str]:

@@ -4,7 +4,7 @@
 """
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,10 @@ def ledger(results: Path) -> pd.DataFrame:
     cells = grouped(study_cells(results), lambda cell: cell[1])
     studies = {run: ",".join(dict.fromkeys(path.parts[-3] for path, _ in same)) for run, same in cells.items()}
     folders = [path for path in sorted((results / "runs").glob("*")) if path.is_dir()]
-    table = pd.DataFrame([_row(path, studies.get(path.name, "")) for path in folders], columns=list(COLUMNS))
-    differs = _differences(table, folders)
+    configs: dict[str, dict[str, Any]] = {}
+    rows = [_row(path, studies.get(path.name, ""), configs) for path in folders]
+    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    differs = _differences(table, configs)
     table["differs"] = [differs.get(run, "") for run in table["run"]]
     return table.sort_values(["began", "run"], ignore_index=True)
 
@@ -84,12 +86,8 @@ def remove(results: Path, identifiers: Sequence[str]) -> None:
             path.unlink()
 
 
-def _differences(table: pd.DataFrame, folders: Sequence[Path]) -> dict[str, str]:
+def _differences(table: pd.DataFrame, configs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Return for each run the settings in which it differs from others that the ledger would show alike."""
-    configs: dict[str, dict] = {}
-    for path in folders:
-        with suppress(Corrupt):
-            configs[path.name] = read_config(path)
     found = {}
     for _, alike in table.groupby(["tier", "env", "credit", "model"], dropna=False):
         settings = differing({run: configs[run] for run in alike["run"] if run in configs})
@@ -98,9 +96,12 @@ def _differences(table: pd.DataFrame, folders: Sequence[Path]) -> dict[str, str]
     return found
 
 
-def _row(path: Path, studies: str) -> dict[str, Any]:
+def _row(path: Path, studies: str, configs: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the row of a run, and add its config to ``configs`` if it can be read."""
     folder = RunFolder(path.parent.parent, path.name)
     status, config, facts = _status(folder)
+    if config:
+        configs[path.name] = config
     sessions: list[dict[str, Any]] = []
     with suppress(Corrupt):
         known = facts["sessions"] if isinstance(facts.get("sessions"), list) else folder.sessions()
@@ -122,8 +123,8 @@ def _status(folder: RunFolder) -> tuple[str, dict, dict]:
         return "empty", {}, {}  # begun and killed at once, or no run at all
     config: dict = {}
     try:
-        config = read_config(folder.path)
-        progress = folder.progress()
+        progress = folder.progress(hashed=False)
+        config = progress.run.config if progress.run else read_config(folder.path)
         facts = progress.run.facts if progress.run else {}
         if not progress.run:
             folder.sessions()

@@ -105,8 +105,8 @@ def identity(value: Any) -> Any:
     if not is_dataclass(value):
         return value
     inside = {item.name: item for item in fields(value) if item.metadata.get(_IDENTITY, True)}
-    found = {name: vars(value)[name] if _changes_the_run(item) else default_of(item) for name, item in inside.items()}
-    neutral = {item.name for item in fields(value) if is_neutral(item) and found.get(item.name) == default_of(item)}
+    found = {name: vars(value)[name] if _changes_the_run(item) else _default_of(item) for name, item in inside.items()}
+    neutral = {item.name for item in fields(value) if _is_neutral(item) and found.get(item.name) == _default_of(item)}
     return {name: identity(part) for name, part in found.items() if name not in neutral}
 
 
@@ -138,21 +138,21 @@ def _changes_the_run(item: Field) -> bool:
     return item.metadata.get(_IDENTITY, True) is True
 
 
-def is_neutral(item: Field) -> bool:
-    """Return whether a field says that its default changes nothing."""
+def neutral_defaults(kind: type) -> dict[str, Any]:
+    """Return the neutral fields of a dataclass, and of the dataclasses in it, at their defaults, as plain data."""
+    found, types = {}, get_type_hints(kind)
+    for item in fields(kind):
+        inner, default = types[item.name], _default_of(item)
+        if _is_neutral(item):
+            found[item.name] = asdict(default) if isinstance(default, Settings) else default
+        elif isinstance(inner, type) and is_dataclass(inner) and (nested := neutral_defaults(inner)):
+            found[item.name] = nested
+    return found
+
+
+def _is_neutral(item: Field) -> bool:
     return item.metadata.get(_NEUTRAL, False)
 
 
-def default_of(item: Field) -> Any:
-    """Return the default of a field; ``dataclasses.MISSING`` if it has none."""
+def _default_of(item: Field) -> Any:
     return item.default if item.default_factory is MISSING else item.default_factory()
-
-
-def find_field(kind: type, path: str) -> Field | None:
-    """Return the field at a dotted path of a dataclass and the dataclasses in it; None if there is none."""
-    name, _, rest = path.partition(".")
-    item = {item.name: item for item in fields(kind)}.get(name)
-    inner = get_type_hints(kind).get(name)
-    if item is None or not rest:
-        return item
-    return find_field(inner, rest) if isinstance(inner, type) and is_dataclass(inner) else None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 from bepo.core.errors import UserError
-from bepo.core.settings import Settings, default_of, find_field, identity, in_identity, is_neutral, setting
+from bepo.core.settings import Settings, identity, in_identity, neutral_defaults, setting
 from bepo.credit import estimators
 from bepo.envs import environments
 from bepo.losses import losses
@@ -25,6 +26,8 @@ METHOD_VERSION = 2
 """The version of all that is no plug-in. Raise it when the same config gives other numbers."""
 PLUGINS = {"env": environments, "credit": estimators, "loss": losses, "policy": policies, "backend": backends}
 """The parts of a config that are chosen by name, and what there is to choose from."""
+TIERS = ("smoke", "laptop", "paper")
+"""The tiers, from the least to the most meaningful."""
 OF_UPDATES = ("credit", "loss", "training", "rollout", "seed")
 """The parts of a config that an evaluation has nothing of, beside the number of updates."""
 _MISSING = "???"  # OmegaConf's word for a value that must be given
@@ -196,36 +199,19 @@ def versions_today(identity: dict[str, Any]) -> dict[str, int | None]:
     return found
 
 
-def neutral_default(identity: dict[str, Any], name: str) -> Any:
-    """Return the default of a neutral field that a run's identity leaves out; None if there is no such field.
-
-    ``name`` is dotted; a leading ``credit.`` may be left out.
-    """
-    for path in (name, f"credit.{name}"):
-        part, _, rest = path.partition(".")
-        plugins = PLUGINS.get(part)
-        kind = plugins().get(identity.get(part, {}).get("name")) if plugins else Config
-        item = find_field(kind, rest if plugins else path) if kind else None
-        if item is not None and is_neutral(item):
-            return default_of(item)
-    return None
-
-
 def with_neutral_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored config with the neutral fields that were added since it was written, at their defaults."""
-    filled = _filled(config, Config)
+    """Return a stored config, or identity, with the neutral fields that it lacks at their defaults."""
+    filled = _filled(config, _neutral_defaults(Config))
     for part, plugins in PLUGINS.items():
         own = config.get(part, {})
         if kind := plugins().get(own.get("name", "")):
-            filled[part] = _filled(own, kind)
+            filled[part] = _filled(own, _neutral_defaults(kind))
     return filled
 
 
-def _filled(own: Mapping[str, Any], kind: type) -> dict[str, Any]:
-    filled = dict(own)
-    for item in fields(kind):
-        if is_neutral(item):
-            default = default_of(item)
-            inner = asdict(default) if isinstance(default, Settings) else {}
-            filled[item.name] = inner | own.get(item.name, {}) if inner else own.get(item.name, default)
-    return filled
+_neutral_defaults = cache(neutral_defaults)
+
+
+def _filled(own: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    inner = {name: _filled(own.get(name, {}), part) for name, part in defaults.items() if isinstance(part, dict)}
+    return {**defaults, **own, **inner}

@@ -237,13 +237,14 @@ class RunFolder:
         (self.path / "run.json").unlink(missing_ok=True)
 
     def complete(self, facts: dict[str, Any]) -> None:
-        """Write ``run.json``: the facts, and a digest of every file that it vouches for."""
+        """Write ``run.json``: the facts, with digest and size of every file that it vouches for."""
         streams = [f"{stream}.jsonl" for stream in self._streams()]
         optional = [name for name in (TRANSCRIPTS, ANSWERS) if (self.path / name).exists()]
         names = ["config.json", SESSIONS, *streams, *optional]
         names += [str(path.relative_to(self.path)) for path in sorted((self.path / ROLLOUTS).glob("*.npz"))]
         digests = {name: digest_of_file(self.path / name) for name in names}
-        content = {"format_version": FORMAT_VERSION, "run_id": self.id, **facts, "files": digests}
+        sizes = {name: (self.path / name).stat().st_size for name in names}
+        content = {"format_version": FORMAT_VERSION, "run_id": self.id, **facts, "files": digests, "sizes": sizes}
         write_sealed(self.path / "run.json", content)
 
     @property
@@ -251,14 +252,14 @@ class RunFolder:
         """Was the run finished? Whether its files are still what they were, ``read_run`` tells."""
         return (self.path / "run.json").exists()
 
-    def progress(self) -> Progress:
-        """Return where the run stands; a run that says it is complete is checked."""
+    def progress(self, *, hashed: bool = True) -> Progress:
+        """Return where the run stands; a run that says it is complete is checked, as ``read_run`` does."""
         status = "partial" if (self.path / "config.json").exists() else "missing"
         try:
             if not self.is_complete:
                 rows = self.rows("metrics")
                 return Progress(status, len(rows), rows[-1] if rows else {})
-            run = read_run(self.path)
+            run = read_run(self.path, hashed=hashed)
         except Corrupt as error:
             return Progress("corrupt", problem=str(error))
         result = run.facts.get("result", {})

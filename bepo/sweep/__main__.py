@@ -57,7 +57,7 @@ def _sweep(items: Sequence[str], dry_run: bool, asked_jobs: int | None) -> int:
     runs, jobs, results = plan_runs(grids), _jobs(asked_jobs, studies), Path(studies[0].config.results)
     refuse_older(results)
     throughput = Throughput(results)
-    states = {run.id: run.progress() for run in runs}
+    states = {run.id: run.progress(hashed=False) for run in runs}
     if grids:
         print(format_plan(runs, states, throughput, jobs, cells=dry_run), flush=True)
     tunings = [s for s in studies if s.is_tuning and _announce(s, throughput, jobs, errors)]

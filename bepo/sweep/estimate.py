@@ -64,7 +64,7 @@ class Throughput:
     def add(self, folder: Path) -> None:
         """Add a complete run, unless it was trained on a CPU of another model."""
         try:
-            run = read_run(folder)
+            run = read_run(folder, hashed=False)
             cpus = {session["machine"]["cpu"] for session in run.facts["sessions"]}
             if run.facts["result"]["updates"] and (run.clock == "time/" or cpus == {self._cpu}):
                 for kind in _kinds(run.config, _needs_critic(run.config)):

@@ -44,9 +44,9 @@ class PlannedRun:
         """The first cell's study, and what this cell varies in it."""
         return f"{self.cells[0].study}  {self.cells[0].label}"
 
-    def progress(self) -> Progress:
-        """Read how far the run is."""
-        return self.folder.progress()
+    def progress(self, *, hashed: bool = True) -> Progress:
+        """Read how far the run is, with the digest of every file of a complete one unless ``hashed`` is false."""
+        return self.folder.progress(hashed=hashed)
 
     def result(self) -> dict[str, Any]:
         """Read the result of a complete run. Raises ``Corrupt``."""

@@ -1,4 +1,5 @@
 import json
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -7,6 +8,7 @@ from bepo.core.errors import UserError
 from bepo.store.files import Corrupt
 from bepo.store.runs import Busy, RunFolder, run_id
 from bepo.store.stored import FORMAT_VERSION, read_run, refuse_older
+from tests.stored_runs import rewrite
 
 
 def written(tmp_path, **facts):
@@ -50,6 +52,35 @@ def test_damage_is_named(tmp_path, damage, message):
     damage(folder.path)
     with pytest.raises(Corrupt, match=message):
         read_run(folder.path)
+
+
+def test_a_list_of_runs_believes_sizes_and_times(tmp_path):
+    """What was written after its run was completed is hashed; what only decayed is hashed when it is read."""
+    folder = written(tmp_path)
+    file = folder.path / "episodes.jsonl"
+    before = file.stat()
+    file.write_bytes(file.read_bytes().replace(b"true", b"fals"))
+    with pytest.raises(Corrupt, match=r"episodes\.jsonl: changed"):
+        read_run(folder.path, hashed=False)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns - 10**9))
+    assert read_run(folder.path, hashed=False).id == "abc"
+    with pytest.raises(Corrupt, match=r"episodes\.jsonl: changed"):
+        read_run(folder.path)
+    file.write_bytes(file.read_bytes() + b"\n")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns - 10**9))
+    with pytest.raises(Corrupt, match=r"episodes\.jsonl: changed"):
+        read_run(folder.path, hashed=False)
+
+
+def test_a_run_of_before_sizes_were_noted_is_hashed(tmp_path):
+    folder = written(tmp_path)
+    rewrite(folder.path, lambda facts: facts.pop("sizes"))
+    assert read_run(folder.path, hashed=False).id == "abc"
+    file = folder.path / "metrics.jsonl"
+    file.write_text("")
+    os.utime(file, (0, 0))
+    with pytest.raises(Corrupt, match=r"metrics\.jsonl: changed"):
+        read_run(folder.path, hashed=False)
 
 
 def test_foreign_versions_are_refused(tmp_path):

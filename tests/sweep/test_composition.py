@@ -5,13 +5,13 @@ from omegaconf import OmegaConf, open_dict
 
 from bepo.core.errors import UserError
 from bepo.runs.compose import register_configs
+from bepo.runs.config import TIERS
 from bepo.sweep import studies
 from bepo.sweep.studies import Cell, compose_cells, compose_study, compose_with_hydra, study_names
 
 pytestmark = pytest.mark.slow  # Hydra composes many cells
 
 register_configs()
-TIERS = ("smoke", "laptop", "paper")
 ONLY_PAPER = ("prompting_closed",)  # closed models have nothing that a tier with tiny models could set
 
 

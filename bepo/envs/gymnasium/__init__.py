@@ -97,9 +97,7 @@ class Gymnasium(Environment):
     def project(self, text: str) -> str | None:
         """Return the action whose word, or number, the text is; else the first action whose word it contains."""
         words, said = self._maker.words, text.strip().lower()
-        if said.isdecimal() and len(said) < 10 and int(said) < len(words):
-            return words[int(said)]
-        exact = (word for word in words if word.lower() == said)
+        exact = (word for n, word in enumerate(words) if said in (str(n), word.lower()))
         return next(exact, next((word for word in words if word.lower() in said.split()), None))
 
     def missing(self) -> Missing | None:

@@ -1,0 +1,77 @@
+"""Pictures as files, drawn on all cores: fonts are embedded for each picture anew, which is most of an analysis."""
+
+import multiprocessing
+import os
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
+
+from analysis.plots.hover import to_svg
+from analysis.plots.style import GREY
+
+# The same runs give the same bytes.
+_METADATA = {"pdf": {"CreationDate": None}, "png": {"Software": None}}
+_ROOM = 0.1  # inches below a picture, for the text in its corner
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A picture, the path of its files without their ending, and the text in its corner."""
+
+    picture: Figure
+    path: Path
+    corner: str
+
+    def write(self) -> str:
+        """Write the picture as PDF, PNG and SVG, and return the SVG."""
+        _sign(self.picture, self.corner)
+        _settle(self.picture)
+        name = self.path.name
+        for kind, metadata in _METADATA.items():
+            self.picture.savefig(f"{self.path}.{kind}", format=kind, dpi=200, metadata=metadata | {"Title": name})
+        svg = to_svg(self.picture, name)
+        Path(f"{self.path}.svg").write_text(svg)
+        return svg
+
+
+def write_all(drawings: Sequence[Drawing]) -> list[str]:
+    """Write the drawings, and return their SVGs. Linux draws on every core, in forks, which begin with all imports."""
+    cores = min(os.cpu_count() or 1, len(drawings))
+    if cores < 2 or sys.platform != "linux":
+        return [drawing.write() for drawing in drawings]
+    _WAITING[:] = drawings
+    with ProcessPoolExecutor(cores, multiprocessing.get_context("fork")) as pool:
+        return list(pool.map(_write, range(len(drawings))))
+
+
+_WAITING: list[Drawing] = []  # forks find the pictures here: a copy of one would lose what its points say
+
+
+def _write(number: int) -> str:
+    return _WAITING[number].write()
+
+
+def _settle(picture: Figure) -> None:
+    """Fix the layout, rounded: its solver's last bits differ from process to process, and bytes should not."""
+    picture.draw_without_rendering()
+    picture.set_layout_engine(None)  # not "none", with which every file is laid out again
+    for axis in picture.axes:
+        axis.set_position(Bbox.from_bounds(*np.round(axis.get_position().bounds, 6)))
+
+
+def _sign(picture: Figure, text: str) -> None:
+    """Write a text into the corner below a picture, where its layout leaves room for it."""
+    if engine := picture.get_layout_engine():
+        share = _ROOM / picture.get_figheight()
+        engine.set(rect=(0, share, 1, 1 - share))  # pyright: ignore[reportCallIssue] (of constrained layout)
+    picture.text(0.998, 0.002, text, ha="right", va="bottom", fontsize=5, color=GREY)

@@ -1,0 +1,103 @@
+"""Artefacts from the command line: build those that are asked for, write them, and say in a few lines what they are."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from analysis.claims.entries import evaluated_claims
+from analysis.data.sources import Source
+from analysis.grid.artefact import artefacts
+from analysis.output import page
+from analysis.output.build import Built, build, write, write_macros
+from analysis.output.study import build_study
+from analysis.output.text import to_markdown
+from bepo.core.errors import UserError, choose
+from bepo.runs.config import TIERS
+
+
+def rebuild(labels: Sequence[str], source: Source, tiers: Sequence[str], out: Path, allow_mixed: bool = False) -> None:
+    """Write the artefacts with these labels at these tiers; without labels all of them, the page and the macros.
+
+    The page shows every tier that has runs. Raises ``UserError`` for a label that does not exist.
+    """
+    known = artefacts()
+    for label in labels:
+        if label not in known:
+            raise choose("artefact", label, known)
+    every = set(tiers) if labels else {*source.tiers(), *tiers}
+    built = [
+        build(known[label], source, tier, allow_mixed)
+        for tier in sorted(every, key=TIERS.index, reverse=True)
+        for label in dict.fromkeys(labels or known)
+    ]
+    write(built, out)
+    if labels:
+        _print([one for one in built if one.tier in tiers])
+    else:
+        _print_summary(built)
+    print(f"tables:  {out / 'tables'}\nfigures: {out / 'figures'}")
+    if not labels:
+        write_macros(built, out)
+        report = out / "report.html"
+        claims = {one: evaluated_claims(source, one, allow_mixed) for one in source.tiers()}
+        report.write_text(page.render(built, source.tiers(), source.label, claims))
+        print(f"page:    {report}")
+
+
+def rebuild_studies(
+    names: Sequence[str], source: Source, tiers: Sequence[str], out: Path, metrics: Sequence[str]
+) -> None:
+    """Write the table and the curves of each study that is named, at every tier at which it has runs.
+
+    Raises ``UserError`` if no study is named, or one that has no complete run.
+    """
+    if not names:
+        raise UserError(f"study of which name? choices: {', '.join(source.studies())}")
+    for name in names:
+        built = [one for tier in tiers for one in build_study(name, source, tier, metrics) if one.runs]
+        if not built:
+            raise UserError(f"study {name}: no complete run yet (python -m analysis runs study={name})")
+        write(built, out)
+        _print(built)
+        for one in built:
+            kind = ("tables", "md") if one.table else ("figures", "png")
+            print(f"{one.tier}: {out / kind[0] / f'{one.label}.{one.tier}.{kind[1]}'}")
+
+
+def _print(built: list[Built]) -> None:
+    """Print what was left out, and the tables."""
+    left_out, unfinished = _left_out(built)
+    for line in left_out:
+        print(f"left out: {line}", file=sys.stderr)
+    if unfinished:
+        print(f"left out: {unfinished} runs that are not complete (python -m analysis runs)", file=sys.stderr)
+    for one in built:
+        if one.table:
+            print(f"\n{one.label} (tier {one.tier})\n\n{to_markdown(one.table)}")
+
+
+def _print_summary(built: list[Built]) -> None:
+    """Print a line for each tier with what was made, and one for what was left out."""
+    for tier in reversed(TIERS):
+        mine = [one for one in built if one.tier == tier]
+        runs = {run.id for one in mine for run in one.runs}
+        tables = [one for one in mine if one.table]
+        if mine:
+            shown = f"{sum(map(_has_numbers, tables))} of {len(tables)} tables have numbers"
+            print(f"tier {tier}: {len(runs)} runs; {shown}; {len(mine) - len(tables)} figures")
+    left_out, unfinished = _left_out(built)
+    if left_out or unfinished:
+        lines = [*left_out[:1], "..."] if len(left_out) > 1 else left_out
+        print(f"left out: {unfinished} runs that are not complete, {len(left_out)} for another reason; LABEL or `runs`")
+        print(f"          say more{': ' if lines else ''}{'; '.join(lines)}")
+
+
+def _has_numbers(one: Built) -> bool:
+    return one.table is not None and any(entry.reproduced for entry in one.table.entries)
+
+
+def _left_out(built: list[Built]) -> tuple[list[str], int]:
+    """Return why runs were left out, and how many are only not complete."""
+    skipped = sorted({line for one in built for line in one.skipped})
+    reasons = [line for line in skipped if not line.endswith("incomplete, there is no run.json")]
+    return reasons, len(skipped) - len(reasons)
