@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import sys
 import time
 from collections import Counter
@@ -18,7 +17,7 @@ from bepo.runs.config import Config, cell_overrides, identity_of
 from bepo.runs.metrics import success_rate
 from bepo.runs.mirror import labels_of
 from bepo.runs.players import EnginePlayer, Player
-from bepo.runs.run import make_setup, new_session, task_sets_of
+from bepo.runs.run import facts_of, make_setup, new_session, task_sets_of
 from bepo.store.cells import files_of_run, note_cell
 from bepo.store.files import disk_errors
 from bepo.store.find import find_run
@@ -97,7 +96,8 @@ class _Evaluation:
             if not rows:
                 raise UserError(f"run {folder.id}: no episode was answered ({'; '.join(missing)})")
             result = {"success": success_rate(rows, "test", 0), "updates": 0, "missing": dict(missing)}
-            folder.complete(self._facts(result))
+            facts = facts_of(config, folder, {"test": self.tasks}, self.player.facts, self.clock)
+            folder.complete(facts | {"result": result})
         except BaseException:
             tracker.finish(None)
             raise
@@ -127,18 +127,3 @@ class _Evaluation:
             folder.append("episodes", *whole[seed])
         folder.rewrite("episodes", [row for seed in sorted(whole) for row in whole[seed]])
         return missing
-
-    def _facts(self, result: dict[str, Any]) -> dict[str, Any]:
-        facts = {
-            "status": "complete",
-            "tier": self.config.tier,
-            "seed": self.config.seed,
-            "task_sets": {"test": {"tasks": len(self.tasks), "digest": self.tasks.digest}},
-            "identity": identity_of(self.config),
-            "result": result,
-            "sessions": self.folder.sessions(),
-            "wall_seconds_last_session": round(time.perf_counter() - self.clock, 1),
-            **self.player.facts,
-            "environment": self.config.env.facts(),
-        }
-        return facts | {"versions": facts["versions"] | {"python": platform.python_version()}}

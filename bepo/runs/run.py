@@ -237,21 +237,11 @@ class _Run:
             self.engine.save(path)
 
     def _complete(self, success: float) -> None:
-        facts = {
-            "status": "complete",
-            "tier": self.config.tier,
-            "seed": self.config.seed,
-            "method": method_facts(self.config.credit),
-            "task_sets": {s: {"tasks": len(p), "digest": p.digest} for s, p in self.task_sets.items()},
-            "identity": identity_of(self.config),
-            "result": {"success": success, "updates": self.update},
-            "sessions": self.folder.sessions(),
-            "wall_seconds_last_session": round(time.perf_counter() - self.began[0], 1),
-            "cpu_seconds_last_session": round(self.engine.cpu_seconds() - self.began[1], 1),
-            **self.engine.facts,
-            "environment": self.config.env.facts(),
-        }
-        facts["versions"] = facts["versions"] | {"python": platform.python_version()}
+        wall, cpu = self.began
+        facts = facts_of(self.config, self.folder, self.task_sets, self.engine.facts, wall)
+        facts["method"] = method_facts(self.config.credit)
+        facts["result"] = {"success": success, "updates": self.update}
+        facts["cpu_seconds_last_session"] = round(self.engine.cpu_seconds() - cpu, 1)
         (_, checkpoint), *_ = self.folder.checkpoints()
         self.folder.keep_policy(self.engine.policy_in(checkpoint))
         self.folder.complete(facts)
@@ -261,6 +251,27 @@ class _Run:
         self.tracker.log_transcripts(self.update, read_run(self.folder.path).transcripts())
         files = files_of_run(results, self.folder.id)
         self.tracker.finish(summary_of(self.folder, self.update, success), files, results, labels)
+
+
+def facts_of(
+    config: Config, folder: RunFolder, task_sets: Mapping[Split, TaskSet], played_on: Mapping[str, Any], began: float
+) -> dict[str, Any]:
+    """Return what ``run.json`` says of a training or an evaluation beside its result.
+
+    ``played_on`` are the facts of the engine or endpoint, ``began`` the clock when the last session began.
+    """
+    return {
+        "status": "complete",
+        "tier": config.tier,
+        "seed": config.seed,
+        "task_sets": {split: {"tasks": len(tasks), "digest": tasks.digest} for split, tasks in task_sets.items()},
+        "identity": identity_of(config),
+        "sessions": folder.sessions(),
+        "wall_seconds_last_session": round(time.perf_counter() - began, 1),
+        "environment": config.env.facts(),
+        **played_on,
+        "versions": {**played_on["versions"], "python": platform.python_version()},
+    }
 
 
 def method_facts(credit: Estimator) -> dict[str, Any]:
