@@ -62,7 +62,7 @@ class Run:
             commits = [(s.get("commit") or "unknown", s.get("dirty")) for s in map(dict, self.facts["sessions"])]
             self.commits = [(commit[:10], bool(dirty)) for commit, dirty in commits]
             self.cpus = {str(session["machine"]["cpu"]) for session in self.facts["sessions"]}
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, IndexError, TypeError, ValueError) as error:
             why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
             raise Corrupt(f"{self.path}: not a run of this bepo, {why}") from None
 
