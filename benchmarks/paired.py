@@ -3,7 +3,9 @@
 Both run at the same time with one thread each and nothing cached, so that other load on the machine slows both. Seconds
 before the first update (imports, task sets, warm start, first evaluation) and of the updates are given apart. Equal
 seeds need not give equal episodes at both revisions, and a warm start may stop at another check: compare milliseconds
-a training transition, or several seeds, where factors are close. Needs /proc (Linux).
+a training transition, or several seeds, where factors are close. ``--sweep`` also trains the run here a second time, as
+a worker of a sweep that finds what its runs share: imports, task sets, warm start and first evaluations. Needs /proc
+(Linux).
 """
 
 from __future__ import annotations
@@ -15,8 +17,18 @@ import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
+
+from bepo.runs.compose import config_of
+from bepo.runs.config import identity_of
+from bepo.store.runs import run_id
+from bepo.store.stored import read_run
+from bepo.sweep.plan import PlannedRun
+from bepo.sweep.pool import Pool
+from bepo.sweep.studies import Cell
 
 ROOT = Path(__file__).parent.parent
 OLD_NAMES = {"tier": "scale"}  # settings of a run here, and what revisions before issue 14 called them (CHANGELOG.md)
@@ -31,14 +43,60 @@ class Cost(NamedTuple):
     transitions: int
 
 
-class Run:
-    """A training run as a process of its own, in a checkout of bepo."""
+class Run(ABC):
+    """A training run in a process of its own."""
+
+    def __init__(self, results: Path) -> None:
+        self.results = results
+        self._clock: list[float] = []  # CPU seconds when each update was first seen to be complete
+        self._seconds = 0.0
+        self.cost: Cost | None = None
+
+    @property
+    @abstractmethod
+    def _pid(self) -> int: ...
+
+    @abstractmethod
+    def _ended(self) -> float | None:
+        """Return the CPU seconds of the process if it has ended. Raises ``SystemExit`` if it failed."""
+
+    def poll(self) -> bool:
+        """Note how far the run is, and return whether it goes on."""
+        if self.cost is None:
+            rows = self._rows()
+            self._clock += [self._cpu_seconds()] * (len(rows) - len(self._clock))
+            total = self._ended()
+            if total is not None:
+                self.cost = self._cost(total)
+        return self.cost is None
+
+    def _cost(self, total: float) -> Cost:
+        n = [row.get("train/transitions", row.get("train/records", 0)) for row in self._rows()]
+        # The first update is taken to cost as much as the others do on average.
+        updates = (self._clock[-1] - self._clock[0]) * sum(n) / max(sum(n[1:]), 1)
+        after = total - self._clock[-1]
+        return Cost(total - updates - after, updates, after, sum(n))
+
+    def _rows(self) -> list[dict]:
+        files = [*self.results.glob("runs/*/metrics.jsonl")]
+        lines = files[0].read_text().splitlines(keepends=True) if files else []
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def _cpu_seconds(self) -> float:
+        with suppress(FileNotFoundError):  # of a process that has just ended
+            fields = Path(f"/proc/{self._pid}/stat").read_text().rsplit(")", 1)[1].split()
+            self._seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return self._seconds
+
+
+class RunAlone(Run):
+    """A run of the command ``bepo.train`` in a checkout, which finds nothing that another has made."""
 
     def __init__(self, checkout: Path, results: Path, settings: dict[str, str]) -> None:
+        super().__init__(results)
         if not (checkout / "conf" / "tier").exists():
             settings = {OLD_NAMES.get(name, name): value for name, value in settings.items()}
         overrides = [f"{name}={value}" for name, value in settings.items()]
-        self.results = results
         self._log = results.with_suffix(".log").open("w")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bepo.train", *overrides, f"results={results}"],
@@ -47,53 +105,58 @@ class Run:
             stdout=self._log,
             stderr=subprocess.STDOUT,
         )
-        self._clock: list[float] = []  # CPU seconds when each update was first seen to be complete
-        self.cost: Cost | None = None
 
-    def poll(self) -> bool:
-        """Note how far the run is, and return whether it goes on."""
-        if self.cost is None:
-            rows = self._rows()
-            self._clock += [self._cpu_seconds()] * (len(rows) - len(self._clock))
-            pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
-            if pid:
-                self._finish(status, usage.ru_utime + usage.ru_stime)
-        return self.cost is None
+    @property
+    def _pid(self) -> int:
+        return self._process.pid
 
-    def _finish(self, status: int, total: float) -> None:
-        rows = self._rows()
-        if status or not self._clock:
+    def _ended(self) -> float | None:
+        pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
+        if pid and (status or not self._clock):
             raise SystemExit(f"a run failed; see {self._log.name}")
-        n = [row.get("train/transitions", row.get("train/records", 0)) for row in rows]
-        # The first update is taken to cost as much as the others do on average.
-        updates = (self._clock[-1] - self._clock[0]) * sum(n) / max(sum(n[1:]), 1)
-        after = total - self._clock[-1]
-        self.cost = Cost(total - updates - after, updates, after, sum(n))
-
-    def _rows(self) -> list[dict]:
-        files = [*self.results.glob("runs/*/metrics.jsonl")]
-        lines = files[0].read_text().splitlines(keepends=True) if files else []
-        return [json.loads(line) for line in lines if line.endswith("\n")]
-
-    def _cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return usage.ru_utime + usage.ru_stime if pid else None
 
 
-def compare(revision: str, settings: dict[str, str]) -> tuple[Cost, Cost]:
-    """Return the cost of a run at ``revision`` and in this working tree."""
+class RunOfSweep(Run):
+    """A complete run once more, from nothing but what a sweep's runs share, in a sweep's worker."""
+
+    def __init__(self, results: Path) -> None:
+        super().__init__(results)
+        config = config_of(read_run(next(results.glob("runs/*"))).config)
+        (results / "runs").rename(results / "alone")
+        self._run = PlannedRun(run_id(identity_of(config)), config, [Cell("", [], [])])
+        self._pool = Pool(1)
+        self._worker = self._pool.start(self._run)
+
+    @property
+    def _pid(self) -> int:
+        assert self._worker.process.pid  # it was started
+        return self._worker.process.pid
+
+    def _ended(self) -> float | None:
+        if not self._pool.ended(timeout=0):
+            return None
+        log = self._run.log.read_text()
+        if self._worker.exit_code:
+            raise SystemExit(f"a run failed: {log}")
+        return float(log.split()[-4])  # "--- 12.3 s of CPU", a worker's last line
+
+
+def compare(revision: str, settings: dict[str, str], sweep: bool) -> list[Cost]:
+    """Return the cost of a run at ``revision``, in this working tree, and in a sweep here if that is asked for."""
     with tempfile.TemporaryDirectory() as folder:
         there = Path(folder) / "checkout"
         subprocess.run(["git", "worktree", "add", "--quiet", "--detach", there, revision], cwd=ROOT, check=True)
         try:
-            runs = [Run(tree, Path(folder) / name, settings) for tree, name in ((there, "there"), (ROOT, "here"))]
-            while any([run.poll() for run in runs]):
+            trees = {"there": there, "here": ROOT}
+            runs: list[Run] = [RunAlone(tree, Path(folder) / name, settings) for name, tree in trees.items()]
+            while any([run.poll() for run in runs]) or (sweep and len(runs) == 2):
+                if sweep and len(runs) == 2 and runs[1].cost:
+                    runs.append(RunOfSweep(runs[1].results))
                 time.sleep(0.1)
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", there], cwd=ROOT, check=True)
-    costs = [run.cost for run in runs]
-    assert costs[0] and costs[1]  # both are over
-    return costs[0], costs[1]
+    return [run.cost for run in runs if run.cost]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -104,21 +167,24 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--credit", default="gated_bepo", help="ppo_ungrouped for PPO with its critic")
     parser.add_argument("--updates", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--sweep", action="store_true", help="also the run here as one of a sweep's")
     parser.add_argument("overrides", nargs="*", help="further settings of both runs, as key=value")
     options = parser.parse_intermixed_args(arguments)
     settings = {name: str(getattr(options, name)) for name in ("env", "credit", "updates", "seed")}
     more = dict(override.split("=", 1) for override in options.overrides)
-    there, here = compare(options.revision, {"tier": "laptop"} | settings | more)
-    print(
-        f"{options.env}, {options.credit}, {options.updates} updates: CPU seconds at {options.revision}, here, factor"
-    )
+    costs = compare(options.revision, {"tier": "laptop"} | settings | more, options.sweep)
+    columns = [options.revision, "here", *["in a sweep"] * options.sweep]
+    print(f"{options.env}, {options.credit}, {options.updates} updates: CPU seconds and factors; {', '.join(columns)}")
     for name in ("before", "updates", "after"):
-        a, b = getattr(there, name), getattr(here, name)
-        print(f"  {name:8} {a:8.1f} {b:8.1f} {a / b:6.2f}")
-    a, b = (sum(cost[:3]) for cost in (there, here))
-    print(f"  {'total':8} {a:8.1f} {b:8.1f} {a / b:6.2f}")
-    a, b = (1e3 * cost.updates / cost.transitions for cost in (there, here))
-    print(f"  ms of the updates for each training transition: {a:.2f}, {b:.2f}; {a / b:.2f}")
+        print(f"  {name:8} {_compared([getattr(cost, name) for cost in costs])}")
+    print(f"  {'total':8} {_compared([sum(cost[:3]) for cost in costs])}")
+    each = _compared([1e3 * cost.updates / cost.transitions for cost in costs])
+    print(f"  ms of the updates for each training transition: {each}")
+
+
+def _compared(values: list[float]) -> str:
+    first, *others = values
+    return f"{first:8.2f}" + "".join(f"  {value:8.2f} ({first / value:.2f})" for value in others)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ Sizes: m nodes; hidden width w; h heads of width d, which a rotation takes as d 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -81,12 +82,17 @@ def _by_pairs(layer: Module, name: str, h: Float[Tensor, "m w"]) -> Float[Tensor
     """
     attention = layer.self_attn
     projection, norm = getattr(attention, f"{name}_proj"), getattr(attention, f"{name}_norm", None)
-    order = torch.arange(len(projection.weight), device=h.device)
-    order = order.view(-1, 2, attention.head_dim // 2).transpose(1, 2).flatten()
+    order = _side_by_side(len(projection.weight), attention.head_dim, h.device)
     weight = projection.weight[order] * layer.input_layernorm.weight
     found = linear(h, weight, None if projection.bias is None else projection.bias[order])
     found = found.unflatten(-1, (-1, attention.head_dim))
     return found if norm is None else normed(found, norm) * norm.weight[order[: attention.head_dim]]
+
+
+@lru_cache
+def _side_by_side(n: int, d: int, device: torch.device) -> Int[Tensor, " n"]:
+    """Return the order of ``n`` numbers, ``d`` of each head, in which the two that a rotation mixes are neighbours."""
+    return torch.arange(n, device=device).view(-1, 2, d // 2).transpose(1, 2).flatten()
 
 
 def _rotated(x: Float[Tensor, "m h d"], turn: Complex[Tensor, "m 1 half_d"]) -> Float[Tensor, "m h d"]:

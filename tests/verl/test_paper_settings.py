@@ -64,6 +64,7 @@ def test_the_row(configured, weights, env, model, credit):
     rollout, actor = composed.actor_rollout_ref.rollout, composed.actor_rollout_ref.actor
     assert (rollout.prompt_length, rollout.response_length) == (prompt, response)
     assert (rollout.tensor_model_parallel_size, composed.trainer.n_gpus_per_node) == (parallel, gpus)
+    assert rollout.enable_prefix_caching
     assert config.env.horizon == horizon and config.rollout.group_size == 8 and config.rollout.tasks == tasks
     assert setup.trajectories == tasks * 8 == composed.data.train_batch_size
     assert config.training.minibatch_size == minibatch_size and config.updates == 150

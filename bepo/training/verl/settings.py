@@ -64,6 +64,7 @@ def _common(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
                 "tensor_model_parallel_size": settings.tensor_parallel_size,
                 "gpu_memory_utilization": settings.gpu_memory_utilization,
                 "load_format": "auto",
+                "enable_prefix_caching": True,  # as verl has it: what prompts begin with in common is read once
                 "seed": crc32(setup.folder.name.encode()) >> 1,  # of each replica's stream: another one for each run
                 "calculate_log_probs": True,
                 "agent": {

@@ -1,0 +1,190 @@
+"""``python -m benchmarks.trl``: trained tokens a CPU second, of the local backend and of TRL's GRPO trainer.
+
+    python -m venv .venv-trl
+    .venv-trl/bin/pip install -c requirements/constraints.txt -r requirements/trl.txt -e .
+    .venv-trl/bin/pip install --no-deps alfworld==0.4.2
+    .venv-trl/bin/python -m benchmarks.trl
+
+Both begin with the weights of tier laptop's small model as they are drawn, and give 128 responses an update to the
+first prompts of an environment's tasks: 8 to each of 16 prompts, or 1 to each of 128. Responses are unconstrained, one
+thread computes in float32, there is no reference, and an update is one optimiser step. They take turns, so that other
+load slows both. A trained token is a token of a response. Neither's seconds have what begins episodes or
+loads prompts; ours have the environment's step, TRL's a reward that is no work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from datasets import Dataset
+from hydra import compose, initialize_config_dir
+from transformers import PrinterCallback, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+from trl.trainer.utils import RepeatSampler
+
+from bepo.core.batch import RolloutBatch
+from bepo.rollouts.collect import EpisodeBatch
+from bepo.rollouts.task_sets import task_set
+from bepo.runs.compose import register_configs, to_config
+from bepo.training.learner import LocalLearner
+
+CONF = Path(__file__).parents[1] / "conf"
+RESPONSES = 128  # of an update
+MICRO_BATCH = 64  # responses that TRL's trainer takes at a time; 16, 32 and 128 take it as long
+WARM_UP = 2  # updates that are not timed
+SINGLE_TURN = ("env.horizon=1", "policy.constrained=false", "policy.warm_start=null", "training.kl_coef=0")
+
+
+class Spent(NamedTuple):
+    """What an update took, and how many response tokens it was trained on."""
+
+    seconds: float
+    tokens: int
+
+
+class Local:
+    """Generation and update as ``bepo.runs.run`` has the local backend do them."""
+
+    def __init__(self, env: str, updates: int, group_size: int) -> None:
+        overrides = [f"env={env}", "tier=laptop", "credit=grpo", *SINGLE_TURN]
+        overrides.append(f"training.minibatch_size={RESPONSES}")
+        overrides += ["env.min_solution=1"] * (env == "sokoban")  # no board needs more steps than an episode may have
+        self.config = to_config(compose("train", overrides))
+        self.group_size = group_size
+        self.policy = self.config.policy.build(self.config.env, self.config.agent, "cpu")
+        self.learner = LocalLearner(self.policy, self.config.loss, self.config.training, self.config.rollout.sampling)
+        n = RESPONSES // group_size
+        tasks = task_set(self.config.env, "train", updates * n).tasks
+        self.tasks = [tasks[i : i + n] for i in range(0, len(tasks), n)]  # of each update
+
+    def prompts(self) -> list[str]:
+        """Return the prompts of all updates, one after the other."""
+        places = [(task, 0, 0) for tasks in self.tasks for task in tasks]
+        return EpisodeBatch(self.config.env, self.config.agent, places).prompts().texts
+
+    def update(self, number: int) -> Spent:
+        """Make an update, and return what it took."""
+        c = self.config
+        places = [(task, g, k) for g, task in enumerate(self.tasks[number]) for k in range(self.group_size)]
+        episodes, start = EpisodeBatch(c.env, c.agent, places), time.process_time()
+        prompts = episodes.prompts()
+        episodes.step(prompts, self.policy.sample(prompts.texts, prompts.choices, c.rollout.sampling, number))
+        batch = RolloutBatch.from_rows(episodes.rows)
+        n_tokens = batch.language.response_length
+        self.learner.update(batch, np.repeat(c.credit(batch).advantage, n_tokens), number)
+        return Spent(time.process_time() - start, int(n_tokens.sum()))
+
+
+class Trainer(GRPOTrainer):
+    """TRL's trainer; for distinct prompts each of them is answered once."""
+
+    def __init__(self, distinct: bool, **arguments: Any) -> None:
+        self.distinct, self.tokens = distinct, 0
+        super().__init__(reward_funcs=self._reward, **arguments)
+
+    def _reward(self, completion_ids: list[list[int]], **unused: Any) -> list[float]:
+        """Return a reward that is no work, and count the tokens."""
+        self.tokens = sum(map(len, completion_ids))
+        return [float(ids[0]) for ids in completion_ids]
+
+    def _get_train_sampler(self, dataset: Dataset | None = None) -> Any:
+        if not self.distinct:
+            return super()._get_train_sampler(dataset)
+        again = self.args.steps_per_generation  # TRL reads the prompts of an update at each of its micro-batches
+        return RepeatSampler(self.train_dataset, 1, batch_size=RESPONSES, repeat_count=again, shuffle=False)
+
+
+class Turns(TrainerCallback):
+    """Lets the local backend make an update after each one of TRL's."""
+
+    def __init__(self, local: Local) -> None:
+        self.local, self.began = local, 0.0
+        self.trainer: Any = None  # is made with this callback
+        self.spent: list[tuple[Spent, Spent]] = []  # ours and theirs of each update
+
+    def on_step_begin(self, *unused: Any, **names: Any) -> None:
+        self.began = time.process_time()
+
+    def on_step_end(self, *unused: Any, **names: Any) -> None:
+        theirs = Spent(time.process_time() - self.began, self.trainer.tokens)
+        self.spent.append((self.local.update(len(self.spent)), theirs))
+
+
+def trl_config(local: Local, updates: int, folder: str) -> GRPOConfig:
+    """Return the settings of TRL's trainer that do what ours do."""
+    training, sampling = local.config.training, local.config.rollout.sampling
+    return GRPOConfig(
+        output_dir=folder,
+        max_steps=updates,
+        per_device_train_batch_size=MICRO_BATCH,
+        gradient_accumulation_steps=RESPONSES // MICRO_BATCH,
+        num_generations=8,
+        max_completion_length=local.policy.max_response_length,
+        temperature=sampling.temperature,
+        beta=training.kl_coef,
+        entropy_coef=training.entropy_coef,
+        loss_type="dapo",  # the mean over tokens
+        learning_rate=training.learning_rate,
+        lr_scheduler_type="constant",
+        adam_beta1=training.beta1,
+        adam_beta2=training.beta2,
+        weight_decay=training.weight_decay,
+        max_grad_norm=training.max_grad_norm,
+        shuffle_dataset=False,
+        gradient_checkpointing=False,
+        bf16=False,
+        use_cpu=True,
+        report_to="none",
+        save_strategy="no",
+        logging_strategy="no",
+        disable_tqdm=True,
+    )
+
+
+def compare(env: str, distinct: bool, updates: int) -> list[tuple[Spent, Spent]]:
+    """Return what the timed updates took, ours and TRL's."""
+    local = Local(env, updates, group_size=1 if distinct else 8)
+    prompts = local.prompts()
+    turns = Turns(local)
+    with tempfile.TemporaryDirectory() as folder:
+        turns.trainer = trainer = Trainer(
+            distinct,
+            model=copy.deepcopy(local.policy.model),
+            processing_class=local.policy.tokenizer,
+            args=trl_config(local, updates, folder),
+            train_dataset=Dataset.from_list([{"prompt": [{"role": "user", "content": text}]} for text in prompts]),
+            callbacks=[turns],
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+    return turns.spent[WARM_UP:]
+
+
+def main() -> None:
+    """Print tokens a second and their ratio for the environments asked for."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.trl", description=__doc__.splitlines()[0])
+    parser.add_argument("--env", nargs="*", default=["sokoban", "webshop", "alfworld"])
+    parser.add_argument("--updates", type=int, default=12)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    register_configs()
+    print("trained tokens a CPU second: here, TRL's GRPO trainer, ratio (medians over updates)")
+    with initialize_config_dir(str(CONF)):
+        for env in options.env:
+            for distinct in (False, True):
+                spent = compare(env, distinct, options.updates)
+                rates = np.array([[one.tokens / one.seconds for one in pair] for pair in spent])
+                ours, theirs = np.median(rates, axis=0)
+                what = "distinct prompts" if distinct else "8 responses a prompt"
+                print(f"  {env:9} {what:21} {ours:8.0f} {theirs:8.0f} {np.median(rates[:, 0] / rates[:, 1]):6.2f}")
+
+
+if __name__ == "__main__":
+    main()
