@@ -6,14 +6,16 @@ A test that fails here names the functions that another version of verl has chan
 
 import ast
 import hashlib
+import inspect
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 import verl
+from bepo_verl_cpu import platform
 from ray.runtime_context import RuntimeContext
 
-from bepo.training.verl import patches
+from bepo.training.verl import patches, trainer
 from bepo.training.verl.lifetime import MARK
 from bepo.training.verl.machine import NEEDED
 
@@ -49,6 +51,8 @@ REACHES = {  # file of verl, function -> the first digits of the SHA-256 of its 
     ("utils/distributed.py", "initialize_global_process_group_ray"): "e9ec517a0089",
 }
 
+LISTED = {name.split(".")[-1] for _, name in REACHES}
+
 
 def digest(file: str, name: str) -> str:
     """Return the digest of a function's source, or what happened to it."""
@@ -69,6 +73,23 @@ def test_verl_is_as_it_was_read():
         f"{file}: {name}": found[file, name] for (file, name), was in REACHES.items() if found[file, name] != was
     }
     assert not changed and version("verl") == NEEDED["verl"]
+
+
+def test_the_list_has_every_method_of_verls_trainer_that_ours_calls_or_replaces():
+    nodes = list(ast.walk(ast.parse(inspect.getsource(trainer.StagedTrainer))))
+    names = {node.name for node in nodes if isinstance(node, ast.FunctionDef)} - {"__init__"}
+    names |= {n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)}
+    of_verl = {name for name in names if callable(getattr(trainer.PPOTrainerSync, name, None))}
+    assert len(of_verl) > 8 and of_verl <= LISTED
+
+
+@pytest.mark.parametrize("module", [patches, platform])
+def test_the_list_has_every_function_of_verl_that_is_replaced(module):
+    assignments = [n for n in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(n, ast.Assign)]
+    targets = [target for assignment in assignments for target in assignment.targets]
+    replaced = {target.attr for target in targets if isinstance(target, ast.Attribute)}
+    of_others = {"get_job_id", "_ragged_idx", "CPUOffloadPolicy"}  # of Ray and torch
+    assert replaced - of_others and replaced - of_others <= LISTED
 
 
 def test_every_engine_has_weight_sockets_of_its_own(monkeypatch):

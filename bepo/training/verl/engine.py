@@ -26,10 +26,10 @@ from bepo.envs import Task
 from bepo.rollouts.collect import Sampling
 from bepo.training.backend import Rollouts, Setup
 from bepo.training.verl import Verl
+from bepo.training.verl.devices import find_device
 from bepo.training.verl.episodes import TASKS, EpisodeWorkers, Tasks
 from bepo.training.verl.lifetime import cpu_seconds
 from bepo.training.verl.losses import STATISTIC
-from bepo.training.verl.machine import VLLM, check_heads
 from bepo.training.verl.processes import start_ray
 from bepo.training.verl.quiet import Quiet
 from bepo.training.verl.session import Session
@@ -80,7 +80,8 @@ class VerlEngine:
         except BaseException:
             self.close()
             raise
-        packages = ("verl", "ray", VLLM[setup.device][0], "torch", "transformers", "TransferQueue", "numpy", "wandb")
+        vllm, _ = find_device(setup.device).vllm
+        packages = ("verl", "ray", vllm, "torch", "transformers", "TransferQueue", "numpy", "wandb")
         self.facts: dict[str, Any] = {
             "backend": "verl",
             "device": setup.device,
@@ -107,7 +108,7 @@ class VerlEngine:
         if self.setup.policy.weights is not None:
             return self.setup.policy.weights
         policy = initial_policy(self.setup)
-        check_heads(policy.model.config.get_text_config())
+        find_device(self.setup.device).check_model(policy.model.config.get_text_config())
         policy.save(self._initial_policy)
         return str(self._initial_policy)
 
