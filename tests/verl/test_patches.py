@@ -47,6 +47,12 @@ REACHES = {  # file of verl, function -> the first digits of the SHA-256 of its 
     ("workers/rollout/vllm_rollout/utils.py", "vLLMColocateWorkerExtension._get_zmq_handle"): "5aa212f30783",
     ("utils/checkpoint/fsdp_checkpoint_manager.py", "FSDPCheckpointManager.save_checkpoint"): "104e3a827bc7",
     ("utils/checkpoint/fsdp_checkpoint_manager.py", "FSDPCheckpointManager.load_checkpoint"): "901122dd65ca",
+    ("utils/model.py", "extract_multi_modal_inputs"): "2c29f286747d",
+    ("workers/engine/fsdp/transformer_impl.py", "FSDPEngineWithLMHead.prepare_model_inputs"): "ef54213906ac",
+    ("utils/experimental/torch_functional.py", "FusedLinearForPPO.forward"): "68e82912d07c",
+    ("experimental/agent_loop/agent_loop.py", "AgentLoopWorker._compute_multi_modal_inputs"): "57ce6f0ea395",
+    ("workers/utils/padding.py", "response_from_nested"): "2a6e6e07c81a",
+    ("workers/utils/padding.py", "no_padding_2_padding"): "c37d19e7d9c3",
     ("utils/fsdp_utils.py", "_select_fsdp2_wrap_targets"): "f738ec112a90",
     ("utils/distributed.py", "initialize_global_process_group_ray"): "e9ec517a0089",
 }

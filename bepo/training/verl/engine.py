@@ -25,11 +25,12 @@ from bepo.core.errors import UserError
 from bepo.envs import Task
 from bepo.rollouts.collect import Sampling
 from bepo.training.backend import Rollouts, Setup
-from bepo.training.verl import Verl
+from bepo.training.verl import Verl, pictures
 from bepo.training.verl.devices import find_device
 from bepo.training.verl.episodes import TASKS, EpisodeWorkers, Tasks
 from bepo.training.verl.lifetime import cpu_seconds
 from bepo.training.verl.losses import STATISTIC
+from bepo.training.verl.pictures import Pictures
 from bepo.training.verl.processes import start_ray
 from bepo.training.verl.quiet import Quiet
 from bepo.training.verl.session import Session
@@ -96,6 +97,7 @@ class VerlEngine:
         self._session.ray_logs = start_ray(config, settings, setup.device, self._session.mark)
         tq.init(config.transfer_queue)
         self._tasks = ray.remote(Tasks).options(name=TASKS, num_cpus=0.1).remote()
+        self._pictures = ray.remote(Pictures).options(name=pictures.NAME, num_cpus=0.1).remote()
         self._workers = EpisodeWorkers.launch(setup.env, setup.agent, settings.env_workers)
         self._trainer = StagedTrainer(config, setup.loss, setup.training)
         self._trainer.start()
@@ -201,9 +203,10 @@ class VerlEngine:
         return self._statistics(metrics, len(stored.keys))
 
     def release(self, rollouts: Rollouts) -> None:
-        """Delete what TransferQueue stores of the rollouts."""
+        """Delete what TransferQueue stores of the rollouts, and all pictures: no two rollouts are kept at a time."""
         with self._session.stage("clear"):
             self._trainer.clear(rollouts.remote.batch)
+            ray.get(self._pictures.clear.remote())
 
     def cpu_seconds(self) -> float:
         """Return the CPU seconds of this process and of every process that it started and that still lives."""
