@@ -53,6 +53,7 @@ REACHES = {  # file of verl, function -> the first digits of the SHA-256 of its 
     ("experimental/agent_loop/agent_loop.py", "AgentLoopWorker._compute_multi_modal_inputs"): "57ce6f0ea395",
     ("workers/utils/padding.py", "response_from_nested"): "2a6e6e07c81a",
     ("workers/utils/padding.py", "no_padding_2_padding"): "c37d19e7d9c3",
+    ("utils/checkpoint/checkpoint_manager.py", "BaseCheckpointManager.should_save_hf_model"): "a85952405a10",
     ("utils/fsdp_utils.py", "_select_fsdp2_wrap_targets"): "f738ec112a90",
     ("utils/distributed.py", "initialize_global_process_group_ray"): "e9ec517a0089",
 }

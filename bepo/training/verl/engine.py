@@ -213,14 +213,14 @@ class VerlEngine:
         return time.process_time() + cpu_seconds(self._session.mark)
 
     def save(self, folder: Path) -> None:
-        """Write verl's checkpoint, with a copy of the policy for transformers in ``actor/huggingface``."""
+        """Write verl's checkpoint; the run's last has the policy for transformers, too, in ``actor/huggingface``."""
         with self._session.stage("save"):
             self._trainer.save(str(folder.absolute()))
         for file in self._initial_policy.glob("tokenizer*.json"):  # in verl's copy, a tiny model's vocabulary is lost
             shutil.copy(file, self.policy_in(folder))
 
     def policy_in(self, folder: Path) -> Path:
-        """Return the policy's folder in a checkpoint."""
+        """Return the policy's folder in a run's last checkpoint."""
         return folder / "actor" / "huggingface"
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:

@@ -67,13 +67,15 @@ def patch_episodes() -> None:
 def patch_training() -> None:
     """Repair what fails or wastes in a process that trains a policy.
 
-    That is the head of fused kernels, logits of prompts, and pictures: where they are stored, and two faults.
+    That is the head of fused kernels, logits of prompts, a copy of the policy in every checkpoint, and pictures: where
+    they are stored, and two faults.
     """
     import verl.models.transformers.qwen2_vl as qwen2_vl
     import verl.utils.fsdp_utils
     import verl.workers.engine.base
     import verl.workers.engine.fsdp.transformer_impl as fsdp
     import verl.workers.engine_workers
+    from verl.utils.checkpoint.fsdp_checkpoint_manager import FSDPCheckpointManager
     from verl.utils.experimental.torch_functional import FusedLinearForPPO
 
     if "embed" in _theirs:
@@ -84,6 +86,7 @@ def patch_training() -> None:
     fsdp.extract_multi_modal_inputs = extract_pictures
     fsdp.FSDPEngineWithLMHead.prepare_model_inputs = label_responses
     FusedLinearForPPO.forward = head_of_labelled
+    FSDPCheckpointManager.should_save_hf_model = property(saves_policy)
     verl.utils.fsdp_utils._select_fsdp2_wrap_targets = wrap_targets
     qwen2_vl._get_input_embeds = embed
     verl.workers.engine.base.maybe_fix_3d_position_ids = restore_positions
@@ -147,6 +150,16 @@ def head_of_labelled(
     place = labelled.nonzero(as_tuple=True)
     log_probs, entropy = (x.new_zeros(labelled.shape).index_put(place, x) for x in found)
     return log_probs, entropy
+
+
+def policy_after(update: int) -> str:
+    """Return the word of verl's ``save_contents`` for a copy of the policy in the checkpoint after an update alone."""
+    return f"hf_model after {update}"
+
+
+def saves_policy(manager: Any) -> bool:
+    """Return whether the checkpoint that is being written has a copy of the policy for transformers."""
+    return policy_after(manager.previous_global_step) in manager.checkpoint_save_contents
 
 
 def store_pictures(worker: Any, output: Any, input_ids: Tensor) -> dict[str, Any]:

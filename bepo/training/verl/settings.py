@@ -16,6 +16,7 @@ from bepo.training.backend import Setup
 from bepo.training.verl import Verl
 from bepo.training.verl.devices import find_device
 from bepo.training.verl.machine import attention
+from bepo.training.verl.patches import policy_after
 
 _DEFAULTS = Path(verl.__path__[0]) / "trainer" / "config" / "_generated_ppo_trainer.yaml"
 _LOOP = Path(__file__).parent / "agent_loop.yaml"
@@ -129,7 +130,7 @@ def _actor(settings: Verl, setup: Setup) -> dict[str, Any]:
         "loss_agg_mode": setup.loss.aggregation.replace("_", "-"),  # verl has the same names
         "freeze_vision_tower": not setup.policy.trains_vision,
         "fsdp_config": _fsdp(settings),
-        "checkpoint": {"save_contents": ["model", "optimizer", "extra", "hf_model"]},
+        "checkpoint": {"save_contents": ["model", "optimizer", "extra", policy_after(setup.updates)]},
     }
 
 

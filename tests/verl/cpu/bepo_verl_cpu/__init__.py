@@ -67,6 +67,7 @@ class CPU(Device):
         """Return float32, no compilation, no sleep mode, small buffers, and Ray's resources."""
         full = {"mixed_precision": {"param_dtype": "fp32", "reduce_dtype": "fp32", "buffer_dtype": "fp32"}}
         plain = {"use_torch_compile": False, **full}
+        executor = "uni" if settings.tensor_parallel_size == 1 else "mp"  # without it, one process more for a device
         return {
             "actor_rollout_ref": {
                 "actor": {"fsdp_config": plain, "use_torch_compile": False},
@@ -75,7 +76,7 @@ class CPU(Device):
                     "dtype": "float32",
                     "enforce_eager": True,
                     "free_cache_engine": False,
-                    "engine_kwargs": {"vllm": {"distributed_executor_backend": "uni"}},  # one process fewer
+                    "engine_kwargs": {"vllm": {"distributed_executor_backend": executor}},
                     "enable_sleep_mode": False,
                     "max_num_seqs": 64,
                     "max_num_batched_tokens": 2048,
