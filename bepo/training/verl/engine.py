@@ -152,13 +152,18 @@ class VerlEngine:
         return Rollouts(batch, StoredBatch(stored, keys, counts))
 
     def _checked_batch(self, transitions: Sequence[dict[str, Any]], n_episodes: int) -> RolloutBatch:
-        """Return the transitions as a batch. Raises ``UserError`` if an episode failed or is missing."""
+        """Return the transitions as a batch, in the order of tasks and trajectories, whichever ended first.
+
+        Raises ``UserError`` if an episode failed or is missing.
+        """
         failures = [t["extra_fields"]["failure"] for t in transitions if "failure" in t["extra_fields"]]
         if failures:
             raise UserError(
                 f"backend=verl: {len(failures)} episodes failed, one with: {failures[0]}; {self._session.logs}"
             )
-        batch = RolloutBatch.from_rows([_row(transition) for transition in transitions])
+        order = np.array(sorted(range(len(transitions)), key=lambda i: _place(transitions[i])))
+        batch = RolloutBatch.from_rows([_row(transitions[i]) for i in order])
+        batch = replace(batch, row=order[batch.row])
         if batch.n_trajectories != n_episodes:
             raise UserError(
                 f"backend=verl: {batch.n_trajectories} of {n_episodes} episodes ended; {self._session.logs}"
@@ -266,6 +271,12 @@ def check_ranks(checkpoint: Path, settings: Verl) -> None:
             f"backend.n_gpus={settings.n_gpus} are {settings.world_size}: go on with {ranks}, or remove "
             f"{checkpoint.parent} to start anew"
         )
+
+
+def _place(transition: dict[str, Any]) -> tuple[int, int, int]:
+    """Return the task, the trajectory and the step of a stored transition."""
+    row = transition["extra_fields"]["row"]
+    return row["uid"], row["traj"], row["t"]
 
 
 def _row(transition: dict[str, Any]) -> dict[str, Any]:
