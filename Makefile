@@ -85,7 +85,7 @@ TEST_VERL = timeout --signal=INT --kill-after=60 $(1) .venv-verl/bin/python -m p
 test-verl: verl ## Test backend=verl on a CPU (10 minutes on 2 idle cores; 14 GB of memory; BEPO_TEST_SLOW=3 where they are busy)
 	$(call TEST_VERL,1200) -m "not long"
 
-test-verl-full: verl ## The same, and a critic on two ranks (13 minutes)
+test-verl-full: verl ## The same, and a critic and tensor parallelism on two ranks (13 minutes)
 	$(call TEST_VERL,1800)
 
 attack: install ## Kill runs, sweeps and studies at every file operation and at random (half an hour, before a release)

@@ -2,7 +2,7 @@
 
 By itself verl stores the pixel values of every transition in TransferQueue, from where log-probabilities, reference and
 update each read them. Here a transition has the digest of its picture, and the pixel values are in Ray's shared
-memory, which the ranks of a node read without copying.
+memory, from where a rank takes each picture of a micro-batch once.
 """
 
 from __future__ import annotations
