@@ -70,11 +70,11 @@ bench: install ## Measure speed; prints ratios
 
 verl: .venv-verl/installed ## Make .venv-verl: verl, vLLM and Ray for a CPU (3 minutes, 4 GB)
 
-.venv-verl/installed: requirements/verl-cpu.txt requirements/torchvision_cpu.py requirements/vllm_cpu_name.py
+.venv-verl/installed: requirements/verl-cpu.txt requirements/torchvision_cpu.py requirements/vllm_cpu_name.py tests/verl/cpu/pyproject.toml
 	$(PYTHON) -m venv .venv-verl
 	.venv-verl/bin/pip install --quiet --no-deps --requirement requirements/verl-cpu.txt
 	.venv-verl/bin/pip install --quiet --no-warn-conflicts --constraint requirements/verl-cpu.txt --editable '.[dev]'
-	.venv-verl/bin/pip install --quiet --no-deps 'alfworld==0.4.2'
+	.venv-verl/bin/pip install --quiet --no-deps --editable tests/verl/cpu 'alfworld==0.4.2'
 	@cp requirements/torchvision_cpu.py .venv-verl/lib/python3*/site-packages/
 	@for folder in .venv-verl/lib/python3*/site-packages; do echo 'import torchvision_cpu' > $$folder/torchvision_cpu.pth; done
 	.venv-verl/bin/python requirements/vllm_cpu_name.py
@@ -85,7 +85,7 @@ TEST_VERL = timeout --signal=INT --kill-after=60 $(1) .venv-verl/bin/python -m p
 test-verl: verl ## Test backend=verl on a CPU (10 minutes on 2 idle cores; 14 GB of memory; BEPO_TEST_SLOW=3 where they are busy)
 	$(call TEST_VERL,1200) -m "not long"
 
-test-verl-full: verl ## The same, and a critic on two ranks (13 minutes)
+test-verl-full: verl ## The same, and a critic and tensor parallelism on two ranks (13 minutes)
 	$(call TEST_VERL,1800)
 
 attack: install ## Kill runs, sweeps and studies at every file operation and at random (half an hour, before a release)

@@ -118,8 +118,9 @@ class Config(Settings):
     """Folder for runs, task sets and warm starts."""
     checkpoint_every: int = setting(10, at_least=1, identity=False)
     """Updates between checkpoints."""
-    checkpoints: int = setting(2, at_least=1, identity=False)
-    """Checkpoints that a run in progress keeps: with two, it goes on although the newest is damaged."""
+    checkpoints: int = setting(2, at_least=0, identity=False)
+    """Checkpoints that a run in progress keeps: with two, it goes on although the newest is damaged. With 0 it keeps
+    one, which goes before the next is written where the disk lacks room for both: a kill meanwhile begins it anew."""
     keep: Literal["policy", "resume"] = setting("policy", identity=False)
     """What stays of a finished run's checkpoints: its policy, or all that a run of more updates needs to go on."""
     save_rollouts: int = setting(0, at_least=0, identity=False)

@@ -110,12 +110,13 @@ class RunFolder:
     def new_checkpoint(self, update: int, keep: int = 2) -> Iterator[Path]:
         """Yield a folder to fill; when the block ends it becomes a checkpoint, and the newest ``keep`` stay.
 
-        Where the disk has no room for one more, all but the newest are removed first, and stderr says so.
+        Where the disk has no room for one more, all but the newest are removed first, and stderr says so; with
+        ``keep=0`` the newest as well, and the new one stays.
         """
         folder = self.path / f"checkpoint-{update}"
         part = folder.with_suffix(".part")
         shutil.rmtree(part, ignore_errors=True)
-        self._make_room()
+        self._make_room(keep)
         part.mkdir()
         try:
             yield part
@@ -126,20 +127,20 @@ class RunFolder:
         lengths = {stream: {"bytes": len(data), "digest": digest(data)} for stream, data in rows.items()}
         seal_folder(part, CONTENT, rows=lengths)
         part.rename(folder)
-        self.drop_checkpoints(keep)
+        self.drop_checkpoints(max(keep, 1))
 
-    def _make_room(self) -> None:
+    def _make_room(self, keep: int) -> None:
         """Remove the oldest checkpoints while the disk has no room for one more of the newest's size.
 
-        The newest stays, without which a run that is killed while it writes the next one would begin anew. None is
-        removed where that would not make room: the run then ends with what it has.
+        The newest stays unless ``keep`` is 0: without it, a run that is killed while it writes the next one begins
+        anew. None is removed where that would not make room: the run then ends with what it has.
         """
         found = [path for _, path in self.checkpoints()]
         if not found:
             return
         sizes = [size_of_folder(path) for path in found]
         missing = sizes[0] + sizes[0] // 20 - shutil.disk_usage(self.path).free  # metadata takes some bytes, too
-        if missing > sum(sizes[1:]):
+        if missing > sum(sizes[min(keep, 1) :]):
             return
         while missing > 0:
             oldest, size = found.pop(), sizes.pop()

@@ -7,7 +7,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from bepo.training.verl.machine import NEEDED, VLLM
+from bepo.training.verl.devices import find_device
+from bepo.training.verl.machine import NEEDED
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
@@ -31,12 +32,15 @@ def test_the_projects_requirements_are_in_both(line):
         assert listed("verl-gpu.txt")[name].specifier == wanted.specifier
 
 
-@pytest.mark.parametrize("file, device", [("verl-cpu.txt", "cpu"), ("verl-gpu.txt", "cuda")])
-def test_what_the_backend_asks_for_is_what_is_installed(file, device):
-    pins = {name: str(r.specifier) for name, r in listed(file).items()}
-    for name, version in [*NEEDED.items(), VLLM[device]]:
-        found = pins[canonicalize_name(name)]
-        assert found == f"=={version}" if version else found.startswith("==")
+def test_what_the_backend_asks_for_is_what_is_installed(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "tests" / "verl" / "cpu")
+    from bepo_verl_cpu import CPU
+
+    for file, device in (("verl-cpu.txt", CPU()), ("verl-gpu.txt", find_device("cuda"))):
+        pins = {name: str(r.specifier) for name, r in listed(file).items()}
+        for name, version in [*NEEDED.items(), device.vllm]:
+            found = pins[canonicalize_name(name)]
+            assert found == f"=={version}" if version else found.startswith("==")
 
 
 def test_what_needs_a_compiler_is_not_among_what_the_gpu_tier_needs():

@@ -158,7 +158,7 @@ def test_no_remedy_of_the_gpu_page_begins_a_run_anew():
     told = re.findall(r"`([a-z_.]+=\w[\w.]*)`", remedies[1])
     assert {name.split("=")[0] for name in told} >= {
         *("backend.micro_batch_tokens", "backend.gpu_memory_utilization", "backend.offload", "backend.attention"),
-        *("backend.patience", "checkpoint_every"),
+        *("backend.patience", "checkpoint_every", "checkpoints"),
     }
 
     def composed(*overrides):

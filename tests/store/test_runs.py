@@ -188,6 +188,17 @@ def test_a_disk_without_room_for_one_more_checkpoint_loses_the_oldest_first(
     assert capsys.readouterr().err.count("the disk has no room") == had - left
 
 
+@pytest.mark.parametrize("free, left", [(10**6, [8, 4]), (50_000, [8]), (5_000, []), (-150_000, [8, 4])])
+def test_where_none_must_stay_the_newest_goes_too_but_only_for_room(folder, monkeypatch, capsys, free, left):
+    for _, path in folder.checkpoints():
+        (path / "weights").write_bytes(bytes(100_000))
+    monkeypatch.setattr("bepo.store.runs.shutil.disk_usage", lambda path: SimpleNamespace(free=free))
+    with folder.new_checkpoint(12, keep=0):
+        assert [update for update, _ in folder.checkpoints()] == left
+    assert [update for update, _ in folder.checkpoints()] == [12]
+    assert capsys.readouterr().err.count("the disk has no room") == 2 - len(left)
+
+
 def test_the_kept_policy_takes_no_space_beside_its_checkpoint(folder):
     source = folder.path / "checkpoint-8" / "policy"
     folder.keep_policy(source)

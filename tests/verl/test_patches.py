@@ -6,14 +6,16 @@ A test that fails here names the functions that another version of verl has chan
 
 import ast
 import hashlib
+import inspect
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 import verl
+from bepo_verl_cpu import platform
 from ray.runtime_context import RuntimeContext
 
-from bepo.training.verl import patches
+from bepo.training.verl import patches, trainer
 from bepo.training.verl.lifetime import MARK
 from bepo.training.verl.machine import NEEDED
 
@@ -45,9 +47,18 @@ REACHES = {  # file of verl, function -> the first digits of the SHA-256 of its 
     ("workers/rollout/vllm_rollout/utils.py", "vLLMColocateWorkerExtension._get_zmq_handle"): "5aa212f30783",
     ("utils/checkpoint/fsdp_checkpoint_manager.py", "FSDPCheckpointManager.save_checkpoint"): "104e3a827bc7",
     ("utils/checkpoint/fsdp_checkpoint_manager.py", "FSDPCheckpointManager.load_checkpoint"): "901122dd65ca",
+    ("utils/model.py", "extract_multi_modal_inputs"): "2c29f286747d",
+    ("workers/engine/fsdp/transformer_impl.py", "FSDPEngineWithLMHead.prepare_model_inputs"): "ef54213906ac",
+    ("utils/experimental/torch_functional.py", "FusedLinearForPPO.forward"): "68e82912d07c",
+    ("experimental/agent_loop/agent_loop.py", "AgentLoopWorker._compute_multi_modal_inputs"): "57ce6f0ea395",
+    ("workers/utils/padding.py", "response_from_nested"): "2a6e6e07c81a",
+    ("workers/utils/padding.py", "no_padding_2_padding"): "c37d19e7d9c3",
+    ("utils/checkpoint/checkpoint_manager.py", "BaseCheckpointManager.should_save_hf_model"): "a85952405a10",
     ("utils/fsdp_utils.py", "_select_fsdp2_wrap_targets"): "f738ec112a90",
     ("utils/distributed.py", "initialize_global_process_group_ray"): "e9ec517a0089",
 }
+
+LISTED = {name.split(".")[-1] for _, name in REACHES}
 
 
 def digest(file: str, name: str) -> str:
@@ -69,6 +80,23 @@ def test_verl_is_as_it_was_read():
         f"{file}: {name}": found[file, name] for (file, name), was in REACHES.items() if found[file, name] != was
     }
     assert not changed and version("verl") == NEEDED["verl"]
+
+
+def test_the_list_has_every_method_of_verls_trainer_that_ours_calls_or_replaces():
+    nodes = list(ast.walk(ast.parse(inspect.getsource(trainer.StagedTrainer))))
+    names = {node.name for node in nodes if isinstance(node, ast.FunctionDef)} - {"__init__"}
+    names |= {n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)}
+    of_verl = {name for name in names if callable(getattr(trainer.PPOTrainerSync, name, None))}
+    assert len(of_verl) > 8 and of_verl <= LISTED
+
+
+@pytest.mark.parametrize("module", [patches, platform])
+def test_the_list_has_every_function_of_verl_that_is_replaced(module):
+    assignments = [n for n in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(n, ast.Assign)]
+    targets = [target for assignment in assignments for target in assignment.targets]
+    replaced = {target.attr for target in targets if isinstance(target, ast.Attribute)}
+    of_others = {"get_job_id", "_ragged_idx", "CPUOffloadPolicy"}  # of Ray and torch
+    assert replaced - of_others and replaced - of_others <= LISTED
 
 
 def test_every_engine_has_weight_sockets_of_its_own(monkeypatch):

@@ -1,11 +1,13 @@
 """Gated-BEPO on text Sokoban through verl, vLLM, Ray and FSDP, in packed transitions, beside another run.
 
-A worker is killed, the same command goes on, and the local backend repeats every update of it.
+A worker is killed, the same command goes on, and the local backend repeats every update of it. The other run's
+environment worker dies, and its draws are the same.
 """
 
 import json
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -34,9 +36,14 @@ SETTINGS = ("updates=3", "checkpoint_every=1", "training.minibatch_size=8", "tra
 
 @pytest.fixture(scope="module")
 def neighbour(tmp_path_factory):
-    """Start another run, which has its first updates while ``run`` has them: give both a Ray of their own."""
-    command = Command(*SMALLEST, f"results={tmp_path_factory.mktemp('neighbour')}", "seed=1", "updates=2")
-    yield command
+    """Start another run, which has its first updates while ``run`` has them: each has a Ray of its own.
+
+    It has the seed of ``run``, and its environment worker dies in the middle of training episodes.
+    """
+    results = tmp_path_factory.mktemp("neighbour")
+    dies = {"PYTHONPATH": str(Path(__file__).parent / "dying"), "BEPO_TEST_DIES": str(results / "died")}
+    command = Command(*SMALLEST, f"results={results}", "updates=2", **dies)
+    yield results, command
     command.end()
 
 
@@ -55,8 +62,22 @@ def run(tmp_path_factory, neighbour):
 
 
 def test_two_runs_on_one_machine_do_not_wait_for_each_other(run, neighbour):
-    done = neighbour.wait(300)
+    done = neighbour[1].wait(300)
     assert done.code == 0 and done.orphans == [], done.err[-2000:]
+
+
+def test_draws_are_repeated_also_where_an_environment_worker_dies(run, neighbour):
+    """Both runs have the same seed and policy at first; the neighbour played some of its episodes twice."""
+    results, _ = neighbour
+    assert (results / "died").exists()
+    assert [row["train/restarted_episodes"] for row in rows(run[0], "metrics")] == [0, 0, 0]
+    first, second = rows(results, "metrics")
+    assert first["train/restarted_episodes"] >= 1 and second["train/restarted_episodes"] == 0
+    ours, theirs = (first_update(of)[0] for of in (run[0], results))
+    for name in ("reward", "terminal", "state", "trajectory"):
+        np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+    np.testing.assert_array_equal(ours.tokens.ids, theirs.tokens.ids)
+    np.testing.assert_allclose(ours.tokens.logprob, theirs.tokens.logprob, rtol=0, atol=1e-5)
 
 
 def _words(process: psutil.Process) -> list[str]:

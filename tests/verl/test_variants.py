@@ -1,7 +1,8 @@
-"""Pictures, and a critic on two data-parallel ranks: one short run each."""
+"""Pictures; a critic on two data-parallel ranks, and vLLM over both: one short run each."""
 
 import signal
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError
 from bepo.core.seeds import derive_seed
+from bepo.credit.gagpo import GAGPO
 from bepo.credit.ppo import PPO
 from bepo.envs.sokoban import Sokoban
 from bepo.policies.pretrained import Pretrained
@@ -20,7 +22,7 @@ from bepo.training.minibatches import minibatches
 from bepo.training.verl import Verl
 from bepo.training.verl.engine import check_ranks
 from tests.verl.command import SLOW, SMALLEST, Command, only_run, rows, train
-from tests.verl.test_text import first_update, flat, initial_policy, local_learner, relative
+from tests.verl.test_text import first_update, flat, local_learner, relative
 
 pytestmark = pytest.mark.timeout(500 * SLOW)
 
@@ -38,6 +40,7 @@ def test_a_vision_language_model_sees_the_board_until_it_is_interrupted(tmp_path
     metrics = rows(tmp_path, "metrics")
     assert len(metrics) >= 2
     (checkpoint,) = tmp_path.glob(f"runs/*/checkpoint-{len(metrics)}/actor")
+    assert not list((checkpoint / "huggingface").glob("*.safetensors"))  # the run's last checkpoint alone has this copy
     assert all(row["train/transitions"] > row["train/trajectories"] for row in metrics)
     assert all(row["train/grad_norm"] > 0 and row["train/optimiser_steps"] >= 2 for row in metrics)
     optimiser = torch.load(next(checkpoint.glob("optim_*")), weights_only=False)
@@ -48,19 +51,24 @@ def test_a_vision_language_model_sees_the_board_until_it_is_interrupted(tmp_path
     assert config["loss"]["ratio"] == "action"
     tokens = batch.tokens
     assert tokens.images.shape[1:] == (96, 96, 3) and (tokens.image >= 0).all()
-    difference = np.abs(np.exp(tokens.logprob) - np.exp(without_placeholders(tmp_path, config, tokens)))
-    assert difference.max() < 1e-5
+    learner = local_learner(tmp_path, config)
+    sampled, trained = (log_probs(learner.policy, tokens, forbidden) for forbidden in ([PICTURE, VIDEO], []))
+    assert np.abs(np.exp(tokens.logprob) - np.exp(sampled)).max() < 1e-5
+    batch = replace(batch, tokens=replace(tokens, logprob=trained))
+    advantage = np.repeat(GAGPO(**config["credit"])(batch).advantage, tokens.response_length)
+    stats = learner.update(batch, advantage, derive_seed(config["seed"], 1))
+    assert stats["grad_norm"] == pytest.approx(metrics[0]["train/grad_norm"], rel=1e-4)  # each step had its pictures
 
 
-def without_placeholders(results, config, tokens) -> np.ndarray:
-    """Return the initial policy's log-probabilities as the local backend computes them, but for the tokens that stand
-    for pictures: vLLM never samples them, and a tiny random model would, one time in ten."""
-    policy = initial_policy(results, config)
+def log_probs(policy, tokens, forbidden) -> np.ndarray:
+    """Return the log-probabilities of responses as the local backend computes them.
+
+    vLLM never samples the tokens that stand for pictures, and a tiny random model would, one time in ten."""
     batch = policy.padded(tokens, np.arange(len(tokens.response_length)))
     with torch.no_grad():
         logits = policy.model(**batch.inputs, use_cache=False, logits_to_keep=batch.response.shape[1] + 1).logits
     logits = logits[:, :-1][batch.mask].float()
-    logits[:, policy.tokenizer.convert_tokens_to_ids([PICTURE, VIDEO])] = -torch.inf
+    logits[:, policy.tokenizer.convert_tokens_to_ids(forbidden)] = -torch.inf
     return logits.log_softmax(-1).gather(1, batch.response[batch.mask].unsqueeze(1)).squeeze(1).numpy()
 
 
@@ -68,13 +76,15 @@ def without_placeholders(results, config, tokens) -> np.ndarray:
 def test_ppo_with_a_critic_makes_several_steps_on_two_ranks(tmp_path):
     """verl's critic gives the estimator its values and is fitted to the estimator's targets.
 
-    Each step's transitions are padded to a multiple of the ranks. The weights after two updates are those of the local
+    The one replica of vLLM divides the model between the ranks (tensor parallelism), and samples what they train. Each
+    step's transitions are padded to a multiple of the ranks. The weights after two updates are those of the local
     backend, which has one rank and no padding. The critic hardly moves, so that the loss of every step is known.
     """
     done = train(
         tmp_path,
         "credit=ppo",
         "backend.n_gpus=2",
+        "backend.tensor_parallel_size=2",
         "updates=2",
         "training.minibatch_size=15",
         "training.critic.learning_rate=1e-12",
@@ -85,6 +95,7 @@ def test_ppo_with_a_critic_makes_several_steps_on_two_ranks(tmp_path):
     metrics = rows(tmp_path, "metrics")
     for row in metrics:
         assert row["train/transitions"] > row["train/trajectories"] == 9
+        assert row["train/rollout_probability_difference"] < 1e-5
         assert row["train/critic_grad_norm"] > 0 and row["time/values"] > 0
         assert row["train/optimiser_steps"] == -(-row["train/transitions"] // 15) > 1
         assert row["train/padding_rows"] == 16 * row["train/optimiser_steps"] - row["train/transitions"] > 0

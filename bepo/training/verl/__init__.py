@@ -67,14 +67,15 @@ class Verl(Backend):
         return self.nodes * self.n_gpus
 
     def resolve(self) -> str:
-        """Return the device to use, and set torch's number of threads.
+        """Return the device to use, and prepare this process for it.
 
         Raises ``UserError`` for whatever is missing: verl, vLLM, GPUs, memory, shared memory, ports.
         """
-        from bepo.training.verl.machine import check, set_threads
+        from bepo.training.verl.devices import find_device
+        from bepo.training.verl.machine import check
 
         device = check(self)
-        set_threads(device)
+        find_device(device).prepare()
         return device
 
     def missing(self) -> Missing | None:
@@ -92,10 +93,8 @@ class Verl(Backend):
 
         What they print goes to the run's ``verl.log``. Raises ``UserError`` where a process cannot start.
         """
-        from bepo.training.verl.machine import prepare
         from bepo.training.verl.quiet import Quiet
 
-        prepare(setup.device)
         quiet = Quiet(None if self.verbose else setup.folder / "verl.log")
         with quiet:  # verl and vLLM print while they are imported, too
             from bepo.training.verl.engine import VerlEngine

@@ -19,6 +19,9 @@ from bepo.core.seeds import derive_seed
 from bepo.envs import IMAGE, Task
 from bepo.policies.pretrained import load_tokenizer
 from bepo.training.verl.episodes import TASKS, Episode, EpisodeWorkers, Prompt
+from bepo.training.verl.patches import patch_episodes
+
+patch_episodes()  # verl imports this file in the processes that play episodes
 
 
 class Overlong(UserError):

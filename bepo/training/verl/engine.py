@@ -25,11 +25,12 @@ from bepo.core.errors import UserError
 from bepo.envs import Task
 from bepo.rollouts.collect import Sampling
 from bepo.training.backend import Rollouts, Setup
-from bepo.training.verl import Verl
+from bepo.training.verl import Verl, pictures
+from bepo.training.verl.devices import find_device
 from bepo.training.verl.episodes import TASKS, EpisodeWorkers, Tasks
 from bepo.training.verl.lifetime import cpu_seconds
 from bepo.training.verl.losses import STATISTIC
-from bepo.training.verl.machine import VLLM, check_heads
+from bepo.training.verl.pictures import Pictures
 from bepo.training.verl.processes import start_ray
 from bepo.training.verl.quiet import Quiet
 from bepo.training.verl.session import Session
@@ -80,7 +81,8 @@ class VerlEngine:
         except BaseException:
             self.close()
             raise
-        packages = ("verl", "ray", VLLM[setup.device][0], "torch", "transformers", "TransferQueue", "numpy", "wandb")
+        vllm, _ = find_device(setup.device).vllm
+        packages = ("verl", "ray", vllm, "torch", "transformers", "TransferQueue", "numpy", "wandb")
         self.facts: dict[str, Any] = {
             "backend": "verl",
             "device": setup.device,
@@ -95,6 +97,7 @@ class VerlEngine:
         self._session.ray_logs = start_ray(config, settings, setup.device, self._session.mark)
         tq.init(config.transfer_queue)
         self._tasks = ray.remote(Tasks).options(name=TASKS, num_cpus=0.1).remote()
+        self._pictures = ray.remote(Pictures).options(name=pictures.NAME, num_cpus=0.1).remote()
         self._workers = EpisodeWorkers.launch(setup.env, setup.agent, settings.env_workers)
         self._trainer = StagedTrainer(config, setup.loss, setup.training)
         self._trainer.start()
@@ -107,7 +110,7 @@ class VerlEngine:
         if self.setup.policy.weights is not None:
             return self.setup.policy.weights
         policy = initial_policy(self.setup)
-        check_heads(policy.model.config.get_text_config())
+        find_device(self.setup.device).check_model(policy.model.config.get_text_config())
         policy.save(self._initial_policy)
         return str(self._initial_policy)
 
@@ -149,13 +152,18 @@ class VerlEngine:
         return Rollouts(batch, StoredBatch(stored, keys, counts))
 
     def _checked_batch(self, transitions: Sequence[dict[str, Any]], n_episodes: int) -> RolloutBatch:
-        """Return the transitions as a batch. Raises ``UserError`` if an episode failed or is missing."""
+        """Return the transitions as a batch, in the order of tasks and trajectories, whichever ended first.
+
+        Raises ``UserError`` if an episode failed or is missing.
+        """
         failures = [t["extra_fields"]["failure"] for t in transitions if "failure" in t["extra_fields"]]
         if failures:
             raise UserError(
                 f"backend=verl: {len(failures)} episodes failed, one with: {failures[0]}; {self._session.logs}"
             )
-        batch = RolloutBatch.from_rows([_row(transition) for transition in transitions])
+        order = np.array(sorted(range(len(transitions)), key=lambda i: _place(transitions[i])))
+        batch = RolloutBatch.from_rows([_row(transitions[i]) for i in order])
+        batch = replace(batch, row=order[batch.row])
         if batch.n_trajectories != n_episodes:
             raise UserError(
                 f"backend=verl: {batch.n_trajectories} of {n_episodes} episodes ended; {self._session.logs}"
@@ -200,23 +208,24 @@ class VerlEngine:
         return self._statistics(metrics, len(stored.keys))
 
     def release(self, rollouts: Rollouts) -> None:
-        """Delete what TransferQueue stores of the rollouts."""
+        """Delete what TransferQueue stores of the rollouts, and all pictures: no two rollouts are kept at a time."""
         with self._session.stage("clear"):
             self._trainer.clear(rollouts.remote.batch)
+            ray.get(self._pictures.clear.remote())
 
     def cpu_seconds(self) -> float:
         """Return the CPU seconds of this process and of every process that it started and that still lives."""
         return time.process_time() + cpu_seconds(self._session.mark)
 
     def save(self, folder: Path) -> None:
-        """Write verl's checkpoint, with a copy of the policy for transformers in ``actor/huggingface``."""
+        """Write verl's checkpoint; the run's last has the policy for transformers, too, in ``actor/huggingface``."""
         with self._session.stage("save"):
             self._trainer.save(str(folder.absolute()))
         for file in self._initial_policy.glob("tokenizer*.json"):  # in verl's copy, a tiny model's vocabulary is lost
             shutil.copy(file, self.policy_in(folder))
 
     def policy_in(self, folder: Path) -> Path:
-        """Return the policy's folder in a checkpoint."""
+        """Return the policy's folder in a run's last checkpoint."""
         return folder / "actor" / "huggingface"
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
@@ -262,6 +271,12 @@ def check_ranks(checkpoint: Path, settings: Verl) -> None:
             f"backend.n_gpus={settings.n_gpus} are {settings.world_size}: go on with {ranks}, or remove "
             f"{checkpoint.parent} to start anew"
         )
+
+
+def _place(transition: dict[str, Any]) -> tuple[int, int, int]:
+    """Return the task, the trajectory and the step of a stored transition."""
+    row = transition["extra_fields"]["row"]
+    return row["uid"], row["traj"], row["t"]
 
 
 def _row(transition: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+import torch
 import verl.utils.model
 from ray.runtime_context import RuntimeContext
 from transformers import AutoModelForTokenClassification
@@ -21,6 +22,8 @@ from bepo.training.verl.lifetime import MARK
 if TYPE_CHECKING:
     from tensordict import TensorDict
     from torch import Tensor, nn
+
+NO_LABEL = -100  # of a token whose prediction nobody reads
 
 _job_id = RuntimeContext.get_job_id
 
@@ -52,16 +55,38 @@ def load_critic(local_path: str, torch_dtype: Any, model_config: Any, trust_remo
 verl.utils.model.load_valuehead_model = load_critic
 
 
+def patch_episodes() -> None:
+    """Let a process that plays episodes store each picture once."""
+    from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
+
+    if "pictures" not in _theirs:
+        _theirs["pictures"] = AgentLoopWorker._compute_multi_modal_inputs
+        AgentLoopWorker._compute_multi_modal_inputs = store_pictures
+
+
 def patch_training() -> None:
-    """Repair what fails in a process that trains a policy: the head of fused kernels, and two faults with pictures."""
+    """Repair what fails or wastes in a process that trains a policy.
+
+    That is the head of fused kernels, logits of prompts, a copy of the policy in every checkpoint, and pictures: where
+    they are stored, and two faults.
+    """
     import verl.models.transformers.qwen2_vl as qwen2_vl
     import verl.utils.fsdp_utils
     import verl.workers.engine.base
+    import verl.workers.engine.fsdp.transformer_impl as fsdp
     import verl.workers.engine_workers
+    from verl.utils.checkpoint.fsdp_checkpoint_manager import FSDPCheckpointManager
+    from verl.utils.experimental.torch_functional import FusedLinearForPPO
 
-    if qwen2_vl._get_input_embeds.__module__ == __name__:
+    if "embed" in _theirs:
         return
     _theirs.update(embed=qwen2_vl._get_input_embeds, targets=verl.utils.fsdp_utils._select_fsdp2_wrap_targets)
+    _theirs.update(extract=fsdp.extract_multi_modal_inputs, inputs=fsdp.FSDPEngineWithLMHead.prepare_model_inputs)
+    _theirs.update(head=FusedLinearForPPO.forward)
+    fsdp.extract_multi_modal_inputs = extract_pictures
+    fsdp.FSDPEngineWithLMHead.prepare_model_inputs = label_responses
+    FusedLinearForPPO.forward = head_of_labelled
+    FSDPCheckpointManager.should_save_hf_model = property(saves_policy)
     verl.utils.fsdp_utils._select_fsdp2_wrap_targets = wrap_targets
     qwen2_vl._get_input_embeds = embed
     verl.workers.engine.base.maybe_fix_3d_position_ids = restore_positions
@@ -79,6 +104,78 @@ def wrap_targets(model: nn.Module, kinds: list[str]) -> list[nn.Module]:
     """
     head = getattr(model, "lm_head", None)
     return [module for module in _theirs["targets"](model, kinds) if module is not head]
+
+
+def label_responses(engine: Any, micro_batch: TensorDict) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return verl's inputs of the model, where fused kernels are told which tokens are no response.
+
+    Their labels become ``NO_LABEL``. verl reads the log-probabilities of responses only.
+    """
+    inputs, output_args = _theirs["inputs"](engine, micro_batch)
+    if not inputs.get("return_dict"):  # the mark of fused kernels: a critic has none
+        return inputs, output_args
+    ids = inputs["input_ids"]
+    labels = inputs["shift_labels"] if "shift_labels" in inputs else ids.roll(-1, -1)
+    predicts = before_responses(micro_batch["input_ids"].offsets(), micro_batch["responses"].offsets().diff())
+    if "shift_labels" not in inputs:  # padded on the right: (b, length)
+        rows = torch.zeros_like(ids, dtype=torch.bool)
+        rows[inputs["attention_mask"].bool()] = predicts
+        predicts = rows
+    if labels.numel() == predicts.numel():  # or the packed tokens are split among ranks
+        inputs["shift_labels"] = labels.masked_fill(~predicts.view_as(labels), NO_LABEL)
+    return inputs, output_args
+
+
+def before_responses(offsets: Tensor, response_length: Tensor) -> Tensor:
+    """Return which tokens stand just before one of a response, (tokens,) bool.
+
+    The sequences lie end to end and begin at ``offsets`` (b + 1,); each ends with its response, of
+    ``response_length`` (b,) tokens.
+    """
+    lengths = offsets.diff()
+    end = offsets[1:].repeat_interleave(lengths)
+    to_end = end - torch.arange(len(end), device=end.device)  # 1 at the last token
+    return (to_end > 1) & (to_end <= response_length.repeat_interleave(lengths) + 1)
+
+
+def head_of_labelled(
+    kernel: Any, hidden_states: Tensor, vocab_weights: Tensor, input_ids: Tensor, temperature: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """Return log-probabilities and entropies of labels as verl's fused kernels do, and 0 where there is ``NO_LABEL``.
+
+    Logits of those are not computed; there must be one label at least.
+    """
+    labelled = input_ids != NO_LABEL
+    found = _theirs["head"](kernel, hidden_states[labelled], vocab_weights, input_ids[labelled], temperature)
+    place = labelled.nonzero(as_tuple=True)
+    log_probs, entropy = (x.new_zeros(labelled.shape).index_put(place, x) for x in found)
+    return log_probs, entropy
+
+
+def policy_after(update: int) -> str:
+    """Return the word of verl's ``save_contents`` for a copy of the policy in the checkpoint after an update alone."""
+    return f"hf_model after {update}"
+
+
+def saves_policy(manager: Any) -> bool:
+    """Return whether the checkpoint that is being written has a copy of the policy for transformers."""
+    return policy_after(manager.previous_global_step) in manager.checkpoint_save_contents
+
+
+def store_pictures(worker: Any, output: Any, input_ids: Tensor) -> dict[str, Any]:
+    """Return what verl stores of a transition's picture, with its digest instead of its pixel values."""
+    from bepo.training.verl.pictures import store
+
+    return store(_theirs["pictures"](worker, output, input_ids))
+
+
+def extract_pictures(rows: Any, indices: list[int] | None = None) -> dict[str, Any]:
+    """Return the pictures of a micro-batch as verl does, from where ``store_pictures`` has put them."""
+    from verl.utils.tensordict_utils import unwrap_non_tensor_data
+
+    from bepo.training.verl.pictures import restore
+
+    return _theirs["extract"](restore(map(unwrap_non_tensor_data, rows)), indices)
 
 
 def restore_positions(data: TensorDict) -> None:

@@ -16,8 +16,8 @@ from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 
 from bepo.core.errors import UserError
 from bepo.training.verl import Verl
+from bepo.training.verl.devices import find_device
 from bepo.training.verl.lifetime import MARK
-from bepo.training.verl.machine import environment
 
 
 def start_ray(config: DictConfig, settings: Verl, device: str, mark: str) -> Path:
@@ -27,7 +27,7 @@ def start_ray(config: DictConfig, settings: Verl, device: str, mark: str) -> Pat
     """
     options: Any = OmegaConf.to_container(config.ray_kwargs.ray_init)
     runtime = get_ppo_ray_runtime_env(config)
-    runtime["env_vars"] = runtime.get("env_vars", {}) | environment(device) | {MARK: mark}
+    runtime["env_vars"] = runtime.get("env_vars", {}) | find_device(device).environment() | {MARK: mark}
     options["runtime_env"] = runtime | {k: v for k, v in options.get("runtime_env", {}).items() if v is not None}
     if settings.nodes > 1 and "RAY_ADDRESS" not in os.environ:
         raise UserError(f"backend.nodes={settings.nodes}: start Ray on every node and set RAY_ADDRESS (docs/gpu.md)")

@@ -14,12 +14,13 @@ from verl.utils.config import validate_config
 from bepo.core.errors import UserError
 from bepo.training.backend import Setup
 from bepo.training.verl import Verl
+from bepo.training.verl.devices import find_device
 from bepo.training.verl.machine import attention
+from bepo.training.verl.patches import policy_after
 
 _DEFAULTS = Path(verl.__path__[0]) / "trainer" / "config" / "_generated_ppo_trainer.yaml"
 _LOOP = Path(__file__).parent / "agent_loop.yaml"
 LOSS = "bepo"  # verl's name for the run's policy loss, which ``losses`` registers
-BUCKET = {"cpu": 16, "cuda": 2048}  # MiB of weights on their way to vLLM at a time
 
 
 def compose(settings: Verl, setup: Setup, model: str) -> DictConfig:
@@ -30,8 +31,9 @@ def compose(settings: Verl, setup: Setup, model: str) -> DictConfig:
     """
     config: Any = OmegaConf.load(_DEFAULTS)  # a DictConfig: the file holds a mapping
     OmegaConf.set_struct(config, False)
-    parts = [_common(settings, setup, model)] + ([_cpu(settings)] if setup.device == "cpu" else [])
-    config = OmegaConf.merge(config, *map(OmegaConf.create, parts), OmegaConf.create(dict(settings.overrides)))
+    of_device = find_device(setup.device).verl_settings(settings)
+    parts = (_common(settings, setup, model), of_device, dict(settings.overrides))
+    config = OmegaConf.merge(config, *map(OmegaConf.create, parts))
     try:
         validate_config(config, need_reference_policy(config), need_critic(config))
     except Exception as error:  # verl raises assertions, ValueErrors and Hydra's own errors
@@ -72,7 +74,7 @@ def _common(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
                     "default_agent_loop": "bepo",
                     "agent_loop_config_path": str(_LOOP),
                 },
-                "checkpoint_engine": {"update_weights_bucket_megabytes": BUCKET[setup.device]},
+                "checkpoint_engine": {"update_weights_bucket_megabytes": find_device(setup.device).bucket_megabytes},
             },
         },
         "critic": _critic(settings, setup, model),
@@ -128,7 +130,7 @@ def _actor(settings: Verl, setup: Setup) -> dict[str, Any]:
         "loss_agg_mode": setup.loss.aggregation.replace("_", "-"),  # verl has the same names
         "freeze_vision_tower": not setup.policy.trains_vision,
         "fsdp_config": _fsdp(settings),
-        "checkpoint": {"save_contents": ["model", "optimizer", "extra", "hf_model"]},
+        "checkpoint": {"save_contents": ["model", "optimizer", "extra", policy_after(setup.updates)]},
     }
 
 
@@ -155,33 +157,3 @@ def _optimiser(learning_rate: float, weight_decay: float, clip: float) -> dict[s
 
 def _fsdp(settings: Verl) -> dict[str, Any]:
     return {"strategy": "fsdp2", "param_offload": settings.offload, "optimizer_offload": settings.offload}
-
-
-def _cpu(settings: Verl) -> dict[str, Any]:
-    """Return what differs without a GPU: float32, no compilation, no sleep mode, small buffers, Ray's resources."""
-    full = {"mixed_precision": {"param_dtype": "fp32", "reduce_dtype": "fp32", "buffer_dtype": "fp32"}}
-    plain = {"use_torch_compile": False, **full}
-    return {
-        "actor_rollout_ref": {
-            "actor": {"fsdp_config": plain, "use_torch_compile": False},
-            "ref": {"fsdp_config": plain},
-            "rollout": {
-                "dtype": "float32",
-                "enforce_eager": True,
-                "free_cache_engine": False,
-                "engine_kwargs": {"vllm": {"distributed_executor_backend": "uni"}},  # one process fewer
-                "enable_sleep_mode": False,
-                "max_num_seqs": 64,
-                "max_num_batched_tokens": 2048,
-            },
-        },
-        "critic": {"fsdp": plain},
-        "ray_kwargs": {
-            "ray_init": {
-                "num_cpus": 8 * settings.n_gpus,
-                "num_gpus": settings.n_gpus,
-                "include_dashboard": False,
-                "object_store_memory": 300_000_000,
-            }
-        },
-    }

