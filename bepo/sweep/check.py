@@ -13,10 +13,11 @@ from bepo.runs.compose import CONFIG_ERRORS, explain, to_config
 from bepo.runs.objectives import values_of
 from bepo.sweep.space import conditional_space, search_space
 from bepo.sweep.studies import PlannedStudy
+from bepo.sweep.trials import sampler_and_pruner
 
 
 def check_tuning(planned: PlannedStudy) -> None:
-    """Raise ``UserError`` for objectives, seeds, a number of trials or a search space that make no sense.
+    """Raise ``UserError`` for objectives, seeds, a number of trials, a sampler or a search space that make no sense.
 
     A value of the space that contradicts another one is no error: such a trial is pruned.
     """
@@ -26,6 +27,7 @@ def check_tuning(planned: PlannedStudy) -> None:
         raise UserError(f"study.seeds={seeds}: must be whole numbers from 0 on, at least one")
     if trials < 1:
         raise UserError(f"hydra.sweeper.n_trials={trials}: must be at least 1")
+    sampler_and_pruner(planned)
     space, _ = search_space(planned.sweep)
     conditional = {name: entry.distribution for name, entry in conditional_space(planned.config).items()}
     for name, distribution in {**space, **conditional}.items():

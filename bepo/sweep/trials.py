@@ -23,6 +23,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from bepo.core.errors import UserError, choose
+from bepo.runs.compose import CONFIG_ERRORS, explain
 from bepo.runs.config import identity_of
 from bepo.runs.objectives import values_of
 from bepo.store.files import digest, locked
@@ -36,19 +37,28 @@ RETRIES = "retries"
 _CLASSES = ("hydra_plugins.hydra_optuna_sweeper.*", "optuna.samplers.*", "optuna.pruners.*")  # that a file may name
 
 
+def sampler_and_pruner(planned: PlannedStudy) -> tuple[optuna.samplers.BaseSampler, optuna.pruners.BasePruner]:
+    """Make the sampler and the pruner that a study names. Raises ``UserError`` for what is none, or not of Optuna."""
+    sampler, pruner = planned.config.hydra.sweeper.sampler, planned.config.study.get("pruner")
+    with catch_warnings():
+        simplefilter("ignore", ExperimentalWarning)  # a sampler that groups conditional settings
+        try:
+            return (
+                instantiate(sampler, _execution_whitelist_=_CLASSES),
+                instantiate(pruner, _execution_whitelist_=_CLASSES) if pruner else optuna.pruners.NopPruner(),
+            )
+        except (*CONFIG_ERRORS, TypeError, ValueError) as error:  # the latter of Optuna, for arguments
+            raise UserError(f"study {planned.name}: {explain(error)}; choices: {', '.join(_CLASSES)}") from None
+
+
 def open_study(planned: PlannedStudy) -> optuna.Study:
     """Open the stored study, and make it if it is new.
 
     Raises ``UserError`` if it was made with other settings, or if this machine cannot run its trials.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    sweeper, settings = planned.config.hydra.sweeper, planned.config.study
-    pruner = optuna.pruners.NopPruner()
-    if "pruner" in settings:
-        pruner = instantiate(settings.pruner, _execution_whitelist_=_CLASSES)
-    with catch_warnings():
-        simplefilter("ignore", ExperimentalWarning)  # a sampler that groups conditional settings
-        sampler = instantiate(sweeper.sampler, _execution_whitelist_=_CLASSES)
+    sweeper = planned.config.hydra.sweeper
+    sampler, pruner = sampler_and_pruner(planned)
     directions = _directions(planned)
     if obstacle := _unsearched_run(planned).obstacle:
         raise obstacle

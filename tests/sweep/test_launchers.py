@@ -59,6 +59,7 @@ def test_hydras_optuna_sweeper_optimises_validation_success(tmp_path):
         ("seed=0", "hydra.sweeper.direction=minimize: the objective is validation success; choices: maximize"),
         ("hydra.sweeper.direction=[maximize,minimize]", "the objective is validation success; choices: maximize"),
         ("hydra.sweeper._target_=some.AxSweeper", "unknown sweeper 'some.AxSweeper'; choices: hydra/sweeper=basic"),
+        ("+hydra.callbacks.x={_target_: os.system, command: ls}", "Target 'os.system' cannot be authorized"),
     ],
 )
 def test_another_objective_is_refused_before_anything_runs(tmp_path, override, problem):

@@ -144,6 +144,25 @@ def test_a_hopeless_trial_stops_early_and_keeps_what_it_has(tmp_path):
     assert folder.progress().status == "partial" and folder.checkpoints()[0][0] == folder.progress().updates < 400
 
 
+@pytest.mark.parametrize(
+    "override, problem",
+    [
+        ("study.pruner._target_=subprocess.check_call", "Target 'subprocess.check_call' cannot be authorized"),
+        ("hydra.sweeper.sampler._target_=shutil.rmtree", "'shutil.rmtree' is not in the Hydra execution whitelist"),
+        (
+            "hydra.sweeper.sampler._target_=optuna.samplers.NoSampler",
+            "Error locating target 'optuna.samplers.NoSampler'",
+        ),
+        ("hydra.sweeper.sampler._target_=optuna.samplers.BruteForceSampler", "unexpected keyword argument"),
+    ],
+)
+def test_a_study_names_classes_of_optuna_only(tmp_path, override, problem):
+    """Files of strangers: a config makes no other object, whatever it names."""
+    code, out = finish(sweep(tmp_path, "tune_gated_bepo", *TINY, override))
+    assert code == 2 and problem in out and len(out.splitlines()) == 1, out
+    assert not list(tmp_path.glob("runs/*"))
+
+
 def test_settings_that_contradict_each_other_are_pruned(tmp_path):
     """credit.solver=exact needs the mean backup; credit.backup=max is fixed."""
     space = ("credit.mixing=dynamic", "credit.backup=max", "credit.solver=choice(exact,iterate)", "study.seeds=[0]")
