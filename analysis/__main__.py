@@ -63,10 +63,10 @@ def _run(options: argparse.Namespace) -> None:
 
         print(draw_curves(names, options.results, options.metric, options.tier))
     else:
-        _evaluate(command, names, options)
+        _build(command, names, options)
 
 
-def _evaluate(command: str, names: list[str], options: argparse.Namespace) -> None:
+def _build(command: str, names: list[str], options: argparse.Namespace) -> None:
     from analysis.output.explain import explain
     from analysis.output.plan import plan
     from analysis.output.rebuild import rebuild, rebuild_studies

@@ -49,12 +49,12 @@ def write_all(drawings: Sequence[Drawing]) -> list[str]:
     cores = min(os.cpu_count() or 1, len(drawings))
     if cores < 2 or sys.platform != "linux":
         return [drawing.write() for drawing in drawings]
-    _WAITING[:] = drawings
-    with ProcessPoolExecutor(cores, multiprocessing.get_context("fork")) as pool:
+    fork = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(cores, fork, initializer=_WAITING.extend, initargs=(drawings,)) as pool:
         return list(pool.map(_write, range(len(drawings))))
 
 
-_WAITING: list[Drawing] = []  # forks find the pictures here: a copy of one would lose what its points say
+_WAITING: list[Drawing] = []  # of a fork alone, which inherits the pictures: a copy would lose what its points say
 
 
 def _write(number: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
+from functools import cache
 from typing import Any, ClassVar, Literal, get_type_hints
 
 from bepo.core.errors import Missing, UserError
@@ -138,8 +139,12 @@ def _changes_the_run(item: Field) -> bool:
     return item.metadata.get(_IDENTITY, True) is True
 
 
+@cache
 def neutral_defaults(kind: type) -> dict[str, Any]:
-    """Return the neutral fields of a dataclass, and of the dataclasses in it, at their defaults, as plain data."""
+    """Return the neutral fields of a dataclass, and of the dataclasses in it, at their defaults, as plain data.
+
+    All callers share what is returned, so they do not change it.
+    """
     found, types = {}, get_type_hints(kind)
     for item in fields(kind):
         inner, default = types[item.name], _default_of(item)

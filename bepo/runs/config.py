@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, Literal
 
 from bepo.core.errors import UserError
@@ -202,15 +201,12 @@ def versions_today(identity: dict[str, Any]) -> dict[str, int | None]:
 
 def with_neutral_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a stored config, or identity, with the neutral fields that it lacks at their defaults."""
-    filled = _filled(config, _neutral_defaults(Config))
+    filled = _filled(config, neutral_defaults(Config))
     for part, plugins in PLUGINS.items():
         own = config.get(part, {})
         if kind := plugins().get(own.get("name", "")):
-            filled[part] = _filled(own, _neutral_defaults(kind))
+            filled[part] = _filled(own, neutral_defaults(kind))
     return filled
-
-
-_neutral_defaults = cache(neutral_defaults)
 
 
 def _filled(own: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
