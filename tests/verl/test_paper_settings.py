@@ -68,7 +68,10 @@ def test_the_row(configured, weights, env, model, credit):
     assert config.env.horizon == horizon and config.rollout.group_size == 8 and config.rollout.tasks == tasks
     assert setup.trajectories == tasks * 8 == composed.data.train_batch_size
     assert config.training.minibatch_size == minibatch_size and config.updates == 150
-    assert actor.ppo_max_token_len_per_gpu >= prompt + response and actor.optim.lr == 1e-6
+    most = config.backend.micro_batch_tokens  # of packed transitions, torch's attention computes tokens x tokens
+    assert actor.ppo_max_token_len_per_gpu == (most if model == "vl" else min(most, 4 * (prompt + response)))
+    assert composed.critic.ppo_max_token_len_per_gpu == actor.ppo_max_token_len_per_gpu >= prompt + response
+    assert actor.optim.lr == 1e-6
     assert composed.actor_rollout_ref.model.use_fused_kernels and not composed.critic.model.use_fused_kernels
     for part in (composed.actor_rollout_ref, composed.critic):  # without flash-attn, pictures are padded
         assert part.model.override_config.attn_implementation == "sdpa"
@@ -95,3 +98,6 @@ def test_flash_attention_packs_pictures_too(configured, monkeypatch):
     config, setup = configured("sokoban", "vl")
     model = compose(config.backend, setup, "x").actor_rollout_ref.model
     assert model.override_config.attn_implementation == "flash_attention_2" and model.use_remove_padding
+    config, setup = configured("alfworld", "small")
+    actor = compose(config.backend, setup, "x").actor_rollout_ref.actor
+    assert actor.ppo_max_token_len_per_gpu == config.backend.micro_batch_tokens

@@ -31,7 +31,8 @@ class Verl(Backend):
     tensor_parallel_size: int = setting(1, at_least=1, identity=False)
     """The number of devices of one vLLM replica; there are nodes x n_gpus / tensor_parallel_size replicas."""
     micro_batch_tokens: int = setting(16384, at_least=1, identity=False)
-    """A device takes at most this many tokens in one pass. The limit bounds memory and changes rounding only."""
+    """A device takes at most this many tokens in one pass, and where torch's own attention reads text, at most those of
+    four transitions of full length (1,024 at least), as its cost grows with their square. Changes rounding only."""
     attention: Literal["auto", "flash_attention_2", "sdpa"] = setting("auto", identity=False)
     """What computes attention in training; rounding differs. auto takes FlashAttention where flash-attn is installed,
     and torch's own (sdpa) elsewhere."""

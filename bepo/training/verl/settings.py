@@ -20,6 +20,7 @@ from bepo.training.verl.patches import policy_after
 
 _DEFAULTS = Path(verl.__path__[0]) / "trainer" / "config" / "_generated_ppo_trainer.yaml"
 _LOOP = Path(__file__).parent / "agent_loop.yaml"
+_FULL_TRANSITIONS, _LEAST_TOKENS = 4, 1024  # of a micro-batch that is packed without FlashAttention
 LOSS = "bepo"  # verl's name for the run's policy loss, which ``losses`` registers
 
 
@@ -95,19 +96,30 @@ def _common(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
 
 
 def _model(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
-    """Return what loads the model. Transitions are packed end to end, without padding between them.
-
-    With pictures that needs FlashAttention: verl packs them for its kernel alone.
-    """
+    """Return what loads the model. Transitions are packed end to end, without padding between them."""
     kind = attention(settings, setup.device)
     return {
         "path": model,
         "external_lib": "bepo.training.verl.losses",
         "enable_gradient_checkpointing": setup.policy.recomputes_activations,
         "override_config": {"attn_implementation": kind},
-        "use_remove_padding": kind == "flash_attention_2" or not setup.policy.reads_pictures,
+        "use_remove_padding": _packed(kind, setup),
         "use_fused_kernels": True,  # log-probabilities and entropy of 512 tokens at a time: no batch's logits are kept
     }
+
+
+def _packed(attention: str, setup: Setup) -> bool:
+    """Return whether transitions are packed. With pictures that needs FlashAttention: verl packs them for it alone."""
+    return attention == "flash_attention_2" or not setup.policy.reads_pictures
+
+
+def _micro_batch_tokens(settings: Verl, setup: Setup) -> int:
+    """Return how many tokens a micro-batch may have. Of packed ones, torch's attention computes tokens x tokens."""
+    kind = attention(settings, setup.device)
+    if kind == "flash_attention_2" or not _packed(kind, setup):
+        return settings.micro_batch_tokens
+    longest = setup.policy.max_prompt_length + setup.policy.max_response_length
+    return min(settings.micro_batch_tokens, max(_FULL_TRANSITIONS * longest, _LEAST_TOKENS))
 
 
 def _actor(settings: Verl, setup: Setup) -> dict[str, Any]:
@@ -120,7 +132,7 @@ def _actor(settings: Verl, setup: Setup) -> dict[str, Any]:
         "ppo_mini_batch_size": 1,  # ``StagedTrainer.update`` sets it, and makes the epochs and their order
         "shuffle": False,
         "use_dynamic_bsz": True,  # transitions vary in number and length
-        "ppo_max_token_len_per_gpu": settings.micro_batch_tokens,
+        "ppo_max_token_len_per_gpu": _micro_batch_tokens(settings, setup),
         "policy_loss": {"loss_mode": LOSS},
         "entropy_coeff": training.entropy_coef,
         "calculate_entropy": True,
@@ -145,7 +157,7 @@ def _critic(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
         "ppo_mini_batch_size": 1,
         "shuffle": False,
         "use_dynamic_bsz": True,
-        "ppo_max_token_len_per_gpu": settings.micro_batch_tokens,
+        "ppo_max_token_len_per_gpu": _micro_batch_tokens(settings, setup),
         "model": _model(settings, setup, model) | {"external_lib": None, "use_fused_kernels": False},
         "fsdp": _fsdp(settings),
     }
