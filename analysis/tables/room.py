@@ -1,0 +1,67 @@
+"""Table room: may this tier judge credit assignment on an environment?"""
+
+from collections.abc import Hashable, Sequence
+from math import hypot, sqrt
+
+import numpy as np
+
+from analysis.data.methods import environment_name, name_of
+from analysis.data.runs import EVERY_METHOD, METHOD, Run, Studies, grouped
+from analysis.data.statistics import Estimate
+from analysis.grid.artefact import artefact
+from analysis.grid.notes import origins, protocol
+from analysis.grid.table import Printed, Table
+
+LEAST_POINTS, LEAST_ERRORS, LEAST_SEEDS = 8, 4, 3  # the rule of docs/performance.md, fixed before the first comparison
+BASE, CONTROL = "grpo", "oracle"
+
+
+@artefact("room", "table", study={**EVERY_METHOD, "room": METHOD})
+def room(studies: Studies) -> Table:
+    """Compare a control that knows how far success is with GRPO, by environment."""
+    by_id = {run.id: run for run in studies.runs if run.method in (BASE, CONTROL) and not run.is_evaluation}
+    places = grouped(sorted(by_id.values(), key=lambda run: (run.env, run.id)), _place)
+    rows, used = [], []
+    for runs in places.values():
+        base, control = ([run for run in runs if run.method == method] for method in (BASE, CONTROL))
+        if base and control:
+            rows.append([environment_name(runs[0].env), runs[0].model, *_compare(base, control)])
+            used += runs
+    return Table(
+        "Room for credit assignment: success in training (%), averaged over all updates, of GRPO and of a control that "
+        "knows how far success is.",
+        ["Environment", "Model", name_of(BASE), name_of(CONTROL), "Lead", "Standard error", "Seeds", "Room"],
+        rows,
+        [
+            " ".join(protocol(studies.values(), used)),
+            f"Room, by a rule that was fixed in advance: the control leads by at least {LEAST_POINTS} points and "
+            f"{LEAST_ERRORS} standard errors of the difference, with {LEAST_SEEDS} training seeds of both or more. "
+            "Where there is none, this tier cannot judge credit on the environment: its rows say nothing of methods. "
+            "An environment without a row has not been tried at this tier.",
+            *origins(used),
+        ],
+        left=2,
+    )
+
+
+def _place(run: Run) -> Hashable:
+    """Return what runs of the two must share: every setting outside of the estimator and its loss."""
+    shared = {name: str(value) for name, value in run.settings.items() if not name.startswith(("credit.", "loss."))}
+    return run.env, run.model, frozenset(shared.items())
+
+
+def _compare(base: Sequence[Run], control: Sequence[Run]) -> list[Estimate | Printed | str]:
+    """Return the cells of a row: both means, the control's lead, its error, the seeds, and the verdict."""
+    values = [100 * np.array([run.mean("train/success") for run in runs]) for runs in (base, control)]
+    means, seeds = [float(of.mean()) for of in values], min(map(len, values))
+    errors = [float(of.std(ddof=1)) / sqrt(len(of)) if len(of) > 1 else float("nan") for of in values]
+    lead, error = means[1] - means[0], hypot(*errors)
+    known = seeds >= LEAST_SEEDS
+    verdict = "yes" if lead >= max(LEAST_POINTS, LEAST_ERRORS * error) else "no"
+    return [
+        *(Estimate(mean, e * sqrt(len(of))) for mean, e, of in zip(means, errors, values)),
+        Printed(Estimate(lead), "+.1f"),
+        Estimate(error),
+        " + ".join(str(len(of)) for of in values),
+        verdict if known else "too few seeds",
+    ]

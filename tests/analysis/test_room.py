@@ -1,0 +1,45 @@
+"""The table that says where a tier may judge credit, by arithmetic of its own."""
+
+import pytest
+
+from analysis.data.sources import Source
+from analysis.grid.artefact import artefacts
+from analysis.output.build import build
+from tests.stored_runs import write_run
+
+
+def rows_of(folder, control, base=(0.30, 0.32, 0.34), study="room", **settings):
+    """Build the table from runs that succeed so often in training, a number for each seed."""
+    for method, rates in (("grpo", base), ("oracle", control)):
+        for seed, rate in enumerate(rates):
+            at = {"credit.name": method, "seed": seed, **settings}
+            write_run(folder, study, at, [[1, 0]], metrics={"train/success": rate})
+    table = build(artefacts()["room"], Source(folder), "laptop").table
+    return [[cell.text for cell in row] for row in table.rows]
+
+
+@pytest.mark.parametrize(
+    "control, lead, error, verdict",
+    [
+        ((0.40, 0.42, 0.44), "+10.0", "1.6", "yes"),  # 2 points of deviation each: 2 sqrt(2 / 3)
+        ((0.38, 0.39, 0.40), "+7.0", "1.3", "no"),  # fewer than 8 points
+        ((0.30, 0.42, 0.54), "+10.0", "7.0", "no"),  # fewer than 4 standard errors
+        ((0.50, 0.52), "+19.0", "1.5", "too few seeds"),
+    ],
+)
+def test_the_rule(tmp_path, control, lead, error, verdict):
+    (row,) = rows_of(tmp_path, control)
+    assert row[:3] == ["Sokoban", "small", "32.0 ± 2.0"]
+    assert row[4:] == [lead, error, f"3 + {len(control)}", verdict]
+
+
+def test_runs_of_main_studies_count_too(tmp_path):
+    assert rows_of(tmp_path, (0.5, 0.5, 0.5), study="main_sokoban_text")[0][4] == "+18.0"
+
+
+def test_other_settings_are_another_row_and_a_method_alone_is_none(tmp_path):
+    rows_of(tmp_path, (0.5, 0.5, 0.5))
+    rows = rows_of(tmp_path, (0.4, 0.4, 0.4), study="main_sokoban_text", **{"env.horizon": 9})
+    assert sorted(row[4] for row in rows) == ["+18.0", "+8.0"]
+    write_run(tmp_path, "room", {"env.name": "webshop", "credit.name": "grpo"}, [[1, 0]], metrics={"train/success": 1})
+    assert len(rows_of(tmp_path, ())) == 2
