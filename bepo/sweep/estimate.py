@@ -32,7 +32,7 @@ PAPER_COST = {
 # CPU seconds an update of a tiny model: medians of runs of 2026-11-22 (docs/performance.md). At tier=smoke what comes
 # before and after a run's four updates counts as much as they do.
 SMOKE_COST = 2.0
-LAPTOP_COST = {"sokoban": 2.6, "webshop": 4.3, "alfworld": 9.0}
+LAPTOP_COST = {"sokoban": 2.6, "webshop": 4.3, "alfworld": 2.5}
 LARGE_FACTOR = 1.5  # model=large
 VISION_FACTOR = 2.3  # model=vl
 CRITIC_FACTOR = 2.1
