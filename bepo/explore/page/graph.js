@@ -74,7 +74,7 @@ function zoomable(svg, points) {
     move((from[0] - event.clientX) * scale, (from[1] - event.clientY) * scale);
     from = [event.clientX, event.clientY];
   });
-  for (const name of ["pointerup", "pointerleave"]) svg.addEventListener(name, () => { from = null; });
+  for (const name of ["pointerup", "pointerleave", "pointercancel"]) svg.addEventListener(name, () => { from = null; });
   svg.addEventListener("mouseleave", () => svg.classList.remove("active"));
   apply();
   const button = (text, label, act) => h("button", {"aria-label": label, title: label, onclick: act}, text);
