@@ -11,6 +11,7 @@ from tempfile import TemporaryFile
 
 from bepo.core.errors import Parser, UserError
 from bepo.runs.compose import register_configs
+from bepo.store.source import SOURCE
 from bepo.store.stored import refuse_older
 from bepo.sweep.check import check_tuning
 from bepo.sweep.estimate import Throughput
@@ -66,6 +67,8 @@ def _sweep(items: Sequence[str], dry_run: bool, asked_jobs: int | None) -> int:
     if dry_run:
         return 1 if errors or any(state.status == "corrupt" for state in states.values()) else 0
     _check_writable(results)
+    if SOURCE["dirty"] and any(study.config.tier != "smoke" for study in studies):
+        print("The sources have uncommitted changes (git status): bepo.publish takes no runs of them.", file=sys.stderr)
     pool = Pool(jobs)
     outcomes: list[GridOutcome | TuningOutcome] = []
     if grids:
