@@ -50,7 +50,7 @@ SPREAD = {  # method: how often each training seed succeeds
     "hgpo": (1.0, 0.0, 0.3, 0.8),
 }
 LABELS = (*MAIN, *ABLATIONS, "in-text", "claims", "claim-measures", "checks", "granularity", "method-comparison")
-LABELS += ("supp-common-hparams", "supp-environment-hparams", "sample-efficiency")
+LABELS += ("supp-common-hparams", "supp-environment-hparams", "sample-efficiency", "room")
 ROOT = Path(__file__).parents[2]
 
 
@@ -87,6 +87,9 @@ def made(tmp_path_factory):
             run("qwen3_transfer", "webshop", "qwen3", seed, rate, **{"credit.name": method})
             for seed, rate in enumerate(rates)
         ]
+    for method, rate in (("oracle", 0.8), ("grpo", 0.3)):
+        for seed in range(3):
+            run("room", "webshop", seed=seed, rate=rate, **{"credit.name": method})
     paths["gagpo"] = [run("gated_gagpo", "webshop", **{"credit.name": "gagpo"})]
     paths["runtime"] = [run("runtime", "alfworld", seed=9)]  # another than the main runs
     folders = ("--results", str(folder / "r"), "--out", str(folder))
@@ -299,6 +302,15 @@ def test_the_cost_to_a_success_that_all_seeds_reach(made):
     low, high = stats.t.interval(0.95, 2, plain.fmean(tokens), plain.stdev(tokens) / 3**0.5)
     assert (found["Reached"], found["Updates"], found["Seconds"]) == ("3 of 3", "10", "40")
     assert found["Generated tokens"] == f"{plain.fmean(tokens):.0f} [{low:.0f}, {high:.0f}]"
+
+
+def test_where_the_tier_can_judge(made):
+    """Seed s of GRPO succeeds in 0.3 + 0.1 s of the training episodes at every update, of the control in 0.1 more."""
+    found = row(made, "room", "WebShop", "Environment")
+    base, control = [30.0, 40.0, 50.0], [40.0, 50.0, 60.0]
+    error = (plain.variance(base) / 3 + plain.variance(control) / 3) ** 0.5
+    assert near(found["Lead"], plain.fmean(control) - plain.fmean(base)) and found["Seeds"] == "3 + 3"
+    assert float(found["Standard error"]) == pytest.approx(error, abs=0.05) and found["Room"] == "no"  # 10 < 4 x 8.2
 
 
 def test_tables_without_runs(made):
