@@ -108,9 +108,9 @@ def _model(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
     }
 
 
-def _packed(attention: str, setup: Setup) -> bool:
-    """Return whether transitions are packed. With pictures that needs FlashAttention: verl packs them for it alone."""
-    return attention == "flash_attention_2" or not setup.policy.reads_pictures
+def _packed(kind: str, setup: Setup) -> bool:
+    """Return whether attention of this kind reads transitions packed: pictures with FlashAttention only, as in verl."""
+    return kind == "flash_attention_2" or not setup.policy.reads_pictures
 
 
 def _micro_batch_tokens(settings: Verl, setup: Setup) -> int:
