@@ -1,7 +1,7 @@
 """Table room: may this tier judge credit assignment on an environment?"""
 
 from collections.abc import Hashable, Sequence
-from math import hypot, sqrt
+from math import hypot, nan, sqrt
 
 import numpy as np
 
@@ -47,22 +47,22 @@ def room(studies: Studies) -> Table:
 
 def _place(run: Run) -> Hashable:
     """Return what runs of the two must share: every setting outside of the estimator and its loss."""
-    shared = {name: str(value) for name, value in run.settings.items() if not name.startswith(("credit.", "loss."))}
-    return run.env, run.model, frozenset(shared.items())
+    return frozenset(
+        (name, str(value)) for name, value in run.settings.items() if not name.startswith(("credit.", "loss."))
+    )
 
 
 def _compare(base: Sequence[Run], control: Sequence[Run]) -> list[Estimate | Printed | str]:
     """Return the cells of a row: both means, the control's lead, its error, the seeds, and the verdict."""
-    values = [100 * np.array([run.mean("train/success") for run in runs]) for runs in (base, control)]
-    means, seeds = [float(of.mean()) for of in values], min(map(len, values))
-    errors = [float(of.std(ddof=1)) / sqrt(len(of)) if len(of) > 1 else float("nan") for of in values]
-    lead, error = means[1] - means[0], hypot(*errors)
-    known = seeds >= LEAST_SEEDS
+    both = [100 * np.array([run.mean("train/success") for run in runs]) for runs in (base, control)]
+    deviations = [float(rates.std(ddof=1)) if len(rates) > 1 else nan for rates in both]
+    error = hypot(*(std / sqrt(len(rates)) for std, rates in zip(deviations, both)))
+    lead = float(both[1].mean() - both[0].mean())
     verdict = "yes" if lead >= max(LEAST_POINTS, LEAST_ERRORS * error) else "no"
     return [
-        *(Estimate(mean, e * sqrt(len(of))) for mean, e, of in zip(means, errors, values)),
+        *(Estimate(float(rates.mean()), std) for std, rates in zip(deviations, both)),
         Printed(Estimate(lead), "+.1f"),
         Estimate(error),
-        " + ".join(str(len(of)) for of in values),
-        verdict if known else "too few seeds",
+        " + ".join(str(len(rates)) for rates in both),
+        verdict if min(map(len, both)) >= LEAST_SEEDS else "too few seeds",
     ]

@@ -96,27 +96,24 @@ def _common(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
 
 
 def _model(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
-    """Return what loads the model. Transitions are packed end to end, without padding between them."""
+    """Return what loads the model. Transitions are packed end to end, without padding between them.
+
+    With pictures that needs FlashAttention: verl packs them for its kernel alone.
+    """
     kind = attention(settings, setup.device)
     return {
         "path": model,
         "external_lib": "bepo.training.verl.losses",
         "enable_gradient_checkpointing": setup.policy.recomputes_activations,
         "override_config": {"attn_implementation": kind},
-        "use_remove_padding": _packed(kind, setup),
+        "use_remove_padding": kind == "flash_attention_2" or not setup.policy.reads_pictures,
         "use_fused_kernels": True,  # log-probabilities and entropy of 512 tokens at a time: no batch's logits are kept
     }
 
 
-def _packed(kind: str, setup: Setup) -> bool:
-    """Return whether attention of this kind reads transitions packed: pictures with FlashAttention only, as in verl."""
-    return kind == "flash_attention_2" or not setup.policy.reads_pictures
-
-
 def _micro_batch_tokens(settings: Verl, setup: Setup) -> int:
-    """Return how many tokens a micro-batch may have. Of packed ones, torch's attention computes tokens x tokens."""
-    kind = attention(settings, setup.device)
-    if kind == "flash_attention_2" or not _packed(kind, setup):
+    """Return how many tokens a micro-batch may have: few where torch's attention reads them packed."""
+    if attention(settings, setup.device) == "flash_attention_2" or setup.policy.reads_pictures:
         return settings.micro_batch_tokens
     longest = setup.policy.max_prompt_length + setup.policy.max_response_length
     return min(settings.micro_batch_tokens, max(_FULL_TRANSITIONS * longest, _LEAST_TOKENS))
