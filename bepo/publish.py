@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,24 +64,30 @@ def _publish(results: Path, published: PublishedRuns) -> None:
         cells[cell["run_id"]].append((path.parts[-3], cell))
     added: dict[str, list[dict[str, Any]]] = defaultdict(list)  # by study
     for identifier, found in cells.items():
-        if not (results / "runs" / identifier / RUN).exists():
+        folder = results / "runs" / identifier
+        if (folder / RUN).exists():
+            try:
+                _publish_run(read_run(folder), {study for study, _ in found}, published)
+            except Corrupt as error:
+                print(f"left out: {error}", file=sys.stderr)
+                continue
+        elif not published.archive(identifier).exists():  # else a sweep has skipped it, and noted its cells
             continue
-        try:
-            run = read_run(results / "runs" / identifier)
-            if problem := obstacle(run):
-                raise Corrupt(f"{run.path}: {problem}")
-        except Corrupt as error:
-            print(f"left out: {error}", file=sys.stderr)
-            continue
-        complete = run.config["seed"] == 0 and any(study.startswith("main_") for study, _ in found)
-        if not published.archive(run.id).exists():
-            write_archive(run, published.archive(run.id), complete)
-        if complete and run.config["credit"]["name"] == "gated_bepo":
-            published.add_policy(run)
         for study, cell in found:
             added[study].append(cell)
     for study, its_cells in added.items():
         published.note_cells(study, its_cells)
+
+
+def _publish_run(run: StoredRun, studies: Collection[str], published: PublishedRuns) -> None:
+    """Write the archive of a run unless it is there, and its policy if that is to be kept. Raises ``Corrupt``."""
+    if problem := obstacle(run):
+        raise Corrupt(f"{run.path}: {problem}")
+    complete = run.config["seed"] == 0 and any(study.startswith("main_") for study in studies)
+    if not published.archive(run.id).exists():
+        write_archive(run, published.archive(run.id), complete)
+    if complete and run.config["credit"]["name"] == "gated_bepo":
+        published.add_policy(run)
 
 
 def obstacle(run: StoredRun) -> str:

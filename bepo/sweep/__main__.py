@@ -11,6 +11,7 @@ from tempfile import TemporaryFile
 
 from bepo.core.errors import Parser, UserError
 from bepo.runs.compose import register_configs
+from bepo.store.published import PUBLISHED
 from bepo.store.source import SOURCE
 from bepo.store.stored import refuse_older
 from bepo.sweep.check import check_tuning
@@ -18,7 +19,7 @@ from bepo.sweep.estimate import Throughput
 from bepo.sweep.execute import Execution
 from bepo.sweep.ledger import grid_rows, trial_rows, upload_ledger
 from bepo.sweep.outcome import GridOutcome, TuningOutcome
-from bepo.sweep.plan import PlannedRun, plan_runs
+from bepo.sweep.plan import PlannedRun, note_cells, plan_runs
 from bepo.sweep.pool import Pool
 from bepo.sweep.show import View, format_plan, format_summary, format_time
 from bepo.sweep.studies import PlannedStudy, compose_study, config_errors, studies_of_paper
@@ -39,10 +40,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="studies (default: the paper's but tune_*; `all`: those too), overrides",
     )
     parser.add_argument("--dry-run", action="store_true", help="show the cells and what they would cost, run nothing")
+    parser.add_argument("--skip-published", action="store_true", help="train no run again that is in paper/runs")
     parser.add_argument("--jobs", type=int, metavar="N", help="runs at a time (default: one a core; paper: one)")
     options = parser.parse_intermixed_args(arguments)
     try:
-        return _sweep(options.items, options.dry_run, options.jobs)
+        return _sweep(options.items, options.dry_run, options.skip_published, options.jobs)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -50,13 +52,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _sweep(items: Sequence[str], dry_run: bool, asked_jobs: int | None) -> int:
+def _sweep(items: Sequence[str], dry_run: bool, skip_published: bool, asked_jobs: int | None) -> int:
     began = time.monotonic()
     overrides = [item for item in items if "=" in item or item.startswith("~")]
     studies, errors = _compose([item for item in items if item not in overrides], overrides)
     grids = [study for study in studies if not study.is_tuning]
     runs, jobs, results = plan_runs(grids), _jobs(asked_jobs, studies), Path(studies[0].config.results)
     refuse_older(results)
+    published = [run for run in runs if run.is_published] if skip_published else []
+    if published:
+        runs = [run for run in runs if not run.is_published]
+        print(f"{len(published)} runs are published ({PUBLISHED}) and not trained again", flush=True)
     throughput = Throughput(results)
     states = {run.id: run.progress(hashed=False) for run in runs}
     if grids:
@@ -69,6 +75,8 @@ def _sweep(items: Sequence[str], dry_run: bool, asked_jobs: int | None) -> int:
     _check_writable(results)
     if SOURCE["dirty"] and any(study.config.tier != "smoke" for study in studies):
         print("The sources have uncommitted changes (git status): bepo.publish takes no runs of them.", file=sys.stderr)
+    for run in published:
+        note_cells(run)
     pool = Pool(jobs)
     outcomes: list[GridOutcome | TuningOutcome] = []
     if grids:

@@ -10,6 +10,7 @@ from typing import Any
 from bepo.core.errors import UserError
 from bepo.runs.config import Config, cell_overrides, identity_of
 from bepo.store.cells import note_cell
+from bepo.store.published import PUBLISHED, PublishedRuns
 from bepo.store.runs import Progress, RunFolder, run_id
 from bepo.store.stored import read_run
 from bepo.sweep.studies import Cell, PlannedStudy, compose_cells
@@ -33,6 +34,11 @@ class PlannedRun:
     def log(self) -> Path:
         """The file that holds what the run prints."""
         return self.folder.path / "log.txt"
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the repository holds the run, complete."""
+        return PublishedRuns(PUBLISHED / self.config.tier).archive(self.id).exists()
 
     @property
     def studies(self) -> list[str]:

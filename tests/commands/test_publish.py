@@ -17,6 +17,8 @@ from bepo.store.files import digests_of_folder, read_sealed, write_sealed
 from bepo.store.published import PublishedRuns
 from bepo.store.runs import run_id
 from bepo.store.stored import read_run
+from bepo.sweep import plan
+from bepo.sweep.__main__ import main as sweep
 from bepo.sweep.plan import plan_cells
 from bepo.sweep.studies import Cell
 from tests.command import SMALLEST
@@ -92,6 +94,17 @@ def test_publishing_again_changes_nothing(results, published):
     before = contents()
     assert publish.main([str(results), "--tier", "smoke", "--to", str(published)]) == 0
     assert contents() == before
+
+
+def test_a_sweep_skips_published_runs_and_their_new_cells_are_published(published, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(plan, "PUBLISHED", published)
+    overrides = ["tier=smoke", "credit=grpo", *SMALLEST, "updates=2", f"results={tmp_path / 'new'}"]
+    study = ["component_ablation", "env=sokoban", "model=small"]
+    assert sweep([*study, *overrides, "seed=0,1", "--skip-published"]) == 0
+    assert "2 runs are published" in capsys.readouterr().out and not (tmp_path / "new" / "runs").exists()
+    assert publish.main([str(tmp_path / "new"), "--tier", "smoke", "--to", str(published)]) == 0
+    folder = PublishedRuns(published / "smoke")
+    assert {cell["run_id"] for cell in folder.cells("component_ablation")} == set(folder.ids())
 
 
 def test_a_run_of_uncommitted_sources_is_left_out(results, tmp_path, capsys):
