@@ -53,7 +53,8 @@ class Claim:
 def read(path: Path = CLAIMS, known: Collection[EntryKey] | None = None) -> list[Claim]:
     """Return all claims, or checks, of a file.
 
-    Raises ``UserError`` for unknown fields, names and entries (``known`` are those there are).
+    Raises ``UserError`` for unknown fields, names and entries (``known`` are those there are). An extension may name
+    blocks of rows that only its runs make: of its entries label, row and column must be known.
     """
     try:
         items = yaml.safe_load(path.read_text()) or []
@@ -83,7 +84,7 @@ def _claim(item: Any, known: Collection[EntryKey] | None, kind: str) -> Claim:
     entries |= {f"stated_{i}": _key(text) for i, text in enumerate(said) if text and "|" in text}
     said = [f"stated_{i}" if text and "|" in text else text for i, text in enumerate(said)]
     entries, lists = _without_wildcards(entries)
-    _refuse_unknown(entries, known)
+    _refuse_unknown(entries, known, bool(item.get("extension")))
     texts = [_listed(str(text), lists) for text in _list(item["holds"])]
     every = [comparison for text in texts for comparison in comparisons(text)]
     stated = [None if text is None else Expression.read(text) for text in said]
@@ -135,9 +136,15 @@ def _listed(text: str, lists: Mapping[str, list[str]]) -> str:
     return text
 
 
-def _refuse_unknown(entries: Mapping[str, EntryKey], known: Collection[EntryKey] | None) -> None:
+def _refuse_unknown(
+    entries: Mapping[str, EntryKey], known: Collection[EntryKey] | None, any_group: bool = False
+) -> None:
+    if known is None:
+        return
+    chosen = (0, 1, 3) if any_group else (0, 1, 2, 3)
+    found = {tuple(key[i] for i in chosen) for key in known}
     for name, key in entries.items():
-        if known is not None and key not in known:
+        if tuple(key[i] for i in chosen) not in found:
             asked, *names = (" | ".join(k) for k in (key, *sorted(known)))
             nearest = get_close_matches(asked, names, n=1, cutoff=0)[0]
             raise UserError(f"{name} names no entry: {asked!r}; nearest: {nearest}")

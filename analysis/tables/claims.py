@@ -84,7 +84,8 @@ def _notes(evaluated: list[Evaluated], tier: str) -> list[str]:
     judged = "No verdict counts at tier smoke: its runs show that everything runs." if tier == NOT_JUDGED else (
         f"Tier {tier}: {n['supported']} supported, {n['contradicted']} contradicted, {n['undecided']} undecided, "
         f"{n['not_run']} not run; of {n['extensions']} carried over to text Sokoban {n['extension_supported']} "
-        f"supported, {n['extension_contradicted']} contradicted, {n['extension_undecided']} undecided."
+        f"supported, {n['extension_contradicted']} contradicted, {n['extension_undecided']} undecided, "
+        f"{n['extension_not_run']} not run."
     )  # fmt: skip
     return [
         f"{n['inconsistent']} of {n['claims']} claims disagree with the paper's own numbers. {judged}",

@@ -187,7 +187,7 @@ def test_a_stated_size_lies_in_the_interval_of_the_runs_or_not(tmp_path):
 
 def test_claims_name_entries_that_exist(tmp_path):
     known = set(entries_of(tmp_path)) | set(all_entries())
-    assert {key for c in read(known=known) for key in c.entries.values()} <= known
+    assert {key for c in read(known=known) if not c.extension for key in c.entries.values()} <= known
     assert len(read()) >= 30
 
 
@@ -215,6 +215,17 @@ def test_a_claim_that_cannot_be_computed_is_one_line(tmp_path, change, message):
         read(path, known=all_entries())
     text = str(error.value)
     assert message.replace("'main", "main") in text and "claim 'x'" in text and "\n" not in text
+
+
+def test_an_extension_may_name_blocks_that_only_its_runs_make(tmp_path):
+    """But no other row."""
+    entries = {"ours": OURS.replace("1.5B", "sokoban small")}
+    assert verdict(claim(tmp_path, "ours > hgpo", entries=entries, extension=True), tmp_path).word == "not run"
+    with pytest.raises(UserError, match="nearest"):
+        read(claim(tmp_path, "ours > hgpo", entries=entries), known=all_entries())
+    entries = {"ours": entries["ours"].replace("bepo", "beep")}
+    with pytest.raises(UserError, match="nearest"):
+        read(claim(tmp_path, "ours > hgpo", entries=entries, extension=True), known=all_entries())
 
 
 def test_two_claims_of_one_name_are_refused(tmp_path):
