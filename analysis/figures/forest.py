@@ -20,8 +20,8 @@ _ROW = 0.145  # inches
 
 @artefact("claims-forest", "figure", of=OfEntries)
 def claims_forest(entries: Entries) -> Figure:
-    """Draw every claim that one entry of success or score lies above another."""
-    shown = [e for e in entries.evaluated if _is_lead(e, entries)]
+    """Draw every claim that one entry of success or score lies above another, where it was printed or run."""
+    shown = [e for e in entries.evaluated if _is_lead(e, entries) and (e.printed.worst or e.runs.deciding)]
     shown.sort(key=lambda e: e.claim.extension)
     figure, axes = panels(1, 2, PAGE, 1.1 + _ROW * len(shown), sharey=True)
     printed = all_entries()
@@ -51,7 +51,9 @@ def claims_forest(entries: Entries) -> Figure:
 
 def _is_lead(e: Evaluated, entries: Entries) -> bool:
     formula = e.claim.formula
-    if not isinstance(formula, Inequality) or formula.of_spread or len(formula.coefficients) != 2:
+    if not isinstance(formula, Inequality) or formula.of_spread:
+        return False
+    if sorted(formula.coefficients.values()) != [-1, 1]:
         return False
     keys = [e.claim.entries[name] for name in e.claim.names]
     return all(key not in entries.by_key or entries.by_key[key].episodes for key in keys)
