@@ -30,7 +30,7 @@ def _parser() -> Parser:
     add = parser.add_argument
     labels = "artefacts (default: all), or: explain ENTRY, plan, runs FILTER ..., study NAME ..., curves RUN ..."
     add("names", nargs="*", metavar="LABEL", help=labels)
-    add("--tier", help=f"{', '.join(TIERS)}; default: every tier that has runs; explain: the highest with runs")
+    add("--tier", help=f"{', '.join(TIERS)}; default: every tier that has runs (explain, plan: the highest)")
     add("--results", type=Path, default=DEFAULT, help="folder of finished runs")
     sources = "local: RESULTS alone; published: paper/runs alone; wandb:ENTITY/PROJECT, kept in RESULTS/wandb"
     add("--source", help=f"{sources} (default: RESULTS and paper/runs together)")
@@ -76,7 +76,7 @@ def _build(command: str, names: list[str], options: argparse.Namespace) -> None:
     if not tiers:
         raise UserError(f"{source.results}: no study has a run yet; try `make reproduce`")
     if options.names == ["plan"]:
-        print(plan(source, tiers[0], options.allow_mixed))
+        print(plan(source, tiers[-1], options.allow_mixed))
     elif options.names == ["explain"]:
         raise UserError("explain what? An entry, such as main-results/ALFWorld/All/HGPO/1.5B")
     elif command == "explain":

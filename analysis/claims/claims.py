@@ -17,7 +17,7 @@ from bepo.core.errors import UserError
 
 CLAIMS, CHECKS = PAPER / "claims.yaml", PAPER / "checks.yaml"
 _FIELDS = {"id", "claim", "at", "entries", "holds"}
-_OPTIONAL = {"claims": {"stated", "note", "extension"}, "checks": {"reason"}}
+_OPTIONAL = {"claims": {"stated", "note", "about", "extension"}, "checks": {"reason"}}
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class Claim:
     """One claim, or one check of the paper against itself.
 
     ``comparisons`` must all hold. ``stated`` are the sizes that the text gives them, None where it gives none.
-    ``extension`` marks what the paper says of other runs than the entries', carried over by us. ``reason`` says why
+    ``about`` is ``mechanism`` for cost, coverage, convergence and diagnostics, else ``learning``. ``extension`` marks
+    what the paper says of other runs than the entries', carried over by us. ``reason`` says why
     the two sides of a check should be equal.
     """
 
@@ -36,6 +37,7 @@ class Claim:
     comparisons: tuple[Comparison, ...]
     stated: tuple[Expression | None, ...]
     note: str = ""
+    about: str = "learning"
     extension: bool = False
     reason: str = ""
 
@@ -43,6 +45,11 @@ class Claim:
     def formula(self) -> Formula:
         """What the claim says, in inequalities."""
         return conjunction(list(self.comparisons))
+
+    @property
+    def family(self) -> str:
+        """The claims that it is decided with, in words: easy ones, of cost say, must not lend others their power."""
+        return f"{'carried over' if self.extension else 'of the paper'}, about {self.about}"
 
     @property
     def names(self) -> set[str]:
@@ -90,6 +97,8 @@ def _claim(item: Any, known: Collection[EntryKey] | None, kind: str) -> Claim:
     stated = [None if text is None else Expression.read(text) for text in said]
     if len(stated) > len(every):
         raise UserError(f"{len(stated)} sizes are stated, and it has {len(every)} comparisons")
+    if item.get("about", "mechanism") != "mechanism":
+        raise UserError(f"about: {item['about']!r} is not mechanism, the only choice")
     unknown = {n for e in (*(c.difference for c in every), *filter(None, stated)) for n in e.names - set(entries)}
     if unknown:
         raise UserError(f"{min(unknown)!r} is not among its entries: {', '.join(entries)}")

@@ -3,7 +3,7 @@
 An inequality between means is tested by Welch's t test over training seeds (Welch, 1947); runs that stand behind
 several of its terms are paired. One between deviations is tested by permutation. "And" is an intersection-union test
 (its p is the largest of its parts; Berger, 1982), "or" is Holm's (the smallest, times their number). All claims of a
-tier together are decided by Benjamini and Hochberg (1995) at 5 %; Holm's correction stands beside it.
+tier and a family together are decided by Benjamini and Hochberg (1995) at 5 %; Holm's correction stands beside it.
 """
 
 from __future__ import annotations
@@ -162,23 +162,29 @@ def seeds_for_spread() -> int:
 
 @dataclass(frozen=True)
 class Decided:
-    """``word`` after Benjamini-Hochberg over all claims, with the adjusted p; ``holm``: would Holm decide it too?"""
+    """``word`` after Benjamini-Hochberg over the ``size`` claims of a ``family``, with the adjusted p.
+
+    ``holm``: would Holm's correction decide it, too?
+    """
 
     word: str  # supported, contradicted, undecided
     adjusted: float
     holm: bool
+    family: str
+    size: int
 
 
-def decide(tested: Sequence[Outcome]) -> list[Decided]:
-    """Decide several claims together."""
-    if not tested:
-        return []
-    p = [one.p for one in tested]
-    adjusted, holm = (np.asarray(multipletests(p, LEVEL, method)[1]) for method in ("fdr_bh", "holm"))
-    return [
-        Decided(_direction(one) if adjusted[i] <= LEVEL else "undecided", float(adjusted[i]), bool(holm[i] <= LEVEL))
-        for i, one in enumerate(tested)
-    ]
+def decide(tested: Mapping[str, Outcome], families: Mapping[str, str]) -> dict[str, Decided]:
+    """Decide several claims, those of each family together; both mappings are by the claims' names."""
+    decided = {}
+    for family in dict.fromkeys(families.values()):
+        names = [name for name in tested if families[name] == family]
+        p = [tested[name].p for name in names]
+        adjusted, holm = (np.asarray(multipletests(p, LEVEL, method)[1]) for method in ("fdr_bh", "holm"))
+        for name, fdr, fwer in zip(names, adjusted, holm):
+            word = _direction(tested[name]) if fdr <= LEVEL else "undecided"
+            decided[name] = Decided(word, float(fdr), bool(fwer <= LEVEL), family, len(names))
+    return decided
 
 
 def _direction(tested: Outcome) -> str:

@@ -1,9 +1,9 @@
 """What of a run a claim is tested on: the final success decides; other measures of the same runs stand beside it.
 
-They were declared before any laptop run of a claim was looked at, and have less noise: ``over training`` is the area
-under the curve of the test success over updates, divided by its length; ``last evaluations`` is the mean of the last
-three. Both are of evaluation seed 0. ``paired`` is the final success again, compared between runs of one training seed,
-which share warm start, training tasks and test tasks.
+They were declared when 12 of the 72 runs on text Sokoban were known, and none of other claims, and have less noise:
+``over training`` is the area under the curve of the test success over updates, divided by its length; ``last
+evaluations`` is the mean of the last three. Both are of evaluation seed 0. ``paired`` is the final success again,
+compared between runs of one training seed, which share warm start, training tasks and test tasks.
 """
 
 from collections.abc import Callable

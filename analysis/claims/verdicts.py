@@ -86,10 +86,12 @@ def _verdicts(claims: Sequence[Claim], entries: Mapping[EntryKey, Entry], tier: 
             verdicts[claim.id] = Verdict("not run", missing=tuple(missing))
         else:
             tested[claim.id] = significance(claim.formula, _values(claim, entries, FINAL))
-    for (name, one), decided in zip(tested.items(), decide(list(tested.values()))):
-        claim = next(claim for claim in claims if claim.id == name)
-        word = "not judged" if tier == NOT_JUDGED else decided.word
-        verdicts[name] = Verdict(word, one, decided, sizes_of(claim, _values(claim, entries, FINAL)))
+    decided = decide(tested, {claim.id: claim.family for claim in claims if claim.id in tested})
+    for claim in claims:
+        if claim.id in tested:
+            word = "not judged" if tier == NOT_JUDGED else decided[claim.id].word
+            sizes = sizes_of(claim, _values(claim, entries, FINAL))
+            verdicts[claim.id] = Verdict(word, tested[claim.id], decided[claim.id], sizes)
     return verdicts
 
 
@@ -124,7 +126,8 @@ def tally(evaluated: Sequence[Evaluated]) -> dict[str, str]:
     own = [e for e in evaluated if not e.claim.extension]
     leads = [e.printed.separated for e in own if e.printed.separated is not None]
     words, carried = (Counter(e.runs.word for e in evaluated if e.claim.extension is kind) for kind in (False, True))
-    counts = {"claims": len(own), "inconsistent": sum(e.printed.verdict == "no" for e in own)}
+    counts = {"claims": len(own), "printed_claims": sum(e.printed.verdict != "not printed" for e in own)}
+    counts |= {"inconsistent": sum(e.printed.verdict == "no" for e in own)}
     counts |= {"leads": len(leads), "separated_leads": sum(leads), "extensions": len(evaluated) - len(own)}
     for word in VERDICTS:
         counts |= {word.replace(" ", "_"): words[word], f"extension_{word.replace(' ', '_')}": carried[word]}

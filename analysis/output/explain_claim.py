@@ -73,7 +73,7 @@ def _p(tested: Outcome) -> str:
 def _verdict(e: Evaluated, tier: str) -> Iterator[str]:
     assert e.runs.decided
     decided = e.runs.decided
-    adjusted = f"p {decided.adjusted:.3g} by Benjamini-Hochberg over all claims with runs"
+    adjusted = f"p {decided.adjusted:.3g} by Benjamini-Hochberg over {decided.size} claims {decided.family}"
     yield f"  verdict    {e.runs.word} (tier {tier}): {adjusted}"
     yield f"             by Holm's correction {'too' if decided.holm else 'not decided'}"
     for size in e.runs.sizes:

@@ -8,7 +8,7 @@ import numpy as np
 
 from analysis.claims.entries import Entries
 from analysis.claims.inference import Estimated, Outcome, seeds_for_spread
-from analysis.claims.verdicts import Evaluated
+from analysis.claims.verdicts import NOT_JUDGED, Evaluated
 from analysis.data.runs import Run
 from analysis.data.sources import Source
 from analysis.data.statistics import seeds_to_detect
@@ -23,7 +23,8 @@ class Need:
     """What would decide a claim, if its differences and deviations are as large as they look now.
 
     ``seeds`` are training seeds of every entry, inf where nothing that was seen says how many; ``runs`` is the number
-    of runs that this adds, ``hours`` their core-hours, ``studies`` the studies to repeat.
+    of runs that this adds, ``hours`` their core-hours, ``studies`` the studies to repeat, ``settings`` the environment
+    and the model, where all of its runs have the same.
     """
 
     claim: str
@@ -31,13 +32,16 @@ class Need:
     runs: int
     hours: float
     studies: tuple[str, ...]
+    settings: tuple[str, ...]
 
 
 def plan(source: Source, tier: str, allow_mixed: bool = False) -> str:
     """Return a table of what each undecided claim needs, cheapest first.
 
-    Raises ``UserError`` where no claim has runs.
+    Raises ``UserError`` where no claim has runs, and at tier smoke.
     """
+    if tier == NOT_JUDGED:
+        raise UserError(f"no verdict counts at tier {tier}: plan needs runs of tier laptop or paper")
     entries = artefacts()["claims"].load(source, tier, allow_mixed)
     assert isinstance(entries, Entries)
     tested = [e for e in entries.evaluated if e.runs.tested]
@@ -48,7 +52,9 @@ def plan(source: Source, tier: str, allow_mixed: bool = False) -> str:
     head = f"{decided} of {len(tested)} claims with runs are decided at tier {tier}."
     why = "With 80 % power, if differences and deviations are as they look now, the others need about:"
     rows = (
-        "Runs and core-hours are of the claim's rows; the command trains every row of its studies (credit=... fewer)."
+        "Runs and core-hours are of the claim's rows; the command trains every row of its studies (credit=... fewer).\n"
+        "All this is for one test, without correction for other claims: a lower bound. Seeds added after a verdict was\n"
+        "seen do not keep its error rate: test such a claim on the new seeds alone."
     )
     return "\n".join([head, *([why, "", *_lines(needs, tier), "", rows] if needs else [])])
 
@@ -66,7 +72,9 @@ def need(e: Evaluated, entries: Entries) -> Need:
     have = len(by_id)
     more = max(int(seeds) * len(rows) - have, 0) if isfinite(seeds) else 0
     hours = float(np.mean([_cpu_hours(run) for run in by_id.values()])) * more if isfinite(seeds) else inf
-    return Need(e.claim.id, seeds, more, hours, tuple(studies))
+    places = {(run.env, run.model) for run in by_id.values()}
+    settings = [f"env={env} model={model}" for env, model in places] if len(places) == 1 else []
+    return Need(e.claim.id, seeds, more, hours, tuple(studies), tuple(settings))
 
 
 def _seeds(tested: Outcome) -> float:
@@ -107,5 +115,6 @@ def _lines(needs: list[Need], tier: str) -> Iterator[str]:
         if not isfinite(one.seeds):
             yield f"{one.claim:34} {'?':>6} {'':>5} {'':>10}  more than {_MOST_SEEDS} seeds, or a second seed first"
             continue
-        command = f"python -m bepo.sweep {' '.join(one.studies) or 'STUDY'} tier={tier} seeds={int(one.seeds)}"
+        what = " ".join([*(one.studies or ["STUDY"]), *one.settings])
+        command = f"python -m bepo.sweep {what} tier={tier} seeds={int(one.seeds)}"
         yield f"{one.claim:34} {int(one.seeds):6} {one.runs:5} {one.hours:10.1f}  {command}"

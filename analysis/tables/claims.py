@@ -88,15 +88,17 @@ def _notes(evaluated: list[Evaluated], tier: str) -> list[str]:
         f"{n['extension_not_run']} not run."
     )  # fmt: skip
     return [
-        f"{n['inconsistent']} of {n['claims']} claims disagree with the paper's own numbers. {judged}",
+        f"{n['inconsistent']} of the {n['printed_claims']} claims with printed numbers ({n['claims']} in all) disagree "
+        f"with them. {judged}",
         "Printed: the comparison that is nearest to failing, with the rounding of the printed numbers (±), and the "
         "size that the text gives. Agree: by rounding, if only that saves it.",
         "Beyond its ±: does Welch's 95 % interval from the printed deviations of three training seeds leave the claim "
         "standing? A dash where the paper has one training seed, or none of its numbers is concerned.",
         "Reproduced: the inequality that decides, left side minus right side, with its 95 % interval over training "
         "seeds (Welch; paired where both sides are of the same runs). p: two-sided, of the whole claim: and by "
-        "intersection-union, or by Holm; deviations by permutation. Verdict: by Benjamini-Hochberg at 5 % over all "
-        f"claims with runs; {_HOLM} by Holm's correction too; {ONE_SEED} one training seed, from which nothing "
+        "intersection-union, or by Holm; deviations by permutation. Verdict: by Benjamini-Hochberg at 5 % over the "
+        "claims with runs of one family (of the paper or carried over, about learning or mechanism), so "
+        f"that an interval, which is not corrected, may exclude 0 beside undecided; {_HOLM} by Holm's correction too; {ONE_SEED} one training seed, from which nothing "
         "follows. python -m analysis explain claims/NAME shows the arithmetic.",
         "Size: does the size that the text gives lie in the 95 % interval of the runs (within), or is the runs' "
         "smaller or larger?",
@@ -111,7 +113,7 @@ def claim_measures(entries: Entries) -> Table:
     names = [FINAL, *MEASURES]
     rows = [[e.claim.claim, *(_tested(_on(e).get(name)) for name in names)] for e in shown]
     return Table(
-        "Claims about success on measures with less noise, declared in advance; the final success alone decides.",
+        "Claims about success on measures with less noise, declared before most runs; the final success alone decides.",
         ["Claim", *(name.capitalize() for name in names)],
         rows,
         [

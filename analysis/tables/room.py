@@ -35,10 +35,11 @@ def room(studies: Studies) -> Table:
         rows,
         [
             " ".join(protocol(studies.values(), used)),
-            f"Room, by a rule that was fixed in advance: the control leads by at least {LEAST_POINTS} points and "
+            f"Room, by the pilot's rule: the control leads by at least {LEAST_POINTS} points and "
             f"{LEAST_ERRORS} standard errors of the difference, with {LEAST_SEEDS} training seeds of both or more. "
             "Where there is none, this tier cannot judge credit on the environment: its rows say nothing of methods. "
-            "An environment without a row has not been tried at this tier.",
+            "Room in training need not be room in final success. An environment without a row has no runs of both with one "
+            "setting; docs/performance.md lists what was tried.",
             *origins(used),
         ],
         left=2,

@@ -95,15 +95,20 @@ def test_and_takes_the_largest_p_and_or_the_smallest_times_their_number():
     assert either.against == max(t.against for t in one.values())
 
 
-def test_all_claims_together_are_decided_by_benjamini_and_hochberg():
+def test_the_claims_of_a_family_are_decided_together_by_benjamini_and_hochberg():
     def claim(p, support):
         return Outcome(formula("a > b"), (), p / 2 if support else 1 - p / 2, 1 - p / 2 if support else p / 2)
 
-    decided = decide([claim(0.001, True), claim(0.03, False), claim(0.04, True), claim(0.6, True)])
-    assert [one.word for one in decided] == ["supported", "undecided", "undecided", "undecided"]
-    assert [one.adjusted for one in decided] == pytest.approx(stats.false_discovery_control([0.001, 0.03, 0.04, 0.6]))
-    assert [one.holm for one in decided] == [True, False, False, False]
-    assert [one.word for one in decide([claim(0.001, True), claim(0.002, False)])] == ["supported", "contradicted"]
+    p = dict(zip("abcd", (0.001, 0.03, 0.04, 0.6)))
+    tested = {name: claim(value, name != "b") for name, value in p.items()}
+    decided = decide(tested, dict.fromkeys(tested, "one"))
+    assert [one.word for one in decided.values()] == ["supported", "undecided", "undecided", "undecided"]
+    adjusted = [one.adjusted for one in decided.values()]
+    assert adjusted == pytest.approx(stats.false_discovery_control(list(p.values())))
+    assert [one.holm for one in decided.values()] == [True, False, False, False]
+    others = decide(tested, dict(zip("abcd", "onno")))
+    assert [others[name].word for name in "abcd"] == ["supported", "contradicted", "supported", "undecided"]
+    assert [others[name].size for name in "abcd"] == [2, 2, 2, 2]
 
 
 def test_a_claim_about_spread_is_decided_by_permutation_or_not_at_all():
@@ -191,6 +196,9 @@ def test_a_plan_says_how_many_seeds_would_decide(tmp_path):
     seeds = TTestIndPower().solve_power((75 - 65) / (50**0.5), alpha=0.05, power=0.8)
     line = next(line for line in shown.splitlines() if line.startswith("text-sokoban-over-grpo "))
     assert line.split()[1] == str(ceil(seeds)) and line.split()[2] == str(2 * ceil(seeds) - 4)
-    assert line.endswith(f"python -m bepo.sweep main_sokoban_text tier=laptop seeds={ceil(seeds)}") and "0 of" in shown
-    with pytest.raises(UserError, match="no claim has runs at tier smoke"):
+    command = f"main_sokoban_text env=sokoban model=small tier=laptop seeds={ceil(seeds)}"
+    assert line.endswith(f"python -m bepo.sweep {command}") and "0 of" in shown
+    with pytest.raises(UserError, match="no claim has runs at tier paper"):
+        plan(Source(tmp_path), "paper")
+    with pytest.raises(UserError, match="no verdict counts at tier smoke"):
         plan(Source(tmp_path), "smoke")
