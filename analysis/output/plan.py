@@ -53,7 +53,7 @@ def plan(source: Source, tier: str, allow_mixed: bool = False) -> str:
     why = "With 80 % power, if differences and deviations are as they look now, the others need about:"
     rows = (
         "Runs and core-hours are of the claim's rows; the command trains every row of its studies (credit=... fewer).\n"
-        "All this is for one test, without correction for other claims: a lower bound. Seeds added after a verdict was\n"
+        "All this is for one test, uncorrected for other claims: a lower bound. Seeds added after a verdict was\n"
         "seen do not keep its error rate: test such a claim on the new seeds alone."
     )
     return "\n".join([head, *([why, "", *_lines(needs, tier), "", rows] if needs else [])])

@@ -97,9 +97,10 @@ def _notes(evaluated: list[Evaluated], tier: str) -> list[str]:
         "Reproduced: the inequality that decides, left side minus right side, with its 95 % interval over training "
         "seeds (Welch; paired where both sides are of the same runs). p: two-sided, of the whole claim: and by "
         "intersection-union, or by Holm; deviations by permutation. Verdict: by Benjamini-Hochberg at 5 % over the "
-        "claims with runs of one family (of the paper or carried over, about learning or mechanism), so "
-        f"that an interval, which is not corrected, may exclude 0 beside undecided; {_HOLM} by Holm's correction too; {ONE_SEED} one training seed, from which nothing "
-        "follows. python -m analysis explain claims/NAME shows the arithmetic.",
+        "claims with runs of one family (of the paper or carried over, about learning or mechanism), so that an "
+        f"interval, which is not corrected, may exclude 0 beside undecided; {_HOLM} by Holm's correction too; "
+        f"{ONE_SEED} one training seed, from which nothing follows. python -m analysis explain claims/NAME shows the "
+        "arithmetic.",
         "Size: does the size that the text gives lie in the 95 % interval of the runs (within), or is the runs' "
         "smaller or larger?",
         *(f"{e.claim.claim} Note: {e.claim.note}" for e in evaluated if e.claim.note),

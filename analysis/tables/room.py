@@ -38,8 +38,8 @@ def room(studies: Studies) -> Table:
             f"Room, by the pilot's rule: the control leads by at least {LEAST_POINTS} points and "
             f"{LEAST_ERRORS} standard errors of the difference, with {LEAST_SEEDS} training seeds of both or more. "
             "Where there is none, this tier cannot judge credit on the environment: its rows say nothing of methods. "
-            "Room in training need not be room in final success. An environment without a row has no runs of both with one "
-            "setting; docs/performance.md lists what was tried.",
+            "Room in training need not be room in final success. An environment without a row has no runs of both with "
+            "one setting; docs/performance.md lists what was tried.",
             *origins(used),
         ],
         left=2,

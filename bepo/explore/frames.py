@@ -73,7 +73,7 @@ class Runs:
     def transcripts(self) -> pd.DataFrame:
         """One row a step of a test episode of a run's last policy: ``prompt``, ``response``, ``action``, and so on.
 
-        Empty where no run keeps transcripts, as in published archives.
+        Empty where no run keeps transcripts, as in most published archives.
         """
         return self._table(
             (run, {name: value for name, value in episode.items() if name != "steps"} | {"step": number, **step})

@@ -52,7 +52,7 @@ def page(runs: Sequence[StoredRun], compared: tuple[int, int] | None = None) -> 
 
 def _why(run: StoredRun) -> str:
     if run.path.suffix == ".zip":
-        return ", like all published archives"
+        return ", like most published archives"
     return " yet" if not run.facts else ""
 
 
