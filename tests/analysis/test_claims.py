@@ -207,6 +207,7 @@ def test_claims_name_entries_that_exist(tmp_path):
         ({"holds": "ours * hgpo > 1"}, "not a sum of terms"),
         ({"holds": "ours > hgpo", "stated": [1, 2]}, "2 sizes are stated"),
         ({"colour": "red"}, "its fields are at, claim, entries"),
+        ({"about": "learning"}, "about: 'learning' is not mechanism"),
     ],
 )
 def test_a_claim_that_cannot_be_computed_is_one_line(tmp_path, change, message):
