@@ -26,8 +26,8 @@ class Claim:
 
     ``comparisons`` must all hold. ``stated`` are the sizes that the text gives them, None where it gives none.
     ``about`` is ``mechanism`` for cost, coverage, convergence and diagnostics, else ``learning``. ``extension`` marks
-    what the paper says of other runs than the entries', carried over by us. ``reason`` says why
-    the two sides of a check should be equal.
+    what the paper says of other runs than the entries', carried over by us. ``reason`` says why the two sides of a
+    check should be equal.
     """
 
     id: str

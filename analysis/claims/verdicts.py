@@ -86,12 +86,11 @@ def _verdicts(claims: Sequence[Claim], entries: Mapping[EntryKey, Entry], tier: 
             verdicts[claim.id] = Verdict("not run", missing=tuple(missing))
         else:
             tested[claim.id] = significance(claim.formula, _values(claim, entries, FINAL))
-    decided = decide(tested, {claim.id: claim.family for claim in claims if claim.id in tested})
-    for claim in claims:
-        if claim.id in tested:
-            word = "not judged" if tier == NOT_JUDGED else decided[claim.id].word
-            sizes = sizes_of(claim, _values(claim, entries, FINAL))
-            verdicts[claim.id] = Verdict(word, tested[claim.id], decided[claim.id], sizes)
+    by_id = {claim.id: claim for claim in claims}
+    for name, decided in decide(tested, {name: by_id[name].family for name in tested}).items():
+        word = "not judged" if tier == NOT_JUDGED else decided.word
+        sizes = sizes_of(by_id[name], _values(by_id[name], entries, FINAL))
+        verdicts[name] = Verdict(word, tested[name], decided, sizes)
     return verdicts
 
 

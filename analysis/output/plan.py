@@ -23,8 +23,8 @@ class Need:
     """What would decide a claim, if its differences and deviations are as large as they look now.
 
     ``seeds`` are training seeds of every entry, inf where nothing that was seen says how many; ``runs`` is the number
-    of runs that this adds, ``hours`` their core-hours, ``studies`` the studies to repeat, ``settings`` the environment
-    and the model, where all of its runs have the same.
+    of runs that this adds, ``hours`` their core-hours, ``studies`` the studies to repeat, ``place`` the environment and
+    the model as overrides, where all of its runs have the same, else nothing.
     """
 
     claim: str
@@ -32,7 +32,7 @@ class Need:
     runs: int
     hours: float
     studies: tuple[str, ...]
-    settings: tuple[str, ...]
+    place: str
 
 
 def plan(source: Source, tier: str, allow_mixed: bool = False) -> str:
@@ -73,8 +73,8 @@ def need(e: Evaluated, entries: Entries) -> Need:
     more = max(int(seeds) * len(rows) - have, 0) if isfinite(seeds) else 0
     hours = float(np.mean([_cpu_hours(run) for run in by_id.values()])) * more if isfinite(seeds) else inf
     places = {(run.env, run.model) for run in by_id.values()}
-    settings = [f"env={env} model={model}" for env, model in places] if len(places) == 1 else []
-    return Need(e.claim.id, seeds, more, hours, tuple(studies), tuple(settings))
+    place = "env={} model={}".format(*places.pop()) if len(places) == 1 else ""
+    return Need(e.claim.id, seeds, more, hours, tuple(studies), place)
 
 
 def _seeds(tested: Outcome) -> float:
@@ -115,6 +115,6 @@ def _lines(needs: list[Need], tier: str) -> Iterator[str]:
         if not isfinite(one.seeds):
             yield f"{one.claim:34} {'?':>6} {'':>5} {'':>10}  more than {_MOST_SEEDS} seeds, or a second seed first"
             continue
-        what = " ".join([*(one.studies or ["STUDY"]), *one.settings])
-        command = f"python -m bepo.sweep {what} tier={tier} seeds={int(one.seeds)}"
+        what = " ".join(filter(None, [*(one.studies or ["STUDY"]), one.place, f"tier={tier}"]))
+        command = f"python -m bepo.sweep {what} seeds={int(one.seeds)}"
         yield f"{one.claim:34} {int(one.seeds):6} {one.runs:5} {one.hours:10.1f}  {command}"

@@ -12,7 +12,7 @@ from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
 from analysis.grid.table import Printed, Table
 
-LEAST_POINTS, LEAST_ERRORS, LEAST_SEEDS = 8, 4, 3  # the rule of docs/performance.md, fixed before the first comparison
+LEAST_POINTS, LEAST_ERRORS, LEAST_SEEDS = 8, 4, 3  # the rule of docs/performance.md
 BASE, CONTROL = "grpo", "oracle"
 COMPARED = RowKey(lambda run: run.method if run.method in (BASE, CONTROL) else None)
 

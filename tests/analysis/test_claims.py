@@ -187,7 +187,8 @@ def test_a_stated_size_lies_in_the_interval_of_the_runs_or_not(tmp_path):
 
 def test_claims_name_entries_that_exist(tmp_path):
     known = set(entries_of(tmp_path)) | set(all_entries())
-    assert {key for c in read(known=known) if not c.extension for key in c.entries.values()} <= known
+    named = {key for c in read(known=known) for key in c.entries.values()}
+    assert {key for key in named if not key[2].endswith("sokoban small")} <= known  # these blocks only runs make
     assert len(read()) >= 30
 
 
