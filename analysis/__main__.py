@@ -55,9 +55,10 @@ def _run(options: argparse.Namespace) -> None:
     if command == "runs":
         from analysis.output import ledger
 
-        folder = open_source(options.results, options.source).results
-        ledger.remove(folder, options.gc)
-        print(ledger.to_text(ledger.filtered(ledger.ledger(folder), names)))
+        source = open_source(options.results, options.source)
+        ledger.remove(source.results, options.gc)
+        table = ledger.ledger(source.results, source.published.values())
+        print(ledger.to_text(ledger.filtered(table, names)))
     elif command == "curves":
         from analysis.output.curves import draw_curves
 

@@ -24,12 +24,13 @@ def _():
 
 
 @app.cell
-def _(Path, ledger, mo, tuning):
+def _(Path, ledger, mo, open_source, tuning):
     results = Path(str(mo.cli_args().get("results") or "results"))
     studies = tuning.optuna_studies(results)
     study = mo.ui.dropdown(studies, value=next(iter(studies), None), label="Study")
     choice = study if studies else mo.md("No study yet.")
-    mo.vstack([mo.md("# Runs"), ledger.ledger(results), mo.md("# Optuna studies"), choice])
+    _every = ledger.ledger(results, open_source(results).published.values())
+    mo.vstack([mo.md("# Runs"), _every, mo.md("# Optuna studies"), choice])
     return results, study
 
 

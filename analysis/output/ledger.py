@@ -4,7 +4,7 @@
 """
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from bepo.core.errors import UserError, choose
 from bepo.explore.frames import differing
 from bepo.store.cells import study_cells
 from bepo.store.files import Corrupt
+from bepo.store.published import PublishedRuns
 from bepo.store.runs import RunFolder
 from bepo.store.stored import read_config
 
@@ -24,21 +25,29 @@ COLUMNS += ("began",)
 _BEGINNINGS = ("status", "commit", "began")
 
 
-def ledger(results: Path) -> pd.DataFrame:
-    """Return every run of the folder, the oldest first.
+def ledger(results: Path, published: Iterable[PublishedRuns] = ()) -> pd.DataFrame:
+    """Return every run of the folder, and the published runs that are not complete in it, the oldest first.
 
     ``differs`` has the settings in which a run differs from others of its environment, estimator, model and tier.
     ``commit`` ends with ``+`` after uncommitted changes, ``wall`` where it counts only the last of several sessions.
     """
-    cells = grouped(study_cells(results), lambda cell: cell[1])
-    studies = {run: ",".join(dict.fromkeys(path.parts[-3] for path, _ in same)) for run, same in cells.items()}
+    studies = _studies_by_run(results)
     folders = [path for path in sorted((results / "runs").glob("*")) if path.is_dir()]
     configs: dict[str, dict[str, Any]] = {}
-    rows = [_row(path, studies.get(path.name, ""), configs) for path in folders]
-    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    rows = {path.name: _row(path, studies.get(path.name, ""), configs) for path in folders}
+    for runs in published:
+        for row in _published_rows(runs, configs):
+            if rows.get(row["run"], {}).get("status") != "complete":
+                rows[row["run"]] = row
+    table = pd.DataFrame(list(rows.values()), columns=list(COLUMNS))
     differs = _differences(table, configs)
     table["differs"] = [differs.get(run, "") for run in table["run"]]
     return table.sort_values(["began", "run"], ignore_index=True)
+
+
+def _studies_by_run(results: Path) -> dict[str, str]:
+    cells = grouped(study_cells(results), lambda cell: cell[1])
+    return {run: ",".join(dict.fromkeys(path.parts[-3] for path, _ in same)) for run, same in cells.items()}
 
 
 def filtered(table: pd.DataFrame, filters: Sequence[str]) -> pd.DataFrame:
@@ -96,18 +105,52 @@ def _differences(table: pd.DataFrame, configs: Mapping[str, Mapping[str, Any]]) 
     return found
 
 
+def _published_rows(runs: PublishedRuns, configs: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the row of each published run, and add its config to ``configs`` if it can be read."""
+    studies: dict[str, list[str]] = {}
+    for study in runs.studies():
+        with suppress(Corrupt):
+            for cell in runs.cells(study):
+                studies.setdefault(cell["run_id"], []).append(study)
+    for run_id in runs.ids():
+        status, config, facts = "corrupt", {}, {}
+        with suppress(Corrupt):
+            run = runs.run(run_id)
+            status, config, facts = "published", run.config, run.facts
+            configs[run_id] = config
+        names = ",".join(dict.fromkeys(studies.get(run_id, [])))
+        yield _described(run_id, status, names, config, facts, _sessions_in(facts))
+
+
 def _row(path: Path, studies: str, configs: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Return the row of a run, and add its config to ``configs`` if it can be read."""
     folder = RunFolder(path.parent.parent, path.name)
     status, config, facts = _status(folder)
     if config:
         configs[path.name] = config
-    sessions: list[dict[str, Any]] = []
-    with suppress(Corrupt):
-        known = facts["sessions"] if isinstance(facts.get("sessions"), list) else folder.sessions()
-        sessions = [s for s in known if isinstance(s, dict)]
+    sessions = _sessions_in(facts)
+    if not isinstance(facts.get("sessions"), list):
+        with suppress(Corrupt):
+            sessions = _sessions_in({"sessions": folder.sessions()})
+    return _described(path.name, status, studies, config, facts, sessions)
+
+
+def _sessions_in(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    sessions = facts.get("sessions")
+    return [s for s in sessions if isinstance(s, dict)] if isinstance(sessions, list) else []
+
+
+def _described(
+    run_id: str,
+    status: str,
+    studies: str,
+    config: dict[str, Any],
+    facts: dict[str, Any],
+    sessions: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Return the row of a run by what is known of it."""
     wall, settings = facts.get("wall_seconds_last_session"), {"model": "small"} | flat(config)
-    row = {"run": path.name, "status": status, "study": studies, "success": flat(facts).get("result.success")}
+    row = {"run": run_id, "status": status, "study": studies, "success": flat(facts).get("result.success")}
     row |= {column: settings.get(column) for column in ("tier", "model", "seed")}
     row |= {column: settings.get(f"{column}.name") for column in ("env", "credit")}
     row["wall"] = f"{wall:.0f} s" + "+" * (len(sessions) > 1) if isinstance(wall, int | float) else ""

@@ -1,12 +1,17 @@
 """The ledger of runs, and what --gc may remove."""
 
+import shutil
+
 import pytest
 
 from analysis.__main__ import main
 from analysis.output.ledger import filtered, ledger
 from bepo.core.errors import UserError
+from bepo.store.archive import write_archive
 from bepo.store.cells import note_cell
+from bepo.store.published import PublishedRuns
 from bepo.store.runs import RunFolder
+from bepo.store.stored import read_run
 
 
 @pytest.fixture
@@ -18,6 +23,7 @@ def results(tmp_path):
             session = {"started": f"2026-11-2{i}", "commit": "0123456789", "dirty": dirty}
             folder.start(config | {"tier": "smoke", "updates": 4}, session)
             folder.append("metrics", {"update": 1})
+            folder.append("episodes", {"update": 1})
             if i < 2:
                 folder.complete({"result": {"success": 0.5, "updates": 1}, "wall_seconds_last_session": 12.3})
     note_cell(tmp_path, "main_webshop", "smoke", ["seed=0"], "run0")
@@ -31,6 +37,19 @@ def test_every_run_is_a_row(results):
     assert list(table["status"]) == ["complete", "corrupt", "partial 1/4"]
     assert table.loc["run0", "study"] == "gate_form,main_webshop" and table.loc["run0", "wall"] == "12 s"
     assert list(table["commit"]) == ["0123456", "0123456+", "0123456"]
+
+
+def test_published_runs_are_rows_unless_the_folder_has_them(results, tmp_path_factory):
+    published = PublishedRuns(tmp_path_factory.mktemp("published") / "smoke")
+    published.folder.mkdir()
+    for run_id in ("run0", "run1"):
+        write_archive(read_run(results / "runs" / run_id), published.archive(run_id))
+    published.note_cells("main_webshop", [{"overrides": ["seed=1"], "varying": ["seed"], "run_id": "run1"}])
+    (published.folder / "torn.zip").write_bytes(b"PK")
+    shutil.rmtree(results / "runs" / "run1")
+    table = ledger(results, [published]).set_index("run")
+    assert dict(table["status"]) == {"run0": "complete", "run1": "published", "run2": "partial 1/4", "torn": "corrupt"}
+    assert table.loc["run1", "study"] == "main_webshop" and table.loc["run1", "success"] == 0.5
 
 
 def test_filters(results):
