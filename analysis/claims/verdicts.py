@@ -38,6 +38,11 @@ class Verdict:
         """The inequality on which the verdict rests: the one that is nearest to failing, or that fails most clearly."""
         return None if self.tested is None else _deciding(self.tested, self.tested.support < self.tested.against)
 
+    @property
+    def decided_by(self) -> str:
+        """The deciding inequality as text where the claim has several; nothing where its sentence says which one."""
+        return str(self.deciding.inequality) if self.deciding and self.tested and self.tested.parts else ""
+
 
 def _deciding(tested: Outcome, holds: bool) -> Estimated:
     if tested.estimated:

@@ -81,7 +81,7 @@ def _line(e: Evaluated, shown: set[str]) -> dict[str, Any]:
         "reported": f"{printed.value:.4g}" if printed else "–",
         "reproduced": reproduced or "–",
         "interval": interval,
-        "what": str(deciding.inequality) if deciding else "",
+        "what": e.runs.decided_by,
         "p": f"{e.runs.tested.p:.2g}" if e.runs.tested else "–",
         "size": ", ".join(dict.fromkeys(size.word for size in e.runs.sizes)),
         "labels": sorted({_TABLES.get(label, label) for label in labels} & shown),

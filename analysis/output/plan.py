@@ -24,7 +24,7 @@ class Need:
 
     ``seeds`` are training seeds of every entry, inf where nothing that was seen says how many; ``runs`` is the number
     of runs that this adds, ``hours`` their core-hours, ``studies`` the studies to repeat, ``place`` the environment and
-    the model as overrides, where all of its runs have the same, else nothing.
+    the model as overrides, each where all of its runs have the same.
     """
 
     claim: str
@@ -72,8 +72,8 @@ def need(e: Evaluated, entries: Entries) -> Need:
     have = len(by_id)
     more = max(int(seeds) * len(rows) - have, 0) if isfinite(seeds) else 0
     hours = float(np.mean([_cpu_hours(run) for run in by_id.values()])) * more if isfinite(seeds) else inf
-    places = {(run.env, run.model) for run in by_id.values()}
-    place = "env={} model={}".format(*places.pop()) if len(places) == 1 else ""
+    places = {"env": {run.env for run in by_id.values()}, "model": {run.model for run in by_id.values()}}
+    place = " ".join(f"{name}={next(iter(values))}" for name, values in places.items() if len(values) == 1)
     return Need(e.claim.id, seeds, more, hours, tuple(studies), place)
 
 

@@ -76,7 +76,8 @@ def _reproduced(e: Evaluated) -> str:
     if deciding is None or isnan(deciding.value):
         return "–"
     low, high = deciding.interval
-    return f"{deciding.value:+.3g}{f' [{low:.3g}, {high:.3g}]' if isfinite(low) else ''}: {deciding.inequality}"
+    by = f": {e.runs.decided_by}" if e.runs.decided_by else ""
+    return f"{deciding.value:+.3g}{f' [{low:.3g}, {high:.3g}]' if isfinite(low) else ''}{by}"
 
 
 def _notes(evaluated: list[Evaluated], tier: str) -> list[str]:
@@ -94,13 +95,13 @@ def _notes(evaluated: list[Evaluated], tier: str) -> list[str]:
         "size that the text gives. Agree: by rounding, if only that saves it.",
         "Beyond its ±: does Welch's 95 % interval from the printed deviations of three training seeds leave the claim "
         "standing? A dash where the paper has one training seed, or none of its numbers is concerned.",
-        "Reproduced: the inequality that decides, left side minus right side, with its 95 % interval over training "
-        "seeds (Welch; paired where both sides are of the same runs). p: two-sided, of the whole claim: and by "
-        "intersection-union, or by Holm; deviations by permutation. Verdict: by Benjamini-Hochberg at 5 % over the "
-        "claims with runs of one family (of the paper or carried over, about learning or mechanism), so that an "
-        f"interval, which is not corrected, may exclude 0 beside undecided; {_HOLM} by Holm's correction too; "
-        f"{ONE_SEED} one training seed, from which nothing follows. python -m analysis explain claims/NAME shows the "
-        "arithmetic.",
+        "Reproduced: the inequality that decides, named where a claim has several: left side minus right side, with "
+        "its 95 % interval over training seeds (Welch; paired where both sides are of the same runs). p: two-sided, of "
+        "the whole claim: and by intersection-union, or by Holm; deviations by permutation. Verdict: by "
+        "Benjamini-Hochberg at 5 % over the claims with runs of one family (of the paper or carried over, about "
+        "learning or mechanism), so that an interval, which is not corrected, may exclude 0 beside undecided; "
+        f"{_HOLM} by Holm's correction too; {ONE_SEED} one training seed, from which nothing follows. "
+        "python -m analysis explain claims/NAME shows the arithmetic.",
         "Size: does the size that the text gives lie in the 95 % interval of the runs (within), or is the runs' "
         "smaller or larger?",
         *(f"{e.claim.claim} Note: {e.claim.note}" for e in evaluated if e.claim.note),
