@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 
-from bepo.core.errors import Parser, UserError, choose
+from bepo.core.errors import Parser, UserError, nearest
 from bepo.publish import stale
 from bepo.runs.compare import differences, differences_of_first_update, prediction_interval, same_kind
 from bepo.runs.compose import config_of
@@ -33,7 +33,7 @@ _SHOWN = 10
 def main(arguments: list[str] | None = None) -> int:
     parser = Parser(prog="python -m bepo.verify", description=(__doc__ or "").partition("\n\n")[2])
     add = parser.add_argument
-    add("runs", nargs="*", metavar="RUN", help="ids of published runs (default: a random one)")
+    add("runs", nargs="*", metavar="RUN", help="ids of published runs or their beginnings (default: a random one)")
     add("--updates", type=int, metavar="N", help="stop after N updates, and compare these")
     add("--twice", action="store_true", help="train twice, and compare the two instead")
     add("--tier", default="laptop", help="the tier of the runs (default: laptop)")
@@ -54,10 +54,20 @@ def _chosen(options: argparse.Namespace) -> list[StoredRun]:
         raise UserError(f"{published.folder}: there are no published runs")
     if options.updates is not None and options.updates < 1:
         raise UserError(f"--updates {options.updates}: must be at least 1")
-    for name in options.runs:
-        if name not in known:
-            raise choose("published run", name, known)
-    return [published.run(name) for name in options.runs or [random.choice(known)]]
+    return [published.run(_full(name, known)) for name in options.runs or [random.choice(known)]]
+
+
+def _full(beginning: str, known: list[str]) -> str:
+    """Return the run id that begins so. Raises ``UserError`` where it is none, or not one alone."""
+    found = [run_id for run_id in known if run_id.startswith(beginning)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UserError(f"published run {beginning!r}: several ids begin so; choices: {', '.join(found)}")
+    raise UserError(
+        f"unknown published run {beginning!r}{nearest(beginning, known)}; "
+        "`python -m analysis runs status=published` lists them"
+    )
 
 
 def _verify(options: argparse.Namespace, expected: StoredRun) -> bool:
