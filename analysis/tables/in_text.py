@@ -87,6 +87,7 @@ METRICS = {
     "open transitions": _logged(lambda run: 100 * run.metrics["credit/gate_transition_coverage"].iloc[-1]),
     "open states": _logged(lambda run: 100 * run.metrics["credit/gate_state_coverage"].iloc[-1]),
     "branching transitions": _logged(lambda run: 100 * run.metrics["credit/branching_transitions"].iloc[-1]),
+    "without advantage": _logged(lambda run: 100 * run.mean("credit/zero_advantage_transitions")),
     "credit seconds": _logged(lambda run: run.mean("seconds/credit"), ".3g"),
     "other seconds": _logged(lambda run: float(_other_stages(run).sum(axis=1).mean())),
     "credit share": _logged(lambda run: _share(run, "credit"), ".2g"),
