@@ -66,6 +66,14 @@ def test_architectures_of_the_tiny_model(architecture, kind):
     assert sum(p.numel() for p in model.parameters()) < 200_000
 
 
+def test_a_model_may_need_something_in_one_environment():
+    def start(model, env):
+        return config("tier=laptop", f"model={model}", f"env={env}").policy.warm_start.target_success
+
+    assert [start(model, "webshop") for model in ("small", "large", "qwen3")] == [0.1, 0.3, 0.3]
+    assert [start(model, "alfworld") for model in ("small", "large", "qwen3")] == [0.1, 0.1, 0.1]
+
+
 def test_a_method_preset_says_what_else_the_method_needs():
     assert config("credit=gagpo_action_ratio").loss.ratio == "action"
     assert config("credit=hgpo_official").credit.std == "population"
