@@ -27,7 +27,7 @@ _COLOURS = "tab10"
 
 
 def build_study(name: str, source: Source, tier: str, metrics: Sequence[str] = ()) -> list[Built]:
-    """Return the table and the curves of a study at a tier.
+    """Return the table and the curves of a study at a tier; nothing where it has no runs there.
 
     ``metrics`` are columns beside success: ``score``, ``return``, ``steps``, ``valid`` of test episodes, or any logged
     metric, averaged over updates. Raises ``UserError`` for an unknown study, and for a metric that no run logged.
@@ -37,6 +37,8 @@ def build_study(name: str, source: Source, tier: str, metrics: Sequence[str] = (
     every = source.all_of_study(name, tier)
     fields = varying(every)
     study = source.study(name, tier, RowKey(lambda run: row_of(run, fields), tuple(fields)))
+    if not study.runs:
+        return []
     chosen = (SUCCESS, *(_metric(metric, study.runs) for metric in metrics))
     label = f"study-{name}"
     return [

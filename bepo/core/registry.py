@@ -40,7 +40,19 @@ class Registry(Generic[P]):
         self._complete = False
 
     def register(self, cls: C) -> C:
-        """Class decorator: make a plug-in known under its ``name``."""
+        """Class decorator: make a plug-in known under its ``name``.
+
+        Raises ``UserError`` for a class that is no dataclass or leaves out what it must say of itself, and for a name
+        that a class of another file has: one of the two would be trained under the id of the other.
+        """
+        place = f"{cls.__module__}.{cls.__qualname__}"
+        if "__dataclass_fields__" not in vars(cls):
+            raise UserError(f"{place}: a plug-in is a dataclass: write @dataclass below @register")
+        if unsaid := [name for name in _class_variables(cls) if not hasattr(cls, name)]:
+            raise UserError(f"{place}: must say its {', '.join(unsaid)}")
+        other = self._known.get(cls.name, cls)
+        if other.__module__ != cls.__module__:
+            raise UserError(f"{place}: its name {cls.name!r} is that of {other.__module__}.{other.__qualname__}")
         self._known[cls.name] = cls
         return cls
 
@@ -72,6 +84,13 @@ class Registry(Generic[P]):
                 raise choose(f"setting of {name}", key, kinds)
             _check_type(f"{self._group}.{key}", value, kinds[key])
         return known[name](**settings)
+
+
+def _class_variables(cls: type) -> list[str]:
+    """Return the names of what a class and its bases declare for the class itself, not for its instances."""
+    parts = [vars(base).get("__annotations__", {}) for base in reversed(cls.__mro__)]
+    declared = {name: str(kind) for part in parts for name, kind in part.items()}
+    return [name for name, kind in declared.items() if kind.removeprefix("typing.").startswith("ClassVar")]
 
 
 @cache

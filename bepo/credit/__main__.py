@@ -23,6 +23,10 @@ from bepo.store.files import Corrupt, read_bytes
 
 
 def main(arguments: list[str] | None = None) -> int:
+    return exit_code(lambda: _run(_options(arguments)))
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = Parser(
         prog="python -m bepo.credit",
         description=__doc__,
@@ -37,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not options.list and (options.name is None or options.rollouts is None):
         parser.error("name an estimator and --rollouts FILE, or ask for --list")
-    return exit_code(lambda: _run(options))
+    return options
 
 
 def _run(options: argparse.Namespace) -> None:

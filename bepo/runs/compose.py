@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, cast
@@ -13,7 +14,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from bepo.core.errors import UserError, choose, nearest
+from bepo.core.errors import UserError, choose, exit_code, nearest
 from bepo.core.settings import Settings
 from bepo.runs.config import PLUGINS, Config
 
@@ -24,7 +25,15 @@ CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError, UserErr
 
 
 def register_configs() -> None:
-    """Hand the schema and every plug-in's dataclass to Hydra, so that a new file is a new choice."""
+    """Hand the schema and every plug-in's dataclass to Hydra, so that a new file is a new choice.
+
+    Commands do this when they are imported; one line about a plug-in that cannot be registered ends the program.
+    """
+    if code := exit_code(_register):
+        sys.exit(code)
+
+
+def _register() -> None:
     store = ConfigStore.instance()
     store.store(name="schema", node=Config, replace=True)
     for group, plugins in PLUGINS.items():

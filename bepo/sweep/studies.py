@@ -121,6 +121,9 @@ def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
     # Sweeps are not composed here. Other overrides are, because presets of Hydra's own part may depend on them.
     plain = [str(o.input_line) for o in parsed if not o.is_sweep_override()]
     study = PlannedStudy(name, _compose(name, plain, hydra=True), list(overrides))
+    if (said := study.config.study.get("name")) != name:
+        with config_errors(name, overrides):
+            raise UserError(f"study.name={said} in experiments/{name}.yaml: must be the name of the file, {name}")
     if study.is_tuning and not {"objectives", "seeds"} <= study.config.study.keys():
         with config_errors(name, overrides):
             raise UserError("an Optuna study says what it optimises, in study.objectives and study.seeds")

@@ -31,6 +31,13 @@ def built(results, name, metrics=()):
     return table.table
 
 
+def test_a_tier_without_runs_of_the_study_has_no_say_about_metrics(results):
+    source = open_source(results, "local")
+    assert build_study("my_weights", source, "smoke", ["train/entropy"]) == []
+    with pytest.raises(UserError, match=r"unknown metric 'train/entropie'.*did you mean train/entropy"):
+        build_study("my_weights", source, "laptop", ["train/entropie"])
+
+
 def test_rows_are_the_fewest_settings_that_tell_them_apart(results):
     runs = [Run(read_run(path.parent)) for path in results.glob("runs/*/run.json")]
     mine = [run for run in runs if run["step_weight"] is not None]

@@ -166,9 +166,11 @@ def test_unknown_names_and_values_are_named():
 
 def test_a_study_file_with_a_mistake_stops_no_other(tmp_path, monkeypatch, capsys):
     def write(name, original, *mistake):
-        (tmp_path / f"{name}.yaml").write_text((studies.EXPERIMENTS / f"{original}.yaml").read_text().replace(*mistake))
+        text = (studies.EXPERIMENTS / f"{original}.yaml").read_text().replace(f"name: {original}", f"name: {name}")
+        (tmp_path / f"{name}.yaml").write_text(text.replace(*mistake))
 
     write("good", "gae_lambda", "", "")
+    write("not_renamed", "gae_lambda", "name: not_renamed", "name: gae_lambda")
     write("no_yaml", "gae_lambda", "params:", "params")
     write("no_field", "gae_lambda", "credit.gae_lambda", "credit.gae_lamda")
     write("tune_aims", "tune_gated_bepo", "objectives:", "aims:")
@@ -177,7 +179,7 @@ def test_a_study_file_with_a_mistake_stops_no_other(tmp_path, monkeypatch, capsy
     out, err = capsys.readouterr()
     assert "good  credit.gae_lambda=0.8" in out and "4 cells are 4 runs" in out
     names = [line.removeprefix("error: ").split()[0].rstrip(":") for line in err.splitlines()]
-    assert names == ["no_field", "no_yaml", "tune_aims"]
+    assert names == ["no_field", "no_yaml", "not_renamed", "tune_aims"]
 
 
 def test_estimates_prefer_the_nearest_runs(tmp_path):
