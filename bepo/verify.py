@@ -22,6 +22,7 @@ from bepo.runs.compose import config_of
 from bepo.runs.config import identity_of
 from bepo.runs.evaluation_run import evaluate
 from bepo.runs.run import run
+from bepo.store.find import beginning_with
 from bepo.store.published import PUBLISHED, PublishedRuns
 from bepo.store.runs import run_id
 from bepo.store.stored import StoredRun, read_run
@@ -57,16 +58,12 @@ def _chosen(options: argparse.Namespace) -> list[StoredRun]:
     return [published.run(_full(name, known)) for name in options.runs or [random.choice(known)]]
 
 
-def _full(beginning: str, known: list[str]) -> str:
+def _full(name: str, known: list[str]) -> str:
     """Return the run id that begins so. Raises ``UserError`` where it is none, or not one alone."""
-    found = [run_id for run_id in known if run_id.startswith(beginning)]
-    if len(found) == 1:
+    if found := beginning_with(name, known):
         return found[0]
-    if found:
-        raise UserError(f"published run {beginning!r}: several ids begin so; choices: {', '.join(found)}")
     raise UserError(
-        f"unknown published run {beginning!r}{nearest(beginning, known)}; "
-        "`python -m analysis runs status=published` lists them"
+        f"unknown published run {name!r}{nearest(name, known)}; `python -m analysis runs status=published` lists them"
     )
 
 

@@ -31,7 +31,7 @@ def ledger(results: Path, published: Iterable[PublishedRuns] = ()) -> pd.DataFra
     ``differs`` has the settings in which a run differs from others of its environment, estimator, model and tier.
     ``commit`` ends with ``+`` after uncommitted changes, ``wall`` where it counts only the last of several sessions.
     """
-    studies = _studies_by_run(results)
+    studies = _joined((path.parts[-3], run) for path, run in study_cells(results))
     folders = [path for path in sorted((results / "runs").glob("*")) if path.is_dir()]
     configs: dict[str, dict[str, Any]] = {}
     rows = {path.name: _row(path, studies.get(path.name, ""), configs) for path in folders}
@@ -45,9 +45,10 @@ def ledger(results: Path, published: Iterable[PublishedRuns] = ()) -> pd.DataFra
     return table.sort_values(["began", "run"], ignore_index=True)
 
 
-def _studies_by_run(results: Path) -> dict[str, str]:
-    cells = grouped(study_cells(results), lambda cell: cell[1])
-    return {run: ",".join(dict.fromkeys(path.parts[-3] for path, _ in same)) for run, same in cells.items()}
+def _joined(studies: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the studies of each run, separated by commas, from pairs of a study and a run id."""
+    by_run = grouped(studies, lambda pair: pair[1])
+    return {run: ",".join(dict.fromkeys(study for study, _ in same)) for run, same in by_run.items()}
 
 
 def filtered(table: pd.DataFrame, filters: Sequence[str]) -> pd.DataFrame:
@@ -107,19 +108,14 @@ def _differences(table: pd.DataFrame, configs: Mapping[str, Mapping[str, Any]]) 
 
 def _published_rows(runs: PublishedRuns, configs: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the row of each published run, and add its config to ``configs`` if it can be read."""
-    studies: dict[str, list[str]] = {}
-    for study in runs.studies():
-        with suppress(Corrupt):
-            for cell in runs.cells(study):
-                studies.setdefault(cell["run_id"], []).append(study)
+    studies = _joined(runs.runs_of_studies())
     for run_id in runs.ids():
         status, config, facts = "corrupt", {}, {}
         with suppress(Corrupt):
             run = runs.run(run_id)
             status, config, facts = "published", run.config, run.facts
             configs[run_id] = config
-        names = ",".join(dict.fromkeys(studies.get(run_id, [])))
-        yield _described(run_id, status, names, config, facts, _sessions_in(facts))
+        yield _described(run_id, status, studies.get(run_id, ""), config, facts)
 
 
 def _row(path: Path, studies: str, configs: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -128,27 +124,16 @@ def _row(path: Path, studies: str, configs: dict[str, dict[str, Any]]) -> dict[s
     status, config, facts = _status(folder)
     if config:
         configs[path.name] = config
-    sessions = _sessions_in(facts)
     if not isinstance(facts.get("sessions"), list):
         with suppress(Corrupt):
-            sessions = _sessions_in({"sessions": folder.sessions()})
-    return _described(path.name, status, studies, config, facts, sessions)
+            facts = facts | {"sessions": folder.sessions()}
+    return _described(path.name, status, studies, config, facts)
 
 
-def _sessions_in(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    sessions = facts.get("sessions")
-    return [s for s in sessions if isinstance(s, dict)] if isinstance(sessions, list) else []
-
-
-def _described(
-    run_id: str,
-    status: str,
-    studies: str,
-    config: dict[str, Any],
-    facts: dict[str, Any],
-    sessions: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
+def _described(run_id: str, status: str, studies: str, config: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
     """Return the row of a run by what is known of it."""
+    known = facts.get("sessions")
+    sessions = [s for s in known if isinstance(s, dict)] if isinstance(known, list) else []
     wall, settings = facts.get("wall_seconds_last_session"), {"model": "small"} | flat(config)
     row = {"run": run_id, "status": status, "study": studies, "success": flat(facts).get("result.success")}
     row |= {column: settings.get(column) for column in ("tier", "model", "seed")}

@@ -54,7 +54,7 @@ def rebuild_studies(
     if not names:
         raise UserError(f"study of which name? choices: {', '.join(source.studies())}")
     for name in names:
-        built = [one for tier in tiers for one in build_study(name, source, tier, metrics) if one.runs]
+        built = [one for tier in tiers for one in build_study(name, source, tier, metrics)]
         if not built:
             raise UserError(f"study {name}: no complete run yet (python -m analysis runs study={name})")
         write(built, out)

@@ -48,7 +48,8 @@ class Registry(Generic[P]):
         place = f"{cls.__module__}.{cls.__qualname__}"
         if "__dataclass_fields__" not in vars(cls):
             raise UserError(f"{place}: a plug-in is a dataclass: write @dataclass below @register")
-        if unsaid := [name for name in _class_variables(cls) if not hasattr(cls, name)]:
+        kinds = get_type_hints(cls)
+        if unsaid := [name for name in kinds if get_origin(kinds[name]) is ClassVar and not hasattr(cls, name)]:
             raise UserError(f"{place}: must say its {', '.join(unsaid)}")
         other = self._known.get(cls.name, cls)
         if other.__module__ != cls.__module__:
@@ -84,13 +85,6 @@ class Registry(Generic[P]):
                 raise choose(f"setting of {name}", key, kinds)
             _check_type(f"{self._group}.{key}", value, kinds[key])
         return known[name](**settings)
-
-
-def _class_variables(cls: type) -> list[str]:
-    """Return the names of what a class and its bases declare for the class itself, not for its instances."""
-    parts = [vars(base).get("__annotations__", {}) for base in reversed(cls.__mro__)]
-    declared = {name: str(kind) for part in parts for name, kind in part.items()}
-    return [name for name, kind in declared.items() if kind.removeprefix("typing.").startswith("ClassVar")]
 
 
 @cache

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bepo.core.errors import UserError
 from bepo.store.archive import read_archive
 from bepo.store.cells import study_cells
-from bepo.store.files import Corrupt
 from bepo.store.published import PUBLISHED, PublishedRuns
 from bepo.store.stored import CONFIG, ROLLOUTS, RUN, TRANSCRIPTS, StoredRun, read_config, read_run
 
@@ -92,16 +90,23 @@ def find_runs(name: str, results: Path, tier: str | None = None) -> list[StoredR
     if (path / "runs").is_dir():
         return [read_any(config.parent) for config in sorted(path.glob(f"runs/*/{CONFIG}"))]
     places = every_run(results)
-    chosen = [run_id for run_id in places if run_id.startswith(name)] if name else []
-    if len(chosen) > 1:
-        raise UserError(f"run {name!r}: several ids begin so; choices: {', '.join(chosen)}")
-    chosen = chosen or list(dict.fromkeys(i for i in _runs_of_study(name, results, tier) if i in places))
+    chosen = beginning_with(name, places) or list(
+        dict.fromkeys(i for i in _runs_of_study(name, results, tier) if i in places)
+    )
     if not chosen:
         raise UserError(
             f"run {name!r}: neither a run folder, an archive, the beginning of a run id nor a study with runs in "
             f"{results} or the published runs; `python -m analysis runs` lists the runs"
         )
     return [read_any(places[run_id]) for run_id in chosen]
+
+
+def beginning_with(name: str, ids: Iterable[str]) -> list[str]:
+    """Return the one run id that begins so, or none. Raises ``UserError`` where several do."""
+    found = [run_id for run_id in ids if run_id.startswith(name)] if name else []
+    if len(found) > 1:
+        raise UserError(f"run {name!r}: several ids begin so; choices: {', '.join(found)}")
+    return found
 
 
 def _runs_of_study(study: str, results: Path, tier: str | None) -> Iterator[str]:
@@ -115,7 +120,4 @@ def _runs_of_study(study: str, results: Path, tier: str | None) -> Iterator[str]
 def published_studies(tier: str | None = None) -> Iterator[tuple[str, str]]:
     """Yield the study and the run id of each readable cell of the published runs."""
     for folder in sorted(path for path in PUBLISHED.glob("*") if path.is_dir() and tier in (None, path.name)):
-        runs = PublishedRuns(folder)
-        for study in runs.studies():
-            with suppress(Corrupt):
-                yield from ((study, cell["run_id"]) for cell in runs.cells(study))
+        yield from PublishedRuns(folder).runs_of_studies()

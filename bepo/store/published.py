@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,12 @@ class PublishedRuns:
         if not isinstance(cells, list):
             raise Corrupt(f"{path}: not a list of cells")
         return [checked_cell(cell, path) for cell in cells]
+
+    def runs_of_studies(self) -> Iterator[tuple[str, str]]:
+        """Yield the study and the run id of each readable cell."""
+        for study in self.studies():
+            with suppress(Corrupt):
+                yield from ((study, cell["run_id"]) for cell in self.cells(study))
 
     def note_cells(self, study: str, cells: list[dict[str, Any]]) -> None:
         """Add cells to a study; one with the same overrides is replaced."""
