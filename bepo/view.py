@@ -14,7 +14,7 @@ import webbrowser
 from pathlib import Path
 
 from bepo.core.errors import Parser, UserError, exit_code
-from bepo.store.find import DEFAULT, every_run, existing, find_runs, read_any
+from bepo.store.find import DEFAULT, existing, find_runs, read_every
 from bepo.store.stored import StoredRun
 
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
@@ -62,11 +62,7 @@ def _write_overview(options: argparse.Namespace) -> None:
 
     if options.text:
         raise UserError("--text prints an episode of one run: which? `python -m analysis runs` lists them")
-    places = every_run(options.results)
-    runs = [run for run in map(read_any, places.values()) if options.tier in (None, run.config.get("tier"))]
-    if not runs:
-        raise UserError(f"results={options.results}: no run" + (f" of tier {options.tier}" if options.tier else ""))
-    _save(overview(runs, options.results), "runs", options)
+    _save(overview(read_every(options.results, options.tier), options.results), "runs", options)
 
 
 def _one(name: str, options: argparse.Namespace) -> StoredRun:

@@ -15,7 +15,7 @@ import pandas as pd
 from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError
 from bepo.runs.config import with_neutral_defaults
-from bepo.store.find import every_run, existing, find_runs, read_any
+from bepo.store.find import existing, find_runs, read_every
 from bepo.store.stored import StoredRun
 
 _NOT_COMPARED = ("tracking", "results", "progress", "study", "digest", "checkpoint_every", "checkpoints", "keep")
@@ -26,14 +26,15 @@ def load(*names: str | PathLike[str], results: str | PathLike[str] = "results", 
 
     Each name is a study, a run id or its beginning, a run folder, an archive (.zip) or a results folder; without names
     it is every run of ``results`` and every published run. ``tier`` limits what is loaded. Runs in progress are
-    included. Raises ``UserError`` for a name that stands for nothing, or for ``results`` that are not there, and
-    ``Corrupt`` for a run that was changed.
+    included. Raises ``UserError`` for a name that stands for nothing, for an unknown tier, or for ``results`` that are
+    not there, and ``Corrupt`` for a named run that was changed; without names such a run is left out, with a line on
+    standard error.
     """
     folder = existing(Path(results))
     if names:
         found = [run for name in names for run in find_runs(str(name), folder, tier)]
     else:
-        found = [read_any(path) for path in every_run(folder).values()]
+        found = read_every(folder, tier)
     runs = {run.id: run for run in found if tier in (None, run.config.get("tier"))}
     if not runs:
         raise UserError(f"results={folder}: no run" + (f" of tier {tier}" if tier else ""))

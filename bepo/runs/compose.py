@@ -12,7 +12,7 @@ import yaml
 from hydra.core.config_store import ConfigStore
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from bepo.core.errors import UserError, choose, exit_code, nearest
 from bepo.core.settings import Settings
@@ -45,10 +45,18 @@ def explain(error: BaseException) -> str:
     """Return what is wrong with a config in one line: Hydra's advice is left out, and OmegaConf's cause is added."""
     problem = re.split(_ADVICE, str(error))[0]
     if isinstance(error.__cause__, OmegaConfBaseException):
-        problem += f": {str(error.__cause__).splitlines()[0]}"
+        problem += f": {str(error.__cause__).splitlines()[0]}{_fields_instead(error.__cause__)}"
     key = getattr(error, "full_key", None)
     problem = _suggested(" ".join(problem.split()))
     return f"{key}: {problem}" if key and str(key) not in problem else problem
+
+
+def _fields_instead(error: OmegaConfBaseException) -> str:
+    """Return the fields of the plug-in or group that lacks a key, unless OmegaConf suggests one of them itself."""
+    kind = error.object_type
+    if not isinstance(error, ConfigKeyError | ConfigAttributeError) or kind is None or not is_dataclass(kind):
+        return ""
+    return "" if "Did you mean" in str(error) else f"; choices: {', '.join(field.name for field in fields(kind))}"
 
 
 def _suggested(problem: str) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from bepo.core.errors import UserError
+from bepo.core.errors import UserError, choose
 from bepo.store.archive import read_archive
 from bepo.store.cells import study_cells
+from bepo.store.files import Corrupt
 from bepo.store.published import PUBLISHED, PublishedRuns
 from bepo.store.stored import CONFIG, ROLLOUTS, RUN, TRANSCRIPTS, StoredRun, read_config, read_run
 
@@ -50,16 +52,40 @@ def existing(results: Path) -> Path:
 def read_any(path: Path) -> StoredRun:
     """Read a run folder, complete or not, or an archive of a run. Raises ``Corrupt``."""
     if path.suffix == ".zip":
-        return read_archive(path)
-    if (path / RUN).exists():
-        return read_run(path)
-    return UnfinishedRun(path, {}, read_config(path))
+        run = read_archive(path)
+    elif (path / RUN).exists():
+        run = read_run(path)
+    else:
+        run = UnfinishedRun(path, {}, read_config(path))
+    names = [run.config.get(part, {}).get("name") for part in ("env", "credit")]
+    if None in names or "seed" not in run.config:
+        raise Corrupt(f"{path}: its config has no env.name, credit.name or seed")
+    return run
 
 
 def every_run(results: Path) -> dict[str, Path]:
     """Return the place of every run by its id: of a results folder, and of the published runs that are not in it."""
     published = {path.stem: path for path in sorted(PUBLISHED.glob("*/*.zip"))}
     return published | {path.parent.name: path.parent for path in sorted(results.glob(f"runs/*/{CONFIG}"))}
+
+
+def read_every(results: Path, tier: str | None = None) -> list[StoredRun]:
+    """Read every run of ``every_run``, or those of a tier; one that cannot be read is named on standard error instead.
+
+    Raises ``UserError`` where there is no run, and for a tier that none has.
+    """
+    runs = []
+    for path in every_run(results).values():
+        try:
+            runs.append(read_any(path))
+        except Corrupt as error:
+            print(f"left out: {error}", file=sys.stderr)
+    if not runs:
+        raise UserError(f"results={results}: no run")
+    tiers = [run.config.get("tier", "") for run in runs]
+    if tier is not None and tier not in tiers:
+        raise choose("tier", tier, sorted(set(tiers)))
+    return [run for run, of_run in zip(runs, tiers) if tier in (None, of_run)]
 
 
 def find_run(run_id: str, results: Path) -> StoredRun:
@@ -94,9 +120,10 @@ def find_runs(name: str, results: Path, tier: str | None = None) -> list[StoredR
         dict.fromkeys(i for i in _runs_of_study(name, results, tier) if i in places)
     )
     if not chosen:
+        of_tier = f" of tier {tier}" if tier else ""
         raise UserError(
-            f"run {name!r}: neither a run folder, an archive, the beginning of a run id nor a study with runs in "
-            f"{results} or the published runs; `python -m analysis runs` lists the runs"
+            f"run {name!r}: neither a run folder, an archive, the beginning of a run id nor a study with runs{of_tier} "
+            f"in {results} or the published runs; `python -m analysis runs` lists the runs"
         )
     return [read_any(places[run_id]) for run_id in chosen]
 

@@ -40,6 +40,16 @@ def grid(overrides: Sequence[str]) -> list[list[str]]:
     return [list(point) for point in product(*values.values())]
 
 
+def with_first_presets(overrides: Sequence[Override]) -> list[str]:
+    """Return the overrides without their sweeps; of one over presets, such as ``credit=grpo,rloo``, the first is kept.
+
+    The settings that the other overrides may change depend on the presets.
+    """
+    plain = [str(override.input_line) for override in overrides if not override.is_sweep_override()]
+    presets = [o for o in overrides if o.is_choice_sweep() and "." not in o.get_key_element()]
+    return plain + [f"{preset.get_key_element()}={next(preset.sweep_string_iterator())}" for preset in presets]
+
+
 def _listed(override: Override) -> list[str]:
     if not override.is_sweep_override():
         return [override.get_value_element_as_str()]

@@ -18,7 +18,7 @@ from bepo.core.errors import UserError, choose
 from bepo.runs.compose import CONFIG_ERRORS, explain, to_config
 from bepo.runs.config import Config
 from bepo.sweep.composition import Composer
-from bepo.sweep.space import grid, parse
+from bepo.sweep.space import grid, parse, with_first_presets
 
 ROOT = Path(__file__).parent.parent.parent
 EXPERIMENTS, CONF = ROOT / "experiments", ROOT / "conf"
@@ -117,9 +117,8 @@ def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
         raise choose("study", name, study_names())
     overrides = [_seeds(o, name) if o.startswith("seeds=") else o for o in overrides]
     with config_errors(name, overrides):
-        parsed = parse(overrides)
-    # Sweeps are not composed here. Other overrides are, because presets of Hydra's own part may depend on them.
-    plain = [str(o.input_line) for o in parsed if not o.is_sweep_override()]
+        plain = with_first_presets(parse(overrides))
+    # Presets of Hydra's own part may depend on the overrides.
     study = PlannedStudy(name, _compose(name, plain, hydra=True), list(overrides))
     if (said := study.config.study.get("name")) != name:
         with config_errors(name, overrides):

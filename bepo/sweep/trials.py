@@ -34,6 +34,8 @@ from bepo.sweep.studies import Cell, PlannedStudy
 
 RETRIES = "retries"
 """A trial's user attribute: the number of the abandoned trial that it retries."""
+REFUSED = "refused"
+"""A trial's user attribute: why its settings cannot be trained."""
 _CLASSES = ("hydra_plugins.hydra_optuna_sweeper.*", "optuna.samplers.*", "optuna.pruners.*")  # that a file may name
 
 

@@ -23,6 +23,7 @@ from bepo.sweep.show import View
 from bepo.sweep.space import conditional_space, search_space, suggest, values_of
 from bepo.sweep.studies import Cell, PlannedStudy
 from bepo.sweep.trials import (
+    REFUSED,
     RETRIES,
     counted_trials,
     format_params,
@@ -68,6 +69,8 @@ class Tuning:
         for attempt in self.attempts:
             attempt.lock.release()  # an abandoned trial: whoever comes next retries it
         self.outcome.interrupted = bool(received)
+        if (refused := [trial.user_attrs.get(REFUSED) for trial in self.study.trials]) and all(refused):
+            self.outcome.failed.append(f"no trial could be trained; the last one: {refused[-1]}")
         self.view.end()
         self.view.log(format_status(self.planned, self.study))
         return self.outcome
@@ -100,13 +103,14 @@ class Tuning:
                 trial = self.study.ask(self.space)
                 lock = acquire(self._lock_file(trial.number))
             suggest(trial, self.conditional, self.planned.config, values_of(self.fixed))
+            overrides = [*self.fixed, *(f"{name}={value}" for name, value in trial.params.items())]
             try:
-                return self._attempt(trial, lock)
+                return self._attempt(trial, lock, overrides)
             except UserError as error:
-                trial.set_user_attr("refused", str(error))
+                problem = str(error).removeprefix(" ".join([self.planned.name, *overrides]) + ": ")
+                trial.set_user_attr(REFUSED, problem)
                 self.study.tell(trial, state=TrialState.PRUNED)
                 lock.release()
-                problem = str(error).rpartition(": ")[2]  # what stands before it are all overrides
                 self.view.log(f"trial {trial.number}: pruned, {problem} ({format_params(trial.params)})")
 
     def _queue_abandoned(self) -> None:
@@ -124,10 +128,9 @@ class Tuning:
         for lock in locks.values():
             lock.release()
 
-    def _attempt(self, trial: optuna.Trial, lock: FileLock) -> Attempt:
-        chosen = [f"{name}={value}" for name, value in trial.params.items()]
+    def _attempt(self, trial: optuna.Trial, lock: FileLock, overrides: Sequence[str]) -> Attempt:
         cells = [
-            Cell(self.planned.name, [*self.fixed, *chosen, f"seed={seed}"], [f"trial={trial.number}", f"seed={seed}"])
+            Cell(self.planned.name, [*overrides, f"seed={seed}"], [f"trial={trial.number}", f"seed={seed}"])
             for seed in self.planned.seeds
         ]
         runs = plan_cells(cells)

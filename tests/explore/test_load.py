@@ -1,6 +1,7 @@
 """``bepo.load``: names of runs, tidy tables, and what is refused."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -8,8 +9,9 @@ import bepo
 from bepo.core.errors import UserError
 from bepo.explore.frames import differing
 from bepo.store.archive import write_archive
-from bepo.store.files import Corrupt
+from bepo.store.files import Corrupt, write_sealed
 from bepo.store.stored import read_run
+from bepo.view import main
 from tests.explore.runs_with_episodes import write
 
 
@@ -98,3 +100,18 @@ def test_a_changed_run_is_refused(results, tmp_path):
     (tmp_path / folder.name / "metrics.jsonl").write_text("{}\n")
     with pytest.raises(Corrupt, match="changed since the run was completed"):
         bepo.load(tmp_path / folder.name)
+
+
+def test_a_run_that_cannot_be_read_hides_no_other(results, tmp_path, capsys):
+    shutil.copytree(results, tmp_path / "results")
+    strange = next((tmp_path / "results" / "runs").iterdir())
+    (strange / "run.json").unlink()
+    write_sealed(strange / "config.json", {"credit": {}, "seed": 0})
+    others = {run.id for run in bepo.load(results=tmp_path / "results").stored}
+    assert others and strange.name not in others
+    assert main([f"--results={tmp_path / 'results'}", "--no-open"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err.count(f"left out: {strange}: its config has no env.name") == 2
+    assert strange.name not in Path(printed.out.strip()).read_text()
+    with pytest.raises(UserError, match=r"unknown tier 'huge'; choices: .*smoke"):
+        bepo.load(results=results, tier="huge")

@@ -145,6 +145,12 @@ def test_an_override_replaces_a_sweep_and_seeds_compose_alike(tmp_path):
     assert alone.id == runs[3].id and alone.config.seed == 3
 
 
+def test_a_setting_beside_a_sweep_over_estimators_is_theirs_not_the_default_estimators(tmp_path):
+    settings = [f"results={tmp_path}", "seed=0", "credit=grpo,rloo", "credit.singleton=zero"]
+    runs = plan_runs([compose_study("main_sokoban", settings)])
+    assert [run.config.credit.name for run in runs] == ["grpo", "rloo"]
+
+
 def test_unknown_names_and_values_are_named():
     with pytest.raises(UserError, match=r"unknown study 'main_chess'.*main_sokoban"):
         compose_study("main_chess")
@@ -153,6 +159,7 @@ def test_unknown_names_and_values_are_named():
         "modle=small": "Key 'modle' not in 'Config'. Did you mean: 'model'",
         "updates=many": "'many' of type 'str' could not be converted to Integer",
         "updates=-1": "updates=-1: must be at least 0",
+        "credit.foo=7": "Key 'foo' not in 'GatedBEPO'; choices: name, gamma, gae_lambda",
         "credit.gae_lambda=7": "credit.gae_lambda=7.*: must be at least 0 and at most 1",
         "seed=[": "no viable alternative",
         "seed=interval(0,2)": "a grid cannot list the values of an interval",

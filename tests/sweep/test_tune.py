@@ -178,6 +178,14 @@ def test_settings_that_contradict_each_other_are_pruned(tmp_path):
     assert {trial.state for trial in trials} == {TrialState.COMPLETE, TrialState.PRUNED}
 
 
+def test_a_study_of_which_no_trial_can_be_trained_has_failed(tmp_path):
+    """One end of the interval is allowed, so the study is begun; hardly a value inside of it is."""
+    space = ("credit.gamma=interval(0.999999,2)", "hydra.sweeper.n_trials=2", "hydra.sweeper.sampler.seed=0")
+    code, out = finish(sweep(tmp_path, "tune_gated_bepo", *TINY, *space))
+    assert code == 1 and "trial 0: pruned, credit.gamma=1." in out, out
+    assert "FAILED  no trial could be trained; the last one: credit.gamma=1." in out, out
+
+
 def test_a_retried_trial_has_the_conditional_settings_of_the_first(tmp_path):
     seeded = "hydra.sweeper.sampler.seed=0"
     planned = compose_study("tune_every_axis", [f"results={tmp_path}", "env=sokoban", seeded])
