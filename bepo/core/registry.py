@@ -61,13 +61,16 @@ class Registry(Generic[P]):
         """Return every plug-in by name.
 
         Every file of the package that says ``@register`` is imported once: others may import what takes seconds, such
-        as torch.
+        as torch. Raises ``UserError`` for one that is no Python.
         """
         if not self._complete:
             for module in pkgutil.iter_modules(importlib.import_module(self._package).__path__):
                 name = f"{self._package}.{module.name}"
                 if _registers(name):
-                    importlib.import_module(name)
+                    try:
+                        importlib.import_module(name)
+                    except SyntaxError as error:
+                        raise UserError(f"{error.filename}:{error.lineno}: {error.msg}") from error
             self._complete = True
         return dict(sorted(self._known.items()))
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar, TypedDict
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from bepo.core.batch import RolloutBatch
+from bepo.core.errors import UserError
 from bepo.core.registry import Plugin, Registry
 
 
@@ -21,6 +22,22 @@ class Credit:
     metrics: dict[str, float] = field(default_factory=dict)  # logged as credit/<name>
     token_advantage: Float[np.ndarray, " R"] | None = None  # where the tokens of a transition differ
     token_return: Float[np.ndarray, " R"] | None = None  # what a critic is fitted to
+
+    def of_tokens(self, response_length: Int[np.ndarray, " N"]) -> Float[np.ndarray, " R"]:
+        """Return the advantage of each response token: its own, or that of its transition.
+
+        Raises ``UserError`` where an estimator returned more or fewer advantages than the batch has places.
+        """
+        n_tokens = int(response_length.sum())
+        for name, size in (
+            ("advantage", len(response_length)),
+            ("token_advantage", n_tokens),
+            ("token_return", n_tokens),
+        ):
+            values = getattr(self, name)
+            if values is not None and np.shape(values) != (size,):
+                raise UserError(f"the estimator's {name} has shape {np.shape(values)}, must be ({size},)")
+        return np.repeat(self.advantage, response_length) if self.token_advantage is None else self.token_advantage
 
 
 class Traits(TypedDict):

@@ -199,9 +199,7 @@ class _Run:
         batch = rollouts.batch
         credit = config.credit(batch)
         watch.lap("credit")
-        advantage = credit.token_advantage
-        if advantage is None:
-            advantage = np.repeat(credit.advantage, batch.language.response_length)
+        advantage = credit.of_tokens(batch.language.response_length)
         self._refuse_non_finite({"credit/advantage": float(np.abs(advantage).max())})
         stats = self.engine.update(rollouts, advantage, seed, credit.token_return)
         self._refuse_non_finite({f"train/{name}": stats[name] for name in _SIGNS_OF_LIFE if name in stats})

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bepo.core.batch import RolloutBatch
-from bepo.credit import estimators
+from bepo.core.errors import UserError
+from bepo.credit import Credit, estimators
 from bepo.credit.gated_bepo import GatedBEPO
 from tests.strategies import estimator, rollouts
 
@@ -151,3 +152,18 @@ def test_degenerate_groups_are_finite(name, shape, data):
     assert np.isfinite(advantage).all()
     if shape in ("all failed", "all equal") and name in CRITIC_FREE:
         assert not advantage.any()  # nothing to learn, and rounding must not invent it
+
+
+@pytest.mark.parametrize(
+    "credit, problem",
+    [
+        (Credit(np.zeros(3)), r"advantage has shape \(3,\), must be \(2,\)"),
+        (Credit(np.zeros((2, 1))), r"advantage has shape \(2, 1\), must be \(2,\)"),
+        (Credit(np.zeros(2), token_advantage=np.zeros(2)), r"token_advantage has shape \(2,\), must be \(4,\)"),
+        (Credit(np.zeros(2), token_return=np.zeros(5)), r"token_return has shape \(5,\), must be \(4,\)"),
+    ],
+)
+def test_credit_of_another_size_is_refused(credit, problem):
+    with pytest.raises(UserError, match=problem):
+        credit.of_tokens(np.array([1, 3]))
+    assert Credit(np.array([5.0, 7.0])).of_tokens(np.array([1, 3])).tolist() == [5.0, 7.0, 7.0, 7.0]
