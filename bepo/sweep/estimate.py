@@ -74,10 +74,11 @@ class Throughput:
         except (KeyError, TypeError, AttributeError, ArithmeticError) as error:
             self.corrupt[folder.name] = f"{folder}: not a training run ({error!r})"
 
-    def estimate(self, run: PlannedRun) -> TimeEstimate:
-        """Estimate how long the updates that a run still lacks will take."""
+    def estimate(self, run: PlannedRun, *, whole: bool = False) -> TimeEstimate:
+        """Estimate how long the updates that a run still lacks will take, or all its updates for ``whole``."""
         config = run.config
-        updates = max(config.updates, 1) - run.progress().updates  # an evaluation counts as an update
+        made = 0 if whole else run.progress().updates
+        updates = max(config.updates, 1) - made  # an evaluation counts as an update
         at_paper = config.tier == "paper"
         for kind in _kinds(_kind_settings(run), config.credit.needs_critic):
             if kind in self._seconds:

@@ -166,7 +166,7 @@ def time_estimates(planned: PlannedStudy, study: optuna.Study | None, throughput
     """Return an estimate for each run of the trials to come, made from the settings that all trials share."""
     finished = [trial for trial in counted_trials(study) if trial.state.is_finished()]
     n_runs = max(0, target_of(planned, study) - len(finished)) * len(planned.seeds)
-    return [throughput.estimate(_unsearched_run(planned))] * n_runs if n_runs else []
+    return [throughput.estimate(_unsearched_run(planned), whole=True)] * n_runs if n_runs else []
 
 
 def _directions(planned: PlannedStudy) -> list[StudyDirection]:

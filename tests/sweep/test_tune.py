@@ -20,7 +20,15 @@ from bepo.sweep.pool import Pool
 from bepo.sweep.show import View
 from bepo.sweep.space import search_space
 from bepo.sweep.studies import Cell, compose_study
-from bepo.sweep.trials import counted_trials, find_study, format_status, open_study, target_of, time_estimates
+from bepo.sweep.trials import (
+    _unsearched_run,
+    counted_trials,
+    find_study,
+    format_status,
+    open_study,
+    target_of,
+    time_estimates,
+)
 from bepo.sweep.tune import Tuning
 from tests.command import SMALLEST
 from tests.sweep.test_sweep import finish, sweep, wait_for, writers
@@ -222,6 +230,17 @@ def test_a_study_does_not_mix_settings(tmp_path):
         load("hydra.sweeper.direction=up")
     with pytest.raises(UserError, match="1 objectives, 2 directions"):
         load("hydra.sweeper.direction=[maximize,minimize]")
+
+
+def test_a_run_with_the_default_settings_makes_no_trial_cheaper(tmp_path):
+    planned = compose_study("tune_gated_bepo", [f"results={tmp_path}", "env=sokoban"])
+    before = time_estimates(planned, None, Throughput(tmp_path))
+    default = _unsearched_run(planned)
+    with default.folder.locked():
+        default.folder.start({}, {"started": "now"})
+        default.folder.append("metrics", *({"update": n + 1} for n in range(default.config.updates)))
+    assert default.progress().updates == default.config.updates
+    assert time_estimates(planned, None, Throughput(tmp_path)) == before and before[0].seconds > 0
 
 
 def test_the_status_of_a_study_and_failed_trials_are_replaced(tmp_path):
