@@ -58,7 +58,8 @@ def _run(options: argparse.Namespace) -> None:
         source = open_source(options.results, options.source)
         ledger.remove(source.results, options.gc)
         table = ledger.ledger(source.results, source.published.values())
-        print(ledger.to_text(ledger.filtered(table, names)))
+        found = ledger.filtered(table, names)
+        print(ledger.values_instead(table, names) if found.empty and len(table) else ledger.to_text(found))
     elif command == "curves":
         from analysis.output.curves import draw_curves
 

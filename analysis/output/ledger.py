@@ -23,6 +23,7 @@ from bepo.store.stored import read_config
 COLUMNS = ("run", "status", "tier", "study", "env", "credit", "model", "seed", "differs", "success", "wall", "commit")
 COLUMNS += ("began",)
 _BEGINNINGS = ("status", "commit", "began")
+_FEW = 30
 
 
 def ledger(results: Path, published: Iterable[PublishedRuns] = ()) -> pd.DataFrame:
@@ -67,6 +68,17 @@ def filtered(table: pd.DataFrame, filters: Sequence[str]) -> pd.DataFrame:
             met = texts.str.startswith(tuple(wanted)) if name in _BEGINNINGS else texts.isin(wanted)
         table = table.loc[met, :]
     return table
+
+
+def values_instead(table: pd.DataFrame, filters: Sequence[str]) -> str:
+    """Return what runs have where no run meets these filters: the values of each field that has few."""
+    lines = [f"none of {len(table)} runs has {' '.join(filters)}"]
+    for name in dict.fromkeys(text.partition("=")[0] for text in filters):
+        values = table[name].map(str).str.split(",").explode() if name == "study" else table[name].map(str)
+        found = sorted({value.partition(" ")[0] if name in _BEGINNINGS else value for value in values} - {""})
+        if len(found) <= _FEW:
+            lines.append(f"  {name}: {', '.join(found)}")
+    return "\n".join(lines)
 
 
 def to_text(table: pd.DataFrame) -> str:

@@ -63,6 +63,13 @@ def test_filters(results):
         runs("colour=red")
 
 
+def test_where_no_run_meets_a_filter_the_values_that_runs_have_are_named(results, capsys):
+    assert main(["runs", "status=bogus", "study=gate", "--results", str(results)]) == 0
+    first, status, study = capsys.readouterr().out.splitlines()
+    assert first.startswith("none of ") and first.endswith(" runs has status=bogus study=gate")
+    assert status.startswith("  status: complete, partial") and "gate_form, " in study and "main_webshop" in study
+
+
 def test_only_what_is_named_is_removed(results, capsys):
     assert main(["runs", "status=partial", "--results", str(results)]) == 0
     assert "run2" in (out := capsys.readouterr().out) and "1 runs: 1 partial" in out
