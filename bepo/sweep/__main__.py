@@ -96,8 +96,7 @@ def _compose(names: Sequence[str], overrides: Sequence[str]) -> tuple[list[Plann
     """Return the studies that compose, and what is wrong with the others. Raises the first error if none composes."""
     if not names:
         names = [name for name in studies_of_paper() if not name.startswith("tune_")]
-    elif list(names) == ["all"]:
-        names = studies_of_paper()
+    names = [one for name in names for one in (studies_of_paper() if name == "all" else [name])]
     studies, errors = [], []
     for name in dict.fromkeys(names):
         try:

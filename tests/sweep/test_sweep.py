@@ -182,7 +182,7 @@ def test_a_study_file_with_a_mistake_stops_no_other(tmp_path, monkeypatch, capsy
     write("no_field", "gae_lambda", "credit.gae_lambda", "credit.gae_lamda")
     write("tune_aims", "tune_gated_bepo", "objectives:", "aims:")
     monkeypatch.setattr(studies, "EXPERIMENTS", tmp_path)
-    assert main(["all", "--dry-run", f"results={tmp_path}"]) == 1
+    assert main(["good", "all", "--dry-run", f"results={tmp_path}"]) == 1
     out, err = capsys.readouterr()
     assert "good  credit.gae_lambda=0.8" in out and "4 cells are 4 runs" in out
     names = [line.removeprefix("error: ").split()[0].rstrip(":") for line in err.splitlines()]
