@@ -41,6 +41,11 @@ class Inequality:
         ends = {(term.endswith(".std"), value) for term, value in self.coefficients.items()}
         return ends == {(True, 1.0), (True, -1.0)} and self.constant == 0
 
+    @property
+    def is_lead(self) -> bool:
+        """Is it the lead of one term over another, and nothing else?"""
+        return sorted(self.coefficients.values()) == [-1.0, 1.0] and self.constant == 0
+
     def __str__(self) -> str:
         sides: tuple[list[str], list[str]] = ([], [])
         parts = {**self.coefficients, "": self.constant}
@@ -160,7 +165,10 @@ def _positive(algebra: Any) -> Formula:
 
 
 def _numerator(algebra: sympy.Expr) -> sympy.Expr:
-    """Return a sum that is positive where ``algebra`` is, for terms that are positive: shares, seconds, norms."""
+    """Return a sum that is positive where ``algebra`` is, for terms that are positive: shares, seconds, norms.
+
+    Its smallest coefficient of a term is 1 or -1, so that a bound is in the term's own unit.
+    """
     above, below = sympy.fraction(sympy.together(algebra))
     above, below = sympy.expand(above), sympy.expand(below)
     if any(part.as_coeff_Mul()[0] < 0 for part in below.as_ordered_terms()):
@@ -168,4 +176,4 @@ def _numerator(algebra: sympy.Expr) -> sympy.Expr:
     terms = sorted(above.free_symbols, key=str)
     if terms and sympy.Poly(above, *terms).total_degree() > 1:
         raise ExpressionError(f"{algebra} is not a sum of terms, each times a number")
-    return above
+    return sympy.expand(above / min((abs(above.coeff(term)) for term in terms), default=1))

@@ -40,8 +40,14 @@ class Verdict:
 
     @property
     def decided_by(self) -> str:
-        """The deciding inequality as text where the claim has several; nothing where its sentence says which one."""
-        return str(self.deciding.inequality) if self.deciding and self.tested and self.tested.parts else ""
+        """The deciding inequality as text where the claim has several, or one with numbers in it.
+
+        Of a single lead the claim's own sentence says which one.
+        """
+        if self.deciding is None or self.tested is None:
+            return ""
+        one = self.deciding.inequality
+        return str(one) if self.tested.parts or not (one.is_lead or one.of_spread) else ""
 
 
 def _deciding(tested: Outcome, holds: bool) -> Estimated:

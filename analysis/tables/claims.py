@@ -95,11 +95,12 @@ def _notes(evaluated: list[Evaluated], tier: str) -> list[str]:
         "size that the text gives. Agree: by rounding, if only that saves it.",
         "Beyond its ±: does Welch's 95 % interval from the printed deviations of three training seeds leave the claim "
         "standing? A dash where the paper has one training seed, or none of its numbers is concerned.",
-        "Reproduced: the inequality that decides, named where a claim has several: left side minus right side, with "
-        "its 95 % interval over training seeds (Welch; paired where both sides are of the same runs). p: two-sided, of "
-        "the whole claim: and by intersection-union, or by Holm; deviations by permutation. Verdict: by "
-        "Benjamini-Hochberg at 5 % over the claims with runs of one family (of the paper or carried over, about "
-        "learning or mechanism), so that an interval, which is not corrected, may exclude 0 beside undecided; "
+        "Reproduced: the inequality that decides, named where a claim has several, or one with numbers in it: left "
+        "side minus right side, with its 95 % interval over training seeds (Welch; paired where both sides are of the "
+        "same runs). p: two-sided, of the whole claim: and by intersection-union, or by Holm; deviations by "
+        "permutation. Verdict: by Benjamini-Hochberg at 5 % over the claims with runs of one family (of the paper or "
+        "carried over, about learning or mechanism), so that an interval, which is not corrected, may exclude 0 beside "
+        "undecided; "
         f"{_HOLM} by Holm's correction too; {ONE_SEED} one training seed, from which nothing follows. "
         "python -m analysis explain claims/NAME shows the arithmetic.",
         "Size: does the size that the text gives lie in the 95 % interval of the runs (within), or is the runs' "

@@ -171,6 +171,8 @@ def test_every_comparison_must_hold_and_all_must_have_run(tmp_path):
     both = verdict(claim(tmp_path, ["ours > hgpo", "hgpo > 70"]), tmp_path / "r")
     assert both.word == "contradicted" and both.decided_by == "hgpo > 70"
     assert verdict(claim(tmp_path), tmp_path / "r").decided_by == ""  # the sentence says it
+    bound = verdict(claim(tmp_path, "ours / 100 > 0.7 + hgpo / 50"), tmp_path / "r")
+    assert bound.decided_by == "ours > 70 + 2 * hgpo"
     grpo = {"grpo": "main-results | grpo | 1.5B | webshop/success"}
     open_ = verdict(claim(tmp_path, "ours > max(hgpo, grpo)", entries=grpo), tmp_path / "r")
     assert open_.word == "not run" and "grpo" in open_.missing[0]

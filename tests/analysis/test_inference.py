@@ -44,6 +44,7 @@ def measured(name, values, runs=None):
         ("first / last > 1000", "first > 1000 * last"),
         ("min(g.std, h.std) > ours.std", "g.std > ours.std and h.std > ours.std"),
         ("gain < 3", "3 > gain"),
+        ("change < 0.01", "0.01 > change"),
     ],
 )
 def test_a_claim_is_rewritten_to_plain_inequalities(text, rewritten):
