@@ -38,12 +38,11 @@ class Inequality:
     @property
     def of_spread(self) -> bool:
         """Does it compare the deviations of two entries?"""
-        ends = {(term.endswith(".std"), value) for term, value in self.coefficients.items()}
-        return ends == {(True, 1.0), (True, -1.0)} and self.constant == 0
+        return self.is_lead and all(term.endswith(".std") for term in self.coefficients)
 
     @property
     def is_lead(self) -> bool:
-        """Is it the lead of one term over another, and nothing else?"""
+        """Does it say that one term lies above another, and nothing else?"""
         return sorted(self.coefficients.values()) == [-1.0, 1.0] and self.constant == 0
 
     def __str__(self) -> str:
@@ -153,7 +152,7 @@ def _joined(word: str, parts: list[Formula]) -> Formula:
 
 def _positive(algebra: Any) -> Formula:
     """Return ``algebra > 0`` without min and max, and without fractions."""
-    extremes = sorted(algebra.atoms(sympy.Min, sympy.Max), key=lambda node: -node.count(sympy.Symbol))
+    extremes = sorted(algebra.atoms(sympy.Min, sympy.Max), key=lambda node: (-node.count(sympy.Symbol), str(node)))
     if not extremes:
         return Inequality(Expression(_numerator(algebra)))
     extreme, stand_in = extremes[0], sympy.Dummy()
@@ -161,7 +160,7 @@ def _positive(algebra: Any) -> Formula:
     if not slope.is_number:
         raise ExpressionError(f"{extreme} is multiplied by what is measured")
     word = "or" if (slope > 0) == isinstance(extreme, sympy.Max) else "and"
-    return _joined(word, [_positive(algebra.xreplace({extreme: one})) for one in extreme.args])
+    return _joined(word, [_positive(algebra.xreplace({extreme: one})) for one in sorted(extreme.args, key=str)])
 
 
 def _numerator(algebra: sympy.Expr) -> sympy.Expr:

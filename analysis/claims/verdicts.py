@@ -47,7 +47,7 @@ class Verdict:
         if self.deciding is None or self.tested is None:
             return ""
         one = self.deciding.inequality
-        return str(one) if self.tested.parts or not (one.is_lead or one.of_spread) else ""
+        return str(one) if self.tested.parts or not one.is_lead else ""
 
 
 def _deciding(tested: Outcome, holds: bool) -> Estimated:

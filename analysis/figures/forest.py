@@ -51,9 +51,7 @@ def claims_forest(entries: Entries) -> Figure:
 
 def _is_lead(e: Evaluated, entries: Entries) -> bool:
     formula = e.claim.formula
-    if not isinstance(formula, Inequality) or formula.of_spread:
-        return False
-    if sorted(formula.coefficients.values()) != [-1, 1]:
+    if not isinstance(formula, Inequality) or not formula.is_lead or formula.of_spread:
         return False
     keys = [e.claim.entries[name] for name in e.claim.names]
     return all(key not in entries.by_key or entries.by_key[key].episodes for key in keys)

@@ -23,7 +23,7 @@ from bepo.store.stored import read_config
 COLUMNS = ("run", "status", "tier", "study", "env", "credit", "model", "seed", "differs", "success", "wall", "commit")
 COLUMNS += ("began",)
 _BEGINNINGS = ("status", "commit", "began")
-_FEW = 30
+_FEW = 30  # values of a field, which are listed where no run meets a filter
 
 
 def ledger(results: Path, published: Iterable[PublishedRuns] = ()) -> pd.DataFrame:

@@ -57,8 +57,8 @@ def read_any(path: Path) -> StoredRun:
         run = read_run(path)
     else:
         run = UnfinishedRun(path, {}, read_config(path))
-    names = [run.config.get(part, {}).get("name") for part in ("env", "credit")]
-    if None in names or "seed" not in run.config:
+    parts = [run.config.get(part) for part in ("env", "credit")]
+    if "seed" not in run.config or not all(isinstance(part, dict) and "name" in part for part in parts):
         raise Corrupt(f"{path}: its config has no env.name, credit.name or seed")
     return run
 

@@ -120,11 +120,10 @@ def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
         plain = with_first_presets(parse(overrides))
     # Presets of Hydra's own part may depend on the overrides.
     study = PlannedStudy(name, _compose(name, plain, hydra=True), list(overrides))
-    if (said := study.config.study.get("name")) != name:
-        with config_errors(name, overrides):
+    with config_errors(name, overrides):
+        if (said := study.config.study.get("name")) != name:
             raise UserError(f"study.name={said} in experiments/{name}.yaml: must be the name of the file, {name}")
-    if study.is_tuning and not {"objectives", "seeds"} <= study.config.study.keys():
-        with config_errors(name, overrides):
+        if study.is_tuning and not {"objectives", "seeds"} <= study.config.study.keys():
             raise UserError("an Optuna study says what it optimises, in study.objectives and study.seeds")
     return study
 

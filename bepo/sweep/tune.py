@@ -69,7 +69,7 @@ class Tuning:
         for attempt in self.attempts:
             attempt.lock.release()  # an abandoned trial: whoever comes next retries it
         self.outcome.interrupted = bool(received)
-        if (refused := [trial.user_attrs.get(REFUSED) for trial in self.study.trials]) and all(refused):
+        if (refused := [trial.user_attrs.get(REFUSED) for trial in counted_trials(self.study)]) and all(refused):
             self.outcome.failed.append(f"no trial could be trained; the last one: {refused[-1]}")
         self.view.end()
         self.view.log(format_status(self.planned, self.study))
