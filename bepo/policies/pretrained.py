@@ -99,10 +99,24 @@ def load_pretrained(part: Any, path: str, **settings: Any) -> Any:
     """Return ``part.from_pretrained(path, **settings)``. Raises ``UserError`` naming the path where that fails."""
     from safetensors import SafetensorError
 
+    if weights_missing(path) and not os.path.isdir(path):
+        _ask_hub(path)
     try:
         return part.from_pretrained(path, **settings)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        absent = "not a folder with a checkpoint, and not to be had from the model hub"
-        where = "this checkpoint cannot be read" if os.path.isdir(path) else absent
-        problem = (str(error).strip() or repr(error)).splitlines()[0]
-        raise UserError(f"policy.path={path!r}: {where} ({problem})") from error
+        raise _unusable(path, "this checkpoint cannot be read", error) from error
+
+
+def _ask_hub(path: str) -> None:
+    """Raise ``UserError`` where the model hub does not have ``path``, at once: downloads retry for a minute."""
+    from huggingface_hub import HfApi
+
+    try:
+        HfApi().model_info(path, timeout=10)
+    except Exception as error:  # no network, no such name, no leave: its library has a class for each
+        raise _unusable(path, "not a folder with a checkpoint, and not to be had from the model hub", error) from error
+
+
+def _unusable(path: str, why: str, error: Exception) -> UserError:
+    problem = (str(error).strip() or repr(error)).splitlines()[0]
+    return UserError(f"policy.path={path!r}: {why} ({problem})")

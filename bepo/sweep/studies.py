@@ -14,7 +14,7 @@ import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from bepo.core.errors import UserError, choose
+from bepo.core.errors import UserError, choose, nearest
 from bepo.runs.compose import CONFIG_ERRORS, explain, to_config
 from bepo.runs.config import Config
 from bepo.sweep.composition import Composer
@@ -23,6 +23,7 @@ from bepo.sweep.space import grid, parse, with_first_presets
 ROOT = Path(__file__).parent.parent.parent
 EXPERIMENTS, CONF = ROOT / "experiments", ROOT / "conf"
 _MOST_SEEDS = 1000
+_FIELDS = ("name", "question", "extension", "objectives", "seeds", "conditional", "pruner")
 
 
 @dataclass
@@ -105,7 +106,8 @@ def _says(name: str) -> dict[str, Any]:
         content = yaml.safe_load((EXPERIMENTS / f"{name}.yaml").read_text())
     except yaml.YAMLError:  # composing it says so
         return {}
-    return (content or {}).get("study") or {}
+    said = content.get("study") if isinstance(content, dict) else None
+    return said if isinstance(said, dict) else {}
 
 
 def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
@@ -125,7 +127,19 @@ def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
             raise UserError(f"study.name={said} in experiments/{name}.yaml: must be the name of the file, {name}")
         if study.is_tuning and not {"objectives", "seeds"} <= study.config.study.keys():
             raise UserError("an Optuna study says what it optimises, in study.objectives and study.seeds")
+        _check_fields(name)
     return study
+
+
+def _check_fields(name: str) -> None:
+    """Raise ``UserError`` for an entry of ``study:`` that is no field, and that the file's interpolations do not use."""
+    text = (EXPERIMENTS / f"{name}.yaml").read_text()
+    for key in _says(name):
+        if key not in _FIELDS and f"${{study.{key}" not in text:
+            raise UserError(
+                f"study.{key}: nothing uses it: it is no field of a study ({', '.join(_FIELDS)}), "
+                f"and the file has no ${{study.{key}}}{nearest(key, _FIELDS)}"
+            )
 
 
 def _seeds(override: str, study: str) -> str:

@@ -185,9 +185,12 @@ def test_bad_input_is_named_without_a_traceback(tmp_path, overrides, expected):
     assert all(word in err for word in expected), err
 
 
-def test_a_missing_model_is_one_line(tmp_path):
-    code, _, err = run("policy=pretrained", "policy.path=/no/model", "agent.style=full", f"results={tmp_path}")
-    assert code == 2 and "policy.path='/no/model'" in err and len(err.strip().splitlines()) == 1
+@pytest.mark.parametrize("path", ["/no/model", "no/model"])
+def test_a_missing_model_is_one_line(tmp_path, monkeypatch, path):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # a hub that does not answer
+    code, _, err = run("policy=pretrained", f"policy.path={path}", "agent.style=full", f"results={tmp_path}")
+    assert code == 2 and f"policy.path='{path}'" in err and len(err.strip().splitlines()) == 1
 
 
 def test_one_bad_cell_of_a_grid_does_not_stop_the_others(tmp_path):

@@ -181,12 +181,14 @@ def test_a_study_file_with_a_mistake_stops_no_other(tmp_path, monkeypatch, capsy
     write("no_yaml", "gae_lambda", "params:", "params")
     write("no_field", "gae_lambda", "credit.gae_lambda", "credit.gae_lamda")
     write("tune_aims", "tune_gated_bepo", "objectives:", "aims:")
+    write("unused", "gae_lambda", "question:", "extensoin: true\n  question:")
     monkeypatch.setattr(studies, "EXPERIMENTS", tmp_path)
     assert main(["good", "all", "--dry-run", f"results={tmp_path}"]) == 1
     out, err = capsys.readouterr()
     assert "good  credit.gae_lambda=0.8" in out and "4 cells are 4 runs" in out
     names = [line.removeprefix("error: ").split()[0].rstrip(":") for line in err.splitlines()]
-    assert names == ["no_field", "no_yaml", "not_renamed", "tune_aims"]
+    assert names == ["no_field", "no_yaml", "not_renamed", "tune_aims", "unused"]
+    assert "study.extensoin" in err and "did you mean extension?" in err
 
 
 def test_estimates_prefer_the_nearest_runs(tmp_path):
