@@ -132,7 +132,7 @@ def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
 
 
 def _check_fields(name: str) -> None:
-    """Raise ``UserError`` for an entry of ``study:`` that is no field, and that the file's interpolations do not use."""
+    """Raise ``UserError`` for an entry of ``study:`` that is no field, and that no interpolation of the file uses."""
     text = (EXPERIMENTS / f"{name}.yaml").read_text()
     for key in _says(name):
         if key not in _FIELDS and f"${{study.{key}" not in text:
