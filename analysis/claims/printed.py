@@ -52,11 +52,11 @@ class Consistency:
 
 def consistency(claim: Claim, printed: AllReported) -> Consistency:
     """Check a claim against the printed numbers, and against the sizes that it states."""
-    sizes = [_rounded(claim, comparison.size, printed) for comparison in claim.comparisons]
+    sizes = [rounded(claim, comparison.size, printed) for comparison in claim.comparisons]
     if None in sizes:
         return Consistency("not printed")
     outcomes = [_outcome(claim, comparison, printed) for comparison in claim.comparisons]
-    stated = [None if one is None else _rounded(claim, one, printed) for one in claim.stated]
+    stated = [None if one is None else rounded(claim, one, printed) for one in claim.stated]
     for i, (size, said) in enumerate(zip(sizes, stated)):
         outcomes[i] = "no" if said and size and not said.meets(size) else outcomes[i]
     margins = [_margin(claim, comparison, printed) for comparison in claim.comparisons]
@@ -68,7 +68,7 @@ def consistency(claim: Claim, printed: AllReported) -> Consistency:
 
 def _margin(claim: Claim, comparison: Comparison, printed: AllReported) -> float:
     """Return how far a comparison is on the right side, in units of what rounding may hide."""
-    gap = _rounded(claim, comparison.difference, printed)
+    gap = rounded(claim, comparison.difference, printed)
     if gap is None:
         return 0.0
     excess = {">": gap.value, "<": -gap.value, "=": -abs(gap.value), "~": comparison.margin - abs(gap.value)}
@@ -77,14 +77,14 @@ def _margin(claim: Claim, comparison: Comparison, printed: AllReported) -> float
 
 def _outcome(claim: Claim, comparison: Comparison, printed: AllReported) -> str:
     if comparison.sign == "=":
-        size = _rounded(claim, comparison.difference, printed)
+        size = rounded(claim, comparison.difference, printed)
         return "yes" if size and size.low - _EXACT <= 0 <= size.high + _EXACT else "no"
     return _of_formula(claim, comparison.formula, printed)
 
 
 def _of_formula(claim: Claim, formula: Formula, printed: AllReported) -> str:
     if isinstance(formula, Inequality):
-        size = _rounded(claim, formula.quantity, printed)
+        size = rounded(claim, formula.quantity, printed)
         return size.above_zero() if size else "no"
     outcomes = [_of_formula(claim, part, printed) for part in formula.parts]
     return (min if formula.word == "and" else max)(outcomes, key=_ORDER.index)
@@ -100,8 +100,8 @@ def _printed_term(claim: Claim, term: str, printed: AllReported) -> str:
         return ""
 
 
-def _rounded(claim: Claim, expression: Expression, printed: AllReported) -> Range | None:
-    """Return a quantity of the printed numbers, with what their rounding may hide; None if some are not printed."""
+def rounded(claim: Claim, expression: Expression, printed: AllReported) -> Range | None:
+    """Return a quantity of a claim's printed numbers, with what rounding may hide; None if some are not printed."""
     texts = {term: _printed_term(claim, term, printed) for term in expression.terms}
     if not all(texts.values()):
         return None

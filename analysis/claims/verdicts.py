@@ -9,7 +9,7 @@ from pathlib import Path
 from analysis.claims.claims import CHECKS, CLAIMS, Claim, read
 from analysis.claims.inference import Decided, Estimated, Measured, Outcome, decide, significance
 from analysis.claims.measures import FINAL, MEASURES, measured
-from analysis.claims.printed import Consistency, consistency
+from analysis.claims.printed import Consistency, Range, consistency, rounded
 from analysis.claims.sizes import Size, sizes_of
 from analysis.data.reported import EntryKey, all_entries
 from analysis.grid.table import Entry
@@ -36,7 +36,7 @@ class Verdict:
     @property
     def deciding(self) -> Estimated | None:
         """The inequality on which the verdict rests: the one that is nearest to failing, or that fails most clearly."""
-        return None if self.tested is None else _deciding(self.tested, self.tested.support < self.tested.against)
+        return self.tested and deciding(self.tested)
 
     @property
     def decided_by(self) -> str:
@@ -48,6 +48,11 @@ class Verdict:
             return ""
         one = self.deciding.inequality
         return str(one) if self.tested.parts or not one.is_lead else ""
+
+
+def deciding(tested: Outcome) -> Estimated:
+    """Return the inequality of an outcome that is nearest to failing, or that fails most clearly."""
+    return _deciding(tested, tested.support < tested.against)
 
 
 def _deciding(tested: Outcome, holds: bool) -> Estimated:
@@ -63,13 +68,15 @@ def _deciding(tested: Outcome, holds: bool) -> Estimated:
 class Evaluated:
     """A claim with what the printed numbers and the runs of a tier say of it.
 
-    ``beside`` has the tests on other measures of the same runs, by their names; they never decide.
+    ``beside`` has the tests on other measures of the same runs, by their names; they never decide. ``counterpart`` is
+    what the paper prints of the inequality that decides for the runs; None where it does not.
     """
 
     claim: Claim
     printed: Consistency
     runs: Verdict
     beside: Mapping[str, Outcome] = field(default_factory=dict)
+    counterpart: Range | None = None
 
 
 def evaluate(entries: Mapping[EntryKey, Entry], tier: str, path: Path = CLAIMS) -> list[Evaluated]:
@@ -77,10 +84,14 @@ def evaluate(entries: Mapping[EntryKey, Entry], tier: str, path: Path = CLAIMS) 
     printed = all_entries()
     claims = read(path, known=printed.keys() | entries.keys())
     verdicts = _verdicts(claims, entries, tier)
-    return [
-        Evaluated(claim, consistency(claim, printed), verdicts[claim.id], _beside(claim, verdicts[claim.id], entries))
-        for claim in claims
-    ]
+    found = []
+    for claim in claims:
+        verdict = verdicts[claim.id]
+        one = verdict.deciding
+        counterpart = one and rounded(claim, one.inequality.quantity, printed)
+        beside = _beside(claim, verdict, entries)
+        found.append(Evaluated(claim, consistency(claim, printed), verdict, beside, counterpart))
+    return found
 
 
 def checks(path: Path = CHECKS) -> list[tuple[Claim, Consistency]]:
@@ -115,8 +126,10 @@ def _values(claim: Claim, entries: Mapping[EntryKey, Entry], measure: str) -> di
 
 
 def _beside(claim: Claim, verdict: Verdict, entries: Mapping[EntryKey, Entry]) -> dict[str, Outcome]:
-    """Test the claim on the other measures, where every entry has them."""
+    """Test a claim about success on the other measures, where every entry has them."""
     if verdict.tested is None or any(leaf.inequality.of_spread for leaf in verdict.tested.leaves()):
+        return {}
+    if not all(entries[claim.entries[name]].episodes for name in claim.names):
         return {}
     found = {}
     for name, (measure, paired) in MEASURES.items():

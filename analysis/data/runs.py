@@ -166,9 +166,9 @@ def settings(*names: str) -> RowKey:
 
 METHOD = RowKey(lambda run: run.method)
 EVERY_METHOD: Mapping[str, RowKey] = dict.fromkeys(
-    ("main_alfworld", "main_webshop", "main_sokoban", "main_sokoban_text"), METHOD
+    ("main_alfworld", "main_webshop", "main_sokoban", "main_sokoban_text", "room"), METHOD
 )
-"""The studies that compare all methods on an environment."""
+"""The studies that compare all methods on an environment, and the one that has the control where these have none."""
 
 
 def evaluated(*envs: str) -> RowKey:
@@ -217,8 +217,8 @@ class Studies(dict[str, StudyRuns]):
 
     @property
     def runs(self) -> list[Run]:
-        """The runs of all of them."""
-        return [run for study in self.values() for run in study.runs]
+        """The runs of all of them, each once."""
+        return list({run.id: run for study in self.values() for run in study.runs}.values())
 
 
 def select(study: StudyRuns, runs: Iterable[Run], allow_mixed: bool = False) -> StudyRuns:

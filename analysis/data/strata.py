@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from analysis.data.runs import Run, grouped
-from analysis.data.statistics import NO_INTERVAL, Interval, quantiles, resampled
+from analysis.data.statistics import NO_INTERVAL, Interval, half_width, quantiles, resampled
 
 Strata = Sequence[np.ndarray]
 """One array of scores, one a training seed, for each environment."""
@@ -48,16 +48,18 @@ def profile_bands(scores: Strata, thresholds: np.ndarray) -> tuple[np.ndarray, n
 
 
 def mean_curve(curves: Strata) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the mean over environments, and its pointwise 95 % interval: (mean, low, high).
+    """Return the mean over environments, and its pointwise 95 % interval (Welch's): (mean, low, high).
 
-    ``curves`` has the shape (training seeds, points) for each; the interval is nan where an environment has one seed.
+    ``curves`` has the shape (training seeds, points) for each; the interval is nan where an environment has one seed,
+    and at points where no seeds differ.
     """
     mean = np.mean([own.mean(axis=0) for own in curves], axis=0)
-    if min(len(own) for own in curves) < 2:
+    counts, shares = [len(own) for own in curves], [1 / len(curves)] * len(curves)
+    if min(counts) < 2:
         return mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan)
-    drawn = np.mean([resampled(len(own), i) @ own for i, own in enumerate(curves)], axis=0)
-    low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
-    return mean, low, high
+    deviations = np.stack([own.std(axis=0, ddof=1) for own in curves], axis=1)
+    half = np.array([half_width(shares, point, counts) for point in deviations])
+    return mean, mean - half, mean + half
 
 
 def improvement(a: Strata, b: Strata) -> tuple[float, Interval]:

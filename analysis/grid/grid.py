@@ -122,12 +122,14 @@ def _rank(entries: list[Entry]) -> None:
     for entry in entries:
         entry.best_reported = entry.reported is not None and entry.reported.mean == max(reported) > min(reported)
     measured = [(entry, entry.reproduced) for entry in entries if entry.reproduced]
-    measured.sort(key=lambda pair: -pair[1].mean)
-    for i, (entry, own) in enumerate(measured):
-        if len(measured) > 1:
-            rival, other = measured[0 if i else 1]
-            entry.rival, entry.versus = rival.path, compare(own.sample, other.sample)
-        entry.best_reproduced = own.mean == measured[0][1].mean > measured[-1][1].mean
+    methods = [pair for pair in measured if not pair[0].of_control]
+    methods.sort(key=lambda pair: -pair[1].mean)
+    for entry, own in measured:
+        others = [pair for pair in methods if pair[0] is not entry]
+        if others:
+            entry.rival, entry.versus = others[0][0].path, compare(own.sample, others[0][1].sample)
+    for entry, own in methods:
+        entry.best_reproduced = own.mean == methods[0][1].mean > methods[-1][1].mean
 
 
 def _columns(metrics: Sequence[Metric], tier: str) -> list[tuple[str, str]]:

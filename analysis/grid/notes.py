@@ -84,7 +84,11 @@ def _leaders(lines: Sequence[Line], metrics: Sequence[Metric]) -> list[str]:
     sentences = []
     for block, same in grouped(lines, lambda line: line.block).items():
         for metric, *entries in zip(metrics, *(line.entries for line in same)):
-            ranked = [(line.name, e.reproduced, e.versus) for line, e in zip(same, entries) if e.reproduced]
+            ranked = [
+                (line.name, e.reproduced, e.versus)
+                for line, e in zip(same, entries)
+                if e.reproduced and not e.of_control
+            ]
             ranked.sort(key=lambda named: -named[1].mean)
             if metric.headline and len(ranked) > 1 and ranked[0][2].difference:
                 (name, best, versus), (other, second, _) = ranked[:2]

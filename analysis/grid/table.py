@@ -7,6 +7,7 @@ from math import isnan
 
 from matplotlib.figure import Figure as Picture
 
+from analysis.data.methods import is_control
 from analysis.data.reported import EntryKey
 from analysis.data.runs import Run
 from analysis.data.statistics import Comparison, Estimate, Reproduced
@@ -47,7 +48,7 @@ class Entry:
     run``, or why its runs may not be averaged. ``episodes`` are the column and the kind of the test episodes that it
     averages (an empty kind for all), None for a logged number. ``versus`` compares it with the best entry of its column
     and block, whose path is ``rival`` (empty if there is none), or the best one with the next. A best mean is the
-    highest, and not the mean of all.
+    highest, and not the mean of all. A control is never the best one.
     """
 
     path: str
@@ -66,6 +67,11 @@ class Entry:
     def gap(self) -> float | None:
         """Points by which the reproduced mean exceeds the reported one."""
         return self.reproduced.mean - self.reported.mean if self.reproduced and self.reported else None
+
+    @property
+    def of_control(self) -> bool:
+        """Is it of a control, which is no method and takes no part in their ranking?"""
+        return any(is_control(run.method) for run in self.runs)
 
     @property
     def refused(self) -> bool:
@@ -131,16 +137,16 @@ class Table:
         return list(zip(begins, self.rows, strict=True))
 
     @property
-    def runs(self) -> list[Run]:
-        """The runs behind its numbers."""
-        return [run for entry in self.entries for run in entry.runs]
+    def runs(self) -> list[Run] | None:
+        """The runs behind its numbers; None without entries, where it is made of all runs of its studies."""
+        return [run for entry in self.entries for run in entry.runs] if self.entries else None
 
 
 @dataclass
 class Figure:
-    """A picture and the runs that it shows."""
+    """A picture and the runs that it shows; None where it is made of settings, or of all runs of its studies."""
 
     caption: str
     figure: Picture
-    runs: list[Run] = field(default_factory=list)
+    runs: list[Run] | None = None
     notes: list[str] = field(default_factory=list)

@@ -33,8 +33,9 @@ class Built:
 
     @cached_property
     def runs(self) -> list[Run]:
-        """The runs that it shows; what is made of settings or of other tables shows all of its studies."""
-        runs = {r.id: r for r in self.product.runs or (r for study in self.studies for r in study.runs)}
+        """The runs that it shows; those of all of its studies where it does not say."""
+        shown = self.product.runs
+        runs = {r.id: r for r in ((r for study in self.studies for r in study.runs) if shown is None else shown)}
         return sorted(runs.values(), key=lambda r: (str(r.env), r.model, r.method, r.seed, r.id))
 
     @property

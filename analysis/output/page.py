@@ -67,7 +67,7 @@ def _answer(tier: str, evaluated: Sequence[Evaluated], items: Sequence[Built]) -
 
 def _line(e: Evaluated, shown: set[str]) -> dict[str, Any]:
     """Return a claim as a line: what it says, what was printed, what the runs gave, and the artefacts behind it."""
-    deciding, printed = e.runs.deciding, e.printed.worst
+    deciding, printed = e.runs.deciding, e.counterpart if e.runs.deciding else e.printed.worst
     keys = [e.claim.entries[name] for name in e.claim.names]
     labels = {key[0] for key in keys}
     reproduced = interval = ""

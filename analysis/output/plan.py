@@ -102,7 +102,7 @@ def _of_inequality(one: Estimated) -> float:
         return inf
     deviation = one.error * sqrt(one.seeds / 2)  # of one side, where both have the same
     seeds = seeds_to_detect(one.value, deviation) if abs(one.value) > deviation / sqrt(_MOST_SEEDS) else inf
-    return max(ceil(seeds), one.seeds + 1) if isfinite(seeds) else inf
+    return max(ceil(seeds), one.seeds + 1) if seeds <= _MOST_SEEDS else inf
 
 
 def _cpu_hours(run: Run) -> float:
@@ -113,7 +113,7 @@ def _lines(needs: list[Need], tier: str) -> Iterator[str]:
     yield f"{'claim':34} {'seeds':>6} {'runs':>5} {'core-hours':>10}  command"
     for one in needs:
         if not isfinite(one.seeds):
-            yield f"{one.claim:34} {'?':>6} {'':>5} {'':>10}  more than {_MOST_SEEDS} seeds, or a second seed first"
+            yield f"{one.claim:34} {'?':>6} {'':>5} {'':>10}  more than {_MOST_SEEDS} seeds, or a deviation first"
             continue
         what = " ".join(filter(None, [*(one.studies or ["STUDY"]), one.place, f"tier={tier}"]))
         command = f"python -m bepo.sweep {what} seeds={int(one.seeds)}"

@@ -4,10 +4,11 @@ from math import isfinite, isnan
 from statistics import median
 
 from analysis.claims.entries import Entries, OfEntries
+from analysis.claims.formula import Joined
 from analysis.claims.inference import Outcome
 from analysis.claims.measures import FINAL, MEASURES
 from analysis.claims.printed import Consistency
-from analysis.claims.verdicts import NOT_JUDGED, Evaluated, checks, half_widths, tally
+from analysis.claims.verdicts import NOT_JUDGED, Evaluated, checks, deciding, half_widths, tally
 from analysis.data.runs import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.table import ONE_SEED, Table
@@ -51,7 +52,7 @@ def _row(e: Evaluated) -> list[str]:
     p = "–" if e.runs.tested is None or e.runs.word == "not judged" else f"{e.runs.tested.p:.2g}"
     sizes = ", ".join(dict.fromkeys(size.word for size in e.runs.sizes if e.runs.word != "not judged")) or "–"
     return [
-        e.claim.claim, e.claim.at.replace("--", "–"), _printed(e.printed), e.printed.verdict, separated,
+        e.claim.claim, e.claim.at.replace("--", "–"), _printed(e), e.printed.verdict, separated,
         _reproduced(e), p, _word(e), sizes,
     ]  # fmt: skip
 
@@ -63,11 +64,13 @@ def _word(e: Evaluated) -> str:
     return e.runs.word + one_seed + holm
 
 
-def _printed(own: Consistency) -> str:
+def _printed(e: Evaluated) -> str:
+    own = e.printed
     if own.worst is None:
         return "–"
     half = (own.worst.high - own.worst.low) / 2
     text = f"{own.worst.value:.4g} ± {half:{'.1g' if half < 1 else '.0f'}}"
+    text += f": {own.worst.text}" if isinstance(e.claim.formula, Joined) else ""
     return text if own.stated is None else f"{text}; said {own.stated:.4g}"
 
 
@@ -91,8 +94,9 @@ def _notes(evaluated: list[Evaluated], tier: str) -> list[str]:
     return [
         f"{n['inconsistent']} of the {n['printed_claims']} claims with printed numbers ({n['claims']} in all) disagree "
         f"with them. {judged}",
-        "Printed: the comparison that is nearest to failing, with the rounding of the printed numbers (±), and the "
-        "size that the text gives. Agree: by rounding, if only that saves it.",
+        "Printed: the comparison that is nearest to failing, named where a claim has several (it need not be the one "
+        "that decides for the runs), with the rounding of the printed numbers (±), and the size that the text gives. "
+        "Agree: by rounding, if only that saves it.",
         "Beyond its ±: does Welch's 95 % interval from the printed deviations of three training seeds leave the claim "
         "standing? A dash where the paper has one training seed, or none of its numbers is concerned.",
         "Reproduced: the inequality that decides, named where a claim has several, or one with numbers in it: left "
@@ -116,12 +120,13 @@ def claim_measures(entries: Entries) -> Table:
     names = [FINAL, *MEASURES]
     rows = [[e.claim.claim, *(_tested(_on(e).get(name)) for name in names)] for e in shown]
     return Table(
-        "Claims about success on measures with less noise, declared before most runs; the final success alone decides.",
+        f"Claims about success on measures with less noise (tier {entries.tier}), declared before most runs; the final "
+        "success alone decides.",
         ["Claim", *(name.capitalize() for name in names)],
         rows,
         [
-            "Each cell: the least of the claim's differences, half the width of their widest 95 % interval, and the "
-            "two-sided p of the whole claim, without correction for the number of claims.",
+            "Each cell: the difference that decides the claim on this measure, half the width of its 95 % interval, "
+            "and the two-sided p of the whole claim, without correction for the number of claims.",
             "Over training: area under the test curve over updates, divided by its length. Last evaluations: the mean "
             "of the last three. Paired: final success, compared between runs of one training seed.",
             *_narrower(shown),
@@ -135,12 +140,10 @@ def _on(e: Evaluated) -> dict[str, Outcome]:
 
 
 def _tested(tested: Outcome | None) -> str:
-    if tested is None:
+    if tested is None or isnan(deciding(tested).error):
         return "–"
-    leaves = [leaf for leaf in tested.leaves() if isfinite(leaf.value)]
-    least = min(leaves, key=lambda leaf: leaf.value, default=None)
-    half = half_widths(tested)
-    return "–" if least is None else f"{least.value:+.1f} ± {half:.1f}, p {tested.p:.2g}" if isfinite(half) else "–"
+    one = deciding(tested)
+    return f"{one.value:+.1f} ± {one.interval[1] - one.value:.1f}, p {tested.p:.2g}"
 
 
 def _narrower(shown: list[Evaluated]) -> list[str]:

@@ -23,14 +23,15 @@ def sample_efficiency(studies: Studies) -> Table:
     """Compare updates, tokens and seconds to a success in training."""
     runs = [run for run in studies.runs if not run.is_evaluation and "train/success" in run.metrics]
     rows, headings, methods = [], [], []
-    for (study, env, model), same in _places(studies, runs).items():
+    places = grouped(runs, lambda run: (run.env, run.model, run.task_set))
+    for (env, model, _), same in sorted(places.items()):
         for threshold in THRESHOLDS:
             found = {m: [cost_to(r, threshold / 100) for r in own] for m, own in _by_method(same).items()}
             if not any(reached for costs in found.values() for _, reached in costs):
                 continue
             for method, costs in found.items():
                 rows.append([name_of(method), *_cells(costs)])
-                headings.append(f"{environment_name(env)}, model {model} ({study}): to {threshold} % in training")
+                headings.append(f"{environment_name(env)}, model {model}: to {threshold} % in training")
                 methods.append(name_of(method))
     return Table(
         f"What training costs until the mean training success of {WINDOW} updates reaches a threshold.",
@@ -47,12 +48,6 @@ def sample_efficiency(studies: Studies) -> Table:
         headings=headings,
         methods=methods,
     )
-
-
-def _places(studies: Studies, runs: Sequence[Run]) -> dict[tuple[str, str, str], list[Run]]:
-    of = {run.id: name for name, study in studies.items() for run in study.runs}
-    places = grouped(runs, lambda run: (of[run.id], run.env, run.model))
-    return {place: places[place] for place in sorted(places)}
 
 
 def _by_method(runs: Sequence[Run]) -> dict[str, list[Run]]:

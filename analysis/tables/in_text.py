@@ -9,6 +9,7 @@ import pandas as pd
 import yaml
 
 from analysis.data.efficiency import STAGES, cost_to
+from analysis.data.methods import known_environments
 from analysis.data.reported import PAPER, entries_of
 from analysis.data.runs import METHOD, OBSERVATIONS, Run, Studies
 from analysis.data.statistics import Estimate
@@ -104,6 +105,11 @@ def _metric(name: str) -> Metric:
     return _logged(lambda run: _part(run, part[1], int(part[2]), int(part[3])), ".3g") if part else METRICS[name]
 
 
+def _environment(number: dict[str, str]) -> str:
+    """Return the environment that the number's key names, in its column or its group."""
+    return next(env for env in (number["column"].split("/")[0], number["group"]) if env in known_environments())
+
+
 @artefact("in-text", "table", study=STUDIES)
 def in_text(studies: Studies) -> Table:
     """Set the numbers of the text beside those of the runs."""
@@ -113,11 +119,11 @@ def in_text(studies: Studies) -> Table:
         study, metric = studies[number["study"]], _metric(number["metric"])
         key = ("text", number["row"], number["group"], number["column"])
         entry = Entry(f"in-text/{number['text']}", key, of_paper.get(key))
-        entry.runs = [r for r in study.rows.get(number["runs"], []) if r.model == number.get("model", "small")]
+        place = _environment(number), number.get("model", "small")
+        entry.runs = [run for run in study.rows.get(number["runs"], []) if (run.env, run.model) == place]
         entry.episodes = metric.episodes
         entry.reproduced = metric.estimate(entry.runs, "evaluation")
-        refusals = (reason for (_, _, row), reason in study.refused.items() if row == number["runs"])
-        entry.missing = next(refusals, NOT_RUN)
+        entry.missing = study.refused.get((*place, number["runs"]), NOT_RUN)
         reported, reproduced, gap = entry.printed(metric.format)
         reproduced = reproduced if entry.reproduced else entry.missing
         seeds = entry.reproduced.sample.seed_counts if entry.reproduced else None

@@ -1,6 +1,6 @@
 """Tables main-results, sokoban-main, sokoban-text and qwen3-results: methods on environments and models."""
 
-from analysis.data.methods import ORDER, PROMPTED, name_of
+from analysis.data.methods import ORDER, PROMPTED, is_control, name_of
 from analysis.data.runs import METHOD, Studies, StudyRuns, evaluated
 from analysis.grid.artefact import artefact
 from analysis.grid.grid import grid
@@ -35,9 +35,13 @@ TEXT = (
     Metric("success", "Success", headline=True),
     Metric("training", "In training", value=lambda run: 100 * run.mean("train/success")),
 )
-TYPED = Rows(("Type", "Method"), lambda row: ["Prompting" if row in PROMPTED else "RL Training", name_of(row)], named=1)
 
 
+def _type(row: str) -> str:
+    return "Prompting" if row in PROMPTED else "Control" if is_control(row) else "RL Training"
+
+
+TYPED = Rows(("Type", "Method"), lambda row: [_type(row), name_of(row)], named=1)
 HOUSE_AND_SHOP = {"main_alfworld": METHOD, "main_webshop": METHOD}
 HOUSE_AND_SHOP |= dict.fromkeys(("prompting", "prompting_closed"), evaluated("alfworld", "webshop"))
 

@@ -17,11 +17,11 @@ BASE, CONTROL = "grpo", "oracle"
 COMPARED = RowKey(lambda run: run.method if run.method in (BASE, CONTROL) else None)
 
 
-@artefact("room", "table", study=(*EVERY_METHOD, "room"), key=COMPARED)
+@artefact("room", "table", study=tuple(EVERY_METHOD), key=COMPARED)
 def room(studies: Studies) -> Table:
     """Compare a control that knows how far success is with GRPO, by environment."""
-    by_id = {run.id: run for run in studies.runs if not run.is_evaluation}
-    places = grouped(sorted(by_id.values(), key=lambda run: (run.env, run.id)), _place)
+    trained = (run for run in studies.runs if not run.is_evaluation)
+    places = grouped(sorted(trained, key=lambda run: (run.env, run.id)), _place)
     rows, used = [], []
     for runs in places.values():
         base, control = ([run for run in runs if run.method == method] for method in (BASE, CONTROL))

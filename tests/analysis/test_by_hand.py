@@ -285,7 +285,7 @@ def test_spread_is_tested_by_permutation(made):
 
 def test_the_cost_to_a_success(made):
     """Seed s of Gated-BEPO succeeds in 0.4 + 0.1 s of the training episodes at every update."""
-    lines = [line for line in read(made, "sample-efficiency") if "main_sokoban_text" in line["group"]]
+    lines = [line for line in read(made, "sample-efficiency") if "Sokoban, model small:" in line["group"]]
     found = next(line for line in lines if "to 50 %" in line["group"] and line["Method"] == "Gated-BEPO")
     updates = [12, 10, 10]  # of ten updates the mean is 0.4, 0.5 and 0.6
     assert found["Reached"] == "2 of 3" and found["Updates"] == f"≥ {plain.fmean(updates):.0f}"
@@ -296,7 +296,7 @@ def test_the_cost_to_a_success(made):
 
 def test_the_cost_to_a_success_that_all_seeds_reach(made):
     """Every seed has 25 % from the tenth update on; responses have 2, 3 and 4 tokens: an interval by Student's t."""
-    lines = [line for line in read(made, "sample-efficiency") if "main_sokoban_text" in line["group"]]
+    lines = [line for line in read(made, "sample-efficiency") if "Sokoban, model small:" in line["group"]]
     found = next(line for line in lines if "to 25 %" in line["group"] and line["Method"] == "Gated-BEPO")
     tokens = [50 * (2 + seed) * 10 for seed in range(3)]
     low, high = stats.t.interval(0.95, 2, plain.fmean(tokens), plain.stdev(tokens) / 3**0.5)

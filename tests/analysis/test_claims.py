@@ -233,6 +233,20 @@ def test_an_extension_may_name_blocks_that_only_its_runs_make(tmp_path):
         read(claim(tmp_path, "ours > hgpo", entries=entries, extension=True), known=all_entries())
 
 
+def test_what_the_paper_prints_of_the_inequality_that_decides_is_at_hand(tmp_path):
+    """The paper's least lead is that over HGPO; the least of these runs is that over RLOO."""
+    for method, rates in (("gated_bepo", (9, 8, 9)), ("rloo", (8, 7, 8)), ("hgpo", (3, 4, 3))):
+        shop(tmp_path / "r", method, rates, 3)
+    path = claim(tmp_path, "ours > max(hgpo, rloo)", entries={"rloo": OURS.replace("gated_bepo", "rloo")})
+    (found,) = evaluate(entries_of(tmp_path / "r"), "laptop", path)
+    ours, hgpo, rloo = (
+        all_entries()["main-results", method, "1.5B", "webshop/success"].value.mean
+        for method in ("gated_bepo", "hgpo", "rloo")
+    )
+    assert found.runs.decided_by == "ours > rloo" and found.counterpart.value == pytest.approx(ours - rloo)
+    assert found.printed.worst.value == pytest.approx(ours - hgpo)
+
+
 def test_two_claims_of_one_name_are_refused(tmp_path):
     path = claim(tmp_path)
     path.write_text(path.read_text() * 2)
@@ -284,6 +298,9 @@ def test_numbers_of_the_text_come_from_their_studies(tmp_path):
         write_run(tmp_path, "observation_aliasing", settings, passes)
     gated = {"env.name": "webshop", "credit.name": "gated_bepo", "credit.iterations": 0}
     write_run(tmp_path, "gated_gagpo", gated, ((1, 0), (1, 0)), scores=((1.0, 0.5), (0.5, 0.5)))
+    elsewhere = gated | {"env.name": "sokoban", "seed": 1}  # a study's extension to another environment
+    write_run(tmp_path, "gated_gagpo", elsewhere, ((1, 1),))
+    write_run(tmp_path, "gated_gagpo", {"env.name": "sokoban", "credit.name": "gagpo"}, ((1, 1),))
     found = numbers()
 
     def value(*key: str) -> float:

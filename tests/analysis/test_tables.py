@@ -115,6 +115,16 @@ def test_seeds_that_agree_exactly_separate_nothing(tmp_path):
     assert "Success: GiGPO over GRPO: +100.0 points; the training seeds of both agree exactly" in "\n".join(found.notes)
 
 
+def test_a_control_takes_no_part_in_the_ranking(tmp_path):
+    for method, rates in (("oracle", (4, 4)), ("gigpo", (3, 3)), ("grpo", (1, 1))):
+        for seed, rate in enumerate(rates):
+            passes = [[float(task < rate) for task in range(4)], [1, 0, 0, seed]]
+            write_run(tmp_path, "main_sokoban_text", {"credit.name": method, "seed": seed}, passes)
+    found = table(tmp_path, "sokoban-text")
+    bold = [row[1].value for row in found.rows for printed in row if printed.bold]
+    assert bold == ["GiGPO"] and by_name(found)["Oracle (control)"][0] == "Control"
+
+
 def test_nothing_is_best_where_all_are_equal(tmp_path):
     for method in ("grpo", "gigpo"):
         write_run(tmp_path, "main_sokoban", PICTURES | {"credit.name": method}, ((0, 0),))
