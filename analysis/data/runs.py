@@ -37,11 +37,12 @@ class Run:
     whose default changes nothing, is absent where it has this default. ``task_set`` is the digest of the test tasks,
     ``missing`` counts the episodes that an endpoint did not answer, by reason. ``commits`` has for each session of work
     the commit and whether the sources were changed; ``cpus`` are the models of the processors that it ran on.
+    ``published`` says whether it is among the published runs, wherever it was read.
     """
 
-    def __init__(self, stored: StoredRun) -> None:
+    def __init__(self, stored: StoredRun, published: bool = False) -> None:
         """Raise ``Corrupt`` if the run's files lack what an analysis needs."""
-        self._stored = stored
+        self._stored, self.published = stored, published
         self._passes: dict[str, pd.DataFrame] = {}
         self.id, self.path, self.config, self.facts = stored.id, stored.path, stored.config, stored.facts
         try:
@@ -225,13 +226,15 @@ def select(study: StudyRuns, runs: Iterable[Run], allow_mixed: bool = False) -> 
     """Fill ``study`` with those of ``runs`` that may be compared; the others are named.
 
     1. Within an environment and model, all runs share every setting but their method's own and what the rows vary, and
-       runs of the same loss share its settings; the newest run decides.
-    2. A row is one setting; its newest run decides.
+       runs of the same loss share its settings. The oldest published run decides, else the newest run.
+    2. A row is one setting, decided in the same way.
     3. A row of several method versions, test task sets or backends is refused, unless ``allow_mixed``.
     """
     expected: dict[tuple[str, ...], dict] = {}
     rows: dict[tuple[str, str, str], list[Run]] = defaultdict(list)
-    for run in sorted(runs, key=lambda r: (r.started, r.id), reverse=True):
+    newest_first = sorted(runs, key=lambda r: (r.started, r.id), reverse=True)
+    by_age = {kind: [run for run in newest_first if run.published is kind] for kind in (True, False)}
+    for run in (*reversed(by_age[True]), *by_age[False]):
         row = study.key.row(run)
         if row is None:
             continue
@@ -243,7 +246,9 @@ def select(study: StudyRuns, runs: Iterable[Run], allow_mixed: bool = False) -> 
         other = other or _differences(expected.setdefault((*place, "loss", str(run["loss.name"])), loss), loss)
         other = other or _differences(expected.setdefault((*place, row), run.settings), run.settings)
         if other:
-            study.skipped.append(f"{run.path}: set otherwise than newer runs of its study ({', '.join(sorted(other))})")
+            norm = "published" if any(place == (one.env, one.model) for one in by_age[True]) else "newer"
+            names = ", ".join(sorted(other))
+            study.skipped.append(f"{run.path}: set otherwise than {norm} runs of its study ({names})")
         else:
             rows[*place, row].append(run)
     for place, members in rows.items():

@@ -256,6 +256,20 @@ def test_published_runs_stand_beside_those_of_a_results_folder(tmp_path, monkeyp
     assert {run.seed for run in open_source(tmp_path / "mine", "published").study("s", "laptop").runs} == {0, 1}
 
 
+def test_published_runs_decide_what_the_setting_is(tmp_path, monkeypatch):
+    for seed, horizon in ((0, 9), (1, 9), (2, 7)):  # the last was published later
+        at = {"seed": seed, "env.horizon": horizon}
+        write_run(tmp_path / "theirs", "s", at, [[1, 0]], started=f"2026-01-0{seed + 1}")
+    publish(tmp_path / "theirs", tmp_path / "published")
+    for seed, horizon in ((3, 9), (4, 7)):
+        write_run(tmp_path / "mine", "s", {"seed": seed, "env.horizon": horizon}, [[1, 1]], started=f"2026-02-0{seed}")
+    monkeypatch.setattr(sources, "PUBLISHED", tmp_path / "published")
+    found = open_source(tmp_path / "mine").study("s", "laptop")
+    assert {run.seed for run in found.runs} == {0, 1, 3} and len(found.skipped) == 2
+    assert all("set otherwise than published runs of its study (env.horizon)" in line for line in found.skipped)
+    assert {run.seed for run in open_source(tmp_path / "mine", "local").study("s", "laptop").runs} == {4}
+
+
 def test_a_damaged_published_run_is_named(tmp_path, monkeypatch):
     run = write_run(tmp_path / "theirs", "s", {"seed": 0}, [[1, 0]])
     publish(tmp_path / "theirs", tmp_path / "published")
