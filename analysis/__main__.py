@@ -3,7 +3,7 @@
 With labels only these are built, and the page and the paper's macros stay as they are.
 ``python -m analysis explain main-results/ALFWorld/All/HGPO/1.5B`` prints what is behind one number.
 ``python -m analysis plan`` says how many more seeds would decide each undecided claim, and what they cost.
-``python -m analysis runs [tier=smoke status=partial ...]`` lists the runs; ``--gc RUN_ID ...`` removes some.
+``python -m analysis runs [tier=smoke status=partial ...]`` lists the runs; ``--gc RUN_ID ...`` removes some instead.
 ``python -m analysis study NAME [--metric return ...]`` makes a table and curves of any study, your own included.
 ``python -m analysis curves RUN ... [--metric train/entropy ...]`` draws runs, also while they train.
 """
@@ -36,7 +36,7 @@ def _parser() -> Parser:
     add("--source", help=f"{sources} (default: RESULTS and paper/runs together)")
     add("--out", type=Path, default=Path("paper"), help="folder to write to")
     add("--metric", action="append", default=[], help="study, curves: another metric; may be repeated")
-    add("--gc", nargs="+", default=[], metavar="RUN_ID", help="runs: remove exactly these first")
+    add("--gc", nargs="+", default=[], metavar="RUN_ID", help="runs: remove exactly these")
     add("--allow-mixed", action="store_true", help="average over method versions, task sets and backends")
     return parser
 
@@ -57,6 +57,9 @@ def _run(options: argparse.Namespace) -> None:
 
         source = open_source(options.results, options.source)
         ledger.remove(source.results, options.gc)
+        if options.gc:
+            print(f"removed {' '.join(dict.fromkeys(options.gc))}")
+            return
         table = ledger.ledger(source.results, source.published.values())
         found = ledger.filtered(table, names)
         print(ledger.values_instead(table, names) if found.empty and len(table) else ledger.to_text(found))

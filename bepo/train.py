@@ -16,7 +16,7 @@ from bepo.core.errors import UserError, choose
 from bepo.runs.command import CLASSES, run_command, work_of_cell
 from bepo.runs.compose import register_configs, to_config
 from bepo.runs.config import Config, identity_of
-from bepo.runs.objectives import VALIDATION_SUCCESS, values_of
+from bepo.runs.objectives import VALIDATION_SUCCESS, checked_directions, values_of
 from bepo.runs.run import run
 from bepo.store.runs import RunFolder, run_id
 from bepo.store.stored import read_run
@@ -55,17 +55,14 @@ class SweepCheck(Callback):
 def check_sweeper(config: DictConfig) -> None:
     """Raise ``UserError`` if a sweeper would optimise something else than success on validation tasks.
 
-    A sweeper that reads no results may do as it likes, and so may a study that names its objectives.
+    A sweeper that reads no results may do as it likes, and a study may name other objectives.
     """
     sweeper = config.hydra.sweeper
     kind = sweeper._target_.split(".")[-1]
-    if kind == "BasicSweeper" or "objectives" in config.study:
-        return
-    if kind != "OptunaSweeper":
+    if kind == "OptunaSweeper":
+        checked_directions(config.study.get("objectives", [VALIDATION_SUCCESS]), sweeper)
+    elif kind != "BasicSweeper":
         raise choose("sweeper", sweeper._target_, ("hydra/sweeper=basic", "hydra/sweeper=optuna"))
-    direction = str(sweeper.direction).rpartition(".")[2]  # one of Hydra's enumeration, or a word
-    if direction != "maximize":
-        raise UserError(f"hydra.sweeper.direction={direction}: the objective is validation success; choices: maximize")
 
 
 register_configs()

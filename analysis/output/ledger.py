@@ -148,8 +148,9 @@ def _described(run_id: str, status: str, studies: str, config: dict[str, Any], f
     sessions = [s for s in known if isinstance(s, dict)] if isinstance(known, list) else []
     wall, settings = facts.get("wall_seconds_last_session"), {"model": "small"} | flat(config)
     row = {"run": run_id, "status": status, "study": studies, "success": flat(facts).get("result.success")}
-    row |= {column: settings.get(column) for column in ("tier", "model", "seed")}
-    row |= {column: settings.get(f"{column}.name") for column in ("env", "credit")}
+    # An empty text, as None would turn the seeds of all runs to floats.
+    row |= {column: settings.get(column, "") for column in ("tier", "model", "seed")}
+    row |= {column: settings.get(f"{column}.name", "") for column in ("env", "credit")}
     row["wall"] = f"{wall:.0f} s" + "+" * (len(sessions) > 1) if isinstance(wall, int | float) else ""
     commits = list(dict.fromkeys(str(s.get("commit"))[:7] for s in sessions))
     row["commit"] = "".join(commits[-1:]) + "+" * any(s.get("dirty") for s in sessions)

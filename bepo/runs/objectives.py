@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from statistics import fmean
+from typing import Literal
 
-from bepo.core.errors import choose
+from omegaconf import DictConfig, OmegaConf
+
+from bepo.core.errors import UserError, choose
 from bepo.runs.metrics import seconds_of_updates, success_rate
 from bepo.store.stored import StoredRun
 
@@ -20,16 +25,47 @@ def training_seconds(run: StoredRun) -> float:
     return seconds_of_updates(run.metrics(), run.clock, evaluation=False)
 
 
+@dataclass(frozen=True)
+class Objective:
+    """How a run scores, and whether that is to be as large or as small as possible."""
+
+    value: Callable[[StoredRun], float]
+    direction: Literal["maximize", "minimize"]
+
+
 VALIDATION_SUCCESS = "validation_success"
-OBJECTIVES: dict[str, Callable[[StoredRun], float]] = {
-    VALIDATION_SUCCESS: validation_success,
-    "training_seconds": training_seconds,
+OBJECTIVES = {
+    VALIDATION_SUCCESS: Objective(validation_success, "maximize"),
+    "training_seconds": Objective(training_seconds, "minimize"),
 }
 
 
 def values_of(names: Sequence[str], runs: Sequence[StoredRun]) -> list[float]:
     """Return each objective, averaged over the runs. Raises ``UserError`` for an unknown one."""
-    for name in names:
-        if name not in OBJECTIVES:
-            raise choose("objective", name, OBJECTIVES)
-    return [fmean(OBJECTIVES[name](run) for run in runs) for name in names if runs]
+    return [fmean(objective.value(run) for run in runs) for objective in _chosen(names)]
+
+
+def checked_directions(names: Sequence[str], sweeper: DictConfig) -> list[str]:
+    """Return what a sweeper is told to do with each objective, ``maximize`` or ``minimize``.
+
+    Raises ``UserError`` where it would do the opposite of what the objective is for (Hydra's default is to minimise).
+    """
+    own: list[str] = [objective.direction for objective in _chosen(names)]
+    # A direction is a member of an enumeration of Hydra's sweeper where neither file nor command line says it.
+    given = list(sweeper.direction) if OmegaConf.is_list(sweeper.direction) else [sweeper.direction]
+    said = [one.name if isinstance(one, Enum) else str(one) for one in given]
+    if said != own:
+        aim = f"the objective{'s are' if len(own) > 1 else ' is'} {', '.join(names)}".replace("_", " ")
+        raise UserError(f"hydra.sweeper.direction={_listed(said)}: {aim}; choices: {_listed(own)}")
+    return own
+
+
+def _chosen(names: Sequence[str]) -> list[Objective]:
+    unknown = [name for name in names if name not in OBJECTIVES]
+    if unknown:
+        raise choose("objective", unknown[0], OBJECTIVES)
+    return [OBJECTIVES[name] for name in names]
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"[{','.join(words)}]"

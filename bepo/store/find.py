@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bepo.core.errors import UserError, choose
 from bepo.store.archive import read_archive
-from bepo.store.cells import study_cells
+from bepo.store.cells import read_cell
 from bepo.store.files import Corrupt
 from bepo.store.published import PUBLISHED, PublishedRuns
 from bepo.store.stored import CONFIG, ROLLOUTS, RUN, TRANSCRIPTS, StoredRun, read_config, read_run
@@ -74,12 +74,7 @@ def read_every(results: Path, tier: str | None = None) -> list[StoredRun]:
 
     Raises ``UserError`` where there is no run, and for a tier that none has.
     """
-    runs = []
-    for path in every_run(results).values():
-        try:
-            runs.append(read_any(path))
-        except Corrupt as error:
-            print(f"left out: {error}", file=sys.stderr)
+    runs = _readable(every_run(results).values())
     if not runs:
         raise UserError(f"results={results}: no run")
     tiers = [run.config.get("tier", "") for run in runs]
@@ -88,16 +83,29 @@ def read_every(results: Path, tier: str | None = None) -> list[StoredRun]:
     return [run for run, of_run in zip(runs, tiers) if tier in (None, of_run)]
 
 
+def _readable(paths: Iterable[Path]) -> list[StoredRun]:
+    """Read runs; one that cannot be read is named on standard error instead."""
+    runs = []
+    for path in paths:
+        try:
+            runs.append(read_any(path))
+        except Corrupt as error:
+            print(f"left out: {error}", file=sys.stderr)
+    return runs
+
+
 def find_run(run_id: str, results: Path) -> StoredRun:
     """Return the complete run with an id, of a results folder or else published.
 
     Raises ``UserError`` where there is none, or where it is not complete or not as it was.
     """
-    path = every_run(results).get(run_id)
+    places = every_run(results)
+    path = places.get(run_id)
     if path is None:
+        near = beginning_with(run_id, places)
         raise UserError(
             f"run={run_id}: there is no such run in {results} or among the published ones; "
-            "`python -m analysis runs` lists them"
+            f"`python -m analysis runs` lists them{f'; did you mean {near[0]}?' if near else ''}"
         )
     return read_archive(path) if path.suffix == ".zip" else read_run(path)
 
@@ -106,7 +114,8 @@ def find_runs(name: str, results: Path, tier: str | None = None) -> list[StoredR
     """Return the runs that ``name`` stands for; ``tier`` limits those of a study.
 
     ``name`` is a run folder, an archive (.zip), a results folder, a run id or its beginning, or a study of ``results``
-    or of the published runs. Raises ``UserError`` where there is none, or where the beginning is that of several ids.
+    or of the published runs. Of several runs, those that cannot be read are named on standard error instead. Raises
+    ``UserError`` where there is none, or where the beginning is that of several ids, and ``Corrupt`` for a single run.
     """
     path = Path(name)
     if path.suffix == ".zip" or (path / CONFIG).exists():
@@ -114,7 +123,7 @@ def find_runs(name: str, results: Path, tier: str | None = None) -> list[StoredR
             raise UserError(f"{path}: no such archive")
         return [read_any(path)]
     if (path / "runs").is_dir():
-        return [read_any(config.parent) for config in sorted(path.glob(f"runs/*/{CONFIG}"))]
+        return _readable(config.parent for config in sorted(path.glob(f"runs/*/{CONFIG}")))
     places = every_run(results)
     chosen = beginning_with(name, places) or list(
         dict.fromkeys(i for i in _runs_of_study(name, results, tier) if i in places)
@@ -125,7 +134,7 @@ def find_runs(name: str, results: Path, tier: str | None = None) -> list[StoredR
             f"run {name!r}: neither a run folder, an archive, the beginning of a run id nor a study with runs{of_tier} "
             f"in {results} or the published runs; `python -m analysis runs` lists the runs"
         )
-    return [read_any(places[run_id]) for run_id in chosen]
+    return [read_any(places[chosen[0]])] if len(chosen) == 1 else _readable(places[run_id] for run_id in chosen)
 
 
 def beginning_with(name: str, ids: Iterable[str]) -> list[str]:
@@ -138,9 +147,12 @@ def beginning_with(name: str, ids: Iterable[str]) -> list[str]:
 
 def _runs_of_study(study: str, results: Path, tier: str | None) -> Iterator[str]:
     """Yield the ids of the runs that the cells of a study point at."""
-    for path, run_id in study_cells(results):
-        if path.parts[-3] == study and tier in (None, path.parts[-2]):
-            yield run_id
+    if study in {path.name for path in (results / "studies").glob("*")}:
+        for path in sorted((results / "studies" / study).glob(f"{tier or '*'}/*.json")):
+            try:
+                yield read_cell(path)["run_id"]
+            except Corrupt as error:
+                print(f"left out: {error}", file=sys.stderr)
     yield from (run_id for name, run_id in published_studies(tier) if name == study)
 
 

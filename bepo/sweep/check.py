@@ -10,7 +10,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from bepo.core.errors import UserError
 from bepo.runs.compose import CONFIG_ERRORS, explain, to_config
-from bepo.runs.objectives import values_of
+from bepo.runs.objectives import checked_directions
 from bepo.sweep.space import conditional_space, search_space
 from bepo.sweep.studies import PlannedStudy
 from bepo.sweep.trials import sampler_and_pruner
@@ -21,15 +21,17 @@ def check_tuning(planned: PlannedStudy) -> None:
 
     A value of the space that contradicts another one is no error: such a trial is pruned.
     """
-    values_of(planned.objectives, [])
+    checked_directions(planned.objectives, planned.config.hydra.sweeper)
     seeds, trials = planned.seeds, planned.config.hydra.sweeper.n_trials
-    if not seeds or not all(isinstance(seed, int) and seed >= 0 for seed in seeds):
-        raise UserError(f"study.seeds={seeds}: must be whole numbers from 0 on, at least one")
+    if not seeds or not all(isinstance(seed, int) and seed >= 0 for seed in seeds) or len({*seeds}) < len(seeds):
+        raise UserError(f"study.seeds={seeds}: must be whole numbers from 0 on, at least one, and each once")
     if trials < 1:
         raise UserError(f"hydra.sweeper.n_trials={trials}: must be at least 1")
     sampler_and_pruner(planned)
     space, _ = search_space(planned.sweep)
     conditional = {name: entry.distribution for name, entry in conditional_space(planned.config).items()}
+    if not space and not conditional:
+        raise UserError("nothing is searched: hydra.sweeper.params has no choice, range or interval")
     for name, distribution in {**space, **conditional}.items():
         _check_values(planned.config, name, distribution)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from bepo.core.errors import UserError, choose, nearest
 from bepo.runs.compose import CONFIG_ERRORS, explain, to_config
@@ -125,8 +125,8 @@ def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
     with config_errors(name, overrides):
         if (said := study.config.study.get("name")) != name:
             raise UserError(f"study.name={said} in experiments/{name}.yaml: must be the name of the file, {name}")
-        if study.is_tuning and not {"objectives", "seeds"} <= study.config.study.keys():
-            raise UserError("an Optuna study says what it optimises, in study.objectives and study.seeds")
+        if study.is_tuning and not all(OmegaConf.is_list(study.config.study.get(n)) for n in ("objectives", "seeds")):
+            raise UserError("an Optuna study says what it optimises, in the lists study.objectives and study.seeds")
         _check_fields(name)
     return study
 

@@ -9,23 +9,21 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Sequence
-from enum import Enum
 from pathlib import Path
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
 import optuna
 from hydra.utils import instantiate
-from omegaconf import OmegaConf
 from optuna.exceptions import ExperimentalWarning, StorageInternalError
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
-from bepo.core.errors import UserError, choose
+from bepo.core.errors import UserError
 from bepo.runs.compose import CONFIG_ERRORS, explain
 from bepo.runs.config import identity_of
-from bepo.runs.objectives import values_of
+from bepo.runs.objectives import checked_directions
 from bepo.store.files import digest, locked
 from bepo.sweep.estimate import Throughput, TimeEstimate
 from bepo.sweep.plan import PlannedRun, plan_cells
@@ -170,19 +168,8 @@ def time_estimates(planned: PlannedStudy, study: optuna.Study | None, throughput
 
 
 def _directions(planned: PlannedStudy) -> list[StudyDirection]:
-    """Return the direction of each objective, ``minimize`` or ``maximize`` in the study's file.
-
-    Raises ``UserError`` for another word, for more or fewer of them than objectives, and for an unknown objective.
-    """
-    given, objectives = planned.config.hydra.sweeper.direction, planned.objectives
-    # A direction is a member of an enumeration of Hydra's sweeper where the study's file does not set it.
-    names = [d.name if isinstance(d, Enum) else d for d in (given if OmegaConf.is_list(given) else [given])]
-    if len(names) != len(objectives):
-        raise UserError(f"{planned.name}: {len(objectives)} objectives, {len(names)} directions")
-    for name in names:
-        if name not in ("minimize", "maximize"):
-            raise choose("direction", name, ("minimize", "maximize"))
-    values_of(objectives, [])
+    """Return the direction of each objective. Raises ``UserError`` for another one, and for an unknown objective."""
+    names = checked_directions(planned.objectives, planned.config.hydra.sweeper)
     return [StudyDirection[name.upper()] for name in names]
 
 
@@ -197,7 +184,7 @@ def _checked_digest(planned: PlannedStudy, study: optuna.Study) -> str:
     run = _unsearched_run(planned)
     parts = [identity_of(run.config), planned.objectives, planned.seeds]
     name = digest(json.dumps(parts, sort_keys=True, default=str), 12)
-    if study.user_attrs.get("settings", name) != name:
+    if study.user_attrs.get("settings", name) != name or study.directions != _directions(planned):
         raise UserError(
             f"{planned.config.hydra.sweeper.storage}: study {study.study_name!r} was made with other settings; "
             "name another with hydra.sweeper.study_name=..."

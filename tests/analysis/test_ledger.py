@@ -70,6 +70,12 @@ def test_where_no_run_meets_a_filter_the_values_that_runs_have_are_named(results
     assert status.startswith("  status: complete, partial") and "gate_form, " in study and "main_webshop" in study
 
 
+def test_a_folder_of_a_run_that_never_began_changes_no_filter(results, capsys):
+    (results / "runs" / "refused").mkdir()
+    assert main(["runs", "seed=1", "--results", str(results), "--source", "local"]) == 0
+    assert "1 runs: 1 complete" in capsys.readouterr().out
+
+
 def test_only_what_is_named_is_removed(results, capsys):
     assert main(["runs", "status=partial", "--results", str(results)]) == 0
     assert "run2" in (out := capsys.readouterr().out) and "1 runs: 1 partial" in out
@@ -80,6 +86,7 @@ def test_only_what_is_named_is_removed(results, capsys):
     assert "run2 is being written" in capsys.readouterr().err
     before = {p.name for p in (results / "runs").iterdir()}
     assert main(["runs", "--gc", "run1", "--results", str(results)]) == 0
+    assert capsys.readouterr().out == "removed run1\n"
     assert {p.name for p in (results / "runs").iterdir()} == before - {"run1"} == {"run0", "run2"}
     assert len(list((results / "studies").glob("*/*/*.json"))) == 2
     assert main(["runs", "--gc", "run0", "--results", str(results)]) == 0

@@ -104,6 +104,7 @@ def test_a_changed_run_is_refused(results, tmp_path):
 
 def test_a_run_that_cannot_be_read_hides_no_other(results, tmp_path, capsys):
     shutil.copytree(results, tmp_path / "results")
+    own = {run.id for run in bepo.load("explored", results=results).stored}
     strange = next((tmp_path / "results" / "runs").iterdir())
     (strange / "run.json").unlink()
     write_sealed(strange / "config.json", {"credit": {}, "seed": 0})
@@ -113,5 +114,10 @@ def test_a_run_that_cannot_be_read_hides_no_other(results, tmp_path, capsys):
     printed = capsys.readouterr()
     assert printed.err.count(f"left out: {strange}: its config has no env.name") == 2
     assert strange.name not in Path(printed.out.strip()).read_text()
+    assert {run.id for run in bepo.load("explored", results=tmp_path / "results").stored} == others & own
+    damaged = next((tmp_path / "results" / "studies" / "explored").glob("*/*.json"))
+    damaged.write_text("{")
+    assert len(bepo.load("explored", results=tmp_path / "results").stored) < len(own)
+    assert f"left out: {damaged}" in capsys.readouterr().err
     with pytest.raises(UserError, match=r"unknown tier 'huge'; choices: .*smoke"):
         bepo.load(results=results, tier="huge")

@@ -13,6 +13,8 @@ from bepo.runs.objectives import values_of
 from bepo.store.files import acquire
 from bepo.store.runs import RunFolder
 from bepo.store.stored import read_run
+from bepo.sweep import studies
+from bepo.sweep.__main__ import main
 from bepo.sweep.attempt import means_of_passes
 from bepo.sweep.estimate import Throughput
 from bepo.sweep.plan import plan_cells
@@ -226,10 +228,29 @@ def test_a_study_does_not_mix_settings(tmp_path):
         load("updates=7")
     with pytest.raises(UserError, match="unknown objective 'speed'; choices: training_seconds, validation_success"):
         load("study.objectives=[speed]")
-    with pytest.raises(UserError, match="unknown direction 'up'; choices: maximize, minimize"):
-        load("hydra.sweeper.direction=up")
-    with pytest.raises(UserError, match="1 objectives, 2 directions"):
-        load("hydra.sweeper.direction=[maximize,minimize]")
+    for direction in ("up", "minimize", "[maximize,minimize]"):
+        with pytest.raises(UserError) as error:
+            load(f"hydra.sweeper.direction={direction}")
+        assert f"direction={direction}: the objective is validation success; choices: maximize" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        ("direction: maximize", "", "hydra.sweeper.direction=minimize: the objective is validation success"),
+        ("seeds: [0, 1]", "seeds: 2", "the lists study.objectives and study.seeds"),
+        ("objectives: [validation_success]", "objectives: validation_success", "the lists study.objectives"),
+        ("seeds: [0, 1]", "seeds: [0, 0]", "study.seeds=[0, 0]: must be whole numbers from 0 on, at least one"),
+    ],
+)
+def test_a_file_that_says_nothing_sensible_is_one_line(tmp_path, monkeypatch, capsys, old, new, message):
+    text = (studies.EXPERIMENTS / "tune_gated_bepo.yaml").read_text()
+    assert old in text
+    (tmp_path / "tune_gated_bepo.yaml").write_text(text.replace(old, new))
+    monkeypatch.setattr(studies, "EXPERIMENTS", tmp_path)
+    assert main(["tune_gated_bepo", "--dry-run", f"results={tmp_path}"]) != 0
+    printed = capsys.readouterr().err
+    assert message in printed and len(printed.strip().splitlines()) == 1
 
 
 def test_a_run_with_the_default_settings_makes_no_trial_cheaper(tmp_path):
