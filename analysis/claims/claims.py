@@ -12,10 +12,12 @@ import yaml
 
 from analysis.claims.expression import Expression, ExpressionError
 from analysis.claims.formula import Comparison, Formula, comparisons, conjunction, inequalities
+from analysis.data.methods import known_environments
 from analysis.data.reported import PAPER, EntryKey, all_entries
-from bepo.core.errors import UserError
+from bepo.core.errors import UserError, choose
 
 CLAIMS, CHECKS = PAPER / "claims.yaml", PAPER / "checks.yaml"
+MODELS = PAPER.parent / "conf" / "model"
 _FIELDS = {"id", "claim", "at", "entries", "holds"}
 _OPTIONAL = {"claims": {"stated", "note", "about", "extension"}, "checks": {"reason"}}
 
@@ -157,3 +159,12 @@ def _refuse_unknown(
             asked, *names = (" | ".join(k) for k in (key, *sorted(known)))
             nearest = get_close_matches(asked, names, n=1, cutoff=0)[0]
             raise UserError(f"{name} names no entry: {asked!r}; nearest: {nearest}")
+        groups = {group for label, _, group, _ in known if label == key[0]}
+        if key[2] not in groups and not _is_block(key[2]):
+            raise choose(f"group of {name}", key[2], groups | {f"{env} small" for env in known_environments()})
+
+
+def _is_block(group: str) -> bool:
+    """Can a table have such a block of rows, ``sokoban small`` or ``gate_form sokoban small``, if runs make it?"""
+    found = re.fullmatch(r"(?:\w+ )?(\w+) (\w+)", group)
+    return bool(found and found[1] in known_environments() and (MODELS / f"{found[2]}.yaml").exists())

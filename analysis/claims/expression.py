@@ -37,7 +37,10 @@ class Expression:
     @classmethod
     def of(cls, node: ast.AST) -> "Expression":
         """Return the expression of a parsed text. Raises ``ExpressionError``."""
-        return cls(_algebra(node), ast.unparse(node))
+        algebra, text = _algebra(node), ast.unparse(node)
+        if algebra.has(sympy.zoo, sympy.nan):
+            raise ExpressionError(f"{text!r} divides by zero")
+        return cls(algebra, text)
 
     def __call__(self, values: Mapping[str, float]) -> float:
         """Return its value, given a number for each of ``terms``."""

@@ -5,12 +5,13 @@ import pkgutil
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from analysis.data.reported import PAPER
 from analysis.data.runs import METHOD, RowKey, Studies
 from analysis.data.sources import Source
 from analysis.grid.table import Entry, Figure, Table
+from bepo.core.errors import UserError, choose
 
 Build = Callable[[Any], Table | Figure]
 Kind = Literal["table", "figure"]
@@ -37,6 +38,7 @@ class Artefact:
 
 
 REGISTRY: dict[str, Artefact] = {}
+_PLACES: dict[str, str] = {}  # the module of each label
 
 
 def artefact(
@@ -46,10 +48,16 @@ def artefact(
 
     ``study`` is a name, and the builder takes that ``StudyRuns``; or several names, and it takes them as ``Studies``.
     ``key`` says which rows the runs make up (by default methods); a mapping gives each study its own. ``of`` is the
-    class of an artefact that loads something else.
+    class of an artefact that loads something else. Raises ``UserError`` for another kind, and for a label that an
+    artefact of another file has.
     """
+    if kind not in get_args(Kind):
+        raise choose(f"kind of artefact {label}", kind, get_args(Kind))
 
     def register(build: Build) -> Build:
+        place = _PLACES.setdefault(label, build.__module__)
+        if place != build.__module__:
+            raise UserError(f"{build.__module__}: its label {label!r} is that of {place}")
         names = (study,) if isinstance(study, str) else study
         studies = names if isinstance(names, Mapping) else dict.fromkeys(names, key)
         of_studies = (lambda loaded: build(loaded[study])) if isinstance(study, str) else build

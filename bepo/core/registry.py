@@ -6,6 +6,7 @@ import importlib
 import json
 import pkgutil
 from collections.abc import Sequence
+from dataclasses import MISSING, fields
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +21,10 @@ class Plugin(Settings):
     """A dataclass of settings, known by its ``name``. What a plug-in may say of itself has its default here."""
 
     name: str
+
+    @classmethod
+    def check_class(cls) -> None:
+        """Raise ``UserError`` where the class says something of itself that cannot be."""
 
     def facts(self) -> dict[str, Any]:
         """Return what ``run.json`` should say beside the settings, such as a version of the data."""
@@ -42,15 +47,26 @@ class Registry(Generic[P]):
     def register(self, cls: C) -> C:
         """Class decorator: make a plug-in known under its ``name``.
 
-        Raises ``UserError`` for a class that is no dataclass or leaves out what it must say of itself, and for a name
-        that a class of another file has: one of the two would be trained under the id of the other.
+        Raises ``UserError`` for a class that is no dataclass, is none of this group, lacks a default or what it must
+        say of itself, and for a name that a class of another file has: one of the two would be trained under the id of
+        the other.
         """
         place = f"{cls.__module__}.{cls.__qualname__}"
         if "__dataclass_fields__" not in vars(cls):
             raise UserError(f"{place}: a plug-in is a dataclass: write @dataclass below @register")
+        if not issubclass(cls, Plugin) or cls.group != self._group:
+            raise UserError(f"{place}: must derive from the base class of {self._package}")
         kinds = get_type_hints(cls)
         if unsaid := [name for name in kinds if get_origin(kinds[name]) is ClassVar and not hasattr(cls, name)]:
             raise UserError(f"{place}: must say its {', '.join(unsaid)}")
+        if bare := [item.name for item in fields(cls) if item.default is item.default_factory is MISSING]:
+            raise UserError(f"{place}: a setting has a default: {', '.join(bare)} has none")
+        if (words := choices(kinds["name"])) and cls.name not in words:
+            raise choose(f"name of {place}", cls.name, words)
+        try:
+            cls.check_class()
+        except UserError as error:
+            raise UserError(f"{place}: {error}") from None
         other = self._known.get(cls.name, cls)
         if other.__module__ != cls.__module__:
             raise UserError(f"{place}: its name {cls.name!r} is that of {other.__module__}.{other.__qualname__}")

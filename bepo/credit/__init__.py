@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import ClassVar, TypedDict
 
 import numpy as np
@@ -26,18 +28,27 @@ class Credit:
     def of_tokens(self, response_length: Int[np.ndarray, " N"]) -> Float[np.ndarray, " R"]:
         """Return the advantage of each response token: its own, or that of its transition.
 
-        Raises ``UserError`` where an estimator returned more or fewer advantages than the batch has places.
+        Raises ``UserError`` for what an estimator returned that is no array, or has more or fewer numbers than the
+        batch has places.
         """
-        n_tokens = int(response_length.sum())
-        for name, size in (
-            ("advantage", len(response_length)),
-            ("token_advantage", n_tokens),
-            ("token_return", n_tokens),
-        ):
-            values = getattr(self, name)
-            if values is not None and np.shape(values) != (size,):
-                raise UserError(f"the estimator's {name} has shape {np.shape(values)}, must be ({size},)")
+        n, n_tokens = len(response_length), int(response_length.sum())
+        self._check("advantage", self.advantage, n)
+        for name, values in self.terms.items():
+            self._check(f"terms[{name!r}]", values, n)
+        for name in ("token_advantage", "token_return"):
+            if getattr(self, name) is not None:
+                self._check(name, getattr(self, name), n_tokens)
+        for name, number in self.metrics.items():
+            if not isinstance(number, Real):
+                raise UserError(f"the estimator's metrics[{name!r}] is {number!r}, must be a number")
         return np.repeat(self.advantage, response_length) if self.token_advantage is None else self.token_advantage
+
+    @staticmethod
+    def _check(name: str, values: object, size: int) -> None:
+        if not isinstance(values, np.ndarray):
+            raise UserError(f"the estimator's {name} is of type {type(values).__name__}, must be an array")
+        if values.shape != (size,):
+            raise UserError(f"the estimator's {name} has shape {values.shape}, must be ({size},)")
 
 
 class Traits(TypedDict):
@@ -74,6 +85,17 @@ class Estimator(Plugin):
     """Its name in tables and figures; empty: its ``name``."""
     colour: ClassVar[str] = ""
     """Its colour in figures, ``#RRGGBB``; empty: one that no other method has is chosen."""
+
+    @classmethod
+    def check_class(cls) -> None:
+        """Raise ``UserError`` for wrong traits, a version that is none, and a colour that no picture can have."""
+        wanted = Traits.__annotations__
+        if set(cls.traits) != set(wanted):
+            raise UserError(f"traits are {', '.join(wanted)}, not {', '.join(cls.traits)}")
+        if not isinstance(cls.method_version, int) or cls.method_version < 1:
+            raise UserError(f"method_version={cls.method_version!r}: must be a whole number from 1 on")
+        if not re.fullmatch("(#[0-9a-fA-F]{6})?", cls.colour):
+            raise UserError(f"colour={cls.colour!r}: must be #RRGGBB, or empty")
 
     def __call__(self, batch: RolloutBatch) -> Credit:
         """Return the credit of each transition."""

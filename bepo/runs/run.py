@@ -17,7 +17,7 @@ from bepo.core import phases
 from bepo.core.errors import UserError
 from bepo.core.seeds import derive_seed
 from bepo.core.settings import outside_identity
-from bepo.credit import Estimator
+from bepo.credit import Credit, Estimator
 from bepo.envs import Split, Task
 from bepo.rollouts.task_sets import TaskSet, task_set
 from bepo.runs.config import Config, cell_overrides, identity_of
@@ -198,6 +198,9 @@ class _Run:
         watch.lap("values")
         batch = rollouts.batch
         credit = config.credit(batch)
+        if not isinstance(credit, Credit):
+            name = config.credit.name
+            raise UserError(f"credit={name}: returned {type(credit).__name__}, must return bepo.credit.Credit")
         watch.lap("credit")
         advantage = credit.of_tokens(batch.language.response_length)
         self._refuse_non_finite({"credit/advantage": float(np.abs(advantage).max())})

@@ -128,6 +128,11 @@ def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
         if study.is_tuning and not all(OmegaConf.is_list(study.config.study.get(n)) for n in ("objectives", "seeds")):
             raise UserError("an Optuna study says what it optimises, in the lists study.objectives and study.seeds")
         _check_fields(name)
+        for key, value in (study.config.hydra.sweeper.params or {}).items():
+            if OmegaConf.is_list(value) and "." not in key:
+                raise UserError(
+                    f"hydra.sweeper.params.{key}: values are separated by commas: {key}: {','.join(map(str, value))}"
+                )
     return study
 
 

@@ -206,6 +206,7 @@ def test_claims_name_entries_that_exist(tmp_path):
         ({"holds": "ours > theirs"}, "'theirs' is not among its entries: ours, hgpo"),
         ({"holds": "ours ** 2 > 1"}, "only numbers, names"),
         ({"holds": "ours over 0"}, "is not a comparison"),
+        ({"holds": "ours / 0 > hgpo"}, "divides by zero"),
         ({"holds": "ours >= hgpo"}, "a claim is a > b"),
         ({"holds": "ours == hgpo"}, "== is for checks"),
         ({"holds": "ours * hgpo > 1"}, "not a sum of terms"),
@@ -228,6 +229,9 @@ def test_an_extension_may_name_blocks_that_only_its_runs_make(tmp_path):
     assert verdict(claim(tmp_path, "ours > hgpo", entries=entries, extension=True), tmp_path).word == "not run"
     with pytest.raises(UserError, match="nearest"):
         read(claim(tmp_path, "ours > hgpo", entries=entries), known=all_entries())
+    misspelt = {"ours": OURS.replace("1.5B", "sokoban smal")}
+    with pytest.raises(UserError, match=r"unknown group of ours 'sokoban smal'; .* did you mean sokoban small\?"):
+        read(claim(tmp_path, "ours > hgpo", entries=misspelt, extension=True), known=all_entries())
     entries = {"ours": entries["ours"].replace("bepo", "beep")}
     with pytest.raises(UserError, match="nearest"):
         read(claim(tmp_path, "ours > hgpo", entries=entries, extension=True), known=all_entries())

@@ -1,15 +1,18 @@
 """A registry refuses plug-ins that it could not tell apart, or that would fail after a training."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
+import numpy as np
 import pytest
 
 from bepo.core.errors import UserError
 from bepo.core.registry import Plugin, Registry
+from bepo.credit import Credit, Estimator, Traits
 
 
 class Base(Plugin):
+    group = "loss"
     version: ClassVar[int]
 
 
@@ -44,3 +47,57 @@ def test_what_a_plug_in_leaves_out_is_named_at_once():
         registry.register(Plain)
     with pytest.raises(UserError, match=r"Mute: must say its version$"):
         registry.register(Mute)
+
+
+def test_what_a_plug_in_cannot_be_is_named_at_once():
+    @dataclass
+    class Stranger(Plugin):
+        name: str = "stranger"
+
+    @dataclass
+    class Other(Base):
+        name: Literal["this"] = "that"  # pyright: ignore[reportAssignmentType]
+        version: ClassVar[int] = 1
+
+    @dataclass
+    class Bare(Base):
+        strength: float
+        name: str = "bare"
+        version: ClassVar[int] = 1
+
+    registry = Registry("bepo.losses", "loss", "loss")
+    for wrong, message in (
+        (Stranger, "Stranger: must derive from the base class of bepo.losses"),
+        (Other, "unknown name of .*Other 'that'; choices: this"),
+        (Bare, "Bare: a setting has a default: strength has none"),
+    ):
+        with pytest.raises(UserError, match=message):
+            registry.register(wrong)
+
+
+@pytest.mark.parametrize(
+    "said, message",
+    [
+        ({"traits": {"nedds": "x"}}, "traits are needs, step_credit, temporal, mixing, not nedds"),
+        ({"method_version": -3}, "method_version=-3: must be a whole number from 1 on"),
+        ({"colour": "reddish"}, "colour='reddish': must be #RRGGBB, or empty"),
+    ],
+)
+def test_what_an_estimator_says_of_itself_is_checked(said, message):
+    traits = {"traits": dict.fromkeys(Traits.__annotations__, "x"), "method_version": 1, "citation": "here"}
+    mine = dataclass(type("Mine", (Estimator,), {"__annotations__": {"name": str}, "name": "mine", **traits, **said}))
+    with pytest.raises(UserError, match=message):
+        Registry("bepo.credit", "credit", "credit estimator").register(mine)
+
+
+def test_what_an_estimator_returns_is_checked():
+    ones, lengths = np.ones(3), np.array([2, 1, 1])
+    assert Credit(ones, terms={"a": ones}).of_tokens(lengths).shape == (4,)
+    for wrong, message in (
+        (Credit([1.0] * 3), "advantage is of type list, must be an array"),  # pyright: ignore[reportArgumentType]
+        (Credit(ones, terms={"a": ones[:2]}), r"terms\['a'\] has shape \(2,\), must be \(3,\)"),
+        (Credit(ones, token_return=ones), r"token_return has shape \(3,\), must be \(4,\)"),
+        (Credit(ones, metrics={"a": "b"}), r"metrics\['a'\] is 'b', must be a number"),  # pyright: ignore[reportArgumentType]
+    ):
+        with pytest.raises(UserError, match=message):
+            wrong.of_tokens(lengths)

@@ -181,14 +181,19 @@ def test_a_study_file_with_a_mistake_stops_no_other(tmp_path, monkeypatch, capsy
     write("no_yaml", "gae_lambda", "params:", "params")
     write("no_field", "gae_lambda", "credit.gae_lambda", "credit.gae_lamda")
     write("tune_aims", "tune_gated_bepo", "objectives:", "aims:")
+    write("listed", "gae_lambda", "seed: 0", "seed: [0, 1]")
     write("unused", "gae_lambda", "question:", "extensoin: true\n  question:")
     monkeypatch.setattr(studies, "EXPERIMENTS", tmp_path)
     assert main(["good", "all", "--dry-run", f"results={tmp_path}"]) == 1
     out, err = capsys.readouterr()
     assert "good  credit.gae_lambda=0.8" in out and "4 cells are 4 runs" in out
     names = [line.removeprefix("error: ").split()[0].rstrip(":") for line in err.splitlines()]
-    assert names == ["no_field", "no_yaml", "not_renamed", "tune_aims", "unused"]
-    assert "study.extensoin" in err and "did you mean extension?" in err
+    assert names == ["listed", "no_field", "no_yaml", "not_renamed", "tune_aims", "unused"]
+    assert (
+        "values are separated by commas: seed: 0,1" in err
+        and "study.extensoin" in err
+        and "did you mean extension?" in err
+    )
 
 
 def test_estimates_prefer_the_nearest_runs(tmp_path):
