@@ -80,6 +80,8 @@ def _build(command: str, names: list[str], options: argparse.Namespace) -> None:
     tiers = [options.tier] if options.tier else source.tiers()
     if not tiers:
         raise UserError(f"{source.results}: no study has a run yet; try `make reproduce`")
+    if command == "plan" and names:
+        raise UserError(f"plan {' '.join(names)}: takes no names; --tier chooses")
     if options.names == ["plan"]:
         print(plan(source, tiers[-1], options.allow_mixed))
     elif options.names == ["explain"]:

@@ -94,7 +94,7 @@ def obstacle(run: StoredRun) -> str:
     """Say why a run is not one to publish; empty if it is."""
     for session in run.facts["sessions"]:
         if session.get("commit") is None or session.get("dirty"):
-            return "it was trained from sources that no commit has"
+            return "it was trained from sources that no commit has: commit them, remove it and train it again"
     return stale(run)
 
 

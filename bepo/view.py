@@ -53,6 +53,8 @@ def _view(options: argparse.Namespace) -> None:
         _write_overview(options)
     elif options.text:
         _print(runs, pair, options)
+    elif options.source or options.episode != 1:
+        raise UserError("--episode and --from choose what --text prints; a page has every episode")
     else:
         _write(runs, (0, 1) if pair else None, options)
 

@@ -14,6 +14,9 @@ from analysis.output.text import to_markdown
 from bepo.core.errors import UserError, choose
 from bepo.runs.config import TIERS
 
+COMMANDS = ("explain", "plan", "runs", "study", "curves")
+"""What may stand in the place of labels."""
+
 
 def rebuild(labels: Sequence[str], source: Source, tiers: Sequence[str], out: Path, allow_mixed: bool = False) -> None:
     """Write the artefacts with these labels at these tiers; without labels all of them, the page and the macros.
@@ -23,7 +26,7 @@ def rebuild(labels: Sequence[str], source: Source, tiers: Sequence[str], out: Pa
     known = artefacts()
     for label in labels:
         if label not in known:
-            raise choose("artefact", label, known)
+            raise choose("artefact or command", label, [*known, *COMMANDS])
     every = set(tiers) if labels else {*source.tiers(), *tiers}
     built = [
         build(known[label], source, tier, allow_mixed)

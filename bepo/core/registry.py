@@ -90,6 +90,11 @@ class Registry(Generic[P]):
             self._complete = True
         return dict(sorted(self._known.items()))
 
+    def unregistered(self, name: str) -> Path | None:
+        """Return the file of the package that would be the plug-in ``name`` if it said ``@register``, if there is one."""
+        spec = find_spec(f"{self._package}.{name}") if name.isidentifier() else None
+        return Path(spec.origin) if spec and spec.origin and not _registers(f"{self._package}.{name}") else None
+
     def make(self, name: str, **settings: Any) -> P:
         """Return the plug-in ``name`` with settings that did not come through Hydra, which checks what it composes.
 

@@ -13,7 +13,7 @@ from bepo.core.errors import UserError
 from bepo.core.phases import report
 from bepo.core.settings import identity
 from bepo.envs import Environment, Split, Task
-from bepo.store.files import Corrupt, digest, read_sealed, write_sealed
+from bepo.store.files import digest, read_sealed, remedied, write_sealed
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,9 @@ def _reported(tasks: Iterator[Task], phase: str, size: int) -> Iterator[Task]:
 
 def _read(path: Path, split: Split, size: int) -> TaskSet:
     try:
-        content = read_sealed(path, "task set")
+        with remedied("remove the file to make it anew"):
+            content = read_sealed(path, "task set")
         stored = TaskSet(content["split"], tuple(Task(**task) for task in content["tasks"]))
-    except Corrupt as error:
-        raise Corrupt(f"{error}; remove the file to make it anew") from None
     except (KeyError, TypeError) as error:
         raise UserError(f"{path}: not a task set ({error!r}); remove the file to make it anew") from error
     if (stored.split, len(stored)) != (split, size):

@@ -28,7 +28,7 @@ from bepo.runs.metrics import credit_metrics, prefixed, rollout_metrics
 from bepo.runs.mirror import labels_of, origin, summary_of
 from bepo.runs.progress import ProgressBar, interrupts
 from bepo.store.cells import files_of_run, note_cell
-from bepo.store.files import disk_errors, remove_leftovers
+from bepo.store.files import disk_errors, remedied, remove_leftovers
 from bepo.store.runs import RunFolder, run_id
 from bepo.store.source import SOURCE
 from bepo.store.stored import read_run, refuse_older
@@ -62,7 +62,8 @@ def _finished(config: Config, overrides: Sequence[str]) -> float:
         if config.study:
             note_cell(results, config.study["name"], config.tier, cell_overrides(config, overrides), folder.id)
         if folder.is_complete:
-            done = read_run(folder.path)
+            with remedied(f"to train it again: python -m analysis runs --gc {folder.id} --results {results}"):
+                done = read_run(folder.path)
             if done.config.get("keep") != "resume":
                 folder.drop_checkpoints()  # where the run was killed behind its last step
             print(f"run {folder.id} is complete: success {done.facts['result']['success']:.3f} ({folder.path})")

@@ -153,6 +153,15 @@ def read_sealed_folder(path: Path, name: str) -> dict[str, Any]:
     return facts
 
 
+@contextmanager
+def remedied(remedy: str) -> Iterator[None]:
+    """Add to a ``Corrupt`` that is raised here what its reader can do about it."""
+    try:
+        yield
+    except Corrupt as error:
+        raise Corrupt(f"{error}; {remedy}") from None
+
+
 def _change(file: str, found: dict[str, str], expected: dict[str, str]) -> str:
     return "lost" if file not in found else "added" if file not in expected else "changed"
 

@@ -22,7 +22,7 @@ from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling, collect
 from bepo.rollouts.evaluation import play
 from bepo.rollouts.task_sets import TaskSet
-from bepo.store.files import digest, locked, read_sealed_folder, seal_folder
+from bepo.store.files import digest, locked, read_sealed_folder, remedied, seal_folder
 from bepo.training.backend import Setup
 from bepo.training.start import start_of
 
@@ -76,7 +76,8 @@ def initial_policy(setup: Setup) -> LanguageModel:
             policy.save(part)
             seal_folder(part, _FACTS, **start, curve=curve)
             part.rename(folder)
-    read_sealed_folder(folder, _FACTS)
+    with remedied(f"remove {folder} to make it anew"):
+        read_sealed_folder(folder, _FACTS)
     policy.load_weights(folder)
     return policy
 

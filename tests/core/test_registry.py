@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import pytest
 
+from bepo import credit
 from bepo.core.errors import UserError
 from bepo.core.registry import Plugin, Registry
 from bepo.credit import Credit, Estimator, Traits
@@ -101,3 +102,9 @@ def test_what_an_estimator_returns_is_checked():
     ):
         with pytest.raises(UserError, match=message):
             wrong.of_tokens(lengths)
+
+
+def test_a_file_that_forgot_to_register_is_named():
+    assert credit.estimators.unregistered("_audit").name == "_audit.py"
+    assert credit.estimators.unregistered("grpo") is credit.estimators.unregistered("nothing") is None
+    assert credit.estimators.unregistered("a/b") is None

@@ -158,7 +158,7 @@ def test_a_corrupt_run_is_named_and_kept(whole, tmp_path):
     metrics.write_text(metrics.read_text().replace("0.", "1.", 1))
     altered = metrics.read_text()
     code, _, err = train(tmp_path)
-    assert code == 2 and "metrics.jsonl: changed since the run was completed" in err
+    assert code == 2 and "metrics.jsonl: changed since the run was completed; to train it again: " in err
     assert len(err.strip().splitlines()) == 1 and metrics.read_text() == altered
 
 
