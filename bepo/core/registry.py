@@ -91,7 +91,7 @@ class Registry(Generic[P]):
         return dict(sorted(self._known.items()))
 
     def unregistered(self, name: str) -> Path | None:
-        """Return the file of the package that would be the plug-in ``name`` if it said ``@register``, if there is one."""
+        """Return the file of the package that would be the plug-in ``name`` if it said ``@register``, or None."""
         spec = find_spec(f"{self._package}.{name}") if name.isidentifier() else None
         return Path(spec.origin) if spec and spec.origin and not _registers(f"{self._package}.{name}") else None
 
