@@ -226,9 +226,11 @@ class _Run:
         """Raise ``UserError`` for a number that is not finite, before anything of this update is saved."""
         for name, value in values.items():
             if not math.isfinite(value):
+                of_credit = f"the estimator {self.config.credit.name} returned it"
+                reason = of_credit if name.startswith("credit/") else "other settings are needed"
                 raise UserError(
                     f"run {self.folder.id}: {name} is {value} at update {self.update}: the run stops, and its last "
-                    f"checkpoint stays as it is ({self.folder.path}); other settings are needed"
+                    f"checkpoint stays as it is ({self.folder.path}); {reason}"
                 )
 
     def _checkpoint(self) -> None:

@@ -111,6 +111,7 @@ def test_a_run_that_cannot_be_read_hides_no_other(results, tmp_path, capsys):
     others = {run.id for run in bepo.load(results=tmp_path / "results").stored}
     assert others and strange.name not in others
     assert main([f"--results={tmp_path / 'results'}", "--no-open"]) == 0
+    assert main([next(iter(others)), "--episode=3", f"--results={tmp_path / 'results'}", "--no-open"]) == 2
     printed = capsys.readouterr()
     assert printed.err.count(f"left out: {strange}: its config has no env.name") == 2
     assert strange.name not in Path(printed.out.strip()).read_text()
