@@ -55,6 +55,8 @@ def _run(options: argparse.Namespace) -> None:
     if command == "runs":
         from analysis.output import ledger
 
+        if options.gc and names:
+            raise UserError(f"{' '.join(names)}: --gc removes the runs that it names, and takes no filter")
         source = open_source(options.results, options.source)
         ledger.remove(source.results, options.gc)
         if options.gc:

@@ -49,12 +49,12 @@ def _view(options: argparse.Namespace) -> None:
     runs = list({run.path: run for run in [*pair, *named]}.values())
     if len(pair) == 2 and pair[0].path == pair[1].path:
         raise UserError(f"--compare {' '.join(options.compare)}: this is one run; name two")
+    if not options.text and (options.source or options.episode != 1):
+        raise UserError("--episode and --from choose what --text prints; a page has every episode")
     if not runs:
         _write_overview(options)
     elif options.text:
         _print(runs, pair, options)
-    elif options.source or options.episode != 1:
-        raise UserError("--episode and --from choose what --text prints; a page has every episode")
     else:
         _write(runs, (0, 1) if pair else None, options)
 

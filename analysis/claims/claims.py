@@ -17,7 +17,7 @@ from analysis.data.reported import PAPER, EntryKey, all_entries
 from bepo.core.errors import UserError, choose
 
 CLAIMS, CHECKS = PAPER / "claims.yaml", PAPER / "checks.yaml"
-MODELS = PAPER.parent / "conf" / "model"
+_ROOT = PAPER.parent
 _FIELDS = {"id", "claim", "at", "entries", "holds"}
 _OPTIONAL = {"claims": {"stated", "note", "about", "extension"}, "checks": {"reason"}}
 
@@ -165,6 +165,10 @@ def _refuse_unknown(
 
 
 def _is_block(group: str) -> bool:
-    """Can a table have such a block of rows, ``sokoban small`` or ``gate_form sokoban small``, if runs make it?"""
-    found = re.fullmatch(r"(?:\w+ )?(\w+) (\w+)", group)
-    return bool(found and found[1] in known_environments() and (MODELS / f"{found[2]}.yaml").exists())
+    """Can runs make such a block of rows: ``qwen3``, ``sokoban small`` or ``gate_form sokoban small``?"""
+    found = re.fullmatch(r"(?:(?:(\w+) )?(\w+) )?(\w+)", group)
+    if not found or not (_ROOT / "conf" / "model" / f"{found[3]}.yaml").exists():
+        return False
+    study, env = found[1], found[2]
+    known = study is None or (_ROOT / "experiments" / f"{study}.yaml").exists()
+    return known and env in (None, *known_environments())

@@ -126,7 +126,7 @@ def _values(claim: Claim, entries: Mapping[EntryKey, Entry], measure: str) -> di
 
 
 def _beside(claim: Claim, verdict: Verdict, entries: Mapping[EntryKey, Entry]) -> dict[str, Outcome]:
-    """Test a claim about success on the other measures, where every entry has them."""
+    """Test a claim about test episodes on the other measures, where every entry has them."""
     if verdict.tested is None or any(leaf.inequality.of_spread for leaf in verdict.tested.leaves()):
         return {}
     if not all(entries[claim.entries[name]].episodes for name in claim.names):

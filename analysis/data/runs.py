@@ -37,7 +37,7 @@ class Run:
     whose default changes nothing, is absent where it has this default. ``task_set`` is the digest of the test tasks,
     ``missing`` counts the episodes that an endpoint did not answer, by reason. ``commits`` has for each session of work
     the commit and whether the sources were changed; ``cpus`` are the models of the processors that it ran on.
-    ``published`` says whether it is among the published runs, wherever it was read.
+    ``published`` says whether it is among the published runs of its source, be it read from there or not.
     """
 
     def __init__(self, stored: StoredRun, published: bool = False) -> None:
@@ -220,6 +220,13 @@ class Studies(dict[str, StudyRuns]):
     def runs(self) -> list[Run]:
         """The runs of all of them, each once."""
         return list({run.id: run for study in self.values() for run in study.runs}.values())
+
+    def pooled(self) -> list[Run]:
+        """Return the runs that may be compared across studies; the first study names the others as left out."""
+        first = next(iter(self.values()))
+        together = select(StudyRuns(first.name, self.tier), self.runs)
+        first.skipped += [*together.skipped, *together.refused.values()]
+        return together.runs
 
 
 def select(study: StudyRuns, runs: Iterable[Run], allow_mixed: bool = False) -> StudyRuns:

@@ -96,7 +96,7 @@ class Source:
         """Return the run, or why it cannot be used."""
         if identifier not in self._read:
             try:
-                self._read[identifier] = run = Run(self._stored(identifier, tier), self._is_published(identifier, tier))
+                self._read[identifier] = run = Run(self._stored(identifier, tier), self._is_published(identifier))
                 run.passes()
             except Corrupt as error:
                 self._read[identifier] = str(error)
@@ -107,12 +107,13 @@ class Source:
 
     def _stored(self, identifier: str, tier: str) -> StoredRun:
         folder = self.results / "runs" / identifier
-        if self._is_published(identifier, tier) and not (folder / RUN).exists():
-            return self.published[tier].run(identifier)
+        published = self.published.get(tier)
+        if published and not (folder / RUN).exists() and published.archive(identifier).exists():
+            return published.run(identifier)
         return read_run(folder)
 
-    def _is_published(self, identifier: str, tier: str) -> bool:
-        return tier in self.published and self.published[tier].archive(identifier).exists()
+    def _is_published(self, identifier: str) -> bool:
+        return any(runs.archive(identifier).exists() for runs in self.published.values())
 
     def runs(self) -> Iterator[Run]:
         """Yield every complete, intact run once, in no particular order."""

@@ -24,13 +24,14 @@ _PROGRESS = np.linspace(0, 100, 21)  # per cent of the updates
 
 def _trained(studies: Studies) -> list[Run]:
     """Return the trained runs of the model that every method is trained with."""
-    return [run for run in studies.runs if not run.is_evaluation and run.model == _MODEL]
+    return [run for run in studies.pooled() if not run.is_evaluation and run.model == _MODEL]
 
 
 @artefact("performance-profiles", "figure", study=EVERY_METHOD)
 def performance_profiles(studies: Studies) -> Figure:
     """Draw the share of runs above each success, and the chance that Gated-BEPO ends above each method."""
-    found = strata(_trained(studies))
+    runs = _trained(studies)
+    found = strata(runs)
     methods = ordered(found)
     figure, (profiles, chances) = style.panels(1, 2, style.PAGE, 2.5, width_ratios=(1.4, 1))
     profiles.set(xlabel="Final test success τ (%)", ylabel="Share of runs above τ (%)", title="Performance profile")
@@ -40,19 +41,20 @@ def performance_profiles(studies: Studies) -> Figure:
     others = [method for method in methods if method != OURS] if OURS in found else []
     _draw_chances(chances, found, others)
     for axis in (profiles, chances):
-        style.if_empty(axis, studies.runs)
+        style.if_empty(axis, runs)
     style.legend_above(figure, profiles.lines, columns=5)
     style.letters((profiles, chances))
-    places = sorted({environment_name(run.env) for run in _trained(studies) if run.method in found})
+    places = sorted({environment_name(run.env) for run in runs if run.method in found})
     caption = (
         f"Success over {' and '.join(places) or 'no environment'} (tier {studies.tier}, model {_MODEL}): (a) share of "
         "runs that end above each success on the test tasks; (b) chance that a training by Gated-BEPO ends above one "
         "by another method. Means over environments; bands and bars: 95 %, bootstrap of training seeds within each "
         "environment (Agarwal et al., 2021); no bar where all pairs of seeds agree."
     )
-    left = sorted({name_of(run.method) for run in _trained(studies)} - set(map(name_of, found)))
+    left = sorted({name_of(run.method) for run in runs} - set(map(name_of, found)))
     notes = [f"Without runs in every environment, left out: {', '.join(left)}."] if left and found else []
-    return Figure(caption, figure, [run for run in _trained(studies) if run.method in found], [*notes, _FEW_SEEDS])
+    notes += [_FEW_SEEDS] if found else []
+    return Figure(caption, figure, [run for run in runs if run.method in found], notes)
 
 
 def _draw_profile(axis: Axes, method: str, scores: Strata) -> None:
@@ -111,7 +113,7 @@ def aggregate_curves(studies: Studies) -> Figure:
     caption = (
         f"Test success over training, averaged over {places or 'no environment'} (tier {studies.tier}, model "
         f"{_MODEL}). Thick: mean over environments of the mean over training seeds; band: its 95 % interval (Welch's "
-        f"t, as far as values are possible); thin: each training seed that every environment has ({seeds}). Dotted: "
+        f"t, cut to 0 to 100 %); thin: each training seed that every environment has ({seeds}). Dotted: "
         "the mean of GRPO."
     )
     return Figure(caption, figure, shown)

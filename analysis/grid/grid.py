@@ -117,7 +117,7 @@ class _Grid:
 
 
 def _rank(entries: list[Entry]) -> None:
-    """Mark the best means of a column of a block; compare each entry with the best one, and the best with the next."""
+    """Mark the best method of a column of a block; compare each entry with it, and it with the next."""
     reported = [entry.reported.mean for entry in entries if entry.reported]
     for entry in entries:
         entry.best_reported = entry.reported is not None and entry.reported.mean == max(reported) > min(reported)

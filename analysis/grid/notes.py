@@ -121,9 +121,11 @@ def _power(versus: Comparison, std: float) -> str:
 
 
 def _signs(lines: Sequence[Line], entries: Sequence[Entry]) -> list[str]:
+    controls = any(entry.of_control for entry in entries)
     verdicts, marks = {e.versus.separated for e in entries if e.rival}, "".join(line.mark for line in lines)
     texts = {
-        "Bold marks the highest mean.": bool(verdicts),
+        "Bold marks the highest mean.": bool(verdicts) and not controls,
+        "Bold marks the highest mean of the methods; controls take no part.": bool(verdicts) and controls,
         f"{NOT_SEPARATED} not separated from the next (Welch's t, 95 %).": False in verdicts,
         f"{ONE_SEED} one training seed: no ranking of methods follows.": None in verdicts,
         "ᶜ reported numbers that the paper took from elsewhere.": "ᶜ" in marks,

@@ -46,9 +46,9 @@ class Entry:
 
     ``path`` is its name (``main-results/ALFWorld/All/HGPO/1.5B``). ``missing`` says why nothing was reproduced: ``not
     run``, or why its runs may not be averaged. ``episodes`` are the column and the kind of the test episodes that it
-    averages (an empty kind for all), None for a logged number. ``versus`` compares it with the best entry of its column
-    and block, whose path is ``rival`` (empty if there is none), or the best one with the next. A best mean is the
-    highest, and not the mean of all. A control is never the best one.
+    averages (an empty kind for all), None for a logged number. ``versus`` compares it with the best method of its
+    column and block, whose path is ``rival`` (empty if there is none), or the best one with the next. A best mean is
+    the highest of the methods, and not the mean of all.
     """
 
     path: str

@@ -110,10 +110,11 @@ def _cpu_hours(run: Run) -> float:
 
 
 def _lines(needs: list[Need], tier: str) -> Iterator[str]:
+    unknown = f"more than {_MOST_SEEDS} seeds, or nobody can tell: one seed, or seeds that agree"
     yield f"{'claim':34} {'seeds':>6} {'runs':>5} {'core-hours':>10}  command"
     for one in needs:
         if not isfinite(one.seeds):
-            yield f"{one.claim:34} {'?':>6} {'':>5} {'':>10}  more than {_MOST_SEEDS} seeds, or a deviation first"
+            yield f"{one.claim:34} {'?':>6} {'':>5} {'':>10}  {unknown}"
             continue
         what = " ".join(filter(None, [*(one.studies or ["STUDY"]), one.place, f"tier={tier}"]))
         command = f"python -m bepo.sweep {what} seeds={int(one.seeds)}"

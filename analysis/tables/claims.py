@@ -120,8 +120,8 @@ def claim_measures(entries: Entries) -> Table:
     names = [FINAL, *MEASURES]
     rows = [[e.claim.claim, *(_tested(_on(e).get(name)) for name in names)] for e in shown]
     return Table(
-        f"Claims about success on measures with less noise (tier {entries.tier}), declared before most runs; the final "
-        "success alone decides.",
+        f"Claims about test episodes on measures with less noise (tier {entries.tier}), declared before most runs; the "
+        "final number alone decides.",
         ["Claim", *(name.capitalize() for name in names)],
         rows,
         [

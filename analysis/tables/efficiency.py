@@ -21,7 +21,7 @@ _ABBREVIATED = 10_000  # from here on, numbers are in thousands
 @artefact("sample-efficiency", "table", study=EVERY_METHOD)
 def sample_efficiency(studies: Studies) -> Table:
     """Compare updates, tokens and seconds to a success in training."""
-    runs = [run for run in studies.runs if not run.is_evaluation and "train/success" in run.metrics]
+    runs = [run for run in studies.pooled() if not run.is_evaluation and "train/success" in run.metrics]
     rows, headings, methods = [], [], []
     places = grouped(runs, lambda run: (run.env, run.model, run.task_set))
     for (env, model, _), same in sorted(places.items()):

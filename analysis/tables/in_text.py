@@ -17,6 +17,7 @@ from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
 from analysis.grid.parts import Metric
 from analysis.grid.table import NOT_RUN, Entry, Table
+from bepo.core.errors import choose
 
 NUMBERS = PAPER / "in_text.yaml"
 STUDIES = {"gated_gagpo": METHOD, "observation_aliasing": OBSERVATIONS, "main_webshop": METHOD, "main_alfworld": METHOD}
@@ -106,8 +107,11 @@ def _metric(name: str) -> Metric:
 
 
 def _environment(number: dict[str, str]) -> str:
-    """Return the environment that the number's key names, in its column or its group."""
-    return next(env for env in (number["column"].split("/")[0], number["group"]) if env in known_environments())
+    """Return the environment that the number's key names, in its column or its group. Raises ``UserError``."""
+    places = number["column"].split("/")[0], number["group"]
+    if not (named := [env for env in places if env in known_environments()]):
+        raise choose(f"environment of {number['text']}", " or ".join(places), known_environments())
+    return named[0]
 
 
 @artefact("in-text", "table", study=STUDIES)

@@ -92,8 +92,12 @@ class Registry(Generic[P]):
 
     def unregistered(self, name: str) -> Path | None:
         """Return the file of the package that would be the plug-in ``name`` if it said ``@register``, or None."""
-        spec = find_spec(f"{self._package}.{name}") if name.isidentifier() else None
-        return Path(spec.origin) if spec and spec.origin and not _registers(f"{self._package}.{name}") else None
+        module = f"{self._package}.{name}"
+        spec = find_spec(module) if name.isidentifier() and not name.startswith("_") else None
+        if spec is None or spec.origin is None or _registers(module):
+            return None
+        # A helper is no plug-in: one imports what its package offers to those.
+        return Path(spec.origin) if f"from {self._package} import" in Path(spec.origin).read_text() else None
 
     def make(self, name: str, **settings: Any) -> P:
         """Return the plug-in ``name`` with settings that did not come through Hydra, which checks what it composes.

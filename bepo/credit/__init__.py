@@ -28,10 +28,12 @@ class Credit:
     def of_tokens(self, response_length: Int[np.ndarray, " N"]) -> Float[np.ndarray, " R"]:
         """Return the advantage of each response token: its own, or that of its transition.
 
-        Raises ``UserError`` for what an estimator returned that is no array, or has more or fewer numbers than the
-        batch has places.
+        Raises ``UserError`` for what an estimator returned that is no array of numbers, or has more or fewer of them
+        than the batch has places, and for metrics that are no numbers.
         """
         n, n_tokens = len(response_length), int(response_length.sum())
+        if not isinstance(self.terms, dict) or not isinstance(self.metrics, dict):
+            raise UserError("the estimator's terms and metrics must be dictionaries")
         self._check("advantage", self.advantage, n)
         for name, values in self.terms.items():
             self._check(f"terms[{name!r}]", values, n)
@@ -45,8 +47,9 @@ class Credit:
 
     @staticmethod
     def _check(name: str, values: object, size: int) -> None:
-        if not isinstance(values, np.ndarray):
-            raise UserError(f"the estimator's {name} is of type {type(values).__name__}, must be an array")
+        if not isinstance(values, np.ndarray) or not np.issubdtype(values.dtype, np.number):
+            kind = f"{values.dtype} array" if isinstance(values, np.ndarray) else type(values).__name__
+            raise UserError(f"the estimator's {name} is a {kind}, must be a numpy array of numbers")
         if values.shape != (size,):
             raise UserError(f"the estimator's {name} has shape {values.shape}, must be ({size},)")
 
@@ -90,11 +93,11 @@ class Estimator(Plugin):
     def check_class(cls) -> None:
         """Raise ``UserError`` for wrong traits, a version that is none, and a colour that no picture can have."""
         wanted = Traits.__annotations__
-        if set(cls.traits) != set(wanted):
-            raise UserError(f"traits are {', '.join(wanted)}, not {', '.join(cls.traits)}")
-        if not isinstance(cls.method_version, int) or cls.method_version < 1:
+        if not isinstance(cls.traits, dict) or cls.traits.keys() != wanted.keys():
+            raise UserError(f"traits={cls.traits!r}: must be a dictionary of {', '.join(wanted)}")
+        if type(cls.method_version) is not int or cls.method_version < 1:
             raise UserError(f"method_version={cls.method_version!r}: must be a whole number from 1 on")
-        if not re.fullmatch("(#[0-9a-fA-F]{6})?", cls.colour):
+        if not isinstance(cls.colour, str) or not re.fullmatch("(#[0-9a-fA-F]{6})?", cls.colour):
             raise UserError(f"colour={cls.colour!r}: must be #RRGGBB, or empty")
 
     def __call__(self, batch: RolloutBatch) -> Credit:

@@ -64,8 +64,8 @@ def _suggested(problem: str) -> str:
     if unknown := re.search(r"Could not find '(?:([^']+)/)?([^'/]+)'( Available options in '[^']*':) (.*)", problem):
         group, value, options = unknown[1], unknown[2], unknown[4].split(" ")
         file = PLUGINS[group].unregistered(value) if group in PLUGINS else None
-        forgot = f"; {file} has no line @register" if file else nearest(value, options)
-        return f"{problem[: unknown.start(3)]}; choices: {', '.join(options)}{forgot}"
+        forgot = f"; {file} has no line @register" if file else ""
+        return f"{problem[: unknown.start(3)]}; choices: {', '.join(options)}{nearest(value, options)}{forgot}"
     if unknown := re.search(r"Invalid value '([^']*)', expected one of \[(.*)\]", problem):
         return problem + nearest(unknown[1], re.findall(r"'([^']*)'", unknown[2]))
     if added := re.search(r"Could not override '([^']*)': Key '[^']*' is not in struct", problem):

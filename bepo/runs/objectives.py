@@ -61,7 +61,9 @@ def checked_directions(names: Sequence[str], sweeper: DictConfig) -> list[str]:
 
 
 def _chosen(names: Sequence[str]) -> list[Objective]:
-    unknown = [name for name in names if name not in OBJECTIVES]
+    if isinstance(names, str) or not names:
+        raise UserError(f"study.objectives={names}: must be a list of {', '.join(OBJECTIVES)}, one or more")
+    unknown = [name for name in names if str(name) not in OBJECTIVES]
     if unknown:
         raise choose("objective", unknown[0], OBJECTIVES)
     return [OBJECTIVES[name] for name in names]

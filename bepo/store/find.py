@@ -74,23 +74,23 @@ def read_every(results: Path, tier: str | None = None) -> list[StoredRun]:
 
     Raises ``UserError`` where there is no run, and for a tier that none has.
     """
-    runs = _readable(every_run(results).values())
-    if not runs:
-        raise UserError(f"results={results}: no run")
+    runs = _readable(every_run(results).values(), f"results={results}")
     tiers = [run.config.get("tier", "") for run in runs]
     if tier is not None and tier not in tiers:
         raise choose("tier", tier, sorted(set(tiers)))
     return [run for run, of_run in zip(runs, tiers) if tier in (None, of_run)]
 
 
-def _readable(paths: Iterable[Path]) -> list[StoredRun]:
-    """Read runs; one that cannot be read is named on standard error instead."""
+def _readable(paths: Iterable[Path], name: str) -> list[StoredRun]:
+    """Read runs; one that cannot be read is named on standard error instead. Raises ``UserError`` if none is left."""
     runs = []
     for path in paths:
         try:
             runs.append(read_any(path))
         except Corrupt as error:
             print(f"left out: {error}", file=sys.stderr)
+    if not runs:
+        raise UserError(f"{name}: no run that can be read")
     return runs
 
 
@@ -123,7 +123,7 @@ def find_runs(name: str, results: Path, tier: str | None = None) -> list[StoredR
             raise UserError(f"{path}: no such archive")
         return [read_any(path)]
     if (path / "runs").is_dir():
-        return _readable(config.parent for config in sorted(path.glob(f"runs/*/{CONFIG}")))
+        return _readable((config.parent for config in sorted(path.glob(f"runs/*/{CONFIG}"))), name)
     places = every_run(results)
     chosen = beginning_with(name, places) or list(
         dict.fromkeys(i for i in _runs_of_study(name, results, tier) if i in places)
@@ -134,7 +134,7 @@ def find_runs(name: str, results: Path, tier: str | None = None) -> list[StoredR
             f"run {name!r}: neither a run folder, an archive, the beginning of a run id nor a study with runs{of_tier} "
             f"in {results} or the published runs; `python -m analysis runs` lists the runs"
         )
-    return [read_any(places[chosen[0]])] if len(chosen) == 1 else _readable(places[run_id] for run_id in chosen)
+    return [read_any(places[chosen[0]])] if len(chosen) == 1 else _readable(map(places.__getitem__, chosen), name)
 
 
 def beginning_with(name: str, ids: Iterable[str]) -> list[str]:

@@ -68,7 +68,8 @@ def _problems(
 
 def format_corrupt(run: PlannedRun, state: Progress) -> str:
     """Return what is wrong with a corrupt run, and how to train it again: nothing is removed without being asked."""
-    return f"{state.problem}; to train it again: python -m analysis runs --gc {run.id} --results {run.config.results}"
+    remedy = f"python -m analysis runs --gc {run.id} --results {run.config.results}"
+    return f"{state.problem}; to train it again, remove it: {remedy}"
 
 
 def format_time(estimates: Sequence[TimeEstimate], jobs: int) -> str:

@@ -129,7 +129,7 @@ def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
             raise UserError("an Optuna study says what it optimises, in the lists study.objectives and study.seeds")
         _check_fields(name)
         for key, value in (study.config.hydra.sweeper.params or {}).items():
-            if OmegaConf.is_list(value) and "." not in key:
+            if OmegaConf.is_list(value) and value and "." not in key:  # a field behind a dot may be a list
                 raise UserError(
                     f"hydra.sweeper.params.{key}: values are separated by commas: {key}: {','.join(map(str, value))}"
                 )
@@ -137,14 +137,10 @@ def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
 
 
 def _check_fields(name: str) -> None:
-    """Raise ``UserError`` for an entry of ``study:`` that is no field, and that no interpolation of the file uses."""
-    text = (EXPERIMENTS / f"{name}.yaml").read_text()
+    """Raise ``UserError`` for an entry of ``study:`` that is a misspelt field. Others may be the file's own."""
     for key in _says(name):
-        if key not in _FIELDS and f"${{study.{key}" not in text:
-            raise UserError(
-                f"study.{key}: nothing uses it: it is no field of a study ({', '.join(_FIELDS)}), "
-                f"and the file has no ${{study.{key}}}{nearest(key, _FIELDS)}"
-            )
+        if key not in _FIELDS and (meant := nearest(key, _FIELDS)):
+            raise UserError(f"study.{key}: no field of a study ({', '.join(_FIELDS)}){meant}")
 
 
 def _seeds(override: str, study: str) -> str:

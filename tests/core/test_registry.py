@@ -6,7 +6,6 @@ from typing import ClassVar, Literal
 import numpy as np
 import pytest
 
-from bepo import credit
 from bepo.core.errors import UserError
 from bepo.core.registry import Plugin, Registry
 from bepo.credit import Credit, Estimator, Traits
@@ -79,7 +78,7 @@ def test_what_a_plug_in_cannot_be_is_named_at_once():
 @pytest.mark.parametrize(
     "said, message",
     [
-        ({"traits": {"nedds": "x"}}, "traits are needs, step_credit, temporal, mixing, not nedds"),
+        ({"traits": {"nedds": "x"}}, "must be a dictionary of needs, step_credit, temporal, mixing"),
         ({"method_version": -3}, "method_version=-3: must be a whole number from 1 on"),
         ({"colour": "reddish"}, "colour='reddish': must be #RRGGBB, or empty"),
     ],
@@ -95,7 +94,7 @@ def test_what_an_estimator_returns_is_checked():
     ones, lengths = np.ones(3), np.array([2, 1, 1])
     assert Credit(ones, terms={"a": ones}).of_tokens(lengths).shape == (4,)
     for wrong, message in (
-        (Credit([1.0] * 3), "advantage is of type list, must be an array"),  # pyright: ignore[reportArgumentType]
+        (Credit([1.0] * 3), "advantage is a list, must be a numpy array of numbers"),  # pyright: ignore[reportArgumentType]
         (Credit(ones, terms={"a": ones[:2]}), r"terms\['a'\] has shape \(2,\), must be \(3,\)"),
         (Credit(ones, token_return=ones), r"token_return has shape \(3,\), must be \(4,\)"),
         (Credit(ones, metrics={"a": "b"}), r"metrics\['a'\] is 'b', must be a number"),  # pyright: ignore[reportArgumentType]
@@ -104,7 +103,18 @@ def test_what_an_estimator_returns_is_checked():
             wrong.of_tokens(lengths)
 
 
-def test_a_file_that_forgot_to_register_is_named():
-    assert credit.estimators.unregistered("_audit").name == "_audit.py"
-    assert credit.estimators.unregistered("grpo") is credit.estimators.unregistered("nothing") is None
-    assert credit.estimators.unregistered("a/b") is None
+def test_a_file_that_forgot_to_register_is_named(tmp_path, monkeypatch):
+    files = {
+        "__init__": "",
+        "forgot": "from plugs import Base\n",
+        "helper": "import os\n",
+        "_own": "from plugs import Base\n",
+    }
+    files["known"] = "from plugs import Base, register\n@register\nclass Known(Base): ..."
+    (tmp_path / "plugs").mkdir()
+    for name, text in files.items():
+        (tmp_path / "plugs" / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    registry = Registry("plugs", "plug", "plug")
+    assert registry.unregistered("forgot") == tmp_path / "plugs" / "forgot.py"
+    assert [registry.unregistered(name) for name in ("helper", "_own", "known", "nothing", "a/b")] == [None] * 5

@@ -13,7 +13,7 @@ from bepo.envs.alfworld import ALFWorld
 from bepo.envs.sokoban import DIRECTIONS, Sokoban
 from bepo.envs.webshop import WebShop
 from bepo.policies.language_model import LanguageModel
-from bepo.policies.pretrained import Pretrained
+from bepo.policies.pretrained import Pretrained, load_pretrained
 from bepo.policies.tiny import Tiny
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling, collect
@@ -113,6 +113,20 @@ def test_every_word_of_an_environment_is_known_and_split_as_the_tokenizer_does(e
     text = " ".join(env.prompt.vocabulary)
     ids = policy._chat(text)
     assert ids == LanguageModel._chat(policy, text) and policy.tokenizer.unk_token_id not in ids
+
+
+def test_weights_that_the_hub_lacks_are_not_downloaded(monkeypatch):
+    """transformers would try for a minute."""
+
+    def refuse(*_, **__):
+        raise ConnectionError("nobody there")
+
+    class Part:
+        from_pretrained = pytest.fail
+
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", refuse)
+    with pytest.raises(UserError, match=r"policy.path='no/model': not a folder .* model hub \(nobody there\)"):
+        load_pretrained(Part, "no/model")
 
 
 def test_a_saved_policy_loads_as_pretrained(tmp_path):

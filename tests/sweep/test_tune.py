@@ -240,6 +240,7 @@ def test_a_study_does_not_mix_settings(tmp_path):
         ("direction: maximize", "", "hydra.sweeper.direction=minimize: the objective is validation success"),
         ("seeds: [0, 1]", "seeds: 2", "the lists study.objectives and study.seeds"),
         ("objectives: [validation_success]", "objectives: validation_success", "the lists study.objectives"),
+        ("objectives: [validation_success]", "objectives: []", "study.objectives=[]: must be a list of"),
         ("seeds: [0, 1]", "seeds: [0, 0]", "study.seeds=[0, 0]: must be whole numbers from 0 on, at least one"),
     ],
 )
@@ -251,6 +252,13 @@ def test_a_file_that_says_nothing_sensible_is_one_line(tmp_path, monkeypatch, ca
     assert main(["tune_gated_bepo", "--dry-run", f"results={tmp_path}"]) != 0
     printed = capsys.readouterr().err
     assert message in printed and len(printed.strip().splitlines()) == 1
+
+
+def test_a_study_that_searches_nothing_is_refused(tmp_path, capsys):
+    fixed = ["credit.gae_lambda=0.5", "credit.step_weight=1", "credit.eta_min=0.5", "credit.iterations=3"]
+    fixed += ["credit.n_min=2", "credit.b_min=2", "training.learning_rate=0.001"]
+    assert main(["tune_gated_bepo", *fixed, "--dry-run", f"results={tmp_path}"]) != 0
+    assert "nothing is searched" in capsys.readouterr().err
 
 
 def test_a_run_with_the_default_settings_makes_no_trial_cheaper(tmp_path):
