@@ -55,11 +55,11 @@ def _run(options: argparse.Namespace) -> None:
     if command == "runs":
         from analysis.output import ledger
 
-        if options.gc and names:
-            raise UserError(f"{' '.join(names)}: --gc removes the runs that it names, and takes no filter")
         source = open_source(options.results, options.source)
-        ledger.remove(source.results, options.gc)
         if options.gc:
+            if names:
+                raise UserError(f"{' '.join(names)}: --gc removes the runs that it names, and takes no filter")
+            ledger.remove(source.results, options.gc)
             print(f"removed {' '.join(dict.fromkeys(options.gc))}")
             return
         table = ledger.ledger(source.results, source.published.values())
@@ -82,9 +82,9 @@ def _build(command: str, names: list[str], options: argparse.Namespace) -> None:
     tiers = [options.tier] if options.tier else source.tiers()
     if not tiers:
         raise UserError(f"{source.results}: no study has a run yet; try `make reproduce`")
-    if command == "plan" and names:
-        raise UserError(f"plan {' '.join(names)}: takes no names; --tier chooses")
-    if options.names == ["plan"]:
+    if command == "plan":
+        if names:
+            raise UserError(f"plan {' '.join(names)}: takes no names; --tier chooses")
         print(plan(source, tiers[-1], options.allow_mixed))
     elif options.names == ["explain"]:
         raise UserError("explain what? An entry, such as main-results/ALFWorld/All/HGPO/1.5B")

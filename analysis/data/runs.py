@@ -239,9 +239,10 @@ def select(study: StudyRuns, runs: Iterable[Run], allow_mixed: bool = False) -> 
     """
     expected: dict[tuple[str, ...], dict] = {}
     rows: dict[tuple[str, str, str], list[Run]] = defaultdict(list)
-    newest_first = sorted(runs, key=lambda r: (r.started, r.id), reverse=True)
-    by_age = {kind: [run for run in newest_first if run.published is kind] for kind in (True, False)}
-    for run in (*reversed(by_age[True]), *by_age[False]):
+    by_age = sorted(runs, key=lambda r: (r.started, r.id))
+    published = [run for run in by_age if run.published]
+    settled = {(run.env, run.model) for run in published}
+    for run in (*published, *(run for run in reversed(by_age) if not run.published)):
         row = study.key.row(run)
         if row is None:
             continue
@@ -253,8 +254,7 @@ def select(study: StudyRuns, runs: Iterable[Run], allow_mixed: bool = False) -> 
         other = other or _differences(expected.setdefault((*place, "loss", str(run["loss.name"])), loss), loss)
         other = other or _differences(expected.setdefault((*place, row), run.settings), run.settings)
         if other:
-            norm = "published" if any(place == (one.env, one.model) for one in by_age[True]) else "newer"
-            names = ", ".join(sorted(other))
+            norm, names = "published" if place in settled else "newer", ", ".join(sorted(other))
             study.skipped.append(f"{run.path}: set otherwise than {norm} runs of its study ({names})")
         else:
             rows[*place, row].append(run)

@@ -15,7 +15,7 @@ from analysis.plots import hover, style
 
 OURS, _MODEL = "gated_bepo", "small"
 _FEW_SEEDS = (
-    "Of few seeds such intervals are too narrow: of the mean of normal numbers they hold it in 75 % of all cases with "
+    "Of few seeds such intervals are too narrow: for the mean of normal numbers they hold in 75 % of all cases with "
     "three seeds, in 84 % with five and in 89 % with eight."
 )
 _THRESHOLDS = np.arange(0.0, 100.0, 1.0)

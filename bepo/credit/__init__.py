@@ -31,27 +31,29 @@ class Credit:
         Raises ``UserError`` for what an estimator returned that is no array of numbers, or has more or fewer of them
         than the batch has places, and for metrics that are no numbers.
         """
-        n, n_tokens = len(response_length), int(response_length.sum())
+        self._check(len(response_length), int(response_length.sum()))
+        return np.repeat(self.advantage, response_length) if self.token_advantage is None else self.token_advantage
+
+    def _check(self, n: int, n_tokens: int) -> None:
         if not isinstance(self.terms, dict) or not isinstance(self.metrics, dict):
             raise UserError("the estimator's terms and metrics must be dictionaries")
-        self._check("advantage", self.advantage, n)
+        _check_array("advantage", self.advantage, n)
         for name, values in self.terms.items():
-            self._check(f"terms[{name!r}]", values, n)
+            _check_array(f"terms[{name!r}]", values, n)
         for name in ("token_advantage", "token_return"):
             if getattr(self, name) is not None:
-                self._check(name, getattr(self, name), n_tokens)
+                _check_array(name, getattr(self, name), n_tokens)
         for name, number in self.metrics.items():
             if not isinstance(number, Real):
                 raise UserError(f"the estimator's metrics[{name!r}] is {number!r}, must be a number")
-        return np.repeat(self.advantage, response_length) if self.token_advantage is None else self.token_advantage
 
-    @staticmethod
-    def _check(name: str, values: object, size: int) -> None:
-        if not isinstance(values, np.ndarray) or not np.issubdtype(values.dtype, np.number):
-            kind = f"{values.dtype} array" if isinstance(values, np.ndarray) else type(values).__name__
-            raise UserError(f"the estimator's {name} is a {kind}, must be a numpy array of numbers")
-        if values.shape != (size,):
-            raise UserError(f"the estimator's {name} has shape {values.shape}, must be ({size},)")
+
+def _check_array(name: str, values: object, size: int) -> None:
+    if not isinstance(values, np.ndarray) or not np.issubdtype(values.dtype, np.number):
+        kind = f"{values.dtype} array" if isinstance(values, np.ndarray) else type(values).__name__
+        raise UserError(f"the estimator's {name} is a {kind}, must be a numpy array of numbers")
+    if values.shape != (size,):
+        raise UserError(f"the estimator's {name} has shape {values.shape}, must be ({size},)")
 
 
 class Traits(TypedDict):

@@ -62,9 +62,7 @@ def _finished(config: Config, overrides: Sequence[str]) -> float:
         if config.study:
             note_cell(results, config.study["name"], config.tier, cell_overrides(config, overrides), folder.id)
         if folder.is_complete:
-            with remedied(
-                f"to train it again, remove it: python -m analysis runs --gc {folder.id} --results {results}"
-            ):
+            with remedied(folder.remedy):
                 done = read_run(folder.path)
             if done.config.get("keep") != "resume":
                 folder.drop_checkpoints()  # where the run was killed behind its last step

@@ -63,6 +63,11 @@ class RunFolder:
         self.id, self.results = identifier, results
         self.path = results / "runs" / identifier
 
+    @property
+    def remedy(self) -> str:
+        """What its user can do where the run is corrupt: nothing is removed without being asked."""
+        return f"to train it again, remove it: python -m analysis runs --gc {self.id} --results {self.results}"
+
     @contextmanager
     def locked(self) -> Iterator[RunFolder]:
         """Hold the run; the lock dies with the process. Raises ``Busy``, or ``UserError`` if it cannot be written."""

@@ -67,9 +67,8 @@ def _problems(
 
 
 def format_corrupt(run: PlannedRun, state: Progress) -> str:
-    """Return what is wrong with a corrupt run, and how to train it again: nothing is removed without being asked."""
-    remedy = f"python -m analysis runs --gc {run.id} --results {run.config.results}"
-    return f"{state.problem}; to train it again, remove it: {remedy}"
+    """Return what is wrong with a corrupt run, and how to train it again."""
+    return f"{state.problem}; {run.folder.remedy}"
 
 
 def format_time(estimates: Sequence[TimeEstimate], jobs: int) -> str:

@@ -123,24 +123,24 @@ def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
     # Presets of Hydra's own part may depend on the overrides.
     study = PlannedStudy(name, _compose(name, plain, hydra=True), list(overrides))
     with config_errors(name, overrides):
-        if (said := study.config.study.get("name")) != name:
-            raise UserError(f"study.name={said} in experiments/{name}.yaml: must be the name of the file, {name}")
-        if study.is_tuning and not all(OmegaConf.is_list(study.config.study.get(n)) for n in ("objectives", "seeds")):
-            raise UserError("an Optuna study says what it optimises, in the lists study.objectives and study.seeds")
-        _check_fields(name)
-        for key, value in (study.config.hydra.sweeper.params or {}).items():
-            if OmegaConf.is_list(value) and value and "." not in key:  # a field behind a dot may be a list
-                raise UserError(
-                    f"hydra.sweeper.params.{key}: values are separated by commas: {key}: {','.join(map(str, value))}"
-                )
+        _check_study(study)
     return study
 
 
-def _check_fields(name: str) -> None:
-    """Raise ``UserError`` for an entry of ``study:`` that is a misspelt field. Others may be the file's own."""
-    for key in _says(name):
+def _check_study(study: PlannedStudy) -> None:
+    """Raise ``UserError`` for what the study's file says of itself or sweeps, and cannot mean."""
+    name, says = study.name, study.config.study
+    if (said := says.get("name")) != name:
+        raise UserError(f"study.name={said} in experiments/{name}.yaml: must be the name of the file, {name}")
+    if study.is_tuning and not all(OmegaConf.is_list(says.get(field)) for field in ("objectives", "seeds")):
+        raise UserError("an Optuna study says what it optimises, in the lists study.objectives and study.seeds")
+    for key in _says(name):  # other entries than these fields may be the file's own, for its interpolations
         if key not in _FIELDS and (meant := nearest(key, _FIELDS)):
             raise UserError(f"study.{key}: no field of a study ({', '.join(_FIELDS)}){meant}")
+    for key, values in (study.config.hydra.sweeper.params or {}).items():
+        if OmegaConf.is_list(values) and values and "." not in key:  # a field behind a dot may be a list
+            listed = ",".join(map(str, values))
+            raise UserError(f"hydra.sweeper.params.{key}: values are separated by commas: {key}: {listed}")
 
 
 def _seeds(override: str, study: str) -> str:
