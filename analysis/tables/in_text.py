@@ -11,7 +11,7 @@ import yaml
 from analysis.data.efficiency import STAGES, cost_to
 from analysis.data.methods import known_environments
 from analysis.data.reported import PAPER, entries_of
-from analysis.data.runs import METHOD, OBSERVATIONS, Run, Studies
+from analysis.data.runs import METHOD, OBSERVATIONS, Run, Studies, settings
 from analysis.data.statistics import Estimate
 from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
@@ -21,7 +21,7 @@ from bepo.core.errors import choose
 
 NUMBERS = PAPER / "in_text.yaml"
 STUDIES = {"gated_gagpo": METHOD, "observation_aliasing": OBSERVATIONS, "main_webshop": METHOD, "main_alfworld": METHOD}
-STUDIES |= {"runtime": METHOD}
+STUDIES |= {"runtime": METHOD, "backup_operator": settings("backup")}
 _OTHER_STAGES = [stage for stage in STAGES if stage != "seconds/credit"]
 
 
