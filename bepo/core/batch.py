@@ -107,6 +107,9 @@ class RolloutBatch:
                 f"a trajectory, and no other, must be marked {', '.join(t.name.lower() for t in Terminal if t)}"
             )
         self._check_ids()
+        if (outside := ~((self.task_score >= 0) & (self.task_score <= 1))).any():
+            bad = int(np.flatnonzero(outside)[0])
+            raise UserError(f"trajectory {bad}: task_score is {self.task_score[bad]:g}, must be from 0 to 1")
 
     def _check_lengths(self) -> None:
         """Raise ``UserError`` for arrays that cannot belong together, as those of a file from elsewhere may be."""

@@ -13,8 +13,8 @@ from typing import Any
 import pandas as pd
 
 from bepo.core.batch import RolloutBatch
-from bepo.core.errors import UserError
-from bepo.runs.config import with_neutral_defaults
+from bepo.core.errors import UserError, choose
+from bepo.runs.config import TIERS, with_neutral_defaults
 from bepo.store.find import existing, find_runs, read_every
 from bepo.store.stored import StoredRun
 
@@ -30,6 +30,8 @@ def load(*names: str | PathLike[str], results: str | PathLike[str] = "results", 
     not there, and ``Corrupt`` for a named run that was changed; without names such a run is left out, with a line on
     standard error.
     """
+    if tier not in (None, *TIERS):
+        raise choose("tier", tier, TIERS)
     folder = existing(Path(results))
     if names:
         found = [run for name in names for run in find_runs(str(name), folder, tier)]

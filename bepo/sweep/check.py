@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from hydra.errors import MissingConfigException
+from omegaconf import OmegaConf
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from bepo.core.errors import UserError
 from bepo.runs.compose import CONFIG_ERRORS, explain, to_config
 from bepo.runs.objectives import checked_directions
 from bepo.sweep.space import conditional_space, search_space
-from bepo.sweep.studies import PlannedStudy
+from bepo.sweep.studies import PlannedStudy, compose_study
 from bepo.sweep.trials import sampler_and_pruner
 
 
@@ -33,14 +34,25 @@ def check_tuning(planned: PlannedStudy) -> None:
     if not space and not conditional:
         raise UserError("nothing is searched: hydra.sweeper.params has no choice, range or interval")
     for name, distribution in {**space, **conditional}.items():
-        _check_values(planned.config, name, distribution)
+        if OmegaConf.is_dict(OmegaConf.select(planned.config, name)):
+            _check_presets(planned, name, distribution)
+        else:
+            _check_values(planned, name, distribution)
 
 
-def _check_values(config: DictConfig, name: str, distribution: BaseDistribution) -> None:
+def _check_presets(planned: PlannedStudy, name: str, distribution: BaseDistribution) -> None:
+    """Raise ``UserError`` for a preset that does not exist. One that contradicts other settings is composed later."""
+    for value in _values(distribution):
+        try:
+            compose_study(planned.name, [f"{name}={value}"])
+        except UserError as error:
+            if isinstance(missing := error.__cause__, MissingConfigException):
+                raise missing from None
+
+
+def _check_values(planned: PlannedStudy, name: str, distribution: BaseDistribution) -> None:
     """Raise ``UserError`` if no value of a setting can be used beside the defaults of all others."""
-    if OmegaConf.is_dict(OmegaConf.select(config, name)):  # a preset, which is composed with its trial
-        return
-    problem, changed = None, config.copy()
+    problem, changed = None, planned.config.copy()
     OmegaConf.set_struct(changed, False)
     del changed["hydra"]
     for value in _values(distribution):

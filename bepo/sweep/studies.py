@@ -117,6 +117,9 @@ def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
     """
     if name not in study_names():
         raise choose("study", name, study_names())
+    both = [o for o in overrides if o.startswith(("seed=", "seeds="))]
+    if len({o.split("=")[0] for o in both}) > 1:
+        raise UserError(f"{' '.join(both)}: seeds=8 and seed=3,5 both choose the training seeds; leave one of them out")
     overrides = [_seeds(o, name) if o.startswith("seeds=") else o for o in overrides]
     with config_errors(name, overrides):
         plain = with_first_presets(parse(overrides))

@@ -81,3 +81,9 @@ def test_steps_must_count_up_and_ends_must_be_known():
 def test_trajectories_must_end_exactly_once(rows):
     with pytest.raises(UserError, match="success, failure, truncation"):
         RolloutBatch.from_rows(rows)
+
+
+@pytest.mark.parametrize("score", [-0.5, 7, float("nan")])
+def test_a_task_score_is_from_zero_to_one(score):
+    with pytest.raises(UserError, match=f"trajectory 0: task_score is {score:g}, must be from 0 to 1"):
+        RolloutBatch.from_rows([ROW | {"task_score": score}])

@@ -91,8 +91,9 @@ def refused(module, arguments, words, folder, monkeypatch, capsys):
     composed = module in ("bepo.train", "bepo.evaluate", "bepo.sweep")
     place = [f"results={folder}"] if composed else of_results.get(module, [])
     monkeypatch.setattr(sys, "argv", [module, *place, *arguments])
-    if find_spec(module).submodule_search_locations is None:  # else runpy warns that it was imported before
-        monkeypatch.delitem(sys.modules, module, raising=False)
+    is_package = find_spec(module).submodule_search_locations is not None
+    # else runpy warns that it was imported before
+    monkeypatch.delitem(sys.modules, f"{module}.__main__" if is_package else module, raising=False)
     monkeypatch.setenv("HYDRA_FULL_ERROR", "")  # the command sets it, for this test alone
     with pytest.raises(SystemExit) as caught:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
