@@ -15,6 +15,7 @@ from analysis.output.build import build
 from analysis.output.latex import to_latex
 from analysis.output.text import statistics, to_csv, to_markdown
 from bepo.runs.config import METHOD_VERSION
+from bepo.sweep.studies import study_names
 from tests.stored_runs import write_run
 
 # method -> training seed -> evaluation pass -> successes of four tasks at the end
@@ -365,6 +366,11 @@ def test_bad_input_is_one_line(results, arguments, message, capsys):
     assert main(["--results", str(results), *arguments]) == 2
     err = capsys.readouterr().err
     assert message in err and len(err.strip().splitlines()) == 1
+
+
+def test_the_studies_of_every_artefact_exist():
+    known = study_names()
+    assert not [f"{label}: {name}" for label, item in artefacts().items() for name in item.studies if name not in known]
 
 
 @pytest.mark.slow
