@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Play one episode, and return the exit code: 0, or 2 after a mistake of the user."""
     parser = Parser(prog="python -m bepo.play", description=__doc__)
     parser.add_argument("env", help=f"one of {', '.join(environments())}")
-    parser.add_argument("settings", nargs="*", metavar="field=value", help="settings of the environment")
+    parser.add_argument("settings", nargs="*", default=[], metavar="field=value", help="settings of the environment")
     parser.add_argument("--split", choices=get_args(Split), default="train")
     parser.add_argument("--task", type=int, default=0, metavar="N", help="number of the task in its split, from 0")
     parser.add_argument("--expert", action="store_true", help="show the expert's solution")

@@ -34,7 +34,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", nargs="?", help="estimator; see --list")
-    parser.add_argument("settings", nargs="*", metavar="key=value", help="hyper-parameters, as JSON values")
+    parser.add_argument("settings", nargs="*", default=[], metavar="key=value", help="hyper-parameters, as JSON values")
     parser.add_argument("--rollouts", "--records", type=Path, help="recorded rollouts")
     parser.add_argument("--out", type=Path, help="write JSON here instead of printing")
     parser.add_argument("--list", action="store_true", help="show every estimator with its citation")
