@@ -21,7 +21,7 @@ from bepo.core.errors import choose
 
 NUMBERS = PAPER / "in_text.yaml"
 STUDIES = {"gated_gagpo": METHOD, "observation_aliasing": OBSERVATIONS, "main_webshop": METHOD, "main_alfworld": METHOD}
-STUDIES |= {"runtime": METHOD, "backup_operator": settings("backup")}
+STUDIES |= {"runtime": METHOD, "main_sokoban": METHOD, "backup_operator": settings("backup")}
 _OTHER_STAGES = [stage for stage in STAGES if stage != "seconds/credit"]
 
 
