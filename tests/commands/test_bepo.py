@@ -24,6 +24,7 @@ def test_every_command_is_listed_with_what_it_is_for(monkeypatch, capsys):
 
 
 def test_a_command_gets_its_arguments(monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "bepo.credit.__main__", raising=False)  # else runpy warns that it was imported
     with pytest.raises(SystemExit, match="0"):
         run(monkeypatch, "credit", "--list")
     assert "gated_bepo" in capsys.readouterr().out
