@@ -20,8 +20,15 @@ from analysis.grid.table import NOT_RUN, Entry, Table
 from bepo.core.errors import choose
 
 NUMBERS = PAPER / "in_text.yaml"
-STUDIES = {"gated_gagpo": METHOD, "observation_aliasing": OBSERVATIONS, "main_webshop": METHOD, "main_alfworld": METHOD}
-STUDIES |= {"runtime": METHOD, "main_sokoban": METHOD, "backup_operator": settings("backup")}
+STUDIES = {
+    "gated_gagpo": METHOD,
+    "observation_aliasing": OBSERVATIONS,
+    "main_webshop": METHOD,
+    "main_alfworld": METHOD,
+    "runtime": METHOD,
+    "main_sokoban": METHOD,
+    "backup_operator": settings("backup"),
+}
 _OTHER_STAGES = [stage for stage in STAGES if stage != "seconds/credit"]
 
 
