@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from bepo.core.errors import UserError, choose
+from bepo.core.errors import UserError
 from bepo.store.archive import read_archive
 from bepo.store.cells import read_cell
 from bepo.store.files import Corrupt
@@ -77,7 +77,7 @@ def read_every(results: Path, tier: str | None = None) -> list[StoredRun]:
     runs = _readable(every_run(results).values(), f"results={results}")
     tiers = [run.config.get("tier", "") for run in runs]
     if tier is not None and tier not in tiers:
-        raise choose("tier", tier, sorted(set(tiers)))
+        raise UserError(f"no run of tier {tier!r}; tiers that have runs: {', '.join(sorted(set(tiers)))}")
     return [run for run, of_run in zip(runs, tiers) if tier in (None, of_run)]
 
 

@@ -56,7 +56,7 @@ def test_a_comparison_as_text_names_the_first_difference(results, capsys):
     ("arguments", "message"),
     [
         (["--text"], "--text prints an episode of one run: which?"),
-        (["--tier", "nowhere"], "unknown tier 'nowhere'; choices: "),
+        (["--tier", "nowhere"], "no run of tier 'nowhere'; tiers that have runs: "),
         (["nowhere"], "run 'nowhere': neither a run folder"),
         (["explored", "--text"], "--text prints an episode of one run, not of 2"),
         (["--compare", "explored", "explored"], "--compare explored: 2 runs; name one of"),
