@@ -13,9 +13,10 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from bepo.core.errors import Parser, UserError
+from bepo.core.errors import Parser, UserError, choose
 from bepo.runs.compose import config_of
-from bepo.runs.config import identity_of
+from bepo.runs.config import TIERS, identity_of
+from bepo.runs.metrics import success_rate
 from bepo.store.archive import check_archive, write_archive
 from bepo.store.cells import read_cell
 from bepo.store.files import Corrupt
@@ -36,11 +37,14 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     published = PublishedRuns(options.to / options.tier)
     try:
+        if options.tier not in TIERS:
+            raise choose("tier", options.tier, TIERS)
         if options.results:
             _publish(options.results, published)
         problems = list(check(published))
     except UserError as error:
-        problems = [str(error)]
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
     print(f"{published.folder}: {len(published.ids())} runs, {_bytes(published) / 1e6:.1f} MB")
@@ -104,11 +108,24 @@ def stale(run: StoredRun) -> str:
         today = run_id(identity_of(config_of(run.config)))
     except UserError as error:
         return f"its settings are no longer understood ({error})"
-    return "" if today == run.id else f"its settings have the id {today} today"
+    if today == run.id:
+        return ""
+    commits = ", ".join(sorted({str(session.get("commit"))[:7] for session in run.facts["sessions"]}))
+    return f"its settings have the id {today} today; at commit {commits} it can be trained again"
+
+
+def _another_result(run: StoredRun) -> str:
+    """Say how the result of a run is not that of its episodes; empty if it is."""
+    stated = run.facts["result"]
+    counted = success_rate(run.episodes(), "test", stated["updates"])
+    return "" if stated["success"] == counted else f"its success is {stated['success']}, and {counted} by its episodes"
 
 
 def check(published: PublishedRuns) -> Iterator[str]:
-    """Yield what is wrong with published runs: archives that are not intact, cells without a run, too many bytes."""
+    """Yield what is wrong with published runs: archives that are not intact, cells without a run, too many bytes.
+
+    Also a run whose result is not what its episodes come to, and one that this bepo would train otherwise.
+    """
     pointed = {cell["run_id"] for study in published.studies() for cell in published.cells(study)}
     for identifier in sorted(pointed - set(published.ids())):
         yield f"{published.folder}: a study's cell is run {identifier}, which is not there"
@@ -121,7 +138,7 @@ def check(published: PublishedRuns) -> Iterator[str]:
             continue
         if identifier not in pointed:
             yield f"{run.path}: no study has it"
-        if problem := obstacle(run):
+        if problem := obstacle(run) or _another_result(run):
             yield f"{run.path}: {problem}"
         if identifier in policies:
             try:

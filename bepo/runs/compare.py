@@ -24,25 +24,28 @@ def same_kind(first: StoredRun, again: StoredRun) -> bool:
 
 
 def differences(first: StoredRun, again: StoredRun) -> Iterator[str]:
-    """Yield every number but times that is not the same in both runs, bit for bit.
+    """Yield every number but times of the first run that is not the same in the other, bit for bit, and other tasks.
 
-    A run of fewer updates is compared over those that it has.
+    A run of fewer updates is compared over those that it has. What only the other run has is no difference: stopped
+    early it evaluates where the first did not, and a newer bepo may record more.
     """
+    yield from _other_tasks(first, again)
     updates = min(run.facts["result"]["updates"] for run in (first, again))
     yield from _differences("metrics", _until(first.metrics(), updates), _until(again.metrics(), updates))
-    passes = [_common_passes(run.episodes(), updates) for run in (first, again)]
-    for key in sorted(passes[0].keys() & passes[1].keys()):
-        yield from _differences(f"episodes of {key}", passes[0][key], passes[1][key])
+    before, now = (_passes(run.episodes(), updates) for run in (first, again))
+    for key, rows in sorted(before.items()):
+        yield from _differences(f"episodes of {key}", rows, now.get(key, []))
 
 
 def differences_of_first_update(first: StoredRun, again: StoredRun) -> Iterator[str]:
-    """Yield the numbers of the first update that differ by more than ``FIRST_UPDATE``."""
+    """Yield the numbers of the first update that differ by more than ``FIRST_UPDATE``, and other tasks."""
+    yield from _other_tasks(first, again)
     a, b = first.metrics()[0], again.metrics()[0]
-    for name in sorted(a.keys() & b.keys()):
-        if name.startswith(_CLOCKS) or not isinstance(a[name], (int, float)):
+    for name in sorted(a):
+        if name.startswith(_CLOCKS) or not isinstance(a[name], (int, float)) or a[name] == b.get(name):
             continue
-        if abs(a[name] - b[name]) > FIRST_UPDATE * max(1, abs(a[name])):
-            yield f"update 1: {name} is {b[name]}, and was {a[name]}"
+        if name not in b or not abs(a[name] - b[name]) <= FIRST_UPDATE * max(1, abs(a[name])):  # a NaN is a difference
+            yield f"update 1: {name} is {b.get(name)}, and was {a[name]}"
 
 
 def prediction_interval(values: Sequence[float], level: float = 0.99) -> tuple[float, float]:
@@ -56,11 +59,18 @@ def prediction_interval(values: Sequence[float], level: float = 0.99) -> tuple[f
     return mean(values) - half, mean(values) + half
 
 
+def _other_tasks(first: StoredRun, again: StoredRun) -> Iterator[str]:
+    before, now = (run.facts["task_sets"] for run in (first, again))
+    for split in sorted(before):
+        if now.get(split) != before[split]:
+            yield f"{split} tasks: {now.get(split)}, and before {before[split]}"
+
+
 def _until(rows: Rows, updates: int) -> Rows:
     return [row for row in rows if row["update"] <= updates]
 
 
-def _common_passes(rows: Rows, updates: int) -> dict[tuple[Any, ...], Rows]:
+def _passes(rows: Rows, updates: int) -> dict[tuple[Any, ...], Rows]:
     """Return the rows of each evaluation pass by (update, split, evaluation seed)."""
     passes: dict[tuple[Any, ...], Rows] = {}
     for row in _until(rows, updates):
@@ -72,6 +82,6 @@ def _differences(what: str, first: Rows, again: Rows) -> Iterator[str]:
     if len(first) != len(again):
         yield f"{what}: {len(again)} rows, and {len(first)} before"
     for number, (a, b) in enumerate(zip(first, again), start=1):
-        for name in sorted(a.keys() & b.keys()):
-            if not name.startswith(_CLOCKS) and a[name] != b[name]:
-                yield f"{what}, row {number}: {name} is {b[name]}, and was {a[name]}"
+        for name in sorted(a):
+            if not name.startswith(_CLOCKS) and (name not in b or a[name] != b[name]):
+                yield f"{what}, row {number}: {name} is {b.get(name)}, and was {a[name]}"

@@ -8,15 +8,15 @@ import pytest
 from bepo import publish, verify
 from bepo.core.errors import UserError
 from bepo.runs import run as life
-from bepo.runs.compare import prediction_interval
+from bepo.runs.compare import differences, differences_of_first_update, prediction_interval
 from bepo.runs.compose import config_of, register_configs
 from bepo.runs.config import identity_of
 from bepo.store import find
-from bepo.store.archive import read_archive
-from bepo.store.files import digests_of_folder, read_sealed, write_sealed
+from bepo.store.archive import read_archive, write_archive
+from bepo.store.files import digests_of_folder, read_sealed, sealed, write_sealed
 from bepo.store.published import PublishedRuns
 from bepo.store.runs import run_id
-from bepo.store.stored import read_run
+from bepo.store.stored import RUN, read_run
 from bepo.sweep import plan
 from bepo.sweep.__main__ import main as sweep
 from bepo.sweep.plan import plan_cells
@@ -145,9 +145,44 @@ def test_another_number_is_found(published, capsys, monkeypatch):
     read = read_archive(run.path)
     monkeypatch.setattr(type(read), "rows", lambda self, stream: changed if stream == "metrics" else [])
     arguments = ["--tier", "smoke", "--published", str(published)]
-    assert verify.main([run.id, *arguments]) == 1
-    out = capsys.readouterr().out
-    assert "metrics, row 2: train/grad_norm is" in out and "differs over 2 updates" in out
+    for how in ([], ["--twice"]):
+        assert verify.main([run.id, *arguments, *how]) == 1
+        out = capsys.readouterr().out
+        assert "metrics, row 2: train/grad_norm is" in out and "differs over 2 updates" in out
+
+
+def test_on_another_kind_of_machine_it_says_what_was_compared(published, capsys, monkeypatch):
+    run, _ = runs_of(published)
+    monkeypatch.setattr(verify, "same_kind", lambda *_: False)
+    for how, said in (
+        ([], "has 1 other published seeds, too few"),
+        (["--updates", "1"], "over 1 updates, compared on another kind of machine, by the first update alone"),
+        (["--twice", "--updates", "1"], "compared with each other; the published run is of another kind of machine"),
+    ):
+        assert verify.main([run.id, "--tier", "smoke", "--published", str(published), *how]) == 0
+        assert said in capsys.readouterr().out
+
+
+def test_numbers_that_are_missing_and_other_tasks_are_differences(published):
+    run, other = runs_of(published)
+    again = read_archive(run.path)
+    rows = run.metrics()
+    del rows[0]["train/grad_norm"]
+    again.rows = lambda stream: rows if stream == "metrics" else []
+    again.facts["task_sets"]["test"]["digest"] = "other"
+    found = list(differences(run, again))
+    assert found[0].startswith("test tasks: ") and "metrics, row 1: train/grad_norm is None" in found[1]
+    assert any(line.startswith("episodes of ") and ": 0 rows" in line for line in found)
+    assert len(list(differences_of_first_update(run, again))) == 2 and not list(differences(run, run))
+
+
+def test_a_result_that_its_episodes_do_not_give_is_found(published, capsys):
+    run, _ = runs_of(published)
+    run.facts["result"]["success"] += 0.125
+    run.read = lambda name: sealed(run.facts).encode() if name == RUN else read_archive(run.path).read(name)
+    write_archive(run, run.path)
+    assert publish.main(["--tier", "smoke", "--to", str(published)]) == 2
+    assert f"{run.path}: its success is " in capsys.readouterr().err
 
 
 def test_what_cannot_be_verified_is_one_line(published, tmp_path, capsys):
