@@ -2,7 +2,7 @@
 
 A run is published if all of its sessions worked on a clean commit, its files are as they were written, and its
 settings have the id that this bepo gives them. Runs of the main studies with seed 0 keep their rollouts and
-transcripts, and those of Gated-BEPO among them their policy.
+transcripts, and those of Gated-BEPO among them their policy, unless the model is the larger one.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _publish_run(run: StoredRun, studies: Collection[str], published: PublishedR
     complete = run.config["seed"] == 0 and any(study.startswith("main_") for study in studies)
     if not published.archive(run.id).exists():
         write_archive(run, published.archive(run.id), complete)
-    if complete and run.config["credit"]["name"] == "gated_bepo":
+    if complete and run.config["credit"]["name"] == "gated_bepo" and run.config["model"] != "large":
         published.add_policy(run)
 
 

@@ -71,6 +71,17 @@ def test_gated_bepos_first_seed_keeps_its_policy(results, tmp_path, monkeypatch,
     assert publish.main(arguments) == 2 and "model.safetensors: changed" in capsys.readouterr().err
 
 
+def test_the_larger_models_policy_is_not_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(life, "SOURCE", CLEAN)
+    results = tmp_path / "r"
+    overrides = ["tier=smoke", "credit=gated_bepo", "model=large", "seed=0", *SMALLEST, "policy.hidden_size=40", "updates=1"]
+    (planned,) = plan_cells([Cell("main_sokoban_text", [*overrides, f"results={results}"], ["model=large"])])
+    life.run(planned.config, overrides)
+    assert publish.main([str(results), "--tier", "smoke", "--to", str(tmp_path / "p")]) == 0
+    folder = PublishedRuns(tmp_path / "p" / "smoke")
+    assert folder.ids() and not folder.with_policy()
+
+
 def runs_of(published):
     folder = PublishedRuns(published / "smoke")
     return sorted(map(folder.run, folder.ids()), key=lambda run: run.config["seed"])
@@ -164,7 +175,7 @@ def test_on_another_kind_of_machine_it_says_what_was_compared(published, capsys,
 
 
 def test_numbers_that_are_missing_and_other_tasks_are_differences(published):
-    run, other = runs_of(published)
+    run, _other = runs_of(published)
     again = read_archive(run.path)
     rows = run.metrics()
     del rows[0]["train/grad_norm"]
