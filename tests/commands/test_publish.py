@@ -74,8 +74,9 @@ def test_gated_bepos_first_seed_keeps_its_policy(results, tmp_path, monkeypatch,
 def test_the_larger_models_policy_is_not_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(life, "SOURCE", CLEAN)
     results = tmp_path / "r"
-    overrides = ["tier=smoke", "credit=gated_bepo", "model=large", "seed=0", *SMALLEST, "policy.hidden_size=40", "updates=1"]
-    (planned,) = plan_cells([Cell("main_sokoban_text", [*overrides, f"results={results}"], ["model=large"])])
+    smallest = [*SMALLEST, "policy.hidden_size=40", "updates=1", f"results={results}"]
+    overrides = ["tier=smoke", "credit=gated_bepo", "model=large", "seed=0", *smallest]
+    (planned,) = plan_cells([Cell("main_sokoban_text", overrides, ["model=large"])])
     life.run(planned.config, overrides)
     assert publish.main([str(results), "--tier", "smoke", "--to", str(tmp_path / "p")]) == 0
     folder = PublishedRuns(tmp_path / "p" / "smoke")
