@@ -81,6 +81,7 @@ def _publish(results: Path, published: PublishedRuns) -> None:
             added[study].append(cell)
     for study, its_cells in added.items():
         published.note_cells(study, its_cells)
+    published.note_commits()
 
 
 def _publish_run(run: StoredRun, studies: Collection[str], published: PublishedRuns) -> None:
@@ -110,7 +111,7 @@ def stale(run: StoredRun) -> str:
         return f"its settings are no longer understood ({error})"
     if today == run.id:
         return ""
-    commits = ", ".join(sorted({str(session.get("commit"))[:7] for session in run.facts["sessions"]}))
+    commits = ", ".join(sorted(commit[:7] for commit in run.commits))
     return f"its settings have the id {today} today; at commit {commits} it can be trained again"
 
 
@@ -147,6 +148,8 @@ def check(published: PublishedRuns) -> Iterator[str]:
                 yield str(error)
     for identifier in sorted(set(published.with_policy()) - set(published.ids())):
         yield f"{published.folder}: a policy of run {identifier}, which is not there"
+    if published.noted_commits() != published.commits():
+        yield f"{published.folder / 'published.json'}: its commits are not those of the runs"
     if _bytes(published) > MOST_BYTES:
         yield f"{published.folder}: {_bytes(published)} bytes, and at most {MOST_BYTES} are published"
 

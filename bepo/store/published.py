@@ -1,7 +1,7 @@
 """Published runs: the runs of a tier that the repository holds, each as an archive, and the cells that they are.
 
 paper/runs/<tier>/
-    published.json        for readers: the version of the published runs, and the commit that trains each environment's
+    published.json        for readers: which commits trained the runs, by environment and model
     studies/<study>.json  the study's cells: overrides, what varies, run id
     <run id>.zip          the run (``bepo.store.archive``)
     policies/<run id>/    the policy of a few runs, as transformers loads it
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -56,6 +57,25 @@ class PublishedRuns:
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = ",\n".join(json.dumps(known[key], sort_keys=True) for key in sorted(known))
         write_atomically(path, f'{{"cells": [\n{lines}\n]}}\n')
+
+    def commits(self) -> dict[str, list[str]]:
+        """Return which commits trained the runs, in lists by environment and model, as read from the runs."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for run_id in self.ids():
+            with suppress(Corrupt):
+                run = self.run(run_id)
+                found[f"{run.config['env']['name']} {run.config['model']}"] |= run.commits
+        return {key: sorted(found[key]) for key in sorted(found)}
+
+    def noted_commits(self) -> dict[str, list[str]]:
+        """Return what ``note_commits`` has written; empty without. Raises ``Corrupt``."""
+        path = self.folder / "published.json"
+        return read_object(path, "commits of published runs").get("commits", {}) if path.exists() else {}
+
+    def note_commits(self) -> None:
+        """Write ``commits()`` for readers."""
+        content = {"version": 1, "commits": self.commits()}
+        write_atomically(self.folder / "published.json", json.dumps(content, indent=1) + "\n")
 
     def ids(self) -> list[str]:
         """Return the ids of all published runs."""

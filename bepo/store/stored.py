@@ -50,6 +50,11 @@ class StoredRun:
         return self.facts["run_id"]
 
     @property
+    def commits(self) -> set[str]:
+        """The commits whose code trained the run, without the sessions of sources that no commit has."""
+        return {session["commit"] for session in self.facts["sessions"] if session.get("commit")}
+
+    @property
     def clock(self) -> str:
         """Prefix of the seconds in a row that say what the run costs: CPU seconds on a CPU, else those of the clock."""
         return "cpu/" if self.facts.get("device") == "cpu" else "time/"

@@ -99,6 +99,15 @@ def test_published_runs_are_the_runs(results, published):
     assert run_id(identity_of(config_of(first.config))) == first.id
 
 
+def test_the_commits_of_the_runs_are_noted_and_checked(published, capsys):
+    path = published / "smoke" / "published.json"
+    noted = json.loads(path.read_text())
+    assert noted["commits"] == {"sokoban small": [CLEAN["commit"]]}
+    path.write_text(json.dumps({**noted, "commits": {}}))
+    assert publish.main(["--tier", "smoke", "--to", str(published)]) == 2
+    assert "published.json: its commits are not those of the runs" in capsys.readouterr().err
+
+
 def test_publishing_again_changes_nothing(results, published):
     def contents():
         return {path: path.read_bytes() for path in published.rglob("*") if path.is_file()}
