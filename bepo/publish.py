@@ -81,7 +81,8 @@ def _publish(results: Path, published: PublishedRuns) -> None:
             added[study].append(cell)
     for study, its_cells in added.items():
         published.note_cells(study, its_cells)
-    published.note_commits()
+    if added:
+        published.note_commits()
 
 
 def _publish_run(run: StoredRun, studies: Collection[str], published: PublishedRuns) -> None:
