@@ -96,7 +96,8 @@ class Table:
     Texts may have mathematics between dollar signs (``analysis/grid/maths.py``).
 
     ``headings`` names the block of each row. ``left`` columns are text, set flush left, and ``named`` is the one with
-    the rows' names. Columns with ``widths``, as shares of the line, are running text; such a table may run over pages.
+    the rows' names. Columns with ``widths``, as shares of the line, are running text; such a table may run over pages,
+    unless it is ``short``.
     ``entries`` are behind the numbers, ``methods`` the names of those that the rows are about (empty for other rows);
     ``facts`` are numbers for the paper's running text that follow from the table.
     """
@@ -109,6 +110,7 @@ class Table:
     left: int = 1
     named: int = 0
     widths: dict[int, float] = field(default_factory=dict)
+    short: bool = False
     entries: list[Entry] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
     methods: list[str] = field(default_factory=list)

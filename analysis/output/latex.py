@@ -28,7 +28,7 @@ def escape(text: str) -> str:
 
 
 def to_latex(table: Table, label: str) -> str:
-    """Return a float; or, with columns of running text, a ``longtable``."""
+    """Return a float; or, with columns of running text that is not short, a ``longtable``."""
     heads = [name for _, name in table.columns]
     texts = [heads, *([value.text for value in row] for row in table.rows)]
     characters = sum(2 + max(map(len, column)) for column in zip(*texts))  # the widest values, and the space between
@@ -39,7 +39,7 @@ def to_latex(table: Table, label: str) -> str:
         spans=[f"\\multicolumn{{{len(places)}}}{{c}}{{{escape(text)}}}" for text, places in table.spans],
         rules="".join(f"\\cmidrule(lr){{{j[0] + 1}-{j[-1] + 1}}}" for text, j in table.spans if text),
         alignment=_alignment(table),
-        star="*" if characters > WIDE else "",
+        star="*" if table.widths or characters > WIDE else "",
     )
 
 

@@ -2,20 +2,17 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import ceil, inf, isfinite, sqrt
+from math import inf, isfinite
 
 import numpy as np
 
 from analysis.claims.entries import Entries
-from analysis.claims.inference import Estimated, Outcome, seeds_for_spread
+from analysis.claims.needs import MOST_SEEDS, seeds_needed
 from analysis.claims.verdicts import NOT_JUDGED, Evaluated
 from analysis.data.runs import Run
 from analysis.data.sources import Source
-from analysis.data.statistics import seeds_to_detect
 from analysis.grid.artefact import artefacts
 from bepo.core.errors import UserError
-
-_MOST_SEEDS = 1000
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ def plan(source: Source, tier: str, allow_mixed: bool = False) -> str:
 def need(e: Evaluated, entries: Entries) -> Need:
     """Return what would decide an undecided claim with 80 % power, at 5 % and without correction for other claims."""
     assert e.runs.tested
-    seeds = _seeds(e.runs.tested)
+    seeds = seeds_needed(e.runs.tested)
     every = [entries.by_key[e.claim.entries[name]] for name in e.claim.names]
     studies = sorted({run.config.get("study", {}).get("name", "") for entry in every for run in entry.runs} - {""})
     by_id: dict[str, Run] = {}
@@ -77,40 +74,12 @@ def need(e: Evaluated, entries: Entries) -> Need:
     return Need(e.claim.id, seeds, more, hours, tuple(studies), place)
 
 
-def _seeds(tested: Outcome) -> float:
-    """Return the seeds that a formula needs: all parts of an "and" that holds, the best part of one that does not."""
-    if tested.estimated:
-        return _of_inequality(tested.estimated)
-    values = [_value(part) for part in tested.parts]
-    holds = min(values) > 0 if tested.word == "and" else max(values) > 0
-    if (tested.word == "and") == holds:
-        return max(_seeds(part) for part in tested.parts)
-    deciding = [part for part, value in zip(tested.parts, values) if (value > 0) == holds]
-    return min(_seeds(part) for part in deciding)
-
-
-def _value(tested: Outcome) -> float:
-    if tested.estimated:
-        return tested.estimated.value
-    return (min if tested.word == "and" else max)(_value(part) for part in tested.parts)
-
-
-def _of_inequality(one: Estimated) -> float:
-    if one.inequality.of_spread:
-        return max(seeds_for_spread(), one.seeds + 1)
-    if not isfinite(one.error) or one.seeds < 2:
-        return inf
-    deviation = one.error * sqrt(one.seeds / 2)  # of one side, where both have the same
-    seeds = seeds_to_detect(one.value, deviation) if abs(one.value) > deviation / sqrt(_MOST_SEEDS) else inf
-    return max(ceil(seeds), one.seeds + 1) if seeds <= _MOST_SEEDS else inf
-
-
 def _cpu_hours(run: Run) -> float:
     return float(np.nansum(run.metrics.filter(like="seconds/"))) / 3600
 
 
 def _lines(needs: list[Need], tier: str) -> Iterator[str]:
-    unknown = f"more than {_MOST_SEEDS} seeds, or nobody can tell: one seed, or seeds that agree"
+    unknown = f"more than {MOST_SEEDS} seeds, or nobody can tell: one seed, or seeds that agree"
     yield f"{'claim':34} {'seeds':>6} {'runs':>5} {'core-hours':>10}  command"
     for one in needs:
         if not isfinite(one.seeds):

@@ -7,6 +7,7 @@ from analysis.claims.entries import Entries, OfEntries
 from analysis.claims.formula import Joined
 from analysis.claims.inference import Outcome
 from analysis.claims.measures import FINAL, MEASURES
+from analysis.claims.needs import MOST_SEEDS, seeds_needed
 from analysis.claims.printed import Consistency
 from analysis.claims.verdicts import NOT_JUDGED, Evaluated, checks, deciding, half_widths, tally
 from analysis.data.runs import Studies
@@ -18,6 +19,7 @@ _OF_PAPER, _CARRIED_OVER = (
     "Carried over to text Sokoban, which the paper does not train (extension)",
 )
 _HOLM = "ᴴ"
+_FEW_SEEDS = 16
 
 
 @artefact("claims", "table", of=OfEntries)
@@ -32,6 +34,7 @@ def claims(entries: Entries) -> Table:
         "Beyond its ±",
         f"Reproduced ({entries.tier})",
         "p",
+        "Seeds",
         "Verdict",
         "Size",
     ]
@@ -49,12 +52,15 @@ def claims(entries: Entries) -> Table:
 
 def _row(e: Evaluated) -> list[str]:
     separated = {True: "yes", False: "no", None: "–"}[e.printed.separated]
-    p = "–" if e.runs.tested is None or e.runs.word == "not judged" else f"{e.runs.tested.p:.2g}"
     sizes = ", ".join(dict.fromkeys(size.word for size in e.runs.sizes if e.runs.word != "not judged")) or "–"
     return [
         e.claim.claim, e.claim.at.replace("--", "–"), _printed(e), e.printed.verdict, separated,
-        _reproduced(e), p, _word(e), sizes,
+        _reproduced(e), _p(e), _seeds(e), _word(e), sizes,
     ]  # fmt: skip
+
+
+def _p(e: Evaluated) -> str:
+    return "–" if e.runs.tested is None or e.runs.word == "not judged" else f"{e.runs.tested.p:.2g}"
 
 
 def _word(e: Evaluated) -> str:
@@ -102,7 +108,8 @@ def _notes(evaluated: list[Evaluated], tier: str) -> list[str]:
         "Reproduced: the inequality that decides, named where a claim has several, or one with numbers in it: left "
         "side minus right side, with its 95 % interval over training seeds (Welch; paired where both sides are of the "
         "same runs). p: two-sided, of the whole claim: and by intersection-union, or by Holm; deviations by "
-        "permutation. Verdict: by Benjamini-Hochberg at 5 % over the claims with runs of one family (of the paper or "
+        "permutation. Seeds: training seeds of the entry that has fewest. "
+        "Verdict: by Benjamini-Hochberg at 5 % over the claims with runs of one family (of the paper or "
         "carried over, about learning or mechanism), so that an interval, which is not corrected, may exclude 0 beside "
         "undecided; "
         f"{_HOLM} by Holm's correction too; {ONE_SEED} one training seed, from which nothing follows. "
@@ -111,6 +118,44 @@ def _notes(evaluated: list[Evaluated], tier: str) -> list[str]:
         "smaller or larger?",
         *(f"{e.claim.claim} Note: {e.claim.note}" for e in evaluated if e.claim.note),
     ]
+
+
+@artefact("decided-claims", "table", of=OfEntries)
+def decided_claims(entries: Entries) -> Table:
+    """List the claims that the runs decide, with their seeds, and say what the others need."""
+    decided = [e for e in entries.evaluated if e.runs.word in ("supported", "contradicted")]
+    decided.sort(key=lambda e: (e.claim.extension, e.runs.word != "supported"))
+    columns = ["Claim", f"Reproduced ({entries.tier})", "p", "Seeds", "Verdict"]
+    return Table(
+        f"The claims that the runs of tier {entries.tier} decide.",
+        columns,
+        [[e.claim.claim, _reproduced(e), _p(e), _seeds(e), _word(e)] for e in decided],
+        [_about(decided), _undecided(entries.evaluated), "Columns as in the table of every claim (supplement)."],
+        headings=[_CARRIED_OVER if e.claim.extension else _OF_PAPER for e in decided],
+        widths={0: 0.4, 1: 0.25},
+        short=True,
+    )
+
+
+def _about(decided: list[Evaluated]) -> str:
+    learning = sum(e.claim.about == "learning" for e in decided)
+    rest = len(decided) - learning
+    return f"About what agents learn: {learning}; about cost, coverage, convergence and diagnostics: {rest}."
+
+
+def _undecided(evaluated: list[Evaluated]) -> str:
+    """Say how many training seeds the undecided claims would need."""
+    needs = [seeds_needed(e.runs.tested) for e in evaluated if e.runs.word == "undecided" and e.runs.tested]
+    few, finite = sum(n <= _FEW_SEEDS for n in needs), sum(map(isfinite, needs))
+    return (
+        f"Undecided: {len(needs)}. If differences and deviations are as they look now, {few} of them need at most "
+        f"{_FEW_SEEDS} training seeds an entry in a test of their own (80 % power, uncorrected), {finite - few} more "
+        f"(at most {MOST_SEEDS}); of {len(needs) - finite} nobody can tell, or it is more than that."
+    )
+
+
+def _seeds(e: Evaluated) -> str:
+    return str(e.runs.deciding.seeds) if e.runs.deciding else "–"
 
 
 @artefact("claim-measures", "table", of=OfEntries)

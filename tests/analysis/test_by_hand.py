@@ -49,8 +49,8 @@ SPREAD = {  # method: how often each training seed succeeds
     "gigpo": (0.1, 0.2, 0.9, 1.0),
     "hgpo": (1.0, 0.0, 0.3, 0.8),
 }
-LABELS = (*MAIN, *ABLATIONS, "in-text", "claims", "claim-measures", "checks", "granularity", "method-comparison")
-LABELS += ("supp-common-hparams", "supp-environment-hparams", "sample-efficiency", "room")
+LABELS = (*MAIN, *ABLATIONS, "in-text", "claims", "decided-claims", "claim-measures", "checks", "granularity")
+LABELS += ("method-comparison", "supp-common-hparams", "supp-environment-hparams", "sample-efficiency", "room")
 ROOT = Path(__file__).parents[2]
 
 
@@ -259,6 +259,15 @@ def test_similarity_is_two_one_sided_tests(made):
     found = claim(made, "claims", "Ten and twenty iterations obtain similar success.")
     assert float(found["p"]) == pytest.approx(2 * max(sides), rel=0.06) and max(sides) < 0.01
     assert found["Verdict"].startswith("supported")
+
+
+def test_what_is_decided(made):
+    every, found = read(made, "claims"), {line["Claim"]: line for line in read(made, "decided-claims")}
+    decided = [line for line in every if line["Verdict"].startswith(("supported", "contradicted"))]
+    assert {line["Claim"] for line in decided} == set(found) and decided
+    for line in decided:
+        assert [line[name] for name in ("p", "Verdict")] == [found[line["Claim"]][name] for name in ("p", "Verdict")]
+    assert found["Ten and twenty iterations obtain similar success."]["Seeds"] == str(len(made[1]["iterations", 10]))
 
 
 def test_what_has_no_runs_or_one_seed_stays_open(made):
