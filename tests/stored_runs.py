@@ -53,8 +53,12 @@ def write_run(
     rollouts: Mapping[str, RolloutBatch] | None = None,
     transcripts: Sequence[dict] = (),
     updates: int = 2,
+    solved_before: int = 0,
 ) -> RunFolder:
-    """A complete run: ``settings`` are dotted config fields, ``passes`` the final successes (passes, tasks)."""
+    """A complete run: ``settings`` are dotted config fields, ``passes`` the final successes (passes, tasks).
+
+    Before training the policy solves the first ``solved_before`` of the test tasks.
+    """
     flat = {"env.name": "sokoban", "policy.name": "tiny", "model": "small", "seed": 0, "backend.name": "local"}
     config = nested(flat | {"credit.name": "gated_bepo"} | dict(settings))
     folder = RunFolder(results, run_id({"config": config, "extra": [tier, task_set, versions and dict(versions)]}))
@@ -67,7 +71,8 @@ def write_run(
         folder.start(config, session)
         every = range(1, updates + 1)
         folder.append("metrics", *({"update": u, "train/success": u / 10, **(metrics or {})} for u in every))
-        rows = [("test", 0, 0, [0.0] * len(tasks), None), ("validation", updates, 0, [0.0] * len(tasks), None)]
+        before = [float(i < solved_before) for i in tasks]
+        rows = [("test", 0, 0, before, None), ("validation", updates, 0, [0.0] * len(tasks), None)]
         rows += [("test", updates, e, row, scores and scores[e]) for e, row in enumerate(passes)]
         for split, update, evaluation_seed, successes, score in rows:
             folder.append(

@@ -95,6 +95,16 @@ class Run:
         return pd.DataFrame(rows[rows["final"] & (rows["split"] == "test")])
 
     @cached_property
+    def success_before(self) -> float | None:
+        """The share of the test tasks that the policy solves before training; None if that was not evaluated.
+
+        Runs on different kinds of processors can have different warm starts, and this is where it shows.
+        """
+        rows = self.episodes
+        before = rows.loc[(rows["split"] == "test") & (rows["update"] == 0), "success"]
+        return float(before.astype(float).mean()) if len(before) else None
+
+    @cached_property
     def metrics(self) -> pd.DataFrame:
         """One row an update, numbers only; empty if the rows do not say of which update.
 

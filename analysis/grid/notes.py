@@ -16,7 +16,11 @@ from analysis.grid.table import NOT_SEPARATED, ONE_SEED, Entry
 _LEVELS = {"training": "over training seeds (evaluation passes averaged within each)"}
 _LEVELS |= {"evaluation": "over evaluation seeds of one training seed"}
 _NO_INTERVAL = "[none: task sets differ, or nothing deviates]"
-_MUST_AGREE = {"task set": lambda run: run.task_set, "backend": lambda run: run["backend.name"]}
+_MUST_AGREE = {
+    "task set": lambda run: run.task_set,
+    "backend": lambda run: run["backend.name"],
+    "success before training": lambda run: None if run.is_evaluation else run.success_before,
+}
 
 
 def of_grid(studies: Sequence[StudyRuns], lines: Sequence[Line], metrics: Sequence[Metric]) -> list[str]:
@@ -59,7 +63,6 @@ def _place(env: str, runs: Sequence[Run]) -> str:
         return by_name if len(set(values.values())) > 1 else next(iter(values.values()))
 
     names = known_environments()[env].shown_settings if env in known_environments() else ()
-    before = {m: 100 * np.mean([_success_before(run) for run in same]) for m, same in by_model.items()}
     parts = [
         f"{environment_name(env)}: model{'s' if len(by_model) > 1 else ''} {', '.join(by_model)}",
         f"policy {each(lambda run: run['policy.path'] or run['policy.name'])}",
@@ -67,16 +70,15 @@ def _place(env: str, runs: Sequence[Run]) -> str:
         f"{each(lambda run: run.updates)} updates",
         f"{each(lambda run: run.tasks)} test tasks (task set {each(lambda run: run.task_set)})",
         f"backend {each(lambda run: run['backend.name'])}",
-        f"success before training {each(lambda run: f'{before[run.model]:.1f}')}",
+        f"success before training {each(_before)}",
     ]
     text, groups = "; ".join(parts) + ".", by_model.values()
     differing = [name for name, of in _MUST_AGREE.items() if any(len({of(run) for run in same}) > 1 for same in groups)]
     return f"{text} Its rows differ in {' and '.join(differing)}: they are not on a par." if differing else text
 
 
-def _success_before(run: Run) -> float:
-    rows = run.episodes
-    return float(rows.loc[(rows["split"] == "test") & (rows["update"] == 0), "success"].astype(float).mean())
+def _before(run: Run) -> str:
+    return "not evaluated" if run.success_before is None else f"{100 * run.success_before:.1f}"
 
 
 def _leaders(lines: Sequence[Line], metrics: Sequence[Metric]) -> list[str]:

@@ -17,7 +17,7 @@ BASE, CONTROL = "grpo", "oracle"
 COMPARED = RowKey(lambda run: run.method if run.method in (BASE, CONTROL) else None)
 
 
-@artefact("room", "table", study=tuple(EVERY_METHOD), key=COMPARED)
+@artefact("room", "table", study=(*EVERY_METHOD, "qwen3_transfer"), key=COMPARED)
 def room(studies: Studies) -> Table:
     """Compare a control that knows how far success is with GRPO, by environment."""
     trained = (run for run in studies.runs if not run.is_evaluation)
@@ -25,7 +25,7 @@ def room(studies: Studies) -> Table:
     rows, used = [], []
     for runs in places.values():
         base, control = ([run for run in runs if run.method == method] for method in (BASE, CONTROL))
-        if base and control:
+        if base:
             rows.append([environment_name(runs[0].env), runs[0].model, *_compare(base, control)])
             used += runs
     return Table(
@@ -38,8 +38,8 @@ def room(studies: Studies) -> Table:
             f"Room, by the pilot's rule: the control leads by at least {LEAST_POINTS} points and "
             f"{LEAST_ERRORS} standard errors of the difference, with {LEAST_SEEDS} training seeds of both or more. "
             "Where there is none, this tier cannot judge credit on the environment: its rows say nothing of methods. "
-            "Room in training need not be room in final success. An environment without a row has no runs of both with "
-            "one setting; docs/performance.md lists what was tried.",
+            "Room in training need not be room in final success. Not tested: no run of the control has settings and "
+            "start of these, and nobody knows; docs/performance.md lists what was tried.",
             *origins(used),
         ],
         left=2,
@@ -47,23 +47,34 @@ def room(studies: Studies) -> Table:
 
 
 def _place(run: Run) -> Hashable:
-    """Return what runs of the two must share: every setting outside of the estimator and its loss."""
-    return frozenset(
-        (name, str(value)) for name, value in run.settings.items() if not name.startswith(("credit.", "loss."))
-    )
+    """Return what runs of the two must share: their start, and every setting outside of the estimator and its loss."""
+    shared = {name: str(value) for name, value in run.settings.items() if not name.startswith(("credit.", "loss."))}
+    return run.success_before, frozenset(shared.items())
 
 
 def _compare(base: Sequence[Run], control: Sequence[Run]) -> list[Estimate | Printed | str]:
     """Return the cells of a row: both means, the control's lead, its error, the seeds, and the verdict."""
-    both = [100 * np.array([run.mean("train/success") for run in runs]) for runs in (base, control)]
-    deviations = [float(rates.std(ddof=1)) if len(rates) > 1 else nan for rates in both]
-    error = hypot(*(std / sqrt(len(rates)) for std, rates in zip(deviations, both)))
-    lead = float(both[1].mean() - both[0].mean())
-    verdict = "yes" if lead >= max(LEAST_POINTS, LEAST_ERRORS * error) else "no"
-    return [
-        *(Estimate(float(rates.mean()), std) for std, rates in zip(deviations, both)),
-        Printed(Estimate(lead), "+.1f"),
-        Estimate(error),
-        " + ".join(str(len(rates)) for rates in both),
-        verdict if min(map(len, both)) >= LEAST_SEEDS else "too few seeds",
-    ]
+    seeds = f"{len(base)} + {len(control)}"
+    if not control:
+        return [_mean(base), "not run", "–", "–", seeds, "not tested"]
+    enough = min(len(base), len(control)) >= LEAST_SEEDS
+    verdict = "yes" if has_room(base, control) else "no" if enough else "too few seeds"
+    lead, error = _lead(base, control)
+    return [_mean(base), _mean(control), Printed(Estimate(lead), "+.1f"), Estimate(error), seeds, verdict]
+
+
+def has_room(base: Sequence[Run], control: Sequence[Run]) -> bool:
+    """Return whether the control's runs lead GRPO's by as much as the rule asks."""
+    lead, error = _lead(base, control)
+    return min(len(base), len(control)) >= LEAST_SEEDS and lead >= max(LEAST_POINTS, LEAST_ERRORS * error)
+
+
+def _lead(base: Sequence[Run], control: Sequence[Run]) -> tuple[float, float]:
+    """Return the control's lead in points and its standard error, nan of a single seed."""
+    means = _mean(base), _mean(control)
+    return means[1].mean - means[0].mean, hypot(*(m.std / sqrt(len(own)) for m, own in zip(means, (base, control))))
+
+
+def _mean(runs: Sequence[Run]) -> Estimate:
+    rates = 100 * np.array([run.mean("train/success") for run in runs])
+    return Estimate(float(rates.mean()), float(rates.std(ddof=1)) if len(rates) > 1 else nan)

@@ -279,7 +279,7 @@ def test_the_table_says_all_of_it(tmp_path):
     assert "\\definereported{main-results/hgpo/1.5B/webshop/success}{70.5 $\\pm$ 1.7}" in macros
     assert "\\definereproduced{main-results/hgpo/1.5B/webshop/success}{33.3 $\\pm$ 5.8}" in macros
     assert "\\definereproduced{main-results/grpo/1.5B/webshop/success}{not run}" in macros
-    assert "\\definecount{supported}{1}" in macros
+    assert "\\definefact{supported}{1}" in macros
 
 
 def test_numbers_of_the_text_come_from_their_studies(tmp_path):

@@ -37,9 +37,22 @@ def test_runs_of_main_studies_count_too(tmp_path):
     assert rows_of(tmp_path, (0.5, 0.5, 0.5), study="main_sokoban_text")[0][4] == "+18.0"
 
 
-def test_other_settings_are_another_row_and_a_method_alone_is_none(tmp_path):
+def test_other_settings_are_another_row_and_a_method_alone_is_not_tested(tmp_path):
     rows_of(tmp_path, (0.5, 0.5, 0.5))
     rows = rows_of(tmp_path, (0.4, 0.4, 0.4), study="main_sokoban_text", **{"env.horizon": 9})
     assert sorted(row[4] for row in rows) == ["+18.0", "+8.0"]
     write_run(tmp_path, "room", {"env.name": "webshop", "credit.name": "grpo"}, [[1, 0]], metrics={"train/success": 1})
-    assert len(rows_of(tmp_path, ())) == 2
+    alone = rows_of(tmp_path, ())[-1]
+    assert (alone[0], alone[3:]) == ("WebShop", ["not run", "–", "–", "1 + 0", "not tested"])
+
+
+def test_a_control_that_starts_from_another_policy_decides_nothing(tmp_path):
+    rows_of(tmp_path, (), base=(0.3, 0.3, 0.3))
+    for seed in range(3):
+        at = {"credit.name": "oracle", "seed": seed}
+        write_run(tmp_path, "room", at, [[1, 0]], metrics={"train/success": 0.5}, solved_before=1)
+    table = build(artefacts()["room"], Source(tmp_path), "laptop").table
+    assert [row[-1].text for row in table.rows] == ["not tested"]
+    assert not build(artefacts()["share-of-lead"], Source(tmp_path), "laptop").table.rows
+    method = build(artefacts()["sample-efficiency"], Source(tmp_path), "laptop").table
+    assert "Its rows differ in success before training: they are not on a par." in method.notes[0]
