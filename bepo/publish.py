@@ -23,6 +23,7 @@ from bepo.store.files import Corrupt
 from bepo.store.published import PUBLISHED, PublishedRuns
 from bepo.store.runs import run_id
 from bepo.store.stored import RUN, StoredRun, read_run
+from bepo.sweep.published_trials import check_trials, publish_trials
 
 MOST_BYTES = 60_000_000
 """All archives of a tier together may have so many bytes."""
@@ -83,6 +84,7 @@ def _publish(results: Path, published: PublishedRuns) -> None:
         published.note_cells(study, its_cells)
     if added:
         published.note_commits()
+        publish_trials(results, published)
 
 
 def _publish_run(run: StoredRun, studies: Collection[str], published: PublishedRuns) -> None:
@@ -126,7 +128,8 @@ def _another_result(run: StoredRun) -> str:
 def check(published: PublishedRuns) -> Iterator[str]:
     """Yield what is wrong with published runs: archives that are not intact, cells without a run, too many bytes.
 
-    Also a run whose result is not what its episodes come to, and one that this bepo would train otherwise.
+    Also a run whose result is not what its episodes come to, one that this bepo would train otherwise, and a complete
+    trial of Optuna without its runs.
     """
     pointed = {cell["run_id"] for study in published.studies() for cell in published.cells(study)}
     for identifier in sorted(pointed - set(published.ids())):
@@ -149,6 +152,7 @@ def check(published: PublishedRuns) -> Iterator[str]:
                 yield str(error)
     for identifier in sorted(set(published.with_policy()) - set(published.ids())):
         yield f"{published.folder}: a policy of run {identifier}, which is not there"
+    yield from check_trials(published)
     if published.noted_commits() != published.commits():
         yield f"{published.folder / 'published.json'}: its commits are not those of the runs"
     if _bytes(published) > MOST_BYTES:

@@ -194,10 +194,10 @@ OBSERVATIONS = RowKey(lambda run: f"{run.method} {run['env.graph_key']}", ("env.
 
 @dataclass
 class StudyRuns:
-    """The complete runs of one study at one tier, from the folder ``results``.
+    """The complete runs of one study at one tier.
 
     ``skipped`` names what was left out and why; ``refused`` says why the runs of an (environment, model, row) must not
-    be averaged.
+    be averaged. ``trials`` are folders that may hold a database of Optuna; a study in a later one counts.
     """
 
     name: str
@@ -206,7 +206,7 @@ class StudyRuns:
     skipped: list[str] = field(default_factory=list)
     refused: dict[tuple[str, str, str], str] = field(default_factory=dict)
     key: RowKey = METHOD
-    results: Path | None = None
+    trials: tuple[Path, ...] = ()
 
     def only(self, condition: Callable[[Run], bool]) -> Self:
         """Keep the runs that meet a condition."""

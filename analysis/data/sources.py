@@ -47,8 +47,12 @@ class Source:
 
         Incomplete, corrupt and foreign runs are named in ``skipped``, and never averaged.
         """
-        study = StudyRuns(name, tier, key=key, results=self.results)
+        study = StudyRuns(name, tier, key=key, trials=self.trials(tier))
         return select(study, self._usable(study), allow_mixed)
+
+    def trials(self, *tiers: str) -> tuple[Path, ...]:
+        """Return the folders that may hold a database of Optuna; a study in a later one counts."""
+        return (*(self.published[tier].folder for tier in tiers if tier in self.published), self.results)
 
     def all_of_study(self, name: str, tier: str) -> list[Run]:
         """Return the complete, intact runs that the study's cells point at, also those that may not be compared."""

@@ -1,6 +1,6 @@
 """Figures optuna-history and optuna-importance: what an Optuna study tried, and which settings mattered.
 
-The trials are in ``results/studies.db``. Notebooks draw the same pictures.
+The trials are in ``results/studies.db``, and in that of the published runs. Notebooks draw the same pictures.
 """
 
 from collections import Counter
@@ -22,6 +22,7 @@ from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
 from analysis.plots.style import GREY, PAGE, nothing, panels, percent
 from bepo.store.files import Corrupt
+from bepo.store.published import TRIALS
 
 # Every run is a row of its own: trials differ in whatever they try.
 TRIAL = RowKey(lambda run: run.id, varies=("",))
@@ -60,11 +61,12 @@ def importance(studies: Studies) -> Figure:
 def stored_studies(studies: Studies) -> list[optuna.Study]:
     """Return the Optuna studies of this tier, of whatever environments."""
     first = next(iter(studies.values()))
-    try:
-        stored = optuna_studies(first.results) if first.results else {}
-    except Corrupt as error:
-        first.skipped.append(str(error))
-        return []
+    stored = {}
+    for folder in first.trials:
+        try:
+            stored |= optuna_studies(folder)
+        except Corrupt as error:
+            first.skipped.append(str(error))
     parts = {name: name.split(".") for name in sorted(stored)}
     return [stored[name] for name, (study, *_, tier) in parts.items() if study in studies and tier == studies.tier]
 
@@ -79,18 +81,23 @@ def counts(stored: list[optuna.Study]) -> str:
     return f"{'; '.join(texts)}." if texts else "No study has a trial yet."
 
 
-def optuna_studies(results: Path) -> dict[str, optuna.Study]:
-    """Return Optuna studies by name; none without ``studies.db``. Raises ``Corrupt`` if that is something else."""
-    file = results / "studies.db"
-    if not file.exists() or not file.stat().st_size:
-        return {}
+def optuna_studies(*folders: Path) -> dict[str, optuna.Study]:
+    """Return the Optuna studies of some folders by name; of one name the last counts.
+
+    Raises ``Corrupt`` if a folder's database is something else.
+    """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    storage = f"sqlite:///{file}"
-    try:
-        names = optuna.get_all_study_names(storage)
-        return {name: optuna.load_study(study_name=name, storage=storage) for name in names}
-    except (SQLAlchemyError, RuntimeError) as error:
-        raise Corrupt(f"{file}: not an Optuna database ({str(error).splitlines()[0]})") from None
+    found = {}
+    for file in (folder / TRIALS for folder in folders):
+        if not file.exists() or not file.stat().st_size:
+            continue
+        storage = f"sqlite:///{file}"
+        try:
+            names = optuna.get_all_study_names(storage)
+            found |= {name: optuna.load_study(study_name=name, storage=storage) for name in names}
+        except (SQLAlchemyError, RuntimeError) as error:
+            raise Corrupt(f"{file}: not an Optuna database ({str(error).splitlines()[0]})") from None
+    return found
 
 
 def picture(shown: Sequence[optuna.Study], draw: Callable[[Axes, optuna.Study], None]) -> Picture:

@@ -24,12 +24,13 @@ def _():
 
 
 @app.cell
-def _(Path, ledger, mo, open_source, tuning):
+def _(Path, TIERS, ledger, mo, open_source, tuning):
     results = Path(str(mo.cli_args().get("results") or "results"))
-    studies = tuning.optuna_studies(results)
+    _source = open_source(results)
+    studies = tuning.optuna_studies(*_source.trials(*TIERS))
     study = mo.ui.dropdown(studies, value=next(iter(studies), None), label="Study")
     choice = study if studies else mo.md("No study yet.")
-    _every = ledger.ledger(results, open_source(results).published.values())
+    _every = ledger.ledger(results, _source.published.values())
     mo.vstack([mo.md("# Runs"), _every, mo.md("# Optuna studies"), choice])
     return results, study
 

@@ -5,6 +5,7 @@ paper/runs/<tier>/
     studies/<study>.json  the study's cells: overrides, what varies, run id
     <run id>.zip          the run (``bepo.store.archive``)
     policies/<run id>/    the policy of a few runs, as transformers loads it
+    studies.db            the trials of Optuna studies (``bepo.sweep.published_trials``)
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from bepo.store.stored import StoredRun
 
 PUBLISHED = Path(__file__).parents[2] / "paper" / "runs"
 """Has a folder of published runs for each tier."""
+
+TRIALS = "studies.db"
+"""Optuna's database, in a results folder and among published runs."""
 
 
 class PublishedRuns:

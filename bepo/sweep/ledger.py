@@ -14,7 +14,7 @@ from bepo.store.tracking import Labels, Tracking, log_table
 from bepo.sweep.outcome import GridOutcome
 from bepo.sweep.plan import PlannedRun
 from bepo.sweep.studies import PlannedStudy
-from bepo.sweep.trials import format_params
+from bepo.sweep.trials import RUNS, format_params
 
 COLUMNS = ("study", "cell", "status", "run", "success", "seconds", "cpu_seconds", "problem")
 
@@ -31,7 +31,7 @@ def trial_rows(planned: PlannedStudy, study: optuna.Study) -> list[list[Any]]:
     for trial in study.get_trials(deepcopy=False):
         text = f"trial {trial.number}: {format_params(trial.params)}"
         problem = "" if trial.state.name == "COMPLETE" else f"trial {trial.state.name.lower()}"
-        for seed, run in zip(planned.seeds, trial.user_attrs.get("runs", [])):
+        for seed, run in zip(planned.seeds, trial.user_attrs.get(RUNS, [])):
             rows.append(_row(planned.name, f"{text} seed={seed}", RunFolder(results, run), problem))
     return rows
 

@@ -32,6 +32,8 @@ from bepo.sweep.studies import Cell, PlannedStudy
 
 RETRIES = "retries"
 """A trial's user attribute: the number of the abandoned trial that it retries."""
+RUNS = "runs"
+"""A trial's user attribute: the ids of its runs."""
 REFUSED = "refused"
 """A trial's user attribute: why its settings cannot be trained."""
 _CLASSES = ("hydra_plugins.hydra_optuna_sweeper.*", "optuna.samplers.*", "optuna.pruners.*")  # that a file may name

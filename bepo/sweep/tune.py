@@ -25,6 +25,7 @@ from bepo.sweep.studies import Cell, PlannedStudy
 from bepo.sweep.trials import (
     REFUSED,
     RETRIES,
+    RUNS,
     counted_trials,
     format_params,
     format_status,
@@ -134,7 +135,7 @@ class Tuning:
             for seed in self.planned.seeds
         ]
         runs = plan_cells(cells)
-        trial.set_user_attr("runs", [run.id for run in runs])
+        trial.set_user_attr(RUNS, [run.id for run in runs])
         attempt = Attempt(trial, lock, runs, list(runs))
         retries = f" (retries trial {trial.user_attrs[RETRIES]})" if RETRIES in trial.user_attrs else ""
         self.view.log(f"{attempt.label}{retries}: {format_params(trial.params)}")

@@ -105,3 +105,15 @@ def test_what_is_no_database_is_named_and_left_alone(tmp_path):
     assert "No study has a trial yet." in found.product.caption
     (tmp_path / "studies.db").write_text("")
     assert optuna_studies(tmp_path) == {} and not (tmp_path / "studies.db").read_text()
+
+
+def test_published_trials_are_drawn_and_local_ones_count(tmp_path):
+    for folder, values in (("published/smoke", (0.1, 0.2)), ("local", (0.3,))):
+        (tmp_path / folder).mkdir(parents=True)
+        storage = f"sqlite:///{tmp_path / folder}/studies.db"
+        study = optuna.create_study(study_name="tune_gated_bepo.webshop.smoke", storage=storage, direction="maximize")
+        for value in values:
+            study.add_trial(optuna.trial.create_trial(value=value))
+    item, published = artefacts()["optuna-history"], tmp_path / "published"
+    assert "2 complete" in item.build(item.load(Source(tmp_path / "nothing", published), "smoke")).caption
+    assert "1 complete" in item.build(item.load(Source(tmp_path / "local", published), "smoke")).caption

@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import optuna
 import pytest
 
 from bepo import publish, verify
@@ -14,13 +15,14 @@ from bepo.runs.config import identity_of
 from bepo.store import find
 from bepo.store.archive import read_archive, write_archive
 from bepo.store.files import digests_of_folder, read_sealed, sealed, write_sealed
-from bepo.store.published import PublishedRuns
+from bepo.store.published import TRIALS, PublishedRuns
 from bepo.store.runs import run_id
 from bepo.store.stored import RUN, read_run
 from bepo.sweep import plan
 from bepo.sweep.__main__ import main as sweep
 from bepo.sweep.plan import plan_cells
 from bepo.sweep.studies import Cell
+from bepo.sweep.trials import RUNS
 from tests.command import SMALLEST
 
 pytestmark = pytest.mark.slow  # these train
@@ -115,6 +117,38 @@ def test_publishing_again_changes_nothing(results, published):
     before = contents()
     assert publish.main([str(results), "--tier", "smoke", "--to", str(published)]) == 0
     assert contents() == before
+
+
+def test_trials_of_the_tier_are_published_with_their_runs(results, tmp_path, capsys):
+    shutil.copytree(results, tmp_path / "results")
+    storage, runs = f"sqlite:///{tmp_path}/results/{TRIALS}", [path.name for path in (results / "runs").glob("*")]
+
+    def add(name, value):
+        study = optuna.create_study(study_name=name, storage=storage, direction="maximize", load_if_exists=True)
+        study.add_trial(optuna.trial.create_trial(value=value, user_attrs={RUNS: runs}))
+
+    def stored():
+        storage = f"sqlite:///{tmp_path}/published/smoke/{TRIALS}"
+        return {
+            s.study_name: [t.value for t in s.trials]
+            for s in (optuna.load_study(study_name=n, storage=storage) for n in optuna.get_all_study_names(storage))
+        }
+
+    arguments = [str(tmp_path / "results"), "--tier", "smoke", "--to", str(tmp_path / "published")]
+    add("tune.webshop.smoke", 0.5)
+    add("tune.webshop.laptop", 0.1)
+    assert publish.main(arguments) == 0 and stored() == {"tune.webshop.smoke": [0.5]}
+    database = tmp_path / "published" / "smoke" / TRIALS
+    before = database.read_bytes()
+    assert publish.main(arguments) == 0 and database.read_bytes() == before
+    add("tune.webshop.smoke", 0.75)
+    assert publish.main(arguments) == 0 and stored() == {"tune.webshop.smoke": [0.5, 0.75]}
+    (tmp_path / "published" / "smoke" / f"{runs[0]}.zip").unlink()
+    capsys.readouterr()
+    assert publish.main(arguments[1:]) == 2
+    assert f"tune.webshop.smoke, trial 1: run {runs[0]} is not there" in capsys.readouterr().err
+    database.write_text("junk")
+    assert publish.main(arguments[1:]) == 2 and "not a database of Optuna" in capsys.readouterr().err
 
 
 def test_a_sweep_skips_published_runs_and_their_new_cells_are_published(published, tmp_path, monkeypatch, capsys):
