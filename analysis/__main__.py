@@ -34,7 +34,7 @@ def _parser() -> Parser:
     add("--results", type=Path, default=DEFAULT, help="folder of finished runs")
     sources = "local: RESULTS alone; published: paper/runs alone; wandb:ENTITY/PROJECT, kept in RESULTS/wandb"
     add("--source", help=f"{sources} (default: RESULTS and paper/runs together)")
-    add("--out", type=Path, default=Path("paper"), help="folder to write to")
+    add("--out", type=Path, help="folder to write to (default: paper; curves: RESULTS/views)")
     add("--metric", action="append", default=[], help="study, curves: another metric; may be repeated")
     add("--gc", nargs="+", default=[], metavar="RUN_ID", help="runs: remove exactly these")
     add("--allow-mixed", action="store_true", help="average over method versions, task sets and backends")
@@ -68,7 +68,7 @@ def _run(options: argparse.Namespace) -> None:
     elif command == "curves":
         from analysis.output.curves import draw_curves
 
-        print(draw_curves(names, options.results, options.metric, options.tier))
+        print(draw_curves(names, options.results, options.metric, options.tier, options.out))
     else:
         _build(command, names, options)
 
@@ -78,7 +78,7 @@ def _build(command: str, names: list[str], options: argparse.Namespace) -> None:
     from analysis.output.plan import plan
     from analysis.output.rebuild import rebuild, rebuild_studies
 
-    source = open_source(options.results, options.source)
+    source, out = open_source(options.results, options.source), options.out or Path("paper")
     tiers = [options.tier] if options.tier else source.tiers()
     if not tiers:
         raise UserError(f"{source.results}: no study has a run yet; try `make reproduce`")
@@ -92,9 +92,9 @@ def _build(command: str, names: list[str], options: argparse.Namespace) -> None:
         for path in names:
             print(explain(path, source, tiers, options.allow_mixed))
     elif command == "study":
-        rebuild_studies(names, source, tiers, options.out, options.metric)
+        rebuild_studies(names, source, tiers, out, options.metric)
     else:
-        rebuild(options.names, source, tiers, options.out, options.allow_mixed)
+        rebuild(options.names, source, tiers, out, options.allow_mixed)
 
 
 if __name__ == "__main__":

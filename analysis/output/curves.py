@@ -19,8 +19,12 @@ _SMOOTH = 5  # updates in the running mean
 DEFAULT = ("train/success", "eval/validation_success")
 
 
-def draw_curves(names: Sequence[str], results: Path, metrics: Sequence[str], tier: str | None = None) -> Path:
+def draw_curves(
+    names: Sequence[str], results: Path, metrics: Sequence[str], tier: str | None = None, out: Path | None = None
+) -> Path:
     """Draw an axis a metric with a line a run, and return the picture (.png; a .pdf is beside it).
+
+    It is written to ``out``, or else to ``results/views``.
 
     Rollouts' metrics are running means of 5 updates. Raises ``UserError`` for an unknown run, and for a metric that no
     run has logged so far.
@@ -37,7 +41,7 @@ def draw_curves(names: Sequence[str], results: Path, metrics: Sequence[str], tie
             raise choose("metric", metric, known)
     figure = _figure(runs, table, list(metrics) or [metric for metric in DEFAULT if metric in known])
     ids = "-".join(run.id[:6] for run in runs.stored[:4]) + "-and-more" * (len(runs) > 4)
-    path = results / "views" / f"curves-{ids}.png"
+    path = (out or results / "views") / f"curves-{ids}.png"
     path.parent.mkdir(parents=True, exist_ok=True)
     for kind in ("pdf", "png"):
         figure.savefig(path.with_suffix(f".{kind}"), dpi=200)

@@ -19,6 +19,7 @@ _NONE = "[no interval]"
 def explain(path: str, source: Source, tiers: Sequence[str], allow_mixed: bool = False) -> str:
     """Say what is behind ``path`` (``main-results/ALFWorld/All/HGPO/1.5B``), at the last of ``tiers`` with runs of it.
 
+    The name that the paper's text has for the number is understood as well (``main-results/hgpo/1.5B/alfworld/All``).
     Raises ``UserError`` naming the nearest choices.
     """
     label, _, name = path.partition("/")
@@ -30,8 +31,9 @@ def explain(path: str, source: Source, tiers: Sequence[str], allow_mixed: bool =
     known: dict[str, Entry] = {}
     for tier in reversed(tiers):
         entries = {entry.path: entry for entry in tables[label].entries(source, tier, allow_mixed)}
-        if path in entries and (entries[path].runs or tier == tiers[0]):
-            return "\n".join(_lines(entries[path], tier))
+        found = entries.get(path) or {"/".join(entry.key): entry for entry in entries.values()}.get(path)
+        if found and (found.runs or tier == tiers[0]):
+            return "\n".join(_lines(found, tier))
         known |= entries
     raise UserError(f"no entry {path!r}; {_nearest(path, known)}")
 

@@ -83,7 +83,8 @@ def test_the_commands_write_files_and_name_them(results, tmp_path, capsys):
         assert (tmp_path / path).exists() and path in out
     run = next(results.glob("runs/*"))
     assert main(["curves", run.name, "my_methods", "--metric", "train/success", *place]) == 0
-    assert list((results / "views").glob("curves-*.png")) and "curves-" in capsys.readouterr().out
+    assert list(tmp_path.glob("curves-*.png")) and "curves-" in capsys.readouterr().out
+    assert main(["curves", run.name, *place[:2]]) == 0 and list((results / "views").glob("curves-*.png"))
 
 
 @pytest.mark.parametrize(

@@ -337,6 +337,14 @@ def test_explain_prints_what_is_behind_a_number(results, capsys):
         assert part in out
 
 
+def test_explain_takes_the_name_that_the_papers_text_uses(results, capsys):
+    printed = []
+    for name in ("sokoban-main/Success/Gated-BEPO", "sokoban-main/gated_bepo//success"):
+        assert main(["explain", name, "--results", str(results)]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+
+
 def test_explain_looks_at_the_highest_tier_that_has_runs(results, capsys):
     write_run(results, "main_webshop", {"env.name": "webshop", "model": "small"}, ((1, 0),), tier="paper")
     for label, tier in (
