@@ -80,8 +80,7 @@ class Run:
     @cached_property
     def changed_since(self) -> list[str]:
         """The parts of the method whose version is another today: this bepo would train the run otherwise."""
-        today = versions_today(self.identity)
-        return sorted(part for part, version in self.versions.items() if part in today and today[part] != version)
+        return changed_since(self.identity)
 
     @cached_property
     def episodes(self) -> pd.DataFrame:
@@ -173,6 +172,12 @@ class RowKey:
 def settings(*names: str) -> RowKey:
     """Make rows of values of credit fields (or dotted names), written as in ``paper/reported``: ``n_min=2 b_min=2``."""
     return RowKey(lambda run: " ".join(f"{name.removeprefix('credit.')}={run[name]}" for name in names), names)
+
+
+def changed_since(identity: dict[str, Any]) -> list[str]:
+    """Return the parts of a run's method whose version is another today."""
+    today, versions = versions_today(identity), identity["method_versions"]
+    return sorted(part for part, version in versions.items() if part in today and today[part] != version)
 
 
 METHOD = RowKey(lambda run: run.method)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.data.runs import flat, grouped
+from analysis.data.runs import changed_since, flat, grouped
 from bepo.core.errors import UserError, choose
 from bepo.explore.frames import differing
 from bepo.store.cells import study_cells
@@ -20,8 +20,8 @@ from bepo.store.published import PublishedRuns
 from bepo.store.runs import RunFolder
 from bepo.store.stored import read_config
 
-COLUMNS = ("run", "status", "tier", "study", "env", "credit", "model", "seed", "differs", "success", "wall", "commit")
-COLUMNS += ("began",)
+COLUMNS = ("run", "status", "tier", "study", "env", "credit", "model", "seed", "success", "wall", "commit", "began")
+COLUMNS += ("differs",)
 _BEGINNINGS = ("status", "commit", "began")
 _FEW = 30  # values of a field, which are listed where no run meets a filter
 
@@ -29,7 +29,8 @@ _FEW = 30  # values of a field, which are listed where no run meets a filter
 def ledger(results: Path, published: Iterable[PublishedRuns] = ()) -> pd.DataFrame:
     """Return every run of the folder, and the published runs that are not complete in it, the oldest first.
 
-    ``differs`` has the settings in which a run differs from others of its environment, estimator, model and tier.
+    A published run is outdated if this bepo would train it otherwise. ``differs`` has the settings in which a run differs
+    from others of its environment, estimator, model and tier.
     ``commit`` ends with ``+`` after uncommitted changes, ``wall`` where it counts only the last of several sessions.
     """
     studies = _joined((path.parts[-3], run) for path, run in study_cells(results))
@@ -121,13 +122,20 @@ def _differences(table: pd.DataFrame, configs: Mapping[str, Mapping[str, Any]]) 
 def _published_rows(runs: PublishedRuns, configs: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the row of each published run, and add its config to ``configs`` if it can be read."""
     studies = _joined(runs.runs_of_studies())
-    for run_id in runs.ids():
-        status, config, facts = "corrupt", {}, {}
+    for run_id in sorted({*runs.ids(), *studies}):
+        status = "corrupt" if runs.archive(run_id).exists() else "missing (a published cell names it)"
+        config, facts = {"tier": runs.tier}, {}
         with suppress(Corrupt):
             run = runs.run(run_id)
-            status, config, facts = "published", run.config, run.facts
+            config, facts = run.config, run.facts
+            status = "published (outdated)" if _is_outdated(facts) else "published"
             configs[run_id] = config
         yield _described(run_id, status, studies.get(run_id, ""), config, facts)
+
+
+def _is_outdated(facts: dict[str, Any]) -> bool:
+    identity = facts.get("identity", {})
+    return "method_versions" in identity and bool(changed_since(identity))
 
 
 def _row(path: Path, studies: str, configs: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -146,7 +154,8 @@ def _described(run_id: str, status: str, studies: str, config: dict[str, Any], f
     """Return the row of a run by what is known of it."""
     known = facts.get("sessions")
     sessions = [s for s in known if isinstance(s, dict)] if isinstance(known, list) else []
-    wall, settings = facts.get("wall_seconds_last_session"), {"model": "small"} | flat(config)
+    wall, settings = facts.get("wall_seconds_last_session"), flat(config)
+    settings.setdefault("model", "small" if "seed" in settings else "")  # older runs do not say
     row = {"run": run_id, "status": status, "study": studies, "success": flat(facts).get("result.success")}
     # An empty text, as None would turn the seeds of all runs to floats.
     row |= {column: settings.get(column, "") for column in ("tier", "model", "seed")}

@@ -36,6 +36,7 @@ def evaluate(config: Config, overrides: Sequence[str] = ()) -> float:
     results = Path(config.results)
     refuse_older(results)
     folder = RunFolder(results, run_id(identity_of(config)))
+    weights = None if folder.is_complete else _weights(config)
     with disk_errors(results), folder.locked(), phases.shown(config.progress):
         if config.study:
             note_cell(results, config.study["name"], config.tier, cell_overrides(config, overrides), folder.id)
@@ -44,7 +45,7 @@ def evaluate(config: Config, overrides: Sequence[str] = ()) -> float:
             if not done.get("missing"):
                 print(f"run {folder.id} is complete: success {done['success']:.3f} ({folder.path})")
                 return done["success"]
-        player = _player(config, folder)
+        player = _player(config, folder, weights)
         try:
             result = _Evaluation(config, folder, player, overrides).finish()
         finally:
@@ -57,13 +58,12 @@ def evaluate(config: Config, overrides: Sequence[str] = ()) -> float:
     return result["success"]
 
 
-def _player(config: Config, folder: RunFolder) -> Player:
+def _player(config: Config, folder: RunFolder, weights: Path | None) -> Player:
     """Return what plays the episodes. Raises ``UserError`` where it cannot be had on this machine."""
     if config.policy.served:
         from bepo.runs.served_player import ServedPlayer
 
         return ServedPlayer(config, folder)
-    weights = _weights(config)
     fitted = weights is None and config.policy.warm_start_settings is not None
     task_sets = task_sets_of(config) if fitted else {}  # what the warm start is fitted to
     setup = make_setup(config, folder, config.backend.resolve(), task_sets, weights)

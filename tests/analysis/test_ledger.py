@@ -12,6 +12,7 @@ from bepo.store.cells import note_cell
 from bepo.store.published import PublishedRuns
 from bepo.store.runs import RunFolder
 from bepo.store.stored import read_run
+from tests.stored_runs import write_run
 
 
 @pytest.fixture
@@ -45,11 +46,22 @@ def test_published_runs_are_rows_unless_the_folder_has_them(results, tmp_path_fa
     for run_id in ("run0", "run1"):
         write_archive(read_run(results / "runs" / run_id), published.archive(run_id))
     published.note_cells("main_webshop", [{"overrides": ["seed=1"], "varying": ["seed"], "run_id": "run1"}])
+    published.note_cells("gate_form", [{"overrides": ["seed=2"], "varying": ["seed"], "run_id": "gone"}])
     (published.folder / "torn.zip").write_bytes(b"PK")
     shutil.rmtree(results / "runs" / "run1")
     table = ledger(results, [published]).set_index("run")
-    assert dict(table["status"]) == {"run0": "complete", "run1": "published", "run2": "partial 1/4", "torn": "corrupt"}
+    known = {"run0": "complete", "run1": "published", "run2": "partial 1/4", "torn": "corrupt"}
+    assert dict(table["status"]) == known | {"gone": "missing (a published cell names it)"}
+    assert list(table.loc["torn", ["tier", "model"]]) == ["smoke", ""] and table.loc["gone", "study"] == "gate_form"
     assert table.loc["run1", "study"] == "main_webshop" and table.loc["run1", "success"] == 0.5
+
+
+def test_a_published_run_of_older_code_says_so(tmp_path):
+    run = write_run(tmp_path, "gate_form", {}, [[1, 0]], versions={"run": 0}, tier="smoke")
+    published = PublishedRuns(tmp_path / "published" / "smoke")
+    published.folder.mkdir(parents=True)
+    write_archive(read_run(run.path), published.archive(run.id))
+    assert list(ledger(tmp_path / "nothing", [published])["status"]) == ["published (outdated)"]
 
 
 def test_filters(results):

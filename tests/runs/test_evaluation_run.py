@@ -1,6 +1,7 @@
 """Evaluations without training, through the real command."""
 
 import json
+import shutil
 
 import pytest
 
@@ -87,6 +88,14 @@ def test_what_cannot_be_evaluated_is_one_line(trained, override):
     run = only(trained, UPDATES).id
     code, _, err = evaluate(trained, *([] if override.startswith("run=") else [f"run={run}"]), override)
     assert code != 0 and BAD[override] in err and "Traceback" not in err
+
+
+def test_a_run_without_its_policy_leaves_nothing_behind(trained, tmp_path):
+    run = only(trained, UPDATES)
+    copy = tmp_path / "runs" / run.id
+    shutil.copytree(run.path, copy, ignore=shutil.ignore_patterns("policy"))
+    code, _, err = evaluate(tmp_path, f"run={run.id}")
+    assert code != 0 and "policy" in err and "Traceback" not in err and list(copy.parent.glob("*")) == [copy]
 
 
 def test_training_without_updates_points_to_the_command(tmp_path):
