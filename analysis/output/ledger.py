@@ -29,9 +29,9 @@ _FEW = 30  # values of a field, which are listed where no run meets a filter
 def ledger(results: Path, published: Iterable[PublishedRuns] = ()) -> pd.DataFrame:
     """Return every run of the folder, and the published runs that are not complete in it, the oldest first.
 
-    A published run is outdated if this bepo would train it otherwise. ``differs`` has the settings in which a run differs
-    from others of its environment, estimator, model and tier.
-    ``commit`` ends with ``+`` after uncommitted changes, ``wall`` where it counts only the last of several sessions.
+    A published run is outdated if this bepo would train it otherwise. ``differs`` has the settings in which a run
+    differs from others of its environment, estimator, model and tier. ``commit`` ends with ``+`` after uncommitted
+    changes, ``wall`` where it counts only the last of several sessions.
     """
     studies = _joined((path.parts[-3], run) for path, run in study_cells(results))
     folders = [path for path in sorted((results / "runs").glob("*")) if path.is_dir()]
