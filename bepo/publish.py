@@ -19,12 +19,15 @@ from bepo.runs.config import TIERS, identity_of
 from bepo.runs.metrics import success_rate
 from bepo.store.archive import check_archive, write_archive
 from bepo.store.cells import read_cell
-from bepo.store.files import Corrupt
-from bepo.store.published import PUBLISHED, PublishedRuns
+from bepo.store.files import Corrupt, read_sealed_folder, remedied
+from bepo.store.published import PUBLISHED, WARM_START, PublishedRuns
 from bepo.store.runs import run_id
 from bepo.store.stored import RUN, StoredRun, read_run
 from bepo.sweep.published_trials import check_trials, publish_trials
 
+_ANOTHER_START = (
+    "remove it and the runs that began with it from the results folder, and train them from the published one"
+)
 MOST_BYTES = 60_000_000
 """All archives of a tier together may have so many bytes."""
 
@@ -72,7 +75,7 @@ def _publish(results: Path, published: PublishedRuns) -> None:
         folder = results / "runs" / identifier
         if (folder / RUN).exists():
             try:
-                _publish_run(read_run(folder), {study for study, _ in found}, published)
+                _publish_run(read_run(folder), results, {study for study, _ in found}, published)
             except Corrupt as error:
                 print(f"left out: {error}", file=sys.stderr)
                 continue
@@ -87,10 +90,15 @@ def _publish(results: Path, published: PublishedRuns) -> None:
         publish_trials(results, published)
 
 
-def _publish_run(run: StoredRun, studies: Collection[str], published: PublishedRuns) -> None:
-    """Write the archive of a run unless it is there, and its policy if that is to be kept. Raises ``Corrupt``."""
+def _publish_run(run: StoredRun, results: Path, studies: Collection[str], published: PublishedRuns) -> None:
+    """Write the archive of a run and its warm start unless they are there, and its policy if that is to be kept.
+
+    Raises ``Corrupt``.
+    """
     if problem := obstacle(run):
         raise Corrupt(f"{run.path}: {problem}")
+    with remedied(_ANOTHER_START):
+        published.add_warm_start(results, run)
     complete = run.config["seed"] == 0 and any(study.startswith("main_") for study in studies)
     if not published.archive(run.id).exists():
         write_archive(run, published.archive(run.id), complete)
@@ -145,11 +153,17 @@ def check(published: PublishedRuns) -> Iterator[str]:
             yield f"{run.path}: no study has it"
         if problem := obstacle(run) or _another_result(run):
             yield f"{run.path}: {problem}"
-        if identifier in policies:
-            try:
+        try:
+            published.check_warm_start(run)
+            if identifier in policies:
                 run.policy()
-            except Corrupt as error:
-                yield str(error)
+        except Corrupt as error:
+            yield str(error)
+    for folder in published.warm_starts():
+        try:
+            read_sealed_folder(folder, WARM_START)
+        except Corrupt as error:
+            yield str(error)
     for identifier in sorted(set(published.with_policy()) - set(published.ids())):
         yield f"{published.folder}: a policy of run {identifier}, which is not there"
     yield from check_trials(published)

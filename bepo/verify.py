@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from bepo.runs.config import TIERS, identity_of
 from bepo.runs.evaluation_run import evaluate
 from bepo.runs.run import run
 from bepo.store.find import beginning_with
-from bepo.store.published import PUBLISHED, PublishedRuns
+from bepo.store.published import PUBLISHED, WARM_STARTS, PublishedRuns
 from bepo.store.runs import run_id
 from bepo.store.stored import StoredRun, read_run
 from bepo.store.tracking import Tracking
@@ -111,6 +112,9 @@ def _problems(options: argparse.Namespace, expected: StoredRun, found: list[Stor
 
 
 def _train(expected: StoredRun, updates: int, results: Path) -> StoredRun:
+    """Train a run again, from its published warm start where that is published."""
+    if (starts := expected.path.parent / WARM_STARTS).exists():
+        shutil.copytree(starts, results / WARM_STARTS)
     config = config_of(expected.config)
     config = replace(config, updates=updates, results=str(results), study={}, tracking=Tracking(mode="disabled"))
     (evaluate if config.is_evaluation else run)(config)

@@ -29,6 +29,7 @@ from bepo.runs.mirror import labels_of, origin, summary_of
 from bepo.runs.progress import ProgressBar, interrupts
 from bepo.store.cells import files_of_run, note_cell
 from bepo.store.files import disk_errors, remedied, remove_leftovers
+from bepo.store.published import PUBLISHED, WARM_STARTS
 from bepo.store.runs import RunFolder, run_id
 from bepo.store.source import SOURCE
 from bepo.store.stored import read_run, refuse_older
@@ -36,7 +37,7 @@ from bepo.store.tracking import Tracker
 from bepo.training.backend import Engine, Setup
 
 _SIGNS_OF_LIFE = ("policy_loss", "grad_norm", "value_loss", "critic_grad_norm", "kl", "entropy")  # of an update
-_SHARED = ("task_sets", "warm_starts", "first_evaluations")  # folders of all runs of a results folder
+_SHARED = ("task_sets", WARM_STARTS, "first_evaluations")  # folders of all runs of a results folder
 _TASK_STREAM = 0x7461736B  # keeps the order of tasks apart from other draws of the same seed
 
 
@@ -115,7 +116,8 @@ def make_setup(
         needs_critic=config.credit.needs_critic,
         task_sets=task_sets,
         device=device,
-        cache=Path(config.results) / "warm_starts",
+        cache=Path(config.results) / WARM_STARTS,
+        published=PUBLISHED / config.tier / WARM_STARTS,
         folder=folder.path,
         weights=weights,
     )

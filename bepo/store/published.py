@@ -5,6 +5,7 @@ paper/runs/<tier>/
     studies/<study>.json  the study's cells: overrides, what varies, run id
     <run id>.zip          the run (``bepo.store.archive``)
     policies/<run id>/    the policy of a few runs, as transformers loads it
+    warm_starts/<name>/   what runs started from, as in a results folder; training takes it from here
     studies.db            the trials of Optuna studies (``bepo.sweep.published_trials``)
 """
 
@@ -20,11 +21,24 @@ from typing import Any
 
 from bepo.store.archive import POLICIES, ArchivedRun, read_archive
 from bepo.store.cells import checked_cell
-from bepo.store.files import Corrupt, read_object, write_atomically
+from bepo.store.files import (
+    Corrupt,
+    digest_of_file,
+    folder_name,
+    read_object,
+    read_sealed_folder,
+    write_atomically,
+)
 from bepo.store.stored import StoredRun
 
 PUBLISHED = Path(__file__).parents[2] / "paper" / "runs"
 """Has a folder of published runs for each tier."""
+
+WARM_STARTS = "warm_starts"
+"""The folder of warm starts, in a results folder and among published runs."""
+
+WARM_START = "warm_start.json"
+"""The file of a warm start that says what it is and vouches for the others."""
 
 TRIALS = "studies.db"
 """Optuna's database, in a results folder and among published runs."""
@@ -95,6 +109,25 @@ class PublishedRuns:
         if not folder.exists():
             shutil.copytree(run.policy(), folder)
 
+    def add_warm_start(self, results: Path, run: StoredRun) -> None:
+        """Copy what a run started from out of its results folder, unless there is one of that name.
+
+        Raises ``Corrupt`` where either is not what the run started from.
+        """
+        source, target = (_warm_start_of(run, folder) for folder in (results, self.folder))
+        if source and target and not target.exists():
+            _check_warm_start(run, results)
+            shutil.copytree(source, target)
+        self.check_warm_start(run)
+
+    def check_warm_start(self, run: StoredRun) -> None:
+        """Raise ``Corrupt`` if the published warm start is not what a run says that it started from."""
+        _check_warm_start(run, self.folder)
+
+    def warm_starts(self) -> list[Path]:
+        """Return the folders of all published warm starts."""
+        return sorted((self.folder / WARM_STARTS).glob("*"))
+
     def with_policy(self) -> list[str]:
         """Return the ids of the runs whose policy is published, or should be: a folder bears their name."""
         return sorted(path.name for path in (self.folder / POLICIES).glob("*"))
@@ -102,3 +135,17 @@ class PublishedRuns:
     def run(self, run_id: str) -> ArchivedRun:
         """Read a run. Raises ``Corrupt``."""
         return read_archive(self.archive(run_id))
+
+
+def _warm_start_of(run: StoredRun, folder: Path) -> Path | None:
+    """Return where in ``folder`` the warm start is that a run names; None if it names none."""
+    start = run.facts.get("warm_start")
+    return folder / WARM_STARTS / folder_name(start["name"], "warm start") if start else None
+
+
+def _check_warm_start(run: StoredRun, folder: Path) -> None:
+    """Raise ``Corrupt`` if a run names a warm start and another one is in ``folder``, or none."""
+    if path := _warm_start_of(run, folder):
+        read_sealed_folder(path, WARM_START)
+        if digest_of_file(path / WARM_START) != run.facts["warm_start"]["digest"]:
+            raise Corrupt(f"{path}: run {run.id} has the same settings and started from other weights")

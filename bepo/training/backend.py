@@ -46,6 +46,7 @@ class Setup:
     device: str  # "cpu" or "cuda", as ``Backend.resolve`` returned it
     cache: Path  # folder of warm starts, shared by all runs
     folder: Path  # folder of this run
+    published: Path | None = None  # folder of published warm starts, which are taken where they fit
     weights: Path | None = None  # folder of a trained policy, in place of the one that the settings describe
 
 
@@ -70,8 +71,9 @@ class Engine(Protocol):
     """A running backend. Between two calls it keeps weights and processes, but remembers no rollouts.
 
     An update is ``collect``, ``compute_values``, ``update``, ``release``, each given what the one before returned.
-    ``facts`` go into ``run.json``: ``backend``, ``device``, ``world_size`` and ``versions``. ``end_token`` is the id of
-    the token that ends a complete response, and so tells it from one that was cut at the token limit.
+    ``facts`` go into ``run.json``: ``backend``, ``device``, ``world_size``, ``versions`` and, where there is one,
+    ``warm_start``. ``end_token`` is the id of the token that ends a complete response, and so tells it from one that
+    was cut at the token limit.
     """
 
     facts: dict[str, Any]

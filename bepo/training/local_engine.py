@@ -15,6 +15,7 @@ from bepo.envs import Task
 from bepo.rollouts.collect import Sampling, collect
 from bepo.training.backend import Rollouts, Setup
 from bepo.training.learner import LocalLearner
+from bepo.training.start import warm_start_facts
 from bepo.training.warm_start import initial_policy
 
 PACKAGES = ("torch", "transformers", "numpy", "hydra-core", "wandb")
@@ -32,6 +33,7 @@ class LocalEngine:
             "device": setup.device,
             "world_size": 1,
             "versions": {name: version(name) for name in PACKAGES},
+            **warm_start_facts(setup),
         }
 
     def collect(

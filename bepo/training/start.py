@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from typing import Any
 
 from bepo.core.settings import identity
+from bepo.store.files import digest, digest_of_file
+from bepo.store.published import WARM_START
 from bepo.training.backend import Setup
 
 
@@ -27,3 +30,20 @@ def start_of(setup: Setup) -> dict[str, Any]:
         return start
     fitted_on = [setup.task_sets[split].digest for split in ("train", "validation")]
     return start | {"task_sets": fitted_on, "sampling": asdict(setup.evaluation.sampling)}
+
+
+def warm_start_name(setup: Setup) -> str | None:
+    """Return the name of the folder of the warm start; None where training starts from a policy without one."""
+    if setup.weights is not None or setup.policy.warm_start_settings is None or not setup.env.has_expert:
+        return None
+    return f"{setup.env.name}-{setup.policy.name}-{digest(json.dumps(start_of(setup), sort_keys=True), 12)}"
+
+
+def warm_start_facts(setup: Setup) -> dict[str, Any]:
+    """Return what ``run.json`` says of the warm start in the cache: ``warm_start`` with name and digest, or nothing.
+
+    Equal settings give equal names, and equal weights equal digests: another kind of processor rounds otherwise.
+    """
+    if (name := warm_start_name(setup)) is None:
+        return {}
+    return {"warm_start": {"name": name, "digest": digest_of_file(setup.cache / name / WARM_START)}}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from functools import partial
 from itertools import cycle, islice
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -22,11 +22,10 @@ from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling, collect
 from bepo.rollouts.evaluation import play
 from bepo.rollouts.task_sets import TaskSet
-from bepo.store.files import digest, locked, read_sealed_folder, remedied, seal_folder
+from bepo.store.files import locked, read_sealed_folder, remedied, seal_folder
+from bepo.store.published import WARM_START
 from bepo.training.backend import Setup
-from bepo.training.start import start_of
-
-_FACTS = "warm_start.json"
+from bepo.training.start import start_of, warm_start_name
 
 
 class Demonstration(NamedTuple):
@@ -44,42 +43,43 @@ def initial_policy(setup: Setup) -> LanguageModel:
 
     A warm start is fitted once for everything that its weights depend on, and kept in
     ``setup.cache/<env>-<policy>-<key>`` as a checkpoint with ``warm_start.json``, which says what the key is made of
-    and how the fit went, and vouches for the other files. Runs that need it at the same time wait for the first one.
+    and how the fit went, and vouches for the other files. Where one with this key is published it is taken from there:
+    on another kind of processor a fit ends elsewhere. Runs that need it at the same time wait for the first one.
     Raises ``Corrupt`` if one of its files was changed.
     """
     policy = setup.policy.build(setup.env, setup.agent, setup.device)
     if setup.weights is not None:
         policy.load_weights(setup.weights)
-        return policy
-    if setup.policy.warm_start_settings is None:
-        return policy
-    if not setup.env.has_expert:
+    elif name := warm_start_name(setup):
+        folder = setup.cache / name
+        with locked(setup.cache / f"{name}.lock"):
+            if not folder.exists():
+                _make(folder, policy, setup)
+        with remedied(f"remove {folder} to make it anew"):
+            read_sealed_folder(folder, WARM_START)
+        policy.load_weights(folder)
+    elif setup.policy.warm_start_settings is not None:
         note(f"env={setup.env.name} has no expert: no warm start, the policy begins as it is drawn")
-        return policy
-    start = start_of(setup)
-    key = digest(json.dumps(start, sort_keys=True), 12)
-    folder = setup.cache / f"{setup.env.name}-{setup.policy.name}-{key}"
-    with locked(setup.cache / f"{folder.name}.lock"):
-        if not folder.exists():
-            sets, sampling = setup.task_sets, setup.evaluation.sampling
-            curve = fit(
-                policy,
-                setup.policy.warm_start_settings,
-                setup.env,
-                setup.agent,
-                sets["train"],
-                sets["validation"],
-                sampling,
-            )
-            part = folder.with_suffix(".part")
-            shutil.rmtree(part, ignore_errors=True)
-            policy.save(part)
-            seal_folder(part, _FACTS, **start, curve=curve)
-            part.rename(folder)
-    with remedied(f"remove {folder} to make it anew"):
-        read_sealed_folder(folder, _FACTS)
-    policy.load_weights(folder)
     return policy
+
+
+def _make(folder: Path, policy: LanguageModel, setup: Setup) -> None:
+    """Copy the published warm start into ``folder``, or fit the policy and save it there."""
+    part = folder.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)
+    published = setup.published / folder.name if setup.published else None
+    if published and published.exists():
+        read_sealed_folder(published, WARM_START)
+        note(f"warm start: the published one, {folder.name}")
+        shutil.copytree(published, part)
+    else:
+        settings, sets = setup.policy.warm_start_settings, setup.task_sets
+        assert settings is not None
+        sampling = setup.evaluation.sampling
+        curve = fit(policy, settings, setup.env, setup.agent, sets["train"], sets["validation"], sampling)
+        policy.save(part)
+        seal_folder(part, WARM_START, **start_of(setup), curve=curve)
+    part.rename(folder)
 
 
 def fit(

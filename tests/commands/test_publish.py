@@ -14,7 +14,7 @@ from bepo.runs.compose import config_of, register_configs
 from bepo.runs.config import identity_of
 from bepo.store import find
 from bepo.store.archive import read_archive, write_archive
-from bepo.store.files import digests_of_folder, read_sealed, sealed, write_sealed
+from bepo.store.files import digest_of_file, digests_of_folder, read_sealed, seal_folder, sealed, write_sealed
 from bepo.store.published import TRIALS, PublishedRuns
 from bepo.store.runs import run_id
 from bepo.store.stored import RUN, read_run
@@ -23,10 +23,13 @@ from bepo.sweep.__main__ import main as sweep
 from bepo.sweep.plan import plan_cells
 from bepo.sweep.studies import Cell
 from bepo.sweep.trials import RUNS
+from bepo.training import warm_start
 from tests.command import SMALLEST
 
 pytestmark = pytest.mark.slow  # these train
 CLEAN = {"commit": "c" * 40, "dirty": False}
+FIT = [f"policy.warm_start.{s}" for s in ("episodes=4", "max_steps=1", "check_every=1", "batch_size=4")]
+WARM = [*(override for override in SMALLEST if "warm_start" not in override), *FIT]
 
 
 @pytest.fixture(scope="module")
@@ -191,6 +194,49 @@ def test_a_published_run_trains_to_the_same_numbers(published, capsys):
     assert verify.main([run.id[:8], *arguments, "--updates", "1"]) == 0
     assert "the same over 1 updates" in capsys.readouterr().out
     assert verify.main([*arguments, "--twice", "--updates", "1"]) == 0
+
+
+@pytest.fixture(scope="module")
+def warm_started(tmp_path_factory):
+    """A run that began with a warm start."""
+    path = tmp_path_factory.mktemp("warm")
+    register_configs()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(life, "SOURCE", CLEAN)
+        overrides = ["tier=smoke", "credit=grpo", "seed=0", *WARM, "updates=1", f"results={path}"]
+        (planned,) = plan_cells([Cell("main_sokoban_text", overrides, ["credit=grpo"])])
+        life.run(planned.config, overrides)
+    return path
+
+
+def test_a_warm_start_is_published_with_its_run_and_trained_from(warm_started, tmp_path, monkeypatch, capsys):
+    arguments = ["--tier", "smoke", "--to", str(tmp_path)]
+    assert publish.main([str(warm_started), *arguments]) == 0
+    (start,) = PublishedRuns(tmp_path / "smoke").warm_starts()
+    (run,) = runs_of(tmp_path)
+    assert digests_of_folder(start) == digests_of_folder(warm_started / "warm_starts" / start.name)
+    assert run.facts["warm_start"] == {"name": start.name, "digest": digest_of_file(start / "warm_start.json")}
+    monkeypatch.setattr(warm_start, "fit", None)
+    assert verify.main([run.id, "--tier", "smoke", "--published", str(tmp_path)]) == 0
+    weights = start / "model.safetensors"
+    weights.write_bytes(b"x" + weights.read_bytes()[1:])
+    assert publish.main(arguments) == 2 and f"{weights}: changed since" in capsys.readouterr().err
+    shutil.rmtree(start)
+    assert publish.main(arguments) == 2 and f"{start / 'warm_start.json'}: no such file" in capsys.readouterr().err
+
+
+def test_a_run_from_another_warm_start_is_left_out(warm_started, tmp_path, capsys):
+    """As of another kind of processor: the settings are the same, the weights are not."""
+    arguments = ["--tier", "smoke", "--to", str(tmp_path)]
+    assert publish.main([str(warm_started), *arguments]) == 0
+    folder = PublishedRuns(tmp_path / "smoke")
+    (start,), (run_id_,) = folder.warm_starts(), folder.ids()
+    folder.archive(run_id_).unlink()
+    (start / "warm_start.json").unlink()
+    seal_folder(start, "warm_start.json", curve=[])
+    assert publish.main([str(warm_started), *arguments]) == 2
+    said = f"{start}: run {run_id_} has the same settings and started from other weights; remove it and the runs"
+    assert said in capsys.readouterr().err and not folder.ids()
 
 
 def test_another_number_is_found(published, capsys, monkeypatch):

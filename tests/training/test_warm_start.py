@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from bepo.core import phases
 from bepo.envs.sokoban import Sokoban
@@ -14,8 +15,9 @@ from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling
 from bepo.rollouts.evaluation import Evaluation
 from bepo.rollouts.task_sets import task_set
-from bepo.store.files import Corrupt
-from bepo.training import Optimisation
+from bepo.store.files import Corrupt, digests_of_folder, seal_folder
+from bepo.store.published import WARM_START
+from bepo.training import Optimisation, warm_start
 from bepo.training.backend import Setup
 from bepo.training.warm_start import demonstrations, initial_policy
 
@@ -26,13 +28,13 @@ AGENT = Agent(style="compact", history_observations=False)
 TRAIN, VALIDATION = task_set(ENV, "train", 30), task_set(ENV, "validation", 10)
 
 
-def started(cache, **changes):
+def started(cache, published=None, **changes):
     settings = {"target_success": 1.0, "episodes": 30, "max_steps": 40, "check_every": 20, "batch_size": 32} | changes
     config = Tiny(hidden_size=32, num_hidden_layers=1, warm_start=WarmStart(**settings))
-    return initial_policy(setup_of(config, cache)).model.state_dict()
+    return initial_policy(setup_of(config, cache, published)).model.state_dict()
 
 
-def setup_of(policy, cache):
+def setup_of(policy, cache, published=None):
     return Setup(
         env=ENV,
         agent=AGENT,
@@ -48,6 +50,7 @@ def setup_of(policy, cache):
         device="cpu",
         cache=cache,
         folder=cache,
+        published=published,
     )
 
 
@@ -97,6 +100,31 @@ def test_a_changed_warm_start_is_refused(tmp_path):
     weights.write_bytes(weights.read_bytes()[:-1] + b"\0")
     with pytest.raises(Corrupt, match=r"changed since .*; remove .* to make it anew"):
         started(tmp_path, max_steps=20)
+
+
+def test_a_published_one_is_taken_where_its_settings_are_the_same(tmp_path, monkeypatch):
+    """It is taken rather than fitted, also where a fit would end elsewhere; its facts say which one it is."""
+    published, cache = tmp_path / "published", tmp_path / "cache"
+    started(published, max_steps=20)
+    (folder,) = folders(published)
+    elsewhere = {k: v + 1 for k, v in load_file(folder / "model.safetensors").items()}
+    save_file(elsewhere, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / WARM_START).unlink()
+    seal_folder(folder, WARM_START)
+    other = started(cache, published, max_steps=20, seed=1)
+    monkeypatch.setattr(warm_start, "fit", None)
+    taken = started(cache, published, max_steps=20)
+    assert all(torch.equal(taken[k], elsewhere[k]) and not torch.equal(taken[k], other[k]) for k in elsewhere)
+    assert digests_of_folder(cache / folder.name) == digests_of_folder(folder)
+
+
+def test_a_changed_published_one_is_refused_by_name(tmp_path):
+    started(tmp_path / "published", max_steps=20)
+    (weights,) = tmp_path.glob("published/*/model.safetensors")
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\0")
+    with pytest.raises(Corrupt, match=f"{weights}: changed since"):
+        started(tmp_path / "cache", tmp_path / "published", max_steps=20)
+    assert not folders(tmp_path / "cache")
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.5])

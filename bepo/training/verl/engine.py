@@ -25,6 +25,7 @@ from bepo.core.errors import UserError
 from bepo.envs import Task
 from bepo.rollouts.collect import Sampling
 from bepo.training.backend import Rollouts, Setup
+from bepo.training.start import warm_start_facts
 from bepo.training.verl import Verl, pictures
 from bepo.training.verl.devices import find_device
 from bepo.training.verl.episodes import TASKS, EpisodeWorkers, Tasks
@@ -88,6 +89,7 @@ class VerlEngine:
             "device": setup.device,
             "world_size": settings.world_size,
             "versions": {name: version(name) for name in packages},
+            **warm_start_facts(setup),
         }
 
     def _start(self) -> None:
