@@ -3,13 +3,12 @@
 from collections.abc import Hashable, Sequence
 from math import hypot, nan, sqrt
 
-import numpy as np
-
 from analysis.data.methods import environment_name, name_of
 from analysis.data.runs import EVERY_METHOD, RowKey, Run, Studies, grouped
 from analysis.data.statistics import Estimate
 from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
+from analysis.grid.success import learning, mean_of
 from analysis.grid.table import Printed, Table
 
 LEAST_POINTS, LEAST_ERRORS, LEAST_SEEDS = 8, 4, 3  # the rule of docs/performance.md
@@ -54,13 +53,13 @@ def _place(run: Run) -> Hashable:
 
 def _compare(base: Sequence[Run], control: Sequence[Run]) -> list[Estimate | Printed | str]:
     """Return the cells of a row: both means, the control's lead, its error, the seeds, and the verdict."""
-    seeds = f"{len(base)} + {len(control)}"
+    means, seeds = [mean_of(learning(runs)) for runs in (base, control) if runs], f"{len(base)} + {len(control)}"
     if not control:
-        return [_mean(base), "not run", "–", "–", seeds, "not tested"]
+        return [*means, "not run", "–", "–", seeds, "not tested"]
     enough = min(len(base), len(control)) >= LEAST_SEEDS
     verdict = "yes" if has_room(base, control) else "no" if enough else "too few seeds"
     lead, error = _lead(base, control)
-    return [_mean(base), _mean(control), Printed(Estimate(lead), "+.1f"), Estimate(error), seeds, verdict]
+    return [*means, Printed(Estimate(lead), "+.1f"), Estimate(error), seeds, verdict]
 
 
 def has_room(base: Sequence[Run], control: Sequence[Run]) -> bool:
@@ -71,10 +70,6 @@ def has_room(base: Sequence[Run], control: Sequence[Run]) -> bool:
 
 def _lead(base: Sequence[Run], control: Sequence[Run]) -> tuple[float, float]:
     """Return the control's lead in points and its standard error, nan of a single seed."""
-    means = _mean(base), _mean(control)
-    return means[1].mean - means[0].mean, hypot(*(m.std / sqrt(len(own)) for m, own in zip(means, (base, control))))
-
-
-def _mean(runs: Sequence[Run]) -> Estimate:
-    rates = 100 * np.array([run.mean("train/success") for run in runs])
-    return Estimate(float(rates.mean()), float(rates.std(ddof=1)) if len(rates) > 1 else nan)
+    rates = learning(base), learning(control)
+    error = hypot(*(own.std(ddof=1) / sqrt(len(own)) for own in rates)) if min(map(len, rates)) > 1 else nan
+    return float(rates[1].mean() - rates[0].mean()), error

@@ -1,16 +1,13 @@
 """Table share-of-lead: how much of what is to be gained over GRPO does each method gain?"""
 
-from collections.abc import Mapping, Sequence
-from math import nan
-
-import numpy as np
+from collections.abc import Mapping
 
 from analysis.data.methods import environment_name, name_of, ordered
 from analysis.data.runs import EVERY_METHOD, Run, Studies, grouped
-from analysis.data.statistics import Estimate, Interval, half_width
 from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
-from analysis.grid.table import Printed, Table
+from analysis.grid.success import Rates, difference, final, learning, mean_of, with_interval
+from analysis.grid.table import Table
 from analysis.tables.room import BASE, CONTROL, has_room
 
 _NONE = "–"
@@ -26,16 +23,16 @@ def share_of_lead(studies: Studies) -> Table:
         if not {BASE, CONTROL} <= by_method.keys():
             continue
         used += same
-        learning = {method: _learning(runs) for method, runs in by_method.items()}
-        final = {method: _final(runs) for method, runs in by_method.items()}
+        rates = {method: learning(runs) for method, runs in by_method.items()}
+        ends = {method: final(runs) for method, runs in by_method.items()}
         room = has_room(by_method[BASE], by_method[CONTROL])
         for method in ordered(by_method):
-            share = _share(method, learning) if room else _NONE
-            behind = _NONE if method == CONTROL else _difference(final[CONTROL], final[method])
-            rows.append([name_of(method), _mean(learning[method]), share, _mean(final[method]), behind])
+            share = _share(method, rates) if room else _NONE
+            behind = _NONE if method == CONTROL else difference(ends[CONTROL], ends[method])
+            rows.append([name_of(method), mean_of(rates[method]), share, mean_of(ends[method]), behind])
             headings.append(f"{environment_name(env)}, model {model}")
             methods.append(name_of(method))
-            facts |= {f"learning/{env}/{model}/{method}": _mean(learning[method]).text}
+            facts |= {f"learning/{env}/{model}/{method}": mean_of(rates[method]).text}
             facts |= {f"share/{env}/{model}/{method}": share, f"behind/{env}/{model}/{method}": behind}
     return Table(
         "How much of the control's lead over GRPO each method has in training, and how far behind the control it ends.",
@@ -61,39 +58,12 @@ def _place(run: Run) -> tuple[str, str, str, float | None]:
     return run.env, run.model, run.task_set, run.success_before
 
 
-def _learning(runs: Sequence[Run]) -> np.ndarray:
-    return np.array([100 * run.mean("train/success") for run in runs])
-
-
-def _final(runs: Sequence[Run]) -> np.ndarray:
-    return np.array([run.passes().to_numpy().mean() for run in runs])
-
-
-def _mean(rates: np.ndarray) -> Printed:
-    return Printed(Estimate(float(rates.mean()), _deviation(rates)))
-
-
-def _deviation(rates: np.ndarray) -> float:
-    return float(rates.std(ddof=1)) if len(rates) > 1 else nan
-
-
-def _share(method: str, learning: Mapping[str, np.ndarray]) -> str:
+def _share(method: str, rates: Mapping[str, Rates]) -> str:
     """Return the share in per cent; its error is that of a ratio of means whose denominator is far from zero."""
-    base, control, own = (learning[name] for name in (BASE, CONTROL, method))
+    base, control, own = (rates[name] for name in (BASE, CONTROL, method))
     lead = float(control.mean() - base.mean())
     share = float(own.mean() - base.mean()) / lead
     if method in (BASE, CONTROL):
         return f"{100 * share:.0f}"
     slopes = [100 / lead * slope for slope in (1, -share, share - 1)]
-    return _with_interval(100 * share, slopes, [own, control, base], "z.0f")
-
-
-def _difference(a: np.ndarray, b: np.ndarray) -> str:
-    return _with_interval(float(a.mean() - b.mean()), [1, -1], [a, b], "z.1f")
-
-
-def _with_interval(value: float, slopes: Sequence[float], samples: Sequence[np.ndarray], form: str) -> str:
-    """Return a sum of means, each times its slope, with its interval where all have two training seeds or more."""
-    counts = [len(rates) for rates in samples]
-    half = half_width(slopes, [_deviation(rates) for rates in samples], counts) if min(counts) > 1 else nan
-    return f"{value:{form}} {Interval(value - half, value + half).text(form, '')}".strip()
+    return with_interval(100 * share, slopes, [own, control, base], "z.0f")

@@ -1,0 +1,45 @@
+"""Success of the runs of a row, in training and in the end, in per cent, and differences of its means."""
+
+from collections.abc import Sequence
+from math import nan
+
+import numpy as np
+from jaxtyping import Float
+
+from analysis.data.runs import Run
+from analysis.data.statistics import Estimate, Interval, half_width
+from analysis.grid.table import Printed
+
+Rates = Float[np.ndarray, " N"]
+"""Success in per cent, a number for each of N runs, or for each of N means."""
+
+
+def learning(runs: Sequence[Run]) -> Rates:
+    """Return the success in training of each run, averaged over all its updates."""
+    return np.array([100 * run.mean("train/success") for run in runs])
+
+
+def final(runs: Sequence[Run]) -> Rates:
+    """Return the success of each run's last policy on the test tasks."""
+    return np.array([run.passes().to_numpy().mean() for run in runs])
+
+
+def mean_of(rates: Rates) -> Printed:
+    """Return the mean with the sample deviation, which a single number has not."""
+    return Printed(Estimate(float(rates.mean()), _deviation(rates)))
+
+
+def difference(a: Rates, b: Rates) -> str:
+    """Return the mean of ``a`` minus that of ``b`` with its 95 % interval (Welch's)."""
+    return with_interval(float(a.mean() - b.mean()), [1, -1], [a, b], "z.1f")
+
+
+def with_interval(value: float, slopes: Sequence[float], samples: Sequence[Rates], form: str) -> str:
+    """Return a sum of means, each times its slope, with its interval where all are of two numbers or more."""
+    counts = [len(rates) for rates in samples]
+    half = half_width(slopes, [_deviation(rates) for rates in samples], counts) if min(counts) > 1 else nan
+    return f"{value:{form}} {Interval(value - half, value + half).text(form, '')}".strip()
+
+
+def _deviation(rates: Rates) -> float:
+    return float(rates.std(ddof=1)) if len(rates) > 1 else nan

@@ -1,0 +1,109 @@
+"""Table warm-starts: how much do success and leads depend on the policy that training starts from?"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import nan, sqrt
+
+import numpy as np
+
+from analysis.data.methods import environment_name, name_of, ordered
+from analysis.data.runs import RowKey, Run, StudyRuns, grouped
+from analysis.grid.artefact import artefact
+from analysis.grid.notes import origins, protocol
+from analysis.grid.success import Rates, difference, final, learning, mean_of, with_interval
+from analysis.grid.table import Printed, Table
+from analysis.tables.room import BASE
+
+_SEED = "policy.warm_start.seed"
+_MEASURES = (learning, final)
+BY_START = RowKey(lambda run: f"{run.method} {run[_SEED]}", (_SEED,))
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Rows of the table: the rates of each method in training and in the end, and how a lead over GRPO is told."""
+
+    heading: str
+    rates: dict[str, list[Rates]]
+    lead: Callable[[Rates, Rates], str]
+
+    def rows(self) -> Iterator[list[Printed | str]]:
+        """Yield a row for each method."""
+        for method in ordered(self.rates):
+            pairs = zip(self.rates[method], self.rates[BASE])
+            leads = ["–", "–"] if method == BASE else [self.lead(own, base) for own, base in pairs]
+            yield [name_of(method), *map(mean_of, self.rates[method]), *leads]
+
+
+@artefact("warm-starts", "table", study="warm_start", key=BY_START)
+def warm_starts(study: StudyRuns) -> Table:
+    """Compare methods with GRPO from each of several warm starts, and over them."""
+    blocks, used, chance, facts = [], [], [], {}
+    by_start = sorted(study.runs, key=lambda run: (run.env, run.model, run[_SEED], run.seed, run.id))
+    for (env, model), runs in grouped(by_start, lambda run: (run.env, run.model)).items():
+        place = f"{environment_name(env)}, model {model}"
+        starts = {start: same for start, same in grouped(runs, lambda run: run[_SEED]).items() if _has_base(same)}
+        blocks += [_of_start(place, start, same) for start, same in starts.items()]
+        used += [run for same in starts.values() for run in same]
+        if len(starts) > 1:
+            over, by_chance = _over(place, list(starts.values()))
+            blocks.append(over)
+            for (name, *texts), method in zip(over.rows(), ordered(over.rates)):
+                chance.append(f"{place}, {name}: {by_chance[method]:.1f}.")
+                texts = [text.text if isinstance(text, Printed) else text for text in texts]
+                told = zip(("learning", "final", "lead", "lead-final"), texts)
+                facts |= {f"starts/{env}/{model}/{method}/{what}": text for what, text in told}
+                facts |= {f"starts/{env}/{model}/{method}/by-chance": f"{by_chance[method]:.1f}"}
+    return Table(
+        "Success (%) from several warm starts: what intervals over training seeds, which share a start, do not know.",
+        ["Method", "In training", "Final", "Lead in training", "Lead at the end"],
+        [row for block in blocks for row in block.rows()],
+        [
+            " ".join(protocol([study], used)),
+            "A start is the seed of the warm start: other demonstrations, and other batches of them. In training: "
+            "success averaged over all updates; final: on the test tasks. Lead: over GRPO, in points. Of one start: ± "
+            "one sample standard deviation over training seeds, and Welch's 95 % intervals. Over starts: mean and "
+            "standard deviation of the starts' means, and Student's 95 % interval of the mean lead of a start.",
+            *(
+                ["If starts were alike, their means in training would deviate by: " + " ".join(chance)]
+                if chance
+                else []
+            ),
+            *origins(used),
+        ],
+        headings=[block.heading for block in blocks for _ in block.rates],
+        methods=[name_of(method) for block in blocks for method in ordered(block.rates)],
+        facts=facts,
+    )
+
+
+def _has_base(runs: Sequence[Run]) -> bool:
+    return any(run.method == BASE for run in runs)
+
+
+def _of_start(place: str, start: int, runs: Sequence[Run]) -> _Block:
+    before = runs[0].success_before
+    solves = "" if before is None else f" (solves {100 * before:.1f} %)"
+    by_method = grouped(runs, lambda run: run.method)
+    rates = {method: [of(same) for of in _MEASURES] for method, same in by_method.items()}
+    return _Block(f"{place}, start {start}{solves}", rates, difference)
+
+
+def _over(place: str, starts: Sequence[Sequence[Run]]) -> tuple[_Block, dict[str, float]]:
+    """Return the rows over all starts, and for each method how its means in training would deviate by seeds alone."""
+    by_method = [grouped(runs, lambda run: run.method) for runs in starts]
+    methods = set.intersection(*map(set, by_method))
+    means = {m: [np.array([of(each[m]).mean() for each in by_method]) for of in _MEASURES] for m in methods}
+    by_chance = {m: _by_chance([learning(each[m]) for each in by_method]) for m in methods}
+    return _Block(f"{place}, over {len(starts)} starts", means, _mean_lead), by_chance
+
+
+def _mean_lead(own: Rates, base: Rates) -> str:
+    """Return the mean of the starts' leads with Student's interval."""
+    return with_interval(float((own - base).mean()), [1], [own - base], "z.1f")
+
+
+def _by_chance(samples: Sequence[Rates]) -> float:
+    """Return the deviation that means of samples have whose true means are equal; nan without two seeds anywhere."""
+    variances = [rates.var(ddof=1) / len(rates) for rates in samples if len(rates) > 1]
+    return sqrt(float(np.mean(variances))) if variances else nan
