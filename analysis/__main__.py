@@ -17,6 +17,8 @@ from bepo.core.errors import Parser, UserError, choose, exit_code
 from bepo.runs.config import TIERS
 from bepo.store.find import DEFAULT, existing
 
+_MOST_SEEDS = 10_000
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; return 0, or 2 after one line that says what is wrong."""
@@ -34,11 +36,26 @@ def _parser() -> Parser:
     add("--results", type=Path, default=DEFAULT, help="folder of finished runs")
     sources = "local: RESULTS alone; published: paper/runs alone; wandb:ENTITY/PROJECT, kept in RESULTS/wandb"
     add("--source", help=f"{sources} (default: RESULTS and paper/runs together)")
-    add("--out", type=Path, help="folder to write to (default: paper; curves: RESULTS/views)")
+    add("--out", type=Path, help="folder to write to (default: paper; curves and --seeds: RESULTS/views)")
+    add(
+        "--seeds", type=_seeds, default=(), metavar="8-11", help="count runs of these training seeds only (8,9 or 8-11)"
+    )
     add("--metric", action="append", default=[], help="study, curves: another metric; may be repeated")
     add("--gc", nargs="+", default=[], metavar="RUN_ID", help="runs: remove exactly these")
     add("--allow-mixed", action="store_true", help="average over method versions, task sets and backends")
     return parser
+
+
+def _seeds(text: str) -> list[int]:
+    """Return the training seeds that ``8,9`` or ``8-11`` names."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        ends = (first, last or first)
+        if not all(map(str.isdecimal, ends)) or not int(ends[0]) <= int(ends[1]) < int(ends[0]) + _MOST_SEEDS:
+            raise argparse.ArgumentTypeError(f"{text!r:.60}: training seeds are written 8,9 or 8-11")
+        seeds += range(int(ends[0]), int(ends[1]) + 1)
+    return seeds
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -48,6 +65,10 @@ def _run(options: argparse.Namespace) -> None:
         raise UserError(f"--gc {' '.join(options.gc)}: goes with `runs`")
     if options.metric and options.names[:1] not in (["study"], ["curves"]):
         raise UserError(f"--metric {options.metric[0]}: goes with `study` and `curves`")
+    if options.seeds and options.names[:1] in (["runs"], ["curves"]):
+        raise UserError(
+            f"--seeds: goes with tables, figures, claims and plan; `{options.names[0]}` takes runs themselves"
+        )
     if options.source in (None, "local"):
         existing(options.results)
     command, names = (options.names[0], options.names[1:]) if options.names else ("", [])
@@ -78,7 +99,8 @@ def _build(command: str, names: list[str], options: argparse.Namespace) -> None:
     from analysis.output.plan import plan
     from analysis.output.rebuild import rebuild, rebuild_studies
 
-    source, out = open_source(options.results, options.source), options.out or Path("paper")
+    source = open_source(options.results, options.source, options.seeds)
+    out = options.out or (options.results / "views" if options.seeds else Path("paper"))
     tiers = [options.tier] if options.tier else source.tiers()
     if not tiers:
         raise UserError(f"{source.results}: no study has a run yet; try `make reproduce`")

@@ -1,7 +1,7 @@
 """Runs and studies: which runs an artefact is made of, chosen by what they say about themselves."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from io import BytesIO
@@ -202,7 +202,8 @@ class StudyRuns:
     """The complete runs of one study at one tier.
 
     ``skipped`` names what was left out and why; ``refused`` says why the runs of an (environment, model, row) must not
-    be averaged. ``trials`` are folders that may hold a database of Optuna; a study in a later one counts.
+    be averaged. ``trials`` are folders that may hold a database of Optuna; a study in a later one counts. ``seeds`` are
+    the training seeds that were asked for, none for all.
     """
 
     name: str
@@ -212,6 +213,7 @@ class StudyRuns:
     refused: dict[tuple[str, str, str], str] = field(default_factory=dict)
     key: RowKey = METHOD
     trials: tuple[Path, ...] = ()
+    seeds: Sequence[int] = ()
 
     def only(self, condition: Callable[[Run], bool]) -> Self:
         """Keep the runs that meet a condition."""

@@ -1,6 +1,6 @@
 """Where runs come from: a results folder, a W&B project that is brought into this form first, and published runs."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,12 @@ class Source:
     Every run and every study's cells are read and checked once, however many artefacts use them.
     """
 
-    def __init__(self, results: Path, published: Path | None = None) -> None:
-        """``published`` is a folder with one folder of published runs for each tier; None: there are none."""
-        self.results = results
+    def __init__(self, results: Path, published: Path | None = None, seeds: Collection[int] = ()) -> None:
+        """``published`` is a folder with one folder of published runs for each tier; None: there are none.
+
+        Studies have runs of these training ``seeds`` only; without, of all.
+        """
+        self.results, self.seeds = results, sorted(seeds)
         self.published = {tier: PublishedRuns(published / tier) for tier in TIERS} if published else {}
         self._read: dict[str, Run | str] = {}
         self._read_cells: dict[tuple[str, str], list[dict[str, Any] | str]] = {}
@@ -47,7 +50,7 @@ class Source:
 
         Incomplete, corrupt and foreign runs are named in ``skipped``, and never averaged.
         """
-        study = StudyRuns(name, tier, key=key, trials=self.trials(tier))
+        study = StudyRuns(name, tier, key=key, trials=self.trials(tier), seeds=self.seeds)
         return select(study, self._usable(study), allow_mixed)
 
     def trials(self, *tiers: str) -> tuple[Path, ...]:
@@ -79,7 +82,7 @@ class Source:
                 study.skipped.append(run)
             elif run.tier != tier:
                 study.skipped.append(f"{run.path}: its tier is {run.tier}, not {tier}")
-            else:
+            elif not self.seeds or run.seed in self.seeds:
                 usable.append(run)
         return usable
 
@@ -129,20 +132,20 @@ class Source:
                 yield found
 
 
-def open_source(results: Path, source: str | None = None) -> Source:
+def open_source(results: Path, source: str | None = None, seeds: Collection[int] = ()) -> Source:
     """Return the runs that ``source`` names: None for a results folder and the published runs together.
 
     ``local`` is the results folder alone, ``published`` the published runs alone; ``wandb:entity/project`` is
-    downloaded into a folder below the results folder.
+    downloaded into a folder below the results folder. ``seeds`` are the training seeds that count, all without.
     """
     if source == "published":
-        return Source(PUBLISHED / "no results folder", PUBLISHED)
+        return Source(PUBLISHED / "no results folder", PUBLISHED, seeds)
     if source in (None, "local"):
         refuse_older(results)
-        return Source(results, PUBLISHED if source is None else None)
+        return Source(results, PUBLISHED if source is None else None, seeds)
     kind, _, project = source.partition(":")
     if kind != "wandb" or project.count("/") != 1:
         raise choose("source", source, ("local", "published", "wandb:ENTITY/PROJECT"))
     folder = results / "wandb" / project
     tracking.download(project, folder)
-    return Source(folder)
+    return Source(folder, seeds=seeds)

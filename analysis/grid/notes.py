@@ -44,10 +44,11 @@ def of_grid(studies: Sequence[StudyRuns], lines: Sequence[Line], metrics: Sequen
 
 def protocol(studies: Iterable[StudyRuns], runs: Sequence[Run]) -> list[str]:
     """Return sentences on what the reproduced numbers were measured on, by environment."""
-    names, tiers = zip(*((study.name, study.tier) for study in studies))
+    names, tiers, seeds = zip(*((study.name, study.tier, tuple(study.seeds)) for study in studies))
+    only = [f"Training seeds {', '.join(map(str, seeds[0]))} only."] if seeds[0] else []
     if not runs:
-        return [f"No complete run at tier {tiers[0]}."]
-    sentences = [f"Tier {tiers[0]}, {'studies' if len(names) > 1 else 'study'} {', '.join(names)}."]
+        return [f"No complete run at tier {tiers[0]}.", *only]
+    sentences = [f"Tier {tiers[0]}, {'studies' if len(names) > 1 else 'study'} {', '.join(names)}.", *only]
     sentences += [_place(env, same) for env, same in sorted(grouped(runs, lambda run: run.env).items())]
     other = "This tier trains other models than the paper's: a gap compares protocols, not implementations."
     return sentences if tiers[0] == "paper" else [*sentences, other]

@@ -51,7 +51,8 @@ def plan(source: Source, tier: str, allow_mixed: bool = False) -> str:
     rows = (
         "Runs and core-hours are of the claim's rows; the command trains every row of its studies (credit=... fewer).\n"
         "All this is for one test, uncorrected for other claims: a lower bound. Seeds added after a verdict was\n"
-        "seen do not keep its error rate: test such a claim on the new seeds alone."
+        "seen do not keep its error rate: train as many new ones, and test the claim on these alone, as in\n"
+        "  python -m bepo.sweep main_sokoban_text tier=laptop seed=8,9,10,11; python -m analysis claims --seeds 8-11"
     )
     return "\n".join([head, *([why, "", *_lines(needs, tier), "", rows] if needs else [])])
 

@@ -44,6 +44,19 @@ def test_a_study_is_what_its_cells_point_at(results):
     assert not found.skipped and not found.refused
 
 
+def test_new_seeds_can_be_judged_alone(results, capsys):
+    """The tables say so, and do not replace those of all runs."""
+    write_run(results, "main_sokoban_text", {"credit.name": "grpo", "seed": 0}, PASSES)
+    write_run(results, "main_sokoban_text", {"credit.name": "grpo", "seed": 9}, PASSES)
+    found = Source(results, seeds=range(8, 12)).study("main_sokoban_text", "laptop")
+    assert [run.seed for run in found.runs] == [9] and not found.skipped
+    arguments = ["sokoban-text", "--results", str(results), "--source", "local", "--tier", "laptop"]
+    assert main([*arguments, "--seeds", "1,8-9"]) == 0
+    shown = capsys.readouterr().out
+    assert "Training seeds 1, 8, 9 only." in shown and (results / "views/tables/sokoban-text.laptop.md").exists()
+    assert main([*arguments, "--out", str(results / "all")]) == 0 and "Training seeds" not in capsys.readouterr().out
+
+
 def test_runs_are_selected_by_their_settings(results):
     write_run(results, "s", {"env.name": "webshop", "credit.n_min": 3}, PASSES)
     found = study(results)
