@@ -152,6 +152,8 @@ def tally(evaluated: Sequence[Evaluated]) -> dict[str, str]:
     counts = {"claims": len(own), "printed_claims": sum(e.printed.verdict != "not printed" for e in own)}
     counts |= {"inconsistent": sum(e.printed.verdict == "no" for e in own)}
     counts |= {"leads": len(leads), "separated_leads": sum(leads), "extensions": len(evaluated) - len(own)}
+    decided = Counter(e.claim.about for e in evaluated if e.runs.word in ("supported", "contradicted"))
+    counts |= {f"decided_{about}": decided[about] for about in ("learning", "mechanism")}
     for word in VERDICTS:
         counts |= {word.replace(" ", "_"): words[word], f"extension_{word.replace(' ', '_')}": carried[word]}
     return {name: str(count) for name, count in counts.items()}

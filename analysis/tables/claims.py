@@ -1,5 +1,6 @@
 """Tables claims, claim-measures and checks: what the paper claims, what speaks for it, and its own agreement."""
 
+from collections.abc import Mapping
 from math import isfinite, isnan
 from statistics import median
 
@@ -130,16 +131,19 @@ def decided_claims(entries: Entries) -> Table:
         f"The claims that the runs of tier {entries.tier} decide.",
         columns,
         [[e.claim.claim, _reproduced(e), _p(e), _seeds(e), _word(e)] for e in decided],
-        [_about(decided), _undecided(entries.evaluated), "Columns as in the table of every claim (supplement)."],
+        [
+            _about(tally(entries.evaluated)),
+            _undecided(entries.evaluated),
+            "Columns as in the table of every claim (supplement).",
+        ],
         headings=[_CARRIED_OVER if e.claim.extension else _OF_PAPER for e in decided],
         widths={0: 0.4, 1: 0.25},
         short=True,
     )
 
 
-def _about(decided: list[Evaluated]) -> str:
-    learning = sum(e.claim.about == "learning" for e in decided)
-    rest = len(decided) - learning
+def _about(counts: Mapping[str, str]) -> str:
+    learning, rest = counts["decided_learning"], counts["decided_mechanism"]
     return f"About what agents learn: {learning}; about cost, coverage, convergence and diagnostics: {rest}."
 
 

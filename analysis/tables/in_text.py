@@ -42,10 +42,10 @@ def _share(run: Run, *stages: str) -> float:
     return 100 * float(seconds[[f"seconds/{stage}" for stage in stages]].sum() / seconds.sum())
 
 
-def _part(run: Run, metric: str, first: int, last: int) -> float:
-    """Return the mean of a metric from the ``first`` to the ``last`` per cent of the updates."""
+def _part(run: Run, metric: str, first: int, last: int, of: int = 100) -> float:
+    """Return the mean of a metric from the ``first`` to the ``last`` per cent of the updates, or of ``of`` parts."""
     rows = run.metrics[metric]
-    return float(rows.iloc[len(rows) * first // 100 : max(len(rows) * last // 100, 1)].mean())
+    return float(rows.iloc[len(rows) * first // of : max(len(rows) * last // of, 1)].mean())
 
 
 def _updates_to(run: Run, success: float) -> float:
@@ -108,9 +108,15 @@ METRICS = {
 
 
 def _metric(name: str) -> Metric:
-    """Return a metric by its name; ``train/entropy 0-10`` is the mean of a logged one over a part of the updates."""
-    part = re.fullmatch(r"(\S+) (\d+)-(\d+)", name)
-    return _logged(lambda run: _part(run, part[1], int(part[2]), int(part[3])), ".3g") if part else METRICS[name]
+    """Return a metric by its name, or the mean of a logged one over a part of the updates.
+
+    ``train/entropy 0-10`` is over the first tenth of the updates, ``train/entropy 2/3`` over the second third.
+    """
+    if part := re.fullmatch(r"(\S+) (\d+)/(\d+)", name):
+        return _logged(lambda run: _part(run, part[1], int(part[2]) - 1, int(part[2]), int(part[3])), ".3g")
+    if part := re.fullmatch(r"(\S+) (\d+)-(\d+)", name):
+        return _logged(lambda run: _part(run, part[1], int(part[2]), int(part[3])), ".3g")
+    return METRICS[name]
 
 
 def _environment(number: dict[str, str]) -> str:

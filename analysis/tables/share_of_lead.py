@@ -34,6 +34,8 @@ def share_of_lead(studies: Studies) -> Table:
             methods.append(name_of(method))
             facts |= {f"learning/{env}/{model}/{method}": mean_of(rates[method]).text}
             facts |= {f"share/{env}/{model}/{method}": share, f"behind/{env}/{model}/{method}": behind}
+            if method != BASE:
+                facts |= {f"gain/{env}/{model}/{method}": difference(ends[method], ends[BASE])}
     return Table(
         "How much of the control's lead over GRPO each method has in training, and how far behind the control it ends.",
         ["Method", "In training", "Share of the lead", "Final", "Behind at the end"],
