@@ -51,7 +51,7 @@ SPREAD = {  # method: how often each training seed succeeds
 }
 LABELS = (*MAIN, *ABLATIONS, "in-text", "claims", "decided-claims", "claim-measures", "checks", "granularity")
 LABELS += ("method-comparison", "supp-common-hparams", "supp-environment-hparams", "sample-efficiency", "room")
-LABELS += ("share-of-lead",)
+LABELS += ("share-of-lead", "warm-starts")
 ROOT = Path(__file__).parents[2]
 
 
@@ -93,6 +93,10 @@ def made(tmp_path_factory):
             run("room", "webshop", seed=seed, rate=rate, **{"credit.name": method})
     paths["gagpo"] = [run("gated_gagpo", "webshop", **{"credit.name": "gagpo"})]
     paths["runtime"] = [run("runtime", "alfworld", seed=9)]  # another than the main runs
+    for start, method, seed in itertools.product(range(3), ("gated_bepo", "grpo"), range(3)):
+        at = {"policy.warm_start.seed": start, "credit.name": method}
+        rate = 0.3 + 0.1 * start + 0.2 * (method == "gated_bepo")
+        paths.setdefault(("start", start, method), []).append(run("warm_start", "sokoban", seed=seed, rate=rate, **at))
     folders = ("--results", str(folder / "r"), "--out", str(folder))
     command = Command("analysis", *LABELS, "--tier", "laptop", "--source", "local", *folders)
     out = command.communicate()
@@ -321,6 +325,19 @@ def test_where_the_tier_can_judge(made):
     error = (plain.variance(base) / 3 + plain.variance(control) / 3) ** 0.5
     assert near(found["Lead"], plain.fmean(control) - plain.fmean(base)) and found["Seeds"] == "3 + 3"
     assert float(found["Standard error"]) == pytest.approx(error, abs=0.05) and found["Room"] == "no"  # 10 < 4 x 8.2
+
+
+def test_leads_from_several_starts(made):
+    """Welch's interval over the seeds of a start, and Student's over the mean leads of three starts."""
+    lines = [line for line in read(made, "warm-starts") if line["Method"] == "Gated-BEPO"]
+    rates = [[means(made[1]["start", start, method]) for method in ("gated_bepo", "grpo")] for start in range(3)]
+    (low, high), _ = welch(*rates[1])
+    lead = plain.fmean(rates[1][0]) - plain.fmean(rates[1][1])
+    assert lines[1]["Lead at the end"] == f"{lead:.1f} [{low:.1f}, {high:.1f}]"
+    leads = [plain.fmean(own) - plain.fmean(base) for own, base in rates]
+    low, high = stats.t.interval(0.95, 2, plain.fmean(leads), plain.stdev(leads) / 3**0.5)
+    assert lines[3]["Lead at the end"] == f"{plain.fmean(leads):.1f} [{low:.1f}, {high:.1f}]"
+    assert near(lines[3]["Final"], plain.fmean(plain.fmean(own) for own, _ in rates))
 
 
 def test_tables_without_runs(made):
