@@ -8,7 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
 
-from analysis.claims.verdicts import VERDICTS, Evaluated
+from analysis.claims.verdicts import VERDICTS, Evaluated, tally
 from analysis.data.methods import environment_name, known_methods, name_of, ordered
 from analysis.data.titles import number_of, title_of
 from analysis.grid.maths import plain, to_html
@@ -62,7 +62,7 @@ def _answer(tier: str, evaluated: Sequence[Evaluated], items: Sequence[Built]) -
         "seeds": len({run.seed for run in runs}),
     }
     by_word = {word: [_line(e, shown) for e in evaluated if e.runs.word == word] for word in VERDICTS}
-    return {"tier": tier, "what": what, "claims": by_word}
+    return {"tier": tier, "what": what, "claims": by_word, "counts": tally(evaluated)}
 
 
 def _line(e: Evaluated, shown: set[str]) -> dict[str, Any]:
