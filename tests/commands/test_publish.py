@@ -32,17 +32,22 @@ FIT = [f"policy.warm_start.{s}" for s in ("episodes=4", "max_steps=1", "check_ev
 WARM = [*(override for override in SMALLEST if "warm_start" not in override), *FIT]
 
 
+def train(results, varying, *overrides):
+    """Train a cell of main_sokoban_text from sources that a commit has."""
+    register_configs()
+    overrides = ["tier=smoke", varying, *overrides, f"results={results}"]
+    (planned,) = plan_cells([Cell("main_sokoban_text", overrides, [varying])])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(life, "SOURCE", CLEAN)
+        life.run(planned.config, overrides)
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """Two training seeds of a cell of main_sokoban_text."""
     path = tmp_path_factory.mktemp("results")
-    register_configs()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(life, "SOURCE", CLEAN)
-        for seed in (0, 1):
-            overrides = ["tier=smoke", "credit=grpo", f"seed={seed}", *SMALLEST, "updates=2", f"results={path}"]
-            (planned,) = plan_cells([Cell("main_sokoban_text", overrides, [f"seed={seed}"])])
-            life.run(planned.config, overrides)
+    for seed in (0, 1):
+        train(path, f"seed={seed}", "credit=grpo", *SMALLEST, "updates=2")
     return path
 
 
@@ -56,10 +61,7 @@ def published(results, tmp_path):
 def test_gated_bepos_first_seed_keeps_its_policy(results, tmp_path, monkeypatch, capsys):
     """It is found by its id, in a folder without runs; a changed one is refused."""
     shutil.copytree(results, tmp_path / "r")
-    monkeypatch.setattr(life, "SOURCE", CLEAN)
-    overrides = ["tier=smoke", "credit=gated_bepo", "seed=0", *SMALLEST, "updates=1", f"results={tmp_path / 'r'}"]
-    (planned,) = plan_cells([Cell("main_sokoban_text", overrides, ["credit=gated_bepo"])])
-    life.run(planned.config, overrides)
+    train(tmp_path / "r", "credit=gated_bepo", "seed=0", *SMALLEST, "updates=1")
     arguments = ["--tier", "smoke", "--to", str(tmp_path / "p")]
     assert publish.main([str(tmp_path / "r"), *arguments]) == 0
     (run_id_,) = PublishedRuns(tmp_path / "p" / "smoke").with_policy()
@@ -76,13 +78,9 @@ def test_gated_bepos_first_seed_keeps_its_policy(results, tmp_path, monkeypatch,
     assert publish.main(arguments) == 2 and "model.safetensors: changed" in capsys.readouterr().err
 
 
-def test_the_larger_models_policy_is_not_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(life, "SOURCE", CLEAN)
+def test_the_larger_models_policy_is_not_kept(tmp_path):
     results = tmp_path / "r"
-    smallest = [*SMALLEST, "policy.hidden_size=40", "updates=1", f"results={results}"]
-    overrides = ["tier=smoke", "credit=gated_bepo", "model=large", "seed=0", *smallest]
-    (planned,) = plan_cells([Cell("main_sokoban_text", overrides, ["model=large"])])
-    life.run(planned.config, overrides)
+    train(results, "model=large", "credit=gated_bepo", "seed=0", *SMALLEST, "policy.hidden_size=40", "updates=1")
     assert publish.main([str(results), "--tier", "smoke", "--to", str(tmp_path / "p")]) == 0
     folder = PublishedRuns(tmp_path / "p" / "smoke")
     assert folder.ids() and not folder.with_policy()
@@ -200,12 +198,7 @@ def test_a_published_run_trains_to_the_same_numbers(published, capsys):
 def warm_started(tmp_path_factory):
     """A run that began with a warm start."""
     path = tmp_path_factory.mktemp("warm")
-    register_configs()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(life, "SOURCE", CLEAN)
-        overrides = ["tier=smoke", "credit=grpo", "seed=0", *WARM, "updates=1", f"results={path}"]
-        (planned,) = plan_cells([Cell("main_sokoban_text", overrides, ["credit=grpo"])])
-        life.run(planned.config, overrides)
+    train(path, "credit=grpo", "seed=0", *WARM, "updates=1")
     return path
 
 
