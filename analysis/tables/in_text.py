@@ -43,7 +43,7 @@ def _share(run: Run, *stages: str) -> float:
 
 
 def _part(run: Run, metric: str, first: int, last: int, of: int = 100) -> float:
-    """Return the mean of a metric from the ``first`` to the ``last`` per cent of the updates, or of ``of`` parts."""
+    """Average a metric from ``first`` to ``last`` of ``of`` equal parts of the updates (of 100 unless said)."""
     rows = run.metrics[metric]
     return float(rows.iloc[len(rows) * first // of : max(len(rows) * last // of, 1)].mean())
 
