@@ -10,20 +10,23 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import urlparse
 
+from bepo.core.deadline import within
 from bepo.core.errors import Missing, UserError
 from bepo.core.settings import Settings
 
 PLACES = ("runs/", "studies/")  # of a results folder, as files of a W&B run
+T = TypeVar("T")
 JobType = Literal["training", "tuning", "evaluation", "sweep", "studies"]
 _OF_EPISODE = ("task", "kind", "success", "task_score", "return", "steps")
 _PATIENCE = 30.0  # seconds that W&B may take to start
+_SILENCE = 60.0  # seconds without an answer after which W&B is left alone; its client can wait for ever
 _LONGEST_TAG, _LONGEST_NAME = 64, 128  # characters that W&B takes
 
 
@@ -75,14 +78,11 @@ class Tracker:
     def __init__(
         self, settings: Tracking, run_id: str, folder: Path, labels: Labels, earlier: Iterable[dict[str, Any]] = ()
     ) -> None:
-        self._run = None
+        self._run: Any = None
         if settings.mode == "disabled":
             return
-        with self._optional():
-            before = list(folder.glob("wandb/offline-run-*"))
-            self._run = _start_or_offline(settings, folder, labels, run_id)
-            self._run.define_metric("update", hidden=True)
-            self._run.define_metric("*", step_metric="update")
+        before = list(folder.glob("wandb/offline-run-*"))
+        self._run = self._ask(lambda: _begin(settings, folder, labels, run_id), 2 * _PATIENCE + _SILENCE)
         if self._run is not None and self._run.offline:
             for row in earlier:
                 self.log(row)
@@ -91,27 +91,22 @@ class Tracker:
 
     def log(self, row: dict[str, Any]) -> None:
         """Log the row of one update, under the same names as in metrics.jsonl."""
-        if self._run is not None:
-            with self._optional():
-                self._run.log(row, step=row["update"])
+        if (run := self._run) is not None:
+            self._ask(lambda: run.log(row, step=row["update"]))
 
-    @contextmanager
-    def _optional(self) -> Iterator[None]:
-        """Go on without W&B, and say so, where it fails: it mirrors what the run's folder has."""
+    def _ask(self, call: Callable[[], T], seconds: float | None = _SILENCE) -> T | None:
+        """Return W&B's answer. Go on without W&B, and say so, where it fails: it mirrors what the run's folder has."""
         try:
-            yield
+            return _ask(call, seconds)
         except Exception as error:
             self._run = None
-            with suppress(Exception):  # else it would fail with a traceback when the program ends
-                import wandb
-
-                wandb.teardown()
             problem = (str(error) or repr(error)).splitlines()[0]
             print(f"W&B stopped ({problem:.300}); the run goes on without it", file=sys.stderr)
+            return None
 
     def log_transcripts(self, update: int, episodes: Iterable[dict[str, Any]]) -> None:
         """Log transcripts as a table ``transcripts`` with an update's row: a row an episode, its steps as one text."""
-        if self._run is None:
+        if (run := self._run) is None:
             return
         import wandb
 
@@ -120,8 +115,7 @@ class Tracker:
             table.add_data(
                 *(_cell(episode[name]) for name in _OF_EPISODE), "\n\n".join(map(_step_text, episode["steps"]))
             )
-        with self._optional():
-            self._run.log({"transcripts": table}, step=update)
+        self._ask(lambda: run.log({"transcripts": table}, step=update))
 
     def finish(
         self,
@@ -134,15 +128,18 @@ class Tracker:
 
         ``labels`` has the tags and the config as they are by now: other studies may have come to share the run.
         """
-        if self._run is None:
+        if (run := self._run) is None:
             return
-        with self._optional():
+
+        def end() -> None:
             if labels is not None:
-                self._run.tags = _tags(labels)
-                self._run.config.update(labels.config, allow_val_change=True)
-            self._run.summary.update(summary or {})
-            _attach(self._run, files, root)
-            self._run.finish(exit_code=0 if summary is not None else 1)
+                run.tags = _tags(labels)
+                run.config.update(labels.config, allow_val_change=True)
+            run.summary.update(summary or {})
+            _attach(run, files, root)
+            run.finish(exit_code=0 if summary is not None else 1)
+
+        self._ask(end, _SILENCE if run.offline else None)  # an upload takes as long as it takes
 
 
 def _cell(value: Any) -> Any:
@@ -157,14 +154,40 @@ def _step_text(step: dict[str, Any]) -> str:
 def log_table(
     settings: Tracking, folder: Path, labels: Labels, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
 ) -> None:
-    """Upload a table as a W&B run of its own. Raises ``UserError`` if W&B does not start."""
+    """Upload a table as a W&B run of its own. Raises ``UserError`` if W&B does not start, or stops answering."""
     if settings.mode == "disabled":
         return
     import wandb
 
-    run = _start(settings, folder, labels)
-    run.log({name: wandb.Table(list(columns), [list(row) for row in rows], allow_mixed_types=True)})
-    run.finish()
+    def upload() -> None:
+        run = _start(settings, folder, labels)
+        run.log({name: wandb.Table(list(columns), [list(row) for row in rows], allow_mixed_types=True)})
+        run.finish()
+
+    try:
+        _ask(upload, None if settings.mode == "online" else _PATIENCE + _SILENCE)
+    except TimeoutError as error:
+        raise UserError(f"tracking.mode={settings.mode}: W&B stopped ({error}); the {name} is not logged") from error
+
+
+def _ask(call: Callable[[], T], seconds: float | None) -> T:
+    """Return W&B's answer. Raises what it raises, ``TimeoutError`` for none; then it is not asked when we exit."""
+    try:
+        return within(seconds, call)
+    except Exception:
+        import wandb
+
+        with suppress(Exception, SystemExit):
+            within(_PATIENCE, wandb.teardown)
+        raise
+
+
+def _begin(settings: Tracking, folder: Path, labels: Labels, run_id: str) -> Any:
+    """Return a W&B run, whose rows are counted by updates."""
+    run = _start_or_offline(settings, folder, labels, run_id)
+    run.define_metric("update", hidden=True)
+    run.define_metric("*", step_metric="update")
+    return run
 
 
 def _start_or_offline(settings: Tracking, folder: Path, labels: Labels, run_id: str) -> Any:

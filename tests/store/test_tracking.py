@@ -1,6 +1,7 @@
 """W&B mirrors the run folder: the two are held against each other."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -136,3 +137,37 @@ def test_the_command_explains_itself_and_refuses_what_is_no_project(tmp_path, ca
             upload.main(arguments)
     out, err = capsys.readouterr()
     assert "Upload the study cells" in out and "'nowhere' is not ENTITY/PROJECT" in err
+
+
+SILENT = """
+import os, signal, subprocess, sys
+from pathlib import Path
+from bepo.store import tracking
+
+tracking._SILENCE = tracking._PATIENCE = 2.0
+folder = Path(sys.argv[1])
+tracker = tracking.Tracker(tracking.Tracking(), "silent", folder, tracking.Labels("silent", "", "training"))
+tracker.log({"update": 1, "loss": 0.5})
+core = int(subprocess.run(["pgrep", "-P", str(os.getpid()), "wandb-core"], capture_output=True, check=True).stdout)
+print(core, flush=True)
+os.kill(core, signal.SIGSTOP)
+tracker.finish({"test_success": 1.0})
+tracker.log({"update": 2, "loss": 0.25})
+print("the end", flush=True)
+sys.exit(3)
+"""
+
+
+def test_a_service_that_never_answers_keeps_no_run_from_its_end(tmp_path):
+    """Its process is stopped, so that it answers neither the run nor W&B's own hook when the program ends."""
+    out, err = tmp_path / "out", tmp_path / "err"  # no pipes: wandb-core, which is stopped, would hold them open
+    with out.open("w") as stdout, err.open("w") as stderr:
+        program = subprocess.Popen([sys.executable, "-c", SILENT, tmp_path], stdout=stdout, stderr=stderr)
+        try:
+            assert program.wait(timeout=120) == 3
+        finally:
+            program.kill()
+            core, *rest = out.read_text().splitlines()
+            os.kill(int(core), signal.SIGKILL)
+    assert rest == ["the end"]
+    assert err.read_text() == "W&B stopped (no answer for 2 seconds); the run goes on without it\n"

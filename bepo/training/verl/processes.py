@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,23 +43,6 @@ def start_ray(config: DictConfig, settings: Verl, device: str, mark: str) -> Pat
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C; Ray's handler would end in silence
     return Path(context.address_info["session_dir"]) / "logs"
-
-
-def run_within(seconds: float, call: Callable[[], None]) -> None:
-    """Run ``call``, and return when it ends, but after ``seconds`` at the latest; it then goes on in its thread.
-
-    An exception of ``call`` is printed, not raised.
-    """
-
-    def run() -> None:
-        try:
-            call()
-        except Exception as error:
-            print(f"{call.__name__}: {error!r}")
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
 
 
 def describe_failure(error: BaseException) -> str:

@@ -10,9 +10,10 @@ from pathlib import Path
 import ray
 import transfer_queue as tq
 
+from bepo.core.deadline import within
 from bepo.core.errors import UserError
 from bepo.training.verl.lifetime import Patience, Watchdog, end_processes, marked_processes, shared_memory
-from bepo.training.verl.processes import describe_failure, run_within
+from bepo.training.verl.processes import describe_failure
 from bepo.training.verl.quiet import Quiet
 
 _SECONDS_TO_END = 20.0  # for each of TransferQueue and Ray to end in order
@@ -63,6 +64,9 @@ class Session:
         memory = shared_memory(marked_processes(self.mark))
         with self._quiet:
             for end in (tq.close, ray.shutdown):
-                run_within(_SECONDS_TO_END, end)
+                try:
+                    within(_SECONDS_TO_END, end)
+                except Exception as error:
+                    print(f"{end.__name__}: {error!r}")
         end_processes(self.mark, memory)
         self._watchdog.stop()

@@ -1,0 +1,32 @@
+"""Calls that may hang: how long to wait for one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def within(seconds: float | None, call: Callable[[], T]) -> T:
+    """Return what ``call`` returns, or raise what it raises; None waits for ever.
+
+    Raises ``TimeoutError`` when it takes longer: it goes on in a thread that does not keep the program from ending.
+    """
+    future: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        return future.result(seconds)
+    except TimeoutError as error:
+        if future.done():
+            raise
+        raise TimeoutError(f"no answer for {seconds:g} seconds") from error
