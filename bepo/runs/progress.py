@@ -72,15 +72,18 @@ class ProgressBar:
 
 
 @contextmanager
-def interrupts() -> Iterator[list[int]]:
-    """Let Ctrl-C end the update at hand and checkpoint; a second one stops at once. Yields a list, empty until then."""
+def interrupts(until: str) -> Iterator[list[int]]:
+    """Let Ctrl-C wait for the end of what is at hand, which ``until`` names; a second one stops at once.
+
+    Yields a list, empty until the first one.
+    """
     received: list[int] = []
 
     def note(number: int, frame: object) -> None:
         if received:
             raise KeyboardInterrupt
         received.append(number)
-        print("\nstopping after this update (Ctrl-C again: at once)", file=sys.stderr)
+        print(f"\nstopping after {until} (Ctrl-C again: at once)", file=sys.stderr)
 
     try:
         before = signal.signal(signal.SIGINT, note)

@@ -164,7 +164,7 @@ class _Run:
             if not self.begun:
                 self.evaluations.first()
                 self._checkpoint()
-            with interrupts() as interrupted, ProgressBar(config, self.update) as bar:
+            with interrupts("this update") as interrupted, ProgressBar(config, self.update) as bar:
                 while self.update < config.updates:
                     self.update += 1
                     row = self._train_step()
@@ -183,7 +183,10 @@ class _Run:
                         raise KeyboardInterrupt
             self._checkpoint()
             success = self.evaluations.last(self.update)
-            self._complete(success)
+            with interrupts("the end of this run") as interrupted:
+                self._complete(success)
+            if interrupted:
+                raise KeyboardInterrupt
             return success
         except BaseException:
             self.tracker.finish(None)

@@ -124,11 +124,12 @@ class Tracker:
         root: Path = Path(),
         labels: Labels | None = None,
     ) -> None:
-        """End the run; without ``summary`` it counts as failed. ``files`` go along, by their paths in ``root``.
+        """End the run, once; without ``summary`` it counts as failed. ``files`` go along, by their paths in ``root``.
 
         ``labels`` has the tags and the config as they are by now: other studies may have come to share the run.
         """
-        if (run := self._run) is None:
+        run, self._run = self._run, None
+        if run is None:
             return
 
         def end() -> None:

@@ -178,12 +178,13 @@ class Tuning:
             self._close(attempt, TrialState.PRUNED)
 
     def _close(self, attempt: Attempt, state: TrialState, values: Sequence[float] | None = None) -> None:
-        """End a trial, after its workers."""
+        """End a trial, after its workers. Those of a complete one end by themselves, once W&B has their runs."""
         attempt.pending.clear()
         workers = [worker for worker in self.pool.workers if worker.run in attempt.runs]
-        for worker in workers:
-            if not worker.stop_requests:
-                worker.stop()
+        if state != TrialState.COMPLETE:
+            for worker in workers:
+                if not worker.stop_requests:
+                    worker.stop()
         if workers:
             return
         self.study.tell(attempt.trial, values, state=state)

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,20 @@ def test_a_resumed_run_stays_where_it_began_and_names_the_studies_that_share_it(
     assert [row["_step"] for row in history] == list(range(1, len(local) + 1)) and len(local) >= 12
     for theirs, ours in zip(history, local):
         assert {k: theirs[k] for k in ours} == pytest.approx(ours, nan_ok=True)
+
+
+def test_ctrl_c_while_a_run_ends_leaves_it_complete_in_wandb_too(tmp_path):
+    process = launch(*SMALLEST, "tracking.mode=offline", f"results={tmp_path}", "updates=4")
+    while process.returncode is None and not list(tmp_path.glob("runs/*/run.json")):
+        time.sleep(0.001)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert process.returncode in (130, 0), err  # 0 where it had ended before the signal came
+    (log,) = tmp_path.glob("runs/*/wandb/offline-run-*/run-*.wandb")
+    found = logged(log)
+    (path,) = tmp_path.glob("runs/*/run.json")
+    assert summary(found)["test_success"] == json.loads(path.read_text())["result"]["success"]
+    assert [entry["exit"] for entry in found if entry["type"] == "exit"][-1].get("exit_code", 0) == 0
 
 
 def test_a_finished_sweep_uploads_its_ledger(tmp_path):

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from multiprocessing import Process
 
 import optuna
 import pytest
@@ -15,10 +16,10 @@ from bepo.store.runs import RunFolder
 from bepo.store.stored import read_run
 from bepo.sweep import studies
 from bepo.sweep.__main__ import main
-from bepo.sweep.attempt import means_of_passes
+from bepo.sweep.attempt import Attempt, means_of_passes
 from bepo.sweep.estimate import Throughput
 from bepo.sweep.plan import plan_cells
-from bepo.sweep.pool import Pool
+from bepo.sweep.pool import Pool, Worker
 from bepo.sweep.show import View
 from bepo.sweep.space import search_space
 from bepo.sweep.studies import Cell, compose_study
@@ -119,6 +120,23 @@ def test_abandoned_trials_are_queued_once(tmp_path):
     assert other._next() is None  # all three are at work
     held.release()
     assert other._next().trial.params == trials[0].params
+
+
+def test_the_workers_of_a_complete_trial_end_by_themselves(tmp_path, monkeypatch):
+    """Their runs are complete before W&B has them; to be interrupted then would leave them there as failed."""
+    planned = compose_study("tune_gated_bepo", [f"results={tmp_path}", "env=sokoban", "hydra.sweeper.n_trials=1"])
+    tuning = Tuning(planned, Pool(1), View(Throughput(tmp_path), 1, 2))
+    attempt = tuning._next()
+    tuning.attempts.append(attempt)
+    worker = Worker(attempt.runs[1], Process())
+    tuning.pool.workers.append(worker)
+    monkeypatch.setattr(Attempt, "is_complete", True)
+    monkeypatch.setattr(Attempt, "values", lambda self, objectives: [0.5])
+    tuning._update(attempt)
+    assert worker.stop_requests == 0 and tuning.study.trials[0].state == TrialState.RUNNING
+    tuning.pool.workers.clear()
+    tuning._update(attempt)
+    assert tuning.study.trials[0].values == [0.5] and not tuning.attempts
 
 
 def test_the_pruner_sees_the_mean_of_the_seeds_so_far(tmp_path):
