@@ -19,8 +19,8 @@ from bepo.runs.config import TIERS, identity_of
 from bepo.runs.metrics import success_rate
 from bepo.store.archive import check_archive, write_archive
 from bepo.store.cells import read_cell
-from bepo.store.files import Corrupt, read_sealed_folder, remedied
-from bepo.store.published import PUBLISHED, WARM_START, PublishedRuns
+from bepo.store.files import Corrupt, remedied
+from bepo.store.published import PUBLISHED, PublishedRuns
 from bepo.store.runs import run_id
 from bepo.store.stored import RUN, StoredRun, read_run
 from bepo.sweep.published_trials import check_trials, publish_trials
@@ -159,11 +159,7 @@ def check(published: PublishedRuns) -> Iterator[str]:
                 run.policy()
         except Corrupt as error:
             yield str(error)
-    for folder in published.warm_starts():
-        try:
-            read_sealed_folder(folder, WARM_START)
-        except Corrupt as error:
-            yield str(error)
+    yield from map(str, published.damaged_warm_starts())
     for identifier in sorted(set(published.with_policy()) - set(published.ids())):
         yield f"{published.folder}: a policy of run {identifier}, which is not there"
     yield from check_trials(published)

@@ -112,17 +112,29 @@ class PublishedRuns:
     def add_warm_start(self, results: Path, run: StoredRun) -> None:
         """Copy what a run started from out of its results folder, unless there is one of that name.
 
-        Raises ``Corrupt`` where either is not what the run started from.
+        Raises ``Corrupt`` where either is not what the run started from, and where the copied one is damaged.
         """
         source, target = (_warm_start_of(run, folder) for folder in (results, self.folder))
         if source and target and not target.exists():
+            read_sealed_folder(source, WARM_START)
             _check_warm_start(run, results)
             shutil.copytree(source, target)
         self.check_warm_start(run)
 
     def check_warm_start(self, run: StoredRun) -> None:
-        """Raise ``Corrupt`` if the published warm start is not what a run says that it started from."""
+        """Raise ``Corrupt`` if the published warm start is another one than a run says that it started from.
+
+        Whether it is as it was written is a question to ``damaged_warm_starts``: many runs share one.
+        """
         _check_warm_start(run, self.folder)
+
+    def damaged_warm_starts(self) -> Iterator[Corrupt]:
+        """Yield what is wrong with the files of each published warm start that is not as it was written."""
+        for folder in self.warm_starts():
+            try:
+                read_sealed_folder(folder, WARM_START)
+            except Corrupt as error:
+                yield error
 
     def warm_starts(self) -> list[Path]:
         """Return the folders of all published warm starts."""
@@ -145,7 +157,6 @@ def _warm_start_of(run: StoredRun, folder: Path) -> Path | None:
 
 def _check_warm_start(run: StoredRun, folder: Path) -> None:
     """Raise ``Corrupt`` if a run names a warm start and another one is in ``folder``, or none."""
-    if path := _warm_start_of(run, folder):
-        read_sealed_folder(path, WARM_START)
-        if digest_of_file(path / WARM_START) != run.facts["warm_start"]["digest"]:
-            raise Corrupt(f"{path}: run {run.id} has the same settings and started from other weights")
+    path = _warm_start_of(run, folder)
+    if path and digest_of_file(path / WARM_START) != run.facts["warm_start"]["digest"]:
+        raise Corrupt(f"{path}: run {run.id} has the same settings and started from other weights")

@@ -122,7 +122,7 @@ def test_a_changed_published_one_is_refused_by_name(tmp_path):
     started(tmp_path / "published", max_steps=20)
     (weights,) = tmp_path.glob("published/*/model.safetensors")
     weights.write_bytes(weights.read_bytes()[:-1] + b"\0")
-    with pytest.raises(Corrupt, match=f"{weights}: changed since"):
+    with pytest.raises(Corrupt, match=rf"{weights}: changed since .*; `git restore {weights.parent}`"):
         started(tmp_path / "cache", tmp_path / "published", max_steps=20)
     assert not folders(tmp_path / "cache")
 
