@@ -86,7 +86,7 @@ def _print_summary(built: list[Built]) -> None:
         runs = {run.id for one in mine for run in one.runs}
         tables = [one for one in mine if one.table]
         if mine:
-            shown = f"{sum(map(_has_numbers, tables))} of {len(tables)} tables have numbers"
+            shown = f"{sum(map(_shows_runs, tables))} of {len(tables)} tables show runs"
             print(f"tier {tier}: {len(runs)} runs; {shown}; {len(mine) - len(tables)} figures")
     left_out, unfinished = _left_out(built)
     if left_out or unfinished:
@@ -95,8 +95,9 @@ def _print_summary(built: list[Built]) -> None:
         print(f"          say more{': ' if lines else ''}{'; '.join(lines)}")
 
 
-def _has_numbers(one: Built) -> bool:
-    return one.table is not None and any(entry.reproduced for entry in one.table.entries)
+def _shows_runs(one: Built) -> bool:
+    entries = one.table.entries if one.table else []
+    return any(entry.reproduced for entry in entries) if entries else bool(one.runs)
 
 
 def _left_out(built: list[Built]) -> tuple[list[str], int]:
