@@ -159,13 +159,13 @@ import os, signal, subprocess, sys
 from pathlib import Path
 from bepo.store import tracking
 
-tracking._SILENCE = tracking._PATIENCE = 2.0
 folder = Path(sys.argv[1])
 tracker = tracking.Tracker(tracking.Tracking(), "silent", folder, tracking.Labels("silent", "", "training"))
 tracker.log({"update": 1, "loss": 0.5})
 core = int(subprocess.run(["pgrep", "-P", str(os.getpid()), "wandb-core"], capture_output=True, check=True).stdout)
 print(core, flush=True)
 os.kill(core, signal.SIGSTOP)
+tracking._SILENCE = tracking._PATIENCE = 2.0
 tracker.finish({"test_success": 1.0})
 tracker.log({"update": 2, "loss": 0.25})
 print("the end", flush=True)
