@@ -51,7 +51,7 @@ SPREAD = {  # method: how often each training seed succeeds
 }
 LABELS = (*MAIN, *ABLATIONS, "in-text", "claims", "decided-claims", "claim-measures", "checks", "granularity")
 LABELS += ("method-comparison", "supp-common-hparams", "supp-environment-hparams", "sample-efficiency", "room")
-LABELS += ("share-of-lead", "warm-starts")
+LABELS += ("share-of-lead", "warm-starts", "replication")
 ROOT = Path(__file__).parents[2]
 
 

@@ -1,0 +1,70 @@
+"""The table of declared leads, against Student's test by hand and Holm's correction by its definition."""
+
+import statistics as plain
+
+import pytest
+from scipy import stats
+
+from analysis.data.sources import Source
+from analysis.grid.artefact import artefacts
+from analysis.output.build import build
+from tests.stored_runs import write_run
+
+RATES = {  # in training, by method, a number for each of eight seeds
+    "gated_bepo": (0.50, 0.53, 0.55, 0.52, 0.49, 0.51, 0.54, 0.52),
+    "grpo": (0.40, 0.42, 0.44, 0.40, 0.41, 0.43, 0.40, 0.42),
+    "gigpo": (0.52, 0.50, 0.56, 0.51, 0.50, 0.49, 0.55, 0.52),
+    "hgpo": (0.60, 0.63, 0.62, 0.61, 0.64, 0.60, 0.62, 0.63),
+}
+
+
+def table_of(folder, rates, tier="laptop"):
+    for study in ("replication", "main_sokoban_text"):
+        for method, own in rates.items():
+            for seed, rate in enumerate(own):
+                start = {"policy.warm_start.seed": seed if study == "replication" else 0}
+                at = {"credit.name": method, "seed": seed, **start}
+                write_run(folder, study, at, [[1, 0]], metrics={"train/success": rate}, tier=tier)
+    return build(artefacts()["replication"], Source(folder), tier).table
+
+
+def rows_of(table):
+    return [[getattr(cell, "text", cell) for cell in row] for row in table.rows]
+
+
+def leads(rival):
+    return [100 * (own - other) for own, other in zip(RATES["gated_bepo"], RATES[rival])]
+
+
+def test_each_lead_is_tested_over_pairs_and_corrected_for_all_six(tmp_path):
+    table = table_of(tmp_path, RATES)
+    rows = rows_of(table)
+    assert [row[:2] for row in rows] == [[m, r] for m in ("In training", "Final") for r in ("GRPO", "GiGPO", "HGPO")]
+    p = {rival: stats.ttest_1samp(leads(rival), 0).pvalue for rival in ("grpo", "gigpo", "hgpo")}
+    p |= {name: 1.0 for name in ("final grpo", "final gigpo", "final hgpo")}  # nothing deviates
+    corrected, reached = {}, 0.0
+    for rank, name in enumerate(sorted(p, key=p.get)):
+        reached = max(reached, min(1.0, (6 - rank) * p[name]))
+        corrected[name] = reached
+    for row, rival in zip(rows, ("grpo", "gigpo", "hgpo")):
+        low, high = stats.ttest_1samp(leads(rival), 0).confidence_interval(0.95)
+        assert row[5] == f"{plain.fmean(leads(rival)):z.1f} [{low:.1f}, {high:.1f}]"
+        assert row[6:8] == [f"{p[rival]:.2g}", f"{corrected[rival]:.2g}"]
+        samples = ([100 * rate for rate in RATES[method]] for method in ("gated_bepo", rival))
+        low, high = stats.ttest_ind(*samples, equal_var=False).confidence_interval(0.95)
+        assert row[2] == f"{plain.fmean(leads(rival)):z.1f} [{low:.1f}, {high:.1f}]"
+    assert [row[8] for row in rows] == ["holds", "undecided", "reversed", *["undecided"] * 3]
+    assert table.facts["replication/learning/grpo/verdict"] == "holds"
+    assert table.facts["replication/learning/hgpo/lead"] == rows[2][5]
+
+
+@pytest.mark.parametrize("tier, seeds, said", [("laptop", 7, "not complete"), ("smoke", 8, "not judged")])
+def test_there_is_no_verdict_before_all_pairs_are_complete_nor_of_smoke(tmp_path, tier, seeds, said):
+    table = table_of(tmp_path, RATES | {"hgpo": RATES["hgpo"][:seeds]}, tier)
+    assert {row[8] for row in rows_of(table)} == {said}
+    assert [row[4] for row in rows_of(table)] == ["8", "8", str(seeds)] * 2
+
+
+def test_without_runs_it_says_so(tmp_path):
+    table = build(artefacts()["replication"], Source(tmp_path), "laptop").table
+    assert [row[2:6] for row in rows_of(table)] == [["not run", "not run", "0", "not run"]] * 6
