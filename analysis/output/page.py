@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader
 
 from analysis.claims.verdicts import VERDICTS, Evaluated, tally
 from analysis.data.methods import environment_name, known_methods, name_of, ordered
+from analysis.data.runs import grouped
 from analysis.data.titles import number_of, title_of
 from analysis.grid.maths import plain, to_html
 from analysis.grid.table import Printed, Table
@@ -55,14 +56,18 @@ def _answer(tier: str, evaluated: Sequence[Evaluated], items: Sequence[Built]) -
     """Return what stands on top of the page about a tier: what was run, and its claims by verdict."""
     runs = {run.id: run for item in items if item.tier == tier for run in item.runs}.values()
     shown = {item.label for item in items if item.tier == tier}
+    settings = grouped(runs, lambda run: str(run.settings))
     what = {
         "runs": len(runs),
         "environments": ", ".join(sorted({environment_name(run.env) for run in runs})),
         "methods": ", ".join(name_of(method) for method in ordered({run.method for run in runs})),
-        "seeds": len({run.seed for run in runs}),
+        "seeds": max((len({run.seed for run in same}) for same in settings.values()), default=0),
+    }
+    facts = {
+        name: text for item in items if item.tier == tier and item.table for name, text in item.table.facts.items()
     }
     by_word = {word: [_line(e, shown) for e in evaluated if e.runs.word == word] for word in VERDICTS}
-    return {"tier": tier, "what": what, "claims": by_word, "counts": tally(evaluated)}
+    return {"tier": tier, "what": what, "claims": by_word, "counts": tally(evaluated), "facts": facts}
 
 
 def _line(e: Evaluated, shown: set[str]) -> dict[str, Any]:

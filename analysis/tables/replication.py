@@ -73,14 +73,17 @@ def replication(studies: Studies) -> Table:
     corrected = np.asarray(multipletests([lead.p for lead in leads], LEVEL, "holm")[1]).tolist()
     fewest = min(len(lead.pairs) for lead in leads)
     unjudged = "not judged" if studies[STUDY].tier == "smoke" else "not complete" if fewest < PAIRS else ""
-    rows, facts = [], {}
+    rows, facts, verdicts = [], {}, []
     for lead, p in zip(leads, corrected):
         before, (rival, found) = _seen(studies[MAIN].runs, lead), lead.texts
         verdict = unjudged or lead.verdict(p)
         named = [lead.measure, name_of(lead.rival), before, rival, str(len(lead.pairs))]
         rows.append([*named, found, _text(lead.p), _text(p), verdict])
+        verdicts.append(verdict)
         told = {"lead": found, "before": before, "p": _text(p).text, "verdict": verdict}
         facts |= {f"replication/{_NAMES[lead.measure]}/{lead.rival}/{name}": text for name, text in told.items()}
+    facts |= {f"declared_{word}": str(verdicts.count(word)) for word in ("holds", "reversed", "undecided")}
+    facts["declared_judged"] = "0" if unjudged else str(len(leads))
     used = list({run.id: run for same in pairs.values() for pair in same for run in pair}.values())
     return Table(
         "Leads of Gated-BEPO on text Sokoban (points of success), declared before their runs: eight new training "
@@ -93,8 +96,8 @@ def replication(studies: Studies) -> Table:
             "whose seeds share one warm start, with Welch's 95 % interval. Rival: its success (%) on the new seeds, "
             "± one sample standard deviation. Lead: mean over pairs of runs of one seed and one "
             "start, with Student's 95 % interval; p two-sided. Holm's p is corrected for these six, which are all that "
-            f"was declared; holds, reversed: at {100 * LEVEL:g} %. Until {PAIRS} pairs of each are complete there is no "
-            "verdict, and at tier smoke never.",
+            f"was declared; holds, reversed: at {100 * LEVEL:g} %. Until {PAIRS} pairs of each are complete there is "
+            "no verdict, and at tier smoke never.",
             *origins(used),
         ],
         left=2,

@@ -7,7 +7,8 @@ from scipy import stats
 
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
-from analysis.output.build import build
+from analysis.output import page
+from analysis.output.build import Built, build
 from tests.stored_runs import write_run
 
 RATES = {  # in training, by method, a number for each of eight seeds
@@ -18,14 +19,14 @@ RATES = {  # in training, by method, a number for each of eight seeds
 }
 
 
-def table_of(folder, rates, tier="laptop"):
+def built_of(folder, rates, tier="laptop") -> Built:
     for study in ("replication", "main_sokoban_text"):
         for method, own in rates.items():
             for seed, rate in enumerate(own):
                 start = {"policy.warm_start.seed": seed if study == "replication" else 0}
                 at = {"credit.name": method, "seed": seed, **start}
                 write_run(folder, study, at, [[1, 0]], metrics={"train/success": rate}, tier=tier)
-    return build(artefacts()["replication"], Source(folder), tier).table
+    return build(artefacts()["replication"], Source(folder), tier)
 
 
 def rows_of(table):
@@ -37,7 +38,7 @@ def leads(rival):
 
 
 def test_each_lead_is_tested_over_pairs_and_corrected_for_all_six(tmp_path):
-    table = table_of(tmp_path, RATES)
+    table = built_of(tmp_path, RATES).table
     rows = rows_of(table)
     assert [row[:2] for row in rows] == [[m, r] for m in ("In training", "Final") for r in ("GRPO", "GiGPO", "HGPO")]
     p = {rival: stats.ttest_1samp(leads(rival), 0).pvalue for rival in ("grpo", "gigpo", "hgpo")}
@@ -54,15 +55,27 @@ def test_each_lead_is_tested_over_pairs_and_corrected_for_all_six(tmp_path):
         low, high = stats.ttest_ind(*samples, equal_var=False).confidence_interval(0.95)
         assert row[2] == f"{plain.fmean(leads(rival)):z.1f} [{low:.1f}, {high:.1f}]"
     assert [row[8] for row in rows] == ["holds", "undecided", "reversed", *["undecided"] * 3]
+    assert [table.facts[f"declared_{word}"] for word in ("holds", "reversed", "undecided")] == ["1", "1", "4"]
     assert table.facts["replication/learning/grpo/verdict"] == "holds"
     assert table.facts["replication/learning/hgpo/lead"] == rows[2][5]
 
 
 @pytest.mark.parametrize("tier, seeds, said", [("laptop", 7, "not complete"), ("smoke", 8, "not judged")])
 def test_there_is_no_verdict_before_all_pairs_are_complete_nor_of_smoke(tmp_path, tier, seeds, said):
-    table = table_of(tmp_path, RATES | {"hgpo": RATES["hgpo"][:seeds]}, tier)
+    table = built_of(tmp_path, RATES | {"hgpo": RATES["hgpo"][:seeds]}, tier).table
     assert {row[8] for row in rows_of(table)} == {said}
     assert [row[4] for row in rows_of(table)] == ["8", "8", str(seeds)] * 2
+
+
+@pytest.mark.parametrize("seeds", [7, 8])
+def test_the_page_counts_the_verdicts_once_there_are_any(tmp_path, seeds):
+    built = built_of(tmp_path, {method: rates[:seeds] for method, rates in RATES.items()})
+    head, _, _ = page.render([built], ["laptop"], "r", {"laptop": []}).partition('<ul class="contents">')
+    said = (
+        '6 leads that were <a href="#replication.laptop">declared before their runs</a>, 1 hold, 1 are reversed and 4'
+    )
+    assert (said in head) == (seeds == 8) and ("declared before" in head) == (seeds == 8)
+    assert f"up to {seeds} training seeds" in head  # of a setting: each run of the study has a start of its own
 
 
 def test_without_runs_it_says_so(tmp_path):
