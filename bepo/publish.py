@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise choose("tier", options.tier, TIERS)
         if options.results:
             _publish(options.results, published)
-        problems = list(check(published))
+        problems = list(dict.fromkeys(check(published)))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -73,9 +73,14 @@ def _place(env: str, runs: Sequence[Run]) -> str:
         f"backend {each(lambda run: run['backend.name'])}",
         f"success before training {each(_before)}",
     ]
-    text, groups = "; ".join(parts) + ".", by_model.values()
+    text, groups = "; ".join(parts) + ".", grouped(runs, _start).values()
     differing = [name for name, of in _MUST_AGREE.items() if any(len({of(run) for run in same}) > 1 for same in groups)]
     return f"{text} Its rows differ in {' and '.join(differing)}: they are not on a par." if differing else text
+
+
+def _start(run: Run) -> tuple[str, str, int | None]:
+    """Return what decides which policy a run starts from; rows may differ in the seed of the warm start on purpose."""
+    return run.env, run.model, run["policy.warm_start.seed"]
 
 
 def _before(run: Run) -> str:
@@ -155,7 +160,8 @@ def origins(runs: Iterable[Run]) -> list[str]:
     dirty = [run.id for run in runs if any(changed for _, changed in run.commits)]
     devices = sorted({str(run.facts.get("device", "unknown")) for run in runs})
     cpus = sorted({cpu for run in runs for cpu in run.cpus})
-    warm = any(run.config["policy"].get("warm_start") for run in runs)
+    warm = [run for run in runs if run.config["policy"].get("warm_start")]
+    shared = any(len({run.seed for run in same}) > 1 for same in grouped(warm, _start).values())
     broken = [(int(np.sum(run.final["broken"])), run.id) for run in runs if "broken" in run.final]
     counts = ", ".join(f"{n} of {name}" for n, name in broken if n)
     older = ", ".join(f"{run.id} ({' '.join(run.changed_since)})" for run in runs if run.changed_since)
@@ -165,7 +171,7 @@ def origins(runs: Iterable[Run]) -> list[str]:
         f"Of method versions that this bepo does not have any more, it would train them otherwise: {older}.": older,
         f"Mixed devices: {', '.join(devices)}.": len(devices) > 1,
         f"Mixed processors: {', '.join(cpus)}.": len(cpus) > 1,
-        "Training seeds share one warm start: intervals over them are conditional on it.": warm,
+        "Training seeds share one warm start: intervals over them are conditional on it.": shared,
         f"Evaluation episodes that ended because their environment broke, counted as they stood: {counts}.": counts,
     }
     return [text for text, applies in texts.items() if applies]

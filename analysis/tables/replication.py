@@ -1,4 +1,4 @@
-"""Table replication: do leads that the main rows of text Sokoban leave open hold on new seeds and new warm starts?"""
+"""Table replication: do leads that were seen on text Sokoban hold on new seeds, each with a new warm start?"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,11 +19,12 @@ from analysis.grid.table import NOT_RUN, Printed, Table
 from analysis.tables.warm_starts import BY_START
 
 MAIN, STUDY = "main_sokoban_text", "replication"
+_START = "policy.warm_start.seed"
 OURS, RIVALS = "gated_bepo", ("grpo", "gigpo", "hgpo")
 MEASURES = {"In training": learning, "Final": final}
 _NAMES = {"In training": "learning", "Final": "final"}  # of measures, in facts
-PAIRS = 8
-"""As many training seeds were declared; with fewer there is no verdict."""
+SEEDS = range(16, 24)
+"""The training seeds that were declared, each the seed of its warm start too. Without all there is no verdict."""
 LEVEL = 0.05
 
 
@@ -72,7 +73,7 @@ def replication(studies: Studies) -> Table:
     leads = [_Lead(measure, rival, pairs[rival]) for measure in MEASURES for rival in RIVALS]
     corrected = np.asarray(multipletests([lead.p for lead in leads], LEVEL, "holm")[1]).tolist()
     fewest = min(len(lead.pairs) for lead in leads)
-    unjudged = "not judged" if studies[STUDY].tier == "smoke" else "not complete" if fewest < PAIRS else ""
+    unjudged = "not judged" if studies[STUDY].tier == "smoke" else "not complete" if fewest < len(SEEDS) else ""
     rows, facts, verdicts = [], {}, []
     for lead, p in zip(leads, corrected):
         before, (rival, found) = _seen(studies[MAIN].runs, lead), lead.texts
@@ -96,8 +97,8 @@ def replication(studies: Studies) -> Table:
             "whose seeds share one warm start, with Welch's 95 % interval. Rival: its success (%) on the new seeds, "
             "± one sample standard deviation. Lead: mean over pairs of runs of one seed and one "
             "start, with Student's 95 % interval; p two-sided. Holm's p is corrected for these six, which are all that "
-            f"was declared; holds, reversed: at {100 * LEVEL:g} %. Until {PAIRS} pairs of each are complete there is "
-            "no verdict, and at tier smoke never.",
+            f"was declared; holds, reversed: at {100 * LEVEL:g} %. Until all pairs are complete there is no "
+            "verdict, and at tier smoke never.",
             *origins(used),
         ],
         left=2,
@@ -110,8 +111,9 @@ def _of(runs: Sequence[Run], method: str) -> list[Run]:
 
 
 def _pairs(runs: Sequence[Run], rival: str) -> list[tuple[Run, Run]]:
-    """Return our run and the rival's of each seed that both have."""
-    own, other = ({run.seed: run for run in _of(runs, method)} for method in (OURS, rival))
+    """Return our run and the rival's of each declared seed that both have."""
+    declared = [run for run in runs if run.seed in SEEDS and run[_START] == run.seed]
+    own, other = ({run.seed: run for run in _of(declared, method)} for method in (OURS, rival))
     return [(own[seed], other[seed]) for seed in sorted(own.keys() & other.keys())]
 
 

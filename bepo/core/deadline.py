@@ -27,6 +27,6 @@ def within(seconds: float | None, call: Callable[[], T]) -> T:
     try:
         return future.result(seconds)
     except TimeoutError as error:
-        if future.done():
-            raise
+        if future.done():  # its own error, or an answer just behind the deadline
+            return future.result()
         raise TimeoutError(f"no answer for {seconds:g} seconds") from error

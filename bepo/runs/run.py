@@ -76,10 +76,13 @@ def _finished(config: Config, overrides: Sequence[str]) -> float:
         setup = make_setup(config, folder, device, task_sets_of(config))
         engine = config.backend.start(setup)
         try:
-            success = _Run(config, setup, folder, engine, cell_overrides(config, overrides)).finish()
+            work = _Run(config, setup, folder, engine, cell_overrides(config, overrides))
+            success = work.finish()
         finally:
             engine.close()
-        print(f"run {folder.id}: success {success:.3f} on held-out tasks ({folder.path})")
+        print(f"run {folder.id}: success {success:.3f} on held-out tasks ({folder.path})", flush=True)
+        if work.interrupted:  # when nothing was left to stop
+            raise KeyboardInterrupt
         return success
 
 
@@ -152,6 +155,7 @@ class _Run:
         saved = folder.rewind()
         self.update = saved[0] if saved else 0
         self.begun = saved is not None
+        self.interrupted = False  # while its end was written
         if saved:
             engine.load(saved[1])
         labels = labels_of(config, folder, overrides)
@@ -185,8 +189,7 @@ class _Run:
             success = self.evaluations.last(self.update)
             with interrupts("the end of this run") as interrupted:
                 self._complete(success)
-            if interrupted:
-                raise KeyboardInterrupt
+            self.interrupted = bool(interrupted)
             return success
         except BaseException:
             self.tracker.finish(None)

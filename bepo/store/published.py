@@ -27,6 +27,7 @@ from bepo.store.files import (
     folder_name,
     read_object,
     read_sealed_folder,
+    remedied,
     write_atomically,
 )
 from bepo.store.stored import StoredRun
@@ -132,7 +133,7 @@ class PublishedRuns:
         """Yield what is wrong with the files of each published warm start that is not as it was written."""
         for folder in self.warm_starts():
             try:
-                read_sealed_folder(folder, WARM_START)
+                read_warm_start(folder)
             except Corrupt as error:
                 yield error
 
@@ -147,6 +148,12 @@ class PublishedRuns:
     def run(self, run_id: str) -> ArchivedRun:
         """Read a run. Raises ``Corrupt``."""
         return read_archive(self.archive(run_id))
+
+
+def read_warm_start(folder: Path) -> None:
+    """Read a published warm start from end to end. Raises ``Corrupt``, with the remedy, if it is not as it was."""
+    with remedied(f"`git restore {folder}` brings back what was published"):
+        read_sealed_folder(folder, WARM_START)
 
 
 def _warm_start_of(run: StoredRun, folder: Path) -> Path | None:

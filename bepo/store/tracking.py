@@ -27,6 +27,7 @@ JobType = Literal["training", "tuning", "evaluation", "sweep", "studies"]
 _OF_EPISODE = ("task", "kind", "success", "task_score", "return", "steps")
 _PATIENCE = 30.0  # seconds that W&B may take to start
 _SILENCE = 60.0  # seconds without an answer after which W&B is left alone; its client can wait for ever
+_GOODBYE = 5.0  # seconds for W&B to end once it is left alone
 _LONGEST_TAG, _LONGEST_NAME = 64, 128  # characters that W&B takes
 
 
@@ -86,7 +87,7 @@ class Tracker:
         if self._run is not None and self._run.offline:
             for row in earlier:
                 self.log(row)
-            for replaced in before:
+            for replaced in before if self._run is not None else ():
                 shutil.rmtree(replaced, ignore_errors=True)
 
     def log(self, row: dict[str, Any]) -> None:
@@ -97,9 +98,11 @@ class Tracker:
     def _ask(self, call: Callable[[], T], seconds: float | None = _SILENCE) -> T | None:
         """Return W&B's answer. Go on without W&B, and say so, where it fails: it mirrors what the run's folder has."""
         try:
-            return _ask(call, seconds)
-        except Exception as error:
+            return _answer(call, seconds)
+        except BaseException as error:
             self._run = None
+            if not isinstance(error, Exception):
+                raise
             problem = (str(error) or repr(error)).splitlines()[0]
             print(f"W&B stopped ({problem:.300}); the run goes on without it", file=sys.stderr)
             return None
@@ -128,19 +131,20 @@ class Tracker:
 
         ``labels`` has the tags and the config as they are by now: other studies may have come to share the run.
         """
-        run, self._run = self._run, None
-        if run is None:
+        if (run := self._run) is None:
             return
 
-        def end() -> None:
+        def describe() -> None:
             if labels is not None:
                 run.tags = _tags(labels)
                 run.config.update(labels.config, allow_val_change=True)
             run.summary.update(summary or {})
             _attach(run, files, root)
-            run.finish(exit_code=0 if summary is not None else 1)
 
-        self._ask(end, _SILENCE if run.offline else None)  # an upload takes as long as it takes
+        self._ask(describe)
+        if self._run is not None:
+            self._run = None
+            self._ask(lambda: run.finish(exit_code=0 if summary is not None else 1), _patience_at_end(run))
 
 
 def _cell(value: Any) -> Any:
@@ -160,27 +164,33 @@ def log_table(
         return
     import wandb
 
-    def upload() -> None:
-        run = _start(settings, folder, labels)
-        run.log({name: wandb.Table(list(columns), [list(row) for row in rows], allow_mixed_types=True)})
-        run.finish()
-
+    table = wandb.Table(list(columns), [list(row) for row in rows], allow_mixed_types=True)
     try:
-        _ask(upload, None if settings.mode == "online" else _PATIENCE + _SILENCE)
+        run = _answer(lambda: _start(settings, folder, labels), _PATIENCE + _SILENCE)
+        _answer(lambda: run.log({name: table}), _SILENCE)
+        _answer(run.finish, _patience_at_end(run))
     except TimeoutError as error:
         raise UserError(f"tracking.mode={settings.mode}: W&B stopped ({error}); the {name} is not logged") from error
 
 
-def _ask(call: Callable[[], T], seconds: float | None) -> T:
-    """Return W&B's answer. Raises what it raises, ``TimeoutError`` for none; then it is not asked when we exit."""
+def _answer(call: Callable[[], T], seconds: float | None) -> T:
+    """Return W&B's answer. Raises what it raises, and ``TimeoutError`` if there is none.
+
+    Then, and after Ctrl-C, W&B is left alone: its own hook would ask, and wait, when the program ends.
+    """
     try:
         return within(seconds, call)
-    except Exception:
+    except BaseException:
         import wandb
 
         with suppress(Exception, SystemExit):
-            within(_PATIENCE, wandb.teardown)
+            within(_GOODBYE, wandb.teardown)
         raise
+
+
+def _patience_at_end(run: Any) -> float | None:
+    """Return how many seconds the end of a run may take: online it uploads, as long as that takes."""
+    return _SILENCE if run.offline else None
 
 
 def _begin(settings: Tracking, folder: Path, labels: Labels, run_id: str) -> Any:

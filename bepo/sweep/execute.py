@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from bepo.sweep.outcome import GridOutcome
 from bepo.sweep.plan import PlannedRun, note_cells
-from bepo.sweep.pool import BUSY, DONE, RETRY_SECONDS, Pool, Worker, explain_exit, interrupts
+from bepo.sweep.pool import BUSY, RETRY_SECONDS, Pool, Worker, explain_exit, interrupts
 from bepo.sweep.show import View, format_corrupt
 
 
@@ -74,7 +74,7 @@ class Execution:
         self.warm_starts.add(_warm_start_key(run))
         if worker.exit_code == BUSY:
             self.busy[run.id] = run, time.monotonic() + RETRY_SECONDS
-        elif worker.exit_code == DONE and run.progress().status == "complete":
+        elif run.progress().status == "complete":  # however it ended then
             self.outcome.complete.append(run)
             self.view.completed(worker)
         elif worker.stop_requests:

@@ -18,7 +18,7 @@ from bepo.store.files import FileLock, acquire, locked, try_acquire
 from bepo.sweep.attempt import Attempt
 from bepo.sweep.outcome import TuningOutcome
 from bepo.sweep.plan import note_cells, plan_cells
-from bepo.sweep.pool import BUSY, DONE, RETRY_SECONDS, Pool, Worker, explain_exit, interrupts
+from bepo.sweep.pool import BUSY, RETRY_SECONDS, Pool, Worker, explain_exit, interrupts
 from bepo.sweep.show import View
 from bepo.sweep.space import conditional_space, search_space, suggest, values_of
 from bepo.sweep.studies import Cell, PlannedStudy
@@ -158,7 +158,7 @@ class Tuning:
         if worker.exit_code == BUSY:
             attempt.pending.append(worker.run)
             attempt.resume_at = time.monotonic() + RETRY_SECONDS
-        elif worker.exit_code == DONE:
+        elif worker.run.progress().status == "complete":  # however it ended then
             self.view.completed(worker)
         elif worker.stop_requests:
             self.view.stopped(worker)

@@ -23,7 +23,7 @@ from bepo.rollouts.collect import Sampling, collect
 from bepo.rollouts.evaluation import play
 from bepo.rollouts.task_sets import TaskSet
 from bepo.store.files import locked, read_sealed_folder, remedied, seal_folder, sync_folder
-from bepo.store.published import WARM_START
+from bepo.store.published import WARM_START, read_warm_start
 from bepo.training.backend import Setup
 from bepo.training.start import start_of, warm_start_name
 
@@ -69,8 +69,7 @@ def _make(folder: Path, policy: LanguageModel, setup: Setup) -> None:
     shutil.rmtree(part, ignore_errors=True)
     published = setup.published / folder.name if setup.published else None
     if published and published.exists():
-        with remedied(f"`git restore {published}` brings back the one that was published"):
-            read_sealed_folder(published, WARM_START)
+        read_warm_start(published)
         note(f"warm start: the published one, {folder.name}")
         shutil.copytree(published, part)
         sync_folder(part)

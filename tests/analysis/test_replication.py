@@ -22,7 +22,7 @@ RATES = {  # in training, by method, a number for each of eight seeds
 def built_of(folder, rates, tier="laptop") -> Built:
     for study in ("replication", "main_sokoban_text"):
         for method, own in rates.items():
-            for seed, rate in enumerate(own):
+            for seed, rate in enumerate(own, 16 if study == "replication" else 0):
                 start = {"policy.warm_start.seed": seed if study == "replication" else 0}
                 at = {"credit.name": method, "seed": seed, **start}
                 write_run(folder, study, at, [[1, 0]], metrics={"train/success": rate}, tier=tier)
@@ -76,6 +76,21 @@ def test_the_page_counts_the_verdicts_once_there_are_any(tmp_path, seeds):
     )
     assert (said in head) == (seeds == 8) and ("declared before" in head) == (seeds == 8)
     assert f"up to {seeds} training seeds" in head  # of a setting: each run of the study has a start of its own
+
+
+def test_only_the_declared_seeds_with_their_own_starts_count(tmp_path):
+    """Neither a ninth seed, added because a verdict was seen, nor a second start of a seed changes anything."""
+    before = rows_of(built_of(tmp_path, RATES).table)
+    for seed, start in ((24, 24), (16, 17), (9, 9)):
+        for method, rate in (("gated_bepo", 0.9), ("gigpo", 0.1)):
+            at = {"credit.name": method, "seed": seed, "policy.warm_start.seed": start}
+            write_run(tmp_path, "replication", at, [[1, 0]], metrics={"train/success": rate})
+    assert rows_of(build(artefacts()["replication"], Source(tmp_path), "laptop").table) == before
+
+
+def test_each_seed_has_a_start_of_its_own_and_the_notes_do_not_deny_it(tmp_path):
+    notes = " ".join(built_of(tmp_path, RATES).table.notes)
+    assert "share one warm start: intervals" not in notes and "not on a par" not in notes
 
 
 def test_without_runs_it_says_so(tmp_path):

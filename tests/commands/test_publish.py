@@ -214,8 +214,9 @@ def test_a_warm_start_is_published_with_its_run_and_trained_from(warm_started, t
     weights = start / "model.safetensors"
     weights.write_bytes(b"x" + weights.read_bytes()[1:])
     capsys.readouterr()
+    remedy = f"`git restore {start}` brings back what was published"
     assert publish.main([str(warm_started), *arguments]) == 2  # the run is there, and what it names once is damaged
-    assert capsys.readouterr().err == f"error: {weights}: changed since warm_start.json was written\n"
+    assert capsys.readouterr().err == f"error: {weights}: changed since warm_start.json was written; {remedy}\n"
     shutil.rmtree(start)
     assert publish.main(arguments) == 2 and f"{start / 'warm_start.json'}: no such file" in capsys.readouterr().err
 

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -100,13 +99,26 @@ def test_a_resumed_run_stays_where_it_began_and_names_the_studies_that_share_it(
         assert {k: theirs[k] for k in ours} == pytest.approx(ours, nan_ok=True)
 
 
-def test_ctrl_c_while_a_run_ends_leaves_it_complete_in_wandb_too(tmp_path):
-    process = launch(*SMALLEST, "tracking.mode=offline", f"results={tmp_path}", "updates=4")
-    while process.returncode is None and not list(tmp_path.glob("runs/*/run.json")):
-        time.sleep(0.001)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate()
-    assert process.returncode in (130, 0), err  # 0 where it had ended before the signal came
+INTERRUPTED = """
+import os, runpy, signal, sys
+from bepo.store import tracking
+
+class Tracker(tracking.Tracker):
+    def finish(self, *arguments):
+        os.kill(os.getpid(), signal.SIGINT)
+        super().finish(*arguments)
+
+tracking.Tracker = Tracker
+sys.argv[0] = "bepo.train"
+runpy.run_module("bepo.train", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_ctrl_c_while_a_complete_run_is_handed_over_leaves_it_complete_in_wandb_too(tmp_path):
+    settings = (*SMALLEST, "tracking.mode=offline", f"results={tmp_path}", "updates=4")
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED, *settings], capture_output=True, text=True)
+    assert ended.returncode == 130 and "stopping after the end of this run" in ended.stderr, ended.stderr
+    assert ": success 0." in ended.stdout
     (log,) = tmp_path.glob("runs/*/wandb/offline-run-*/run-*.wandb")
     found = logged(log)
     (path,) = tmp_path.glob("runs/*/run.json")
@@ -155,34 +167,45 @@ def test_the_command_explains_itself_and_refuses_what_is_no_project(tmp_path, ca
 
 
 SILENT = """
-import os, signal, subprocess, sys
+import os, signal, subprocess, sys, threading
 from pathlib import Path
 from bepo.store import tracking
 
-folder = Path(sys.argv[1])
+folder, how = Path(sys.argv[1]), sys.argv[2]
 tracker = tracking.Tracker(tracking.Tracking(), "silent", folder, tracking.Labels("silent", "", "training"))
 tracker.log({"update": 1, "loss": 0.5})
 core = int(subprocess.run(["pgrep", "-P", str(os.getpid()), "wandb-core"], capture_output=True, check=True).stdout)
 print(core, flush=True)
 os.kill(core, signal.SIGSTOP)
-tracking._SILENCE = tracking._PATIENCE = 2.0
-tracker.finish({"test_success": 1.0})
+tracking._GOODBYE = 1.0
+if how == "interrupted":
+    threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+else:
+    tracking._SILENCE = 2.0
+try:
+    tracker.finish({"test_success": 1.0})
+except KeyboardInterrupt:
+    tracker.finish(None)
 tracker.log({"update": 2, "loss": 0.25})
 print("the end", flush=True)
 sys.exit(3)
 """
 
 
-def test_a_service_that_never_answers_keeps_no_run_from_its_end(tmp_path):
+@pytest.mark.parametrize(
+    "how, said",
+    [("waiting", "W&B stopped (no answer for 2 seconds); the run goes on without it\n"), ("interrupted", "")],
+)
+def test_a_service_that_never_answers_keeps_no_run_from_its_end(tmp_path, how, said):
     """Its process is stopped, so that it answers neither the run nor W&B's own hook when the program ends."""
     out, err = tmp_path / "out", tmp_path / "err"  # no pipes: wandb-core, which is stopped, would hold them open
     with out.open("w") as stdout, err.open("w") as stderr:
-        program = subprocess.Popen([sys.executable, "-c", SILENT, tmp_path], stdout=stdout, stderr=stderr)
+        program = subprocess.Popen([sys.executable, "-c", SILENT, tmp_path, how], stdout=stdout, stderr=stderr)
         try:
-            assert program.wait(timeout=120) == 3
+            status = program.wait(timeout=120)
         finally:
             program.kill()
-            core, *rest = out.read_text().splitlines()
-            os.kill(int(core), signal.SIGKILL)
-    assert rest == ["the end"]
-    assert err.read_text() == "W&B stopped (no answer for 2 seconds); the run goes on without it\n"
+            core, *rest = out.read_text().splitlines() or [""]
+            if core:
+                os.kill(int(core), signal.SIGKILL)
+    assert (status, rest, err.read_text()) == (3, ["the end"], said)

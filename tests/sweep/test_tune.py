@@ -3,6 +3,7 @@
 import os
 import signal
 from multiprocessing import Process
+from types import SimpleNamespace
 
 import optuna
 import pytest
@@ -18,7 +19,8 @@ from bepo.sweep import studies
 from bepo.sweep.__main__ import main
 from bepo.sweep.attempt import Attempt, means_of_passes
 from bepo.sweep.estimate import Throughput
-from bepo.sweep.plan import plan_cells
+from bepo.sweep.execute import Execution
+from bepo.sweep.plan import PlannedRun, plan_cells
 from bepo.sweep.pool import Pool, Worker
 from bepo.sweep.show import View
 from bepo.sweep.space import search_space
@@ -137,6 +139,21 @@ def test_the_workers_of_a_complete_trial_end_by_themselves(tmp_path, monkeypatch
     tuning.pool.workers.clear()
     tuning._update(attempt)
     assert tuning.study.trials[0].values == [0.5] and not tuning.attempts
+
+
+def test_a_worker_that_is_killed_after_its_run_was_complete_has_completed_it(tmp_path, monkeypatch):
+    planned = compose_study("tune_gated_bepo", [f"results={tmp_path}", "env=sokoban", "hydra.sweeper.n_trials=1"])
+    view, shown = View(Throughput(tmp_path), 1, 2), []
+    tuning = Tuning(planned, Pool(1), view)
+    attempt = tuning._next()
+    tuning.attempts.append(attempt)
+    grid = Execution(attempt.runs, Pool(1), view)
+    monkeypatch.setattr(PlannedRun, "progress", lambda run: SimpleNamespace(status="complete"))
+    monkeypatch.setattr(view, "completed", shown.append)
+    killed = Worker(attempt.runs[0], SimpleNamespace(exitcode=-signal.SIGKILL))
+    for sweep_ in (tuning, grid):
+        sweep_._ended(killed)
+    assert shown == [killed, killed] and not attempt.failure and not grid.outcome.failed
 
 
 def test_the_pruner_sees_the_mean_of_the_seeds_so_far(tmp_path):

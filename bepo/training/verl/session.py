@@ -66,7 +66,7 @@ class Session:
             for end in (tq.close, ray.shutdown):
                 try:
                     within(_SECONDS_TO_END, end)
-                except Exception as error:
+                except (Exception, SystemExit) as error:
                     print(f"{end.__name__}: {error!r}")
         end_processes(self.mark, memory)
         self._watchdog.stop()
