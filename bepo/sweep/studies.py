@@ -161,23 +161,33 @@ def _seeds(override: str, study: str) -> str:
 def compose_cells(cells: Sequence[Cell]) -> list[Config]:
     """Return the config of every cell. Raises ``UserError`` naming the first one that does not compose.
 
-    Cells that differ by seed only are composed once.
+    Cells that differ by seed only are composed once, unless other settings are made of the seed.
     """
-    composed: dict[tuple[str, ...], Config] = {}  # by study and overrides without the seed
+    composed: dict[tuple[str, ...], DictConfig] = {}  # by study and overrides without the seed
+    shared: dict[tuple[str, ...], Config] = {}
     configs = []
     for cell in cells:
         seeds = [o for o in cell.overrides if re.fullmatch(r"seed=\d+", o)]
         others = [o for o in cell.overrides if o not in seeds]
         key = cell.study, *others
         if key not in composed:
-            composed[key] = replace(_config(cell.study, others), progress=False)
-        config = composed[key]
-        configs.append(replace(config, seed=int(seeds[-1].split("=")[1])) if seeds else config)
+            composed[key] = _compose(cell.study, others)
+        if seeds and _reads_seed(composed[key]):
+            config = _config(cell.study, cell.overrides, _compose(cell.study, cell.overrides))
+        else:
+            if key not in shared:
+                shared[key] = _config(cell.study, others, composed[key])
+            config = replace(shared[key], seed=int(seeds[-1].split("=")[1])) if seeds else shared[key]
+        configs.append(replace(config, progress=False))
     return configs
 
 
-def _config(name: str, overrides: Sequence[str]) -> Config:
-    composed = _compose(name, overrides)
+def _reads_seed(composed: DictConfig) -> bool:
+    """Return whether a setting is made of a seed, as in ``${seed}``."""
+    return re.search(r"\$\{[^}]*seed", str(OmegaConf.to_container(composed))) is not None
+
+
+def _config(name: str, overrides: Sequence[str], composed: DictConfig) -> Config:
     with config_errors(name, overrides):
         return to_config(composed)
 

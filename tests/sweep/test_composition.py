@@ -1,10 +1,12 @@
 """Configs are composed as Hydra composes them, which is the reference."""
 
+from dataclasses import replace
+
 import pytest
 from omegaconf import OmegaConf, open_dict
 
 from bepo.core.errors import UserError
-from bepo.runs.compose import register_configs
+from bepo.runs.compose import register_configs, to_config
 from bepo.runs.config import TIERS
 from bepo.sweep import studies
 from bepo.sweep.studies import Cell, compose_cells, compose_study, compose_with_hydra, study_names
@@ -56,7 +58,19 @@ def test_cells_are_those_of_hydra(number, name, without_hydra):
     cell = cells[number % len(cells)]
     composed, expected = studies._compose(name, cell.overrides), compose_with_hydra(name, cell.overrides)
     same(composed, expected)
-    assert OmegaConf.to_object(composed) == OmegaConf.to_object(expected)
+    (config,) = compose_cells([cell])
+    assert config == replace(to_config(expected), progress=False)
+
+
+def test_settings_that_are_made_of_the_seed_differ_by_cell(tmp_path, monkeypatch):
+    text = (studies.EXPERIMENTS / "main_sokoban_text.yaml").read_text().replace("main_sokoban_text", "own_starts")
+    (tmp_path / "own_starts.yaml").write_text(text + "\npolicy: {warm_start: {seed: '${seed}'}}\n")
+    monkeypatch.setattr(studies, "EXPERIMENTS", tmp_path)
+    planned = compose_study("own_starts", ["tier=laptop", "credit=grpo,rloo", "seed=3,5"])
+    for cell, config in planned.configured:
+        assert config == replace(to_config(compose_with_hydra("own_starts", cell.overrides)), progress=False)
+    made = [(config.seed, config.policy.warm_start.seed) for _, config in planned.configured]
+    assert sorted(made) == [(3, 3), (3, 3), (5, 5), (5, 5)]
 
 
 @pytest.mark.parametrize(
