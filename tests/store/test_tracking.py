@@ -25,6 +25,11 @@ def logged(log: Path) -> list[dict]:
     return [json.loads(line) for line in printed.stdout.splitlines()]
 
 
+def own_service() -> dict[str, str]:
+    """The environment of a program that starts a wandb-core of its own, not that of a test before it."""
+    return {name: value for name, value in os.environ.items() if name != "WANDB_SERVICE"}
+
+
 def described(found: list[dict]) -> dict:
     """The run as a user of the site sees it at the end: name, group, job type, tags, config."""
     return [entry["run"] for entry in found if entry["type"] == "run"][-1]
@@ -116,7 +121,9 @@ runpy.run_module("bepo.train", run_name="__main__", alter_sys=True)
 
 def test_ctrl_c_while_a_complete_run_is_handed_over_leaves_it_complete_in_wandb_too(tmp_path):
     settings = (*SMALLEST, "tracking.mode=offline", f"results={tmp_path}", "updates=4")
-    ended = subprocess.run([sys.executable, "-c", INTERRUPTED, *settings], capture_output=True, text=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, *settings], capture_output=True, text=True, env=own_service()
+    )
     assert ended.returncode == 130 and "stopping after the end of this run" in ended.stderr, ended.stderr
     assert ": success 0." in ended.stdout
     (log,) = tmp_path.glob("runs/*/wandb/offline-run-*/run-*.wandb")
@@ -195,12 +202,14 @@ sys.exit(3)
 @pytest.mark.parametrize(
     "how, said",
     [("waiting", "W&B stopped (no answer for 2 seconds); the run goes on without it\n"), ("interrupted", "")],
+    ids=["waiting", "interrupted"],
 )
 def test_a_service_that_never_answers_keeps_no_run_from_its_end(tmp_path, how, said):
     """Its process is stopped, so that it answers neither the run nor W&B's own hook when the program ends."""
     out, err = tmp_path / "out", tmp_path / "err"  # no pipes: wandb-core, which is stopped, would hold them open
     with out.open("w") as stdout, err.open("w") as stderr:
-        program = subprocess.Popen([sys.executable, "-c", SILENT, tmp_path, how], stdout=stdout, stderr=stderr)
+        command = [sys.executable, "-c", SILENT, tmp_path, how]
+        program = subprocess.Popen(command, stdout=stdout, stderr=stderr, env=own_service())
         try:
             status = program.wait(timeout=120)
         finally:
