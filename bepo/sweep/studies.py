@@ -163,22 +163,18 @@ def compose_cells(cells: Sequence[Cell]) -> list[Config]:
 
     Cells that differ by seed only are composed once, unless other settings are made of the seed.
     """
-    composed: dict[tuple[str, ...], DictConfig] = {}  # by study and overrides without the seed
-    shared: dict[tuple[str, ...], Config] = {}
+    shared: dict[tuple[str, ...], Config | None] = {}  # by study and overrides without the seed
     configs = []
     for cell in cells:
         seeds = [o for o in cell.overrides if re.fullmatch(r"seed=\d+", o)]
         others = [o for o in cell.overrides if o not in seeds]
         key = cell.study, *others
-        if key not in composed:
-            composed[key] = _compose(cell.study, others)
-        if seeds and _reads_seed(composed[key]):
-            config = _config(cell.study, cell.overrides, _compose(cell.study, cell.overrides))
-        else:
-            if key not in shared:
-                shared[key] = _config(cell.study, others, composed[key])
-            config = replace(shared[key], seed=int(seeds[-1].split("=")[1])) if seeds else shared[key]
-        configs.append(replace(config, progress=False))
+        if key not in shared:
+            composed = _compose(cell.study, others)
+            shared[key] = None if _reads_seed(composed) else _config(cell.study, others, composed)
+        config = shared[key] or _config(cell.study, cell.overrides, _compose(cell.study, cell.overrides))
+        seed = int(seeds[-1].split("=")[1]) if seeds else config.seed
+        configs.append(replace(config, seed=seed, progress=False))
     return configs
 
 
