@@ -54,8 +54,9 @@ def _shown(value: Printed) -> str:
 
 def _answer(tier: str, evaluated: Sequence[Evaluated], items: Sequence[Built]) -> dict[str, Any]:
     """Return what stands on top of the page about a tier: what was run, and its claims by verdict."""
-    runs = {run.id: run for item in items if item.tier == tier for run in item.runs}.values()
-    shown = {item.label for item in items if item.tier == tier}
+    items = [item for item in items if item.tier == tier]
+    runs = {run.id: run for item in items for run in item.runs}.values()
+    shown = {item.label for item in items}
     settings = grouped(runs, lambda run: str(run.settings))
     what = {
         "runs": len(runs),
@@ -63,9 +64,7 @@ def _answer(tier: str, evaluated: Sequence[Evaluated], items: Sequence[Built]) -
         "methods": ", ".join(name_of(method) for method in ordered({run.method for run in runs})),
         "seeds": max((len({run.seed for run in same}) for same in settings.values()), default=0),
     }
-    facts = {
-        name: text for item in items if item.tier == tier and item.table for name, text in item.table.facts.items()
-    }
+    facts = {name: text for item in items if item.table for name, text in item.table.facts.items()}
     by_word = {word: [_line(e, shown) for e in evaluated if e.runs.word == word] for word in VERDICTS}
     return {"tier": tier, "what": what, "claims": by_word, "counts": tally(evaluated), "facts": facts}
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import sqrt
 
 import numpy as np
-from scipy.special import stdtr
 from statsmodels.stats.multitest import multipletests
 
+from analysis.claims.formula import comparisons
+from analysis.claims.inference import LEVEL, Measured, significance
 from analysis.data.methods import name_of
 from analysis.data.runs import Run, Studies
 from analysis.data.statistics import Estimate
@@ -20,10 +20,9 @@ from analysis.grid.table import NOT_RUN, Printed, Table
 MAIN, STUDY = "main_sokoban_text", "replication"
 OURS, RIVALS = "gated_bepo", ("grpo", "gigpo", "hgpo")
 MEASURES = {"In training": learning, "Final": final}
-_NAMES = {"In training": "learning", "Final": "final"}  # of measures, in facts
 SEEDS = range(16, 24)
 """The training seeds that were declared; without all of them there is no verdict."""
-LEVEL = 0.05
+(_AHEAD,) = comparisons("ours > rival")
 
 
 @dataclass(frozen=True)
@@ -35,21 +34,25 @@ class _Lead:
     pairs: list[tuple[Run, Run]]
 
     @cached_property
+    def rates(self) -> tuple[Rates, Rates]:
+        """Our success and the rival's in each pair."""
+        own, other = (MEASURES[self.measure]([pair[side] for pair in self.pairs]) for side in (0, 1))
+        return own, other
+
+    @property
     def points(self) -> Rates:
         """The lead of each pair."""
-        if not self.pairs:
-            return np.array([])
-        own, other = (MEASURES[self.measure](runs) for runs in zip(*self.pairs))
-        return own - other
+        return self.rates[0] - self.rates[1]
 
     @property
     def p(self) -> float:
         """Student's two-sided p of a mean of zero; 1 where nothing deviates, or there is no second pair."""
-        n = len(self.points)
-        if n < 2 or self.points.std() == 0:
-            return 1.0
-        t = self.points.mean() / self.points.std(ddof=1) * sqrt(n)
-        return float(2 * stdtr(n - 1, -abs(t)))
+        seeds = tuple(own.seed for own, _ in self.pairs)
+        values = {
+            name: Measured((STUDY, self.measure, self.rival, name), seeds, rates, ())
+            for name, rates in zip(("ours", "rival"), self.rates)
+        }
+        return significance(_AHEAD.formula, values, paired=True).p
 
     def verdict(self, p: float) -> str:
         """Return what a corrected p says of it."""
@@ -60,8 +63,7 @@ class _Lead:
         """The rival's success and the lead, as the table prints them."""
         if not self.pairs:
             return NOT_RUN, NOT_RUN
-        rival = MEASURES[self.measure]([run for _, run in self.pairs])
-        return mean_of(rival), with_interval(float(self.points.mean()), [1], [self.points], "z.1f")
+        return mean_of(self.rates[1]), with_interval(float(self.points.mean()), [1], [self.points], "z.1f")
 
 
 @artefact("replication", "table", study=(MAIN, STUDY))
@@ -72,15 +74,15 @@ def replication(studies: Studies) -> Table:
     corrected = np.asarray(multipletests([lead.p for lead in leads], LEVEL, "holm")[1]).tolist()
     fewest = min(len(lead.pairs) for lead in leads)
     unjudged = "not judged" if studies[STUDY].tier == "smoke" else "not complete" if fewest < len(SEEDS) else ""
-    rows, facts, verdicts = [], {}, []
-    for lead, p in zip(leads, corrected):
+    verdicts = [unjudged or lead.verdict(p) for lead, p in zip(leads, corrected)]
+    rows, facts = [], {}
+    for lead, p, verdict in zip(leads, corrected, verdicts):
         before, (rival, found) = _seen(studies[MAIN].runs, lead), lead.texts
-        verdict = unjudged or lead.verdict(p)
         named = [lead.measure, name_of(lead.rival), before, rival, str(len(lead.pairs))]
         rows.append([*named, found, _text(lead.p), _text(p), verdict])
-        verdicts.append(verdict)
         told = {"lead": found, "before": before, "p": _text(p).text, "verdict": verdict}
-        facts |= {f"replication/{_NAMES[lead.measure]}/{lead.rival}/{name}": text for name, text in told.items()}
+        measure = MEASURES[lead.measure].__name__
+        facts |= {f"replication/{measure}/{lead.rival}/{name}": text for name, text in told.items()}
     facts |= {f"declared_{word}": str(verdicts.count(word)) for word in ("holds", "reversed", "undecided")}
     facts["declared_judged"] = "0" if unjudged else str(len(leads))
     used = list({run.id: run for same in pairs.values() for pair in same for run in pair}.values())
