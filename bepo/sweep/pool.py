@@ -24,7 +24,7 @@ from bepo.runs.config import Config, cell_overrides
 from bepo.store.runs import Busy
 from bepo.sweep.plan import PlannedRun
 
-DONE, BAD_INPUT, BUSY, INTERRUPTED = 0, 2, 75, 130
+BAD_INPUT, BUSY, INTERRUPTED = 2, 75, 130
 """Exit codes of a worker; ``BUSY`` says that another process works on the run."""
 RETRY_SECONDS = 2.0  # before a run that was busy is tried again
 
