@@ -84,7 +84,8 @@ class Source:
 
     def _original_task(self, path: Path) -> Task | None:
         """Return a game's task, or None for games that ALFWorld's own environment leaves out and for broken files."""
-        if "movable" in str(path) or "Sliced" in str(path):
+        folder = path.parent.relative_to(self.root).as_posix()  # the words are those of a game's name
+        if "movable" in folder or "Sliced" in folder:
             return None
         try:
             text = read_bytes(path, "game").decode()
@@ -95,7 +96,7 @@ class Source:
             return None
         if not solvable or kind not in self.task_types:
             return None
-        return Task(content_id(text), {"path": path.parent.relative_to(self.root).as_posix()}, kind)
+        return Task(content_id(text), {"path": folder}, kind)
 
 
 def original_root() -> str:
