@@ -72,11 +72,12 @@ class Agent(Settings):
             text = response.strip()
             action = env.project(text)
             return ParsedResponse(action, text, action is not None)
-        tagged = _ACTION.search(response.lower())
+        lowered = response.lower()  # it can be longer than the response: Turkish "İ" becomes two characters
+        tagged = _ACTION.search(lowered)
         if tagged:
             text = tagged.group(1).strip()
         else:
-            text = response.lower()[max(len(response) - env.untagged_tail, 0) :]
+            text = lowered[max(len(lowered) - env.untagged_tail, 0) :]
         action = env.project(text)
         valid = tagged is not None and action is not None
         if self.require_think:

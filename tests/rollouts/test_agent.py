@@ -63,6 +63,11 @@ def test_an_untagged_tail_is_tried_where_the_environment_says_so():
         untagged_tail = 4
 
     assert Agent().parse(Tailed(), "up up up, then left")[:2] == ("left", "left")
+    assert Agent().parse(Tailed(), "İİİİİ then left")[:2] == ("left", "left")  # lowered, each İ is two characters
+
+
+def test_no_tail_is_tried_where_letters_become_longer_in_lower_case():
+    assert Agent().parse(ENV, "İİ up")[:2] == (None, "")
 
 
 def test_compact_style():
