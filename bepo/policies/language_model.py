@@ -51,9 +51,10 @@ class PaddedBatch(NamedTuple):
 class LanguageModel:
     """A causal language model with its tokenizer.
 
-    Prompts go through the tokenizer's chat template, and responses end with its end-of-sequence token. ``sample`` and
-    ``log_probs`` use the same layout (prompts padded on the left, responses on the right) and the same restriction of
-    the distribution (temperature, top-k, top-p, admissible actions), so importance ratios start at 1.
+    Prompts go through the tokenizer's chat template. A response ends with the tokenizer's end-of-sequence token, or
+    with one of the checkpoint's ``generation_config``, as in vLLM. ``sample`` and ``log_probs`` use the same layout
+    (prompts padded on the left, responses on the right) and the same restriction of the distribution (temperature,
+    top-k, top-p, admissible actions), so importance ratios start at 1.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class LanguageModel:
         constrained: bool = False,
         device: str = "cpu",
     ) -> None:
-        """Lengths are in tokens. Raises ``UserError`` for a tokenizer without a chat template."""
+        """Lengths are in tokens. Raises ``UserError`` for a tokenizer without a chat template or end token."""
         if tokenizer.chat_template is None:
             raise UserError("the policy's tokenizer has no chat template: choose an instruction-tuned model")
         self.model = remove_dropout(model)
@@ -73,6 +74,7 @@ class LanguageModel:
         self.tokenizer = tokenizer
         special: Any = tokenizer  # by its stubs, such an id may also be text
         self.pad_id: int = special.pad_token_id
+        self.end_ids = end_ids(tokenizer, model.generation_config)
         self.end_id: int = special.eos_token_id
         self.max_prompt_length, self.max_response_length = max_prompt_length, max_response_length
         self.constrained = constrained
@@ -137,7 +139,7 @@ class LanguageModel:
         images = images or [None] * len(prompts)
         prompt_ids = [self.encode(prompt, image) for prompt, image in zip(prompts, images)]
         tries = [self._trie(actions) for actions in choices] if self.constrained else [None] * len(prompts)
-        responses = [Response(trie, self.end_id, self.max_response_length) for trie in tries]
+        responses = [Response(trie, self.end_ids, self.max_response_length) for trie in tries]
         generator = torch.Generator(self.device).manual_seed(seed)
         shape = len(prompts), self.max_response_length
         uniform = torch.rand(shape, generator=generator, dtype=torch.float64, device=self.device)
@@ -246,6 +248,20 @@ class LanguageModel:
         """Write a checkpoint that transformers loads: weights, config and tokenizer."""
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
+
+
+def end_ids(
+    tokenizer: transformers.PreTrainedTokenizerBase, generation: transformers.GenerationConfig | None
+) -> frozenset[int]:
+    """Return the ids of the tokens that end a response: the tokenizer's, and those of a checkpoint's generation config.
+
+    Raises ``UserError`` for a tokenizer without an end token.
+    """
+    own: Any = tokenizer.eos_token_id  # by its stub it may also be text
+    if own is None:
+        raise UserError("the policy's tokenizer has no end token (eos_token): responses would never end")
+    more = generation.eos_token_id if generation is not None else None
+    return frozenset([own, *(more if isinstance(more, list) else [] if more is None else [more])])
 
 
 def remove_dropout(model: transformers.PreTrainedModel) -> transformers.PreTrainedModel:

@@ -31,7 +31,7 @@ class Pretrained(PolicyConfig):
     gradient_checkpointing: bool = setting(True, identity=False)
     """Recompute activations in the backward pass: updates need less memory and more time."""
 
-    method_version: ClassVar[int] = 1
+    method_version: ClassVar[int] = 2
 
     @property
     def weights(self) -> str:
@@ -87,6 +87,19 @@ def load_tokenizer(path: str) -> transformers.PreTrainedTokenizerFast:
 
     generic = has_generic_tokenizer(path)
     return load_pretrained(transformers.PreTrainedTokenizerFast if generic else transformers.AutoTokenizer, path)
+
+
+def end_ids_of(path: str, tokenizer: transformers.PreTrainedTokenizerBase) -> frozenset[int]:
+    """Return the ids of the tokens that end a response of the checkpoint at ``path``, as ``LanguageModel`` does."""
+    import transformers
+
+    from bepo.policies.language_model import end_ids
+
+    try:
+        generation = transformers.GenerationConfig.from_pretrained(path)
+    except OSError:  # a checkpoint does not need one
+        generation = None
+    return end_ids(tokenizer, generation)
 
 
 def has_generic_tokenizer(path: str) -> bool:

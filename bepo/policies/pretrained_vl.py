@@ -34,7 +34,7 @@ class PretrainedVL(PolicyConfig):
     """Recompute activations in the backward pass: updates need less memory and more time."""
 
     reads_pictures: ClassVar[bool] = True
-    method_version: ClassVar[int] = 1
+    method_version: ClassVar[int] = 2
 
     @property
     def weights(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -26,14 +26,17 @@ class Reader(Protocol):
 class Response:
     """A response that is being sampled. A token without an alternative is written without a draw."""
 
-    def __init__(self, trie: Trie | None, end_id: int, max_length: int) -> None:
-        """``trie`` has the admissible responses; None admits every token at every place."""
+    def __init__(self, trie: Trie | None, end_ids: Collection[int], max_length: int) -> None:
+        """``trie`` has the admissible responses; None admits every token at every place.
+
+        ``end_ids`` are the tokens that end a response, ``max_length`` is the largest number of its tokens.
+        """
         self.ids: list[int] = []
         self.logprobs: list[float] = []
         self.entropies: list[float] = []
         self.allowed: list[list[int]] = []  # the ids that each token was drawn from, where there is a trie
         self.is_open = True
-        self._trie, self._end_id, self._max_length = trie, end_id, max_length
+        self._trie, self._end_ids, self._max_length = trie, end_ids, max_length
         self._write_what_is_certain()
 
     @property
@@ -57,7 +60,7 @@ class Response:
         if self._trie is not None:
             self.allowed.append(self.choices)
             self._trie = self._trie[token]
-        self.is_open = token != self._end_id and len(self.ids) < self._max_length
+        self.is_open = token not in self._end_ids and len(self.ids) < self._max_length
 
 
 class Draw(NamedTuple):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from statistics import fmean
 from typing import Any
+
+import numpy as np
 
 from bepo.core.batch import RolloutBatch
 from bepo.core.tokens import Tokens
@@ -12,7 +14,7 @@ from bepo.credit import Credit
 from bepo.envs import Split
 
 
-def rollout_metrics(batch: RolloutBatch, max_response_length: int, end_token: int) -> dict[str, float]:
+def rollout_metrics(batch: RolloutBatch, max_response_length: int, end_ids: Collection[int]) -> dict[str, float]:
     """Return means over trajectories (shares are between 0 and 1, lengths in steps and tokens), and counts."""
     length = batch.step[batch.last] + 1
     return {
@@ -25,7 +27,7 @@ def rollout_metrics(batch: RolloutBatch, max_response_length: int, end_token: in
         "train/broken_episodes": int(batch.broken.sum()),
         "train/trajectories": batch.n_trajectories,
         "train/response_length": float(batch.language.response_length.mean()),
-        "train/response_clip_ratio": cut_share(batch.language, max_response_length, end_token),
+        "train/response_clip_ratio": cut_share(batch.language, max_response_length, end_ids),
     }
 
 
@@ -40,10 +42,10 @@ def prefixed(prefix: str, values: Mapping[str, float]) -> dict[str, float]:
     return {f"{prefix}/{name}": value for name, value in values.items()}
 
 
-def cut_share(tokens: Tokens, max_response_length: int, end_token: int) -> float:
-    """Return the share of responses that were cut at the token limit, that is, do not end with ``end_token``."""
+def cut_share(tokens: Tokens, max_response_length: int, end_ids: Collection[int]) -> float:
+    """Return the share of responses that were cut at the token limit: they do not end with one of ``end_ids``."""
     last = tokens.ids[tokens.transition_offset[1:] - 1]
-    return float(((tokens.response_length >= max_response_length) & (last != end_token)).mean())
+    return float(((tokens.response_length >= max_response_length) & ~np.isin(last, list(end_ids))).mean())
 
 
 def success_rate(rows: Iterable[Mapping[str, Any]], split: Split, update: int) -> float:

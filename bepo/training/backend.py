@@ -72,12 +72,12 @@ class Engine(Protocol):
 
     An update is ``collect``, ``compute_values``, ``update``, ``release``, each given what the one before returned.
     ``facts`` go into ``run.json``: ``backend``, ``device``, ``world_size``, ``versions`` and, where there is one,
-    ``warm_start``. ``end_token`` is the id of the token that ends a complete response, and so tells it from one that
-    was cut at the token limit.
+    ``warm_start``. ``end_ids`` are the ids of the tokens that end a complete response; one that was cut at the token
+    limit ends with another.
     """
 
     facts: dict[str, Any]
-    end_token: int
+    end_ids: frozenset[int]
 
     def collect(
         self, tasks: Sequence[Task], group_size: int, sampling: Sampling, seed: int, expert_steps: bool = False

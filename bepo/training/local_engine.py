@@ -27,7 +27,7 @@ class LocalEngine:
     def __init__(self, setup: Setup) -> None:
         self.setup, self.policy = setup, initial_policy(setup)
         self.learner = LocalLearner(self.policy, setup.loss, setup.training, setup.sampling, setup.needs_critic)
-        self.end_token = self.policy.tokenizer.eos_token_id
+        self.end_ids = self.policy.end_ids
         self.facts = {
             "backend": "local",
             "device": setup.device,

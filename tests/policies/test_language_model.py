@@ -1,5 +1,6 @@
 """The one interface to transformers models, on tiny ones with real code paths."""
 
+import json
 from functools import cache
 
 import numpy as np
@@ -13,7 +14,7 @@ from bepo.envs.alfworld import ALFWorld
 from bepo.envs.sokoban import DIRECTIONS, Sokoban
 from bepo.envs.webshop import WebShop
 from bepo.policies.language_model import LanguageModel
-from bepo.policies.pretrained import Pretrained, load_pretrained
+from bepo.policies.pretrained import Pretrained, end_ids_of, load_pretrained
 from bepo.policies.tiny import Tiny
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling, collect
@@ -148,3 +149,32 @@ def test_errors_name_value_and_choices(tmp_path):
         Tiny(hidden_size=65)
     with pytest.raises(UserError, match=r"policy\.max_prompt_length is 8"):
         rollouts(tiny(max_prompt_length=8), Sampling())
+
+
+@pytest.mark.parametrize("listed", [None, "one", "list"])
+def test_a_response_ends_with_every_end_token_of_the_checkpoint(listed, tmp_path):
+    """Llama-3, Gemma and Qwen list several in generation_config.json."""
+    policy = tiny()
+    own, other = policy.end_id, policy.tokenizer.convert_tokens_to_ids("up")
+    policy.save(tmp_path)
+    saved = json.loads((tmp_path / "generation_config.json").read_text())
+    saved["eos_token_id"] = {None: None, "one": own, "list": [own, other]}[listed]
+    (tmp_path / "generation_config.json").write_text(json.dumps(saved))
+    loaded = Pretrained(path=str(tmp_path)).build(ENV, COMPACT, "cpu")
+    assert (
+        loaded.end_ids == end_ids_of(str(tmp_path), loaded.tokenizer) == ({own, other} if listed == "list" else {own})
+    )
+    loaded.max_response_length = 8
+    samples = loaded.sample(["now"] * 200, [()] * 200, Sampling(), 0)
+    assert all(not loaded.end_ids & set(sample.response_ids[:-1]) for sample in samples)
+    assert any(sample.response_ids[-1] == other and len(sample.response_ids) < 8 for sample in samples) == (
+        listed == "list"
+    )
+
+
+def test_a_tokenizer_without_an_end_token_is_refused(tmp_path):
+    tiny().save(tmp_path)
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings | {"eos_token": None}))
+    with pytest.raises(UserError, match="eos_token"):
+        Pretrained(path=str(tmp_path)).build(ENV, COMPACT, "cpu")

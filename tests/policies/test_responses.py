@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from bepo.policies.responses import Response, draw
 from bepo.policies.restriction import token_trie
 
-END = 9
+END, OTHER_END = 9, 8
 
 
 def test_a_token_is_where_the_distribution_function_exceeds_the_number():
@@ -31,7 +31,7 @@ def test_what_is_forbidden_is_never_drawn(allowed, number):
 
 
 def test_only_choices_are_asked_for():
-    response = Response(token_trie([(1, 2, 3, END), (1, 2, 4, 5, END)]), END, max_length=9)
+    response = Response(token_trie([(1, 2, 3, END), (1, 2, 4, 5, END)]), [END], max_length=9)
     assert response.ids == [1, 2] and response.choices == [3, 4] and response.is_open
     response.write(4, -0.7, 0.6)
     assert response.ids == [1, 2, 4, 5, END] and not response.is_open
@@ -41,10 +41,13 @@ def test_only_choices_are_asked_for():
 
 
 def test_a_response_is_cut_at_its_limit_and_ends_at_its_end():
-    cut = Response(token_trie([(1, 2, 3, END)]), END, max_length=2)
+    cut = Response(token_trie([(1, 2, 3, END)]), [END], max_length=2)
     assert cut.ids == [1, 2] and not cut.is_open
-    free = Response(None, END, max_length=3)
+    free = Response(None, [END, OTHER_END], max_length=3)
     free.write(4, -1.0, 0.5)
     assert free.is_open and free.allowed == []
     free.write(END, -1.0, 0.5)
     assert free.ids == [4, END] and not free.is_open
+    other = Response(None, [END, OTHER_END], max_length=3)
+    other.write(OTHER_END, -1.0, 0.5)
+    assert other.ids == [OTHER_END] and not other.is_open

@@ -173,8 +173,8 @@ def test_a_response_that_ends_at_the_limit_is_not_cut():
     from bepo.runs.metrics import cut_share
 
     rows = [{"prompt_ids": [9], "response_ids": r, "logprobs": [0.0] * len(r)} for r in ([1, 2], [1, 7], [7])]
-    assert cut_share(Tokens.pack(rows), 2, end_token=7) == pytest.approx(1 / 3)
-    assert cut_share(Tokens.pack(rows), 2, end_token=-1) == pytest.approx(2 / 3)
+    assert cut_share(Tokens.pack(rows), 2, end_ids={7}) == pytest.approx(1 / 3)
+    assert cut_share(Tokens.pack(rows), 2, end_ids={-1}) == pytest.approx(2 / 3)
 
 
 def test_weights_that_are_not_finite_any_more_stop_the_update():

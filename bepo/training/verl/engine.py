@@ -23,6 +23,7 @@ from transfer_queue import KVBatchMeta
 from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError
 from bepo.envs import Task
+from bepo.policies.pretrained import end_ids_of
 from bepo.rollouts.collect import Sampling
 from bepo.training.backend import Rollouts, Setup
 from bepo.training.start import warm_start_facts
@@ -103,7 +104,7 @@ class VerlEngine:
         self._workers = EpisodeWorkers.launch(setup.env, setup.agent, settings.env_workers)
         self._trainer = StagedTrainer(config, setup.loss, setup.training)
         self._trainer.start()
-        self.end_token = self._trainer.tokenizer.eos_token_id
+        self.end_ids = end_ids_of(config.actor_rollout_ref.model.path, self._trainer.tokenizer)
 
     def _model_path(self) -> str:
         """Return what verl loads the model from; a policy without weights is built, warm-started and saved first."""
