@@ -38,6 +38,9 @@ class PPO(Estimator):
     """What one sequence is (see above). Only ``trajectory`` and ``turn`` bootstrap across steps."""
     whiten: bool = True
     """Standardise advantages over all response tokens of the update (verl's ``masked_whiten``)."""
+    std: Literal["population", "sample"] = setting("population", neutral=True)
+    """The deviation that ``whiten`` divides by. verl and verl-agent take the sample's (Bessel's correction), as
+    ``credit=ppo_ungrouped`` does at tier paper. The published runs took the population's."""
     invalid_penalty: float = setting(0.1, at_least=0)
     """Taken off the reward of an invalid transition, on its last token."""
 
@@ -63,7 +66,8 @@ class PPO(Estimator):
         first = tokens.response_offset[:-1]
         target = advantage + (value[first][transition] if self.scope == "turn" else value)
         if self.whiten:
-            advantage = (advantage - advantage.mean()) / np.sqrt(advantage.var() + 1e-8)
+            ddof = int(self.std == "sample" and len(advantage) > 1)
+            advantage = (advantage - advantage.mean()) / np.sqrt(advantage.var(ddof=ddof) + 1e-8)
         mean = np.bincount(transition, weights=advantage, minlength=len(batch)) / tokens.response_length
         return Credit(
             mean,

@@ -4,6 +4,7 @@ Rows have the golden layout and lie in order: trajectories contiguous, steps asc
 which only the settings are read.
 """
 
+import statistics
 from collections import defaultdict
 from math import exp, inf, sqrt
 from statistics import fmean as mean
@@ -213,7 +214,8 @@ def ppo_tokens(rows, o):
         out += reversed(advantages)
     if o.whiten:
         m = mean(out)
-        s = sqrt(mean((a - m) ** 2 for a in out) + 1e-8)
+        variance = {"population": statistics.pvariance, "sample": statistics.variance}[o.std]
+        s = sqrt((variance(out) if len(out) > 1 else 0.0) + 1e-8)
         out = [(a - m) / s for a in out]
     return out
 

@@ -82,6 +82,23 @@ def test_default_is_return_minus_value_whitened():
     assert white.mean() == pytest.approx(0, abs=1e-9) and white.std() == pytest.approx(1, abs=1e-6)
 
 
+def test_whitening_with_the_sample_deviation_is_verls():
+    """The numbers are those of verl's ``masked_whiten``; tests/verl compares with verl itself."""
+    row = {"uid": 0, "traj": 0, "t": 0, "obs": "a", "next": "x", "r": 10.0, "done": "success", "valid": True}
+    tokens = {"prompt_ids": [0], "logprobs": [0.0] * 4, "response_ids": [1] * 4, "values": [1.0, 2.0, 3.0, 4.0]}
+    batch = RolloutBatch.from_rows([row | tokens])
+    np.testing.assert_allclose(
+        PPO(std="sample")(batch).token_advantage, np.array([3, 1, -1, -3]) / np.sqrt(20 / 3), atol=1e-8
+    )
+    np.testing.assert_allclose(PPO()(batch).token_advantage, np.array([3, 1, -1, -3]) / np.sqrt(5), atol=1e-8)
+
+
+def test_whitening_one_token_gives_zero():
+    row = {"uid": 0, "traj": 0, "t": 0, "obs": "a", "next": "x", "r": 10.0, "done": "success", "valid": True}
+    batch = RolloutBatch.from_rows([row | {"prompt_ids": [0], "logprobs": [0.0], "response_ids": [1], "values": [1.0]}])
+    assert PPO(std="sample")(batch).token_advantage.tolist() == [0.0]
+
+
 def test_value_loss_by_hand():
     """V_old 0, target 10, clip 0.5: moving V beyond 0.5 does not lower the loss, moving away raises it."""
     value = torch.tensor([[0.2, 2.0, -3.0, 5.0]])
