@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 class Loss(Plugin):
     """What an update lowers, beside entropy bonus and KL loss. The field is one that every loss has."""
 
-    aggregation: Literal["token_mean"] = "token_mean"
-    """How the losses of tokens become one number, also those of entropy bonus and KL loss. token_mean: the mean over
-    the response tokens of a minibatch, in which every token counts the same."""
+    aggregation: Literal["token_mean", "sequence_mean"] = "token_mean"
+    """How the losses of a minibatch's tokens become one number, also those of entropy bonus and KL loss.
+    token_mean: the mean over all response tokens. A response counts in proportion to its length.
+    sequence_mean: the mean over responses of the mean over their tokens (GSPO, Eq. 5). All responses count the same."""
 
     group = "loss"
     method_version: ClassVar[int]
@@ -43,6 +44,19 @@ class Loss(Plugin):
         response tokens; the backends divide it by their number, and log it as ``train/<name>``.
         """
         raise NotImplementedError
+
+    def reduce(self, token_loss: Float[Tensor, "b r"], mask: Bool[Tensor, "b r"]) -> Float[Tensor, ""]:
+        """Return the losses of tokens, 0 where ``mask`` is False, summed over responses.
+
+        A minibatch is processed in parts: the sum over its parts is divided by ``denominator`` of the whole.
+        """
+        if self.aggregation == "token_mean":
+            return token_loss.sum()
+        return (token_loss.sum(1) / mask.sum(1).clamp(min=1)).sum()
+
+    def denominator(self, n_responses: int, n_tokens: int) -> int:
+        """Return what the sum over a minibatch of these sizes is divided by."""
+        return n_tokens if self.aggregation == "token_mean" else n_responses
 
 
 losses = Registry[Loss](__name__, "loss", "loss")

@@ -64,7 +64,8 @@ class LocalLearner:
         ``advantage`` has one number for every response token; ``returns``, of the same shape, is what the critic is
         fitted to, and None where there is no critic. Returns ``optimiser_steps``, a count; ``first_ratio_error``, the
         largest distance of a token's importance ratio from 1 in the first minibatch; the gradient norms, averaged over
-        optimiser steps; and the other statistics, averaged over response tokens. Raises ``UserError`` if a weight is
+        optimiser steps; ``policy_loss``, averaged as ``loss.aggregation`` says; and the other statistics, averaged over
+        response tokens. Raises ``UserError`` if a weight is
         not finite after it.
         """
         tokens = batch.language
@@ -111,17 +112,19 @@ class LocalLearner:
     ) -> None:
         """Make one optimiser step, and add its statistics to ``totals``.
 
-        The loss is the mean over the response tokens of the minibatch, which is ``loss.aggregation=token_mean``.
+        ``loss.aggregation`` says which mean over the minibatch the loss is.
         """
         n_tokens = int(tokens.response_length[minibatch].sum())
+        denominator = self.loss.denominator(len(minibatch), n_tokens)
         self.optimiser.zero_grad()
         for micro_batch in self.policy.micro_batches(tokens, minibatch, self.settings.micro_batch_tokens):
             loss = self._loss(tokens, advantage, reference, micro_batch, totals, is_first=totals["steps"] == 0)
-            (loss / n_tokens).backward()
+            (loss / denominator).backward()
         norm = torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), self.settings.max_grad_norm)
         self.optimiser.step()
         totals["steps"] += 1
         totals["tokens"] += n_tokens
+        totals["denominator"] += denominator
         totals["grad_norm"] += norm.item()
 
     def _loss(
@@ -133,21 +136,22 @@ class LocalLearner:
         totals: dict[str, float],
         is_first: bool,
     ) -> Float[Tensor, ""]:
-        """Return the loss summed over the response tokens of a micro-batch, and add its statistics to ``totals``."""
+        """Return the loss of a micro-batch, as ``loss.reduce`` sums it, and add its statistics to ``totals``."""
         s = self.settings
         new = self.policy.log_probs(tokens, micro_batch, self.sampling)
         old, credit = (response_grid(tokens, micro_batch, x, new.logprob) for x in (tokens.logprob, advantage))
         policy_loss, stats = self.loss(new.logprob, old, credit, new.mask)
-        loss = policy_loss.sum() - s.entropy_coef * new.entropy.sum()
+        reduced = self.loss.reduce(policy_loss, new.mask)
+        loss = reduced - s.entropy_coef * self.loss.reduce(new.entropy, new.mask)
         if reference is not None:
-            kl = low_var_kl(new.logprob, response_grid(tokens, micro_batch, reference, new.logprob), new.mask).sum()
-            loss = loss + s.kl_coef * kl
-            totals["kl"] += kl.item()
+            kl = low_var_kl(new.logprob, response_grid(tokens, micro_batch, reference, new.logprob), new.mask)
+            loss = loss + s.kl_coef * self.loss.reduce(kl, new.mask)
+            totals["kl"] += kl.sum().item()
         if is_first:
             ratio = (new.logprob - old).detach().clamp(-20, 20).exp()
             ratio_error = ((ratio - 1).abs() * new.mask).max().item()
             totals["first_ratio_error"] = max(totals["first_ratio_error"], ratio_error)
-        totals["policy_loss"] += policy_loss.sum().item()
+        totals["policy_loss"] += reduced.item()
         totals["entropy"] += new.entropy.sum().item()
         for name, value in stats.items():
             totals[name] += value.item()
@@ -170,9 +174,10 @@ class LocalLearner:
 
 
 def _averaged(totals: dict[str, float]) -> dict[str, float]:
-    """Divide sums by optimiser steps or response tokens, each by what it was summed over."""
-    steps, tokens = totals.pop("steps"), totals.pop("tokens")
+    """Divide sums by optimiser steps, response tokens or the loss's denominators, each by what it was summed over."""
+    steps, tokens, policy_loss = totals.pop("steps"), totals.pop("tokens"), totals.pop("policy_loss")
     stats = {"optimiser_steps": steps, "first_ratio_error": totals.pop("first_ratio_error")}
+    stats["policy_loss"] = policy_loss / totals.pop("denominator")
     for norm in ("grad_norm", "critic_grad_norm"):
         if norm in totals:
             stats[norm] = totals.pop(norm) / steps

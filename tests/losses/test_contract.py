@@ -65,6 +65,30 @@ def test_the_first_step_makes_good_tokens_likelier_and_bad_ones_less_likely(loss
 
 
 @every_loss
+def test_aggregation_by_hand_and_in_parts(loss, grids):
+    """A minibatch is the sum of its parts over the denominator of the whole, whatever the parts are."""
+    mask = grids[-1]
+    per_token, _ = loss(*grids)
+    whole = loss.reduce(per_token, mask) / loss.denominator(3, int(mask.sum()))
+    parts = sum(loss.reduce(per_token[i : i + 1], mask[i : i + 1]) for i in range(3)) / loss.denominator(
+        3, int(mask.sum())
+    )
+    means = [row[kept].mean().item() if kept.any() else 0.0 for row, kept in zip(per_token, mask)]
+    expected = per_token.sum().item() / 6 if loss.aggregation == "token_mean" else sum(means) / 3
+    assert whole.item() == pytest.approx(expected, rel=1e-6) and parts.item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_sequence_mean_does_not_weigh_a_response_by_its_length():
+    """GSPO's objective: with equal advantages, a long response counts as much as a short one."""
+    loss = losses()["ppo_clip"](ratio="action", aggregation="sequence_mean")
+    mask = torch.tensor([[1, 1, 1, 1], [1, 0, 0, 0]], dtype=torch.bool)
+    logprob = torch.zeros(2, 4, requires_grad=True)
+    per_token, _ = loss(logprob, torch.zeros(2, 4), mask.float(), mask)
+    (loss.reduce(per_token, mask) / loss.denominator(2, 5)).backward()
+    torch.testing.assert_close(logprob.grad.sum(1), torch.tensor([-0.5, -0.5]))
+
+
+@every_loss
 def test_a_loss_travels_to_other_processes(loss, grids):
     copy = pickle.loads(pickle.dumps(loss))
     assert copy == loss and torch.equal(copy(*grids)[0], loss(*grids)[0])

@@ -6,8 +6,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 from tensordict import TensorDict
+from verl.utils.torch_functional import masked_whiten
 from verl.workers.config import FSDPActorConfig, PolicyLossConfig
 
+from bepo.core.batch import RolloutBatch
+from bepo.credit.ppo import PPO
 from bepo.losses.ppo_clip import PPOClip
 from bepo.training.verl.losses import actor_loss, policy_loss, value_loss
 
@@ -73,6 +76,25 @@ def test_the_policy_loss_by_hand(ratio, dual_clip):
     assert 0 < clipped < sum(LENGTHS)
     assert value.item() == pytest.approx(sum(expected) / sum(LENGTHS), rel=1e-5)
     assert stats["loss/clip_fraction"] == pytest.approx(clipped / sum(LENGTHS))
+
+
+def test_the_weights_of_verls_rollout_correction_multiply_the_losses_of_tokens():
+    """As in verl's own policy losses (``algorithm.rollout_correction``)."""
+    config = FSDPActorConfig(strategy="fsdp2", ppo_mini_batch_size=1, use_dynamic_bsz=True, rollout_n=1)
+    config.global_batch_info.update(dp_size=1, batch_num_tokens=3, global_batch_size=1)
+    advantage, mask = torch.tensor([[1.0, 2.0, 3.0]]), torch.ones(1, 3)
+    arguments = PPOClip(), torch.zeros(1, 3), torch.zeros(1, 3), advantage, mask, "token-mean", config
+    assert policy_loss(*arguments)[0].item() == pytest.approx(-2)
+    assert policy_loss(*arguments, torch.tensor([[2.0, 0.5, 1.0]]))[0].item() == pytest.approx(-2)
+    assert policy_loss(*arguments, torch.tensor([[0.0, 0.0, 1.0]]))[0].item() == pytest.approx(-1)
+
+
+def test_whitening_is_verls():
+    values = torch.randn(40, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    row = {"uid": 0, "traj": 0, "t": 0, "obs": "a", "next": "x", "r": 0.0, "done": "failure", "valid": True}
+    tokens = {"prompt_ids": [0], "logprobs": [0.0] * 40, "response_ids": [1] * 40, "values": values.tolist()}
+    found = PPO(std="sample")(RolloutBatch.from_rows([row | tokens])).token_advantage
+    torch.testing.assert_close(torch.from_numpy(found), masked_whiten(-values.float(), torch.ones(40)).double())
 
 
 def loss_of_actor(ratio: str):

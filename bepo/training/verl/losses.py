@@ -53,6 +53,8 @@ def policy_loss(
     """
     mask = response_mask.bool()
     per_token, stats = loss(log_prob, old_log_prob, advantages, mask)
+    if rollout_is_weights is not None:  # verl's correction of the difference between sampling and training
+        per_token = per_token * rollout_is_weights
     value = agg_loss(loss_mat=per_token, loss_mask=mask, loss_agg_mode=loss_agg_mode, **config.global_batch_info)
     n_tokens = mask.sum().clamp(min=1)
     return value, {f"{STATISTIC}{name}": (total / n_tokens).item() for name, total in stats.items()}

@@ -30,6 +30,8 @@ def compose(settings: Verl, setup: Setup, model: str) -> DictConfig:
     ``model`` is a folder or a name on the model hub. verl's tree is not composed by Hydra: its groups use parent paths,
     which Hydra 1.4 refuses.
     """
+    if setup.loss.aggregation != "token_mean":  # verl would count rows of padding as responses
+        raise UserError(f"loss.aggregation={setup.loss.aggregation}: backend=verl has token_mean only")
     config: Any = OmegaConf.load(_DEFAULTS)  # a DictConfig: the file holds a mapping
     OmegaConf.set_struct(config, False)
     of_device = find_device(setup.device).verl_settings(settings)
@@ -136,7 +138,7 @@ def _actor(settings: Verl, setup: Setup) -> dict[str, Any]:
         "use_kl_loss": training.kl_coef > 0,
         "kl_loss_coef": training.kl_coef,
         "kl_loss_type": "low_var_kl",
-        "loss_agg_mode": setup.loss.aggregation.replace("_", "-"),  # verl has the same names
+        "loss_agg_mode": "token-mean",
         "freeze_vision_tower": not setup.policy.trains_vision,
         "fsdp_config": _fsdp(settings),
         "checkpoint": {"save_contents": ["model", "optimizer", "extra", policy_after(setup.updates)]},
