@@ -9,7 +9,7 @@ TEX := latexmk texlive-latex-extra texlive-science texlive-fonts-recommended
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install reproduce paper pictures tex-packages test test-fast lint format bench verl test-verl test-verl-full verify attack clean
+.PHONY: help install reproduce paper pictures docs tex-packages test test-fast lint format bench verl test-verl test-verl-full verify attack clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | column -t -s '|'
@@ -19,7 +19,7 @@ install: .venv/installed ## Make .venv with pinned dependencies (the other targe
 .venv/installed: pyproject.toml requirements/constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("bepo needs Python 3.11 or newer; set PYTHON=...") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint requirements/constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --constraint requirements/constraints.txt --editable '.[dev,docs]'
 	@$(BIN)/pip install --quiet --constraint requirements/constraints.txt --editable '.[alfworld]' 2> .venv/alfworld.log || \
 		{ $(BIN)/pip install --quiet --no-deps 'alfworld==0.4.2' && \
 		echo "textworld could not be built (.venv/alfworld.log): env.engine=fast, the default, needs only its data files."; }
@@ -45,6 +45,10 @@ paper: install ## Build the paper of a tier from its runs: paper/build/main-$(TI
 
 pictures: install ## Make the pictures of README.md and docs/ (VIEW=RUN: the viewer's page of that run too)
 	$(BIN)/python -m tests.pictures $(VIEW)
+
+docs: install ## Build the documentation site: site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "site/index.html"
 
 tex-packages:
 	@echo $(TEX)

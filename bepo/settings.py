@@ -1,6 +1,8 @@
-"""``python -m bepo.settings [FILE]``: write down the settings of the main experiments, for the paper's tables.
+"""``python -m bepo.settings [FILE]``: write the settings of the main experiments, or the settings reference.
 
-Analysis reads data only, so what Hydra composes is kept as ``paper/settings.json``; a test says when it is out of date.
+A ``.json`` file gets the settings of the main experiments. Analysis reads data only, so the paper's tables take what
+Hydra composes from ``paper/settings.json``. A ``.md`` file gets every field with its default, range and meaning
+(``docs/settings.md``). A test fails if one of the two files is out of date.
 """
 
 from __future__ import annotations
@@ -17,10 +19,12 @@ from omegaconf import OmegaConf
 from bepo.core.errors import Parser
 from bepo.runs.compose import register_configs
 from bepo.runs.config import TIERS, Config
+from bepo.runs.reference import reference
 from bepo.store.files import write_atomically
 
 ROOT = Path(__file__).parent.parent
 FILE = ROOT / "paper" / "settings.json"
+REFERENCE = ROOT / "docs" / "settings.md"
 # The rows of the paper's Table "Environment- and backbone-specific settings", and its transfer to Qwen3.
 PLACES = [(env, model) for env in ("alfworld", "webshop") for model in ("small", "large", "qwen3")]
 PLACES += [("sokoban", "vl"), ("sokoban", "small")]
@@ -59,9 +63,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser = Parser(prog="python -m bepo.settings", description=(__doc__ or "").split("\n\n")[1])
     parser.add_argument("file", nargs="?", type=Path, default=FILE, metavar="FILE", help=f"default: {FILE}")
     path = parser.parse_args(arguments).file
-    if path.suffix != ".json":
-        parser.error(f"{path}: name a .json file; the settings of a run: python -m bepo.train ... --cfg job")
-    write_atomically(path, json.dumps(main_settings(), indent=1, sort_keys=True) + "\n")
+    if path.suffix not in (".json", ".md"):
+        parser.error(f"{path}: name a .json or a .md file; the settings of a run: python -m bepo.train ... --cfg job")
+    text = reference() if path.suffix == ".md" else json.dumps(main_settings(), indent=1, sort_keys=True) + "\n"
+    write_atomically(path, text)
     print(path)
 
 

@@ -11,7 +11,7 @@ from analysis.grid.notes import origins, protocol
 from analysis.grid.success import learning, mean_of
 from analysis.grid.table import Printed, Table
 
-LEAST_POINTS, LEAST_ERRORS, LEAST_SEEDS = 8, 4, 3  # the rule of docs/performance.md
+LEAST_POINTS, LEAST_ERRORS, LEAST_SEEDS = 8, 4, 3  # the rule of docs/laptop.md
 BASE, CONTROL = "grpo", "oracle"
 COMPARED = RowKey(lambda run: run.method if run.method in (BASE, CONTROL) else None)
 
@@ -38,7 +38,7 @@ def room(studies: Studies) -> Table:
             f"{LEAST_ERRORS} standard errors of the difference, with {LEAST_SEEDS} training seeds of both or more. "
             "Where there is none, this tier cannot judge credit on the environment: its rows say nothing of methods. "
             "Room in training need not be room in final success. Not tested: no run of the control has settings and "
-            "start of these, and nobody knows; docs/performance.md lists what was tried.",
+            "start of these, and nobody knows; docs/laptop.md lists what was tried.",
             *origins(used),
         ],
         left=2,

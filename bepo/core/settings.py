@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, get_type_hints
 
 from bepo.core.errors import Missing, UserError
 
-_RANGE = "range"
+RANGE = "range"
 _IDENTITY = "identity"
 _NEUTRAL = "neutral"
 
@@ -62,7 +62,7 @@ def setting(
     the field existed. A field that is added after runs were published must be neutral or outside of the identity.
     """
     bounds = Range(at_least, above, at_most, below)
-    metadata = {_IDENTITY: identity, _NEUTRAL: neutral} | ({_RANGE: bounds} if bounds != Range() else {})
+    metadata = {_IDENTITY: identity, _NEUTRAL: neutral} | ({RANGE: bounds} if bounds != Range() else {})
     if factory is not MISSING:
         return field(default_factory=factory, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -79,7 +79,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         for item in fields(self):
-            value, bounds = vars(self)[item.name], item.metadata.get(_RANGE, Range())
+            value, bounds = vars(self)[item.name], item.metadata.get(RANGE, Range())
             if any(number not in bounds for number in _numbers(value)):
                 name = f"{self.group}.{item.name}" if self.group else item.name
                 fits = bounds == Range() or all(abs(number) < 2**63 for number in _numbers(value))

@@ -58,7 +58,7 @@ class TinyModel(PolicyConfig):
     """The width of a layer's feed-forward part."""
     initializer_range: float = setting(0.02, above=0)
     """The standard deviation of the initial weights. The default of transformers, 0.02, suits widths near 1,000. Models
-    of width 64 or 128 learn to imitate far sooner from 0.1, but then memorise pictures (docs/performance.md)."""
+    of width 64 or 128 learn to imitate far sooner from 0.1, but then memorise pictures (docs/laptop.md)."""
     max_prompt_length: int = setting(128, at_least=1, at_most=1_000_000)
     """A prompt may have this many tokens, those of its picture included; a longer one is an error."""
     max_response_length: int = setting(2, at_least=1, at_most=1_000_000)

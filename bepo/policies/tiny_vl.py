@@ -52,7 +52,7 @@ class TinyVL(TinyModel):
     10,000 would make all columns look alike."""
     freeze_vision: bool = False
     """Leave the vision tower at its random weights. Random features tell the tiles apart; where the tower is trained,
-    the language model learns to read them later or not at all (docs/performance.md)."""
+    the language model learns to read them later or not at all (docs/laptop.md)."""
 
     reads_pictures: ClassVar[bool] = True
     method_version: ClassVar[int] = 3

@@ -51,7 +51,7 @@ def _meanings(part: Mapping[str, Any], kind: type, path: str) -> Iterator[tuple[
         if name in docs:
             yield f"{path}{name}", docs[name]
         if isinstance(value, Mapping):
-            inner = _plugin(name, value) if kind is Config and name in PLUGINS else _dataclass_in(hints.get(name))
+            inner = _plugin(name, value) if kind is Config and name in PLUGINS else dataclass_in(hints.get(name))
             if inner is not None:
                 yield from _meanings(value, inner, f"{path}{name}.")
 
@@ -60,7 +60,7 @@ def _plugin(group: str, settings: Mapping[str, Any]) -> type | None:
     return PLUGINS[group]().get(settings.get("name", ""))
 
 
-def _dataclass_in(hint: Any) -> type | None:
+def dataclass_in(hint: Any) -> type | None:
     kinds = get_args(hint) if get_origin(hint) in (UnionType, Union) else (hint,)
     return next((kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind)), None)
 

@@ -30,7 +30,7 @@ PAPER_COST = {
     ("sokoban", "vl"): (147.0, 2),
 }
 # CPU seconds an update of a tiny model, measured on 2026-11-22 and, for ALFWorld and WebShop, a day later
-# (docs/performance.md). At tier=smoke what comes before and after a run's four updates counts as much as they do.
+# (docs/benchmarks.md). At tier=smoke what comes before and after a run's four updates counts as much as they do.
 SMOKE_COST = 2.0
 LAPTOP_COST = {"sokoban": 2.6, "webshop": 2.1, "alfworld": 2.5}
 LARGE_FACTOR = 1.5  # model=large

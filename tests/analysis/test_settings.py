@@ -7,7 +7,8 @@ import pytest
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 from analysis.tables.hparams import agree, settings_of_tier
-from bepo.settings import FILE, main_settings
+from bepo.runs.reference import reference
+from bepo.settings import FILE, REFERENCE, main_settings
 from tests.stored_runs import write_run
 
 
@@ -22,6 +23,10 @@ def marked(table):
 
 
 @pytest.mark.slow
+def test_the_settings_reference_is_up_to_date():
+    assert REFERENCE.read_text(encoding="utf-8") == reference(), "run `python -m bepo.settings docs/settings.md`"
+
+
 def test_the_kept_settings_are_what_composes():
     assert json.loads(FILE.read_text()) == json.loads(json.dumps(main_settings())), "run `python -m bepo.settings`"
 
