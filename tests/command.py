@@ -30,7 +30,7 @@ SMALLEST = (
 
 
 # Libraries that commands import, many seconds of them. A server imports them once, and each command is forked from it.
-PRELOADED = ["bepo.training.local", "transformers.models.qwen2.modeling_qwen2", "analysis.output.rebuild"]
+PRELOADED = ["bepo.training.backends.local", "transformers.models.qwen2.modeling_qwen2", "analysis.output.rebuild"]
 PRELOADED += ["analysis.__main__", "hydra.main", "hypothesis", "wandb"]
 PACKAGES = ("bepo", "analysis", "tests")  # imported afresh by every command
 

@@ -7,9 +7,6 @@ import json
 import pkgutil
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
-from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 from types import UnionType
 from typing import Any, ClassVar, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -76,28 +73,26 @@ class Registry(Generic[P]):
     def __call__(self) -> dict[str, type[P]]:
         """Return every plug-in by name.
 
-        Every file of the package that says ``@register`` is imported once: others may import what takes seconds, such
-        as torch. Raises ``UserError`` for one that is no Python.
+        Every file and folder of the package is imported once, but for those whose name begins with an underscore. What
+        takes seconds to import, such as torch, belongs inside the functions that need it. Raises ``UserError`` for a
+        file that is not valid Python.
         """
         if not self._complete:
-            for module in pkgutil.iter_modules(importlib.import_module(self._package).__path__):
-                name = f"{self._package}.{module.name}"
-                if _registers(name):
-                    try:
-                        importlib.import_module(name)
-                    except SyntaxError as error:
-                        raise UserError(f"{error.filename}:{error.lineno}: {error.msg}") from error
+            for name in self._modules():
+                try:
+                    importlib.import_module(f"{self._package}.{name}")
+                except SyntaxError as error:
+                    raise UserError(f"{error.filename}:{error.lineno}: {error.msg}") from error
             self._complete = True
         return dict(sorted(self._known.items()))
 
-    def unregistered(self, name: str) -> Path | None:
-        """Return the file of the package that would be the plug-in ``name`` if it said ``@register``, or None."""
-        module = f"{self._package}.{name}"
-        spec = find_spec(module) if name.isidentifier() and not name.startswith("_") else None
-        if spec is None or spec.origin is None or _registers(module):
-            return None
-        # A helper is no plug-in: one imports what its package offers to those.
-        return Path(spec.origin) if f"from {self._package} import" in Path(spec.origin).read_text() else None
+    def unregistered(self, name: str) -> str | None:
+        """Return the module that would be the plug-in ``name`` if it had registered one, or None."""
+        return f"{self._package}.{name}" if name in self._modules() and name not in self() else None
+
+    def _modules(self) -> list[str]:
+        found = pkgutil.iter_modules(importlib.import_module(self._package).__path__)
+        return [module.name for module in found if not module.name.startswith("_")]
 
     def make(self, name: str, **settings: Any) -> P:
         """Return the plug-in ``name`` with settings that did not come through Hydra, which checks what it composes.
@@ -113,13 +108,6 @@ class Registry(Generic[P]):
                 raise choose(f"setting of {name}", key, kinds)
             _check_type(f"{self._group}.{key}", value, kinds[key])
         return known[name](**settings)
-
-
-@cache
-def _registers(module: str) -> bool:
-    """Return whether the source of a module, which is not imported for it, has a plug-in."""
-    spec = find_spec(module)
-    return spec is not None and spec.origin is not None and "@register\n" in Path(spec.origin).read_text()
 
 
 def assignments(texts: Sequence[str]) -> dict[str, Any]:

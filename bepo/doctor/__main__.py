@@ -18,7 +18,7 @@ from bepo.doctor.tools import LOOKS
 _REGISTRIES = {
     "environments": "bepo.envs.environments",
     "policies": "bepo.policies.policies",
-    "backends": "bepo.training.backend.backends",
+    "backends": "bepo.training.backends.backends",
 }
 
 

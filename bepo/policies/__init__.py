@@ -11,7 +11,7 @@ from bepo.envs import Environment
 from bepo.rollouts.agent import Agent
 
 if TYPE_CHECKING:
-    from bepo.policies.language_model import LanguageModel
+    from bepo.policies.lm.language_model import LanguageModel
     from bepo.policies.tiny import WarmStart
 
 

@@ -17,7 +17,7 @@ from bepo.rollouts.agent import Agent
 if TYPE_CHECKING:
     import transformers
 
-    from bepo.policies.language_model import LanguageModel
+    from bepo.policies.lm.language_model import LanguageModel
 
 
 @register
@@ -48,7 +48,7 @@ class Pretrained(PolicyConfig):
         import torch
         import transformers
 
-        from bepo.policies.language_model import LanguageModel
+        from bepo.policies.lm.language_model import LanguageModel
 
         tokenizer = load_tokenizer(self.path)
         model = load_pretrained(transformers.AutoModelForCausalLM, self.path, dtype=torch.float32)
@@ -93,7 +93,7 @@ def end_ids_of(path: str, tokenizer: transformers.PreTrainedTokenizerBase) -> fr
     """Return the ids of the tokens that end a response of the checkpoint at ``path``, as ``LanguageModel`` does."""
     import transformers
 
-    from bepo.policies.language_model import end_ids
+    from bepo.policies.lm.language_model import end_ids
 
     try:
         generation = transformers.GenerationConfig.from_pretrained(path)

@@ -13,7 +13,7 @@ from bepo.policies.pretrained import load_pretrained, load_tokenizer
 from bepo.rollouts.agent import Agent
 
 if TYPE_CHECKING:
-    from bepo.policies.vision_language import VisionLanguageModel
+    from bepo.policies.lm.vision_language import VisionLanguageModel
 
 
 @register
@@ -61,7 +61,7 @@ class PretrainedVL(PolicyConfig):
         import torch
         import transformers
 
-        from bepo.policies.vision_language import VisionLanguageModel
+        from bepo.policies.lm.vision_language import VisionLanguageModel
 
         tokenizer = load_tokenizer(self.path)
         model = load_pretrained(transformers.AutoModelForImageTextToText, self.path, dtype=torch.float32)

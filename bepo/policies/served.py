@@ -17,7 +17,7 @@ from bepo.policies import PolicyConfig, register
 from bepo.rollouts.agent import Agent
 
 if TYPE_CHECKING:
-    from bepo.policies.language_model import LanguageModel
+    from bepo.policies.lm.language_model import LanguageModel
 
 
 @dataclass

@@ -14,7 +14,7 @@ from bepo.rollouts.agent import COMPACT_WORDS, Agent
 if TYPE_CHECKING:
     import transformers
 
-    from bepo.policies.language_model import LanguageModel
+    from bepo.policies.lm.language_model import LanguageModel
 
 ACT = "<act>"
 """The last word of a prompt: it asks for an action."""
@@ -129,7 +129,7 @@ class Tiny(TinyModel):
         import torch
         import transformers
 
-        from bepo.policies.tiny_model import TinyLanguageModel, build_tokenizer
+        from bepo.policies.lm.tiny_model import TinyLanguageModel, build_tokenizer
 
         tokenizer = build_tokenizer(self._vocabulary(env, agent))
         with torch.random.fork_rng(devices=[]):

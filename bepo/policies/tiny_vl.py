@@ -15,7 +15,7 @@ from bepo.rollouts.agent import Agent
 if TYPE_CHECKING:
     import transformers
 
-    from bepo.policies.vision_language import VisionLanguageModel
+    from bepo.policies.lm.vision_language import VisionLanguageModel
 
 START, PICTURE, VIDEO, STOP = MARKERS = ("<|vision_start|>", "<|image_pad|>", "<|video_pad|>", "<|vision_end|>")
 _CHAT = (
@@ -84,8 +84,8 @@ class TinyVL(TinyModel):
         import torch
         import transformers
 
-        from bepo.policies.tiny_model import build_tokenizer
-        from bepo.policies.vision_language import VisionLanguageModel
+        from bepo.policies.lm.tiny_model import build_tokenizer
+        from bepo.policies.lm.vision_language import VisionLanguageModel
 
         vocabulary = self._vocabulary(env, agent)
         if IMAGE not in vocabulary:

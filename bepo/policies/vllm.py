@@ -18,7 +18,7 @@ from bepo.core.settings import setting
 from bepo.policies import register
 from bepo.policies.pretrained import has_generic_tokenizer
 from bepo.policies.served import ServedPolicy
-from bepo.policies.vllm_server import vllm_server
+from bepo.policies.serving.vllm_server import vllm_server
 
 
 @register

@@ -63,8 +63,8 @@ def _suggested(problem: str) -> str:
     """Return Hydra's words for an unknown choice with the nearest one, and for a new key with how it is added."""
     if unknown := re.search(r"Could not find '(?:([^']+)/)?([^'/]+)'( Available options in '[^']*':) (.*)", problem):
         group, value, options = unknown[1], unknown[2], unknown[4].split(" ")
-        file = PLUGINS[group].unregistered(value) if group in PLUGINS else None
-        forgot = f"; {file} has no line @register" if file else ""
+        module = PLUGINS[group].unregistered(value) if group in PLUGINS else None
+        forgot = f"; {module} registers no plug-in: write @register above its class" if module else ""
         return f"{problem[: unknown.start(3)]}; choices: {', '.join(options)}{nearest(value, options)}{forgot}"
     if unknown := re.search(r"Invalid value '([^']*)', expected one of \[(.*)\]", problem):
         return problem + nearest(unknown[1], re.findall(r"'([^']*)'", unknown[2]))

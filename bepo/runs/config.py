@@ -19,7 +19,7 @@ from bepo.rollouts.prompting import Prompting
 from bepo.store.files import folder_name
 from bepo.store.tracking import Tracking
 from bepo.training import Optimisation
-from bepo.training.backend import backends
+from bepo.training.backends import backends
 
 METHOD_VERSION = 2
 """The version of all that is no plug-in. Raise it when the same config gives other numbers."""

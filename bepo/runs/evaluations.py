@@ -20,7 +20,7 @@ from bepo.runs.config import METHOD_VERSION, Config
 from bepo.runs.metrics import success_rate
 from bepo.store.files import digest, locked, read_sealed, remedied, write_sealed
 from bepo.store.runs import RunFolder
-from bepo.training.backend import Engine, Setup, collect_and_release
+from bepo.training.backends import Engine, Setup, collect_and_release
 from bepo.training.start import start_of
 
 HELD_OUT: tuple[Split, ...] = ("validation", "test")

@@ -11,7 +11,7 @@ from bepo.rollouts.collect import Sampling
 from bepo.rollouts.evaluation import episode_rows, play
 from bepo.rollouts.task_sets import TaskSet
 from bepo.rollouts.transcripts import transcripts
-from bepo.training.backend import Engine, collect_and_release
+from bepo.training.backends import Engine, collect_and_release
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from bepo.store.runs import RunFolder, run_id
 from bepo.store.source import SOURCE
 from bepo.store.stored import read_run, refuse_older
 from bepo.store.tracking import Tracker
-from bepo.training.backend import Engine, Setup
+from bepo.training.backends import Engine, Setup
 
 _SIGNS_OF_LIFE = ("policy_loss", "grad_norm", "value_loss", "critic_grad_norm", "kl", "entropy")  # of an update
 _SHARED = ("task_sets", WARM_STARTS, "first_evaluations")  # folders of all runs of a results folder

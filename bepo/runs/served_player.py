@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from importlib.metadata import version
 from typing import Any
 
-from bepo.policies.endpoint import Endpoint, prompt_tokens
+from bepo.policies.serving.endpoint import Endpoint, prompt_tokens
 from bepo.rollouts.prompting.chat import Request
 from bepo.rollouts.prompting.episodes import Episode, PromptedPass, episode_row, transcripts_of
 from bepo.rollouts.task_sets import TaskSet

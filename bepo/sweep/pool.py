@@ -52,7 +52,12 @@ class Worker:
 
 
 # What a run imports late, several seconds of it. A module that is missing here only makes a worker start slower.
-_PRELOADED = ["bepo.runs.evaluation_run", "bepo.training.local_engine", "bepo.policies.tiny_model", "wandb.sdk.launch"]
+_PRELOADED = [
+    "bepo.runs.evaluation_run",
+    "bepo.training.local_engine",
+    "bepo.policies.lm.tiny_model",
+    "wandb.sdk.launch",
+]
 _PRELOADED += [f"transformers.models.{name}" for name in ("auto.modeling_auto", "qwen2.modeling_qwen2")]
 
 

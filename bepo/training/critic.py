@@ -14,8 +14,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from bepo.core.batch import Tokens
-from bepo.policies.batching import response_grid, response_mask, response_places
-from bepo.policies.language_model import LanguageModel
+from bepo.policies.lm.batching import response_grid, response_mask, response_places
+from bepo.policies.lm.language_model import LanguageModel
 from bepo.training import CriticSettings
 
 

@@ -17,8 +17,8 @@ from bepo.core.batch import RolloutBatch, Tokens
 from bepo.core.errors import UserError
 from bepo.core.phases import report_within
 from bepo.losses import Loss
-from bepo.policies.batching import response_grid, response_places
-from bepo.policies.language_model import LanguageModel
+from bepo.policies.lm.batching import response_grid, response_places
+from bepo.policies.lm.language_model import LanguageModel
 from bepo.rollouts.collect import Sampling
 from bepo.training import Optimisation
 from bepo.training.critic import Critic

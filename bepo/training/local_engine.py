@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from bepo.envs import Task
 from bepo.rollouts.collect import Sampling, collect
-from bepo.training.backend import Rollouts, Setup
+from bepo.training.backends import Rollouts, Setup
 from bepo.training.learner import LocalLearner
 from bepo.training.start import warm_start_facts
 from bepo.training.warm_start import initial_policy
@@ -22,7 +22,7 @@ PACKAGES = ("torch", "transformers", "numpy", "hydra-core", "wandb")
 
 
 class LocalEngine:
-    """A policy and its learner in this process. See ``bepo.training.backend.Engine`` for the methods."""
+    """A policy and its learner in this process. See ``bepo.training.backends.Engine`` for the methods."""
 
     def __init__(self, setup: Setup) -> None:
         self.setup, self.policy = setup, initial_policy(setup)

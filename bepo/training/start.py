@@ -9,7 +9,7 @@ from typing import Any
 from bepo.core.settings import identity
 from bepo.store.files import digest, digest_of_file
 from bepo.store.published import WARM_START
-from bepo.training.backend import Setup
+from bepo.training.backends import Setup
 
 
 def start_of(setup: Setup) -> dict[str, Any]:

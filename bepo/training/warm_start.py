@@ -16,7 +16,7 @@ from bepo.core.batch import Terminal, Tokens
 from bepo.core.phases import note, report
 from bepo.core.seeds import derive_seed
 from bepo.envs import Environment, Task
-from bepo.policies.language_model import LanguageModel
+from bepo.policies.lm.language_model import LanguageModel
 from bepo.policies.tiny import WarmStart
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling, collect
@@ -24,7 +24,7 @@ from bepo.rollouts.evaluation import play
 from bepo.rollouts.task_sets import TaskSet
 from bepo.store.files import locked, read_sealed_folder, remedied, seal_folder, sync_folder
 from bepo.store.published import WARM_START, read_warm_start
-from bepo.training.backend import Setup
+from bepo.training.backends import Setup
 from bepo.training.start import start_of, warm_start_name
 
 

@@ -15,7 +15,7 @@ from bepo.envs import environments
 from bepo.policies import policies
 from bepo.policies.pretrained import weights_missing
 from bepo.store.tracking import Tracking
-from bepo.training.backend import backends
+from bepo.training.backends import backends
 
 
 @dataclass

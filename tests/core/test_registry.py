@@ -1,5 +1,7 @@
 """A registry refuses plug-ins that it could not tell apart, or that would fail after a training."""
 
+import importlib
+import sys
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -73,18 +75,44 @@ def test_what_a_plug_in_cannot_be_is_named_at_once():
             registry.register(wrong)
 
 
-def test_a_file_that_forgot_to_register_is_named(tmp_path, monkeypatch):
-    files = {
-        "__init__": "",
-        "forgot": "from plugs import Base\n",
-        "helper": "import os\n",
-        "_own": "from plugs import Base\n",
-    }
-    files["known"] = "from plugs import Base, register\n@register\nclass Known(Base): ..."
-    (tmp_path / "plugs").mkdir()
-    for name, text in files.items():
-        (tmp_path / "plugs" / f"{name}.py").write_text(text)
+@pytest.fixture
+def plugs(tmp_path, monkeypatch):
+    """An empty package, and how a file is written into it. Its files find ``register`` in ``plugs.registry``."""
+    folder = tmp_path / "plugs"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
-    registry = Registry("plugs", "plug", "plug")
-    assert registry.unregistered("forgot") == tmp_path / "plugs" / "forgot.py"
-    assert [registry.unregistered(name) for name in ("helper", "_own", "known", "nothing", "a/b")] == [None] * 5
+    yield folder, Registry("plugs", "plug", "plug")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "plugs"]:
+        del sys.modules[name]
+
+
+PLUGIN = """
+from dataclasses import dataclass
+from bepo.core.registry import Plugin
+import plugs
+@plugs.register{comment}
+@dataclass
+class Own(Plugin):
+    group = "plug"
+    name: str = "{name}"
+"""
+
+
+@pytest.mark.parametrize("comment", ["", "  # my first plug-in"])
+def test_a_file_registers_its_plug_in_whatever_stands_behind_the_decorator(plugs, comment):
+    folder, registry = plugs
+    importlib.import_module("plugs").register = registry.register
+    (folder / "own.py").write_text(PLUGIN.format(comment=comment, name="own"))
+    (folder / "_helper.py").write_text("raise RuntimeError('a helper is not imported')")
+    assert list(registry()) == ["own"]
+
+
+def test_a_file_that_forgot_to_register_is_named(plugs):
+    folder, registry = plugs
+    importlib.import_module("plugs").register = registry.register
+    (folder / "own.py").write_text(PLUGIN.format(comment="", name="own"))
+    (folder / "forgot.py").write_text("")
+    (folder / "_helper.py").write_text("")
+    assert registry.unregistered("forgot") == "plugs.forgot"
+    assert [registry.unregistered(name) for name in ("_helper", "own", "nothing", "a/b")] == [None] * 4

@@ -108,7 +108,7 @@ def test_the_test_split_is_chosen_and_the_other_one_validates(test_split):
 
 
 def test_every_word_of_an_observation_is_in_the_vocabulary():
-    from bepo.policies.tiny_model import build_tokenizer
+    from bepo.policies.lm.tiny_model import build_tokenizer
 
     for settings in ({}, {"prompt_state": "augmented"}, {"rendering": "compact"}):
         env = small(**settings)

@@ -5,7 +5,7 @@ import pytest
 
 from bepo.envs.alfworld import ALFWorld
 from bepo.envs.alfworld.compact import shorten
-from bepo.policies.tiny_model import build_tokenizer
+from bepo.policies.lm.tiny_model import build_tokenizer
 from bepo.rollouts.task_sets import task_set
 
 

@@ -186,7 +186,7 @@ def test_an_expert_goes_on_from_any_state(with_expert):
 
 def test_its_vocabulary_suffices_for_a_word_level_tokenizer(name):
     """No observation, instruction or action has an unknown word, in compact settings where an environment has them."""
-    from bepo.policies.tiny_model import UNKNOWN, build_tokenizer
+    from bepo.policies.lm.tiny_model import UNKNOWN, build_tokenizer
 
     compact = {"webshop": {"rendering": "compact", "suggestions": 3}}.get(name, {})
     env = type(made(name))(**(QUICK.get(name, {}) | compact))

@@ -13,7 +13,7 @@ from bepo.core.errors import UserError
 from bepo.envs.alfworld import ALFWorld
 from bepo.envs.sokoban import DIRECTIONS, Sokoban
 from bepo.envs.webshop import WebShop
-from bepo.policies.language_model import LanguageModel
+from bepo.policies.lm.language_model import LanguageModel
 from bepo.policies.pretrained import Pretrained, end_ids_of, load_pretrained
 from bepo.policies.tiny import Tiny
 from bepo.rollouts.agent import Agent

@@ -19,9 +19,9 @@ from bepo.envs.alfworld import ALFWorld
 from bepo.envs.sokoban import Sokoban
 from bepo.envs.webshop import WebShop
 from bepo.losses.ppo_clip import PPOClip
-from bepo.policies.batching import response_mask
-from bepo.policies.language_model import LanguageModel
-from bepo.policies.prefix_sharing import PrefixSharingModel
+from bepo.policies.lm.batching import response_mask
+from bepo.policies.lm.language_model import LanguageModel
+from bepo.policies.lm.prefix_sharing import PrefixSharingModel
 from bepo.policies.tiny import Tiny
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling, collect

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bepo.policies.prefix_tree import PrefixTree
+from bepo.policies.lm.prefix_tree import PrefixTree
 
 row = st.lists(st.integers(0, 2), min_size=1, max_size=7)  # so few tokens that rows begin alike
 rows = st.lists(row, min_size=1, max_size=8)

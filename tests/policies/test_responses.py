@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bepo.policies.responses import Response, draw
-from bepo.policies.restriction import token_trie
+from bepo.policies.lm.logit_mask import token_trie
+from bepo.policies.lm.responses import Response, draw
 
 END, OTHER_END = 9, 8
 

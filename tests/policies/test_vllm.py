@@ -10,9 +10,9 @@ import pytest
 
 from bepo.core.errors import Missing, UserError
 from bepo.envs.sokoban import Sokoban
+from bepo.policies.serving.vllm_server import LOG
 from bepo.policies.tiny import Tiny
 from bepo.policies.vllm import Vllm
-from bepo.policies.vllm_server import LOG
 from bepo.rollouts.agent import Agent
 
 SERVER = """#!{python}

@@ -14,9 +14,9 @@ from bepo.rollouts.collect import Sampling, collect
 from bepo.rollouts.evaluation import Evaluation
 from bepo.rollouts.task_sets import task_set
 from bepo.training import Optimisation
-from bepo.training.backend import Setup, backends
+from bepo.training.backends import Setup, backends
+from bepo.training.backends.local import Local
 from bepo.training.learner import LocalLearner
-from bepo.training.local import Local
 
 
 def setup(tmp_path: Path) -> Setup:

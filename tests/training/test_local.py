@@ -10,15 +10,15 @@ from bepo.core.batch import Tokens
 from bepo.core.errors import UserError
 from bepo.envs.sokoban import Sokoban
 from bepo.losses.ppo_clip import PPOClip
-from bepo.policies.batching import padded_micro_batches
+from bepo.policies.lm.batching import padded_micro_batches
 from bepo.policies.tiny import Tiny
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling, collect
 from bepo.rollouts.task_sets import task_set
 from bepo.training import Optimisation
+from bepo.training.backends.local import Local
 from bepo.training.kl import low_var_kl
 from bepo.training.learner import LocalLearner
-from bepo.training.local import Local
 
 ENV = Sokoban(horizon=5)
 AGENT = Agent(style="compact", history_observations=False)

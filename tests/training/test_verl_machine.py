@@ -9,7 +9,8 @@ import pytest
 from transformers import Qwen2Config
 
 from bepo.core.errors import Missing, UserError
-from bepo.training.verl import Verl, devices, machine
+from bepo.training.backends.verl import Verl
+from bepo.training.verl import devices, machine
 from tests.command import train
 
 CPU = Path(__file__).parents[1] / "verl" / "cpu"  # installed by make verl only

@@ -18,7 +18,7 @@ from bepo.rollouts.task_sets import task_set
 from bepo.store.files import Corrupt, digests_of_folder, seal_folder
 from bepo.store.published import WARM_START
 from bepo.training import Optimisation, warm_start
-from bepo.training.backend import Setup
+from bepo.training.backends import Setup
 from bepo.training.warm_start import demonstrations, initial_policy
 
 pytestmark = pytest.mark.slow

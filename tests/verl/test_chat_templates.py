@@ -15,10 +15,10 @@ from transformers import Qwen2_5_VLForConditionalGeneration, Qwen2Config, Qwen2F
 from verl.utils import hf_processor, hf_tokenizer
 
 from bepo.envs.sokoban import Sokoban
+from bepo.policies.lm.vision_language import VisionLanguageModel
 from bepo.policies.pretrained import Pretrained
 from bepo.policies.pretrained_vl import PretrainedVL
 from bepo.policies.tiny_vl import MARKERS, TinyVL
-from bepo.policies.vision_language import VisionLanguageModel
 from bepo.rollouts.agent import Agent
 from bepo.training.verl.agent_loop import StepLoop
 from bepo.training.verl.episodes import Prompt

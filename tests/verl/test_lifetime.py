@@ -21,7 +21,7 @@ PROGRAM = """
 import sys, time
 import ray
 from omegaconf import OmegaConf
-from bepo.training.verl import Verl
+from bepo.training.backends.verl import Verl
 from bepo.training.verl.lifetime import Patience, Watchdog
 from bepo.training.verl.devices import find_device
 find_device("cpu").prepare()

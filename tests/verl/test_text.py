@@ -21,7 +21,7 @@ from bepo.envs import environments
 from bepo.envs.sokoban import Sokoban
 from bepo.losses.ppo_clip import PPOClip
 from bepo.policies import policies
-from bepo.policies.language_model import LanguageModel
+from bepo.policies.lm.language_model import LanguageModel
 from bepo.policies.pretrained import Pretrained
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling

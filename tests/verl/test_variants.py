@@ -17,9 +17,9 @@ from bepo.envs.sokoban import Sokoban
 from bepo.policies.pretrained import Pretrained
 from bepo.policies.tiny_vl import PICTURE, VIDEO
 from bepo.rollouts.agent import Agent
+from bepo.training.backends.verl import Verl
 from bepo.training.critic import clipped_value_loss
 from bepo.training.minibatches import minibatches
-from bepo.training.verl import Verl
 from bepo.training.verl.engine import check_ranks
 from tests.verl.command import SLOW, SMALLEST, Command, only_run, rows, train
 from tests.verl.test_text import first_update, flat, local_learner, relative

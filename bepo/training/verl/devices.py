@@ -15,7 +15,7 @@ from bepo.core.errors import GPU_ENVIRONMENT, Missing
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
-    from bepo.training.verl import Verl
+    from bepo.training.backends.verl import Verl
 
 GROUP = "bepo.verl_devices"  # of entry points: the name of a device and its class
 REMEDY = {"cpu": "make verl, then .venv-verl/bin/python", "cuda": GPU_ENVIRONMENT}  # where packages are missing

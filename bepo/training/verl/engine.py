@@ -1,4 +1,4 @@
-"""The engine of backend=verl: it turns the calls of ``bepo.training.backend.Engine`` into verl's stages."""
+"""The engine of backend=verl: it turns the calls of ``bepo.training.backends.Engine`` into verl's stages."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from bepo.core.errors import UserError
 from bepo.envs import Task
 from bepo.policies.pretrained import end_ids_of
 from bepo.rollouts.collect import Sampling
-from bepo.training.backend import Rollouts, Setup
+from bepo.training.backends import Rollouts, Setup
+from bepo.training.backends.verl import Verl
 from bepo.training.start import warm_start_facts
-from bepo.training.verl import Verl, pictures
+from bepo.training.verl import pictures
 from bepo.training.verl.devices import find_device
 from bepo.training.verl.episodes import TASKS, EpisodeWorkers, Tasks
 from bepo.training.verl.lifetime import cpu_seconds
@@ -65,7 +66,7 @@ class StoredBatch:
 class VerlEngine:
     """verl, Ray, vLLM and the environments of a run; their processes run from here to ``close``.
 
-    ``Rollouts.remote`` is a ``StoredBatch``. See ``bepo.training.backend.Engine`` for the methods.
+    ``Rollouts.remote`` is a ``StoredBatch``. See ``bepo.training.backends.Engine`` for the methods.
     """
 
     def __init__(self, settings: Verl, setup: Setup, quiet: Quiet) -> None:

@@ -14,7 +14,7 @@ from bepo.core.errors import Missing, UserError
 from bepo.training.verl.devices import REMEDY, check_package, find_device
 
 if TYPE_CHECKING:
-    from bepo.training.verl import Verl
+    from bepo.training.backends.verl import Verl
 
 NEEDED = {"verl": "0.9.1", "ray": None, "TransferQueue": None}  # packages and their versions; None: any version
 FLASH_ATTENTION = "backend.attention=sdpa, or pip install --no-build-isolation -r requirements/flash-attn.txt"

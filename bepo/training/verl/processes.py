@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 
 from bepo.core.errors import UserError
-from bepo.training.verl import Verl
+from bepo.training.backends.verl import Verl
 from bepo.training.verl.devices import find_device
 from bepo.training.verl.lifetime import MARK
 

@@ -12,8 +12,8 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import validate_config
 
 from bepo.core.errors import UserError
-from bepo.training.backend import Setup
-from bepo.training.verl import Verl
+from bepo.training.backends import Setup
+from bepo.training.backends.verl import Verl
 from bepo.training.verl.devices import find_device
 from bepo.training.verl.machine import attention
 from bepo.training.verl.patches import policy_after

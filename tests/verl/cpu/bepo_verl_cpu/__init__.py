@@ -13,7 +13,7 @@ from bepo.training.verl.devices import Device
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
-    from bepo.training.verl import Verl
+    from bepo.training.backends.verl import Verl
 
 HEAD_SIZES = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256)  # that vLLM's CPU attention is built for
 MEMORY = 5 << 30  # bytes that one rank's processes need with a tiny model

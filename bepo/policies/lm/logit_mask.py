@@ -12,14 +12,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from bepo.core.batch import Tokens
-from bepo.policies.batching import Transitions, response_mask, response_places
+from bepo.policies.lm.batching import Transitions, response_mask, response_places
 from bepo.rollouts.collect import Sampling
 
 Ids = Sequence[int] | Int[np.ndarray, "_"]
 Trie = dict[int, Any]  # by token id, the tries of what may follow
 
 
-def restrict(logits: Float[Tensor, "n v"], sampling: Sampling, allowed: Sequence[Ids] | None) -> Float[Tensor, "n v"]:
+def mask_logits(
+    logits: Float[Tensor, "n v"], sampling: Sampling, allowed: Sequence[Ids] | None
+) -> Float[Tensor, "n v"]:
     """Return the logits of the restricted distribution: -inf for tokens that cannot be sampled.
 
     ``allowed`` lists the token ids that each of the n tokens may be; None allows all v tokens of the vocabulary.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from bepo.core.errors import Missing, UserError
 from bepo.core.settings import setting
-from bepo.training.backend import Backend, Setup, register
+from bepo.training.backends import Backend, Setup, register
 
 if TYPE_CHECKING:
     from bepo.training.local_engine import LocalEngine

@@ -12,7 +12,7 @@ from tokenizers import Regex, Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 
-from bepo.policies.prefix_sharing import PrefixSharingModel
+from bepo.policies.lm.prefix_sharing import PrefixSharingModel
 from bepo.policies.tiny import ACT
 
 PAD, END, UNKNOWN = "<pad>", "<end>", "<unk>"

@@ -1,6 +1,6 @@
-"""Attention along the paths of a prefix tree, in a few padded calls.
+"""Attention along the paths of a prefix tree, in a few padded batches.
 
-Sizes: n queries; a nodes; m keys and values; b rows of a call, with at most q queries and t keys each; h heads of
+Sizes: n queries; a nodes; m keys and values; b rows of a batch, with at most q queries and t keys each; h heads of
 width d.
 """
 
@@ -14,12 +14,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from bepo.policies.prefix_tree import PrefixTree, rounded_up
+from bepo.policies.lm.prefix_tree import PrefixTree, rounded_up
 
-_CALLS = 6  # rows with about as many queries, and then keys, share a call, which leaves little padding
+_BATCHES = 6  # rows with about as many queries, and then keys, share a batch, which leaves little padding
 
 
-class Call(NamedTuple):
+class AttentionBatch(NamedTuple):
     """Rows that go through attention together."""
 
     queries: Int[Tensor, "b q"]  # numbers of queries, those of padding too
@@ -30,56 +30,56 @@ class Call(NamedTuple):
 class Attention(NamedTuple):
     """Which keys each of n queries looks at: those of the nodes on its path, up to its own."""
 
-    calls: list[Call]
-    order: Int[Tensor, " n"]  # where each query is in the padded queries of all calls, laid end to end
+    batches: list[AttentionBatch]
+    order: Int[Tensor, " n"]  # where each query is in the padded queries of all batches, laid end to end
 
     @classmethod
     def plan(
         cls, tree: PrefixTree, row: Int[np.ndarray, " n"], position: Int[np.ndarray, " n"], like: Tensor
     ) -> Attention:
-        """Return the calls for queries at some positions of rows. ``like`` has the type and the device of queries."""
+        """Return the batches for queries at some positions of rows. ``like`` has the type and the device of queries."""
         by_row = np.argsort(row, kind="stable")
         count = np.bincount(row, minlength=len(tree.length))
         start = count.cumsum() - count
         by_size = np.lexsort((tree.length, count))
-        calls, order, size = [], np.empty(len(row), np.int64), 0
-        for rows in np.array_split(by_size[count[by_size] > 0], _CALLS):
+        batches, order, size = [], np.empty(len(row), np.int64), 0
+        for rows in np.array_split(by_size[count[by_size] > 0], _BATCHES):
             if not len(rows):
                 continue
             slot = np.arange(count[rows].max())
             real = slot < count[rows, None]
             queries = by_row[start[rows, None] + np.minimum(slot, count[rows, None] - 1)]
             at = position[queries]
-            calls.append(_call(queries, tree.path[rows, : rounded_up(at.max() + 1)], at, like))
+            batches.append(_batch(queries, tree.path[rows, : rounded_up(at.max() + 1)], at, like))
             order[queries[real]] = size + np.flatnonzero(real)
             size += real.size
-        return cls(calls, torch.from_numpy(order).to(like.device))
+        return cls(batches, torch.from_numpy(order).to(like.device))
 
     def with_keys(self, number: Int[Tensor, " a"]) -> Attention:
         """Return the same attention where keys and values of a node are found under another ``number``."""
-        return self._replace(calls=[call._replace(keys=number[call.keys]) for call in self.calls])
+        return self._replace(batches=[batch._replace(keys=number[batch.keys]) for batch in self.batches])
 
     def __call__(
         self, q: Float[Tensor, "n h d"], k: Float[Tensor, "m h d"], v: Float[Tensor, "m h d"]
     ) -> Float[Tensor, "n hd"]:
         """Return what each query sees, its heads side by side."""
-        queries, keys = [call.queries for call in self.calls], [call.keys for call in self.calls]
-        parts = zip(_gather(q, queries), _gather(k, keys), _gather(v, keys), self.calls)
-        seen = [nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=call.mask) for q, k, v, call in parts]
+        queries, keys = [batch.queries for batch in self.batches], [batch.keys for batch in self.batches]
+        parts = zip(_gather(q, queries), _gather(k, keys), _gather(v, keys), self.batches)
+        seen = [nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=batch.mask) for q, k, v, batch in parts]
         return torch.cat([x.transpose(1, 2).flatten(2).flatten(0, 1) for x in seen]).index_select(0, self.order)
 
 
-def _call(
+def _batch(
     queries: Int[np.ndarray, "b q"], keys: Int[np.ndarray, "b t"], at: Int[np.ndarray, "b q"], like: Tensor
-) -> Call:
-    """Return the call where the queries stand ``at`` some positions of the paths ``keys``."""
+) -> AttentionBatch:
+    """Return the batch where the queries stand ``at`` some positions of the paths ``keys``."""
     hidden = torch.from_numpy(np.arange(keys.shape[1]) > at[:, None, :, None])
     mask = torch.zeros(hidden.shape, dtype=like.dtype).masked_fill_(hidden, -torch.inf)
-    return Call(*(x.to(like.device) for x in (torch.from_numpy(queries), torch.from_numpy(keys), mask)))
+    return AttentionBatch(*(x.to(like.device) for x in (torch.from_numpy(queries), torch.from_numpy(keys), mask)))
 
 
 def _gather(x: Float[Tensor, "_ h d"], numbers: Sequence[Int[Tensor, "b t"]]) -> list[Float[Tensor, "b h t d"]]:
-    """Return the given rows of ``x`` for each call. They are gathered at once, because a gradient as large as ``x``
+    """Return the given rows of ``x`` for each batch. They are gathered at once, because a gradient as large as ``x``
     comes with each gather."""
     rows = x.flatten(1).index_select(0, torch.cat([n.flatten() for n in numbers]))
     parts = zip(rows.split([n.numel() for n in numbers]), numbers)

@@ -17,12 +17,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from bepo.policies.decoder_layer import Module, feed_forward, key, normed, query, turns, value
-from bepo.policies.prefix_tree import PrefixTree
-from bepo.policies.tree_attention import Attention
+from bepo.policies.lm.decoder_layer import Module, feed_forward, key, normed, query, rotary, value
+from bepo.policies.lm.prefix_tree import PrefixTree
+from bepo.policies.lm.tree_attention import Attention
 
 
-class Memory(NamedTuple):
+class KVCache(NamedTuple):
     """What later tokens read of the nodes of a tree: keys and values by layer, in the first layer those of pairs."""
 
     keys: list[Float[Tensor, "m h d"]]
@@ -35,11 +35,11 @@ def decode(
     tree: PrefixTree,
     row: Int[np.ndarray, " n"],
     position: Int[np.ndarray, " n"],
-    before: Memory | None = None,
-) -> tuple[Float[Tensor, "n w"], Memory]:
+    before: KVCache | None = None,
+) -> tuple[Float[Tensor, "n w"], KVCache]:
     """Return the hidden states after the last norm at some positions of rows, which must be new nodes.
 
-    ``before`` is the memory of the tree that this one goes on after; the memory returned is that of both.
+    ``before`` is the cache of the tree that this one goes on after; the cache returned is that of both.
     """
     like, last = decoder.embed_tokens.weight, len(decoder.layers) - 1
     pair, pair_of = _pairs(tree)
@@ -47,26 +47,26 @@ def decode(
     ids, positions, pair_of, asked, place = (
         torch.from_numpy(x).to(like.device) for x in (tree.ids[pair], tree.position[pair], pair_of, node, place)
     )
-    memory = Memory([], [], torch.cat([before.pair_of, pair_of + len(before.keys[0])]) if before else pair_of)
+    cache = KVCache([], [], torch.cat([before.pair_of, pair_of + len(before.keys[0])]) if before else pair_of)
     attention = [Attention.plan(tree, tree.row, tree.position, like)] * last
     attention.append(Attention.plan(tree, row[one], position[one], like))
-    attention[0] = attention[0].with_keys(memory.pair_of)
+    attention[0] = attention[0].with_keys(cache.pair_of)
 
     x = decoder.embed_tokens(ids)
-    turn = turns(decoder, x, positions)
+    rotation = rotary(decoder, x, positions)
     for i, layer in enumerate(decoder.layers):
         h = normed(x, layer.input_layernorm)
-        k, v = key(layer, h, turn), value(layer, h)
-        memory.keys.append(torch.cat([before.keys[i], k]) if before else k)
-        memory.values.append(torch.cat([before.values[i], v]) if before else v)
+        k, v = key(layer, h, rotation), value(layer, h)
+        cache.keys.append(torch.cat([before.keys[i], k]) if before else k)
+        cache.values.append(torch.cat([before.values[i], v]) if before else v)
         if i == 0:
-            x, h, turn = (y.index_select(0, pair_of) for y in (x, h, turn))
+            x, h, rotation = (y.index_select(0, pair_of) for y in (x, h, rotation))
         if i == last:
-            x, h, turn = (y.index_select(0, asked) for y in (x, h, turn))
-        seen = attention[i](query(layer, h, turn), memory.keys[i], memory.values[i])
+            x, h, rotation = (y.index_select(0, asked) for y in (x, h, rotation))
+        seen = attention[i](query(layer, h, rotation), cache.keys[i], cache.values[i])
         x = x + layer.self_attn.o_proj(seen)
         x = x + feed_forward(layer, x)
-    return (normed(x, decoder.norm) * decoder.norm.weight).index_select(0, place), memory
+    return (normed(x, decoder.norm) * decoder.norm.weight).index_select(0, place), cache
 
 
 def _pairs(tree: PrefixTree) -> tuple[Int[np.ndarray, " p"], Int[np.ndarray, " u"]]:

@@ -21,11 +21,11 @@ from torch import Tensor, nn
 
 from bepo.core.batch import Tokens
 from bepo.core.errors import UserError
-from bepo.policies.batching import Transitions, free_tokens, padded_micro_batches, response_ids, response_mask
-from bepo.policies.padded_reader import PaddedReader
-from bepo.policies.padding import full, pad_left, pad_right
-from bepo.policies.responses import Reader, Response, draw
-from bepo.policies.restriction import Trie, allowed_ids, restrict, token_trie
+from bepo.policies.lm.batching import Transitions, free_tokens, padded_micro_batches, response_ids, response_mask
+from bepo.policies.lm.logit_mask import Trie, allowed_ids, mask_logits, token_trie
+from bepo.policies.lm.padded_decoder import PaddedDecoder
+from bepo.policies.lm.padding import full, pad_left, pad_right
+from bepo.policies.lm.responses import Decoder, Response, draw
 from bepo.rollouts.collect import Sample, Sampling
 
 transformers.logging.disable_progress_bar()  # a run shows one progress bar, its own
@@ -143,12 +143,12 @@ class LanguageModel:
         generator = torch.Generator(self.device).manual_seed(seed)
         shape = len(prompts), self.max_response_length
         uniform = torch.rand(shape, generator=generator, dtype=torch.float64, device=self.device)
-        read = self._reader(prompt_ids, images)
+        read = self._decoder(prompt_ids, images)
         while rows := [i for i, response in enumerate(responses) if response.is_open]:
             logits = read([response.ids for response in responses], rows)
             allowed = [responses[i].choices for i in rows] if self.constrained else None
             at = rows, [len(responses[i].ids) for i in rows]
-            drawn = draw(restrict(logits, sampling, allowed), uniform[at])
+            drawn = draw(mask_logits(logits, sampling, allowed), uniform[at])
             for i, *facts in zip(rows, *(column.tolist() for column in drawn)):
                 responses[i].write(*facts)
         return [
@@ -156,9 +156,9 @@ class LanguageModel:
             for ids, r in zip(prompt_ids, responses)
         ]
 
-    def _reader(self, prompt_ids: Sequence[Sequence[int]], images: Sequence[np.ndarray | None]) -> Reader:
+    def _decoder(self, prompt_ids: Sequence[Sequence[int]], images: Sequence[np.ndarray | None]) -> Decoder:
         """Return what reads the given prompts, and then what is written after them."""
-        return PaddedReader(self, prompt_ids, images)
+        return PaddedDecoder(self, prompt_ids, images)
 
     def _build_trie(self, choices: tuple[str, ...]) -> Trie:
         return token_trie(map(self._encoded, choices))
@@ -172,7 +172,7 @@ class LanguageModel:
         torch has it enabled. Both are 0 for a token without an alternative.
         """
         free = free_tokens(tokens, transitions)
-        logits = restrict(self._logits(tokens, transitions, free), sampling, allowed_ids(tokens, transitions, free))
+        logits = mask_logits(self._logits(tokens, transitions, free), sampling, allowed_ids(tokens, transitions, free))
         log_all = logits.log_softmax(-1)
         response = torch.from_numpy(response_ids(tokens, transitions)[free]).to(self.device)
         chosen = log_all.gather(1, response.unsqueeze(1)).squeeze(1)

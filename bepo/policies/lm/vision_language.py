@@ -18,7 +18,7 @@ from torch import Tensor
 
 from bepo.core.tokens import distinct
 from bepo.envs import IMAGE
-from bepo.policies.language_model import LanguageModel
+from bepo.policies.lm.language_model import LanguageModel
 
 _CACHED_PICTURES = 2048  # pictures whose pixel values stay in memory
 QwenVL = Any  # the backbone of a model of the Qwen2-VL family; its stubs name tensor types that torch never returns

@@ -173,5 +173,5 @@ def collect_and_release(
     return rollouts.batch
 
 
-backends = Registry[Backend]("bepo.training", "backend", "backend")
+backends = Registry[Backend](__name__, "backend", "backend")
 register = backends.register

@@ -11,14 +11,14 @@ import transformers
 from jaxtyping import Float
 from torch import Tensor
 
-from bepo.policies.padding import full, pad_left
+from bepo.policies.lm.padding import full, pad_left
 
 if TYPE_CHECKING:
-    from bepo.policies.language_model import LanguageModel
+    from bepo.policies.lm.language_model import LanguageModel
 
 
-class PaddedReader:
-    """See ``bepo.policies.responses.Reader``. What is new of each row is padded on the left, as prompts are."""
+class PaddedDecoder:
+    """A ``responses.Decoder``. What is new of each row is padded on the left, as prompts are."""
 
     def __init__(
         self, policy: LanguageModel, prompt_ids: Sequence[Sequence[int]], images: Sequence[np.ndarray | None]

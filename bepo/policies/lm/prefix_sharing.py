@@ -13,10 +13,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from bepo.core.batch import Tokens
-from bepo.policies.batching import Transitions, ordered_micro_batches
-from bepo.policies.language_model import LanguageModel
-from bepo.policies.prefix_tree import PrefixTree
-from bepo.policies.tree_decoder import Memory, decode
+from bepo.policies.lm.batching import Transitions, ordered_micro_batches
+from bepo.policies.lm.language_model import LanguageModel
+from bepo.policies.lm.prefix_tree import PrefixTree
+from bepo.policies.lm.tree_decoder import KVCache, decode
 
 
 class PrefixSharingModel(LanguageModel):
@@ -40,8 +40,8 @@ class PrefixSharingModel(LanguageModel):
     def _logits(self, tokens: Tokens, transitions: Transitions, asked: Bool[np.ndarray, "b r"]) -> Float[Tensor, "n v"]:
         return self.model.lm_head(self.hidden(tokens, transitions, asked, self.model.base_model))
 
-    def _reader(self, prompt_ids: Sequence[Sequence[int]], images: Sequence[np.ndarray | None]) -> TreeReader:
-        return TreeReader(self, prompt_ids)
+    def _decoder(self, prompt_ids: Sequence[Sequence[int]], images: Sequence[np.ndarray | None]) -> TreeDecoder:
+        return TreeDecoder(self, prompt_ids)
 
     def micro_batches(
         self, tokens: Tokens, transitions: Int[np.ndarray, " m"], max_tokens: int
@@ -50,15 +50,15 @@ class PrefixSharingModel(LanguageModel):
         return ordered_micro_batches(tokens, transitions, max_tokens)
 
 
-class TreeReader:
-    """See ``bepo.policies.responses.Reader``. Each call reads what is new as a tree that goes on after the last one."""
+class TreeDecoder:
+    """A ``responses.Decoder``. Each call reads the new tokens as a tree that continues the last one."""
 
     def __init__(self, policy: PrefixSharingModel, prompt_ids: Sequence[Sequence[int]]) -> None:
         self._model, self._prompt_ids = policy.model, prompt_ids
         self._read = [0] * len(prompt_ids)  # tokens of each response
         self._tree: PrefixTree | None = None
         self._rows: list[int] = []  # of the tree
-        self._memory: Memory | None = None
+        self._cache: KVCache | None = None
 
     def __call__(self, written: Sequence[Sequence[int]], rows: Sequence[int]) -> Float[Tensor, "n v"]:
         """Return the logits of the next token of some rows."""
@@ -70,5 +70,5 @@ class TreeReader:
             self._tree = PrefixTree(new, self._tree, [self._rows.index(i) for i in rows])
         self._rows = list(rows)
         last = self._tree.length - 1
-        hidden, self._memory = decode(self._model.base_model, self._tree, np.arange(len(rows)), last, self._memory)
+        hidden, self._cache = decode(self._model.base_model, self._tree, np.arange(len(rows)), last, self._cache)
         return self._model.lm_head(hidden)

@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from bepo.policies.restriction import Trie
+from bepo.policies.lm.logit_mask import Trie
 
 
-class Reader(Protocol):
+class Decoder(Protocol):
     """Reads prompts, and then what is written after them."""
 
     def __call__(self, written: Sequence[Sequence[int]], rows: Sequence[int]) -> Float[Tensor, "n v"]:

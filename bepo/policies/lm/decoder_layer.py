@@ -44,21 +44,21 @@ def normed(x: Float[Tensor, "*m w"], norm: Module) -> Float[Tensor, "*m w"]:
     return _UnitRMS.apply(x, norm.variance_epsilon)  # pyright: ignore[reportReturnType]
 
 
-def turns(decoder: Module, x: Float[Tensor, "m w"], position: Int[Tensor, " m"]) -> Complex[Tensor, "m 1 half_d"]:
+def rotary(decoder: Module, x: Float[Tensor, "m w"], position: Int[Tensor, " m"]) -> Complex[Tensor, "m 1 half_d"]:
     """Return the rotation of each pair of numbers of a head at the given positions, as a complex number."""
     cos, sin = decoder.rotary_emb(x, position.unsqueeze(0))
     half = cos.shape[-1] // 2
     return torch.complex(cos[..., :half], sin[..., :half]).transpose(0, 1)
 
 
-def query(layer: Module, h: Float[Tensor, "m w"], turn: Complex[Tensor, "m 1 half_d"]) -> Float[Tensor, "m h d"]:
+def query(layer: Module, h: Float[Tensor, "m w"], rotation: Complex[Tensor, "m 1 half_d"]) -> Float[Tensor, "m h d"]:
     """Return rotated queries."""
-    return _rotated(_by_pairs(layer, "q", h), turn)
+    return _rotated(_by_pairs(layer, "q", h), rotation)
 
 
-def key(layer: Module, h: Float[Tensor, "m w"], turn: Complex[Tensor, "m 1 half_d"]) -> Float[Tensor, "m h d"]:
+def key(layer: Module, h: Float[Tensor, "m w"], rotation: Complex[Tensor, "m 1 half_d"]) -> Float[Tensor, "m h d"]:
     """Return rotated keys."""
-    return _rotated(_by_pairs(layer, "k", h), turn)
+    return _rotated(_by_pairs(layer, "k", h), rotation)
 
 
 def value(layer: Module, h: Float[Tensor, "m w"]) -> Float[Tensor, "m h d"]:
@@ -95,5 +95,5 @@ def _side_by_side(n: int, d: int, device: torch.device) -> Int[Tensor, " n"]:
     return torch.arange(n, device=device).view(-1, 2, d // 2).transpose(1, 2).flatten()
 
 
-def _rotated(x: Float[Tensor, "m h d"], turn: Complex[Tensor, "m 1 half_d"]) -> Float[Tensor, "m h d"]:
-    return torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2))) * turn).flatten(-2)
+def _rotated(x: Float[Tensor, "m h d"], rotation: Complex[Tensor, "m 1 half_d"]) -> Float[Tensor, "m h d"]:
+    return torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2))) * rotation).flatten(-2)
