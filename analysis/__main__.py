@@ -2,6 +2,7 @@
 
 With labels only these are built, and the page and the paper's macros stay as they are.
 ``python -m analysis explain main-results/ALFWorld/All/HGPO/1.5B`` prints what is behind one number.
+``python -m analysis results`` writes docs/results.md from the published runs.
 ``python -m analysis plan`` says how many more seeds would decide each undecided claim, and what they cost.
 ``python -m analysis runs [tier=smoke status=partial ...]`` lists the runs; ``--gc RUN_ID ...`` removes some instead.
 ``python -m analysis study NAME [--metric return ...]`` makes a table and curves of any study, your own included.
@@ -98,6 +99,7 @@ def _build(command: str, names: list[str], options: argparse.Namespace) -> None:
     from analysis.output.explain import explain
     from analysis.output.plan import plan
     from analysis.output.rebuild import rebuild, rebuild_studies
+    from analysis.output.results import PAGE, results
 
     source = open_source(options.results, options.source, options.seeds)
     out = options.out or (options.results / "views" if options.seeds else Path("paper"))
@@ -108,6 +110,9 @@ def _build(command: str, names: list[str], options: argparse.Namespace) -> None:
         if names:
             raise UserError(f"plan {' '.join(names)}: takes no names; --tier chooses")
         print(plan(source, tiers[-1], options.allow_mixed))
+    elif command == "results":
+        PAGE.write_text(results(open_source(options.results, "published"), options.tier or "laptop"), encoding="utf-8")
+        print(PAGE)
     elif options.names == ["explain"]:
         raise UserError("explain what? An entry, such as main-results/ALFWorld/All/HGPO/1.5B")
     elif command == "explain":

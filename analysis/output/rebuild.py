@@ -14,7 +14,7 @@ from analysis.output.text import to_markdown
 from bepo.core.errors import UserError, choose
 from bepo.runs.config import TIERS
 
-COMMANDS = ("explain", "plan", "runs", "study", "curves")
+COMMANDS = ("explain", "plan", "results", "runs", "study", "curves")
 """What may stand in the place of labels."""
 
 
