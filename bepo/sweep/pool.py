@@ -57,6 +57,7 @@ _PRELOADED = [
     "bepo.training.local_engine",
     "bepo.policies.lm.tiny_model",
     "wandb.sdk.launch",
+    "nltk.stem.porter",
 ]
 _PRELOADED += [f"transformers.models.{name}" for name in ("auto.modeling_auto", "qwen2.modeling_qwen2")]
 
