@@ -1,6 +1,6 @@
 """``python -m analysis explain claims/NAME``: how a claim is read, tested and decided."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import isfinite, isnan
 
 from analysis.claims.entries import Entries, find_claim
@@ -11,11 +11,22 @@ from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 
 
-def explain_claim(name: str, source: Source, tier: str, allow_mixed: bool = False) -> list[str]:
-    """Return the lines of the explanation. Raises ``UserError`` naming the choices."""
-    entries = artefacts()["claims"].load(source, tier, allow_mixed)
-    assert isinstance(entries, Entries)
-    e = find_claim(entries, name)
+def explain_claim(name: str, source: Source, tiers: Sequence[str], allow_mixed: bool = False) -> list[str]:
+    """Return the lines of the explanation, at the last of ``tiers`` with runs of the claim.
+
+    Raises ``UserError`` naming the choices.
+    """
+    for tier in reversed(tiers):
+        entries = artefacts()["claims"].load(source, tier, allow_mixed)
+        assert isinstance(entries, Entries)
+        e = find_claim(entries, name)
+        if e.runs.tested is not None:
+            break
+    return _lines(e, entries, tier)
+
+
+def _lines(e: Evaluated, entries: Entries, tier: str) -> list[str]:
+    name = e.claim.id
     lines = [f"claims/{name}", f"  {e.claim.claim}", f"  at         {e.claim.at}", f"  is read as {e.claim.formula}"]
     lines += [f"  note       {e.claim.note}"] * bool(e.claim.note)
     lines.append(f"  printed    {e.printed.verdict}")

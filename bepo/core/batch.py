@@ -9,6 +9,7 @@ Sizes: N transitions, M trajectories, G groups, S interned states, A interned ac
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
@@ -231,7 +232,7 @@ class RolloutBatch:
         if not rows:
             raise UserError("a rollout batch needs at least one transition")
         uid_of, traj_of = interner(), interner()
-        place = [(uid_of(r["uid"]), traj_of((r["uid"], r["traj"])), int(r["t"])) for r in rows]
+        place = [(uid_of(r["uid"]), traj_of((r["uid"], r["traj"])), _step(r["t"])) for r in rows]
         order = sorted(range(len(rows)), key=place.__getitem__)
         rows = [rows[i] for i in order]
         group, _, step = (np.array(column, np.int32) for column in zip(*(place[i] for i in order)))
@@ -386,6 +387,13 @@ _SIZES = (lambda p: p.n_groups, lambda p: p.n_trajectories, lambda p: p.n_states
 def run_starts(ids: np.ndarray) -> np.ndarray:
     """Return the index at which each run of equal, neighbouring ids begins."""
     return np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
+
+
+def _step(t: object) -> int:
+    try:
+        return operator.index(t)  # pyright: ignore[reportArgumentType]
+    except TypeError:
+        raise UserError(f"t={t!r:.40} must be a whole number") from None
 
 
 def _column(rows: Sequence[Mapping[str, Any]], name: str) -> Float[np.ndarray, " N"]:

@@ -19,7 +19,7 @@ from bepo.core.batch import RolloutBatch
 from bepo.core.errors import Parser, UserError, exit_code
 from bepo.core.registry import assignments
 from bepo.credit import Credit, Estimator, estimators, make
-from bepo.store.files import Corrupt, read_bytes
+from bepo.store.files import Corrupt, finite, read_bytes
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -100,6 +100,9 @@ def _read(path: Path) -> RolloutBatch:
 
 def _problem(row: dict[str, Any]) -> str:
     """Return what an estimator cannot use of a row; empty if there is nothing."""
+    for name in ("uid", "traj", "obs", "next"):  # 1, 1.0 and true would be one key
+        if isinstance(row.get(name), bool | float):
+            return f"{name}={row[name]!r:.40} must be a text or a whole number"
     for name in ("r", "entropy", "task_score", "expert_steps", "next_expert_steps"):
         value = row.get(name, 0.0)
         is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e100
@@ -116,7 +119,7 @@ def _show(batch: RolloutBatch, credit: Credit, out: Path | None) -> None:
         columns = {"advantage": credit.advantage, **credit.terms}
         written = {k: v[np.argsort(batch.row)].tolist() for k, v in columns.items()}
         try:
-            out.write_text(json.dumps({"metrics": credit.metrics, **written}, indent=1))
+            out.write_text(json.dumps(finite({"metrics": credit.metrics, **written}), indent=1))
         except OSError as error:
             raise UserError(f"{out}: cannot be written ({error.strerror})") from error
         print(f"{len(batch)} transitions, {batch.n_groups} groups -> {out}")

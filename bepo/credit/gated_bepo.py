@@ -93,6 +93,11 @@ class GatedBEPO(Estimator):
         super().__post_init__()
         if self.solver == "exact" and self.backup != "mean":
             raise UserError(f"credit.solver=exact needs credit.backup=mean, not {self.backup!r}")
+        if self.solver == "exact" and self.gamma == 1 and self.truncation == "bootstrap":
+            raise UserError(
+                "credit.solver=exact, credit.gamma=1, credit.truncation=bootstrap: an endless cycle has no value; "
+                "choose credit.gamma below 1, credit.truncation=absorb or credit.solver=iterate"
+            )
 
     def __call__(self, batch: RolloutBatch) -> Credit:
         outcome = outcome_advantage(batch, self.outcome_pool, self.outcome_std, self.invalid_penalty)

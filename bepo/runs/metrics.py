@@ -34,7 +34,8 @@ def rollout_metrics(batch: RolloutBatch, max_response_length: int, end_ids: Coll
 def credit_metrics(credit: Credit) -> dict[str, float]:
     """Return mean and deviation of the advantages of transitions, and all that the estimator reports."""
     moments = {"advantage_mean": float(credit.advantage.mean()), "advantage_std": float(credit.advantage.std())}
-    return prefixed("credit", moments | credit.metrics)
+    plain = {name: v.item() if isinstance(v, np.generic) else v for name, v in credit.metrics.items()}  # for JSON
+    return prefixed("credit", moments | plain)
 
 
 def prefixed(prefix: str, values: Mapping[str, float]) -> dict[str, float]:

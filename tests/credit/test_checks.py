@@ -1,5 +1,6 @@
 """What an estimator says of itself, and what it returns, is checked before anything is trained with it."""
 
+import json
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from bepo.core.errors import UserError
 from bepo.core.registry import Registry
 from bepo.credit import Credit, Estimator, Traits
+from bepo.runs.metrics import credit_metrics
 
 
 @pytest.mark.parametrize(
@@ -36,3 +38,15 @@ def test_what_an_estimator_returns_is_checked():
     ):
         with pytest.raises(UserError, match=message):
             wrong.of_tokens(lengths)
+
+
+def test_numpy_numbers_among_metrics_become_plain_ones():
+    """np.float32 and np.int64 cannot be written as JSON."""
+    row = credit_metrics(Credit(np.ones(3), metrics={"a": np.float32(0.5), "b": np.int64(3), "c": 2}))
+    assert json.loads(json.dumps(row)) == {
+        "credit/advantage_mean": 1.0,
+        "credit/advantage_std": 0.0,
+        "credit/a": 0.5,
+        "credit/b": 3,
+        "credit/c": 2,
+    }

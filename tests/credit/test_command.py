@@ -84,3 +84,32 @@ def test_bad_input_is_one_line(arguments, words, capsys):
     assert main(arguments) == 2
     err = capsys.readouterr().err
     assert all(word in err for word in words) and len(err.strip().splitlines()) == 1
+
+
+def test_json_output_has_no_infinities(tmp_path):
+    """value_bound is infinite at gamma = 1: JSON has no word for it."""
+    out = tmp_path / "out.json"
+    assert main(["gated_bepo", "gamma=1", "iterations=3", "--rollouts", GOLDEN, "--out", str(out)]) == 0
+
+    def refuse(word):
+        raise AssertionError(word)
+
+    assert json.loads(out.read_text(), parse_constant=refuse)["metrics"]["value_bound"] is None
+
+
+@pytest.mark.parametrize(
+    "name, value", [("t", 1.9), ("t", "1"), ("obs", True), ("obs", 1.0), ("next", 1.0), ("uid", 1.5)]
+)
+def test_keys_and_steps_that_would_be_merged_or_cut_are_refused(name, value, tmp_path, capsys):
+    row = {"uid": 0, "traj": 0, "t": 0, "obs": 1, "next": 2, "r": 1.0, "done": "success", "valid": True}
+    (tmp_path / "rows.json").write_text(json.dumps([row | {name: value}]))
+    assert main(["grpo", "--rollouts", str(tmp_path / "rows.json")]) == 2
+    error = capsys.readouterr().err
+    assert f"{name}={value!r}" in error and "whole number" in error and error.count("\n") == 1
+
+
+def test_the_exact_solver_refuses_what_has_no_value(capsys):
+    settings = ["gamma=1", "truncation=bootstrap", "solver=exact"]
+    assert main(["gated_bepo", *settings, "--rollouts", GOLDEN]) == 2
+    error = capsys.readouterr().err
+    assert all(f"credit.{setting}" in error for setting in settings) and error.count("\n") == 1
