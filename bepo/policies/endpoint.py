@@ -20,7 +20,7 @@ from bepo.core.errors import UserError
 from bepo.core.phases import note, report_within
 from bepo.envs import IMAGE
 from bepo.policies.served import ServedPolicy
-from bepo.rollouts.prompting.chat import Answer, Failure, Request
+from bepo.rollouts.prompting.chat import Answer, Failure, Overlong, Request
 from bepo.store.answers import Answers, request_digest
 
 CHARACTERS_A_TOKEN = 3
@@ -32,6 +32,20 @@ for _name in ("httpx2", "openai"):  # a line for each request
 _HOPELESS = (openai.AuthenticationError, openai.PermissionDeniedError, openai.NotFoundError)
 _VERSION = r"([-@:](\d.*|v\d.*|latest|preview.*))?"  # behind a model's name: a date, for instance
 _CONFIRMED = ("stop", "length")
+_OVERLONG_STATUS = (400, 413, 422)
+_OVERLONG = re.compile(
+    "|".join(
+        (
+            r"context[ _](length|window|size)",  # OpenAI, vLLM, SGLang, llama.cpp, Mistral
+            r"maximum (model|input|prompt) length",
+            r"prompt is too long",  # Anthropic
+            r"input token count .*exceeds",  # Gemini
+            r"max_new_tokens` must be <=",  # Text Generation Inference
+        )
+    ),
+    re.IGNORECASE,
+)
+"""How endpoints say that a prompt exceeds the model's context; OpenAI's code for it is ``context_length_exceeded``."""
 
 
 class BudgetUsedUp(UserError):
@@ -59,7 +73,7 @@ class Endpoint:
         except (openai.OpenAIError, ValueError):
             return  # not every endpoint lists its models
 
-    def ask(self, requests: Sequence[Request]) -> list[Answer | Failure]:
+    def ask(self, requests: Sequence[Request]) -> list[Answer | Failure | Overlong]:
         """Return what came back for each request; see ``bepo.rollouts.prompting.chat.Chat``."""
         with ThreadPoolExecutor(self.policy.concurrency) as pool:
             try:
@@ -95,7 +109,7 @@ class Endpoint:
 
     # --- one request -----------------------------------------------------------------------------------------
 
-    def _one(self, request: Request) -> Answer | Failure:
+    def _one(self, request: Request) -> Answer | Failure | Overlong:
         body = self.body(request)
         key = request_digest(request.place, body)
         known = self.answers.get(key)
@@ -110,10 +124,10 @@ class Endpoint:
                 self.answers.add({"request": key, "place": request.place, **known})
         if "error" in known:
             return Failure(known["error"])
-        return Answer(known["text"])
+        return Overlong() if "overlong" in known else Answer(known["text"])
 
     def _send(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the columns of a row of answers: the text, or the error."""
+        """Return the columns of a row of answers: the text, the error, or that the prompt was too long."""
         known = {"model", "messages", "temperature", "max_tokens", "top_p", "stop", "seed"}
         named = {name: value for name, value in body.items() if name in known}
         extra = {name: value for name, value in body.items() if name not in known}
@@ -122,7 +136,7 @@ class Endpoint:
         except _HOPELESS as error:
             raise UserError(f"{self.base_url}: {self._words(error)}") from None
         except (openai.OpenAIError, ValueError) as error:  # ValueError: malformed JSON
-            return {"error": self._words(error), "usage": {}}
+            return {"overlong" if _is_overlong(error) else "error": self._words(error), "usage": {}}
         return self._read(found, body["model"])
 
     def _read(self, found: Any, model: str) -> dict[str, Any]:
@@ -174,6 +188,13 @@ class Endpoint:
 def prompt_tokens(request: Request) -> int:
     """Return about how many tokens a prompt has."""
     return math.ceil(len(request.prompt) / CHARACTERS_A_TOKEN) + IMAGE_TOKENS * (request.image is not None)
+
+
+def _is_overlong(error: Exception) -> bool:
+    """Return whether an endpoint refused a request because it exceeds the model's context."""
+    if not isinstance(error, openai.APIStatusError) or error.status_code not in _OVERLONG_STATUS:
+        return False
+    return error.code == "context_length_exceeded" or _OVERLONG.search(str(error)) is not None
 
 
 def _same_model(asked: str, reported: str) -> bool:

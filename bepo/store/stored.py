@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,14 @@ CONTENT = "content.json"
 TRANSCRIPTS = "transcripts.jsonl.gz"
 _NAME = re.compile(r"(\w[\w-]*/)?\w[\w.-]*")  # of a file in a run's folder
 ROLLOUTS = "rollouts"
+
+
+def success_of(result: Mapping[str, Any]) -> float | None:
+    """Return the success rate that a result states; None where episodes are missing, because the rest is a selection.
+
+    Results that were written before also state the rate of the rest, which is not returned.
+    """
+    return None if result.get("missing") else result.get("success")
 
 
 @dataclass

@@ -38,10 +38,15 @@ class Failure:
     reason: str
 
 
+@dataclass(frozen=True)
+class Overlong:
+    """The prompt, with room for a response, exceeds the model's context. The episode ends there as a failure."""
+
+
 class Chat(Protocol):
     """A served model."""
 
-    def ask(self, requests: Sequence[Request]) -> list[Answer | Failure]:
+    def ask(self, requests: Sequence[Request]) -> list[Answer | Failure | Overlong]:
         """Return what came back for each request, in their order.
 
         Raises ``UserError`` where no request can succeed: a wrong key, an unknown model, a budget that is used up.
