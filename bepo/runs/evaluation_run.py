@@ -132,12 +132,13 @@ class _Evaluation:
         """Make the passes that are not whole, and return how many episodes are missing, by reason."""
         folder, missing = self.folder, Counter[str]()
         passes: dict[int, list[dict[str, Any]]] = {}
-        for row in folder.rows("episodes"):
+        for row in folder.rows_of_passes():
             passes.setdefault(row["evaluation_seed"], []).append(row)
         whole = {seed: rows for seed, rows in passes.items() if len(rows) == len(self.tasks)}
         left = [seed for seed in range(self.config.evaluation.seeds) if seed not in whole]
         folder.rewrite("metrics", [])
         folder.rewrite("episodes", [row for rows in whole.values() for row in rows])
+        folder.vouch_for_passes()
         if left and (estimate := self.player.estimate(self.tasks)):
             print(estimate, flush=True)
         for seed in left:
@@ -148,5 +149,6 @@ class _Evaluation:
             missing.update(made.missing)
             whole[seed] = [{"update": 0, **row} for row in made.rows]
             folder.append("episodes", *whole[seed])
+            folder.vouch_for_passes()
         folder.rewrite("episodes", [row for seed in sorted(whole) for row in whole[seed]])
         return missing

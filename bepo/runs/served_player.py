@@ -25,7 +25,7 @@ class ServedPlayer:
         self._config, self._open = config, ExitStack()
         try:
             url = self._open.enter_context(config.policy.endpoint(folder.path))
-            self._endpoint = Endpoint(config.policy, url, Answers(folder.path / ANSWERS))
+            self._endpoint = Endpoint(config.policy, url, Answers(folder.path / ANSWERS, folder.id))
             self._open.callback(self._endpoint.close)
             self._endpoint.check()
         except BaseException:

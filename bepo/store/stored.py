@@ -99,8 +99,19 @@ class StoredRun:
 
     def policy(self) -> Path:
         """Return the folder of the policy, which transformers loads. Raises ``Corrupt`` if it is not as it was."""
-        read_sealed_folder(self.path / "policy", CONTENT)
+        read_folder_of_run(self.path / "policy", self.id)
         return self.path / "policy"
+
+
+def read_folder_of_run(folder: Path, run_id: str) -> dict[str, Any]:
+    """Return the facts of a sealed folder that belongs to a run, such as a checkpoint.
+
+    Raises ``Corrupt`` if it is not as it was, or belongs to another run. Older folders do not say to which one.
+    """
+    facts = read_sealed_folder(folder, CONTENT)
+    if facts.get("run", run_id) != run_id:
+        raise Corrupt(f"{folder}: belongs to run {facts['run']!r:.40}, not to run {run_id}")
+    return facts
 
 
 def refuse_older(results: Path) -> None:

@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -222,6 +223,71 @@ def test_a_killed_evaluation_goes_on_without_paying_twice(server, undisturbed, t
     }
     assert requests <= len(server.bodies) <= requests + 2  # those under way at the kill
     assert len(found.facts["sessions"]) == 2
+
+
+def in_progress(server, results, number):
+    """A run of which so many answers are here; returns its folder."""
+    server.faults += [answered] * number + [status(401)]
+    with pytest.raises(UserError, match="401"):
+        evaluate(configured(server, results, "policy.concurrency=1"))
+    (path,) = results.glob("runs/*")
+    return path
+
+
+def test_a_changed_answer_is_refused_by_its_line(server, tmp_path):
+    answers = in_progress(server, tmp_path, 3) / "answers.jsonl"
+    whole = answers.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    begin = len(lines[0])
+    for place in range(begin, begin + len(lines[1]), 7):
+        answers.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(UserError, match=r"answers\.jsonl: line \d changed since it was written"):
+            evaluate(configured(server, tmp_path))
+    answers.write_bytes(whole)
+    assert evaluate(configured(server, tmp_path)) >= 0
+
+
+def test_answers_of_another_run_are_refused(server, tmp_path):
+    """Its requests are the same: a label is no part of them."""
+    answers = in_progress(server, tmp_path / "other", 3) / "answers.jsonl"
+    path = in_progress(server, tmp_path, 0)
+    shutil.copy(answers, path)
+    assert evaluate(configured(server, tmp_path)) >= 0  # the same run, in another folder
+    path = in_progress(server, tmp_path / "labelled", 0)
+    shutil.rmtree(path)
+    labelled = configured(server, tmp_path / "labelled", "policy.label=b")
+    folder = tmp_path / "labelled" / "runs" / run_id(identity_of(labelled))
+    folder.mkdir()
+    shutil.copy(answers, folder)
+    with pytest.raises(UserError, match=r"answers\.jsonl: line 1 changed"):
+        evaluate(labelled)
+
+
+def test_answers_of_before_they_had_digests_are_read(server, undisturbed, tmp_path):
+    answers = in_progress(server, tmp_path, 3) / "answers.jsonl"
+    old = [{k: v for k, v in json.loads(line).items() if k != "digest"} for line in answers.read_text().splitlines()]
+    answers.write_text("".join(json.dumps(row) + "\n" for row in old))
+    before = len(server.bodies)
+    evaluate(configured(server, tmp_path))
+    run, requests = undisturbed
+    assert only(tmp_path).episodes() == run.episodes() and len(server.bodies) - before == requests - len(old)
+
+
+def test_changed_rows_of_a_pass_in_progress_are_refused(server, undisturbed, tmp_path):
+    """Here one of the three tasks would be solved that was not."""
+    run, requests = undisturbed
+    first = sum(row["calls"] for row in run.episodes() if row["evaluation_seed"] == 0)
+    episodes = in_progress(server, tmp_path, first + 1) / "episodes.jsonl"
+    whole = episodes.read_text()
+    assert whole.count('"success": ') == 3
+    episodes.write_text(whole.replace('"success": false', '"success": true', 1))
+    with pytest.raises(UserError, match=r"episodes\.jsonl: changed since it was written"):
+        evaluate(configured(server, tmp_path))
+    episodes.write_text(whole + '{"evaluation_seed": 1, "torn')
+    evaluate(configured(server, tmp_path))
+    assert only(tmp_path).episodes() == run.episodes()
+    assert not (episodes.parent / "passes.json").exists()
+    assert len(server.bodies) <= requests + 2
 
 
 def test_ctrl_c_keeps_what_is_under_way_and_says_how_to_go_on(server, undisturbed, tmp_path):
