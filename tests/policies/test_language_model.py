@@ -1,5 +1,6 @@
 """The one interface to transformers models, on tiny ones with real code paths."""
 
+import json
 from functools import cache
 
 import numpy as np
@@ -127,6 +128,19 @@ def test_weights_that_the_hub_lacks_are_not_downloaded(monkeypatch):
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", refuse)
     with pytest.raises(UserError, match=r"policy.path='no/model': not a folder .* model hub \(nobody there\)"):
         load_pretrained(Part, "no/model")
+
+
+def test_a_checkpoint_that_brings_code_is_refused_and_nobody_is_asked(tmp_path, monkeypatch):
+    """On a terminal transformers asks whether to run it, and here the answer would be yes."""
+    tiny().save(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    own = {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}
+    (tmp_path / "config.json").write_text(json.dumps(config | {"model_type": "its_own", "auto_map": own}))
+    (tmp_path / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    with pytest.raises(UserError, match=r"policy.path=.*custom code"):
+        Pretrained(path=str(tmp_path)).build(ENV, COMPACT, "cpu")
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_saved_policy_loads_as_pretrained(tmp_path):
