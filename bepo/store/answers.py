@@ -52,11 +52,13 @@ class Answers:
         """Return whether a line is a row as it was written. Rows without a digest come before those that have one."""
         try:
             row = json.loads(line)
-            if "digest" in row:
-                return line + b"\n" == row_line(row).encode() and row["digest"] == self._digest(row)
-            return row.keys() <= _COLUMNS and not (self.rows and "digest" in self.rows[-1])
-        except (ValueError, TypeError, AttributeError, RecursionError):
+        except (ValueError, RecursionError):
             return False
+        if not isinstance(row, dict):
+            return False
+        if "digest" in row:
+            return line + b"\n" == row_line(row).encode() and row["digest"] == self._digest(row)
+        return row.keys() <= _COLUMNS and not (self.rows and "digest" in self.rows[-1])
 
     def _digest(self, row: dict[str, Any]) -> str:
         content = {name: value for name, value in row.items() if name != "digest"}
