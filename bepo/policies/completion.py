@@ -81,7 +81,8 @@ def _usage(counts: Any) -> dict[str, int] | None:
     if not isinstance(counts, dict):
         return None
     usage = {"prompt": counts.get("prompt_tokens"), "response": counts.get("completion_tokens")}
-    return usage if all(type(count) is int and 0 <= count <= MOST_TOKENS for count in usage.values()) else None
+    known = {name: count for name, count in usage.items() if type(count) is int and 0 <= count <= MOST_TOKENS}
+    return known if len(known) == len(usage) else None
 
 
 def _encodable(text: str) -> str:

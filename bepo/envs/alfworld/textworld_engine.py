@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
-from types import ModuleType
 from typing import Any
 
 from bepo.core.errors import Missing
@@ -31,10 +30,10 @@ class TextWorldGame:
         try:
             import textworld
             from alfworld.agents.utils.misc import Demangler
-            from textworld.envs.pddl import PddlEnv, textgen
+            from textworld.envs.pddl import PddlEnv
         except ImportError as error:
             raise Missing(f"textworld is not installed ({error})", REMEDY) from error
-        _refuse_foreign_expressions(textgen)
+        _refuse_foreign_expressions()
         with _unchanged_arguments():
             self._env = PddlEnv(textworld.EnvInfos(won=True, admissible_commands=True, facts=True))
             self._env.load(dict(game_file))
@@ -67,12 +66,13 @@ class TextWorldGame:
 
 
 @cache
-def _refuse_foreign_expressions(textgen: ModuleType) -> None:
+def _refuse_foreign_expressions() -> None:
     """Have textworld raise ``ForeignExpression`` where it would evaluate what the fast engine does not know.
 
     textworld gives the expressions of a grammar to Python's ``eval``, so a game file could run any code. They are
     checked where textworld makes and evaluates them, because its parser need not agree with ours on where they are.
     """
+    from textworld.envs.pddl import textgen
 
     class Checked(textgen.EvalSymbol):
         def __init__(self, expression: str, context: dict = {}) -> None:  # noqa: B006 - as in textworld
