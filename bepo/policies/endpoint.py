@@ -25,7 +25,8 @@ from bepo.envs import IMAGE
 from bepo.policies.completion import Malformed, read_completion
 from bepo.policies.limited_http import transport
 from bepo.policies.served import ServedPolicy
-from bepo.rollouts.prompting.chat import Answer, Failure, Overlong, Request
+from bepo.rollouts.collect import Overlong
+from bepo.rollouts.prompting.chat import Answer, Failure, Request
 from bepo.store.answers import Answers, request_digest
 
 CHARACTERS_A_TOKEN = 3
@@ -145,7 +146,7 @@ class Endpoint:
                 self.answers.add({"request": key, "place": request.place, **known})
         if "error" in known:
             return Failure(known["error"])
-        return Overlong() if "overlong" in known else Answer(known["text"])
+        return Overlong(known["overlong"]) if "overlong" in known else Answer(known["text"])
 
     def _send(self, body: dict[str, Any], request: Request) -> dict[str, Any]:
         """Return the columns of a row of answers: the text, the error, or that the prompt was too long."""

@@ -81,7 +81,7 @@ def _player(config: Config, folder: RunFolder, weights: Path | None) -> Player:
     fitted = weights is None and config.policy.warm_start_settings is not None
     task_sets = task_sets_of(config) if fitted else {}  # what the warm start is fitted to
     setup = make_setup(config, folder, config.backend.resolve(), task_sets, weights)
-    return EnginePlayer(config.backend.start(setup), config.evaluation.sampling)
+    return EnginePlayer(config.backend.start(setup), config.evaluation.sampling, config.env.horizon)
 
 
 def _weights(config: Config) -> Path | None:
@@ -109,7 +109,7 @@ class _Evaluation:
             rows = folder.rows("episodes")
             if not rows:
                 raise UserError(f"run {folder.id}: no episode was answered ({'; '.join(missing)})")
-            if all(row.get("overlong") and not row["calls"] for row in rows):
+            if all(row.get("overlong") and not row["steps"] for row in rows):
                 raise UserError(
                     f"run {folder.id}: every first prompt exceeds the model's context (with "
                     f"policy.max_response_length={config.policy.max_response_length}); choose a shorter response, or "

@@ -73,7 +73,7 @@ class Evaluations:
         tasks = self._setup.task_sets[split]
         collect = partial(collect_and_release, self._engine)
         batch = play(collect, tasks, seed, self._config.evaluation.sampling)
-        rows = episode_rows(batch, tasks, seed)
+        rows = episode_rows(batch, tasks, seed, self._config.env.horizon)
         if split == "test" and seed == 0 and update == self._config.updates:
             self._folder.write_transcripts(transcripts(batch, rows, self._engine.decode))
         return rows

@@ -149,7 +149,9 @@ def test_advantages_and_rollout_statistics_are_the_local_backends(run):
     )
     assert set(batch.action_key) <= {"up", "down", "left", "right"}
     policy = local_learner(run[0], config).policy
-    for name, value in rollout_metrics(batch, policy.max_response_length, policy.tokenizer.eos_token_id).items():
+    for name, value in rollout_metrics(
+        batch, policy.max_response_length, policy.tokenizer.eos_token_id, config["env"]["horizon"]
+    ).items():
         assert row[name] == value, name
     assert row["train/response_clip_ratio"] > 0
 

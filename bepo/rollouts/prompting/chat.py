@@ -8,6 +8,8 @@ from typing import Protocol
 
 import numpy as np
 
+from bepo.rollouts.collect import Overlong
+
 
 @dataclass(frozen=True)
 class Request:
@@ -38,17 +40,13 @@ class Failure:
     reason: str
 
 
-@dataclass(frozen=True)
-class Overlong:
-    """The prompt, with room for a response, exceeds the model's context. The episode ends there as a failure."""
-
-
 class Chat(Protocol):
     """A served model."""
 
     def ask(self, requests: Sequence[Request]) -> list[Answer | Failure | Overlong]:
         """Return what came back for each request, in their order.
 
+        A prompt that exceeds the model's context, with room for a response, gives ``Overlong``.
         Raises ``UserError`` where no request can succeed: a wrong key, an unknown model, a budget that is used up.
         """
         ...

@@ -11,9 +11,10 @@ from bepo.core.phases import report_within
 from bepo.core.seeds import derive_seed
 from bepo.envs import Environment, Task
 from bepo.rollouts.agent import Agent
+from bepo.rollouts.collect import Overlong
 from bepo.rollouts.prompting import Prompting
 from bepo.rollouts.prompting.agents import DirectTrial, ReActTrial, Trial, grammar_of, reflection_prompt
-from bepo.rollouts.prompting.chat import Answer, Chat, Failure, Overlong, Request
+from bepo.rollouts.prompting.chat import Answer, Chat, Failure, Request
 from bepo.rollouts.prompting.exemplars import Exemplars
 from bepo.rollouts.task_sets import TaskSet
 
