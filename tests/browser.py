@@ -38,9 +38,12 @@ class Browser:
 
     def _address(self) -> str:
         port, deadline = Path(self._folder) / "DevToolsActivePort", time.monotonic() + _PATIENCE
+        direct = urllib.request.build_opener(
+            urllib.request.ProxyHandler({})
+        )  # this machine is not asked through a proxy
         while time.monotonic() < deadline:
             if port.exists() and (lines := port.read_text().splitlines()):
-                with urllib.request.urlopen(f"http://127.0.0.1:{lines[0]}/json") as answer:
+                with direct.open(f"http://127.0.0.1:{lines[0]}/json") as answer:
                     pages = [page for page in json.load(answer) if page["type"] == "page"]
                 if pages:
                     return pages[0]["webSocketDebuggerUrl"]

@@ -100,6 +100,12 @@ def status(code: int, **headers: str) -> Fault:
     return lambda handler, body: handler.send(code, {"error": {"message": f"it is {code}"}}, **headers)
 
 
+def overlong(handler: Handler, body: dict[str, Any]) -> None:
+    """Refuse a prompt as vLLM does that is too long for the model."""
+    words = "This model's maximum context length is 64 tokens. However, your request has 65 input tokens."
+    handler.send(400, {"object": "error", "message": words, "type": "BadRequestError", "code": 400})
+
+
 def cut(handler: Handler, body: dict[str, Any]) -> None:
     """Close the connection in the middle of an answer."""
     handler.send_response(200)

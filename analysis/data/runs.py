@@ -137,7 +137,7 @@ class Run:
         if column in self._passes:
             return self._passes[column]
         try:
-            rows = self._comparable(self.final)
+            rows = self.final
             seeds = [int(seed) for seed in rows["evaluation_seed"].unique()]
             tasks = rows["task"].to_numpy().reshape(max(len(seeds), 1), -1)
             kinds = rows["kind"].to_numpy() if "kind" in rows else np.full(len(rows), "")
@@ -149,12 +149,11 @@ class Run:
         columns = pd.MultiIndex.from_arrays([kinds[: tasks.shape[1]], tasks[0]], names=["kind", "task"])
         return self._passes.setdefault(column, pd.DataFrame(values, index=seeds, columns=columns))
 
-    def _comparable(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Return the rows of the tasks that no pass misses, where an endpoint left episodes without an answer."""
-        if not self.missing:
-            return rows
-        counts = rows.groupby("task")["evaluation_seed"].transform("nunique")
-        return pd.DataFrame(rows[counts == rows["evaluation_seed"].nunique()])
+    @property
+    def missing_episodes(self) -> str:
+        """Say how many episodes an endpoint did not answer, and why."""
+        count, reasons = sum(self.missing.values()), ", ".join(f"{n} x {why}" for why, n in self.missing.items())
+        return f"{count} of {len(self.final) + count} episodes are missing ({reasons})"
 
 
 @dataclass(frozen=True)

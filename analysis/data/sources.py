@@ -103,8 +103,11 @@ class Source:
         """Return the run, or why it cannot be used."""
         if identifier not in self._read:
             try:
-                self._read[identifier] = run = Run(self._stored(identifier, tier), self._is_published(identifier))
+                run = Run(self._stored(identifier, tier), self._is_published(identifier))
+                if run.missing:
+                    raise Corrupt(f"{run.path}: {run.missing_episodes}, so it has no success rate")
                 run.passes()
+                self._read[identifier] = run
             except Corrupt as error:
                 self._read[identifier] = str(error)
             except _ODD as error:  # it vouches for itself, but a stranger made it

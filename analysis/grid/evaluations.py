@@ -1,4 +1,4 @@
-"""What a table says of rows that were evaluated without training: how each was asked, and what is missing."""
+"""What a table says of rows that were evaluated without training: how each was asked."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from statistics import fmean, pstdev, stdev
@@ -21,7 +21,7 @@ def of_evaluations(lines: Iterable[Line]) -> Iterator[str]:
 
 
 def _facts(run: Run) -> Iterator[str]:
-    """Yield how a policy was asked, the spread of its passes, and what is missing."""
+    """Yield how a policy was asked, the spread of its passes, and what ended episodes early."""
     if protocol := run.facts.get("protocol"):
         yield from _asked(protocol, run.facts["served"])
     else:
@@ -37,10 +37,8 @@ def _facts(run: Run) -> Iterator[str]:
         trials = int(run["prompting.trials"] or run.config["prompting"]["trials"])
         shares = ", ".join(f"{100 * float((at <= n).mean()):.1f} after {n}" for n in AFTER if n <= trials)
         yield f"success by number of trials: {shares}"
-    if run.missing:
-        asked = len(run.final) + sum(run.missing.values())
-        reasons = ", ".join(f"{n} x {reason}" for reason, n in run.missing.items())
-        yield f"{sum(run.missing.values())} of {asked} episodes are missing ({reasons}), and so are their tasks"
+    if overlong := run.facts["result"].get("overlong"):
+        yield f"{overlong} of {len(run.final)} episodes failed because a prompt exceeded the model's context"
 
 
 def _asked_here(config: Mapping[str, Any]) -> Iterator[str]:

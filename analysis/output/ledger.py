@@ -18,7 +18,7 @@ from bepo.store.cells import study_cells
 from bepo.store.files import Corrupt
 from bepo.store.published import PublishedRuns
 from bepo.store.runs import RunFolder
-from bepo.store.stored import read_config
+from bepo.store.stored import read_config, success_of
 
 COLUMNS = ("run", "status", "tier", "study", "env", "credit", "model", "seed", "success", "wall", "commit", "began")
 COLUMNS += ("differs",)
@@ -156,7 +156,8 @@ def _described(run_id: str, status: str, studies: str, config: dict[str, Any], f
     sessions = [s for s in known if isinstance(s, dict)] if isinstance(known, list) else []
     wall, settings = facts.get("wall_seconds_last_session"), flat(config)
     settings.setdefault("model", "small" if "seed" in settings else "")  # older runs do not say
-    row = {"run": run_id, "status": status, "study": studies, "success": flat(facts).get("result.success")}
+    success = success_of(facts["result"]) if isinstance(facts.get("result"), dict) else None
+    row = {"run": run_id, "status": status, "study": studies, "success": success}
     # An empty text, as None would turn the seeds of all runs to floats.
     row |= {column: settings.get(column, "") for column in ("tier", "model", "seed")}
     row |= {column: settings.get(f"{column}.name", "") for column in ("env", "credit")}

@@ -16,6 +16,11 @@ nothing of theirs is installed beside it."""
 _MOST_CHARACTERS = 1200  # of a message; it may quote a file of any size
 
 
+def printable(text: str) -> str:
+    """Return a text in which blanks replace all that a terminal would act on, such as escape sequences."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
 class UserError(ValueError):
     """A mistake a user can mend. Shown as one line of bounded length, without a traceback."""
 
@@ -23,7 +28,7 @@ class UserError(ValueError):
         text = super().__str__()
         if len(text) > _MOST_CHARACTERS:
             text = f"{text[: _MOST_CHARACTERS // 2]} ... {text[-_MOST_CHARACTERS // 2 :]}"
-        return "".join(c if c.isprintable() else " " for c in text)  # what a terminal would act on stays in the file
+        return printable(text)
 
 
 class Missing(UserError):

@@ -14,7 +14,7 @@ from bepo.explore.episodes import TEST, episodes
 from bepo.explore.frames import differing, flat
 from bepo.explore.groups import Plain
 from bepo.explore.page import render
-from bepo.store.stored import StoredRun
+from bepo.store.stored import StoredRun, success_of
 
 _COLOURS = ("#56B4E9", "#CC79A7", "#8C8C8C", "#B07D2B", "#6A51A3")
 _NOT_SHOWN = ("update", "cpu/", "time/")
@@ -40,7 +40,7 @@ def page(runs: Sequence[StoredRun], compared: tuple[int, int] | None = None) -> 
         "runs": [facts(run, runs[:n]) | {"name": name} for n, (run, name) in enumerate(zip(runs, names_of(runs)))],
         "notes": notes,
         "curves": curves([run.metrics() for run in runs]),
-        "types": [row for number, run in enumerate(runs) for row in types(number, run.episodes())],
+        "types": [row for number, run in enumerate(runs) for row in types(number, whole_episodes(run))],
         "differences": {"fields": fields, "values": [[_text(d[f]) for d in different.values()] for f in fields]},
         "episodes": listed,
     }
@@ -69,7 +69,7 @@ def facts(run: StoredRun, before: Sequence[StoredRun]) -> Plain:
         "tier": config.get("tier", ""),
         "seed": config["seed"],
         "status": f"{result.get('updates', len(run.metrics()))} of {config.get('updates', '?')}",
-        "success": result.get("success"),
+        "success": success_of(result),
         "settings": [[field, _text(value)] for field, value in sorted(flat(config))],
     }
 
@@ -108,6 +108,11 @@ def _colour(name: str) -> str:
 
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
+
+
+def whole_episodes(run: StoredRun) -> list[Plain]:
+    """Return the rows of evaluation episodes; none where an endpoint left some unanswered: the rest is a selection."""
+    return [] if run.facts.get("result", {}).get("missing") else run.episodes()
 
 
 def curves(metrics: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, list[Plain]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from bepo.explore.frames import differing
 from bepo.explore.groups import Plain
-from bepo.explore.index import facts, names_of
+from bepo.explore.index import facts, names_of, whole_episodes
 from bepo.explore.page import render
 from bepo.store.cells import study_cells
 from bepo.store.find import published_studies
@@ -25,7 +25,7 @@ def overview(runs: Sequence[StoredRun], results: Path) -> str:
     for number, (run, name) in enumerate(zip(runs, names)):
         page = f"{run.id[:6]}.html"
         task_set = str(run.facts.get("task_sets", {}).get("test", {}).get("digest", ""))
-        solved = _solved(run.episodes(), run.facts.get("result", {}).get("updates"))
+        solved = _solved(whole_episodes(run), run.facts.get("result", {}).get("updates"))
         if solved and task_set not in tasks:
             tasks[task_set] = [task for task, _ in solved]
         row = facts(run, runs[:number]) | {"name": name, "study": ", ".join(studies.get(run.id, ()))}

@@ -20,7 +20,8 @@ class PolicyConfig(Plugin):
     """Which language model to use. The fields are those that every policy has; each policy derives from this class."""
 
     max_prompt_length: int = setting(2048, at_least=1, at_most=1_000_000)
-    """A prompt may have this many tokens, those of its picture included; a longer one is an error."""
+    """A prompt may have this many tokens, those of its picture included; a longer one ends its episode as a failure, or
+    is an error where it is the first."""
     max_response_length: int = setting(512, at_least=1, at_most=1_000_000)
     """A response is cut at this many tokens; the end-of-sequence token counts."""
     constrained: bool = False

@@ -109,13 +109,16 @@ def has_generic_tokenizer(path: str) -> bool:
 
 
 def load_pretrained(part: Any, path: str, **settings: Any) -> Any:
-    """Return ``part.from_pretrained(path, **settings)``. Raises ``UserError`` naming the path where that fails."""
+    """Return ``part.from_pretrained(path, **settings)``. Raises ``UserError`` naming the path where that fails.
+
+    A checkpoint that brings code of its own is refused; transformers would ask on a terminal whether to run it.
+    """
     from safetensors import SafetensorError
 
     if weights_missing(path) and not os.path.isdir(path):
         _ask_hub(path)
     try:
-        return part.from_pretrained(path, **settings)
+        return part.from_pretrained(path, trust_remote_code=False, **settings)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise _unusable(path, "this checkpoint cannot be read", error) from error
 

@@ -31,13 +31,16 @@ class ServedPolicy(PolicyConfig):
     """Send each request a seed of its own, derived from the evaluation seed; not every endpoint knows the field."""
     extra: dict[str, Any] = setting(factory=dict)
     """Further fields of every request, such as ``reasoning_effort: low``; a field that is null is not sent."""
+    reasoning_as_answer: bool = setting(False, neutral=True)
+    """Where an answer has no content, read the reasoning that the endpoint keeps apart from it (``reasoning_content``,
+    ``reasoning``). Without it, an answer that was not cut and has only reasoning is an error."""
     concurrency: int = setting(8, at_least=1, identity=False)
     """So many requests are under way at a time."""
     retries: int = setting(6, at_least=0, identity=False)
     """A request that fails is sent again so many times, after the time that the endpoint asks for (Retry-After, up to
     two minutes), else after half a second and then twice as long each time."""
     timeout: float = setting(600.0, above=0, identity=False)
-    """Seconds after which an answer is given up."""
+    """Seconds after which an answer that is not whole is given up, however it comes."""
     budget_tokens: int | None = setting(None, at_least=0, identity=False)
     """No request is sent that could make the tokens of prompts and responses of the run more than this."""
     budget_money: float | None = setting(None, at_least=0, identity=False)

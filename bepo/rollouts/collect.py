@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from jaxtyping import Bool
 
 from bepo.core.batch import RolloutBatch, Terminal
 from bepo.core.errors import UserError
@@ -53,6 +54,10 @@ class Sampling:
             raise UserError(f"top_k={self.top_k}: choose at least 1, or -1 for every token")
 
 
+class Overlong(UserError):
+    """A prompt has more tokens than the policy reads. Behind the first step it ends the episode as a truncation."""
+
+
 class Policy(Protocol):
     """Whatever answers prompts."""
 
@@ -63,8 +68,8 @@ class Policy(Protocol):
         sampling: Sampling,
         seed: int,
         images: Sequence[np.ndarray | None] | None = None,
-    ) -> list[Sample]:
-        """Return one response for each prompt; every draw follows from ``seed``.
+    ) -> Sequence[Sample | Overlong]:
+        """Return one response for each prompt, or that it is too long; every draw follows from ``seed``.
 
         ``choices`` are the admissible actions, for policies that keep to them. ``images`` are the pictures that the
         prompts show, (H, W, 3) uint8 each.
@@ -127,11 +132,21 @@ class EpisodeBatch:
             active, texts, [o.admissible for o in observations], [o.image for o in observations], observations
         )
 
-    def step(self, prompts: Prompts, samples: Sequence[Sample]) -> None:
-        """Act as the responses say, and add a row to each episode that acted."""
-        parsed = [self._agent.parse(self._env, sample.text) for sample in samples]
-        steps = self._running.step({i: response.action for i, response in zip(prompts.episodes, parsed)})
-        for i, observation, sample, response in zip(prompts.episodes, prompts.observations, samples, parsed):
+    def step(self, prompts: Prompts, samples: Sequence[Sample | Overlong]) -> None:
+        """Act as the responses say, and add a row to each episode that acted.
+
+        An episode whose prompt is too long ends with its last row; the first prompt must fit. Raises ``Overlong``.
+        """
+        asked = zip(prompts.episodes, prompts.observations, samples)
+        answered = [(i, observation, sample) for i, observation, sample in asked if isinstance(sample, Sample)]
+        for i, sample in zip(prompts.episodes, samples):
+            if isinstance(sample, Overlong):
+                self._cut(self._episodes[i], sample)
+        if not answered:
+            return
+        parsed = [self._agent.parse(self._env, sample.text) for _, _, sample in answered]
+        steps = self._running.step({i: response.action for (i, _, _), response in zip(answered, parsed)})
+        for (i, observation, sample), response in zip(answered, parsed):
             episode = self._episodes[i]
             terminal = _terminal(steps[i], len(episode.rows) + 1, self._env.horizon)
             episode.done = terminal != Terminal.NONE
@@ -141,6 +156,13 @@ class EpisodeBatch:
                 row["expert_steps"] = episode.expert_steps
                 episode.expert_steps = row["next_expert_steps"] = self._expert_steps(i, steps[i].terminal)
             episode.rows.append(row)
+
+    @staticmethod
+    def _cut(episode: _Episode, reason: Overlong) -> None:
+        """End an episode before its next step, as a truncation."""
+        if not episode.rows:
+            raise reason
+        episode.rows[-1]["done"], episode.done = Terminal.TRUNCATION.name, True
 
     def _expert_steps(self, i: int, terminal: Terminal = Terminal.NONE) -> float:
         """Return how many steps the expert needs from the current state of an episode; 0 after success."""
@@ -166,8 +188,8 @@ def collect(
 ) -> RolloutBatch:
     """Run ``group_size`` trajectories of each task, all stepped together; one group for each task, in the same order.
 
-    Every draw follows from ``seed``. An episode that reaches ``env.horizon`` steps, or whose environment breaks, ends
-    as a truncation. ``expert_steps`` fills the columns of that name, which takes time.
+    Every draw follows from ``seed``. An episode that reaches ``env.horizon`` steps, whose environment breaks, or whose
+    next prompt is too long, ends as a truncation. ``expert_steps`` fills the columns of that name, which takes time.
     """
     places = [(task, g, k) for g, task in enumerate(tasks) for k in range(group_size)]
     episodes = EpisodeBatch(env, agent, places, expert_steps)
@@ -179,6 +201,12 @@ def collect(
         samples = policy.sample(prompts.texts, prompts.choices, sampling, derive_seed(seed, step), prompts.images)
         episodes.step(prompts, samples)
     return RolloutBatch.from_rows(episodes.rows)
+
+
+def overlong(batch: RolloutBatch, horizon: int) -> Bool[np.ndarray, " M"]:
+    """Return which trajectories ended because their next prompt was too long: those cut by nothing else."""
+    cut = batch.terminal[batch.last] == Terminal.TRUNCATION
+    return cut & ~batch.broken & (batch.step[batch.last] + 1 < horizon)
 
 
 def _terminal(step: Step, taken: int, horizon: int) -> Terminal:

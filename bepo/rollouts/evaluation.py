@@ -12,7 +12,7 @@ from bepo.core.batch import RolloutBatch
 from bepo.core.seeds import derive_seed
 from bepo.core.settings import Settings, setting
 from bepo.envs import Task
-from bepo.rollouts.collect import Sampling
+from bepo.rollouts.collect import Sampling, overlong
 from bepo.rollouts.task_sets import TaskSet
 
 Collect = Callable[[Sequence[Task], int, Sampling, int], RolloutBatch]  # tasks, trajectories of each, sampling, seed
@@ -53,8 +53,12 @@ def play(collect: Collect, task_set: TaskSet, seed: int, sampling: Sampling) -> 
     return collect(task_set.tasks, 1, sampling, derive_seed(_STREAM, seed))
 
 
-def episode_rows(batch: RolloutBatch, task_set: TaskSet, seed: int) -> list[dict[str, Any]]:
-    """Return a row for each episode that ``play`` has run, in the order of the tasks."""
+def episode_rows(batch: RolloutBatch, task_set: TaskSet, seed: int, horizon: int) -> list[dict[str, Any]]:
+    """Return a row for each episode that ``play`` has run, in the order of the tasks.
+
+    An episode that ended because its next prompt was too long has ``overlong: true`` besides.
+    """
+    cut = overlong(batch, horizon)
     steps = batch.step[batch.last] + 1
     valid = np.bincount(batch.trajectory, weights=batch.valid) / steps
     return [
@@ -69,6 +73,7 @@ def episode_rows(batch: RolloutBatch, task_set: TaskSet, seed: int) -> list[dict
             "steps": int(steps[i]),
             "valid": float(valid[i]),
             "broken": bool(batch.broken[i]),
+            **({"overlong": True} if cut[i] else {}),
         }
         for i, task in enumerate(task_set.tasks)
     ]

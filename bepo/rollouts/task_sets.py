@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from bepo.core.errors import UserError
 from bepo.core.phases import report
 from bepo.core.settings import identity
 from bepo.envs import Environment, Split, Task
-from bepo.store.files import digest, read_sealed, remedied, write_sealed
+from bepo.store.files import check_made_for, digest, read_sealed, remedied, write_sealed
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,14 @@ def task_set(env: Environment, split: Split, size: int, cache: Path | None = Non
     """Return the first ``size`` tasks of a split; a smaller set is a prefix of a larger one.
 
     With ``cache``, a folder, the set is kept there as JSON and checked against its digest when it is read. Raises
-    ``UserError`` if the split has fewer tasks, or if a cached set was altered.
+    ``UserError`` if the split has fewer tasks, or if a cached set was altered or made for other settings.
     """
+    settings: dict[str, Any] = {}
     if cache is not None:
-        settings = json.dumps({**identity(env), "version": env.method_version}, sort_keys=True)
-        cache = cache / f"{env.name}-{split}-{size}-{digest(settings, 10)}.json"
+        settings = {**identity(env), "version": env.method_version}
+        cache = cache / f"{env.name}-{split}-{size}-{digest(json.dumps(settings, sort_keys=True), 10)}.json"
         if cache.exists():
-            return _read(cache, split, size)
+            return _read(cache, split, size, settings)
     tasks = tuple(_reported(islice(env.tasks(split), size), f"making the {split} task set", size))
     if len(tasks) < size:
         setting = "rollout.train_tasks" if split == "train" else "evaluation.tasks"
@@ -51,7 +53,7 @@ def task_set(env: Environment, split: Split, size: int, cache: Path | None = Non
     made = TaskSet(split, tasks)
     if cache is not None:
         cache.parent.mkdir(parents=True, exist_ok=True)
-        write_sealed(cache, {"split": split, "tasks": [asdict(task) for task in tasks]})
+        write_sealed(cache, {"env": settings, "split": split, "tasks": [asdict(task) for task in tasks]})
     return made
 
 
@@ -61,10 +63,12 @@ def _reported(tasks: Iterator[Task], phase: str, size: int) -> Iterator[Task]:
         yield task
 
 
-def _read(path: Path, split: Split, size: int) -> TaskSet:
+def _read(path: Path, split: Split, size: int, settings: dict[str, Any]) -> TaskSet:
     try:
         with remedied("remove the file to make it anew"):
             content = read_sealed(path, "task set")
+            if "env" in content:  # older ones do not say for which settings they were made
+                check_made_for(path, {"env": content["env"]}, {"env": settings})
         stored = TaskSet(content["split"], tuple(Task(**task) for task in content["tasks"]))
     except (KeyError, TypeError) as error:
         raise UserError(f"{path}: not a task set ({error!r}); remove the file to make it anew") from error

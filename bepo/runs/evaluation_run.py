@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,8 +29,9 @@ def evaluate(config: Config, overrides: Sequence[str] = ()) -> float:
     """Evaluate the policy on the test tasks, leave a complete run folder, and return its success rate.
 
     A complete evaluation is not repeated, and a killed one goes on: behind its last whole pass, or, of a served policy,
-    behind its last answer. Episodes that an endpoint did not answer are missing, and tried again. ``overrides`` name
-    its cell in its study, if it belongs to one.
+    behind its last answer. An episode whose prompt exceeds the model's context is a failure; one that an endpoint did
+    not answer is missing, and tried again. Raises ``UserError`` where episodes are missing: there is no rate then.
+    ``overrides`` name its cell in its study, if it belongs to one.
     """
     results = Path(config.results)
     refuse_older(results)
@@ -43,19 +43,33 @@ def evaluate(config: Config, overrides: Sequence[str] = ()) -> float:
         if folder.is_complete:
             done = read_run(folder.path).facts["result"]
             if not done.get("missing"):
-                print(f"run {folder.id} is complete: success {done['success']:.3f} ({folder.path})")
+                print(f"run {folder.id} is complete: {_said(done)} ({folder.path})")
                 return done["success"]
         player = _player(config, folder, weights)
         try:
             result = _Evaluation(config, folder, player, overrides).finish()
         finally:
             player.close()
-    missing = sum(result["missing"].values())
-    print(f"run {folder.id}: success {result['success']:.3f} on held-out tasks ({folder.path})")
-    if missing:
-        reasons = "; ".join(f"{count} x {reason}" for reason, count in result["missing"].items())
-        print(f"{missing} episodes are missing ({reasons}): the same command tries them again", file=sys.stderr)
+    if result["missing"]:
+        count, reasons = sum(result["missing"].values()), missing_reasons(result["missing"])
+        raise UserError(
+            f"run {folder.id}: {count} of {config.evaluation.tasks * config.evaluation.seeds} episodes are missing "
+            f"({reasons}), so there is no success rate; the same command tries them again ({folder.path})"
+        )
+    print(f"run {folder.id}: {_said(result)} ({folder.path})")
     return result["success"]
+
+
+def _said(result: dict[str, Any]) -> str:
+    """Say the success rate of a result, and how many episodes ended because a prompt was too long."""
+    overlong = result.get("overlong", 0)
+    cut = f"; {overlong} failed because a prompt exceeded the model's context" if overlong else ""
+    return f"success {result['success']:.3f} on held-out tasks{cut}"
+
+
+def missing_reasons(missing: Mapping[str, int]) -> str:
+    """Say how many episodes are missing for each reason."""
+    return ", ".join(f"{count} x {reason}" for reason, count in missing.items())
 
 
 def _player(config: Config, folder: RunFolder, weights: Path | None) -> Player:
@@ -67,7 +81,7 @@ def _player(config: Config, folder: RunFolder, weights: Path | None) -> Player:
     fitted = weights is None and config.policy.warm_start_settings is not None
     task_sets = task_sets_of(config) if fitted else {}  # what the warm start is fitted to
     setup = make_setup(config, folder, config.backend.resolve(), task_sets, weights)
-    return EnginePlayer(config.backend.start(setup), config.evaluation.sampling)
+    return EnginePlayer(config.backend.start(setup), config.evaluation.sampling, config.env.horizon)
 
 
 def _weights(config: Config) -> Path | None:
@@ -95,13 +109,22 @@ class _Evaluation:
             rows = folder.rows("episodes")
             if not rows:
                 raise UserError(f"run {folder.id}: no episode was answered ({'; '.join(missing)})")
-            result = {"success": success_rate(rows, "test", 0), "updates": 0, "missing": dict(missing)}
+            if all(row.get("overlong") and not row["steps"] for row in rows):
+                raise UserError(
+                    f"run {folder.id}: every first prompt exceeds the model's context (with "
+                    f"policy.max_response_length={config.policy.max_response_length}); choose a shorter response, or "
+                    "serve the model with a larger context"
+                )
+            success = None if missing else success_rate(rows, "test", 0)
+            result = {"success": success, "updates": 0, "missing": dict(missing)}
+            result["overlong"] = sum(row.get("overlong", False) for row in rows)
             facts = facts_of(config, folder, {"test": self.tasks}, self.player.facts, self.clock)
             folder.complete(facts | {"result": result})
         except BaseException:
             tracker.finish(None)
             raise
-        summary = {"test_success": result["success"], "missing_episodes": sum(missing.values())}
+        summary = {"missing_episodes": sum(missing.values()), "overlong_episodes": result["overlong"]}
+        summary |= {} if missing else {"test_success": result["success"]}
         tracker.finish(summary, files_of_run(results, folder.id), results, labels_of(config, folder, self.overrides))
         return result
 
@@ -109,12 +132,13 @@ class _Evaluation:
         """Make the passes that are not whole, and return how many episodes are missing, by reason."""
         folder, missing = self.folder, Counter[str]()
         passes: dict[int, list[dict[str, Any]]] = {}
-        for row in folder.rows("episodes"):
+        for row in folder.rows_of_passes():
             passes.setdefault(row["evaluation_seed"], []).append(row)
         whole = {seed: rows for seed, rows in passes.items() if len(rows) == len(self.tasks)}
         left = [seed for seed in range(self.config.evaluation.seeds) if seed not in whole]
         folder.rewrite("metrics", [])
         folder.rewrite("episodes", [row for rows in whole.values() for row in rows])
+        folder.vouch_for_passes()
         if left and (estimate := self.player.estimate(self.tasks)):
             print(estimate, flush=True)
         for seed in left:
@@ -125,5 +149,6 @@ class _Evaluation:
             missing.update(made.missing)
             whole[seed] = [{"update": 0, **row} for row in made.rows]
             folder.append("episodes", *whole[seed])
+            folder.vouch_for_passes()
         folder.rewrite("episodes", [row for seed in sorted(whole) for row in whole[seed]])
         return missing

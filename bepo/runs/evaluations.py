@@ -18,7 +18,7 @@ from bepo.rollouts.task_sets import TaskSet
 from bepo.rollouts.transcripts import transcripts
 from bepo.runs.config import METHOD_VERSION, Config
 from bepo.runs.metrics import success_rate
-from bepo.store.files import digest, locked, read_sealed, remedied, write_sealed
+from bepo.store.files import check_made_for, digest, locked, read_sealed, remedied, write_sealed
 from bepo.store.runs import RunFolder
 from bepo.training.backends import Engine, Setup, collect_and_release
 from bepo.training.start import start_of
@@ -73,7 +73,7 @@ class Evaluations:
         tasks = self._setup.task_sets[split]
         collect = partial(collect_and_release, self._engine)
         batch = play(collect, tasks, seed, self._config.evaluation.sampling)
-        rows = episode_rows(batch, tasks, seed)
+        rows = episode_rows(batch, tasks, seed, self._config.env.horizon)
         if split == "test" and seed == 0 and update == self._config.updates:
             self._folder.write_transcripts(transcripts(batch, rows, self._engine.decode))
         return rows
@@ -90,7 +90,10 @@ class Evaluations:
             if not path.exists():
                 write_sealed(path, {**facts, "rows": self._pass(split, seed, 0)})
         with remedied("remove the file to make it anew"):
-            return read_sealed(path, "evaluation of a first policy")["rows"]
+            made_for = read_sealed(path, "evaluation of a first policy")
+            rows = made_for.pop("rows", [])
+            check_made_for(path, made_for, facts)
+        return rows
 
     def _facts(self, tasks: TaskSet, seed: int) -> dict[str, Any]:
         """Return all that decides the rows of a pass of the first policy."""

@@ -12,12 +12,19 @@ from bepo.core.batch import RolloutBatch
 from bepo.core.tokens import Tokens
 from bepo.credit import Credit
 from bepo.envs import Split
+from bepo.rollouts.collect import overlong
 
 
-def rollout_metrics(batch: RolloutBatch, max_response_length: int, end_ids: Collection[int]) -> dict[str, float]:
-    """Return means over trajectories (shares are between 0 and 1, lengths in steps and tokens), and counts."""
-    length = batch.step[batch.last] + 1
-    return {
+def rollout_metrics(
+    batch: RolloutBatch, max_response_length: int, end_ids: Collection[int], horizon: int
+) -> dict[str, float]:
+    """Return means over trajectories (shares are between 0 and 1, lengths in steps and tokens), and counts.
+
+    Where trajectories ended because their next prompt was too long, ``train/overlong_episodes`` counts them.
+    """
+    length, cut = batch.step[batch.last] + 1, int(overlong(batch, horizon).sum())
+    counted: dict[str, float] = {"train/overlong_episodes": cut} if cut else {}
+    return counted | {
         "train/success": float(batch.success.mean()),
         "train/return": float(batch.episode_return.mean()),
         "train/task_score": float(batch.task_score.mean()),

@@ -47,8 +47,8 @@ class Player(Protocol):
 class EnginePlayer:
     """Plays with the policy of a backend's engine."""
 
-    def __init__(self, engine: Engine, sampling: Sampling) -> None:
-        self._engine, self._sampling = engine, sampling
+    def __init__(self, engine: Engine, sampling: Sampling, horizon: int) -> None:
+        self._engine, self._sampling, self._horizon = engine, sampling, horizon
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class EnginePlayer:
     def play(self, tasks: TaskSet, seed: int) -> Pass:
         """Play one episode of each task; every draw follows from ``seed``."""
         batch = play(partial(collect_and_release, self._engine), tasks, seed, self._sampling)
-        rows = episode_rows(batch, tasks, seed)
+        rows = episode_rows(batch, tasks, seed, self._horizon)
         return Pass(rows, transcripts(batch, rows, self._engine.decode))
 
     def close(self) -> None:

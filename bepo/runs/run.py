@@ -222,7 +222,7 @@ class _Run:
         wall |= rollouts.seconds  # the engine's own stages
         return {
             "update": self.update,
-            **rollout_metrics(batch, config.policy.max_response_length, self.engine.end_ids),
+            **rollout_metrics(batch, config.policy.max_response_length, self.engine.end_ids, config.env.horizon),
             **credit_metrics(credit),
             "credit/token_advantage_mean": float(advantage.mean()),
             **prefixed("train", stats),

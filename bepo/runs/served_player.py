@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from importlib.metadata import version
 from typing import Any
 
+from bepo.core.phases import note
 from bepo.policies.serving.endpoint import Endpoint, prompt_tokens
 from bepo.rollouts.prompting.chat import Request
 from bepo.rollouts.prompting.episodes import Episode, PromptedPass, episode_row, transcripts_of
@@ -25,7 +26,7 @@ class ServedPlayer:
         self._config, self._open = config, ExitStack()
         try:
             url = self._open.enter_context(config.policy.endpoint(folder.path))
-            self._endpoint = Endpoint(config.policy, url, Answers(folder.path / ANSWERS))
+            self._endpoint = Endpoint(config.policy, url, Answers(folder.path / ANSWERS, folder.id))
             self._open.callback(self._endpoint.close)
             self._endpoint.check()
         except BaseException:
@@ -61,6 +62,7 @@ class ServedPlayer:
     def play(self, tasks: TaskSet, seed: int) -> Pass:
         """Play one episode of each task; an episode without an answer is missing."""
         episodes = self._pass.play(tasks, seed)
+        self._note_empty_answers()
 
         def row_of(episode: Episode) -> dict[str, Any]:
             return episode_row(episode, tasks.split, seed, self._pass.trials)
@@ -68,6 +70,15 @@ class ServedPlayer:
         rows = [row_of(episode) for episode in episodes if not episode.missing]
         missing = Counter(episode.missing for episode in episodes if episode.missing)
         return Pass(rows, transcripts_of(episodes, row_of), missing)
+
+    def _note_empty_answers(self) -> None:
+        """Say how many answers have no text, which are invalid actions."""
+        answers = [row for row in self._endpoint.answers.rows if "text" in row]
+        empty = [row for row in answers if not row["text"]]
+        if empty:
+            cut = sum(row["finish_reason"] == "length" for row in empty)
+            limit = f"policy.max_response_length={self._template.max_tokens}"
+            note(f"{len(empty)} of {len(answers)} answers have no text, {cut} of them because {limit} cut them")
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -85,6 +96,8 @@ class ServedPlayer:
                 "reported": dict(Counter(row["model"] for row in rows if "text" in row)),
                 "fingerprints": dict(Counter(str(row["fingerprint"]) for row in rows if "text" in row)),
                 "answers": sum("text" in row for row in rows),
+                "empty_answers": sum(row.get("text") == "" for row in rows),
+                "estimated_usage": sum("estimated" in row["usage"] for row in rows),
                 "useless_answers": dict(Counter(row["error"] for row in rows if "error" in row)),
                 "tokens": {"prompt": prompt, "response": response},
                 "cost": self._endpoint.cost(prompt, response),

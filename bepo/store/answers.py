@@ -8,9 +8,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from bepo.store.files import digest, read_rows, row_line, write_atomically
+from bepo.store.files import Corrupt, digest, read_bytes, row_line, write_atomically
 
 ANSWERS = "answers.jsonl"
+_COLUMNS = {"request", "place", "usage", "text", "finish_reason", "model", "fingerprint", "error"}
 
 
 def request_digest(place: str, body: dict[str, Any]) -> str:
@@ -24,22 +25,48 @@ def request_digest(place: str, body: dict[str, Any]) -> str:
 class Answers:
     """The answers of one run. A row is on the disk before its answer is used, so that nothing is paid for twice.
 
+    Each row vouches for itself by a digest of the run id and its other fields, which rows of older versions lack.
     A row has ``request`` (the digest), ``place``, ``usage`` (tokens), and either ``text``, ``finish_reason``, ``model``
     and ``fingerprint``, or ``error``: the answer was of no use, but may have cost something.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._lock = path, Lock()
-        self.rows = read_rows(path)
-        write_atomically(path, "".join(map(row_line, self.rows)))  # without a line that a killed process left torn
+    def __init__(self, path: Path, run_id: str) -> None:
+        """Read the answers that are there. Raises ``Corrupt`` for a row that changed, or that is of another run."""
+        self._path, self._run_id, self._lock = path, run_id, Lock()
+        whole, _, torn = (read_bytes(path, "file of rows") if path.exists() else b"").rpartition(b"\n")
+        lines = whole.split(b"\n") if whole else []
+        self.rows: list[dict[str, Any]] = []
+        for number, line in enumerate(lines, start=1):
+            if not self._is_intact(line):
+                raise Corrupt(f"{path}: line {number} changed since it was written; remove it to ask again")
+            self.rows.append(json.loads(line))
+        if torn or not path.exists():  # by a killed process
+            write_atomically(path, whole + b"\n" * bool(whole))
         self._known = {row["request"]: row for row in self.rows if "text" in row}
 
     def get(self, request: str) -> dict[str, Any] | None:
         """Return the row of an answer that was paid for, if there is one."""
         return self._known.get(request)
 
+    def _is_intact(self, line: bytes) -> bool:
+        """Return whether a line is a row as it was written. Rows without a digest come before those that have one."""
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            return False
+        if not isinstance(row, dict):
+            return False
+        if "digest" in row:
+            return line + b"\n" == row_line(row).encode() and row["digest"] == self._digest(row)
+        return row.keys() <= _COLUMNS and not (self.rows and "digest" in self.rows[-1])
+
+    def _digest(self, row: dict[str, Any]) -> str:
+        content = {name: value for name, value in row.items() if name != "digest"}
+        return digest(json.dumps([self._run_id, content], sort_keys=True), 16)
+
     def add(self, row: dict[str, Any]) -> None:
         """Note what came back, synced to the disk; several threads may call this."""
+        row = row | {"digest": self._digest(row)}
         with self._lock, self._path.open("a") as file:
             file.write(row_line(row))
             file.flush()

@@ -14,13 +14,23 @@ from bepo.store.files import (
     MOST_BYTES,
     Corrupt,
     digest,
-    read_sealed_folder,
     row_line,
     sealed,
     unsealed,
     write_atomically,
 )
-from bepo.store.stored import CONFIG, CONTENT, RUN, SESSIONS, STREAMS, TRANSCRIPTS, Rows, StoredRun, check_facts
+from bepo.store.stored import (
+    CONFIG,
+    CONTENT,
+    RUN,
+    SESSIONS,
+    STREAMS,
+    TRANSCRIPTS,
+    Rows,
+    StoredRun,
+    check_facts,
+    read_folder_of_run,
+)
 
 POLICIES = "policies"
 """The folder beside the archives with the policies of a few runs."""
@@ -54,7 +64,7 @@ class ArchivedRun(StoredRun):
         if not folder.exists():
             with_one = ", ".join(sorted(path.name for path in folder.parent.glob("*"))) or "none"
             raise UserError(f"run {self.id}: its policy is not published; runs with a published one: {with_one}")
-        read_sealed_folder(folder, CONTENT)
+        read_folder_of_run(folder, self.id)
         return folder
 
 

@@ -11,7 +11,7 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -160,6 +160,25 @@ def remedied(remedy: str) -> Iterator[None]:
         yield
     except Corrupt as error:
         raise Corrupt(f"{error}; {remedy}") from None
+
+
+def check_made_for(place: Path, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Raise ``Corrupt`` if a file that runs share says that it was made for other settings than it is read for.
+
+    Its name says for which ones, but a file can be copied under another's name.
+    """
+    wanted = json.loads(json.dumps(finite(dict(expected))))
+    if others := list(_differences(found, wanted)):
+        raise Corrupt(f"{place}: made for other settings ({'; '.join(others[:3])})")
+
+
+def _differences(found: Any, wanted: Any, name: str = "") -> Iterator[str]:
+    """Yield "name is A, not B" for each setting in which two trees differ."""
+    if isinstance(found, Mapping) and isinstance(wanted, Mapping):
+        for key in sorted(found.keys() | wanted.keys()):
+            yield from _differences(found.get(key), wanted.get(key), f"{name}.{key}" if name else key)
+    elif found != wanted:
+        yield f"{name} is {found!r:.60}, not {wanted!r:.60}"
 
 
 def _change(file: str, found: dict[str, str], expected: dict[str, str]) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from bepo.store.archive import POLICIES, ArchivedRun, read_archive
 from bepo.store.cells import checked_cell
 from bepo.store.files import (
     Corrupt,
+    digest,
     digest_of_file,
     folder_name,
     read_object,
@@ -150,10 +151,21 @@ class PublishedRuns:
         return read_archive(self.archive(run_id))
 
 
+def warm_start_key(start: Mapping[str, Any]) -> str:
+    """Return the end of a warm start's name: a digest of all that decides its weights."""
+    return digest(json.dumps(start, sort_keys=True), 12)
+
+
 def read_warm_start(folder: Path) -> None:
-    """Read a published warm start from end to end. Raises ``Corrupt``, with the remedy, if it is not as it was."""
+    """Read a published warm start from end to end.
+
+    Raises ``Corrupt``, with the remedy, if it is not as it was, or is one of other settings under this name.
+    """
     with remedied(f"`git restore {folder}` brings back what was published"):
-        read_sealed_folder(folder, WARM_START)
+        made_for = read_sealed_folder(folder, WARM_START)
+        made_for.pop("curve", None)
+        if not folder.name.endswith(f"-{warm_start_key(made_for)}"):
+            raise Corrupt(f"{folder}: made for other settings than its name says")
 
 
 def _warm_start_of(run: StoredRun, folder: Path) -> Path | None:

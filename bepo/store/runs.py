@@ -7,6 +7,7 @@ results/runs/<run id>/
     rollouts/*.npz        rollout batches of the first, the middle and the last update, and those that were asked for
     transcripts.jsonl.gz  one row a test episode of the last policy: what it read, wrote and got
     answers.jsonl         of a served policy's evaluation: what the endpoint answered, one row an answer
+    passes.json           of an evaluation in progress: vouches for the rows of its whole passes
     sessions.json         for each session of work: start, commit, uncommitted changes or not, machine, settings
     checkpoint-<update>/  the newest checkpoints; content.json vouches for their files and for the rows before them
     policy/               the policy of a finished run; content.json vouches for its files
@@ -32,9 +33,9 @@ from bepo.store.files import (
     digest,
     digest_of_file,
     link_or_copy,
+    read_bytes,
     read_rows,
     read_sealed,
-    read_sealed_folder,
     remove_leftovers,
     row_line,
     seal_folder,
@@ -44,7 +45,19 @@ from bepo.store.files import (
     write_atomically,
     write_sealed,
 )
-from bepo.store.stored import CONTENT, FORMAT_VERSION, ROLLOUTS, SESSIONS, STREAMS, TRANSCRIPTS, StoredRun, read_run
+from bepo.store.stored import (
+    CONTENT,
+    FORMAT_VERSION,
+    ROLLOUTS,
+    SESSIONS,
+    STREAMS,
+    TRANSCRIPTS,
+    StoredRun,
+    read_folder_of_run,
+    read_run,
+)
+
+PASSES = "passes.json"
 
 
 class Busy(UserError):
@@ -92,12 +105,28 @@ class RunFolder:
             file.write("".join(row_line(row) for row in rows))
 
     def rewrite(self, stream: str, rows: Iterable[dict[str, Any]]) -> None:
-        """Replace all rows of ``metrics`` or ``episodes``."""
+        """Replace all rows of ``metrics`` or ``episodes``, for which nothing vouches then."""
+        (self.path / PASSES).unlink(missing_ok=True)
         write_atomically(self.path / f"{stream}.jsonl", "".join(map(row_line, rows)))
 
     def rows(self, stream: str) -> list[dict[str, Any]]:
         """Read the rows that are there so far, also while another process writes them."""
         return read_rows(self.path / f"{stream}.jsonl")
+
+    def vouch_for_passes(self) -> None:
+        """Note the digest of the rows of ``episodes`` that are there: whole passes of an evaluation in progress."""
+        data = (self.path / "episodes.jsonl").read_bytes()
+        write_sealed(self.path / PASSES, {"run": self.id, "bytes": len(data), "of_rows": digest(data)})
+
+    def rows_of_passes(self) -> list[dict[str, Any]]:
+        """Return the rows of ``episodes`` that ``vouch_for_passes`` has seen. Raises ``Corrupt`` if they changed."""
+        if not (self.path / PASSES).exists():
+            return []
+        path, noted = self.path / "episodes.jsonl", read_sealed(self.path / PASSES, "list of passes")
+        data = read_bytes(path, "file of rows")[: noted["bytes"]]
+        if noted["run"] != self.id or digest(data) != noted["of_rows"]:
+            raise Corrupt(f"{path}: changed since it was written; remove it and {PASSES} to play the passes again")
+        return [json.loads(line) for line in data.splitlines()]
 
     def write_transcripts(self, episodes: Iterable[dict[str, Any]]) -> None:
         """Keep one row an episode; a second call overwrites the first."""
@@ -130,7 +159,7 @@ class RunFolder:
             raise
         rows = {stream: (self.path / f"{stream}.jsonl").read_bytes() for stream in self._streams()}
         lengths = {stream: {"bytes": len(data), "digest": digest(data)} for stream, data in rows.items()}
-        seal_folder(part, CONTENT, rows=lengths)
+        seal_folder(part, CONTENT, run=self.id, rows=lengths)
         part.rename(folder)
         self.drop_checkpoints(max(keep, 1))
 
@@ -167,7 +196,7 @@ class RunFolder:
         for old in (part, self.path / "policy"):
             shutil.rmtree(old, ignore_errors=True)
         shutil.copytree(folder, part, copy_function=link_or_copy)
-        seal_folder(part, CONTENT)
+        seal_folder(part, CONTENT, run=self.id)
         part.rename(self.path / "policy")
 
     def go_on_from(self, other: RunFolder) -> None:
@@ -181,6 +210,7 @@ class RunFolder:
         part = self.path / f"checkpoint-{update}.part"
         shutil.rmtree(part, ignore_errors=True)
         shutil.copytree(checkpoint, part)
+        write_sealed(part / CONTENT, read_sealed(part / CONTENT, "list of files") | {"run": self.id})
         sync_folder(part)
         part.rename(part.with_suffix(""))
 
@@ -208,7 +238,7 @@ class RunFolder:
 
     def _intact(self, path: Path) -> dict[str, int]:
         """Return how many bytes of each stream a checkpoint vouches for. Raises ``Corrupt`` if anything changed."""
-        content = read_sealed_folder(path, CONTENT)
+        content = read_folder_of_run(path, self.id)
         for stream, expected in content["rows"].items():
             file = self.path / f"{stream}.jsonl"
             if not file.exists() or digest(file.read_bytes()[: expected["bytes"]]) != expected["digest"]:

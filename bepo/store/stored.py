@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,14 @@ CONTENT = "content.json"
 TRANSCRIPTS = "transcripts.jsonl.gz"
 _NAME = re.compile(r"(\w[\w-]*/)?\w[\w.-]*")  # of a file in a run's folder
 ROLLOUTS = "rollouts"
+
+
+def success_of(result: Mapping[str, Any]) -> float | None:
+    """Return the success rate that a result states; None where episodes are missing, because the rest is a selection.
+
+    Results that were written before also state the rate of the rest, which is not returned.
+    """
+    return None if result.get("missing") else result.get("success")
 
 
 @dataclass
@@ -90,8 +99,19 @@ class StoredRun:
 
     def policy(self) -> Path:
         """Return the folder of the policy, which transformers loads. Raises ``Corrupt`` if it is not as it was."""
-        read_sealed_folder(self.path / "policy", CONTENT)
+        read_folder_of_run(self.path / "policy", self.id)
         return self.path / "policy"
+
+
+def read_folder_of_run(folder: Path, run_id: str) -> dict[str, Any]:
+    """Return the facts of a sealed folder that belongs to a run, such as a checkpoint.
+
+    Raises ``Corrupt`` if it is not as it was, or belongs to another run. Older folders do not say to which one.
+    """
+    facts = read_sealed_folder(folder, CONTENT)
+    if facts.get("run", run_id) != run_id:
+        raise Corrupt(f"{folder}: belongs to run {facts['run']!r:.40}, not to run {run_id}")
+    return facts
 
 
 def refuse_older(results: Path) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Any
 
 from bepo.core.settings import identity
-from bepo.store.files import digest, digest_of_file
-from bepo.store.published import WARM_START
+from bepo.store.files import digest_of_file
+from bepo.store.published import WARM_START, warm_start_key
 from bepo.training.backends import Setup
 
 
@@ -36,7 +35,7 @@ def warm_start_name(setup: Setup) -> str | None:
     """Return the name of the folder of the warm start; None where training starts from a policy without one."""
     if setup.weights is not None or setup.policy.warm_start_settings is None or not setup.env.has_expert:
         return None
-    return f"{setup.env.name}-{setup.policy.name}-{digest(json.dumps(start_of(setup), sort_keys=True), 12)}"
+    return f"{setup.env.name}-{setup.policy.name}-{warm_start_key(start_of(setup))}"
 
 
 def warm_start_facts(setup: Setup) -> dict[str, Any]:

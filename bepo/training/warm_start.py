@@ -22,7 +22,7 @@ from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling, collect
 from bepo.rollouts.evaluation import play
 from bepo.rollouts.task_sets import TaskSet
-from bepo.store.files import locked, read_sealed_folder, remedied, seal_folder, sync_folder
+from bepo.store.files import check_made_for, locked, read_sealed_folder, remedied, seal_folder, sync_folder
 from bepo.store.published import WARM_START, read_warm_start
 from bepo.training.backends import Setup
 from bepo.training.start import start_of, warm_start_name
@@ -45,7 +45,7 @@ def initial_policy(setup: Setup) -> LanguageModel:
     ``setup.cache/<env>-<policy>-<key>`` as a checkpoint with ``warm_start.json``, which says what the key is made of
     and how the fit went, and vouches for the other files. Where one with this key is published it is taken from there:
     on another kind of processor a fit ends elsewhere. Runs that need it at the same time wait for the first one.
-    Raises ``Corrupt`` if one of its files was changed.
+    Raises ``Corrupt`` if one of its files was changed, or if it was made for other settings.
     """
     policy = setup.policy.build(setup.env, setup.agent, setup.device)
     if setup.weights is not None:
@@ -56,7 +56,9 @@ def initial_policy(setup: Setup) -> LanguageModel:
             if not folder.exists():
                 _make(folder, policy, setup)
         with remedied(f"remove {folder} to make it anew"):
-            read_sealed_folder(folder, WARM_START)
+            made_for = read_sealed_folder(folder, WARM_START)
+            made_for.pop("curve", None)
+            check_made_for(folder, made_for, start_of(setup))
         policy.load_weights(folder)
     elif setup.policy.warm_start_settings is not None:
         note(f"env={setup.env.name} has no expert: no warm start, the policy begins as it is drawn")

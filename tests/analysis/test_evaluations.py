@@ -2,11 +2,15 @@
 
 import pytest
 
+import bepo
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
+from analysis.output.ledger import ledger
+from bepo.explore.index import facts, whole_episodes
 from bepo.store.files import read_object
 from bepo.store.runs import RunFolder
-from tests.chat_server import serving, status
+from bepo.store.stored import read_run
+from tests.chat_server import overlong, serving
 from tests.command import Command
 from tests.stored_runs import rewrite, write_run
 
@@ -40,7 +44,7 @@ def write_evaluation(results, settings, passes, missing=(), solved_at=None, **fa
     kept = read_object(folder.path / "run.json", "run file")
     (folder.path / "run.json").unlink()
     kept = {k: v for k, v in kept.items() if k not in ("digest", "files", "format_version", "run_id")}
-    RunFolder(results, folder.id).complete(kept | {"result": result, **facts})
+    RunFolder(results, folder.id).complete(kept | {"result": result} | facts)
     return folder
 
 
@@ -95,11 +99,28 @@ def test_the_original_protocol_is_a_row_of_its_own(tmp_path):
     assert entry(found, "ReAct, its own protocol/1.5B").reproduced.mean == 100
 
 
-def test_missing_episodes_are_counted_and_their_tasks_left_out(tmp_path):
-    write_evaluation(tmp_path, CLOSED, ((1, 0), (1, 1)), missing={(1, "t0")}, protocol=PROTOCOL, served=SERVED)
+def test_no_reader_states_a_rate_where_episodes_are_missing(tmp_path):
+    """Here the other three come to 2 of 3; all four would come to 2, 3 or 4 of 4."""
+    run = write_evaluation(tmp_path, CLOSED, ((1, 0), (1, 1)), missing={(1, "t0")}, protocol=PROTOCOL, served=SERVED)
+    item = artefacts()["main-results"]
+    studies = item.load(Source(tmp_path), "paper")
+    assert entry(item.build(studies), "GPT-4o/closed").reproduced is None
+    (why,) = {line for study in studies.values() for line in study.skipped if run.id in line}
+    assert "1 of 4 episodes are missing (1 x RateLimitError 429)" in why
+    (row,) = ledger(tmp_path).to_dict("records")
+    assert row["status"] == "partial 0/?" and row["success"] is None
+    (loaded,) = bepo.load(str(run.path)).runs.to_dict("records")
+    assert loaded["status"] == "partial" and loaded["success"] is None
+    stored = read_run(run.path)
+    assert facts(stored, [])["success"] is None and whole_episodes(stored) == []
+
+
+def test_overlong_episodes_are_counted_under_the_table(tmp_path):
+    result = {"success": 0.75, "updates": 0, "missing": {}, "overlong": 1}
+    write_evaluation(tmp_path, CLOSED, ((1, 0), (1, 1)), protocol=PROTOCOL, served=SERVED, result=result)
     found = table(tmp_path)
-    assert entry(found, "GPT-4o/closed").reproduced.mean == 50  # of the second task alone
-    assert "1 of 4 episodes are missing (1 x RateLimitError 429)" in notes(found)
+    assert entry(found, "GPT-4o/closed").reproduced.mean == 75
+    assert "1 of 4 episodes failed because a prompt exceeded the model's context" in notes(found)
 
 
 def test_reflexion_is_never_one_number(tmp_path):
@@ -142,7 +163,7 @@ def test_a_served_model_fills_its_row(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
     with serving(key="a-key") as server:
         server.model = "gpt-4o-2024-08-06"
-        server.faults += [status(400)]
+        server.faults += [overlong]
         asked = (
             "policy=gpt_4o",
             f"policy.base_url={server.url}",
@@ -156,12 +177,10 @@ def test_a_served_model_fills_its_row(tmp_path, monkeypatch):
     (text,) = [note for note in found.notes if note.startswith("GPT-4o (")]
     for words in ("shows 2 steps, admissible actions", "temperature 0.4", "reported gpt-4o-2024-08-06"):
         assert words in text
-    assert "1 of 2 episodes are missing (1 x BadRequestError 400: Error code: 400" in text
+    assert "1 of 2 episodes failed because a prompt exceeded the model's context" in text
 
 
-@pytest.mark.parametrize("change", [lambda facts: facts["result"].pop("missing"), lambda facts: None])
-def test_passes_that_lack_episodes_without_a_reason_are_no_passes(tmp_path, change):
+def test_passes_that_lack_episodes_without_a_reason_are_no_passes(tmp_path):
     run = write_evaluation(tmp_path, CLOSED, ((1, 0), (1, 1)), missing={(1, "t0")}, protocol=PROTOCOL, served=SERVED)
-    rewrite(run.path, change)
-    refused = entry(table(tmp_path), "GPT-4o/closed").reproduced is None
-    assert refused == ("missing" not in read_object(run.path / "run.json", "run file")["result"])
+    rewrite(run.path, lambda facts: facts["result"].pop("missing"))
+    assert entry(table(tmp_path), "GPT-4o/closed").reproduced is None

@@ -11,6 +11,7 @@ from bepo.envs.alfworld import ALFWorld
 from bepo.envs.alfworld.compare import commands, first_difference, transcript
 from bepo.envs.alfworld.engine import FastGame
 from bepo.envs.alfworld.generate import TASK_TYPES, generate
+from bepo.envs.alfworld.grammar import ForeignExpression
 from bepo.envs.alfworld.pddl import Unsupported, parse_domain
 from bepo.envs.alfworld.textworld_engine import TextWorldGame
 from bepo.rollouts.task_sets import task_set
@@ -70,6 +71,32 @@ def test_what_the_fast_engine_does_not_interpret_is_named(old, new, construct):
 
     with pytest.raises(Unsupported, match=rf"{construct}.*env.engine=textworld"):
         parse_domain(package_data.domain().replace(old, new, 1))
+
+
+FOREIGN = {
+    "a call": "__import__('os').system('touch {marker}')",
+    "a function": "(lambda: o.name)()",
+    "another attribute": "o.__class__",
+    "a number": "1",
+    "no expression": "o.name +",
+    "nested deep": "+".join(["o.name"] * 5000),
+}
+
+
+@live
+@pytest.mark.parametrize("engine", [FastGame, TextWorldGame])
+@pytest.mark.parametrize("case", FOREIGN)
+def test_an_expression_that_could_run_code_is_refused_by_either_engine(engine, case, tmp_path):
+    """Here in the text that a game begins with."""
+    marker, file = tmp_path / "ran", generate("train", 0).game_file
+    expression = FOREIGN[case].replace("{marker}", str(marker))
+    rhs = '"intro": [\n            {\n                "rhs": "'
+    assert file["grammar"].count(rhs) == 1
+    file["grammar"] = file["grammar"].replace(rhs, f"{rhs}{{{expression}}}")
+    with pytest.raises(ForeignExpression) as told:
+        engine(file).reset()
+    assert expression[:80] in str(told.value) and "env.engine" not in str(told.value)
+    assert not marker.exists()
 
 
 def test_comments_in_a_grammar_are_skipped():

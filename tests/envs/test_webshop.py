@@ -10,12 +10,13 @@ import pytest
 from bepo.core.batch import Terminal
 from bepo.core.errors import UserError
 from bepo.core.settings import identity, outside_identity
-from bepo.envs.webshop import WebShop, json_files, nouns, original
+from bepo.envs.webshop import WebShop, cache, json_files, nouns, original
 from bepo.envs.webshop.analyzer import analyze, stem
 from bepo.envs.webshop.generate import generate, write
 from bepo.envs.webshop.nouns import rule_nouns
 from bepo.envs.webshop.reward import normalize_color, option_hits
 from bepo.envs.webshop.views import shared_words, suggested_queries
+from bepo.store.files import Corrupt
 from tests.command import rows, run
 
 SMALL = {"products": 150}
@@ -237,7 +238,10 @@ def test_corrupt_entries_are_left_out_and_counted(tmp_path, monkeypatch):
     cached = WebShop(data="original", catalogue="full")
     assert cached.facts() == env.facts() and first(cached) == first(env)
     assert [cached._catalogue.product(n) for n in range(30)] == [env._catalogue.product(n) for n in range(30)]
-    assert len(list((tmp_path / "cache").rglob("*.npz"))) == 1
+    (file,) = (tmp_path / "cache").rglob("*.npz")
+    other = file.rename(file.with_name("of_other_files.npz"))
+    with pytest.raises(Corrupt, match="made from other files"):
+        cache.read(other, *(tmp_path / name for name in original.FILES["full"][:2]))
 
 
 @pytest.mark.parametrize(

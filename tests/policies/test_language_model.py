@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bepo.core.batch import Terminal
 from bepo.core.errors import UserError
 from bepo.envs.alfworld import ALFWorld
 from bepo.envs.sokoban import DIRECTIONS, Sokoban
@@ -17,8 +18,10 @@ from bepo.policies.lm.language_model import LanguageModel
 from bepo.policies.pretrained import Pretrained, end_ids_of, load_pretrained
 from bepo.policies.tiny import Tiny
 from bepo.rollouts.agent import Agent
-from bepo.rollouts.collect import Sampling, collect
+from bepo.rollouts.collect import Overlong, Sampling, collect, overlong
+from bepo.rollouts.evaluation import episode_rows
 from bepo.rollouts.task_sets import task_set
+from bepo.runs.metrics import rollout_metrics
 
 ENV = Sokoban(horizon=6)
 COMPACT = Agent(style="compact", history_observations=False)
@@ -128,6 +131,50 @@ def test_weights_that_the_hub_lacks_are_not_downloaded(monkeypatch):
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", refuse)
     with pytest.raises(UserError, match=r"policy.path='no/model': not a folder .* model hub \(nobody there\)"):
         load_pretrained(Part, "no/model")
+
+
+def test_an_episode_ends_where_its_next_prompt_is_too_long():
+    """It stays among those that are counted, as a failure, and keeps its first steps."""
+    whole = rollouts(tiny(), Sampling())
+    lengths = np.array([len(whole.tokens.prompt(i)) for i in range(len(whole))])
+    assert (lengths[whole.step == 0] == lengths[0]).all() and (lengths[whole.step == 1] > lengths[0]).all()
+    batch = rollouts(tiny(max_prompt_length=int(lengths[0])), Sampling())
+    first = whole.step == 0
+    assert batch.n_trajectories == whole.n_trajectories == len(batch)
+    assert batch.actions == [action for action, chosen in zip(whole.actions, first) if chosen]
+    assert (batch.reward == whole.reward[first]).all()
+    solved = whole.terminal[first] == Terminal.SUCCESS
+    assert (batch.terminal == np.where(solved, Terminal.SUCCESS, Terminal.TRUNCATION)).all()
+    assert not overlong(whole, ENV.horizon).any() and (overlong(batch, ENV.horizon) == ~solved).all()
+    assert rollout_metrics(batch, 2, 0, ENV.horizon)["train/overlong_episodes"] == (~solved).sum()
+    assert "train/overlong_episodes" not in rollout_metrics(whole, 2, 0, ENV.horizon)
+    tasks = task_set(ENV, "train", 4)
+    alone = collect(ENV, COMPACT, tiny(max_prompt_length=int(lengths[0])), tasks.tasks, 1, Sampling(), 0)
+    rows = episode_rows(alone, tasks, 0, ENV.horizon)
+    assert [row.get("overlong", False) for row in rows] == [not row["success"] for row in rows]
+
+
+def test_a_prompt_that_is_too_long_leaves_the_others_as_they_are():
+    policy = tiny(max_prompt_length=8)
+    long, fits = "now " * 20, ["now", "now up"]
+    samples = policy.sample([fits[0], long, fits[1]], [DIRECTIONS] * 3, Sampling(), 0)
+    assert isinstance(samples[1], Overlong) and [samples[0], samples[2]] == policy.sample(
+        fits, [DIRECTIONS] * 2, Sampling(), 0
+    )
+    assert all(isinstance(sample, Overlong) for sample in policy.sample([long], [DIRECTIONS], Sampling(), 0))
+
+
+def test_a_checkpoint_that_brings_code_is_refused_and_nobody_is_asked(tmp_path, monkeypatch):
+    """On a terminal transformers asks whether to run it, and here the answer would be yes."""
+    tiny().save(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    own = {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}
+    (tmp_path / "config.json").write_text(json.dumps(config | {"model_type": "its_own", "auto_map": own}))
+    (tmp_path / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    with pytest.raises(UserError, match=r"policy.path=.*custom code"):
+        Pretrained(path=str(tmp_path)).build(ENV, COMPACT, "cpu")
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_saved_policy_loads_as_pretrained(tmp_path):

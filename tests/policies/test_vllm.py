@@ -59,6 +59,13 @@ def test_the_server_lives_as_long_as_the_evaluation(tmp_path):
     assert told == f"serving serve weights {how} --host 127.0.0.1 --port {port}"
 
 
+def test_the_server_is_not_looked_for_through_a_proxy(tmp_path, monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with Vllm(path="weights", command=program(tmp_path), patience=20).endpoint(tmp_path) as url:
+        assert url.startswith("http://127.0.0.1:")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
 def test_the_server_ends_with_an_evaluation_that_is_killed(tmp_path):
     code = (

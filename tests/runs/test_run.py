@@ -90,6 +90,15 @@ def test_evaluations_of_the_first_policy_are_made_once_and_shared(whole, tmp_pat
     assert len(first) == 2 and first[0] == first[1]
 
 
+def test_a_first_evaluation_under_the_name_of_another_is_refused(whole, tmp_path):
+    shutil.copytree(whole[0] / "first_evaluations", tmp_path / "first_evaluations")
+    (first,) = tmp_path.glob("first_evaluations/sokoban-test-0-*.json")
+    (second,) = tmp_path.glob("first_evaluations/sokoban-test-1-*.json")
+    shutil.copy(first, second)
+    code, _, err = train(tmp_path, "seed=1", "updates=1")
+    assert code == 2 and f"{second.name}: made for other settings (evaluation_seed is 0, not 1)" in err
+
+
 def test_evaluations_change_no_training_number(whole, tmp_path):
     assert train(tmp_path, "evaluation.every=0", "updates=12")[0] == 0
     expected = [{k: v for k, v in r.items() if not k.startswith("eval/")} for r in rows(whole[0], "metrics")]

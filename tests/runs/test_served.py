@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -21,7 +22,7 @@ from bepo.runs.config import identity_of
 from bepo.runs.evaluation_run import evaluate
 from bepo.store.runs import run_id
 from bepo.store.stored import read_run
-from tests.chat_server import cut, filtered, foreign, malformed, serving, slow, status
+from tests.chat_server import cut, filtered, foreign, malformed, overlong, serving, slow, status
 from tests.command import Command
 
 register_configs()
@@ -105,7 +106,7 @@ def test_a_request_that_fails_is_sent_again(fault, server, undisturbed, tmp_path
 
 LOST = {
     "status 400": (status(400), "BadRequestError 400: Error code: 400", 0),
-    "no JSON": (malformed, "JSONDecodeError", 0),
+    "no JSON": (malformed, "not a chat completion: no JSON", 0),
     "another model": (foreign, "answered by another-model, not by a-model", 1),
     "filtered": (filtered, "finish_reason content_filter", 1),
 }
@@ -117,11 +118,13 @@ def test_an_error_is_never_an_action(fault, server, undisturbed, tmp_path, capsy
     send, words, useless = LOST[fault]
     server.faults += [send]
     config = configured(server, tmp_path)
-    evaluate(config)
+    with pytest.raises(UserError, match=r"1 of 6 episodes are missing"):
+        evaluate(config)
     run, requests = undisturbed
     found = only(tmp_path)
     ((reason, count),) = found.facts["result"]["missing"].items()
-    assert words in reason and count == 1 and "1 episodes are missing" in capsys.readouterr().err
+    assert words in reason and count == 1 and found.facts["result"]["success"] is None
+    assert "success" not in capsys.readouterr().out
     assert [row for row in run.episodes() if row in found.episodes()] == found.episodes()
     assert len(found.episodes()) == 5 and sum(found.facts["served"]["useless_answers"].values()) == useless
     before = len(server.bodies)
@@ -133,6 +136,64 @@ def test_an_error_is_never_an_action(fault, server, undisturbed, tmp_path, capsy
     assert len(server.bodies) == requests + 1 > before
     evaluate(config)
     assert len(server.bodies) == requests + 1
+
+
+def too_long(words, code=None, status=400):
+    return lambda handler, body: handler.send(status, {"error": {"message": words, "code": code}})
+
+
+OVERLONG = {
+    "vLLM": overlong,
+    "OpenAI": too_long("Please shorten it.", "context_length_exceeded"),
+    "llama.cpp": too_long("the request exceeds the available context size. try increasing the context size"),
+    "SGLang": too_long("The input (65 tokens) is longer than the model's context length (64 tokens)."),
+    "TGI": too_long("`inputs` tokens + `max_new_tokens` must be <= 64. Given: 60 `inputs` tokens", status=422),
+    "Anthropic": too_long("prompt is too long: 65 tokens > 64 maximum"),
+    "Gemini": too_long("The input token count (65) exceeds the maximum number of tokens allowed (64)."),
+}
+
+
+@pytest.mark.parametrize("endpoint", OVERLONG)
+def test_a_prompt_that_exceeds_the_context_fails_its_episode(endpoint, server, undisturbed, tmp_path, capsys):
+    """It stays among those that are counted: 1 of 6 here, whatever the others come to."""
+    server.faults += [status(500), OVERLONG[endpoint]] if endpoint == "vLLM" else [OVERLONG[endpoint]]
+    success = evaluate(configured(server, tmp_path))
+    found, run = only(tmp_path), undisturbed[0]
+    (row,) = [row for row in found.episodes() if row["overlong"]]
+    assert row["success"] is False and row["calls"] == row["steps"] == 0
+    others = [row for row in found.episodes() if not row["overlong"]]
+    assert len(others) == 5 and all(row in run.episodes() for row in others)
+    assert found.facts["result"] == {"success": success, "updates": 0, "missing": {}, "overlong": 1}
+    assert success == sum(row["success"] for row in others) / 6
+    assert "1 failed because a prompt exceeded the model's context" in capsys.readouterr().out
+
+
+def answered(handler, body):
+    handler.complete(body)
+
+
+def test_success_counts_every_episode(server, tmp_path):
+    """Only the tasks that are solved are answered, as far as the context goes: not all of the tasks are solved."""
+    more = ("evaluation.tasks=12", "evaluation.seeds=1", "env.horizon=1", "policy.concurrency=1")
+    evaluate(configured(server, tmp_path / "all", *more))
+    solved = [row["success"] for row in only(tmp_path / "all").episodes()]
+    assert 0 < sum(solved) < 12
+    server.faults += [answered if one else overlong for one in solved]
+    assert evaluate(configured(server, tmp_path, *more)) == sum(solved) / 12
+
+
+def test_the_exit_status_says_that_episodes_are_missing(server, tmp_path):
+    server.faults += [malformed]
+    command = Command("bepo.evaluate", *overrides(server, tmp_path))
+    out, err = command.communicate()
+    assert command.returncode == 2 and "1 of 6 episodes are missing" in err and "success" not in out
+
+
+def test_a_context_that_holds_no_prompt_is_refused(server, tmp_path):
+    server.faults += [overlong] * 6
+    with pytest.raises(UserError, match=r"every first prompt exceeds .*policy.max_response_length=512"):
+        evaluate(configured(server, tmp_path))
+    assert not list(tmp_path.glob("runs/*/run.json"))
 
 
 def stopped(server, results, number):
@@ -162,6 +223,71 @@ def test_a_killed_evaluation_goes_on_without_paying_twice(server, undisturbed, t
     }
     assert requests <= len(server.bodies) <= requests + 2  # those under way at the kill
     assert len(found.facts["sessions"]) == 2
+
+
+def in_progress(server, results, number):
+    """A run of which so many answers are here; returns its folder."""
+    server.faults += [answered] * number + [status(401)]
+    with pytest.raises(UserError, match="401"):
+        evaluate(configured(server, results, "policy.concurrency=1"))
+    (path,) = results.glob("runs/*")
+    return path
+
+
+def test_a_changed_answer_is_refused_by_its_line(server, tmp_path):
+    answers = in_progress(server, tmp_path, 3) / "answers.jsonl"
+    whole = answers.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    begin = len(lines[0])
+    for place in range(begin, begin + len(lines[1]), 7):
+        answers.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(UserError, match=r"answers\.jsonl: line \d changed since it was written"):
+            evaluate(configured(server, tmp_path))
+    answers.write_bytes(whole)
+    assert evaluate(configured(server, tmp_path)) >= 0
+
+
+def test_answers_of_another_run_are_refused(server, tmp_path):
+    """Its requests are the same: a label is no part of them."""
+    answers = in_progress(server, tmp_path / "other", 3) / "answers.jsonl"
+    path = in_progress(server, tmp_path, 0)
+    shutil.copy(answers, path)
+    assert evaluate(configured(server, tmp_path)) >= 0  # the same run, in another folder
+    path = in_progress(server, tmp_path / "labelled", 0)
+    shutil.rmtree(path)
+    labelled = configured(server, tmp_path / "labelled", "policy.label=b")
+    folder = tmp_path / "labelled" / "runs" / run_id(identity_of(labelled))
+    folder.mkdir()
+    shutil.copy(answers, folder)
+    with pytest.raises(UserError, match=r"answers\.jsonl: line 1 changed"):
+        evaluate(labelled)
+
+
+def test_answers_of_before_they_had_digests_are_read(server, undisturbed, tmp_path):
+    answers = in_progress(server, tmp_path, 3) / "answers.jsonl"
+    old = [{k: v for k, v in json.loads(line).items() if k != "digest"} for line in answers.read_text().splitlines()]
+    answers.write_text("".join(json.dumps(row) + "\n" for row in old))
+    before = len(server.bodies)
+    evaluate(configured(server, tmp_path))
+    run, requests = undisturbed
+    assert only(tmp_path).episodes() == run.episodes() and len(server.bodies) - before == requests - len(old)
+
+
+def test_changed_rows_of_a_pass_in_progress_are_refused(server, undisturbed, tmp_path):
+    """Here one of the three tasks would be solved that was not."""
+    run, requests = undisturbed
+    first = sum(row["calls"] for row in run.episodes() if row["evaluation_seed"] == 0)
+    episodes = in_progress(server, tmp_path, first + 1) / "episodes.jsonl"
+    whole = episodes.read_text()
+    assert whole.count('"success": ') == 3
+    episodes.write_text(whole.replace('"success": false', '"success": true', 1))
+    with pytest.raises(UserError, match=r"episodes\.jsonl: changed since it was written"):
+        evaluate(configured(server, tmp_path))
+    episodes.write_text(whole + '{"evaluation_seed": 1, "torn')
+    evaluate(configured(server, tmp_path))
+    assert only(tmp_path).episodes() == run.episodes()
+    assert not (episodes.parent / "passes.json").exists()
+    assert len(server.bodies) <= requests + 2
 
 
 def test_ctrl_c_keeps_what_is_under_way_and_says_how_to_go_on(server, undisturbed, tmp_path):
@@ -251,12 +377,18 @@ def test_the_key_is_in_no_file_and_no_output(server, tmp_path, capfd, caplog):
     """Not in W&B's offline files either, nor where the server repeats it."""
     caplog.set_level(logging.DEBUG)
     server.faults += [lambda handler, body: handler.send(400, {"error": {"message": f"no: {handler.headers}"}})]
-    evaluate(configured(server, tmp_path, "tracking.mode=offline"))
+    with pytest.raises(UserError, match=r"episodes are missing .*\*\*\*") as told:
+        evaluate(configured(server, tmp_path, "tracking.mode=offline"))
     out, err = capfd.readouterr()
-    assert "episodes are missing" in err and "***" in err
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any("wandb" in path.parts for path in files)
-    for text in (out, err, caplog.text, *(path.read_bytes().decode(errors="replace") for path in files)):
+    for text in (
+        out,
+        err,
+        str(told.value),
+        caplog.text,
+        *(path.read_bytes().decode(errors="replace") for path in files),
+    ):
         assert KEY not in text
 
 

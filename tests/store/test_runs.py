@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -153,6 +154,34 @@ def test_a_file_that_a_checkpoint_lost_or_gained_is_damage(folder):
     (folder.path / "checkpoint-4" / "more").write_text("")
     with pytest.raises(Corrupt, match="no checkpoint is intact: remove"):
         folder.rewind()
+
+
+def test_a_checkpoint_of_another_run_is_named_and_the_one_before_is_used(folder, capsys):
+    """Its rows are the same, as those of runs that differ in the learning rate are before the first update."""
+    other = RunFolder(folder.results, "abd")
+    other.path.mkdir()
+    shutil.copy(folder.path / "metrics.jsonl", other.path)
+    with other.new_checkpoint(8) as path:
+        (path / "policy").mkdir()
+        (path / "policy" / "weights").write_text("another")
+    newest = folder.checkpoints()[0][1]
+    shutil.rmtree(newest)
+    shutil.copytree(other.path / newest.name, newest)
+    found = folder.rewind()
+    assert found is not None and found[0] == 4
+    assert f"{newest}: belongs to run 'abd', not to run abc" in capsys.readouterr().err
+
+
+def test_a_policy_of_another_run_is_refused(tmp_path):
+    run, other = written(tmp_path), RunFolder(tmp_path, "abd")
+    (tmp_path / "weights").mkdir()
+    other.path.mkdir()
+    other.keep_policy(tmp_path / "weights")
+    shutil.copytree(other.path / "policy", run.path / "policy")
+    with pytest.raises(Corrupt, match="policy: belongs to run 'abd', not to run abc"):
+        read_run(run.path).policy()
+    run.keep_policy(tmp_path / "weights")
+    assert read_run(run.path).policy() == run.path / "policy"
 
 
 def test_a_changed_row_from_before_every_checkpoint_is_an_error_and_nothing_changes(folder):

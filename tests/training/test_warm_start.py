@@ -1,6 +1,7 @@
 """The warm start that all cells of a study share."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -15,8 +16,8 @@ from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling
 from bepo.rollouts.evaluation import Evaluation
 from bepo.rollouts.task_sets import task_set
-from bepo.store.files import Corrupt, digests_of_folder, seal_folder
-from bepo.store.published import WARM_START
+from bepo.store.files import Corrupt, digests_of_folder, read_sealed, seal_folder
+from bepo.store.published import PUBLISHED, WARM_START, WARM_STARTS, read_warm_start
 from bepo.training import Optimisation, warm_start
 from bepo.training.backends import Setup
 from bepo.training.warm_start import demonstrations, initial_policy
@@ -109,8 +110,9 @@ def test_a_published_one_is_taken_where_its_settings_are_the_same(tmp_path, monk
     (folder,) = folders(published)
     elsewhere = {k: v + 1 for k, v in load_file(folder / "model.safetensors").items()}
     save_file(elsewhere, folder / "model.safetensors", metadata={"format": "pt"})
+    made_for = read_sealed(folder / WARM_START, "warm start")
     (folder / WARM_START).unlink()
-    seal_folder(folder, WARM_START)
+    seal_folder(folder, WARM_START, **{name: value for name, value in made_for.items() if name != "files"})
     other = started(cache, published, max_steps=20, seed=1)
     monkeypatch.setattr(warm_start, "fit", None)
     taken = started(cache, published, max_steps=20)
@@ -125,6 +127,29 @@ def test_a_changed_published_one_is_refused_by_name(tmp_path):
     with pytest.raises(Corrupt, match=rf"{weights}: changed since .*; `git restore {weights.parent}`"):
         started(tmp_path / "cache", tmp_path / "published", max_steps=20)
     assert not folders(tmp_path / "cache")
+
+
+def test_one_under_the_name_of_another_is_refused(tmp_path):
+    """Also where it is copied into the cache, and among the published ones."""
+    started(tmp_path / "cache", max_steps=20)
+    (folder,) = folders(tmp_path / "cache")
+    started(tmp_path / "other", max_steps=20, seed=1)
+    (other,) = folders(tmp_path / "other")
+    shutil.copytree(other, tmp_path / "published" / folder.name)
+    shutil.rmtree(folder)
+    with pytest.raises(Corrupt, match=rf"{folder.name}: made for other settings .*git restore"):
+        started(tmp_path / "cache", tmp_path / "published", max_steps=20)
+    assert not folders(tmp_path / "cache")
+    shutil.copytree(other, folder)
+    with pytest.raises(Corrupt, match=r"made for other settings \(policy.warm_start.seed is 1, not 0\); remove"):
+        started(tmp_path / "cache", max_steps=20)
+
+
+def test_every_published_one_is_made_for_what_its_name_says():
+    folders = [folder for tier in PUBLISHED.iterdir() for folder in tier.glob(f"{WARM_STARTS}/*")]
+    assert len(folders) > 10
+    for folder in folders:
+        read_warm_start(folder)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.5])

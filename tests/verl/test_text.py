@@ -149,7 +149,8 @@ def test_advantages_and_rollout_statistics_are_the_local_backends(run):
     )
     assert set(batch.action_key) <= {"up", "down", "left", "right"}
     policy = local_learner(run[0], config).policy
-    for name, value in rollout_metrics(batch, policy.max_response_length, policy.end_ids).items():
+    metrics = rollout_metrics(batch, policy.max_response_length, policy.end_ids, config["env"]["horizon"])
+    for name, value in metrics.items():
         assert row[name] == value, name
     assert row["train/response_clip_ratio"] > 0
 

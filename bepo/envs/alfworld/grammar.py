@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from bepo.core.errors import UserError
 from bepo.envs.alfworld.pddl import Unsupported
 from bepo.envs.alfworld.queries import Context, Query, parse_query
 
@@ -17,6 +18,7 @@ Part = Callable[[Context], str]
 _ACTION = re.compile(r"action\s+([\w/-]+)\s*\{((?:\"\"\"(?:.|\n)*?\"\"\"|\"[^\"]*\"|[^\"}])*)\}")
 _FIELD = re.compile(r"(template|feedback|grammar)\s*::\s*(\"\"\"(?:.|\n)*?\"\"\"|\"[^\"]*\")\s*;")
 _TOP = re.compile(r"^grammar\s*::\s*\"\"\"((?:.|\n)*?)\"\"\"\s*;", re.MULTILINE)
+_ATTRIBUTES = ("name", "id", "indefinite", "definite")
 _LEADING = re.compile(r"//.*\n?|\s+")
 _SYMBOL = re.compile(
     r"\[\{(?P<item>#[^#]*#|[^|\[\]{}\n<>]+?)(?:\s*\|\s*(?P<item_query>[^;|{}\n\[\]#]+))?\}\]"
@@ -24,6 +26,16 @@ _SYMBOL = re.compile(
     r"|#(?P<rule>[\w()/!<>\-\s,.]+)#"
     r"|(?P<text>[^;|\"<>\[\]#{}]+)"
 )
+
+
+class ForeignExpression(UserError):
+    """An expression in a game's grammar that is not made of names of objects and strings. It could run any code."""
+
+    def __init__(self, expression: str) -> None:
+        super().__init__(
+            f"a game's grammar has the expression {{{expression:.80}}}, which neither engine evaluates: an expression "
+            f"is made of names of objects, their .{', .'.join(_ATTRIBUTES)}, strings, + and or"
+        )
 
 
 @dataclass
@@ -75,7 +87,10 @@ class Grammar:
         self._compiled: dict[str, list[Part]] = {}
 
     def derive(self, text: str, context: Context) -> str:
-        """Return the text that a template gives in a context. Raises ``Unsupported`` for an unknown symbol."""
+        """Return the text that a template gives in a context.
+
+        Raises ``Unsupported`` for an unknown symbol, and ``ForeignExpression``.
+        """
         parts = self._compiled.get(text)
         if parts is None:
             parts = self._compiled[text] = self._compile(text)
@@ -102,6 +117,7 @@ class Grammar:
         variables = set()
         for m in _SYMBOL.finditer(text):
             if expression := m["item"] or m["value"]:
+                compile_expression(expression)
                 nodes = ast.walk(ast.parse(expression.strip(), mode="eval"))
                 variables |= {node.id for node in nodes if isinstance(node, ast.Name)}
             if query := m["item_query"] or m["value_query"]:
@@ -162,11 +178,21 @@ class Grammar:
         if expression.startswith("#"):
             rule = expression.strip("#")
             return lambda context: self._expand(rule, context)
-        return _compile_expression(ast.parse(expression.strip(), mode="eval").body)
+        return compile_expression(expression)
 
 
-def _compile_expression(node: ast.expr) -> Part:
-    """Compile an expression over entities, made of names, attributes, strings, + and or."""
+def compile_expression(text: str) -> Part:
+    """Compile an expression over objects, made of names, attributes, strings, + and or.
+
+    Raises ``ForeignExpression`` for any other one.
+    """
+    try:
+        return _compile_node(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # ValueError: also an unknown node, null bytes
+        raise ForeignExpression(text) from None
+
+
+def _compile_node(node: ast.expr) -> Part:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         text = node.value
         return lambda context: text
@@ -183,12 +209,12 @@ def _compile_expression(node: ast.expr) -> Part:
             article = "a" if attribute == "indefinite" else "the"
             return lambda context: article
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        left, right = _compile_expression(node.left), _compile_expression(node.right)
+        left, right = _compile_node(node.left), _compile_node(node.right)
         return lambda context: left(context) + right(context)
     if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
-        options = [_compile_expression(v) for v in node.values]
+        options = [_compile_node(v) for v in node.values]
         return lambda context: next((text for o in options if (text := o(context))), "")
-    raise Unsupported(f"the grammar expression {ast.unparse(node)!r}")
+    raise ValueError(type(node).__name__)
 
 
 def _queried_predicates(template: str) -> set[str]:

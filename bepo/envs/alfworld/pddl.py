@@ -199,7 +199,7 @@ def _conjoin(parts: list[list[Conjunction]]) -> list[Conjunction]:
     products = [Conjunction()]
     for part in parts:
         if len(products) * len(part) > _MOST_DISJUNCTS:
-            raise Unsupported(f"a condition of more than {_MOST_DISJUNCTS} alternatives")
+            raise UserError(f"a game has a condition of more than {_MOST_DISJUNCTS} alternatives")
         products = [Conjunction(a.literals + b.literals, a.local | b.local) for a in products for b in part]
     return products
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
 from bepo.core.errors import Missing
+from bepo.envs.alfworld.grammar import compile_expression
 
 REMEDY = "pip install textworld==1.7.0 && pip install --no-deps alfworld==0.4.2"  # beside any torch
 
@@ -24,13 +26,14 @@ class TextWorldGame:
     """One episode of a game on textworld. Raises ``Missing`` if textworld cannot be imported."""
 
     def __init__(self, game_file: Mapping[str, Any]) -> None:
-        """``game_file`` is the content of a ``game.tw-pddl``."""
+        """``game_file`` is the content of a ``game.tw-pddl``. Raises ``ForeignExpression``."""
         try:
             import textworld
             from alfworld.agents.utils.misc import Demangler
             from textworld.envs.pddl import PddlEnv
         except ImportError as error:
             raise Missing(f"textworld is not installed ({error})", REMEDY) from error
+        _refuse_foreign_expressions()
         with _unchanged_arguments():
             self._env = PddlEnv(textworld.EnvInfos(won=True, admissible_commands=True, facts=True))
             self._env.load(dict(game_file))
@@ -60,6 +63,27 @@ class TextWorldGame:
     def won(self) -> bool:
         """Return whether the goal is reached."""
         return bool(self._state["won"])
+
+
+@cache
+def _refuse_foreign_expressions() -> None:
+    """Have textworld raise ``ForeignExpression`` where it would evaluate what the fast engine does not know.
+
+    textworld gives the expressions of a grammar to Python's ``eval``, so a game file could run any code. They are
+    checked where textworld makes and evaluates them, because its parser need not agree with ours on where they are.
+    """
+    from textworld.envs.pddl import textgen
+
+    class Checked(textgen.EvalSymbol):
+        def __init__(self, expression: str, context: dict = {}) -> None:  # noqa: B006 - as in textworld
+            compile_expression(expression)
+            super().__init__(expression, context)
+
+        def derive(self, context: dict | None = None) -> list:
+            compile_expression(self.expression)
+            return super().derive(context)
+
+    textgen.EvalSymbol = Checked
 
 
 @contextmanager

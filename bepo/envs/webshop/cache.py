@@ -20,9 +20,13 @@ _PLAIN = ("source", "digest", "left_out", "asins", "pricing", "combinations", "h
 """Attributes of a catalogue that are kept as JSON."""
 
 
-def to_bytes(catalogue: Catalogue, products: JsonList, attributes: JsonObject) -> bytes:
-    """Return a catalogue as an npz file; of the texts in the JSON files that it was read from, only the places."""
+def to_bytes(catalogue: Catalogue, products: JsonList, attributes: JsonObject, key: str) -> bytes:
+    """Return a catalogue as an npz file; of the texts in the JSON files that it was read from, only the places.
+
+    ``key`` says which files these are; it is the name of the cache's file.
+    """
     facts = {name: getattr(catalogue, name) for name in _PLAIN} | {
+        "key": key,
         "numbers": dict(attributes.numbers),
         "terms": catalogue.index.terms,
     }
@@ -39,12 +43,14 @@ def to_bytes(catalogue: Catalogue, products: JsonList, attributes: JsonObject) -
 
 
 def read(path: Path, products: Path, attributes: Path) -> Catalogue:
-    """Read what ``to_bytes`` wrote. Raises ``Corrupt`` for any other file."""
+    """Read what ``to_bytes`` wrote. Raises ``Corrupt`` for any other file, and for one of other JSON files."""
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays: dict[str, Any] = {name: file[name] for name in file.files}
         facts = json.loads(arrays.pop("facts").tobytes())
         entries = JsonList.at(products, arrays.pop("products"))
+        if facts.pop("key", path.stem) != path.stem:  # older caches do not say it
+            raise ValueError("made from other files")
         extra = JsonObject.at(attributes, arrays.pop("attributes"), facts.pop("numbers"))
         numbers = arrays.pop("entries").tolist()
         index = Index.of_arrays(facts.pop("terms"), arrays)

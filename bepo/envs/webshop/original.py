@@ -76,7 +76,7 @@ def catalogue(path: str, size: Size) -> Catalogue:
     with locked(cached.with_suffix(".lock")):
         if not cached.exists():
             entries, extra = JsonList(products), JsonObject(attributes)
-            write_atomically(cached, cache.to_bytes(_read(entries, extra, human), entries, extra))
+            write_atomically(cached, cache.to_bytes(_read(entries, extra, human), entries, extra, cached.stem))
     return cache.read(cached, products, attributes)
 
 

@@ -26,7 +26,7 @@ from bepo.policies.lm.logit_mask import Trie, allowed_ids, mask_logits, token_tr
 from bepo.policies.lm.padded_decoder import PaddedDecoder
 from bepo.policies.lm.padding import full, pad_left, pad_right
 from bepo.policies.lm.responses import Decoder, Response, draw
-from bepo.rollouts.collect import Sample, Sampling
+from bepo.rollouts.collect import Overlong, Sample, Sampling
 
 transformers.logging.disable_progress_bar()  # a run shows one progress bar, its own
 
@@ -89,12 +89,19 @@ class LanguageModel:
     def encode(self, prompt: str, image: np.ndarray | None = None) -> list[int]:
         """Return the token ids of a prompt, as one user message; ``image`` is its picture, (H, W, 3) uint8.
 
-        Raises ``UserError`` for more than ``max_prompt_length`` tokens, and for a picture that the policy cannot read.
+        Raises ``Overlong`` for more than ``max_prompt_length`` tokens, and ``UserError`` for a picture that the policy
+        cannot read.
         """
         ids = self._tokenize(prompt, image)
         if len(ids) > self.max_prompt_length:
-            raise UserError(f"a prompt has {len(ids)} tokens, policy.max_prompt_length is {self.max_prompt_length}")
+            raise Overlong(f"a prompt has {len(ids)} tokens, policy.max_prompt_length is {self.max_prompt_length}")
         return ids
+
+    def _encode_or_refuse(self, prompt: str, image: np.ndarray | None) -> list[int] | Overlong:
+        try:
+            return self.encode(prompt, image)
+        except Overlong as error:
+            return error
 
     def _tokenize(self, prompt: str, image: np.ndarray | None) -> list[int]:
         if image is not None:
@@ -129,15 +136,22 @@ class LanguageModel:
         sampling: Sampling,
         seed: int,
         images: Sequence[np.ndarray | None] | None = None,
-    ) -> list[Sample]:
-        """Return one response for each prompt; every draw follows from ``seed``, row and position.
+    ) -> list[Sample | Overlong]:
+        """Return one response for each prompt, or that it is too long.
 
+        Every draw follows from ``seed``, row and position; prompts that are too long are no rows.
         ``choices`` are the admissible actions of each prompt, which matter only where the policy is ``constrained``.
         ``images`` are the pictures of the prompts, (H, W, 3) uint8 each.
         """
         self.model.eval()
         images = images or [None] * len(prompts)
-        prompt_ids = [self.encode(prompt, image) for prompt, image in zip(prompts, images)]
+        encoded = [self._encode_or_refuse(prompt, image) for prompt, image in zip(prompts, images)]
+        prompt_ids = [ids for ids in encoded if not isinstance(ids, Overlong)]
+        if len(prompt_ids) < len(encoded):
+            fit = [i for i, ids in enumerate(encoded) if not isinstance(ids, Overlong)]
+            texts, actions, pictures = [prompts[i] for i in fit], [choices[i] for i in fit], [images[i] for i in fit]
+            samples = iter(self.sample(texts, actions, sampling, seed, pictures) if fit else [])
+            return [ids if isinstance(ids, Overlong) else next(samples) for ids in encoded]
         tries = [self._trie(actions) for actions in choices] if self.constrained else [None] * len(prompts)
         responses = [Response(trie, self.end_ids, self.max_response_length) for trie in tries]
         generator = torch.Generator(self.device).manual_seed(seed)

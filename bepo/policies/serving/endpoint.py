@@ -7,19 +7,25 @@ import io
 import logging
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
 from threading import Lock
 from typing import Any
 
 import numpy as np
 import openai
+from anyio.from_thread import start_blocking_portal
 from PIL import Image
 
-from bepo.core.errors import UserError
+from bepo.core.errors import UserError, printable
 from bepo.core.phases import note, report_within
 from bepo.envs import IMAGE
 from bepo.policies.served import ServedPolicy
+from bepo.policies.serving.completion import Malformed, read_completion
+from bepo.policies.serving.limited_http import transport
+from bepo.rollouts.collect import Overlong
 from bepo.rollouts.prompting.chat import Answer, Failure, Request
 from bepo.store.answers import Answers, request_digest
 
@@ -32,6 +38,20 @@ for _name in ("httpx2", "openai"):  # a line for each request
 _HOPELESS = (openai.AuthenticationError, openai.PermissionDeniedError, openai.NotFoundError)
 _VERSION = r"([-@:](\d.*|v\d.*|latest|preview.*))?"  # behind a model's name: a date, for instance
 _CONFIRMED = ("stop", "length")
+_OVERLONG_STATUS = (400, 413, 422)
+_OVERLONG = re.compile(
+    "|".join(
+        (
+            r"context[ _](length|window|size)",  # OpenAI, vLLM, SGLang, llama.cpp, Mistral
+            r"maximum (model|input|prompt) length",
+            r"prompt is too long",  # Anthropic
+            r"input token count .*exceeds",  # Gemini
+            r"max_new_tokens` must be <=",  # Text Generation Inference
+        )
+    ),
+    re.IGNORECASE,
+)
+"""How endpoints say that a prompt exceeds the model's context; OpenAI's code for it is ``context_length_exceeded``."""
 
 
 class BudgetUsedUp(UserError):
@@ -39,19 +59,33 @@ class BudgetUsedUp(UserError):
 
 
 class Endpoint:
-    """A served model. ``answers`` has what was paid for before; its requests are not sent again."""
+    """A served model. ``answers`` has what was paid for before; its requests are not sent again.
+
+    Requests are sent from an event loop in a thread of its own, where an answer can be given up at any point.
+    """
 
     def __init__(self, policy: ServedPolicy, base_url: str, answers: Answers) -> None:
         self.policy, self.base_url, self.answers = policy, base_url, answers
         self._lock, self._reserved = Lock(), np.zeros(2, int)  # tokens of prompts and responses under way
-        self._client = openai.OpenAI(
-            api_key=policy.key or "none", base_url=base_url, max_retries=policy.retries, timeout=policy.timeout
-        )
+        try:
+            http = openai.DefaultAsyncHttpxClient(transport=transport(base_url, policy.timeout))
+            self._client = openai.AsyncOpenAI(
+                api_key=policy.key or "none",
+                base_url=base_url,
+                max_retries=policy.retries,
+                timeout=policy.timeout,
+                http_client=http,
+            )
+        except Exception as error:  # its libraries have a class for each: a malformed URL, proxy or certificate
+            raise UserError(f"{base_url}: cannot be asked ({self._words(error)})") from None
+        self._open = ExitStack()
+        self._loop = self._open.enter_context(start_blocking_portal())
 
     def check(self) -> None:
         """Raise ``UserError`` if nobody answers at the base URL, or the key is refused; costs nothing."""
         try:
-            self._client.with_options(max_retries=min(1, self.policy.retries)).models.list()
+            client = self._client.with_options(max_retries=min(1, self.policy.retries))
+            self._loop.call(client.models.with_raw_response.list)
         except openai.APIConnectionError as error:
             raise UserError(f"{self.base_url}: no endpoint answers ({self._words(error)})") from None
         except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
@@ -59,7 +93,7 @@ class Endpoint:
         except (openai.OpenAIError, ValueError):
             return  # not every endpoint lists its models
 
-    def ask(self, requests: Sequence[Request]) -> list[Answer | Failure]:
+    def ask(self, requests: Sequence[Request]) -> list[Answer | Failure | Overlong]:
         """Return what came back for each request; see ``bepo.rollouts.prompting.chat.Chat``."""
         with ThreadPoolExecutor(self.policy.concurrency) as pool:
             try:
@@ -80,8 +114,10 @@ class Endpoint:
         return None if None in prices else (prompt * prices[0] + response * prices[1]) / 1e6  # pyright: ignore
 
     def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
+        """Close the connections, and give up what is under way."""
+        self._loop.call(self._client.close)
+        self._loop.call(self._loop.stop, True)
+        self._open.close()
 
     def body(self, request: Request) -> dict[str, Any]:
         """Return what is sent, a chat completion of one user message."""
@@ -95,14 +131,14 @@ class Endpoint:
 
     # --- one request -----------------------------------------------------------------------------------------
 
-    def _one(self, request: Request) -> Answer | Failure:
+    def _one(self, request: Request) -> Answer | Failure | Overlong:
         body = self.body(request)
         key = request_digest(request.place, body)
         known = self.answers.get(key)
         if known is None:
             reserved = self._reserve(request)
             try:
-                known = self._send(body)
+                known = self._send(body, request)
             finally:
                 with self._lock:
                     self._reserved -= reserved
@@ -110,36 +146,41 @@ class Endpoint:
                 self.answers.add({"request": key, "place": request.place, **known})
         if "error" in known:
             return Failure(known["error"])
-        return Answer(known["text"])
+        return Overlong(known["overlong"]) if "overlong" in known else Answer(known["text"])
 
-    def _send(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the columns of a row of answers: the text, or the error."""
+    def _send(self, body: dict[str, Any], request: Request) -> dict[str, Any]:
+        """Return the columns of a row of answers: the text, the error, or that the prompt was too long."""
         known = {"model", "messages", "temperature", "max_tokens", "top_p", "stop", "seed"}
         named = {name: value for name, value in body.items() if name in known}
         extra = {name: value for name, value in body.items() if name not in known}
+        create: Callable[..., Any] = self._client.chat.completions.with_raw_response.create
         try:
-            found = self._client.chat.completions.create(**named, extra_body=extra or None)
+            found = self._loop.call(partial(create, **named, extra_body=extra or None))
         except _HOPELESS as error:
             raise UserError(f"{self.base_url}: {self._words(error)}") from None
-        except (openai.OpenAIError, ValueError) as error:  # ValueError: malformed JSON
-            return {"error": self._words(error), "usage": {}}
-        return self._read(found, body["model"])
+        except (openai.OpenAIError, ValueError) as error:  # ValueError: of further fields that JSON cannot hold
+            return {"overlong" if _is_overlong(error) else "error": self._words(error), "usage": {}}
+        return self._read(found.content, body["model"], request)
 
-    def _read(self, found: Any, model: str) -> dict[str, Any]:
-        """Return the columns of a row for a response, which may be other than it should be."""
+    def _read(self, body: bytes, model: str, request: Request) -> dict[str, Any]:
+        """Return the columns of a row for the body of an answer, which may be other than it should be."""
         try:
-            counts = found.usage
-            usage = {"prompt": counts.prompt_tokens, "response": counts.completion_tokens} if counts else {}
-            choice, reported = found.choices[0], str(found.model)
-            text, reason = choice.message.content, choice.finish_reason
-        except (AttributeError, IndexError, TypeError):
-            return {"error": "not a chat completion", "usage": {}}
+            found = read_completion(body)
+        except Malformed as error:
+            return {"error": f"not a chat completion: {error}", "usage": {}}
+        text, reason, reported = found.text, found.finish_reason, found.model
+        usage: dict[str, Any] = found.usage or _estimated(request, text)
         if not _same_model(model, reported):
             return {"error": f"answered by {reported}, not by {model}", "usage": usage}
         if reason not in _CONFIRMED:
             return {"error": f"no answer: finish_reason {reason}", "usage": usage}
-        about = {"finish_reason": reason, "model": reported, "fingerprint": found.system_fingerprint, "usage": usage}
-        return {"text": text or "", **about}
+        if not text and found.reasoning and self.policy.reasoning_as_answer:
+            text = found.reasoning
+        if not text and found.reasoning and reason == "stop":
+            why = "no content, only reasoning_content, which policy.reasoning_as_answer=true reads"
+            return {"error": why, "usage": usage}
+        about = {"finish_reason": reason, "model": reported, "fingerprint": found.fingerprint, "usage": usage}
+        return {"text": text, **about}
 
     def _reserve(self, request: Request) -> np.ndarray:
         """Set aside the tokens that a request may take. Raises ``BudgetUsedUp``."""
@@ -164,7 +205,7 @@ class Endpoint:
         """Return an error in one line of at most 200 characters, without the key."""
         status = error.status_code if isinstance(error, openai.APIStatusError) else None
         cause = error.__cause__ if isinstance(error, openai.APIConnectionError) and error.__cause__ else error
-        words = " ".join(str(cause).split()) or type(cause).__name__
+        words = printable(" ".join(str(cause).split())) or type(cause).__name__
         if self.policy.key:
             words = words.replace(self.policy.key, "***")
         name = type(error).__name__
@@ -174,6 +215,19 @@ class Endpoint:
 def prompt_tokens(request: Request) -> int:
     """Return about how many tokens a prompt has."""
     return math.ceil(len(request.prompt) / CHARACTERS_A_TOKEN) + IMAGE_TOKENS * (request.image is not None)
+
+
+def _estimated(request: Request, text: str) -> dict[str, Any]:
+    """Return about how many tokens were used, where the endpoint does not say it, or says what cannot be."""
+    response = math.ceil(len(text) / CHARACTERS_A_TOKEN)
+    return {"prompt": prompt_tokens(request), "response": response, "estimated": True}
+
+
+def _is_overlong(error: Exception) -> bool:
+    """Return whether an endpoint refused a request because it exceeds the model's context."""
+    if not isinstance(error, openai.APIStatusError) or error.status_code not in _OVERLONG_STATUS:
+        return False
+    return error.code == "context_length_exceeded" or _OVERLONG.search(str(error)) is not None
 
 
 def _same_model(asked: str, reported: str) -> bool:

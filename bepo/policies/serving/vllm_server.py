@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.request import ProxyHandler, build_opener
 
 from bepo.core.errors import UserError
 from bepo.core.phases import report
@@ -53,12 +53,12 @@ def vllm_server(command: Sequence[str], folder: Path, patience: float) -> Iterat
 
 def _wait(server: subprocess.Popen, health: str, patience: float) -> str:
     """Wait until the server is ready; returns what is wrong if it does not become so."""
-    begun = time.monotonic()
+    begun, opener = time.monotonic(), build_opener(ProxyHandler({}))  # a proxy would ask its own machine
     while (waited := time.monotonic() - begun) < patience:
         if server.poll() is not None:
             return f"ended with status {server.returncode}"
         try:
-            with urlopen(health, timeout=5):
+            with opener.open(health, timeout=5):
                 return ""
         except (URLError, OSError):
             report("starting vllm serve", f"{waited:.0f} of at most {patience:g} seconds")

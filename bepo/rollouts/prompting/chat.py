@@ -8,6 +8,8 @@ from typing import Protocol
 
 import numpy as np
 
+from bepo.rollouts.collect import Overlong
+
 
 @dataclass(frozen=True)
 class Request:
@@ -41,9 +43,10 @@ class Failure:
 class Chat(Protocol):
     """A served model."""
 
-    def ask(self, requests: Sequence[Request]) -> list[Answer | Failure]:
+    def ask(self, requests: Sequence[Request]) -> list[Answer | Failure | Overlong]:
         """Return what came back for each request, in their order.
 
+        A prompt that exceeds the model's context, with room for a response, gives ``Overlong``.
         Raises ``UserError`` where no request can succeed: a wrong key, an unknown model, a budget that is used up.
         """
         ...

@@ -11,9 +11,10 @@ from bepo.core.phases import report_within
 from bepo.core.seeds import derive_seed
 from bepo.envs import Environment, Task
 from bepo.rollouts.agent import Agent
+from bepo.rollouts.collect import Overlong
 from bepo.rollouts.prompting import Prompting
 from bepo.rollouts.prompting.agents import DirectTrial, ReActTrial, Trial, grammar_of, reflection_prompt
-from bepo.rollouts.prompting.chat import Chat, Failure, Request
+from bepo.rollouts.prompting.chat import Answer, Chat, Failure, Request
 from bepo.rollouts.prompting.exemplars import Exemplars
 from bepo.rollouts.task_sets import TaskSet
 
@@ -35,8 +36,22 @@ class Episode:
     solved: bool = False
     broken: bool = False
     missing: str = ""  # why the endpoint gave no answer
+    overlong: bool = False  # a prompt exceeded the model's context: the task is not solved, and not tried again
     memories: list[str] = field(default_factory=list)
     last_said: str = ""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether another trial may follow."""
+        return not (self.solved or self.missing or self.overlong)
+
+    def end(self, answer: Failure | Overlong) -> None:
+        """End the episode without a response: it is missing, or it fails because its prompt is too long."""
+        self.over = True
+        if isinstance(answer, Failure):
+            self.missing = answer.reason
+        else:
+            self.overlong = True
 
 
 class PromptedPass:
@@ -72,11 +87,11 @@ class PromptedPass:
         episodes = [Episode(task, number) for number, task in enumerate(tasks.tasks)]
         place = f"{tasks.split}/{seed}"
         for trial in range(1, self.trials + 1):
-            left = [episode for episode in episodes if not episode.solved and not episode.missing]
+            left = [episode for episode in episodes if episode.goes_on]
             if left:
                 self._trial(left, trial, place, seed)
             if trial < self.trials:
-                self._reflect([episode for episode in left if not episode.solved and not episode.missing], place)
+                self._reflect([episode for episode in left if episode.goes_on], place)
         return episodes
 
     def first_prompts(self, tasks: Sequence[Task]) -> list[str]:
@@ -109,8 +124,8 @@ class PromptedPass:
             actions: dict[int, str | None] = {}
             for i, request, answer in zip(active, requests, self._chat.ask(requests)):
                 episode = episodes[i]
-                if isinstance(answer, Failure):
-                    episode.missing, episode.over = answer.reason, True
+                if not isinstance(answer, Answer):
+                    episode.end(answer)
                     continue
                 agent = episode.agent
                 assert agent is not None  # the trial has begun
@@ -159,8 +174,8 @@ class PromptedPass:
             if isinstance(episode.agent, ReActTrial)
         ]
         for episode, request, answer in zip(episodes, requests, self._chat.ask(requests)):
-            if isinstance(answer, Failure):
-                episode.missing = answer.reason
+            if not isinstance(answer, Answer):
+                episode.end(answer)
                 continue
             episode.memories.append(answer.text.strip())
             row = {"trial": episode.trial, "prompt": request.prompt, "response": answer.text, "action": None}
@@ -170,8 +185,9 @@ class PromptedPass:
 def episode_row(episode: Episode, split: str, seed: int, trials: int) -> dict[str, Any]:
     """Return the row of an episode that is not missing, as ``bepo.rollouts.evaluation.episode_rows`` has it.
 
-    Besides it has ``calls`` (responses of all trials), and of a method with several trials ``solved_at``, the trial
-    that solved the task; None: none did. Steps, return and score are those of the last trial.
+    Besides it has ``calls`` (responses of all trials), ``overlong`` (whether it ended because a prompt exceeded the
+    model's context), and of a method with several trials ``solved_at``, the trial that solved the task; None: none did.
+    Steps, return and score are those of the last trial.
     """
     answers = [step for step in episode.steps if step["observation"] != ""]
     row = {
@@ -186,6 +202,7 @@ def episode_row(episode: Episode, split: str, seed: int, trials: int) -> dict[st
         "valid": sum(step["valid"] for step in answers) / max(len(answers), 1),
         "broken": episode.broken,
         "calls": len(answers),
+        "overlong": episode.overlong,
     }
     return row | ({"solved_at": episode.trial if episode.solved else None} if trials > 1 else {})
 

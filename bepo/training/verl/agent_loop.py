@@ -18,14 +18,11 @@ from bepo.core.errors import UserError
 from bepo.core.seeds import derive_seed
 from bepo.envs import IMAGE, Task
 from bepo.policies.pretrained import load_tokenizer
+from bepo.rollouts.collect import Overlong
 from bepo.training.verl.episodes import TASKS, Episode, EpisodeWorkers, Prompt
 from bepo.training.verl.patches import patch_episodes
 
 patch_episodes()  # verl imports this file in the processes that play episodes
-
-
-class Overlong(UserError):
-    """A prompt has more tokens than the policy reads."""
 
 
 class StepLoop(AgentLoopBase):
