@@ -146,8 +146,8 @@ def test_an_episode_ends_where_its_next_prompt_is_too_long():
     solved = whole.terminal[first] == Terminal.SUCCESS
     assert (batch.terminal == np.where(solved, Terminal.SUCCESS, Terminal.TRUNCATION)).all()
     assert not overlong(whole, ENV.horizon).any() and (overlong(batch, ENV.horizon) == ~solved).all()
-    assert rollout_metrics(batch, 2, 0, ENV.horizon)["train/overlong_episodes"] == (~solved).sum()
-    assert "train/overlong_episodes" not in rollout_metrics(whole, 2, 0, ENV.horizon)
+    assert rollout_metrics(batch, 2, {0}, ENV.horizon)["train/overlong_episodes"] == (~solved).sum()
+    assert "train/overlong_episodes" not in rollout_metrics(whole, 2, {0}, ENV.horizon)
     tasks = task_set(ENV, "train", 4)
     alone = collect(ENV, COMPACT, tiny(max_prompt_length=int(lengths[0])), tasks.tasks, 1, Sampling(), 0)
     rows = episode_rows(alone, tasks, 0, ENV.horizon)
