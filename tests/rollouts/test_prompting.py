@@ -10,6 +10,7 @@ import pytest
 from bepo.core.errors import UserError
 from bepo.envs import environments
 from bepo.rollouts.agent import Agent
+from bepo.rollouts.collect import Overlong
 from bepo.rollouts.prompting import Prompting
 from bepo.rollouts.prompting.agents import grammar_of
 from bepo.rollouts.prompting.chat import Answer, Failure, Request
@@ -26,7 +27,7 @@ ORIGINAL = {"thoughts": "own_step", "admissible": False}
 class Scripted:
     """Answers each episode's calls from a list, by the task; a reflection is its own words."""
 
-    answers: dict[str, list[str | None]]
+    answers: dict[str, list[str | Overlong | None]]
     asked: list[Request] = field(default_factory=list)
 
     def ask(self, requests):
@@ -38,6 +39,8 @@ class Scripted:
         if call == "reflection":
             return Answer(f"I went wrong {len([r for r in self.asked if r.place.endswith('reflection')])}.")
         words = self.answers[task].pop(0)
+        if isinstance(words, Overlong):
+            return words
         return Failure("it is 500") if words is None else Answer(words)
 
 
@@ -135,6 +138,18 @@ def test_reflexion_tries_again_with_its_last_memories(alfworld, tasks):
     last = next(r.prompt for r in chat.asked if r.place == f"test/0/{second.id}/4/0")
     assert "I went wrong 5" in last and "I went wrong 4" in last and "I went wrong 2" not in last
     assert "memory" not in next(r.prompt for r in chat.asked if r.place == f"test/0/{second.id}/1/0")
+
+
+def test_an_episode_whose_prompt_is_too_long_has_failed_and_no_trial_follows(alfworld, tasks):
+    """Here in the second trial, after a step; before it, the first trial failed."""
+    first, second = tasks.tasks
+    answers = {first.id: ["look", "look", "look", Overlong("65 tokens")], second.id: solution(alfworld, second)}
+    settings = Prompting(method="reflexion", trials=4, repeats_fail=True, **ORIGINAL)
+    episodes, chat = played(alfworld, settings, answers, tasks)
+    cut, won = rows(episodes, trials=4)
+    assert (cut["success"], cut["overlong"], cut["solved_at"]) == (False, True, None)
+    assert (cut["steps"], cut["calls"]) == (1, 3) and (won["success"], won["overlong"]) == (True, False)
+    assert not any(r.place.split("/")[2:4] == [first.id, "3"] for r in chat.asked)
 
 
 def test_repeating_is_no_failure_unless_asked(alfworld, tasks):

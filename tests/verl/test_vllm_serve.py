@@ -81,3 +81,20 @@ def test_a_killed_evaluation_leaves_no_server(evaluations):
     results, killed, servers = evaluations["killed"]
     assert killed.code == -signal.SIGKILL and len(servers) > 1 and killed.orphans == []
     assert answers(results) and not list(results.glob("runs/*/run.json"))
+
+
+def test_a_prompt_that_exceeds_the_context_ends_the_same_episodes_as_in_this_process(checkpoint, tmp_path, monkeypatch):
+    """Only the first prompts fit, of 40 tokens; and the server on this machine is not looked for at a proxy."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    short, found = "policy.max_prompt_length=40", []
+    there, here = tmp_path / "there", tmp_path / "here"
+    for results, command in (
+        (there, served(there, checkpoint, short)),
+        (here, evaluation(here, checkpoint, "pretrained", short)),
+    ):
+        done = command.wait(240)
+        assert done.code == 0, done.err[-2000:]
+        run = only_run(results)
+        assert run.facts["result"]["overlong"] > 0
+        found.append([(row["task"], row["success"], row["steps"], row.get("overlong")) for row in run.episodes()])
+    assert found[0] == [(*row, bool(cut)) for *row, cut in found[1]]
