@@ -65,8 +65,8 @@ format: install ## Mend style and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: install ## Measure speed; prints ratios
-	$(BIN)/python -m benchmarks
+bench: install ## Measure speed; prints ratios (BENCH=--quick: seconds, to see that it runs)
+	$(BIN)/python -m benchmarks $(BENCH)
 
 verl: .venv-verl/installed ## Make .venv-verl: verl, vLLM and Ray for a CPU (3 minutes, 4 GB)
 

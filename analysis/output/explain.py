@@ -24,7 +24,7 @@ def explain(path: str, source: Source, tiers: Sequence[str], allow_mixed: bool =
     """
     label, _, name = path.partition("/")
     if label == "claims":
-        return "\n".join(explain_claim(name, source, tiers[0], allow_mixed))
+        return "\n".join(explain_claim(name, source, tiers, allow_mixed))
     tables = {name: item for name, item in artefacts().items() if item.kind == "table"}
     if label not in tables:
         raise UserError(f"no table {label!r}; {_nearest(label, tables)}")

@@ -1,6 +1,6 @@
 """``python -m analysis explain claims/NAME``: how a claim is read, tested and decided."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import isfinite, isnan
 
 from analysis.claims.entries import Entries, find_claim
@@ -11,12 +11,23 @@ from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 
 
-def explain_claim(name: str, source: Source, tier: str, allow_mixed: bool = False) -> list[str]:
-    """Return the lines of the explanation. Raises ``UserError`` naming the choices."""
-    entries = artefacts()["claims"].load(source, tier, allow_mixed)
-    assert isinstance(entries, Entries)
-    e = find_claim(entries, name)
-    lines = [f"claims/{name}", f"  {e.claim.claim}", f"  at         {e.claim.at}", f"  is read as {e.claim.formula}"]
+def explain_claim(name: str, source: Source, tiers: Sequence[str], allow_mixed: bool = False) -> list[str]:
+    """Return the lines of the explanation, at the last of ``tiers`` whose runs test the claim, else at the last.
+
+    Raises ``UserError`` naming the choices.
+    """
+    found = []
+    for tier in reversed(tiers):
+        entries = artefacts()["claims"].load(source, tier, allow_mixed)
+        assert isinstance(entries, Entries)
+        found.append((find_claim(entries, name), entries, tier))
+        if found[-1][0].runs.tested is not None:
+            return _lines(*found[-1])
+    return _lines(*found[0])
+
+
+def _lines(e: Evaluated, entries: Entries, tier: str) -> list[str]:
+    lines = [f"claims/{e.claim.id}", f"  {e.claim.claim}", f"  at         {e.claim.at}", f"  is read as {e.claim.formula}"]
     lines += [f"  note       {e.claim.note}"] * bool(e.claim.note)
     lines.append(f"  printed    {e.printed.verdict}")
     lines += ["", "  entries", *_entries(e, entries)]
