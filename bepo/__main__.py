@@ -61,7 +61,7 @@ def main() -> int:
 
 def _title(path: Path) -> str:
     """Return what a command is for: its docstring's first line without the command itself; nothing is imported."""
-    first = (ast.get_docstring(ast.parse(path.read_text())) or "").splitlines()[0]
+    first = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").splitlines()[0]
     title = first.rpartition("``: ")[2] if first.startswith("``") else first.partition(": ``")[0]
     return title[:1].upper() + title[1:].rstrip(".")
 

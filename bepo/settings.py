@@ -6,6 +6,7 @@ Analysis reads data only, so what Hydra composes is kept as ``paper/settings.jso
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, cast
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from bepo.core.errors import Parser
+from bepo.core.errors import Parser, exit_code
 from bepo.runs.compose import register_configs
 from bepo.runs.config import TIERS, Config
 from bepo.store.files import write_atomically
@@ -54,16 +55,20 @@ def _places(tier: str) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"{env} {model}", parts | {"updates": config["updates"]}
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: list[str] | None = None) -> int:
     """Write the file that is named, or ``paper/settings.json``, and print its path."""
     parser = Parser(prog="python -m bepo.settings", description=(__doc__ or "").split("\n\n")[1])
     parser.add_argument("file", nargs="?", type=Path, default=FILE, metavar="FILE", help=f"default: {FILE}")
     path = parser.parse_args(arguments).file
     if path.suffix != ".json":
         parser.error(f"{path}: name a .json file; the settings of a run: python -m bepo.train ... --cfg job")
+    return exit_code(lambda: _write(path))
+
+
+def _write(path: Path) -> None:
     write_atomically(path, json.dumps(main_settings(), indent=1, sort_keys=True) + "\n")
     print(path)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

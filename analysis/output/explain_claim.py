@@ -27,7 +27,8 @@ def explain_claim(name: str, source: Source, tiers: Sequence[str], allow_mixed: 
 
 
 def _lines(e: Evaluated, entries: Entries, tier: str) -> list[str]:
-    lines = [f"claims/{e.claim.id}", f"  {e.claim.claim}", f"  at         {e.claim.at}", f"  is read as {e.claim.formula}"]
+    lines = [f"claims/{e.claim.id}", f"  {e.claim.claim}"]
+    lines += [f"  at         {e.claim.at}", f"  is read as {e.claim.formula}"]
     lines += [f"  note       {e.claim.note}"] * bool(e.claim.note)
     lines.append(f"  printed    {e.printed.verdict}")
     lines += ["", "  entries", *_entries(e, entries)]

@@ -97,9 +97,13 @@ class Registry(Generic[P]):
         if spec is None or spec.origin is None or _registers(module):
             return None
         # A helper is no plug-in: one imports what its package offers to those.
-        return Path(spec.origin) if f"from {self._package} import" in Path(spec.origin).read_text() else None
+        return (
+            Path(spec.origin)
+            if f"from {self._package} import" in Path(spec.origin).read_text(encoding="utf-8")
+            else None
+        )
 
-    def make(self, name: str, **settings: Any) -> P:
+    def make(self, name: str, /, **settings: Any) -> P:
         """Return the plug-in ``name`` with settings that did not come through Hydra, which checks what it composes.
 
         Raises ``UserError`` naming the choices for an unknown name, setting or value.
@@ -119,7 +123,9 @@ class Registry(Generic[P]):
 def _registers(module: str) -> bool:
     """Return whether the source of a module, which is not imported for it, has a plug-in."""
     spec = find_spec(module)
-    return spec is not None and spec.origin is not None and "@register\n" in Path(spec.origin).read_text()
+    return (
+        spec is not None and spec.origin is not None and "@register\n" in Path(spec.origin).read_text(encoding="utf-8")
+    )
 
 
 def assignments(texts: Sequence[str]) -> dict[str, Any]:

@@ -116,7 +116,7 @@ def _show(batch: RolloutBatch, credit: Credit, out: Path | None) -> None:
         columns = {"advantage": credit.advantage, **credit.terms}
         written = {k: v[np.argsort(batch.row)].tolist() for k, v in columns.items()}
         try:
-            out.write_text(json.dumps({"metrics": credit.metrics, **written}, indent=1))
+            out.write_text(json.dumps({"metrics": credit.metrics, **written}, indent=1), encoding="utf-8")
         except OSError as error:
             raise UserError(f"{out}: cannot be written ({error.strerror})") from error
         print(f"{len(batch)} transitions, {batch.n_groups} groups -> {out}")

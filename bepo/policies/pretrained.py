@@ -92,7 +92,9 @@ def load_tokenizer(path: str) -> transformers.PreTrainedTokenizerFast:
 def has_generic_tokenizer(path: str) -> bool:
     """Return whether a folder has a tokenizer of no model's own class, such as that of policy=tiny."""
     config = Path(path) / "tokenizer_config.json"
-    return config.exists() and json.loads(config.read_text()).get("tokenizer_class") == "TokenizersBackend"
+    return (
+        config.exists() and json.loads(config.read_text(encoding="utf-8")).get("tokenizer_class") == "TokenizersBackend"
+    )
 
 
 def load_pretrained(part: Any, path: str, **settings: Any) -> Any:

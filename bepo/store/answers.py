@@ -40,7 +40,7 @@ class Answers:
 
     def add(self, row: dict[str, Any]) -> None:
         """Note what came back, synced to the disk; several threads may call this."""
-        with self._lock, self._path.open("a") as file:
+        with self._lock, self._path.open("a", encoding="utf-8") as file:
             file.write(row_line(row))
             file.flush()
             os.fsync(file.fileno())

@@ -13,6 +13,7 @@ from bepo.core.errors import UserError
 from bepo.store.files import (
     MOST_BYTES,
     Corrupt,
+    check_regular,
     digest,
     read_sealed_folder,
     row_line,
@@ -110,6 +111,7 @@ def _text(rows: Rows) -> str:
 
 
 def _read(path: Path, name: str) -> bytes:
+    check_regular(path, "archive of a run")
     try:
         with zipfile.ZipFile(path) as file:
             members = file.infolist()

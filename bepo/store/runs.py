@@ -88,7 +88,7 @@ class RunFolder:
 
     def append(self, stream: str, *rows: dict[str, Any]) -> None:
         """Add rows to ``metrics`` or ``episodes``."""
-        with (self.path / f"{stream}.jsonl").open("a") as file:
+        with (self.path / f"{stream}.jsonl").open("a", encoding="utf-8") as file:
             file.write("".join(row_line(row) for row in rows))
 
     def rewrite(self, stream: str, rows: Iterable[dict[str, Any]]) -> None:

@@ -26,7 +26,10 @@ def write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", [*TRACKED, "bepo/new/part.py", "bepo/core/new.py", "conf/new/a.yaml", "experiments/a.yaml"])
+NEW = ("bepo/new/part.py", "bepo/core/new.py", "conf/new/a.yaml", "experiments/a.yaml")
+
+
+@pytest.mark.parametrize("name", [*TRACKED, *NEW])
 def test_a_changed_or_new_source_counts(tree, name):
     assert source_state(tree)["dirty"] is False and len(source_state(tree)["commit"]) == 40
     write(tree / name, "new")
