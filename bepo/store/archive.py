@@ -111,7 +111,7 @@ def _text(rows: Rows) -> str:
 
 
 def _read(path: Path, name: str) -> bytes:
-    check_regular(path, "archive of a run")
+    check_regular(path, "run's archive")
     try:
         with zipfile.ZipFile(path) as file:
             members = file.infolist()
