@@ -6,5 +6,9 @@ import numpy as np
 
 
 def derive_seed(*parts: int) -> int:
-    """Return a seed of 63 bits made of integers; different parts give unrelated streams."""
+    """Return a seed of 63 bits made of integers; as many but different parts, each below 2^32, give unrelated streams.
+
+    Zeros at the end do not count: (1,) and (1, 0) give the same seed. Who adds a stream takes as many parts as its
+    neighbours have, or ends with another number than 0. Published numbers depend on these seeds.
+    """
     return int(np.random.SeedSequence([p & 0xFFFFFFFFFFFFFFFF for p in parts]).generate_state(1, np.uint64)[0] >> 1)

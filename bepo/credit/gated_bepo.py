@@ -93,6 +93,11 @@ class GatedBEPO(Estimator):
         super().__post_init__()
         if self.solver == "exact" and self.backup != "mean":
             raise UserError(f"credit.solver=exact needs credit.backup=mean, not {self.backup!r}")
+        if self.solver == "exact" and self.gamma == 1 and self.truncation == "bootstrap":
+            raise UserError(
+                "credit.solver=exact needs credit.gamma below 1 where credit.truncation=bootstrap, not credit.gamma="
+                f"{self.gamma:g}: states from which no episode ends have no value; choices: credit.solver=iterate"
+            )
 
     def __call__(self, batch: RolloutBatch) -> Credit:
         outcome = outcome_advantage(batch, self.outcome_pool, self.outcome_std, self.invalid_penalty)

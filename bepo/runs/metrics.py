@@ -32,7 +32,7 @@ def rollout_metrics(batch: RolloutBatch, max_response_length: int, end_token: in
 def credit_metrics(credit: Credit) -> dict[str, float]:
     """Return mean and deviation of the advantages of transitions, and all that the estimator reports."""
     moments = {"advantage_mean": float(credit.advantage.mean()), "advantage_std": float(credit.advantage.std())}
-    return prefixed("credit", moments | credit.metrics)
+    return prefixed("credit", moments | credit.numbers())
 
 
 def prefixed(prefix: str, values: Mapping[str, float]) -> dict[str, float]:

@@ -138,7 +138,12 @@ def digests_of_folder(path: Path) -> dict[str, str]:
 
 
 def seal_folder(path: Path, name: str, **facts: Any) -> None:
-    """Write ``path/name``: the facts, and the digest of every other file below the folder; all are synced."""
+    """Write ``path/name``: the facts, and the digest of every other file below the folder; all are synced.
+
+    Whoever may read the folder may read its files: safetensors makes its own for their owner alone.
+    """
+    for file in (file for file in path.rglob("*") if file.is_file()):
+        file.chmod(path.stat().st_mode & 0o666)
     write_sealed(path / name, {**facts, "files": digests_of_folder(path)})
     sync_folder(path)
 

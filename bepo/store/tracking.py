@@ -93,7 +93,7 @@ class Tracker:
     def log(self, row: dict[str, Any]) -> None:
         """Log the row of one update, under the same names as in metrics.jsonl."""
         if (run := self._run) is not None:
-            self._ask(lambda: run.log(row, step=row["update"]))
+            self._ask(lambda: run.log(finite(row), step=row["update"]))
 
     def _ask(self, call: Callable[[], T], seconds: float | None = _SILENCE) -> T | None:
         """Return W&B's answer. Go on without W&B, and say so, where it fails: it mirrors what the run's folder has."""
