@@ -20,6 +20,7 @@ from urllib.parse import urlparse
 from bepo.core.deadline import within
 from bepo.core.errors import Missing, UserError
 from bepo.core.settings import Settings
+from bepo.store.files import finite
 
 PLACES = ("runs/", "studies/")  # of a results folder, as files of a W&B run
 T = TypeVar("T")
