@@ -121,10 +121,8 @@ def _show(batch: RolloutBatch, credit: Credit, out: Path | None) -> None:
         columns = {"advantage": credit.advantage, **credit.terms}
         written = {k: v[np.argsort(batch.row)].tolist() for k, v in columns.items()}
         try:
-            out.write_text(
-                json.dumps(finite({"metrics": credit.numbers(), **written}), indent=1, allow_nan=False),
-                encoding="utf-8",
-            )
+            text = json.dumps(finite({"metrics": credit.numbers(), **written}), indent=1, allow_nan=False)
+            out.write_text(text, encoding="utf-8")
         except OSError as error:
             raise UserError(f"{out}: cannot be written ({error.strerror})") from error
         print(f"{len(batch)} transitions, {batch.n_groups} groups -> {out}")
