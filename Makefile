@@ -29,15 +29,15 @@ SHOWN = $(if $(filter smoke,$(TIER)),laptop,$(TIER))# the runs of tier smoke are
 
 reproduce: install ## Run the studies, rebuild tables, figures and page (TIER=smoke, laptop or paper; STUDIES="...")
 	@status=0; \
-	$(BIN)/python -m bepo.sweep $(STUDIES) tier=$(TIER) results=$(RESULTS) || status=$$?; \
-	[ $$status -gt 1 ] || $(BIN)/python -m analysis --tier $(TIER) --results $(RESULTS) || status=$$?; \
+	$(BIN)/python -m bepo.sweep $(STUDIES) tier=$(TIER) 'results=$(RESULTS)' || status=$$?; \
+	[ $$status -gt 1 ] || $(BIN)/python -m analysis --tier $(TIER) --results '$(RESULTS)' || status=$$?; \
 	[ $$status -gt 1 ] || ! command -v latexmk > /dev/null || make --no-print-directory paper TIER=$(SHOWN) || status=$$?; \
 	echo "The page opens with tier $(SHOWN)$(if $(filter smoke,$(TIER)),: published runs. Tier smoke ran here and shows that everything runs)."; \
 	exit $$status
 
 paper: install ## Build the paper of a tier from its runs: paper/build/main-$(TIER).pdf (needs TeX)
 	@command -v latexmk >/dev/null || { echo "make paper needs TeX: apt-get install $(TEX)" >&2; exit 1; }
-	$(BIN)/python -m analysis --tier $(TIER) --results $(RESULTS) > /dev/null
+	$(BIN)/python -m analysis --tier $(TIER) --results '$(RESULTS)' > /dev/null
 	@mkdir -p paper/build && cd paper && latexmk -pdf -silent -interaction=nonstopmode -halt-on-error -outdir=build \
 		-jobname=%A-$(TIER) -usepretex='\newcommand{\tier}{$(TIER)}' main.tex supplement.tex > build/latexmk.log 2>&1 \
 		|| { grep -hA5 '^!' build/*-$(TIER).log build/latexmk.log >&2; exit 1; }
@@ -69,8 +69,8 @@ format: install ## Mend style and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: install ## Measure speed; prints ratios
-	$(BIN)/python -m benchmarks
+bench: install ## Measure speed; prints ratios (BENCH=--quick: seconds, to see that it runs)
+	$(BIN)/python -m benchmarks $(BENCH)
 
 verl: .venv-verl/installed ## Make .venv-verl: verl, vLLM and Ray for a CPU (3 minutes, 4 GB)
 

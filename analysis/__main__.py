@@ -10,6 +10,7 @@ With labels only these are built, and the page and the paper's macros stay as th
 """
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -25,6 +26,15 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command; return 0, or 2 after one line that says what is wrong."""
     options = _parser().parse_args(arguments)
     return exit_code(lambda: _run(options))
+
+
+def _check_matplotlib() -> None:
+    """Raise ``UserError`` if matplotlib cannot be imported with what the environment says."""
+    try:
+        import matplotlib  # noqa: F401
+    except (ValueError, OSError) as error:
+        said = [f"{name}={os.environ[name]}" for name in ("MPLBACKEND", "MATPLOTLIBRC") if os.environ.get(name)]
+        raise UserError(f"{' '.join(said)}: matplotlib cannot start with this, unset it ({error})") from None
 
 
 def _parser() -> Parser:
@@ -72,6 +82,8 @@ def _run(options: argparse.Namespace) -> None:
         )
     if options.source in (None, "local"):
         existing(options.results)
+    if options.names[:1] != ["runs"]:
+        _check_matplotlib()
     command, names = (options.names[0], options.names[1:]) if options.names else ("", [])
     # Statistics, plots and algebra take seconds to import: each command imports what it needs.
     if command == "runs":

@@ -23,11 +23,11 @@ class EngineTimes(NamedTuple):
     digest: str  # of all transcripts
 
 
-def alfworld(games: int = 6, steps: int = 30) -> None:
+def alfworld(games: int = 6, steps: int = 30, generated: int = 300) -> None:
     """Print games generated a second, and the times of both engines."""
     generate("train", 0)
     start = time.process_time()
-    made = [generate(split, n) for split in SPLITS for n in range(300)]
+    made = [generate(split, n) for split in SPLITS for n in range(generated)]
     print(f"\nALFWorld: {len(made) / (time.process_time() - start):.0f} games generated a second")
     sample = [generate("train", n) for n in range(1000, 1000 + games)]
     chosen = [commands(game.game_file, game.traj_data, Random(n), steps) for n, game in enumerate(sample)]

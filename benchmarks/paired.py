@@ -80,12 +80,12 @@ class Run(ABC):
 
     def _rows(self) -> list[dict]:
         files = [*self.results.glob("runs/*/metrics.jsonl")]
-        lines = files[0].read_text().splitlines(keepends=True) if files else []
+        lines = files[0].read_text(encoding="utf-8").splitlines(keepends=True) if files else []
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def _cpu_seconds(self) -> float:
         with suppress(FileNotFoundError):  # of a process that has just ended
-            fields = Path(f"/proc/{self._pid}/stat").read_text().rsplit(")", 1)[1].split()
+            fields = Path(f"/proc/{self._pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
             self._seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         return self._seconds
 
@@ -98,7 +98,7 @@ class RunAlone(Run):
         if not (checkout / "conf" / "tier").exists():
             settings = {OLD_NAMES.get(name, name): value for name, value in settings.items()}
         overrides = [f"{name}={value}" for name, value in settings.items()]
-        self._log = results.with_suffix(".log").open("w")
+        self._log = results.with_suffix(".log").open("w", encoding="utf-8")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bepo.train", *overrides, f"results={results}"],
             cwd=checkout,
@@ -137,7 +137,7 @@ class RunOfSweep(Run):
     def _ended(self) -> float | None:
         if not self._pool.ended(timeout=0):
             return None
-        log = self._run.log.read_text()
+        log = self._run.log.read_text(encoding="utf-8")
         if self._worker.exit_code:
             raise SystemExit(f"a run failed: {log}")
         return float(log.split()[-4])  # "--- 12.3 s of CPU", a worker's last line

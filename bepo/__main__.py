@@ -10,7 +10,7 @@ import runpy
 import sys
 from pathlib import Path
 
-from bepo.core.errors import choose
+from bepo.core.errors import choose, exit_code
 
 _FOLDER = Path(__file__).parent
 _COMPLETION = r"""_bepo() {
@@ -42,14 +42,8 @@ def main() -> int:
     """Run the command that is named; return 0 after the list of commands, or 2 for an unknown one."""
     name, *arguments = sys.argv[1:] or ["--help"]
     known = commands()
-    if name in ("--help", "-h", "help"):
-        print("bepo COMMAND ...\n\n" + "\n".join(f"  {command:9} {_title(path)}" for command, path in known.items()))
-        print("\nbepo COMMAND --help says more; `python -m bepo.COMMAND` is the same.")
-        print('Completion in bash or zsh: eval "$(bepo --completion)"')
-        return 0
-    if name == "--completion":
-        print(_COMPLETION.replace("COMMANDS", " ".join(known)))
-        return 0
+    if name in ("--help", "-h", "help", "--completion"):
+        return exit_code(lambda: print(_COMPLETION.replace("COMMANDS", " ".join(known)) if "--c" in name else _help()))
     if name not in known:
         print(f"error: {choose('command', name, known)}", file=sys.stderr)
         return 2
@@ -59,9 +53,18 @@ def main() -> int:
     return 0
 
 
+def _help() -> str:
+    titles = "\n".join(f"  {command:9} {_title(path)}" for command, path in commands().items())
+    return (
+        f"bepo COMMAND ...\n\n{titles}\n\n"
+        "bepo COMMAND --help says more; `python -m bepo.COMMAND` is the same.\n"
+        'Completion in bash or zsh: eval "$(bepo --completion)"'
+    )
+
+
 def _title(path: Path) -> str:
     """Return what a command is for: its docstring's first line without the command itself; nothing is imported."""
-    first = (ast.get_docstring(ast.parse(path.read_text())) or "").splitlines()[0]
+    first = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").splitlines()[0]
     title = first.rpartition("``: ")[2] if first.startswith("``") else first.partition(": ``")[0]
     return title[:1].upper() + title[1:].rstrip(".")
 

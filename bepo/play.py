@@ -5,6 +5,7 @@ Answer with the number of an action or with its words. ``?`` asks the expert, ``
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -14,7 +15,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from bepo.core.batch import Terminal
-from bepo.core.errors import Parser, UserError
+from bepo.core.errors import Parser, UserError, exit_code
 from bepo.core.registry import assignments
 from bepo.envs import IMAGE, Environment, Episodes, Observation, Split, Task, environments
 
@@ -32,6 +33,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--task", type=int, default=0, metavar="N", help="number of the task in its split, from 0")
     parser.add_argument("--expert", action="store_true", help="show the expert's solution")
     options = parser.parse_intermixed_args(arguments)
+    return exit_code(lambda: _play(options))
+
+
+def _play(options: argparse.Namespace) -> None:
     try:
         env = environments.make(options.env, **assignments(options.settings))
         task = _task(env, options.split, options.task)
@@ -39,12 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
         if options.expert and not env.has_expert:
             raise UserError(f"--expert: env={env.name} has no expert")
         play(env, task, ask_expert if options.expert else ask_person)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
     except KeyboardInterrupt:
         print("\nstopped")
-    return 0
 
 
 def play(env: Environment, task: Task, player: Player) -> None:

@@ -7,13 +7,14 @@ transcripts, and those of Gated-BEPO among them their policy, unless the model i
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from bepo.core.errors import Parser, UserError, choose
+from bepo.core.errors import Parser, UserError, choose, exit_code
 from bepo.runs.compose import config_of
 from bepo.runs.config import TIERS, identity_of
 from bepo.runs.metrics import success_rate
@@ -39,16 +40,16 @@ def main(arguments: list[str] | None = None) -> int:
     add("--tier", default="laptop", help="the tier of the runs (default: laptop)")
     add("--to", type=Path, default=PUBLISHED, metavar="FOLDER", help="default: paper/runs")
     options = parser.parse_args(arguments)
+    return exit_code(lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.tier not in TIERS:
+        raise choose("tier", options.tier, TIERS)
     published = PublishedRuns(options.to / options.tier)
-    try:
-        if options.tier not in TIERS:
-            raise choose("tier", options.tier, TIERS)
-        if options.results:
-            _publish(options.results, published)
-        problems = list(dict.fromkeys(check(published)))
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    if options.results:
+        _publish(options.results, published)
+    problems = list(dict.fromkeys(check(published)))
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
     print(f"{published.folder}: {len(published.ids())} runs, {_bytes(published) / 1e6:.1f} MB")

@@ -8,6 +8,7 @@ Hydra composes from ``paper/settings.json``. A ``.md`` file gets every field wit
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any, cast
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from bepo.core.errors import Parser
+from bepo.core.errors import Parser, exit_code
 from bepo.runs.compose import register_configs
 from bepo.runs.config import TIERS, Config
 from bepo.runs.reference import reference
@@ -58,17 +59,21 @@ def _places(tier: str) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"{env} {model}", parts | {"updates": config["updates"]}
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: list[str] | None = None) -> int:
     """Write the file that is named, or ``paper/settings.json``, and print its path."""
     parser = Parser(prog="python -m bepo.settings", description=(__doc__ or "").split("\n\n")[1])
     parser.add_argument("file", nargs="?", type=Path, default=FILE, metavar="FILE", help=f"default: {FILE}")
     path = parser.parse_args(arguments).file
     if path.suffix not in (".json", ".md"):
         parser.error(f"{path}: name a .json or a .md file; the settings of a run: python -m bepo.train ... --cfg job")
+    return exit_code(lambda: _write(path))
+
+
+def _write(path: Path) -> None:
     text = reference() if path.suffix == ".md" else json.dumps(main_settings(), indent=1, sort_keys=True) + "\n"
     write_atomically(path, text)
     print(path)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

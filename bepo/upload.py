@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from bepo.core.errors import Parser, UserError
+from bepo.core.errors import Parser, exit_code
 from bepo.store.tracking import Tracking, publish
 
 
@@ -21,14 +21,13 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.project.count("/") != 1:
         parser.error(f"{options.project!r} is not ENTITY/PROJECT")
-    entity, project = options.project.split("/")
-    try:
-        number = publish(Tracking("online", project, entity), options.results)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    print(f"{number} cells of {options.results} -> {options.project}")
-    return 0
+    return exit_code(lambda: _upload(options.project, options.results))
+
+
+def _upload(name: str, results: Path) -> None:
+    entity, project = name.split("/")
+    number = publish(Tracking("online", project, entity), results)
+    print(f"{number} cells of {results} -> {name}")
 
 
 if __name__ == "__main__":

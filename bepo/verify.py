@@ -17,7 +17,7 @@ from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 
-from bepo.core.errors import Parser, UserError, choose, nearest
+from bepo.core.errors import Parser, UserError, choose, exit_code, nearest
 from bepo.publish import stale
 from bepo.runs.compare import differences, differences_of_first_update, prediction_interval, same_kind
 from bepo.runs.compose import config_of
@@ -45,12 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     add("--tier", default="laptop", help="the tier of the runs (default: laptop)")
     add("--published", type=Path, default=PUBLISHED, metavar="FOLDER", help="default: paper/runs")
     options = parser.parse_args(arguments)
-    try:
-        failures = sum([_verify(options, one) for one in _chosen(options)])
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 1 if failures else 0
+    return exit_code(lambda: int(sum([_verify(options, one) for one in _chosen(options)]) > 0))
 
 
 def _chosen(options: argparse.Namespace) -> list[StoredRun]:

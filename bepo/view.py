@@ -96,7 +96,7 @@ def _save(text: str, name: str, options: argparse.Namespace) -> None:
     """Write a page, print its path, and open it where there is a screen."""
     out = options.out or options.results / "views" / f"{name}.html"
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text)
+    out.write_text(text, encoding="utf-8")
     print(out)
     if not options.no_open and (sys.platform != "linux" or any(os.environ.get(d) for d in _DISPLAYS)):
         webbrowser.open(out.resolve().as_uri())

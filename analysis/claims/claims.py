@@ -66,7 +66,7 @@ def read(path: Path = CLAIMS, known: Collection[EntryKey] | None = None) -> list
     blocks of rows that only its runs make: of its entries label, row and column must be known.
     """
     try:
-        items = yaml.safe_load(path.read_text()) or []
+        items = yaml.safe_load(path.read_text(encoding="utf-8")) or []
     except yaml.YAMLError as error:
         raise UserError(f"{path}: not YAML ({str(error).splitlines()[0]})") from None
     claims: dict[str, Claim] = {}

@@ -51,7 +51,7 @@ def entries_of(label: str) -> list[Reported]:
     path = REPORTED / f"{label}.csv"
     if not path.exists():
         return []
-    with path.open() as file:
+    with path.open(encoding="utf-8") as file:
         return [Reported(label, **row) for row in csv.DictReader(file)]
 
 

@@ -23,7 +23,7 @@ def title_of(label: str) -> str:
 @cache
 def _names() -> dict[str, tuple[str, str]]:
     """Return number and heading of each label."""
-    file = yaml.safe_load(FILE.read_text())
+    file = yaml.safe_load(FILE.read_text(encoding="utf-8"))
     paper = {
         label: (f"{_KINDS[part]} {number}", heading)
         for part in _KINDS

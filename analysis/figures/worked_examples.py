@@ -29,7 +29,9 @@ class Pattern:
     columns: list[str] = field(default_factory=list)
 
 
-*PATTERNS, OVERVIEW = (Pattern(**p) for p in yaml.safe_load(Path(__file__).with_name("patterns.yaml").read_text()))
+*PATTERNS, OVERVIEW = (
+    Pattern(**p) for p in yaml.safe_load(Path(__file__).with_name("patterns.yaml").read_text(encoding="utf-8"))
+)
 
 
 @artefact("credit-comparison", "figure")

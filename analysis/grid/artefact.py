@@ -72,6 +72,6 @@ def artefacts() -> dict[str, Artefact]:
     for package in ("analysis.tables", "analysis.figures"):
         for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
             importlib.import_module(f"{package}.{module.name}")
-    text = "".join((PAPER / f"{part}.tex").read_text() for part in ("main", "supplement"))
+    text = "".join((PAPER / f"{part}.tex").read_text(encoding="utf-8") for part in ("main", "supplement"))
     shown = dict.fromkeys(re.findall(r"\\generated(?:table|figure)\{([^}]*)\}", text))
     return {label: REGISTRY[label] for label in [*shown, *sorted(REGISTRY.keys() - shown.keys())] if label in REGISTRY}

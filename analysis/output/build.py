@@ -67,7 +67,7 @@ def write(built: Iterable[Built], out: Path) -> None:
             drawings.append(Drawing(one.product.figure, folder / name, corner))
             texts = {"tex": figure_to_latex(one.product, one.label, f"figures/{name}.pdf")}
         for end, text in texts.items():
-            (folder / f"{name}.{end}").write_text(text)
+            (folder / f"{name}.{end}").write_text(text, encoding="utf-8")
     for one, drawing, svg in zip(drawn, drawings, write_all(drawings)):
         one.svg = svg
         plt.close(drawing.picture)
@@ -77,7 +77,7 @@ def write_macros(built: Sequence[Built], out: Path) -> None:
     """Write ``macros.<tier>.tex``, of every table of a tier."""
     for tier in {one.tier for one in built}:
         tables = [one.table for one in built if one.table and one.tier == tier]
-        (out / f"macros.{tier}.tex").write_text(to_macros(tables))
+        (out / f"macros.{tier}.tex").write_text(to_macros(tables), encoding="utf-8")
 
 
 def _table_texts(table: Table, label: str) -> dict[str, str]:

@@ -99,4 +99,4 @@ def _number(value: float, form: str) -> str:
 
 _ENVIRONMENT = Environment("<%", "%>", "<<", ">>", trim_blocks=True, lstrip_blocks=True)
 _ENVIRONMENT.filters |= {"tex": escape, "value": _value}
-_TEMPLATE = _ENVIRONMENT.from_string((Path(__file__).parent / "table.tex").read_text())
+_TEMPLATE = _ENVIRONMENT.from_string((Path(__file__).parent / "table.tex").read_text(encoding="utf-8"))

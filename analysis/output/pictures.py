@@ -40,7 +40,7 @@ class Drawing:
         for kind, metadata in _METADATA.items():
             self.picture.savefig(f"{self.path}.{kind}", format=kind, dpi=200, metadata=metadata | {"Title": name})
         svg = to_svg(self.picture, name)
-        Path(f"{self.path}.svg").write_text(svg)
+        Path(f"{self.path}.svg").write_text(svg, encoding="utf-8")
         return svg
 
 

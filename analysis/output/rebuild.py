@@ -43,7 +43,7 @@ def rebuild(labels: Sequence[str], source: Source, tiers: Sequence[str], out: Pa
         write_macros(built, out)
         report = out / "report.html"
         claims = {one: evaluated_claims(source, one, allow_mixed) for one in source.tiers()}
-        report.write_text(page.render(built, source.tiers(), source.label, claims))
+        report.write_text(page.render(built, source.tiers(), source.label, claims), encoding="utf-8")
         print(f"page:    {report}")
 
 

@@ -14,7 +14,7 @@ SUCCESS = Metric("success", "Success", headline=True, format=".2f")
 SCORE = Metric("score", "Score", value="task_score", format=".2f")
 WEBSHOP = (Block(env="webshop", model="small"),)
 ALFWORLD = (Block(env="alfworld", model="small"),)
-_WORDS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
+_WORDS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 
 def ablation(

@@ -45,7 +45,7 @@ class PlaceSettings:
 
 def settings_of_tier(studies: Iterable[StudyRuns], tier: str) -> dict[str, PlaceSettings]:
     """Return the settings by place (``alfworld small``). The newest run of Gated-BEPO decides."""
-    composed = json.loads(COMPOSED.read_text()).get(tier, {}) if COMPOSED.exists() else {}
+    composed = json.loads(COMPOSED.read_text(encoding="utf-8")).get(tier, {}) if COMPOSED.exists() else {}
     places = {place: PlaceSettings(flat(values)) for place, values in composed.items()}
     runs = [run for study in studies for run in study.runs if run.method == "gated_bepo"]
     for place, same in grouped(runs, lambda run: f"{run.env} {run.model}").items():

@@ -132,7 +132,7 @@ def in_text(studies: Studies) -> Table:
     """Set the numbers of the text beside those of the runs."""
     of_paper = {entry.key: entry.value for entry in entries_of("text") if isinstance(entry.value, Estimate)}
     rows, entries = [], []
-    for number in yaml.safe_load(NUMBERS.read_text()):
+    for number in yaml.safe_load(NUMBERS.read_text(encoding="utf-8")):
         study, metric = studies[number["study"]], _metric(number["metric"])
         key = ("text", number["row"], number["group"], number["column"])
         entry = Entry(f"in-text/{number['text']}", key, of_paper.get(key))

@@ -351,6 +351,8 @@ class RolloutBatch:
         Raises ``UserError`` for any other file, and for one that was changed since.
         """
         try:
+            if isinstance(path, str | Path) and Path(path).exists() and not Path(path).is_file():
+                raise UserError(f"{path}: not a file of rollouts, but no regular file")  # a pipe would be waited for
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             version = int(arrays["format_version"])

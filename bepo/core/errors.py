@@ -2,10 +2,12 @@
 
 import argparse
 import difflib
+import io
 import os
 import sys
 from collections.abc import Callable, Iterable
-from typing import NoReturn
+from contextlib import suppress
+from typing import Any, NoReturn
 
 GPU_ENVIRONMENT = (
     "python3 -m venv .venv-gpu && .venv-gpu/bin/pip install -r requirements/verl-gpu.txt "
@@ -52,22 +54,48 @@ def nearest(value: object, choices: Iterable[str]) -> str:
     return f"; did you mean {found[0]}?" if found else ""
 
 
-def exit_code(work: Callable[[], None]) -> int:
-    """Do the work of a command that writes and prints; return 0, or 2 after one line that says what is wrong.
+def exit_code(work: Callable[[], int | None]) -> int:
+    """Do the work of a command that writes and prints; return its status (0 for None), or 2 after one line on an error.
 
     A reader that has seen enough of what is printed is no mistake.
     """
+    ready_streams()
     try:
-        work()
+        status = work() or 0
+        sys.stdout.flush()
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # the reader has seen enough: `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        print(f"error: {error.filename}: cannot be written ({error.strerror})", file=sys.stderr)
-        return 2
-    return 0
+        return status_of(error)
+    return status
+
+
+def ready_streams() -> None:
+    """Let a command print whatever the terminal's encoding is, and although standard error is closed (``2>&-``)."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (until the process ends)
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def status_of(error: OSError) -> int:
+    """Return the exit status after a file could not be used, and say it in one line; 0 after a closed pipe."""
+    if error.filename is None:  # standard output: what is left of it goes nowhere
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        return 0
+    print(f"error: {place_of(error)}", file=sys.stderr)
+    return 2
+
+
+def place_of(error: OSError) -> str:
+    """Return which file cannot be used, and why."""
+    place, why = error.filename or "standard output", error.strerror or error
+    return str(UserError(f"{place}: cannot be read or written ({why})"))
 
 
 class Parser(argparse.ArgumentParser):
@@ -76,3 +104,12 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Say it without the usage, which ``--help`` shows."""
         self.exit(2, f"error: {message} (--help shows what {self.prog} takes)\n")
+
+    def print_help(self, file: Any = None) -> None:
+        """Print the help; a reader that has seen enough of it is no mistake."""
+        ready_streams()
+        try:
+            super().print_help(file)
+            sys.stdout.flush()
+        except OSError as error:
+            self.exit(status_of(error))

@@ -94,7 +94,7 @@ class Registry(Generic[P]):
         found = pkgutil.iter_modules(importlib.import_module(self._package).__path__)
         return [module.name for module in found if not module.name.startswith("_")]
 
-    def make(self, name: str, **settings: Any) -> P:
+    def make(self, name: str, /, **settings: Any) -> P:
         """Return the plug-in ``name`` with settings that did not come through Hydra, which checks what it composes.
 
         Raises ``UserError`` naming the choices for an unknown name, setting or value.

@@ -6,9 +6,9 @@ import numpy as np
 
 
 def derive_seed(*parts: int) -> int:
-    """Return a seed of 63 bits made of integers. Different parts give unrelated streams, if they are equally many.
+    """Return a seed of 63 bits. Equally many but different parts, each below 2^32, give unrelated streams.
 
-    numpy's ``SeedSequence`` ignores zeros at the end: ``derive_seed(1)`` is ``derive_seed(1, 0)``. Each use therefore
-    has a fixed number of parts, or a constant that tells it apart. Published runs depend on these numbers.
+    Zeros at the end do not count: ``derive_seed(1)`` is ``derive_seed(1, 0)``. A new stream takes as many parts as its
+    neighbours, or ends with a number other than 0. Published numbers depend on these seeds.
     """
     return int(np.random.SeedSequence([p & 0xFFFFFFFFFFFFFFFF for p in parts]).generate_state(1, np.uint64)[0] >> 1)

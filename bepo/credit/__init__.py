@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import ClassVar, TypedDict
+from typing import Any, ClassVar, TypedDict
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -34,6 +34,10 @@ class Credit:
         self._check(len(response_length), int(response_length.sum()))
         return np.repeat(self.advantage, response_length) if self.token_advantage is None else self.token_advantage
 
+    def numbers(self) -> dict[str, Any]:
+        """Return the metrics as plain numbers: numpy's, and arrays of one number, are none that JSON knows."""
+        return {name: value.item() if isinstance(value, _OF_NUMPY) else value for name, value in self.metrics.items()}
+
     def _check(self, n: int, n_tokens: int) -> None:
         if not isinstance(self.terms, dict) or not isinstance(self.metrics, dict):
             raise UserError("the estimator's terms and metrics must be dictionaries")
@@ -44,8 +48,13 @@ class Credit:
             if getattr(self, name) is not None:
                 _check_array(name, getattr(self, name), n_tokens)
         for name, number in self.metrics.items():
+            if isinstance(number, _OF_NUMPY) and number.size == 1 and number.dtype.kind in "biuf":
+                continue
             if not isinstance(number, Real):
                 raise UserError(f"the estimator's metrics[{name!r}] is {number!r}, must be a number")
+
+
+_OF_NUMPY = (np.generic, np.ndarray)
 
 
 def _check_array(name: str, values: object, size: int) -> None:

@@ -108,6 +108,11 @@ def _problem(row: dict[str, Any]) -> str:
         is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e100
         if not is_number and (name in ("r", "task_score") or value is not None):
             return f"{name}={value!r:.40} must be a finite number"
+    if type(step := row.get("t", 0)) is not int or not 0 <= step < 2**31:
+        return f"t={step!r:.40} must be a whole number, at least 0"
+    for name in ("uid", "traj", "obs", "next"):
+        if isinstance(key := row.get(name), bool | float):  # 1, 1.0 and true would be one key
+            return f"{name}={key!r:.40} must be text or a whole number"
     for name in ("valid", "broken"):
         if not isinstance(row.get(name, False), bool):
             return f"{name}={row[name]!r:.40} must be true or false"
@@ -119,7 +124,8 @@ def _show(batch: RolloutBatch, credit: Credit, out: Path | None) -> None:
         columns = {"advantage": credit.advantage, **credit.terms}
         written = {k: v[np.argsort(batch.row)].tolist() for k, v in columns.items()}
         try:
-            out.write_text(json.dumps(finite({"metrics": credit.metrics, **written}), indent=1))
+            text = json.dumps(finite({"metrics": credit.numbers(), **written}), indent=1, allow_nan=False)
+            out.write_text(text, encoding="utf-8")
         except OSError as error:
             raise UserError(f"{out}: cannot be written ({error.strerror})") from error
         print(f"{len(batch)} transitions, {batch.n_groups} groups -> {out}")

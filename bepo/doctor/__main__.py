@@ -5,13 +5,14 @@ Exit status: 0, or 1 if something that ``--strict`` names is not usable.
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from bepo.core.errors import Parser, UserError, choose
+from bepo.core.errors import Parser, choose, exit_code
 from bepo.doctor.findings import Finding, plugin_findings
 from bepo.doctor.tools import LOOKS
 
@@ -27,12 +28,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print everything that was looked at as JSON")
     parser.add_argument("--strict", nargs="+", metavar="NAME", default=[], help="exit with 1 unless these are usable")
     options = parser.parse_args(arguments)
+    return exit_code(lambda: _look(options))
+
+
+def _look(options: argparse.Namespace) -> int:
     found = list(findings())
-    try:
-        wanted = [_named(found, name) for name in options.strict]
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    wanted = [_named(found, name) for name in options.strict]
     print(json.dumps([asdict(f) for f in found], indent=1) if options.json else table(found))
     return int(any(f.problem for f in wanted))
 
@@ -58,7 +59,8 @@ def findings() -> Iterator[Finding]:
 def table(found: list[Finding], colour: bool | None = None) -> str:
     """Return one line for each finding, and under what is not usable the command that mends it."""
     colour = sys.stdout.isatty() if colour is None else colour
-    good, bad, plain = ("\x1b[32m✓", "\x1b[31m✗", "\x1b[0m") if colour else ("✓", "✗", "")
+    yes, no = "✓✗" if _can_print("✓✗") else "+-"
+    good, bad, plain = (f"\x1b[32m{yes}", f"\x1b[31m{no}", "\x1b[0m") if colour else (yes, no, "")
     shown = [f for f in found if f.problem or not f.minor]
     width = max(len(f.name) for f in shown)
     lines, part = [], ""
@@ -68,9 +70,18 @@ def table(found: list[Finding], colour: bool | None = None) -> str:
             lines.append(part)
         lines.append(f"  {bad if f.problem else good}{plain} {f.name:{width}}  {f.problem or f.note}".rstrip())
         if f.remedy:
-            lines.append(f"      → {f.remedy}")
+            lines.append(f"      {'→' if yes == '✓' else '->'} {f.remedy}")
     usable = sum(not f.problem for f in shown)
     return "\n".join([*lines, f"{usable} of {len(shown)} usable"])
+
+
+def _can_print(text: str) -> bool:
+    """Return whether the encoding of standard output has every character of a text."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _named(found: list[Finding], name: str) -> Finding:

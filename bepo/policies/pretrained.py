@@ -65,7 +65,7 @@ def weights_missing(path: str) -> Missing | None:
     """Return what is missing of the weights at ``path``, a folder or a name on the model hub; None if they are here."""
     from huggingface_hub import snapshot_download
 
-    folder = Path(path)
+    folder = readable_folder(path)
     if not (folder / "config.json").exists():
         try:
             folder = Path(snapshot_download(path, local_files_only=True))
@@ -74,6 +74,20 @@ def weights_missing(path: str) -> Missing | None:
     if not [*folder.glob("*.safetensors"), *folder.glob("*.bin")]:
         return Missing(f"{folder} holds no weights", f"hf download {path}")
     return None
+
+
+def readable_folder(path: str) -> Path:
+    """Return ``policy.path`` as a folder, which need not exist. Raises ``UserError`` for one that may not be read."""
+    folder = Path(path)
+    try:
+        (folder / "config.json").stat()
+        if folder.is_dir():
+            os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:  # no permission, a loop of links, a name too long, a null byte in it
+        raise UserError(f"policy.path={path!r}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+    return folder
 
 
 def load_tokenizer(path: str) -> transformers.PreTrainedTokenizerFast:
@@ -104,8 +118,10 @@ def end_ids_of(path: str, tokenizer: transformers.PreTrainedTokenizerBase) -> fr
 
 def has_generic_tokenizer(path: str) -> bool:
     """Return whether a folder has a tokenizer of no model's own class, such as that of policy=tiny."""
-    config = Path(path) / "tokenizer_config.json"
-    return config.exists() and json.loads(config.read_text()).get("tokenizer_class") == "TokenizersBackend"
+    config = readable_folder(path) / "tokenizer_config.json"
+    return (
+        config.exists() and json.loads(config.read_text(encoding="utf-8")).get("tokenizer_class") == "TokenizersBackend"
+    )
 
 
 def load_pretrained(part: Any, path: str, **settings: Any) -> Any:

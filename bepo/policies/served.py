@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import ssl
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
-from urllib.parse import urlparse
+from urllib.parse import ParseResult, urlparse
+from urllib.request import getproxies
 
 from bepo.core.errors import Missing, UserError
 from bepo.core.settings import setting
@@ -18,6 +20,8 @@ from bepo.rollouts.agent import Agent
 
 if TYPE_CHECKING:
     from bepo.policies.lm.language_model import LanguageModel
+
+_PROXIES = ("http", "https", "socks5", "socks5h")
 
 
 @dataclass
@@ -39,8 +43,8 @@ class ServedPolicy(PolicyConfig):
     retries: int = setting(6, at_least=0, identity=False)
     """A request that fails is sent again so many times, after the time that the endpoint asks for (Retry-After, up to
     two minutes), else after half a second and then twice as long each time."""
-    timeout: float = setting(600.0, above=0, identity=False)
-    """Seconds after which an answer that is not whole is given up, however it comes."""
+    timeout: float = setting(600.0, above=0, at_most=604_800, identity=False)
+    """Seconds after which an incomplete answer is given up."""
     budget_tokens: int | None = setting(None, at_least=0, identity=False)
     """No request is sent that could make the tokens of prompts and responses of the run more than this."""
     budget_money: float | None = setting(None, at_least=0, identity=False)
@@ -106,9 +110,7 @@ class Served(ServedPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        url = urlparse(self.base_url)
-        if url.scheme not in ("http", "https") or not url.hostname:
-            raise UserError(f"policy.base_url={self.base_url!r}: write http(s)://host[:port]/path")
+        url = checked_url("policy.base_url", self.base_url, ("http", "https"))
         if url.username or url.password or url.query:
             raise UserError(
                 f"policy.base_url holds credentials or a query ({url.hostname}): put the key into the environment "
@@ -140,4 +142,43 @@ class Served(ServedPolicy):
             raise UserError("policy.model is empty: name the model as the endpoint calls it")
         if missing := self.missing():
             raise missing
+        check_network()
         yield self.base_url
+
+
+def checked_url(name: str, value: str, schemes: Sequence[str]) -> ParseResult:
+    """Return the parts of a URL. Raises ``UserError``, which calls it ``name``, where no request can be sent to it."""
+    try:
+        url = urlparse(value)
+        if url.scheme not in schemes or not url.hostname or not value.isprintable() or " " in value:
+            raise ValueError("no scheme or host")
+        if url.port == 0:
+            raise ValueError("port 0")
+        url.hostname.encode("ascii").decode().encode("idna")  # an empty label, or one of more than 63 characters
+        return url
+    except ValueError as error:
+        words = f"write {' or '.join(schemes)}, then ://host[:port]/path, in ASCII (xn--... for other letters)"
+        raise UserError(f"{name}={_shown(value)}: {words} ({type(error).__name__ if value else 'empty'})") from None
+
+
+def check_network() -> None:
+    """Raise ``UserError`` for a proxy or a file of certificates in the environment that no request can use."""
+    for scheme, proxy in getproxies().items():
+        if scheme in ("http", "https", "all"):
+            checked_url(f"{scheme}_proxy", proxy if "://" in proxy else f"http://{proxy}", _PROXIES)
+    places = {name: os.environ[name] for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(name)}
+    for name, place in places.items():
+        is_file = name == "SSL_CERT_FILE"
+        try:
+            if not is_file and not os.path.isdir(place):
+                raise NotADirectoryError("not a folder")
+            ssl.create_default_context(**{"cafile" if is_file else "capath": place})
+        except OSError as error:
+            what = "a file of certificates (PEM)" if is_file else "a folder of certificates"
+            raise UserError(f"{name}={place}: must be {what}, or not set ({error.strerror or error})") from None
+
+
+def _shown(url: str) -> str:
+    """Return a URL as a message may show it: without user and password."""
+    before, at, host = url.rpartition("@")
+    return repr(f"{before.partition('://')[0]}://***@{host}" if at else url)

@@ -118,10 +118,10 @@ class Tiny(TinyModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.hidden_size % self.num_attention_heads:
+        if self.hidden_size % (2 * self.num_attention_heads):  # rotary positions turn pairs of a head's numbers
             raise UserError(
                 f"policy.hidden_size={self.hidden_size} must be a multiple of "
-                f"policy.num_attention_heads={self.num_attention_heads}"
+                f"2 policy.num_attention_heads={self.num_attention_heads}"
             )
 
     def build(self, env: Environment, agent: Agent, device: str) -> LanguageModel:

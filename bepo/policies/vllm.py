@@ -97,12 +97,12 @@ def _tokenizer(path: str) -> Iterator[list[str]]:
     model it does not.
     """
     config = Path(path) / "config.json"
-    if not has_generic_tokenizer(path) or json.loads(config.read_text()).get("model_type") != "qwen2":
+    if not has_generic_tokenizer(path) or json.loads(config.read_text(encoding="utf-8")).get("model_type") != "qwen2":
         yield []
         return
     with tempfile.TemporaryDirectory(prefix="bepo-tokenizer-") as copy:
         for pattern in ("tokenizer*", "special_tokens*", "chat_template*"):
             for file in Path(path).glob(pattern):
                 shutil.copy(file, copy)
-        (Path(copy) / config.name).write_text('{"model_type": "qwen3"}')
+        (Path(copy) / config.name).write_text('{"model_type": "qwen3"}', encoding="utf-8")
         yield ["--tokenizer", copy]

@@ -18,10 +18,13 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import CompactHydraException
 from hydra.types import RunMode
 
+from bepo.core.errors import place_of, ready_streams, status_of
 from bepo.runs.compose import CONFIG_ERRORS, explain
 from bepo.runs.meanings import explained
 
 CLASSES = ("bepo.*", "verl.*", "optuna.*", "hydra_plugins.*", "logging.*")  # what a config may have Hydra make
+
+_UNUSABLE_PATH = (PermissionError, NotADirectoryError, IsADirectoryError)  # a folder that a setting names
 
 T = TypeVar("T")
 
@@ -47,6 +50,9 @@ def work_of_cell(work: Callable[[list[str]], T]) -> T:
         line = explain(error)
         print(f"error: {' '.join(overrides)}: {line}" if is_multirun else f"error: {line}", file=sys.stderr)
         status = 2
+    except _UNUSABLE_PATH as error:
+        line, status = place_of(error), 2
+        print(f"error: {line}", file=sys.stderr)
     except Exception as error:
         traceback.print_exc()
         line, status = str(error), 1
@@ -85,10 +91,14 @@ def run_command(main: Callable[[], object]) -> None:
 
     Exits with status 2 after one line about a wrong config, 1 where a cell failed.
     """
+    ready_streams()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra leaves it to us to say what is wrong
     try:
         with _help_explained() if {"--help", "-h"} & {*sys.argv} else nullcontext():
             main()
+        sys.stdout.flush()
+    except BrokenPipeError as error:  # the reader of --help has seen enough
+        sys.exit(status_of(error))
     except CellFailed:
         sys.exit(1)
     except CONFIG_ERRORS as error:

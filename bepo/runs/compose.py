@@ -76,6 +76,7 @@ def _suggested(problem: str) -> str:
 def to_config(composed: DictConfig) -> Config:
     """Return a composed config as dataclasses. Raises ``UserError`` for what no part of a run has, or one that is left
     out, and OmegaConf's own errors."""
+    _refuse_unknown(composed)
     config = OmegaConf.to_object(composed)
     if not isinstance(config, Config):
         raise UserError(f"not the config of a run, but {type(config).__name__}: it has to begin with conf/train.yaml")
@@ -85,19 +86,19 @@ def to_config(composed: DictConfig) -> Config:
     for name in ("agent", "rollout", "training", "evaluation", "tracking"):
         if not isinstance(part := vars(config)[name], Settings):
             raise UserError(f"{name}={part}: must be settings, such as {name}.FIELD=VALUE")
-    _refuse_unknown(config)
     return config
 
 
-def _refuse_unknown(value: Any, path: str = "") -> None:
-    """Raise ``UserError`` for an attribute that is no field: OmegaConf sets as one what was added with ``+``."""
-    if not is_dataclass(value):
-        return
-    known = {item.name for item in fields(value)}
-    for name, part in vars(value).items():
-        if name not in known and not hasattr(type(value), name):
+def _refuse_unknown(node: DictConfig, path: str = "") -> None:
+    """Raise ``UserError`` for a key that is no field: OmegaConf would set it as an attribute of the object."""
+    kind = OmegaConf.get_type(node)
+    known = [item.name for item in fields(kind)] if kind is not None and is_dataclass(kind) else None
+    for name in node:
+        if known is not None and name not in known:
             raise choose("setting", f"{path}{name}", (f"{path}{field}" for field in known))
-        _refuse_unknown(part, f"{path}{name}.")
+        part = None if OmegaConf.is_missing(node, name) or OmegaConf.is_interpolation(node, name) else node[name]
+        if isinstance(part, DictConfig):
+            _refuse_unknown(part, f"{path}{name}.")
 
 
 def config_of(stored: dict[str, Any]) -> Config:

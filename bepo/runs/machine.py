@@ -33,7 +33,7 @@ def machine() -> dict[str, Any]:
 def cpu_model() -> str:
     """Return the name that Linux gives the CPU; elsewhere what Python knows."""
     info = Path("/proc/cpuinfo")
-    found = re.search(r"^model name\s*: (.*)$", info.read_text() if info.exists() else "", re.MULTILINE)
+    found = re.search(r"^model name\s*: (.*)$", info.read_text(encoding="utf-8") if info.exists() else "", re.MULTILINE)
     return found[1] if found else platform.processor() or platform.machine()
 
 

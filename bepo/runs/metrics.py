@@ -41,8 +41,7 @@ def rollout_metrics(
 def credit_metrics(credit: Credit) -> dict[str, float]:
     """Return mean and deviation of the advantages of transitions, and all that the estimator reports."""
     moments = {"advantage_mean": float(credit.advantage.mean()), "advantage_std": float(credit.advantage.std())}
-    plain = {name: v.item() if isinstance(v, np.generic) else v for name, v in credit.metrics.items()}  # for JSON
-    return prefixed("credit", moments | plain)
+    return prefixed("credit", moments | credit.numbers())
 
 
 def prefixed(prefix: str, values: Mapping[str, float]) -> dict[str, float]:

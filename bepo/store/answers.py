@@ -67,7 +67,7 @@ class Answers:
     def add(self, row: dict[str, Any]) -> None:
         """Note what came back, synced to the disk; several threads may call this."""
         row = row | {"digest": self._digest(row)}
-        with self._lock, self._path.open("a") as file:
+        with self._lock, self._path.open("a", encoding="utf-8") as file:
             file.write(row_line(row))
             file.flush()
             os.fsync(file.fileno())

@@ -13,6 +13,7 @@ from bepo.core.errors import UserError
 from bepo.store.files import (
     MOST_BYTES,
     Corrupt,
+    check_regular,
     digest,
     row_line,
     sealed,
@@ -120,6 +121,7 @@ def _text(rows: Rows) -> str:
 
 
 def _read(path: Path, name: str) -> bytes:
+    check_regular(path, "run's archive")
     try:
         with zipfile.ZipFile(path) as file:
             members = file.infolist()

@@ -70,7 +70,7 @@ def cells_of_run(results: Path, run_id: str) -> dict[str, dict[str, Any]]:
 def files_of_run(results: Path, run_id: str) -> Iterator[Path]:
     """Yield the files of a complete run: ``run.json``, those that it vouches for, and the cells that point at it."""
     folder = results / "runs" / run_id
-    files = json.loads((folder / "run.json").read_text())["files"]
+    files = json.loads((folder / "run.json").read_text(encoding="utf-8"))["files"]
     yield from (folder / name for name in sorted(files))
     yield folder / "run.json"
     yield from (path for path, run in study_cells(results) if run == run_id)

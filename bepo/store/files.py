@@ -86,8 +86,10 @@ def write_atomically(path: Path, content: str | bytes) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(path)
-        except OSError:
-            part.unlink(missing_ok=True)
+        except OSError as error:
+            with suppress(OSError):
+                part.unlink()
+            error.filename = str(path)  # and not that of the part
             raise
 
 
@@ -98,7 +100,7 @@ def digest(content: str | bytes, length: int = 64) -> str:
 
 def digest_of_file(path: Path) -> str:
     """Return the SHA-256 of a file's bytes, 64 hex digits. Raises ``Corrupt`` for what is no file."""
-    _check_regular(path, "file")
+    check_regular(path, "file")
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -108,7 +110,7 @@ def read_bytes(path: Path, what: str) -> bytes:
 
     A pipe that a stranger has put in its place would be waited for without end.
     """
-    if _check_regular(path, what) > MOST_BYTES:
+    if check_regular(path, what) > MOST_BYTES:
         raise Corrupt(f"{path}: not a {what}, it has more than {MOST_BYTES} bytes")
     try:
         return path.read_bytes()
@@ -116,7 +118,7 @@ def read_bytes(path: Path, what: str) -> bytes:
         raise Corrupt(f"{path}: not a {what} ({error.strerror})") from None
 
 
-def _check_regular(path: Path, what: str) -> int:
+def check_regular(path: Path, what: str) -> int:
     """Return the size of a file. Raises ``Corrupt`` if it is missing, or a folder, a pipe or a device."""
     try:
         state = path.stat()
@@ -136,7 +138,12 @@ def digests_of_folder(path: Path) -> dict[str, str]:
 
 
 def seal_folder(path: Path, name: str, **facts: Any) -> None:
-    """Write ``path/name``: the facts, and the digest of every other file below the folder; all are synced."""
+    """Write ``path/name``: the facts, and the digest of every other file below the folder; all are synced.
+
+    Whoever may read the folder may read its files: safetensors makes its own for their owner alone.
+    """
+    for file in (file for file in path.rglob("*") if file.is_file()):
+        file.chmod(path.stat().st_mode & 0o666)
     write_sealed(path / name, {**facts, "files": digests_of_folder(path)})
     sync_folder(path)
 

@@ -101,7 +101,7 @@ class RunFolder:
 
     def append(self, stream: str, *rows: dict[str, Any]) -> None:
         """Add rows to ``metrics`` or ``episodes``."""
-        with (self.path / f"{stream}.jsonl").open("a") as file:
+        with (self.path / f"{stream}.jsonl").open("a", encoding="utf-8") as file:
             file.write("".join(row_line(row) for row in rows))
 
     def rewrite(self, stream: str, rows: Iterable[dict[str, Any]]) -> None:
@@ -137,8 +137,9 @@ class RunFolder:
 
     def checkpoints(self) -> list[tuple[int, Path]]:
         """Return the update and the folder of each finished checkpoint, the newest first; their files are unchecked."""
-        found = [p for p in self.path.glob("checkpoint-*") if p.suffix != ".part"]
-        return sorted(((int(p.name.split("-")[1]), p) for p in found), reverse=True)
+        numbered = ((path.name.removeprefix("checkpoint-"), path) for path in self.path.glob("checkpoint-*"))
+        found = ((int(number), path) for number, path in numbered if number.isdecimal() and path.is_dir())
+        return sorted(found, reverse=True)
 
     @contextmanager
     def new_checkpoint(self, update: int, keep: int = 2) -> Iterator[Path]:

@@ -1,6 +1,9 @@
 """Which source code a process runs.
 
-The state is read while this module is imported: a commit that is made later is not the one whose code runs.
+It is asked for while this module is imported: a commit that is made later is not the one whose code runs.
+
+Only what a run imports or reads counts as its source: the files that ``FILES`` names, tracked by git or not. Tests,
+documents, notebooks and other files beside them do not change a run.
 """
 
 from __future__ import annotations
@@ -9,15 +12,15 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+FILES = ("bepo/*.py", "bepo/*.yaml", "conf/*.yaml", "experiments/*.yaml")
+"""The sources of a run, as patterns of git from the top of the tree; ``*`` matches folders, too."""
 
-def _source_state() -> dict[str, Any]:
-    """Return the commit of the source tree and whether the package has uncommitted changes; None outside a checkout.
 
-    Changed files of the package count, and new Python files, because plug-in folders are imported whole. Nothing else
-    does: other folders are not imported, and a run's ``config.json`` holds every setting that ``conf/`` and
-    ``experiments/`` had.
+def source_state(root: Path) -> dict[str, Any]:
+    """Return the commit of the source tree at ``root``, and whether a source of runs has uncommitted changes.
+
+    Both are None outside a checkout.
     """
-    root = Path(__file__).parents[1]
 
     def git(*args: str) -> str | None:
         try:
@@ -26,15 +29,9 @@ def _source_state() -> dict[str, Any]:
             return None
         return done.stdout.strip()
 
-    status = git("status", "--porcelain", "--untracked-files=all", "--", ".")
-    dirty = None if status is None else any(_is_code(line) for line in status.splitlines())
-    return {"commit": git("rev-parse", "HEAD"), "dirty": dirty}
+    status = git("status", "--porcelain", "--untracked-files=all", "--", *FILES)
+    return {"commit": git("rev-parse", "HEAD"), "dirty": None if status is None else bool(status)}
 
 
-def _is_code(line: str) -> bool:
-    """Return whether a line of ``git status --porcelain`` is about code: not a new file that nothing imports."""
-    return not line.startswith("??") or line.rstrip('"').endswith(".py")
-
-
-SOURCE = _source_state()
+SOURCE = source_state(Path(__file__).parents[2])
 """The commit of the imported code, and whether it had uncommitted changes."""

@@ -83,7 +83,8 @@ class StoredRun:
 
     def rollouts(self) -> dict[int, str]:
         """Return the name of each file with a rollout batch that was kept, by its update."""
-        return {int(Path(name).stem): name for name in self.names() if name.startswith(f"{ROLLOUTS}/")}
+        named = ((Path(name).stem, name) for name in self.names() if name.startswith(f"{ROLLOUTS}/"))
+        return {int(update): name for update, name in named if update.isdecimal()}
 
     def rows(self, stream: str) -> Rows:
         """Read the rows of ``metrics`` or ``episodes``."""

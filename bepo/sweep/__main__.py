@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from bepo.core.errors import Parser, UserError
+from bepo.core.errors import Parser, UserError, exit_code
 from bepo.runs.compose import register_configs
 from bepo.store.published import PUBLISHED
 from bepo.store.source import SOURCE
@@ -44,10 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, metavar="N", help="runs at a time (default: one a core; paper: one)")
     options = parser.parse_intermixed_args(arguments)
     try:
-        return _sweep(options.items, options.dry_run, options.skip_published, options.jobs)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return exit_code(lambda: _sweep(options.items, options.dry_run, options.skip_published, options.jobs))
     except KeyboardInterrupt:  # while planning, before anything was begun
         return 130
 

@@ -106,7 +106,7 @@ def format_summary(outcome: GridOutcome, runs: Sequence[PlannedRun], seconds: fl
 
 
 def _last_line(run: PlannedRun) -> str:
-    lines = run.log.read_text(errors="replace").strip().splitlines() if run.log.exists() else []
+    lines = run.log.read_text(errors="replace", encoding="utf-8").strip().splitlines() if run.log.exists() else []
     return lines[-1] if lines else "(empty)"
 
 

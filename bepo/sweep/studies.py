@@ -103,7 +103,7 @@ def studies_of_paper() -> list[str]:
 def _says(name: str) -> dict[str, Any]:
     """Return what a study's file says about itself, without composing it; nothing if it is no YAML."""
     try:
-        content = yaml.safe_load((EXPERIMENTS / f"{name}.yaml").read_text())
+        content = yaml.safe_load((EXPERIMENTS / f"{name}.yaml").read_text(encoding="utf-8"))
     except yaml.YAMLError:  # composing it says so
         return {}
     said = content.get("study") if isinstance(content, dict) else None

@@ -362,5 +362,5 @@ def test_no_table_is_left_out():
 
 
 def test_it_asks_analysis_for_nothing():
-    with open(__file__) as file:
+    with open(__file__, encoding="utf-8") as file:
         assert not re.findall(r"^\s*(?:from|import) analysis", file.read(), re.MULTILINE)

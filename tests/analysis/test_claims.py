@@ -19,6 +19,7 @@ from analysis.data.statistics import Sample, combination, compare
 from analysis.grid.artefact import artefacts
 from analysis.output import page
 from analysis.output.build import build
+from analysis.output.explain import explain
 from analysis.output.latex import to_latex, to_macros
 from analysis.output.text import to_markdown
 from analysis.tables.granularity import possible
@@ -347,3 +348,13 @@ def test_the_page_begins_with_what_reproduced(tmp_path):
     assert "6 runs, up to 3 training seeds: WebShop; HGPO, Gated-BEPO" in head and "<article" in rest
     assert "Supported: 1 claims" in head and "+53.3" in head and 'href="#main-results.laptop"' in head
     assert "has not been run on real weights" in head
+
+
+def test_explain_decides_a_claim_at_the_highest_tier_that_has_its_runs(tmp_path):
+    for method, rates in (("gated_bepo", (9, 8, 9)), ("hgpo", (5, 6, 5))):
+        shop(tmp_path, method, rates, 3)
+    source = Source(tmp_path)
+    name = next(e.claim.id for e in evaluated_claims(source, "laptop") if e.runs.tested)
+    lines = explain(f"claims/{name}", source, ["smoke", "laptop", "paper"])
+    assert "not run" not in lines and "(tier laptop)" in lines
+    assert "not run (tier paper)" in explain(f"claims/{name}", source, ["smoke", "paper"])

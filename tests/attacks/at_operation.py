@@ -36,7 +36,7 @@ def main() -> None:
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     finally:
-        Path(f"{folder}.operations").write_text(str(killer.seen))
+        Path(f"{folder}.operations").write_text(str(killer.seen), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def undisturbed(tmp_path_factory) -> tuple[dict[str, dict], int]:
     results = tmp_path_factory.mktemp("undisturbed") / "results"
     results.mkdir()
     assert killed_at(0, results) == 0
-    return contents(results), int(Path(f"{results}.operations").read_text())
+    return contents(results), int(Path(f"{results}.operations").read_text(encoding="utf-8"))
 
 
 def killed_at(number: int, results: Path, *overrides: str) -> int | None:

@@ -114,7 +114,7 @@ def test_a_run_that_cannot_be_read_hides_no_other(results, tmp_path, capsys):
     assert main([next(iter(others)), "--episode=3", f"--results={tmp_path / 'results'}", "--no-open"]) == 2
     printed = capsys.readouterr()
     assert printed.err.count(f"left out: {strange}: its config has no env.name") == 2
-    assert strange.name not in Path(printed.out.strip()).read_text()
+    assert strange.name not in Path(printed.out.strip()).read_text(encoding="utf-8")
     assert {run.id for run in bepo.load("explored", results=tmp_path / "results").stored} == others & own
     damaged = next((tmp_path / "results" / "studies" / "explored").glob("*/*.json"))
     damaged.write_text("{")

@@ -24,7 +24,7 @@ ALLOWED = {
 def probes(path: Path) -> list[str]:
     """Calls of getattr or hasattr with a literal name, and handlers of AttributeError."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr"):
             if len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
                 found.append(f"{node.func.id} {node.args[1].value}")

@@ -1,17 +1,21 @@
 """The environments of backend=verl have what the project needs, in the versions that it is made for."""
 
 import tomllib
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from bepo.training.verl.devices import find_device
 from bepo.training.verl.machine import NEEDED
 
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+METADATA = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PROJECT = METADATA["dependencies"]
+CLAIMED = [line.rpartition(" ")[2] for line in METADATA["classifiers"]]
 THEIRS = {"torch", "transformers"}  # verl and vLLM decide; docs/gpu.md names the differences
 
 
@@ -53,3 +57,35 @@ def test_no_advice_installs_the_projects_torch_beside_verl():
         for line in file.read_text().splitlines():
             if "pip install" in line and ("-e ." in line or "--editable" in line):
                 assert "--no-deps -e ." in line, f"{file}: {line}"
+
+
+def needed(python: str) -> set[str]:
+    """Return the names of all packages that ``make install`` installs on a Python of this version."""
+    extras = METADATA["optional-dependencies"]
+    todo = [(Requirement(line), "") for line in (*PROJECT, *extras["dev"], *extras["envs"])]
+    found: set[tuple[str, str]] = set()
+    while todo:
+        requirement, extra = todo.pop()
+        where = {"python_version": python, "python_full_version": f"{python}.9", "extra": extra}
+        if requirement.marker is not None and not requirement.marker.evaluate(where):
+            continue
+        name = canonicalize_name(requirement.name)
+        for wanted in {"", *requirement.extras}:
+            if name != "bepo" and (name, wanted) not in found:
+                found.add((name, wanted))
+                todo += [(Requirement(line), wanted) for line in distribution(name).requires or []]
+    return {name for name, _ in found}
+
+
+@pytest.mark.parametrize("python", CLAIMED)
+def test_every_pinned_package_can_be_installed_on_the_claimed_versions(python):
+    names = needed(python)
+    assert {"torch", "hydra-core", "marimo", "gymnasium"} <= names and len(names) > 80
+    for name in names:
+        allowed = SpecifierSet(distribution(name).metadata.get("Requires-Python") or "")
+        assert allowed.contains(f"{python}.9"), f"{name}: {allowed}"
+
+
+def test_gem_is_installed_where_it_can_be():
+    assert CLAIMED == ["3.11", "3.12", "3.13"]
+    assert "gem-llm" in needed("3.11") and "gem-llm" not in needed("3.12") | needed("3.13")

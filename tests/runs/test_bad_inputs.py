@@ -1,6 +1,7 @@
 """Whatever is wrong with a setting is refused in one line that names it: a table of bad inputs."""
 
 import json
+import os
 import runpy
 import sys
 from functools import cache
@@ -49,6 +50,7 @@ def test_bad_settings_are_refused_by_name(base, override):
 
 
 COMMANDS = [(command, *case) for command, cases in TABLE["commands"].items() for case in cases]
+PLACES = [(*case[:3], case[3] if len(case) > 3 else {}) for case in TABLE["places_and_members"]]
 NO_YAML = {
     "open_list": "a: [", "two_colons": "a: b: c", "tab": "\t- x", "code": "a: !!python/object:os.system 1",
     "anchor": "a: &x *y", "list": "- 1", "quote": "'", "twice": "a: 1\na: 2", "version": "%YAML 9.9\n---\na: 1",
@@ -70,7 +72,20 @@ def bad(tmp_path_factory) -> Path:
     for name, text in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
+    for name in ("pipe.json", "pipe.npz", "pipe.zip"):
+        os.mkfifo(folder / name)
+    (folder / "loop").symlink_to("loop")
+    (folder / "nothing.json").mkdir()
     return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module, arguments, words, environment", PLACES)
+def test_places_members_and_addresses(module, arguments, words, environment, bad, tmp_path, monkeypatch, capsys):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    arguments = [argument.replace("{bad}", str(bad)) for argument in arguments]
+    refused(module, arguments, words, tmp_path, monkeypatch, capsys)
 
 
 def test_the_table_is_long_enough():

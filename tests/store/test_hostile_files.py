@@ -182,7 +182,7 @@ def test_links_for_wandb_are_relative(tmp_path):
         dir = str(tmp_path / "mirror")
 
         def save(self, path, base_path, policy):
-            assert Path(path).read_text() == "content"
+            assert Path(path).read_text(encoding="utf-8") == "content"
 
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "a").write_text("content")

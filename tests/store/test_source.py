@@ -1,57 +1,49 @@
-"""Which files make the sources of a run "uncommitted"."""
+"""Which files count as the source of a run."""
 
 import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 
-from tests.conftest import DATA
+from bepo.store.source import source_state
 
-MODULE = DATA.parents[1] / "bepo" / "store" / "source.py"
+TRACKED = ("bepo/core/seeds.py", "bepo/training/verl/agent_loop.yaml", "conf/train.yaml", "experiments/main.yaml")
+OTHERS = ("docs/files.md", "analysis/notebooks/runs.py", "notes.txt")
 
 
 @pytest.fixture
-def checkout(tmp_path):
-    """A repository with a package of two files, and how to ask it for the state of its sources."""
-    files = {"bepo/store/source.py": MODULE.read_text(encoding="utf-8"), "bepo/page.html": "", "conf/train.yaml": ""}
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text, encoding="utf-8")
-
-    def git(*arguments):
-        settings = ["-c", "user.name=t", "-c", "user.email=t@t"]
-        subprocess.run(["git", *settings, *arguments], cwd=tmp_path, check=True, capture_output=True)
-
-    git("init", "-q")
-    git("add", ".")
-    git("commit", "-qm", "first")
-
-    def dirty() -> bool:
-        code = "from bepo.store.source import SOURCE; print(SOURCE['dirty'])"
-        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True)
-        return {"True": True, "False": False}[done.stdout.strip()]
-
-    return tmp_path, dirty
+def tree(tmp_path) -> Path:
+    """A repository whose files are committed, with one of each kind."""
+    for name in (*TRACKED, *OTHERS):
+        write(tmp_path / name, "old")
+    for command in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"]):
+        subprocess.run(["git", "-C", tmp_path, *command], check=True)
+    return tmp_path
 
 
-@pytest.mark.parametrize(
-    "name, counts",
-    [
-        ("notes.txt", False),
-        ("analysis/notebooks/__marimo__/session/runs.py.json", False),
-        ("bepo/notes.txt", False),
-        ("conf/train.yaml", False),  # config.json holds every setting
-        ("experiments/mine.yaml", False),
-        ("bepo/page.html", True),
-        ("bepo/store/source.py", True),
-        ("bepo/credit/mine.py", True),
-        ("bepo/credit/a b.py", True),
-    ],
-)
-def test_only_the_package_counts(name, counts, checkout):
-    folder, dirty = checkout
-    assert not dirty()
-    path = folder / name
+def write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text((path.read_text(encoding="utf-8") if path.exists() else "") + "\n", encoding="utf-8")
-    assert dirty() == counts
+    path.write_text(text, encoding="utf-8")
+
+
+NEW = ("bepo/new/part.py", "bepo/core/new.py", "conf/new/a.yaml", "experiments/a.yaml")
+
+
+@pytest.mark.parametrize("name", [*TRACKED, *NEW])
+def test_a_changed_or_new_source_counts(tree, name):
+    assert source_state(tree)["dirty"] is False and len(source_state(tree)["commit"]) == 40
+    write(tree / name, "new")
+    assert source_state(tree)["dirty"] is True
+
+
+NOT_SOURCES = (*OTHERS, "analysis/notebooks/__marimo__/session/runs.py.json", "bepo/notes.txt", "tests/test_new.py")
+
+
+@pytest.mark.parametrize("name", NOT_SOURCES)
+def test_a_file_that_no_run_reads_does_not_count(tree, name):
+    write(tree / name, "new")
+    assert source_state(tree)["dirty"] is False
+
+
+def test_outside_a_checkout_nothing_is_known(tmp_path):
+    assert source_state(tmp_path) == {"commit": None, "dirty": None}

@@ -95,7 +95,11 @@ def cases(folder: Path | None, n: int, first: int = 0, max_receptacles: int | No
         return
     paths = sorted(folder.rglob("game.tw-pddl"))
     for path in Random(first).sample(paths, min(n, len(paths))):
-        yield str(path.parent), json.loads(path.read_text()), json.loads((path.parent / "traj_data.json").read_text())
+        yield (
+            str(path.parent),
+            json.loads(path.read_text(encoding="utf-8")),
+            json.loads((path.parent / "traj_data.json").read_text(encoding="utf-8")),
+        )
 
 
 def compare(cases: Iterator[Case], other: Callable[[dict[str, Any]], RunningGame], steps: int) -> Comparison:

@@ -66,9 +66,9 @@ class GeneratedGame:
         """Write the three files of an ALFWorld game below ``folder``, and return the game's own folder."""
         path = folder / self.name
         path.mkdir(parents=True, exist_ok=True)
-        (path / "traj_data.json").write_text(json.dumps(self.traj_data))
-        (path / "initial_state.pddl").write_text(self.problem)
-        (path / "game.tw-pddl").write_text(json.dumps(self.game_file))
+        (path / "traj_data.json").write_text(json.dumps(self.traj_data), encoding="utf-8")
+        (path / "initial_state.pddl").write_text(self.problem, encoding="utf-8")
+        (path / "game.tw-pddl").write_text(json.dumps(self.game_file), encoding="utf-8")
         return path
 
 

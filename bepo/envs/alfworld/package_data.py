@@ -30,13 +30,13 @@ def folder() -> Path:
 @cache
 def domain() -> str:
     """Return ALFRED's PDDL domain."""
-    return (folder() / "data" / "alfred.pddl").read_text()
+    return (folder() / "data" / "alfred.pddl").read_text(encoding="utf-8")
 
 
 @cache
 def grammar() -> str:
     """Return the templates of commands and feedback, with UNKNOWN GOAL in place of the task sentence."""
-    return (folder() / "data" / "alfred.twl2").read_text()
+    return (folder() / "data" / "alfred.twl2").read_text(encoding="utf-8")
 
 
 @cache
@@ -55,6 +55,6 @@ def goals() -> dict[str, dict[str, Any]]:
 def scene(number: int) -> tuple[list[str], list[str]]:
     """Return ``(object types, ids of receptacles with coordinates)`` of a floor plan, both sorted."""
     path = folder() / "gen" / "layouts"
-    types = json.loads((path / f"FloorPlan{number}-objects.json").read_text())
-    placed = json.loads((path / f"FloorPlan{number}-openable.json").read_text())
+    types = json.loads((path / f"FloorPlan{number}-objects.json").read_text(encoding="utf-8"))
+    placed = json.loads((path / f"FloorPlan{number}-openable.json").read_text(encoding="utf-8"))
     return sorted(set(types)), sorted(placed)

@@ -123,7 +123,7 @@ def write(folder: Path, products: int = 1000, seed: int = 0) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     names = ("items_shuffle_1000.json", "items_ins_v2_1000.json", "items_human_ins.json")
     for name, content in zip(names, generate(products, seed)):
-        (folder / name).write_text(json.dumps(content))
+        (folder / name).write_text(json.dumps(content), encoding="utf-8")
 
 
 def main() -> None:

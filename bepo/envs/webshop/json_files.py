@@ -132,7 +132,8 @@ class _Reader:
         self._file, self._decode = file, codecs.getincrementaldecoder("utf-8")().decode
         self._window, self._position = "", 0
         # ``_byte`` is the place in the file of the character ``_measured`` of the window.
-        self._measured, self._byte = 0, 0
+        self._measured, self._byte = 0, 3 if file.read(3) == codecs.BOM_UTF8 else 0
+        file.seek(self._byte)
 
     @property
     def byte(self) -> int:

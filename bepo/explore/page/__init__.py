@@ -25,11 +25,11 @@ def render(title: str, index: dict[str, Any], chunks: Sequence[dict[str, Any]] =
     ``template`` is ``page``, with the episodes of runs, or ``runs``, the table of all runs.
     """
     environment = Environment(loader=FileSystemLoader(_FOLDER), autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    script = "\n".join((_FOLDER / f"{name}.js").read_text() for name in _SCRIPTS[template])
+    script = "\n".join((_FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in _SCRIPTS[template])
     return environment.get_template(f"{template}.html").render(
         title=title,
         compared="compare" in index,
-        style=Markup((_FOLDER / "page.css").read_text()),
+        style=Markup((_FOLDER / "page.css").read_text(encoding="utf-8")),
         script=Markup(script),
         index=_packed(index),
         chunks=map(_packed, chunks),

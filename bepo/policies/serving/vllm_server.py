@@ -35,7 +35,7 @@ def vllm_server(command: Sequence[str], folder: Path, patience: float) -> Iterat
     """
     port, log = _free_port(), folder / LOG
     before = log.stat().st_size if log.exists() else 0
-    with log.open("a") as file:
+    with log.open("a", encoding="utf-8") as file:
         server = subprocess.Popen(
             [*command, "--host", "127.0.0.1", "--port", str(port)],
             stdout=file,
@@ -71,7 +71,7 @@ def _reason(log: Path, begin: int) -> str:
 
     The first one is the cause: it goes through several processes, each of which says that another has failed.
     """
-    with log.open(errors="replace") as file:
+    with log.open(encoding="utf-8", errors="replace") as file:
         file.seek(begin)
         lines = [_PROCESS.sub("", line.rstrip("\n")) for line in file]
     for line, following in zip(lines, [*lines[1:], ""]):

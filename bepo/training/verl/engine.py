@@ -268,7 +268,7 @@ class VerlEngine:
 
 def check_ranks(checkpoint: Path, settings: Verl) -> None:
     """Raise ``UserError`` where a checkpoint was not written by as many ranks as the settings have."""
-    ranks = json.loads((checkpoint / "actor" / "fsdp_config.json").read_text())["world_size"]
+    ranks = json.loads((checkpoint / "actor" / "fsdp_config.json").read_text(encoding="utf-8"))["world_size"]
     if ranks != settings.world_size:
         raise UserError(
             f"{checkpoint} was written by {ranks} devices, and backend.nodes={settings.nodes} x "

@@ -108,7 +108,7 @@ def shared_memory(processes: Iterable[psutil.Process]) -> set[Path]:
     segments = set()
     for process in processes:
         with suppress(OSError):
-            lines = Path(f"/proc/{process.pid}/maps").read_text().splitlines()
+            lines = Path(f"/proc/{process.pid}/maps").read_text(encoding="utf-8").splitlines()
             segments |= {Path(line.split()[5]) for line in lines if _SEGMENT in line and not line.endswith("(deleted)")}
     return segments
 

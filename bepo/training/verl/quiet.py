@@ -18,7 +18,7 @@ class Quiet:
     def __init__(self, path: Path | None) -> None:
         """``path`` is the file, which is appended to; None leaves everything on the terminal."""
         # Loggers that are made inside the context keep the file: it stays open until the program ends.
-        self._file = path.open("a", buffering=1) if path else None
+        self._file = path.open("a", buffering=1, encoding="utf-8") if path else None
         self._stack = ExitStack()
         if self._file is not None:
             for name in _LOGGERS:

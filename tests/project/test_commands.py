@@ -1,0 +1,211 @@
+"""Every command line of the README, the docs and the Makefile works, in its smallest form.
+
+``bepo.train`` and ``bepo.evaluate`` compose and check the config, ``bepo.sweep`` makes a dry run, ``bepo.play`` is left
+at once, and ``analysis`` reads one small run. ``NOT_RUN`` says which lines are not run here, and why.
+"""
+
+import io
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from bepo.evaluate import configured
+from bepo.runs.compose import register_configs, to_config
+from tests.stored_runs import write_run
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+RUN = "5d43bb"  # a published run
+
+NOT_RUN = {
+    r"python -m benchmarks\.trl": "needs an environment of its own, .venv-trl",
+    r"python -m benchmarks\.paired": "trains at two revisions for minutes",
+    r"python -m bepo\.upload": "needs a server; tests/store/test_tracking.py has a stand-in for it",
+    r".*(credit=(togo|mine)|env=corridor|play corridor|loss=cispo|invalid-penalty)": "an example of a page: "
+    "tests/project/test_extending.py adds its file, and runs it",
+    r"python -m bepo\.verify\b": "trains a laptop run again; tests/commands/test_publish.py does it with a smoke run",
+    r"python -m tests\.(screens|pictures)": "needs Chromium, and writes the pictures of docs/",
+    r"python -m venv": "makes an environment",
+    r"python -m pytest -n 2": "this test would start itself",
+    r"make (verl|test-verl)": "needs .venv-verl, 4 GB that make verl downloads",
+    r"marimo": "opens a browser; tests/analysis/test_notebooks.py runs every notebook",
+    r"bepo (COMMAND|train|view)\b.*": "the name of a command alone; tests/commands/test_bepo.py runs each",
+    r"(git|cd|pip|pre-commit|hf|ray|gdown|alfworld-download|srun|sleep|wait|trap|export|echo)\b": "a tool of others",
+    r"(ruff|lint-imports|basedpyright)": "make test runs it before the tests",
+}
+"""Command lines that are not run here, as patterns of their beginning, and why."""
+
+
+def simple_commands(line: str) -> Iterator[str]:
+    """Yield the simple commands of a shell line: without comments, variables before them, and loops around them."""
+    words = shlex.shlex(line, posix=True, punctuation_chars=";&|")
+    words.whitespace_split = True
+    found: list[str] = []
+    for word in [*words, ";"]:
+        if word.strip(";&|"):
+            found.append(word)
+            continue
+        while found and re.match(r"do$|\w+=|\.$|for$", found[0]):
+            found = found[1:] if found[0] not in (".", "for") else []
+        if found:
+            found[0] = re.sub(r"^(.*/bin/)?python3?$", "python", found[0]).removeprefix(".venv/bin/")
+            yield shlex.join(found)
+        found = []
+
+
+def of_page(page: Path) -> Iterator[str]:
+    """Yield the commands of a page's shell blocks, and those between single backticks."""
+    text = page.read_text(encoding="utf-8")
+    for block in re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        for line in block.replace("\\\n", " ").splitlines():
+            yield from simple_commands(line)
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    for line in re.findall(r"`((?:make|python -m|bepo) [^`]+)`", prose):
+        yield from simple_commands(" ".join(line.split()))
+
+
+def targets() -> list[str]:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    return re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE)
+
+
+def of_target(target: str) -> list[str]:
+    """Return the commands that a target would run, its environments taken as they are."""
+    done = ["-o", ".venv/installed", "-o", ".venv-verl/installed"]
+    made = subprocess.run(["make", "-n", *done, target], cwd=ROOT, capture_output=True, text=True, check=True)
+    return re.findall(r"\.venv/bin/python (-m [\w.]+[^|;&<>\n]*)", made.stdout.replace("\\\n", " "))
+
+
+def reason(command: str) -> str | None:
+    return next((why for pattern, why in NOT_RUN.items() if re.match(pattern, command)), None)
+
+
+COMMANDS = list(dict.fromkeys(command for page in PAGES for command in of_page(page)))
+RUN_HERE = [command for command in COMMANDS if not reason(command)]
+
+
+def test_the_pages_have_commands_and_every_reason_is_of_some():
+    assert len(RUN_HERE) >= 80
+    every = COMMANDS + [f"python {command}" for target in targets() for command in of_target(target)]
+    every += ["ruff", "python -m venv"]
+    assert not [pattern for pattern in NOT_RUN if not any(re.match(pattern, command) for command in every)]
+
+
+@pytest.mark.parametrize("target", targets())
+def test_every_target_of_the_makefile_runs(target, place):
+    for command in of_target(target):
+        if not reason(f"python {command}"):
+            place.run(f"python {command}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", RUN_HERE)
+def test_every_command_of_the_pages_runs(command, place):
+    place.run(command)
+
+
+class Place:
+    """A folder with one small run, in which commands are tried."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.folder, self.patch, self.results = folder, patch, folder / "results"
+        self.id = write_run(self.results, "main_sokoban_text", {"env.name": "sokoban"}, ((1, 0),)).id
+
+    def run(self, command: str) -> None:
+        """Run a command line in its smallest form."""
+        program, *words = shlex.split(command)
+        if program == "make":
+            variables = [word for word in words if "=" in word]
+            assert all(word in targets() or "=" in word for word in words), f"{words}: no target of the Makefile"
+            subprocess.run(["make", "-n", "-o", ".venv/installed", *words], cwd=ROOT, check=True, capture_output=True)
+            text = (ROOT / "Makefile").read_text(encoding="utf-8")
+            assert all(f"$({variable.split('=')[0]})" in text for variable in variables)
+            return
+        assert program == "python" and words[0] == "-m", f"{command}: no rule says how this is run"
+        _, module, *arguments = [word for word in words if word != "..."]
+        if module in ("bepo.train", "bepo.evaluate") and "--help" not in arguments:
+            self.compose(module, arguments)
+        else:
+            self.execute(module, self.smallest(module, arguments))
+
+    def smallest(self, module: str, arguments: list[str]) -> list[str]:
+        """Return the arguments of a command's smallest form."""
+        known = {"RUN": RUN, "A": RUN, "B": RUN, "NAME": "main_sokoban_text", "ID": self.id, "FILE.json": GOLDEN}
+        known |= {"FOLDER": str(self.folder / "made"), "results": str(self.folder / "empty")}
+        words = [known.get(word, re.sub(r"=[PB]$", "=1", word)) for word in arguments]
+        local = ["--source", "local", "--results", str(self.results)]
+        out = ["--out", str(self.folder / "out")]
+        if module == "analysis":
+            words = [self.id if words[:1] == ["curves"] and word == RUN else word for word in words]
+            reads = words[:1] in (["runs"], ["explain"], ["plan"])
+            return ["--help"] if not words or words[0].startswith("--") else [*words, *local, *([] if reads else out)]
+        if module == "bepo.credit" and not {"--list"} & {*words}:
+            return [*([] if words[0] != "--rollouts" else ["grpo"]), *words]
+        more = {
+            "bepo.sweep": ["--dry-run", f"results={self.results}"],
+            "bepo.view": ["--no-open", "--results", str(self.results), *out],
+            "bepo.publish": ["--help"],
+            "benchmarks": ["--quick"],
+            "benchmarks.analysis": [],
+            "bepo.envs.alfworld.write_games": ["--games", "1"],
+            "bepo.envs.webshop.generate": ["--products", "5"],
+        }
+        if module == "benchmarks.analysis":
+            return ["2"]
+        if module == "pytest":
+            return [*words, "--collect-only", "-q"]
+        return [*words, *more.get(module, [])]
+
+    def execute(self, module: str, arguments: list[str]) -> None:
+        """Run a module in this process: it must not fail."""
+        package = find_spec(module).submodule_search_locations is not None
+        self.patch.delitem(sys.modules, f"{module}.__main__" if package else module, raising=False)
+        self.patch.setattr(sys, "argv", [module, *arguments])
+        self.patch.setattr(sys, "stdin", io.StringIO("q\n"))
+        self.patch.setenv("HYDRA_FULL_ERROR", "")
+        try:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        except SystemExit as end:
+            assert not end.code, f"python -m {module} {shlex.join(arguments)}"
+
+    def compose(self, module: str, arguments: list[str]) -> None:
+        """Compose and check a config; of a grid, its first cell."""
+        folder, name = "conf", module.removeprefix("bepo.")
+        words = [word for word in arguments if word not in ("-m", "--cfg", "job")]
+        if words[:1] == ["-cd"]:
+            folder, name, words = words[1], words[3], words[4:]
+        parsed = OverridesParser.create().parse_overrides([word.replace("=N", "=0") for word in words])
+        overrides = [
+            f"{o.key_or_group}={next(iter(o.sweep_string_iterator()))}" if o.is_sweep_override() else o.input_line
+            for o in parsed
+        ]
+        register_configs()
+        with initialize_config_dir(str(ROOT / folder)):
+            search = [f"hydra.searchpath=[file://{ROOT / 'conf'}]"] if folder != "conf" else []
+            composed = compose(name, [*overrides, *search])
+        if module == "bepo.evaluate":
+            configured(composed, overrides)
+        else:
+            to_config(composed)
+
+
+GOLDEN = str(ROOT / "tests" / "data" / "credit_golden.json")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("commands")
+
+
+@pytest.fixture
+def place(folder, monkeypatch) -> Place:
+    return Place(folder, monkeypatch)
