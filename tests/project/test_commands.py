@@ -32,7 +32,7 @@ NOT_RUN = {
     r"python -m benchmarks\.trl": "needs an environment of its own, .venv-trl",
     r"python -m benchmarks\.paired": "trains at two revisions for minutes",
     r"python -m benchmarks\.analysis": "generates runs, and times commands that are run here by themselves",
-    r"python -m bepo\.((play|train) .*data=original|envs\.alfworld\.compare)": "needs the original data of ALFWorld or WebShop",
+    r"python -m bepo\.((play|train) .*data=original|envs\.alfworld\.compare)": "needs original data",
     r"python -m analysis study": "needs a study's runs; tests/analysis/test_study.py makes them",
     r"python -m analysis plan": "needs the runs of claims; tests/analysis/test_claims.py makes them",
     r"python -m bepo\.upload": "needs a server; tests/store/test_tracking.py has a stand-in for it",
@@ -45,7 +45,8 @@ NOT_RUN = {
     r"make (verl|test-verl)": "needs .venv-verl, 4 GB that make verl downloads",
     r"marimo": "opens a browser; tests/analysis/test_notebooks.py runs every notebook",
     r"bepo (COMMAND|train|view)\b.*": "the name of a command alone; tests/commands/test_bepo.py runs each",
-    r"(git|cd|pip|pre-commit|hf|ray|gdown|alfworld-download|srun|sleep|wait|trap|export|echo|done|show|head)\b": "a tool of others",
+    r"(git|cd|pip|pre-commit|hf|ray|gdown|alfworld-download|srun)\b": "a tool of others",
+    r"(sleep|wait|trap|export|echo|done|show|head)\b": "a part of a script",
     r"(ruff|lint-imports|basedpyright)": "make test runs it before the tests",
 }
 """Command lines that are not run here, as patterns of their beginning, and why."""
