@@ -31,7 +31,7 @@ def credit(groups: tuple[int, int] = (16, 2500), repeats: tuple[int, int] = (20,
     for name, cls in estimators().items():
         estimator = cls()
         few, many = (
-            cpu_seconds(lambda e=estimator, b=batch: e(copy(b)), n) - cpu_seconds(lambda b=batch: copy(b), n)
+            max(cpu_seconds(lambda e=estimator, b=batch: e(copy(b)), n) - cpu_seconds(lambda b=batch: copy(b), n), 1e-9)
             for batch, n in zip((small, large), repeats)
         )
         slow = "none"

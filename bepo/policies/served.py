@@ -172,7 +172,7 @@ def check_network() -> None:
         try:
             if not is_file and not os.path.isdir(place):
                 raise NotADirectoryError("not a folder")
-            ssl.create_default_context(**{"cafile" if is_file else "capath": place})
+            ssl.create_default_context(cafile=place if is_file else None, capath=None if is_file else place)
         except OSError as error:
             what = "a file of certificates (PEM)" if is_file else "a folder of certificates"
             raise UserError(f"{name}={place}: must be {what}, or not set ({error.strerror or error})") from None

@@ -92,9 +92,11 @@ def to_config(composed: DictConfig) -> Config:
 def _refuse_unknown(node: DictConfig, path: str = "") -> None:
     """Raise ``UserError`` for a key that is no field: OmegaConf would set it as an attribute of the object."""
     kind = OmegaConf.get_type(node)
-    known = [item.name for item in fields(kind)] if kind is not None and is_dataclass(kind) else None
-    for name in node:
-        if known is not None and name not in known:
+    if kind is None or not is_dataclass(kind):
+        return  # a dictionary of anything, such as policy.extra
+    known = [item.name for item in fields(kind)]
+    for name in map(str, node):
+        if name not in known:
             raise choose("setting", f"{path}{name}", (f"{path}{field}" for field in known))
         part = None if OmegaConf.is_missing(node, name) or OmegaConf.is_interpolation(node, name) else node[name]
         if isinstance(part, DictConfig):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import platform
 import time
 from collections.abc import Mapping, Sequence
@@ -32,7 +33,7 @@ from bepo.store.files import disk_errors, remedied, remove_leftovers
 from bepo.store.published import PUBLISHED, WARM_STARTS
 from bepo.store.runs import RunFolder, run_id
 from bepo.store.source import SOURCE
-from bepo.store.stored import read_run, refuse_older
+from bepo.store.stored import StoredRun, read_run, refuse_older
 from bepo.store.tracking import Tracker
 from bepo.training.backends import Engine, Setup
 
@@ -51,6 +52,13 @@ def run(config: Config, overrides: Sequence[str] = ()) -> float:
         return _finished(config, overrides)
 
 
+def _said(done: StoredRun) -> float:
+    """Print that a run is complete, and return its success."""
+    success = done.facts["result"]["success"]
+    print(f"run {done.path.name} is complete: success {success:.3f} ({done.path})")
+    return success
+
+
 def _finished(config: Config, overrides: Sequence[str]) -> float:
     """Do what ``run`` says."""
     results, device = Path(config.results), config.backend.resolve()
@@ -59,6 +67,9 @@ def _finished(config: Config, overrides: Sequence[str]) -> float:
         remove_leftovers(results / shared, seconds=600)  # of a younger one the writer may be at work
     identity = identity_of(config)
     folder = RunFolder(results, run_id(identity))
+    if folder.is_complete and not os.access(folder.path, os.W_OK):  # a reader, who can take no lock
+        with remedied(folder.remedy):
+            return _said(read_run(folder.path))
     with folder.locked(), phases.shown(config.progress):
         if config.study:
             note_cell(results, config.study["name"], config.tier, cell_overrides(config, overrides), folder.id)
@@ -67,8 +78,7 @@ def _finished(config: Config, overrides: Sequence[str]) -> float:
                 done = read_run(folder.path)
             if done.config.get("keep") != "resume":
                 folder.drop_checkpoints()  # where the run was killed behind its last step
-            print(f"run {folder.id} is complete: success {done.facts['result']['success']:.3f} ({folder.path})")
-            return done.facts["result"]["success"]
+            return _said(done)
         session = new_session(config)
         if not folder.checkpoints():
             go_on_from_a_shorter_run(folder, identity)

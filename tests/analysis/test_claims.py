@@ -351,10 +351,11 @@ def test_the_page_begins_with_what_reproduced(tmp_path):
 
 
 def test_explain_decides_a_claim_at_the_highest_tier_that_has_its_runs(tmp_path):
-    for method, rates in (("gated_bepo", (9, 8, 9)), ("hgpo", (5, 6, 5))):
-        shop(tmp_path, method, rates, 3)
-    source = Source(tmp_path)
-    name = next(e.claim.id for e in evaluated_claims(source, "laptop") if e.runs.tested)
-    lines = explain(f"claims/{name}", source, ["smoke", "laptop", "paper"])
+    for method, rates in (("gated_bepo", (70, 80)), ("grpo", (60, 70))):
+        for seed, rate in enumerate(rates):
+            settings = {"env.name": "sokoban", "credit.name": method, "seed": seed, "study.name": "main_sokoban_text"}
+            write_run(tmp_path, "main_sokoban_text", settings, [[float(i < rate) for i in range(100)]] * 2)
+    source, name = Source(tmp_path), "claims/text-sokoban-over-grpo"
+    lines = explain(name, source, ["smoke", "laptop", "paper"])
     assert "not run" not in lines and "(tier laptop)" in lines
-    assert "not run (tier paper)" in explain(f"claims/{name}", source, ["smoke", "paper"])
+    assert "not run (tier paper)" in explain(name, source, ["smoke", "paper"])

@@ -17,20 +17,26 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 
 from bepo.evaluate import configured
 from bepo.runs.compose import register_configs, to_config
+from bepo.store import find
 from tests.stored_runs import write_run
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-RUN = "5d43bb"  # a published run
+RUN, OTHER = "5d43bb", "5c8d7c"  # published runs
 
 NOT_RUN = {
     r"python -m benchmarks\.trl": "needs an environment of its own, .venv-trl",
     r"python -m benchmarks\.paired": "trains at two revisions for minutes",
+    r"python -m benchmarks\.analysis": "generates runs, and times commands that are run here by themselves",
+    r"python -m bepo\.((play|train) .*data=original|envs\.alfworld\.compare)": "needs original data",
+    r"python -m analysis study": "needs a study's runs; tests/analysis/test_study.py makes them",
+    r"python -m analysis plan": "needs the runs of claims; tests/analysis/test_inference.py makes them",
     r"python -m bepo\.upload": "needs a server; tests/store/test_tracking.py has a stand-in for it",
-    r".*(credit=(togo|mine)|env=corridor|play corridor|loss=cispo|invalid-penalty)": "an example of a page: "
+    r".*(credit=(togo|mine)|env=corridor|play corridor|loss=cispo|invalid.penalty)": "an example of a page: "
     "tests/project/test_extending.py adds its file, and runs it",
     r"python -m bepo\.verify\b": "trains a laptop run again; tests/commands/test_publish.py does it with a smoke run",
     r"python -m tests\.(screens|pictures)": "needs Chromium, and writes the pictures of docs/",
@@ -39,7 +45,8 @@ NOT_RUN = {
     r"make (verl|test-verl)": "needs .venv-verl, 4 GB that make verl downloads",
     r"marimo": "opens a browser; tests/analysis/test_notebooks.py runs every notebook",
     r"bepo (COMMAND|train|view)\b.*": "the name of a command alone; tests/commands/test_bepo.py runs each",
-    r"(git|cd|pip|pre-commit|hf|ray|gdown|alfworld-download|srun|sleep|wait|trap|export|echo)\b": "a tool of others",
+    r"(git|cd|pip|pre-commit|hf|ray|gdown|alfworld-download|srun)\b": "a tool of others",
+    r"(sleep|wait|trap|export|echo|done|show|head)\b": "a part of a script",
     r"(ruff|lint-imports|basedpyright)": "make test runs it before the tests",
 }
 """Command lines that are not run here, as patterns of their beginning, and why."""
@@ -118,7 +125,7 @@ class Place:
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.folder, self.patch, self.results = folder, patch, folder / "results"
-        self.id = write_run(self.results, "main_sokoban_text", {"env.name": "sokoban"}, ((1, 0),)).id
+        self.id = write_run(self.results, "main_sokoban_text", {"env.name": "sokoban"}, ((1, 0),), metrics=METRICS).id
 
     def run(self, command: str) -> None:
         """Run a command line in its smallest form."""
@@ -139,9 +146,9 @@ class Place:
 
     def smallest(self, module: str, arguments: list[str]) -> list[str]:
         """Return the arguments of a command's smallest form."""
-        known = {"RUN": RUN, "A": RUN, "B": RUN, "NAME": "main_sokoban_text", "ID": self.id, "FILE.json": GOLDEN}
+        known = {"RUN": RUN, "A": RUN, "B": OTHER, "NAME": "main_sokoban_text", "ID": self.id, "FILE.json": GOLDEN}
         known |= {"FOLDER": str(self.folder / "made"), "results": str(self.folder / "empty")}
-        words = [known.get(word, re.sub(r"=[PB]$", "=1", word)) for word in arguments]
+        words = [known.get(word, re.sub(r"=[PBR]$", "=1", word)) for word in arguments]
         local = ["--source", "local", "--results", str(self.results)]
         out = ["--out", str(self.folder / "out")]
         if module == "analysis":
@@ -152,21 +159,23 @@ class Place:
             return [*([] if words[0] != "--rollouts" else ["grpo"]), *words]
         more = {
             "bepo.sweep": ["--dry-run", f"results={self.results}"],
-            "bepo.view": ["--no-open", "--results", str(self.results), *out],
+            "bepo.view": ["--no-open", "--results", str(self.results), "--out", str(self.folder / "page.html")],
             "bepo.publish": ["--help"],
             "benchmarks": ["--quick"],
-            "benchmarks.analysis": [],
             "bepo.envs.alfworld.write_games": ["--games", "1"],
             "bepo.envs.webshop.generate": ["--products", "5"],
         }
-        if module == "benchmarks.analysis":
-            return ["2"]
         if module == "pytest":
             return [*words, "--collect-only", "-q"]
         return [*words, *more.get(module, [])]
 
     def execute(self, module: str, arguments: list[str]) -> None:
-        """Run a module in this process: it must not fail."""
+        """Run a module in this process, unless it was run in this form before: it must not fail."""
+        if (form := (module, frozenset(arguments))) in DONE:
+            return
+        DONE.add(form)
+        if module == "bepo.view" and not {RUN, OTHER} & {*arguments}:  # of all runs, only those of this folder
+            self.patch.setattr(find, "PUBLISHED", self.folder)
         package = find_spec(module).submodule_search_locations is not None
         self.patch.delitem(sys.modules, f"{module}.__main__" if package else module, raising=False)
         self.patch.setattr(sys, "argv", [module, *arguments])
@@ -183,11 +192,8 @@ class Place:
         words = [word for word in arguments if word not in ("-m", "--cfg", "job")]
         if words[:1] == ["-cd"]:
             folder, name, words = words[1], words[3], words[4:]
-        parsed = OverridesParser.create().parse_overrides([word.replace("=N", "=0") for word in words])
-        overrides = [
-            f"{o.key_or_group}={next(iter(o.sweep_string_iterator()))}" if o.is_sweep_override() else o.input_line
-            for o in parsed
-        ]
+        parsed = OverridesParser.create().parse_overrides([re.sub(r"=(N|\$\w+)$", "=2", word) for word in words])
+        overrides = [f"{o.key_or_group}={first_of(o)}" if o.is_sweep_override() else str(o.input_line) for o in parsed]
         register_configs()
         with initialize_config_dir(str(ROOT / folder)):
             search = [f"hydra.searchpath=[file://{ROOT / 'conf'}]"] if folder != "conf" else []
@@ -198,6 +204,13 @@ class Place:
             to_config(composed)
 
 
+def first_of(override: Override) -> object:
+    """Return the first value of a sweep."""
+    return override.value().start if override.is_interval_sweep() else next(override.sweep_string_iterator())
+
+
+DONE: set[tuple[str, frozenset[str]]] = set()
+METRICS = {"train/kl": 0.1, "train/entropy": 0.2}
 GOLDEN = str(ROOT / "tests" / "data" / "credit_golden.json")
 
 
