@@ -17,6 +17,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 from bepo.core.errors import UserError, choose, exit_code, nearest
 from bepo.core.settings import Settings
 from bepo.runs.config import PLUGINS, Config
+from bepo.runs.trials_database import database_url
 
 _ADVICE = r"Config search path|\.?\nTo append|\n    (full_key|object_type)|\nSee http|\nYou may|\nCheck that"
 """What stands behind the problem in Hydra's and OmegaConf's messages."""
@@ -27,6 +28,8 @@ CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError, UserErr
 def register_configs() -> None:
     """Hand the schema and every plug-in's dataclass to Hydra, so that a new file is a new choice.
 
+    ``${trials_database:FOLDER}`` in a file is the URL of the Optuna trials of a results folder.
+
     Commands do this when they are imported; one line about a plug-in that cannot be registered ends the program.
     """
     if code := exit_code(_register):
@@ -34,6 +37,7 @@ def register_configs() -> None:
 
 
 def _register() -> None:
+    OmegaConf.register_resolver("trials_database", database_url, replace=True)
     store = ConfigStore.instance()
     store.store(name="schema", node=Config, replace=True)
     for group, plugins in PLUGINS.items():
