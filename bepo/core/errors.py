@@ -5,6 +5,7 @@ import difflib
 import os
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import NoReturn
 
 GPU_ENVIRONMENT = (
@@ -63,6 +64,13 @@ def exit_code(work: Callable[[], None]) -> int:
         print(f"error: {error.filename}: cannot be written ({error.strerror})", file=sys.stderr)
         return 2
     return 0
+
+
+def path_of(text: str) -> Path:
+    """Return a path of a command line. Refuse an empty one, which would be the current folder."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("an empty path; . is the current folder")
+    return Path(text)
 
 
 class Parser(argparse.ArgumentParser):

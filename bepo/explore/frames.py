@@ -32,6 +32,8 @@ def load(*names: str | PathLike[str], results: str | PathLike[str] = "results", 
     """
     if tier not in (None, *TIERS):
         raise choose("tier", tier, TIERS)
+    if results == "":
+        raise UserError("results='': must name a folder; '.' is the current one")
     folder = existing(Path(results))
     if names:
         found = [run for name in names for run in find_runs(str(name), folder, tier)]
