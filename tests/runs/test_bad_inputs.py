@@ -48,7 +48,12 @@ def test_bad_settings_are_refused_by_name(base, override):
     assert parsed.key_or_group.split(".")[-1] in line and "\n" not in line and len(line) < 1300
 
 
-COMMANDS = [(command, *case) for command, cases in TABLE["commands"].items() for case in cases]
+COMMANDS = [
+    (command, *case)
+    for part in ("commands", "commands_of_sweeps")
+    for command, cases in TABLE[part].items()
+    for case in cases
+]
 NO_YAML = {
     "open_list": "a: [", "two_colons": "a: b: c", "tab": "\t- x", "code": "a: !!python/object:os.system 1",
     "anchor": "a: &x *y", "list": "- 1", "quote": "'", "twice": "a: 1\na: 2", "version": "%YAML 9.9\n---\na: 1",
@@ -70,6 +75,7 @@ def bad(tmp_path_factory) -> Path:
     for name, text in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
+    (folder / "loop").symlink_to("loop")
     return folder
 
 
