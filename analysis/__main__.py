@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from analysis.data.sources import open_source
-from bepo.core.errors import Parser, UserError, choose, exit_code
+from bepo.core.errors import Parser, UserError, choose, exit_code, path_of
 from bepo.runs.config import TIERS
 from bepo.store.find import DEFAULT, existing
 
@@ -44,10 +44,10 @@ def _parser() -> Parser:
     labels = "artefacts (default: all), or: explain ENTRY, plan, runs FILTER ..., study NAME ..., curves RUN ..."
     add("names", nargs="*", metavar="LABEL", help=labels)
     add("--tier", help=f"{', '.join(TIERS)}; default: every tier that has runs (explain, plan: the highest)")
-    add("--results", type=Path, default=DEFAULT, help="folder of finished runs")
+    add("--results", type=path_of, default=DEFAULT, help="folder of finished runs")
     sources = "local: RESULTS alone; published: paper/runs alone; wandb:ENTITY/PROJECT, kept in RESULTS/wandb"
     add("--source", help=f"{sources} (default: RESULTS and paper/runs together)")
-    add("--out", type=Path, help="folder to write to (default: paper; curves and --seeds: RESULTS/views)")
+    add("--out", type=path_of, help="folder to write to (default: paper; curves and --seeds: RESULTS/views)")
     add(
         "--seeds", type=_seeds, default=(), metavar="8-11", help="count runs of these training seeds only (8,9 or 8-11)"
     )

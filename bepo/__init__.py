@@ -1,5 +1,7 @@
 """bepo: an experiment harness for credit assignment in LLM agents."""
 
+import sys
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -7,6 +9,18 @@ if TYPE_CHECKING:
 
 __all__ = ["load"]
 __version__ = "0.1.0"
+
+
+def _excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Say in one word that a command was interrupted while it was imported, which takes seconds."""
+    if issubclass(kind, KeyboardInterrupt):
+        print("interrupted", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+if sys.argv[:1] == ["-m"]:  # python -m, which has not found the module yet
+    sys.excepthook = _excepthook
 
 
 def __getattr__(name: str) -> Any:

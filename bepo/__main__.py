@@ -49,7 +49,11 @@ def main() -> int:
         return 2
     module = name if name == "analysis" else f"bepo.{name}"
     sys.argv = [module, *arguments]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except KeyboardInterrupt:  # while it was imported
+        print("interrupted", file=sys.stderr)
+        return 130
     return 0
 
 

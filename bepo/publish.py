@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from bepo.core.errors import Parser, UserError, choose, exit_code
+from bepo.core.errors import Parser, UserError, choose, exit_code, path_of
 from bepo.runs.compose import config_of
 from bepo.runs.config import TIERS, identity_of
 from bepo.runs.metrics import success_rate
@@ -36,9 +36,9 @@ MOST_BYTES = 60_000_000
 def main(arguments: list[str] | None = None) -> int:
     parser = Parser(prog="python -m bepo.publish", description=(__doc__ or "").split("\n\n")[1])
     add = parser.add_argument
-    add("results", nargs="?", type=Path, metavar="RESULTS", help="folder of finished runs; without: check only")
+    add("results", nargs="?", type=path_of, metavar="RESULTS", help="folder of finished runs; without: check only")
     add("--tier", default="laptop", help="the tier of the runs (default: laptop)")
-    add("--to", type=Path, default=PUBLISHED, metavar="FOLDER", help="default: paper/runs")
+    add("--to", type=path_of, default=PUBLISHED, metavar="FOLDER", help="default: paper/runs")
     options = parser.parse_args(arguments)
     return exit_code(lambda: _run(options))
 

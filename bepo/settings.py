@@ -17,8 +17,8 @@ from typing import Any, cast
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from bepo.core.errors import Parser, exit_code
-from bepo.runs.compose import register_configs
+from bepo.core.errors import Parser, exit_code, path_of
+from bepo.runs.compose import register_configs, search_path
 from bepo.runs.config import TIERS, Config
 from bepo.runs.reference import reference
 from bepo.store.files import write_atomically
@@ -51,7 +51,7 @@ def main_settings() -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def _places(tier: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    search = f"hydra.searchpath=[file://{ROOT / 'conf'}]"
+    search = search_path(ROOT / "conf")
     for env, model in PLACES:
         composed = compose(f"main_{env}", [f"tier={tier}", f"model={model}", "credit=gated_bepo", search])
         config = asdict(cast(Config, OmegaConf.to_object(composed)))
@@ -62,7 +62,7 @@ def _places(tier: str) -> Iterator[tuple[str, dict[str, Any]]]:
 def main(arguments: list[str] | None = None) -> int:
     """Write the file that is named, or ``paper/settings.json``, and print its path."""
     parser = Parser(prog="python -m bepo.settings", description=(__doc__ or "").split("\n\n")[1])
-    parser.add_argument("file", nargs="?", type=Path, default=FILE, metavar="FILE", help=f"default: {FILE}")
+    parser.add_argument("file", nargs="?", type=path_of, default=FILE, metavar="FILE", help=f"default: {FILE}")
     path = parser.parse_args(arguments).file
     if path.suffix not in (".json", ".md"):
         parser.error(f"{path}: name a .json or a .md file; the settings of a run: python -m bepo.train ... --cfg job")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from bepo.core.errors import Parser, exit_code
+from bepo.core.errors import Parser, exit_code, path_of
 from bepo.store.tracking import Tracking, publish
 
 
@@ -17,7 +17,7 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m bepo.upload", description="Upload the study cells of a results folder to a W&B project."
     )
     parser.add_argument("project", metavar="ENTITY/PROJECT")
-    parser.add_argument("results", nargs="?", type=Path, default=Path("results"), metavar="RESULTS")
+    parser.add_argument("results", nargs="?", type=path_of, default=Path("results"), metavar="RESULTS")
     options = parser.parse_args(arguments)
     if options.project.count("/") != 1:
         parser.error(f"{options.project!r} is not ENTITY/PROJECT")

@@ -17,7 +17,7 @@ from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 
-from bepo.core.errors import Parser, UserError, choose, exit_code, nearest
+from bepo.core.errors import Parser, UserError, choose, exit_code, nearest, path_of
 from bepo.publish import stale
 from bepo.runs.compare import differences, differences_of_first_update, prediction_interval, same_kind
 from bepo.runs.compose import config_of
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     only = "compare the published run only where it is of this kind of machine"
     add("--twice", action="store_true", help=f"train twice and compare the two; {only}")
     add("--tier", default="laptop", help="the tier of the runs (default: laptop)")
-    add("--published", type=Path, default=PUBLISHED, metavar="FOLDER", help="default: paper/runs")
+    add("--published", type=path_of, default=PUBLISHED, metavar="FOLDER", help="default: paper/runs")
     options = parser.parse_args(arguments)
     return exit_code(lambda: int(sum([_verify(options, one) for one in _chosen(options)]) > 0))
 

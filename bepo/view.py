@@ -11,9 +11,8 @@ import argparse
 import os
 import sys
 import webbrowser
-from pathlib import Path
 
-from bepo.core.errors import Parser, UserError, exit_code
+from bepo.core.errors import Parser, UserError, exit_code, path_of
 from bepo.store.find import DEFAULT, existing, find_runs, read_every
 from bepo.store.stored import StoredRun
 
@@ -35,9 +34,9 @@ def _parser() -> Parser:
     add("--text", action="store_true", help="print one episode, or the comparison, instead of writing a page")
     add("--episode", type=int, default=1, metavar="N", help="with --text: which one, from 1 (default: 1)")
     add("--from", dest="source", metavar="SOURCE", help="with --text: 'test episodes', or 'update 50' of training")
-    add("--results", type=Path, default=DEFAULT, help="folder of runs (default: results)")
+    add("--results", type=path_of, default=DEFAULT, help="folder of runs (default: results)")
     add("--tier", help="of a study: only its runs at this tier")
-    add("--out", type=Path, help="file to write (default: RESULTS/views/<run ids>.html)")
+    add("--out", type=path_of, help="file to write (default: RESULTS/views/<run ids>.html)")
     add("--no-open", action="store_true", help="only write the page")
     return parser
 

@@ -1,5 +1,7 @@
 """Runs and studies: which runs an artefact is made of, chosen by what they say about themselves."""
 
+import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -71,6 +73,11 @@ class Run:
         """Return a setting by its dotted name, of which a leading ``credit.`` may be left out; None if it has none."""
         known = [full for full in (name, f"credit.{name}") if full in self._named]
         return self._named[known[0]] if known else None
+
+    def written(self, name: str) -> str | None:
+        """Return a setting as one word, ``null`` where it is None; None if the run has no such setting."""
+        known = [full for full in (name, f"credit.{name}") if full in self._named]
+        return _as_word(self._named[known[0]]) if known else None
 
     @property
     def is_evaluation(self) -> bool:
@@ -170,7 +177,13 @@ class RowKey:
 
 def settings(*names: str) -> RowKey:
     """Make rows of values of credit fields (or dotted names), written as in ``paper/reported``: ``n_min=2 b_min=2``."""
-    return RowKey(lambda run: " ".join(f"{name.removeprefix('credit.')}={run[name]}" for name in names), names)
+    return RowKey(lambda run: " ".join(f"{name.removeprefix('credit.')}={run.written(name)}" for name in names), names)
+
+
+def _as_word(value: Any) -> str:
+    """Return a value of a setting without spaces, which separate the settings of a row."""
+    text = json.dumps(value, separators=(",", ":")) if value is None or isinstance(value, list | dict) else str(value)
+    return re.sub(r"\s", "\N{NO-BREAK SPACE}", text)
 
 
 def changed_since(identity: dict[str, Any]) -> list[str]:

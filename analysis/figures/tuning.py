@@ -21,6 +21,7 @@ from analysis.data.runs import RowKey, Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
 from analysis.plots.style import GREY, PAGE, nothing, panels, percent
+from bepo.runs.trials_database import database_url
 from bepo.store.files import Corrupt
 from bepo.store.published import TRIALS
 
@@ -88,10 +89,11 @@ def optuna_studies(*folders: Path) -> dict[str, optuna.Study]:
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     found = {}
-    for file in (folder / TRIALS for folder in folders):
+    for folder in folders:
+        file = folder / TRIALS
         if not file.exists() or not file.stat().st_size:
             continue
-        storage = f"sqlite:///{file}"
+        storage = database_url(folder)
         try:
             names = optuna.get_all_study_names(storage)
             found |= {name: optuna.load_study(study_name=name, storage=storage) for name in names}

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from math import isfinite, nan
 from typing import NamedTuple
 
 import numpy as np
@@ -138,5 +139,20 @@ def setting_rows(heads: tuple[str, ...], labels: Callable[[dict[str, str]], list
 
 def _by_value(rows: Iterable[str]) -> list[str]:
     """Return settings in order, numbers by size."""
-    parts = {row: re.split(r"(\d+(?:\.\d+)?)", row) for row in rows}
-    return sorted(parts, key=lambda row: [float(p) if i % 2 else p for i, p in enumerate(parts[row])])
+    return sorted(rows, key=size_of)
+
+
+def size_of(row: str) -> list[tuple]:
+    """Return what rows of settings are sorted by: numbers by size, before texts; numbers in texts by theirs."""
+    return [(name, *_size(value)) for name, _, value in (word.rpartition("=") for word in row.split(" "))]
+
+
+def _size(value: str) -> tuple:
+    try:
+        number = float(value)
+    except ValueError:
+        number = nan
+    if isfinite(number):
+        return 0, number, []
+    parts = re.split(r"(\d+)", value)
+    return 1, 0.0, [(float(part), "") if i % 2 else (0.0, part) for i, part in enumerate(parts)]

@@ -1,7 +1,6 @@
 """Pictures as files, drawn on all cores: fonts are embedded for each picture anew, which is most of an analysis."""
 
 import multiprocessing
-import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -13,6 +12,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 import numpy as np
+from joblib import cpu_count
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
@@ -46,7 +46,7 @@ class Drawing:
 
 def write_all(drawings: Sequence[Drawing]) -> list[str]:
     """Write the drawings, and return their SVGs. Linux draws on every core, in forks, which begin with all imports."""
-    cores = min(os.cpu_count() or 1, len(drawings))
+    cores = min(cpu_count(), len(drawings))
     if cores < 2 or sys.platform != "linux":
         return [drawing.write() for drawing in drawings]
     fork = multiprocessing.get_context("fork")

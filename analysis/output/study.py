@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from itertools import cycle
 from math import inf
-from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
@@ -13,7 +12,7 @@ from analysis.data.methods import is_control, known_methods, name_of, ordered
 from analysis.data.runs import RowKey, Run, StudyRuns
 from analysis.data.sources import Source
 from analysis.grid.grid import grid
-from analysis.grid.parts import Block, Metric, Rows
+from analysis.grid.parts import Block, Metric, Rows, size_of
 from analysis.grid.table import Figure, Table
 from analysis.output.build import Built
 from analysis.plots import style
@@ -63,12 +62,9 @@ def varying(runs: Sequence[Run]) -> list[str]:
 
 def row_of(run: Run, fields: Sequence[str]) -> str:
     """Return what a run's row is called: its method, and the values of other settings that vary."""
-    words = [f"{name.rpartition('.')[2]}={value}" for name in fields if (value := _value(run, name)) is not None]
+    written = {name: run.written(name) for name in fields if name != "credit.name"}
+    words = [f"{name.rpartition('.')[2]}={value}" for name, value in written.items() if value is not None]
     return " ".join([run.method, *words])
-
-
-def _value(run: Run, name: str) -> Any:
-    return None if name == "credit.name" else run[name]
 
 
 def _label(row: str) -> str:
@@ -102,7 +98,7 @@ def _short(row: str, several: bool) -> str:
 
 def _ordered(rows: Iterable[str]) -> list[str]:
     places = ordered({row.split(" ")[0] for row in rows})
-    return sorted(rows, key=lambda row: (places.index(row.split(" ")[0]), row))
+    return sorted(rows, key=lambda row: (places.index(row.split(" ")[0]), size_of(row)))
 
 
 def without_empty(table: Table) -> Table:

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
 GPU_ENVIRONMENT = (
@@ -96,6 +97,13 @@ def place_of(error: OSError) -> str:
     """Return which file cannot be used, and why."""
     place, why = error.filename or "standard output", error.strerror or error
     return str(UserError(f"{place}: cannot be read or written ({why})"))
+
+
+def path_of(text: str) -> Path:
+    """Return a path of a command line. Refuse an empty one, which would be the current folder."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("an empty path; . is the current folder")
+    return Path(text)
 
 
 class Parser(argparse.ArgumentParser):

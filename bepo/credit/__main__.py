@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from bepo.core.batch import RolloutBatch
-from bepo.core.errors import Parser, UserError, exit_code
+from bepo.core.errors import Parser, UserError, exit_code, path_of
 from bepo.core.registry import assignments
 from bepo.credit import Credit, Estimator, estimators, make
 from bepo.store.files import Corrupt, finite, read_bytes
@@ -35,8 +35,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("name", nargs="?", help="estimator; see --list")
     parser.add_argument("settings", nargs="*", default=[], metavar="key=value", help="hyper-parameters, as JSON values")
-    parser.add_argument("--rollouts", "--records", type=Path, help="recorded rollouts")
-    parser.add_argument("--out", type=Path, help="write JSON here instead of printing")
+    parser.add_argument("--rollouts", "--records", type=path_of, help="recorded rollouts")
+    parser.add_argument("--out", type=path_of, help="write JSON here instead of printing")
     parser.add_argument("--list", action="store_true", help="show every estimator with its citation")
     options = parser.parse_args(arguments)
     if not options.list and (options.name is None or options.rollouts is None):

@@ -65,11 +65,12 @@ def _packages() -> Iterator[Finding]:
 
 
 def _machine() -> Iterator[Finding]:
+    import joblib
     import torch
 
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
     gpus = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
-    parts = [f"{len(os.sched_getaffinity(0))} cores", f"{memory} GiB", f"torch {torch.__version__}"]
+    parts = [f"{joblib.cpu_count()} cores", f"{memory} GiB", f"torch {torch.__version__}"]
     parts += [f"{g.name} {g.total_memory >> 30} GiB" for g in gpus]
     yield Finding("tools", "machine", note=", ".join(parts))
 

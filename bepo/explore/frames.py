@@ -32,6 +32,8 @@ def load(*names: str | PathLike[str], results: str | PathLike[str] = "results", 
     """
     if tier not in (None, *TIERS):
         raise choose("tier", tier, TIERS)
+    if results == "":
+        raise UserError("results='': must name a folder; '.' is the current one")
     folder = existing(Path(results))
     if names:
         found = [run for name in names for run in find_runs(str(name), folder, tier)]
@@ -128,6 +130,7 @@ def read_rollouts(run: StoredRun, update: int) -> RolloutBatch:
 def differing(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return for each config the settings in which they differ, under dotted names; None where one has no such field.
 
+    A setting that is null is the text ``null``, so that ``groupby`` keeps its rows.
     The settings of a plug-in are compared with those of the same plug-in: of runs of several estimators
     ``credit.name`` differs, and ``credit.gamma`` only where two runs of one estimator have different values. A setting
     that is newer than a run has its default there. Settings that change no number, such as the results folder, are left
@@ -142,7 +145,8 @@ def differing(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, A
             values.setdefault((field, kind), set()).add(repr(value))
     absent = {field for field, kind in values if kind is None and any(field not in config for config in plain.values())}
     names = dict.fromkeys(field for (field, _), found in values.items() if len(found) > 1 or field in absent)
-    return {name: {field: config.get(field) for field in names} for name, config in plain.items()}
+    shown = {name: {f: "null" if v is None else v for f, v in config.items()} for name, config in plain.items()}
+    return {name: {field: config.get(field) for field in names} for name, config in shown.items()}
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -17,12 +17,22 @@ from typing import TypeVar
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import CompactHydraException
 from hydra.types import RunMode
+from hydra.utils import execution_whitelist
 
 from bepo.core.errors import place_of, ready_streams, status_of
 from bepo.runs.compose import CONFIG_ERRORS, explain
 from bepo.runs.meanings import explained
+from bepo.store.runs import Busy
 
-CLASSES = ("bepo.*", "verl.*", "optuna.*", "hydra_plugins.*", "logging.*")  # what a config may have Hydra make
+CLASSES = (
+    "bepo.sweep.multirun.SweepCheck",
+    "bepo.sweep.space.suggest_conditional",
+    "logging.Formatter",
+    "logging.StreamHandler",
+)
+"""What a config may have Hydra make, beside its sweepers and launchers: a file of a stranger names nothing else."""
+_IN_A_CELL = ("bepo.training.verl.*", "verl.*")  # what verl's own config names while a run works
+_RETRY_SECONDS = 2.0  # before a cell that another process works on is tried again
 
 _UNUSABLE_PATH = (PermissionError, NotADirectoryError, IsADirectoryError)  # a folder that a setting names
 
@@ -42,7 +52,8 @@ def work_of_cell(work: Callable[[list[str]], T]) -> T:
     _end_with_sweep()
     overrides, is_multirun = HydraConfig.get().overrides.task, HydraConfig.get().mode == RunMode.MULTIRUN
     try:
-        return work(overrides)
+        with execution_whitelist(_IN_A_CELL, reset=True):
+            return _without_haste(work, overrides) if is_multirun else work(overrides)
     except KeyboardInterrupt:
         print("interrupted; the same command goes on where it stopped", file=sys.stderr)
         sys.exit(130)
@@ -59,6 +70,15 @@ def work_of_cell(work: Callable[[list[str]], T]) -> T:
     if is_multirun:
         raise CellFailed(line)  # Hydra runs the other cells of the grid
     sys.exit(status)
+
+
+def _without_haste(work: Callable[[list[str]], T], overrides: list[str]) -> T:
+    """Do the work of a cell; where another process does it already, because two cells are equal, wait for that one."""
+    while True:
+        try:
+            return work(overrides)
+        except Busy:
+            time.sleep(_RETRY_SECONDS)
 
 
 @contextmanager
@@ -104,6 +124,8 @@ def run_command(main: Callable[[], object]) -> None:
     except CONFIG_ERRORS as error:
         print(f"error: {explain(error)}", file=sys.stderr)
         sys.exit(2)
-    except (ValueError, TypeError, OSError) as error:  # Hydra's too, but it does not say of which override
-        print(f"error: {' '.join(sys.argv[1:])}: {explain(error)}", file=sys.stderr)
+    except (ValueError, TypeError, OSError, AssertionError, RuntimeError, ImportError) as error:
+        # Hydra's too, but it does not say of which override
+        problem = explain(error) or traceback.extract_tb(error.__traceback__)[-1].line  # an assertion has no message
+        print(f"error: {' '.join(sys.argv[1:])}: {problem}", file=sys.stderr)
         sys.exit(2)

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import yaml
@@ -17,6 +18,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 from bepo.core.errors import UserError, choose, exit_code, nearest
 from bepo.core.settings import Settings
 from bepo.runs.config import PLUGINS, Config
+from bepo.runs.trials_database import database_url
 
 _ADVICE = r"Config search path|\.?\nTo append|\n    (full_key|object_type)|\nSee http|\nYou may|\nCheck that"
 """What stands behind the problem in Hydra's and OmegaConf's messages."""
@@ -27,6 +29,8 @@ CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError, UserErr
 def register_configs() -> None:
     """Hand the schema and every plug-in's dataclass to Hydra, so that a new file is a new choice.
 
+    ``${trials_database:FOLDER}`` in a file is the URL of the Optuna trials of a results folder.
+
     Commands do this when they are imported; one line about a plug-in that cannot be registered ends the program.
     """
     if code := exit_code(_register):
@@ -34,6 +38,7 @@ def register_configs() -> None:
 
 
 def _register() -> None:
+    OmegaConf.register_resolver("trials_database", database_url, replace=True)
     store = ConfigStore.instance()
     store.store(name="schema", node=Config, replace=True)
     for group, plugins in PLUGINS.items():
@@ -41,20 +46,28 @@ def _register() -> None:
             store.store(group=group, name=name, node=cls, replace=True)
 
 
+def search_path(folder: Path) -> str:
+    """Return the override that lets Hydra find config files in one more folder, whatever characters its name has."""
+    name = str(folder).replace("\\", "\\\\").replace("'", "\\'")
+    return f"hydra.searchpath=['file://{name}']"
+
+
 def explain(error: BaseException) -> str:
     """Return what is wrong with a config in one line: Hydra's advice is left out, and OmegaConf's cause is added."""
     problem = re.split(_ADVICE, str(error))[0]
-    if isinstance(error.__cause__, OmegaConfBaseException):
-        problem += f": {str(error.__cause__).splitlines()[0]}{_fields_instead(error.__cause__)}"
+    if isinstance(cause := error.__cause__, OmegaConfBaseException | HydraException):
+        problem += f": {str(cause).splitlines()[0]}{_fields_instead(cause)}"
     key = getattr(error, "full_key", None)
     problem = _suggested(" ".join(problem.split()))
     return f"{key}: {problem}" if key and str(key) not in problem else problem
 
 
-def _fields_instead(error: OmegaConfBaseException) -> str:
+def _fields_instead(error: BaseException) -> str:
     """Return the fields of the plug-in or group that lacks a key, unless OmegaConf suggests one of them itself."""
+    if not isinstance(error, ConfigKeyError | ConfigAttributeError):
+        return ""
     kind = error.object_type
-    if not isinstance(error, ConfigKeyError | ConfigAttributeError) or kind is None or not is_dataclass(kind):
+    if kind is None or not is_dataclass(kind):
         return ""
     return "" if "Did you mean" in str(error) else f"; choices: {', '.join(field.name for field in fields(kind))}"
 

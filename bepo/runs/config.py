@@ -136,6 +136,8 @@ class Config(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not self.results.strip():
+            raise UserError(f"results={self.results}: must name a folder; . is the current one")
         if self.study:
             folder_name(self.study.get("name"), "study.name")
         if not all(isinstance(part, Settings) for part in (self.env, self.policy, self.credit)):

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from statistics import fmean
-from typing import Literal
+from typing import Any, Literal
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from bepo.core.errors import UserError, choose
 from bepo.runs.metrics import seconds_of_updates, success_rate
@@ -33,6 +33,7 @@ class Objective:
     direction: Literal["maximize", "minimize"]
 
 
+_MOST_TRIALS = 100_000
 VALIDATION_SUCCESS = "validation_success"
 OBJECTIVES = {
     VALIDATION_SUCCESS: Objective(validation_success, "maximize"),
@@ -43,6 +44,12 @@ OBJECTIVES = {
 def values_of(names: Sequence[str], runs: Sequence[StoredRun]) -> list[float]:
     """Return each objective, averaged over the runs. Raises ``UserError`` for an unknown one."""
     return [fmean(objective.value(run) for run in runs) for objective in _chosen(names)]
+
+
+def checked_objectives(names: Any) -> list[str]:
+    """Return the names of objectives. Raises ``UserError`` for anything but a list of those that there are."""
+    _chosen(names)
+    return list(names)
 
 
 def checked_directions(names: Sequence[str], sweeper: DictConfig) -> list[str]:
@@ -60,8 +67,29 @@ def checked_directions(names: Sequence[str], sweeper: DictConfig) -> list[str]:
     return own
 
 
-def _chosen(names: Sequence[str]) -> list[Objective]:
-    if isinstance(names, str) or not names:
+def checked_seeds(seeds: Any) -> list[int]:
+    """Return the training seeds of a study. Raises ``UserError`` for anything but whole numbers, each of them once."""
+    listed = list(seeds) if isinstance(seeds, list | ListConfig) else []
+    if (
+        not listed
+        or not all(type(seed) is int and 0 <= seed < 2**63 for seed in listed)
+        or len({*listed}) < len(listed)
+    ):
+        raise UserError(
+            f"study.seeds={seeds}: must be a list of whole numbers from 0 to 2^63 - 1, at least one, and each once"
+        )
+    return listed
+
+
+def checked_trials(sweeper: DictConfig) -> int:
+    """Return the number of trials that a search is to have. Raises ``UserError`` for none, or more than can be made."""
+    if not 1 <= sweeper.n_trials <= _MOST_TRIALS:
+        raise UserError(f"hydra.sweeper.n_trials={sweeper.n_trials}: must be at least 1 and at most {_MOST_TRIALS}")
+    return sweeper.n_trials
+
+
+def _chosen(names: Any) -> list[Objective]:
+    if not isinstance(names, list | ListConfig) or not names:
         raise UserError(f"study.objectives={names}: must be a list of {', '.join(OBJECTIVES)}, one or more")
     unknown = [name for name in names if str(name) not in OBJECTIVES]
     if unknown:

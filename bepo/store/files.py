@@ -8,7 +8,9 @@ import json
 import math
 import os
 import re
+import secrets
 import shutil
+import socket
 import stat
 import time
 from collections.abc import Iterator, Mapping
@@ -75,10 +77,15 @@ def folder_name(name: Any, what: str) -> str:
     return name
 
 
+def part_of(path: Path) -> Path:
+    """Return a name for a file while it is written. Two containers on one folder can have the same process number."""
+    return path.with_name(f"{path.name}.{socket.gethostname()[:64]}.{os.getpid()}.{secrets.token_hex(4)}.part")
+
+
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that readers see the old content or the new one, never a part, even after a power cut."""
     data = content.encode() if isinstance(content, str) else content
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part = part_of(path)
     with disk_errors(path, len(data)):
         try:
             with part.open("wb") as file:

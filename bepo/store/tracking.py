@@ -29,6 +29,7 @@ _OF_EPISODE = ("task", "kind", "success", "task_score", "return", "steps")
 _PATIENCE = 30.0  # seconds that W&B may take to start
 _SILENCE = 60.0  # seconds without an answer after which W&B is left alone; its client can wait for ever
 _GOODBYE = 5.0  # seconds for W&B to end once it is left alone
+_HOMES = {"WANDB_DATA_DIR": "~/.local/share", "WANDB_CACHE_DIR": "~/.cache"}  # where W&B stages files, and its logs
 _LONGEST_TAG, _LONGEST_NAME = 64, 128  # characters that W&B takes
 
 
@@ -170,8 +171,11 @@ def log_table(
         run = _answer(lambda: _start(settings, folder, labels), _PATIENCE + _SILENCE)
         _answer(lambda: run.log({name: table}), _SILENCE)
         _answer(run.finish, _patience_at_end(run))
-    except TimeoutError as error:
-        raise UserError(f"tracking.mode={settings.mode}: W&B stopped ({error}); the {name} is not logged") from error
+    except (wandb.Error, OSError) as error:  # a TimeoutError is one
+        problem = (str(error) or repr(error)).splitlines()[0]
+        raise UserError(
+            f"tracking.mode={settings.mode}: W&B stopped ({problem:.300}); the {name} is not logged"
+        ) from error
 
 
 def _answer(call: Callable[[], T], seconds: float | None) -> T:
@@ -221,6 +225,11 @@ def _start(settings: Tracking, folder: Path, labels: Labels, run_id: str | None 
     import wandb
 
     os.environ.setdefault("WANDB_DISABLE_WEAVE", "true")  # W&B advertises it wherever openai is imported
+    for variable, home in _HOMES.items():
+        if not _is_writable(home):
+            os.environ.setdefault(variable, str(folder.absolute() / "wandb"))
+    if sweep := os.environ.pop("WANDB_SWEEP_ID", ""):  # W&B would choose another id at every session
+        print(f"WANDB_SWEEP_ID={sweep}: ignored, the W&B id of a run is its run id", file=sys.stderr)
     try:
         return wandb.init(
             mode=settings.mode,
@@ -241,6 +250,12 @@ def _start(settings: Tracking, folder: Path, labels: Labels, run_id: str | None 
         raise UserError(
             f"tracking.mode={settings.mode}: W&B does not start ({problem:.300}); choices: offline, disabled"
         ) from error
+
+
+def _is_writable(home: str) -> bool:
+    """Return whether W&B can make its folder in a folder of the home folder, which may be missing."""
+    place = Path(os.path.expanduser(home)).absolute() / "wandb"
+    return os.access(next(p for p in (place, *place.parents) if p.exists()), os.W_OK)
 
 
 def _tags(labels: Labels) -> tuple[str, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
+
+from joblib import cpu_count
 
 from bepo.core.errors import Parser, UserError, exit_code
 from bepo.runs.compose import register_configs
@@ -75,12 +76,15 @@ def _sweep(items: Sequence[str], dry_run: bool, skip_published: bool, asked_jobs
     for run in published:
         note_cells(run)
     pool = Pool(jobs)
+    opened = [one for study in tunings if (one := _open(study, pool, throughput, errors))]
+    if errors and not grids and not opened:
+        return 2
     outcomes: list[GridOutcome | TuningOutcome] = []
     if grids:
         outcomes.append(_train(runs, pool, throughput, began))
-    for study in tunings:
+    for tuning in opened:
         if not any(outcome.interrupted for outcome in outcomes):
-            outcomes.append(_tune(study, pool, throughput))
+            outcomes.append(_tune(tuning))
     for error in errors:
         print(f"FAILED  {error}")
     if any(outcome.interrupted for outcome in outcomes):
@@ -121,7 +125,7 @@ def _jobs(asked: int | None, studies: Sequence[PlannedStudy]) -> int:
         return asked
     of_launchers = min(study.jobs for study in studies)
     threads = max(study.config.backend.get("threads", 1) for study in studies)
-    cores = len(os.sched_getaffinity(0)) // threads
+    cores = cpu_count() // threads  # of those that the process may use, by its affinity and its control group
     return max(1, min(cores, of_launchers) if of_launchers > 0 else cores)
 
 
@@ -144,8 +148,8 @@ def _check_writable(results: Path) -> None:
     try:
         results.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=results).close()
-    except OSError as error:
-        raise UserError(f"results={results}: cannot be written ({error.strerror})") from error
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        raise UserError(f"results={results}: cannot be written ({getattr(error, 'strerror', error)})") from error
 
 
 def _upload_ledger(
@@ -172,13 +176,23 @@ def _train(runs: Sequence[PlannedRun], pool: Pool, throughput: Throughput, began
     return outcome
 
 
-def _tune(planned: PlannedStudy, pool: Pool, throughput: Throughput) -> TuningOutcome:
-    """Make the missing trials of an Optuna study, and show which failed."""
+def _open(planned: PlannedStudy, pool: Pool, throughput: Throughput, errors: list[UserError]) -> Tuning | None:
+    """Open the database of an Optuna study before anything is trained. Adds to ``errors`` if it cannot run here."""
     total = planned.config.hydra.sweeper.n_trials * len(planned.seeds)
     try:
-        outcome = Tuning(planned, pool, View(throughput, pool.size, total)).finish()
+        return Tuning(planned, pool, View(throughput, pool.size, total))
     except UserError as error:
-        outcome = TuningOutcome([f"{planned.name}: {error}"])
+        errors.append(UserError(f"{planned.name}: {error}"))
+        print(f"error: {errors[-1]}", file=sys.stderr)
+        return None
+
+
+def _tune(tuning: Tuning) -> TuningOutcome:
+    """Make the missing trials of an Optuna study, and show which failed."""
+    try:
+        outcome = tuning.finish()
+    except UserError as error:
+        outcome = TuningOutcome([f"{tuning.planned.name}: {error}"])
     for line in outcome.failed:
         print(f"FAILED  {line}", flush=True)
     return outcome

@@ -11,10 +11,10 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from bepo.core.errors import UserError
 from bepo.runs.compose import CONFIG_ERRORS, explain, to_config
-from bepo.runs.objectives import checked_directions
-from bepo.sweep.space import conditional_space, search_space
+from bepo.runs.objectives import checked_directions, checked_seeds, checked_trials
+from bepo.sweep.space import as_sweep, conditional_space, search_space
 from bepo.sweep.studies import PlannedStudy, compose_study
-from bepo.sweep.trials import sampler_and_pruner
+from bepo.sweep.trials import sampler_and_pruner, unsearched_run
 
 
 def check_tuning(planned: PlannedStudy) -> None:
@@ -23,12 +23,10 @@ def check_tuning(planned: PlannedStudy) -> None:
     A value of the space that contradicts another one is no error: such a trial is pruned.
     """
     checked_directions(planned.objectives, planned.config.hydra.sweeper)
-    seeds, trials = planned.seeds, planned.config.hydra.sweeper.n_trials
-    if not seeds or not all(isinstance(seed, int) and seed >= 0 for seed in seeds) or len({*seeds}) < len(seeds):
-        raise UserError(f"study.seeds={seeds}: must be whole numbers from 0 on, at least one, and each once")
-    if trials < 1:
-        raise UserError(f"hydra.sweeper.n_trials={trials}: must be at least 1")
+    checked_seeds(planned.config.study.seeds)
+    checked_trials(planned.config.hydra.sweeper)
     sampler_and_pruner(planned)
+    unsearched_run(planned)  # what all trials share has to compose
     space, _ = search_space(planned.sweep)
     conditional = {name: entry.distribution for name, entry in conditional_space(planned.config).items()}
     if not space and not conditional:
@@ -42,6 +40,8 @@ def check_tuning(planned: PlannedStudy) -> None:
 
 def _check_presets(planned: PlannedStudy, name: str, distribution: BaseDistribution) -> None:
     """Raise ``UserError`` for a preset that does not exist. One that contradicts other settings is composed later."""
+    if not isinstance(distribution, CategoricalDistribution):
+        raise UserError(f"{name}: names of files are searched with choice(...), not with {as_sweep(distribution)}")
     for value in _values(distribution):
         try:
             compose_study(planned.name, [f"{name}={value}"])

@@ -10,12 +10,13 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import connection
+from multiprocessing import connection, forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from bepo.sweep.plan import PlannedRun
 
 BAD_INPUT, BUSY, INTERRUPTED = 2, 75, 130
 """Exit codes of a worker; ``BUSY`` says that another process works on the run."""
+_LONGEST_FOLDER = 60  # bytes of a folder for sockets: of their 107, multiprocessing takes 32
 RETRY_SECONDS = 2.0  # before a run that was busy is tried again
 
 
@@ -81,6 +83,8 @@ class Pool:
         """Start a worker on a run."""
         run.folder.path.mkdir(parents=True, exist_ok=True)
         arguments = (run.config, cell_overrides(run.config, run.cells[0].overrides), run.log)
+        with _short_temporary_folder():
+            forkserver.ensure_running()
         process = self._context.Process(target=_work, args=arguments, name=run.id)
         process.start()
         worker = Worker(run, process)
@@ -101,6 +105,18 @@ class Pool:
                 worker.process.kill()
             elif worker.stop_requests < requests:
                 worker.stop()
+
+
+@contextmanager
+def _short_temporary_folder() -> Iterator[None]:
+    """Let what is made within a ``with`` block be in a folder whose name leaves room for that of a socket."""
+    before = tempfile.gettempdir()
+    if len(os.fsencode(before)) > _LONGEST_FOLDER:
+        tempfile.tempdir = "/tmp"
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
 
 
 @contextmanager

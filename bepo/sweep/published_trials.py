@@ -10,6 +10,7 @@ from optuna.trial import TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from bepo.core.errors import UserError
+from bepo.runs.trials_database import database_url
 from bepo.store.published import TRIALS, PublishedRuns
 from bepo.sweep.trials import RUNS
 
@@ -19,7 +20,7 @@ def publish_trials(results: Path, published: PublishedRuns) -> None:
 
     Raises ``UserError`` if a database cannot be read.
     """
-    source, target = (_storage(folder) for folder in (results, published.folder))
+    source, target = (database_url(folder) for folder in (results, published.folder))
     old = _studies(published)
     for name, study in _read(results).items():
         if not name.endswith(f".{published.tier}") or (name in old and _same(study, old[name])):
@@ -47,15 +48,11 @@ def _read(folder: Path) -> dict[str, optuna.Study]:
     if not (folder / TRIALS).exists():
         return {}
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    storage = _storage(folder)
+    storage = database_url(folder)
     try:
         return {n: optuna.load_study(study_name=n, storage=storage) for n in optuna.get_all_study_names(storage)}
     except (SQLAlchemyError, RuntimeError) as error:
         raise UserError(f"{folder / TRIALS}: not a database of Optuna ({str(error).splitlines()[0]})") from None
-
-
-def _storage(folder: Path) -> str:
-    return f"sqlite:///{folder / TRIALS}"
 
 
 def _same(a: optuna.Study, b: optuna.Study) -> bool:

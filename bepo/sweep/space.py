@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from decimal import Decimal
+from itertools import islice, product
+from math import isfinite, prod
 from typing import Any, cast
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep, Transformer
+from hydra.core.override_parser.types import Glob, IntervalSweep, Override, RangeSweep, Transformer
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from optuna import Trial
 from optuna.distributions import (
@@ -20,6 +23,8 @@ from optuna.distributions import (
 )
 
 from bepo.core.errors import UserError
+
+_MOST_POINTS = 10_000  # cells of a grid, and values of a range that are listed
 
 
 def parse(overrides: Sequence[str]) -> list[Override]:
@@ -33,11 +38,44 @@ def grid(overrides: Sequence[str]) -> list[list[str]]:
     The values of the last key vary fastest. A later override of a key replaces an earlier one, also where that is a
     sweep, and keeps its place. Raises ``UserError`` for an interval, whose values cannot be listed.
     """
-    values: dict[str, list[str]] = {}
-    for override in parse(overrides):
-        key = override.get_key_element()
-        values[key] = [f"{key}={value}" for value in _listed(override)]
-    return [list(point) for point in product(*values.values())]
+    parsed = check_grid(overrides)
+    values = [[f"{key}={value}" for value in _listed(override)] for key, override in parsed.items()]
+    return [list(point) for point in product(*values)]
+
+
+def check_grid(overrides: Sequence[str]) -> dict[str, Override]:
+    """Return the last override of each key. Raises ``UserError`` if they span no cell, or too many to list."""
+    parsed = {override.get_key_element(): override for override in parse(overrides)}
+    numbers = {override.input_line: n_values(override) for override in parsed.values()}
+    empty = [line for line, number in numbers.items() if not number]
+    if empty:
+        raise UserError(f"{empty[0]}: a sweep without values leaves nothing to run")
+    if prod(numbers.values()) > _MOST_POINTS:
+        raise UserError(f"{max(numbers, key=lambda line: numbers[line])}: a sweep of more than {_MOST_POINTS} cells")
+    return parsed
+
+
+def n_values(override: Override) -> int:
+    """Return the number of values of an override; of a range with too many, one more than is allowed.
+
+    Raises ``UserError`` for an interval, whose values cannot be listed, and for a range with an end that is no number.
+    """
+    if not override.is_sweep_override():
+        return 1
+    if not override.is_discrete_sweep():
+        raise UserError(f"{override.input_line}: a grid cannot list the values of an interval")
+    sweep = override.value()
+    if isinstance(sweep, Glob):
+        return 1  # Hydra alone knows how many files there are
+    if isinstance(sweep, RangeSweep):
+        _check_finite(override, sweep.start, sweep.stop, sweep.step)
+        return sum(1 for _ in islice(sweep.range(), _MOST_POINTS + 1)) if sweep.step else 0
+    return len(list(override.sweep_string_iterator()))
+
+
+def _check_finite(override: Override, *numbers: float | Decimal | None) -> None:
+    if any(number is None or not isfinite(number) for number in numbers):
+        raise UserError(f"{override.input_line}: its ends and its step must be finite numbers")
 
 
 def with_first_presets(overrides: Sequence[Override]) -> list[str]:
@@ -53,8 +91,6 @@ def with_first_presets(overrides: Sequence[Override]) -> list[str]:
 def _listed(override: Override) -> list[str]:
     if not override.is_sweep_override():
         return [override.get_value_element_as_str()]
-    if not override.is_discrete_sweep():
-        raise UserError(f"{override.input_line}: a grid cannot list the values of an interval")
     return list(override.sweep_string_iterator())
 
 
@@ -81,18 +117,23 @@ def search_space(overrides: Sequence[str]) -> tuple[dict[str, BaseDistribution],
 def distribution(override: Override) -> BaseDistribution:
     """Return the Optuna distribution of a sweep: categories, or numbers with a step or on a logarithmic scale.
 
-    Raises ``UserError`` for a range without values, and for an interval that Optuna refuses.
+    Raises ``UserError`` for a range without values or with too many, and for an interval that Optuna refuses.
     """
     sweep = override.value()
     if isinstance(sweep, IntervalSweep):
+        _check_finite(override, sweep.start, sweep.end)
         try:
             return _interval(sweep)
         except ValueError as error:
             raise UserError(f"{override.input_line}: {error}") from error
     if isinstance(sweep, RangeSweep):
-        if not sweep.step or next(iter(sweep.range()), None) is None:
+        n = n_values(override)
+        if not n:
             raise UserError(f"{override.input_line}: the range has no values")
-        if not (sweep.shuffle or sweep.transformers):
+        as_numbers = not (sweep.shuffle or sweep.transformers)
+        if n > _MOST_POINTS and not (as_numbers and isinstance(sweep.range(), range)):
+            raise UserError(f"{override.input_line}: more than {_MOST_POINTS} values; choices: interval(LOW, HIGH)")
+        if as_numbers:
             return _range(sweep)
     values = list(override.sweep_iterator(transformer=Transformer.encode))
     return CategoricalDistribution(cast(list[CategoricalChoiceType], values))
@@ -116,6 +157,17 @@ def _range(sweep: RangeSweep) -> BaseDistribution:
     return FloatDistribution(min(listed), max(listed), step=abs(float(sweep.step)))
 
 
+def as_sweep(distribution: BaseDistribution) -> str:
+    """Return how a distribution is written as an override's value; the ends of a range are both included."""
+    if isinstance(distribution, CategoricalDistribution):
+        return f"choice({', '.join(map(str, distribution.choices))})"
+    assert isinstance(distribution, IntDistribution | FloatDistribution)
+    ends = f"{distribution.low}, {distribution.high}"
+    if distribution.step is not None and not (distribution.log or distribution.step == 1):
+        return f"{ends} in steps of {distribution.step}"
+    return f"tag(log, interval({ends}))" if distribution.log else f"interval({ends})"
+
+
 # --- conditional settings ------------------------------------------------------------------------------------
 
 
@@ -124,16 +176,36 @@ class Conditional:
     """A setting that is searched only where other settings have, or have not, certain values."""
 
     distribution: BaseDistribution
-    where: dict[str, list[str]]  # by the name of the other setting
-    unless: dict[str, list[str]]
+    where: dict[str, list[Any]]  # by the name of the other setting
+    unless: dict[str, list[Any]]
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Return whether the setting is searched. ``values`` has every other setting, None for one of no effect."""
+        """Return whether the setting is searched. ``values`` has every other setting, or says that it has no effect."""
         return (
-            all(values[name] is not None for name in [*self.where, *self.unless])
-            and all(str(values[name]) in allowed for name, allowed in self.where.items())
-            and not any(str(values[name]) in excluded for name, excluded in self.unless.items())
+            all(values[name] is not _NO_EFFECT for name in [*self.where, *self.unless])
+            and all(_is_among(values[name], allowed) for name, allowed in self.where.items())
+            and not any(_is_among(values[name], excluded) for name, excluded in self.unless.items())
         )
+
+
+_NO_EFFECT = object()
+"""In place of the value of a conditional setting whose condition does not hold."""
+
+
+def _is_among(value: Any, choices: Sequence[Any]) -> bool:
+    """Return whether a value is one of several: 1.0 is 1, and the text "null" is None, but true is not 1."""
+    own = _plain(value)
+    return any(own == one and isinstance(own, bool) == isinstance(one, bool) for one in map(_plain, choices))
+
+
+def _plain(value: Any) -> Any:
+    """Return what a value means behind the ``=`` of an override: fixed settings and choices can be text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse([f"x={value}"])[0].value()
+    except HydraException:  # only a text
+        return value
 
 
 def conditional_space(config: DictConfig) -> dict[str, Conditional]:
@@ -142,23 +214,31 @@ def conditional_space(config: DictConfig) -> dict[str, Conditional]:
     Raises ``UserError`` for what is no sweep, and for a condition on a setting that does not exist.
     """
     space = {}
-    for name, entry in (config.study.get("conditional") or {}).items():
+    conditional = config.study.get("conditional") or OmegaConf.create()
+    if not OmegaConf.is_dict(conditional):
+        raise UserError(f"study.conditional={conditional}: must be settings with a search each")
+    for name, entry in conditional.items():
+        if not OmegaConf.is_dict(entry) or not isinstance(entry.get("search"), str):
+            raise UserError(f"study.conditional: {name}: {entry} has no search, such as {{search: interval(0, 1)}}")
         (override,) = parse([f"{name}={entry.search}"])
         if not override.is_sweep_override():
             raise UserError(f"study.conditional: {name}: search={entry.search} is no sweep")
-        where, unless = (_values_by_name(entry.get(part) or {}) for part in ("where", "unless"))
+        where, unless = (
+            _values_by_name(str(name), part, entry.get(part) or OmegaConf.create()) for part in ("where", "unless")
+        )
         for other in [*where, *unless]:
-            if OmegaConf.select(config, other) is None:
+            if OmegaConf.select(config, other, default=_NO_EFFECT) is _NO_EFFECT:
                 raise UserError(f"study.conditional: {name} depends on {other}: there is no such setting")
-            if other in config.study.conditional and other not in space:
+            if other in conditional and other not in space:
                 raise UserError(f"study.conditional: {name} depends on {other}, which must stand before it")
         space[str(name)] = Conditional(distribution(override), where, unless)
     return space
 
 
-def _values_by_name(entry: Any) -> dict[str, list[str]]:
-    lists = {name: values if OmegaConf.is_list(values) else [values] for name, values in entry.items()}
-    return {str(name): [str(value) for value in values] for name, values in lists.items()}
+def _values_by_name(name: str, part: str, entry: Any) -> dict[str, list[Any]]:
+    if not OmegaConf.is_dict(entry):
+        raise UserError(f"study.conditional: {name}: {part}={entry} must be other settings and their values")
+    return {str(o): list(values) if OmegaConf.is_list(values) else [values] for o, values in entry.items()}
 
 
 def suggest(trial: Trial, space: Mapping[str, Conditional], config: DictConfig, fixed: Mapping[str, Any]) -> None:
@@ -167,7 +247,7 @@ def suggest(trial: Trial, space: Mapping[str, Conditional], config: DictConfig, 
     A condition looks at what the trial chose, then at what is ``fixed``, then at the config. A setting whose condition
     does not hold has no effect, and so have those that depend on it. What is fixed, or chosen already, is left alone.
     """
-    effective: dict[str, Any] = {}  # the values of conditional settings so far, None for those of no effect
+    effective: dict[str, Any] = {}  # the values of conditional settings so far
     for name, conditional in space.items():
         known = {**fixed, **trial.params}
         others = [*conditional.where, *conditional.unless]
@@ -175,7 +255,7 @@ def suggest(trial: Trial, space: Mapping[str, Conditional], config: DictConfig, 
         holds = conditional.holds(values)
         if holds and name not in known:
             _suggest(trial, name, conditional.distribution)
-        effective[name] = {**fixed, **trial.params}[name] if holds else None
+        effective[name] = {**fixed, **trial.params}[name] if holds else _NO_EFFECT
 
 
 def suggest_conditional(config: DictConfig, trial: Trial) -> None:

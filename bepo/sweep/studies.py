@@ -15,9 +15,10 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from bepo.core.errors import UserError, choose, nearest
-from bepo.runs.compose import CONFIG_ERRORS, explain, to_config
+from bepo.runs.compose import CONFIG_ERRORS, explain, search_path, to_config
 from bepo.runs.config import Config
 from bepo.sweep.composition import Composer
+from bepo.sweep.multirun import check_plugins, is_optuna
 from bepo.sweep.space import grid, parse, with_first_presets
 
 ROOT = Path(__file__).parent.parent.parent
@@ -51,7 +52,7 @@ class PlannedStudy:
     @property
     def is_tuning(self) -> bool:
         """Whether this is an Optuna study, not a grid."""
-        return "optuna" in self.config.hydra.sweeper._target_
+        return is_optuna(self.config.hydra)
 
     @cached_property
     def sweep(self) -> list[str]:
@@ -78,8 +79,6 @@ class PlannedStudy:
         """Return every combination of the swept values. Raises ``UserError`` if they cannot be listed."""
         with config_errors(self.name, self.overrides):
             points = grid(self.sweep)
-            if not points:
-                raise UserError("a sweep without values leaves nothing to run")
         shared = set(points[0]).intersection(*points) if len(points) > 1 else set()
         return [Cell(self.name, point, [o for o in point if o not in shared]) for point in points]
 
@@ -133,10 +132,14 @@ def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
 def _check_study(study: PlannedStudy) -> None:
     """Raise ``UserError`` for what the study's file says of itself or sweeps, and cannot mean."""
     name, says = study.name, study.config.study
+    check_plugins(study.config.hydra)
     if (said := says.get("name")) != name:
         raise UserError(f"study.name={said} in experiments/{name}.yaml: must be the name of the file, {name}")
     if study.is_tuning and not all(OmegaConf.is_list(says.get(field)) for field in ("objectives", "seeds")):
         raise UserError("an Optuna study says what it optimises, in the lists study.objectives and study.seeds")
+    for override in parse(study.sweep):
+        if override.get_key_element() == "results" and override.is_sweep_override():
+            raise UserError(f"{override.input_line}: all runs of a study are in one folder")
     for key in _says(name):  # other entries than these fields may be the file's own, for its interpolations
         if key not in _FIELDS and (meant := nearest(key, _FIELDS)):
             raise UserError(f"study.{key}: no field of a study ({', '.join(_FIELDS)}){meant}")
@@ -205,7 +208,7 @@ def compose_with_hydra(name: str, overrides: Sequence[str], hydra: bool = False)
     """Return a study's config with overrides as Hydra composes it, with Hydra's own part if that is asked for."""
     with initialize_config_dir(str(EXPERIMENTS)):
         try:
-            return compose(name, [*overrides, f"hydra.searchpath=[file://{CONF}]"], return_hydra_config=hydra)
+            return compose(name, [*overrides, search_path(CONF)], return_hydra_config=hydra)
         except CONFIG_ERRORS:
             raise
         except ValueError as error:  # Hydra's, of a choice that is no name, such as env=null
@@ -218,4 +221,5 @@ def config_errors(name: str, overrides: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except CONFIG_ERRORS as error:
-        raise UserError(f"{' '.join([name, *overrides])}: {explain(error)}") from error
+        begin, problem = f"{' '.join([name, *overrides])}: ", explain(error)
+        raise UserError(f"{begin}{problem.removeprefix(begin)}") from error

@@ -7,74 +7,155 @@ settings, and therefore the same runs. Abandoned trials that are retried count n
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
 import optuna
 from hydra.utils import instantiate
-from optuna.exceptions import ExperimentalWarning, StorageInternalError
+from omegaconf import OmegaConf
+from optuna.distributions import BaseDistribution
+from optuna.exceptions import ExperimentalWarning, OptunaError
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from bepo.core.errors import UserError
+from bepo.core.seeds import derive_seed
 from bepo.runs.compose import CONFIG_ERRORS, explain
 from bepo.runs.config import identity_of
 from bepo.runs.objectives import checked_directions
-from bepo.store.files import digest, locked
+from bepo.store.files import digest, folder_name, locked
+from bepo.store.published import TRIALS
 from bepo.sweep.estimate import Throughput, TimeEstimate
 from bepo.sweep.plan import PlannedRun, plan_cells
-from bepo.sweep.space import search_space
+from bepo.sweep.space import as_sweep, conditional_space, search_space, values_of
 from bepo.sweep.studies import Cell, PlannedStudy
 
 RETRIES = "retries"
 """A trial's user attribute: the number of the abandoned trial that it retries."""
 RUNS = "runs"
 """A trial's user attribute: the ids of its runs."""
+FIXED = "fixed"
+"""A study's user attribute: the settings that all its trials share, by name."""
+SEEDS = "sampler_seeds"
+"""A study's user attribute: the seeds with which Hydra's own sweeper made trials."""
 REFUSED = "refused"
 """A trial's user attribute: why its settings cannot be trained."""
 _CLASSES = ("hydra_plugins.hydra_optuna_sweeper.*", "optuna.samplers.*", "optuna.pruners.*")  # that a file may name
 
 
-def sampler_and_pruner(planned: PlannedStudy) -> tuple[optuna.samplers.BaseSampler, optuna.pruners.BasePruner]:
-    """Make the sampler and the pruner that a study names. Raises ``UserError`` for what is none, or not of Optuna."""
-    sampler, pruner = planned.config.hydra.sweeper.sampler, planned.config.study.get("pruner")
+def sampler_and_pruner(
+    planned: PlannedStudy, n_trials: int = 0
+) -> tuple[optuna.samplers.BaseSampler, optuna.pruners.BasePruner]:
+    """Make the sampler and the pruner that a study names; a sampler with a seed proposes the trial after ``n_trials``.
+
+    Raises ``UserError`` for what is none, or not of Optuna.
+    """
+    sampler, pruner = seeded(planned.config.hydra.sweeper.sampler, n_trials), planned.config.study.get("pruner")
+    made: list[Any] = []
     with catch_warnings():
         simplefilter("ignore", ExperimentalWarning)  # a sampler that groups conditional settings
         try:
-            return (
-                instantiate(sampler, _execution_whitelist_=_CLASSES),
-                instantiate(pruner, _execution_whitelist_=_CLASSES) if pruner else optuna.pruners.NopPruner(),
-            )
-        except (*CONFIG_ERRORS, TypeError, ValueError) as error:  # the latter of Optuna, for arguments
+            made.append(instantiate(sampler, _execution_whitelist_=_CLASSES))
+            made.append(instantiate(pruner, _execution_whitelist_=_CLASSES) if pruner else optuna.pruners.NopPruner())
+        except (*CONFIG_ERRORS, TypeError, ValueError, AttributeError) as error:  # the latter of Optuna, for arguments
             raise UserError(f"study {planned.name}: {explain(error)}; choices: {', '.join(_CLASSES)}") from None
+    for name, value, kind, found in (
+        ("hydra.sweeper.sampler", sampler, optuna.samplers.BaseSampler, made[0]),
+        ("study.pruner", pruner, optuna.pruners.BasePruner, made[1]),
+    ):
+        if not isinstance(found, kind):
+            raise UserError(f"{name}={value}: must be a class of {kind.__module__.rpartition('.')[0]} that is complete")
+    return made[0], made[1]
+
+
+def seeded(sampler: Any, n_trials: int) -> Any:
+    """Return a sampler's settings with another seed for each number of trials, where they have one.
+
+    With the same seed, a study that goes on would propose the same settings again.
+    """
+    if not _repeats_itself(sampler):
+        return sampler
+    return OmegaConf.merge(sampler, {"seed": derive_seed(sampler.seed, n_trials) % 2**32})
+
+
+def _repeats_itself(sampler: Any) -> bool:
+    """Return whether a sampler proposes the same again when it is made again: it has a seed, and notes no place.
+
+    Those of quasi-random sequences and of grids note in the study how far they are.
+    """
+    if not OmegaConf.is_dict(sampler) or not isinstance(sampler.get("seed"), int):
+        return False
+    return str(sampler.get("_target_")).rpartition(".")[2] not in ("QMCSampler", "GridSampler")
+
+
+def use_seed(study: optuna.Study, sampler: Any) -> None:
+    """Note that Hydra's sweeper makes the next trials with a sampler's seed.
+
+    Raises ``UserError`` if it has made trials with this seed before: it would propose the same settings again.
+    """
+    if not _repeats_itself(sampler):
+        return
+    used = study.user_attrs.get(SEEDS, [])
+    if sampler.seed in used and study.get_trials(deepcopy=False):
+        raise UserError(
+            f"hydra.sweeper.sampler.seed={sampler.seed}: the trials of study {study.study_name!r} were proposed with "
+            "it, and Hydra's sweeper would propose them again; choices: another seed, null, or python -m bepo.sweep"
+        )
+    study.set_user_attr(SEEDS, sorted({*used, sampler.seed}))
 
 
 def open_study(planned: PlannedStudy) -> optuna.Study:
     """Open the stored study, and make it if it is new.
 
-    Raises ``UserError`` if it was made with other settings, or if this machine cannot run its trials.
+    Raises ``UserError`` if it was made with other settings, if this machine cannot run its trials, or if the database
+    cannot be opened.
     """
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    sweeper = planned.config.hydra.sweeper
+    storage = _stored_at(planned.config.hydra.sweeper)
     sampler, pruner = sampler_and_pruner(planned)
     directions = _directions(planned)
-    if obstacle := _unsearched_run(planned).obstacle:
+    if obstacle := unsearched_run(planned).obstacle:
         raise obstacle
-    with locked(Path(planned.config.results) / "studies.db.lock"):
-        study = optuna.create_study(
-            study_name=sweeper.study_name,
-            storage=sweeper.storage,
-            sampler=sampler,
-            pruner=pruner,
-            directions=directions,
-            load_if_exists=True,
-        )
-        study.set_user_attr("settings", _checked_digest(planned, study))
+    with locked(Path(planned.config.results) / f"{TRIALS}.lock"):
+        study = _create(planned, storage, directions)
+        study.sampler, study.pruner = sampler, pruner
+        _check_same(planned, study)
+        study.set_user_attr(FIXED, fixed_settings(planned))
         study.set_user_attr("objectives", planned.objectives)
+    return study
+
+
+def _create(planned: PlannedStudy, storage: str, directions: Sequence[StudyDirection]) -> optuna.Study:
+    """Return the stored study, which is made if it is new."""
+    name = planned.config.hydra.sweeper.study_name
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with storage_errors(storage):
+        return optuna.create_study(study_name=name, storage=storage, directions=directions, load_if_exists=True)
+
+
+def join_stored(planned: PlannedStudy, objectives: Sequence[str]) -> optuna.Study | None:
+    """Open the stored study of a search without a file in ``experiments/``; None if it is not stored under a name.
+
+    Raises ``UserError`` if its trials searched other values, or if the database cannot be opened.
+    """
+    sweeper = planned.config.hydra.sweeper
+    directions = [StudyDirection[name.upper()] for name in checked_directions(objectives, sweeper)]
+    if sweeper.storage is None:
+        return None
+    if sweeper.study_name is None:  # a new study, for which Optuna finds a name
+        storage = _checked_url(sweeper.storage)
+        with storage_errors(storage):
+            optuna.get_all_study_names(storage)
+        return None
+    study = _create(planned, _stored_at(sweeper), directions)
+    space, fixed = search_space(planned.sweep)
+    _refuse_change(planned, study, changed_search(study, space, {*space}, values_of(fixed), {}))
     return study
 
 
@@ -83,22 +164,67 @@ def find_study(planned: PlannedStudy) -> optuna.Study | None:
 
     Raises ``UserError`` if it was made with other settings, or if the database cannot be read.
     """
-    sweeper = planned.config.hydra.sweeper
+    storage, name = _stored_at(planned.config.hydra.sweeper), planned.config.hydra.sweeper.study_name
     _directions(planned)
-    file = Path(sweeper.storage.removeprefix("sqlite:///"))
-    if sweeper.storage.startswith("sqlite:///") and not file.exists():
-        results = Path(planned.config.results)
-        if not file.parent.is_dir() and not file.is_relative_to(results):
-            raise UserError(f"hydra.sweeper.storage={sweeper.storage}: there is no folder {file.parent}")
+    file = _sqlite_file(storage)
+    if file and not file.exists():
+        _check_place(file, storage, Path(planned.config.results))
         return None
-    try:
-        study = optuna.load_study(study_name=sweeper.study_name, storage=sweeper.storage)
-    except KeyError:
-        return None
-    except (SQLAlchemyError, StorageInternalError, ImportError) as error:
-        raise UserError(f"{sweeper.storage}: cannot be read ({str(error).splitlines()[0]})") from error
-    _checked_digest(planned, study)
+    with storage_errors(storage):
+        if name not in optuna.get_all_study_names(storage):
+            return None
+        study = optuna.load_study(study_name=name, storage=storage)
+    _check_same(planned, study)
     return study
+
+
+def _stored_at(sweeper: Any) -> str:
+    """Return the URL of a study's database. Raises ``UserError`` if it is none, or the study's name no name."""
+    folder_name(sweeper.study_name, "hydra.sweeper.study_name")
+    return _checked_url(sweeper.storage)
+
+
+def _checked_url(storage: Any) -> str:
+    if not isinstance(storage, str):
+        raise UserError(f"hydra.sweeper.storage={storage}: must be the URL of a database, such as sqlite:///FILE")
+    with storage_errors(storage):
+        url = make_url(storage)
+    if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
+        raise UserError(f"hydra.sweeper.storage={storage}: must name a file, sqlite:///FILE; memory keeps no trials")
+    return storage
+
+
+@contextmanager
+def storage_errors(storage: str) -> Iterator[None]:
+    """Raise as a ``UserError`` whatever Optuna and its libraries raise where a database cannot be opened."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (SQLAlchemyError, OptunaError, ImportError, RuntimeError, LookupError, ValueError, OSError) as error:
+        problem = (str(error) or repr(error)).splitlines()[0]
+        raise UserError(f"hydra.sweeper.storage={_without_password(storage)}: cannot be opened ({problem})") from error
+
+
+def _without_password(storage: str) -> str:
+    with suppress(SQLAlchemyError, ValueError):
+        return make_url(storage).render_as_string()
+    return storage
+
+
+def _sqlite_file(storage: str) -> Path | None:
+    """Return the file of an SQLite database; None for another database."""
+    url = make_url(storage)
+    return Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
+
+
+def _check_place(file: Path, storage: str, results: Path) -> None:
+    """Raise ``UserError`` if a new SQLite database cannot be made."""
+    if not file.parent.is_dir():
+        if not file.is_relative_to(results):
+            raise UserError(f"hydra.sweeper.storage={storage}: there is no folder {file.parent}")
+    elif file.is_symlink() or not os.access(file.parent, os.W_OK | os.X_OK):
+        raise UserError(f"hydra.sweeper.storage={storage}: {file} cannot be written")
 
 
 def retried_trials(study: optuna.Study) -> set[int]:
@@ -166,7 +292,7 @@ def time_estimates(planned: PlannedStudy, study: optuna.Study | None, throughput
     """Return an estimate for each run of the trials to come, made from the settings that all trials share."""
     finished = [trial for trial in counted_trials(study) if trial.state.is_finished()]
     n_runs = max(0, target_of(planned, study) - len(finished)) * len(planned.seeds)
-    return [throughput.estimate(_unsearched_run(planned), whole=True)] * n_runs if n_runs else []
+    return [throughput.estimate(unsearched_run(planned), whole=True)] * n_runs if n_runs else []
 
 
 def _directions(planned: PlannedStudy) -> list[StudyDirection]:
@@ -175,20 +301,85 @@ def _directions(planned: PlannedStudy) -> list[StudyDirection]:
     return [StudyDirection[name.upper()] for name in names]
 
 
-def _unsearched_run(planned: PlannedStudy) -> PlannedRun:
+def unsearched_run(planned: PlannedStudy) -> PlannedRun:
     """Return the run that every trial would be if nothing were searched."""
     (run,) = plan_cells([Cell(planned.name, [*search_space(planned.sweep)[1], "seed=0"], [])])
     return run
 
 
-def _checked_digest(planned: PlannedStudy, study: optuna.Study) -> str:
-    """Return a digest of everything that must not change between two trials. Raises ``UserError`` if it did."""
-    run = _unsearched_run(planned)
-    parts = [identity_of(run.config), planned.objectives, planned.seeds]
-    name = digest(json.dumps(parts, sort_keys=True, default=str), 12)
-    if study.user_attrs.get("settings", name) != name or study.directions != _directions(planned):
-        raise UserError(
-            f"{planned.config.hydra.sweeper.storage}: study {study.study_name!r} was made with other settings; "
-            "name another with hydra.sweeper.study_name=..."
+def fixed_settings(planned: PlannedStudy) -> dict[str, Any]:
+    """Return by name everything that must not change between two trials, as JSON keeps it."""
+    run, searched = unsearched_run(planned), {*search_space(planned.sweep)[0]}
+    entries = OmegaConf.to_container(planned.config.study.get("conditional") or OmegaConf.create())
+    assert isinstance(entries, dict)
+    conditions = {str(name): {part: entry.get(part) for part in ("where", "unless")} for name, entry in entries.items()}
+    study = {"objectives": planned.objectives, "seeds": planned.seeds, "conditional": conditions}
+    parts = {**identity_of(run.config), "study": study}
+    settings = json.loads(json.dumps(parts, default=str))
+    return {name: value for name, value in _by_dotted_name(settings) if name not in searched}
+
+
+def _by_dotted_name(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from _by_dotted_name(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _check_same(planned: PlannedStudy, study: optuna.Study) -> None:
+    """Raise ``UserError`` if a study that is stored searched other values, or had other settings."""
+    space, fixed = search_space(planned.sweep)
+    conditional = {name: entry.distribution for name, entry in conditional_space(planned.config).items()}
+    given = values_of(fixed)
+    searched = space | {name: one for name, one in conditional.items() if name not in given}
+    now, before = fixed_settings(planned), study.user_attrs.get(FIXED)
+    changed = changed_search(study, searched, {*space}, given, before or {})
+    if not changed and before is not None:
+        changed = next(
+            (f"{n} was {before.get(n)} and is {now.get(n)}" for n in before | now if before.get(n) != now.get(n)), ""
         )
-    return name
+    elif not changed and not _is_as_old_digest_says(planned, study):
+        changed = "its settings were others"
+    if not changed and study.directions != _directions(planned):
+        changed = f"its directions were {[d.name.lower() for d in study.directions]}"
+    _refuse_change(planned, study, changed)
+
+
+def _refuse_change(planned: PlannedStudy, study: optuna.Study, changed: str) -> None:
+    if changed:
+        raise UserError(
+            f"study {study.study_name!r} in {_without_password(planned.config.hydra.sweeper.storage)} was made with "
+            f"other settings: {changed}; name another with hydra.sweeper.study_name=..."
+        )
+
+
+def changed_search(
+    study: optuna.Study,
+    searched: Mapping[str, BaseDistribution],
+    always: Collection[str],
+    given: Mapping[str, Any],
+    before: Mapping[str, Any],
+) -> str:
+    """Return which setting a stored study searched otherwise, with its old and its new values; empty if there is none.
+
+    ``always`` are those of the searched settings that every trial has; ``given`` and ``before`` are the fixed ones now
+    and then.
+    """
+    old: dict[str, BaseDistribution] = {}
+    for trial in study.get_trials(deepcopy=False):
+        old = trial.distributions | old
+    for name, distribution in old.items():
+        if name not in searched:
+            return f"{name} was {as_sweep(distribution)} and is {given.get(name, 'not searched')}"
+        if distribution != searched[name]:
+            return f"{name} was {as_sweep(distribution)} and is {as_sweep(searched[name])}"
+    added = next((name for name in always if old and name not in old), None)
+    return f"{added} was {before.get(added, 'not searched')} and is {as_sweep(searched[added])}" if added else ""
+
+
+def _is_as_old_digest_says(planned: PlannedStudy, study: optuna.Study) -> bool:
+    """Return whether a study that was made before its settings were stored by name has the digest of these settings."""
+    parts = [identity_of(unsearched_run(planned).config), planned.objectives, planned.seeds]
+    name = digest(json.dumps(parts, sort_keys=True, default=str), 12)
+    return study.user_attrs.get("settings", name) == name

@@ -32,6 +32,7 @@ from bepo.sweep.trials import (
     format_values,
     open_study,
     retried_trials,
+    sampler_and_pruner,
     target_of,
 )
 
@@ -43,6 +44,7 @@ class Tuning:
         self.planned, self.pool, self.view = planned, pool, view
         self.objectives = planned.objectives
         self.has_pruner = "pruner" in planned.config.study and len(self.objectives) == 1
+        self.is_seeded = planned.config.hydra.sweeper.sampler.get("seed") is not None
         self.space, self.fixed = search_space(planned.sweep)
         self.conditional = conditional_space(planned.config)
         self.study = open_study(planned)
@@ -101,6 +103,8 @@ class Tuning:
                 self._queue_abandoned()
                 if not self._trials(TrialState.WAITING) and len(counted_trials(self.study)) >= self.target:
                     return None
+                if self.is_seeded:
+                    self.study.sampler, _ = sampler_and_pruner(self.planned, len(self._trials()))
                 trial = self.study.ask(self.space)
                 lock = acquire(self._lock_file(trial.number))
             suggest(trial, self.conditional, self.planned.config, values_of(self.fixed))
@@ -142,7 +146,7 @@ class Tuning:
         return attempt
 
     def _trials(self, *states: TrialState) -> list[FrozenTrial]:
-        return self.study.get_trials(deepcopy=False, states=states)
+        return self.study.get_trials(deepcopy=False, states=states or None)
 
     def _try_lock(self, number: int) -> FileLock | None:
         """Lock a trial; None if a process works on it, this one or another."""

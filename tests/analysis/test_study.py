@@ -1,11 +1,14 @@
 """Any study as table and curves, any runs as curves: rows are what varies, and nothing is hidden."""
 
+from types import SimpleNamespace
+
 import matplotlib.pyplot as plt
 import pytest
 
 from analysis.__main__ import main
-from analysis.data.runs import Run
+from analysis.data.runs import Run, settings
 from analysis.data.sources import open_source
+from analysis.grid.parts import setting_rows
 from analysis.output.study import build_study, row_colours, varying
 from bepo.core.errors import UserError
 from bepo.store.stored import read_run
@@ -100,3 +103,32 @@ def test_the_commands_write_files_and_name_them(results, tmp_path, capsys):
 def test_a_mistake_gets_one_line(results, capsys, arguments, message):
     assert main([*arguments, "--results", str(results), "--source", "local"]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name, values, rows",
+    [
+        ("loss.dual_clip", [3.0, None, 1.5], ["dual_clip=1.5", "dual_clip=3.0", "dual_clip=null"]),
+        ("credit.iterations", [20, 3, 10, 0], ["iterations=0", "iterations=3", "iterations=10", "iterations=20"]),
+        (
+            "training.learning_rate",
+            [0.001, 1e-06, 0.0005],
+            ["learning_rate=1e-06", "learning_rate=0.0005", "learning_rate=0.001"],
+        ),
+        ("env.task_types", [["b", "a"], ["a"]], ['task_types=["a"]', 'task_types=["b","a"]']),
+        ("policy.path", ["a dir/10", "a dir/9"], ["path=a\xa0dir/9", "path=a\xa0dir/10"]),
+    ],
+)
+def test_rows_of_a_setting_are_in_the_order_of_its_values(tmp_path, name, values, rows):
+    for value in values:
+        write_run(tmp_path, "my_values", {name: value}, [[1, 0, 0]])
+    assert [row[0].text for row in built(tmp_path, "my_values").rows] == rows
+
+
+def test_rows_of_the_papers_settings_are_in_the_order_of_their_values():
+    written = ["x=20", "x=3", "x=1e-06", "x=0", "x=null", "x=soft_k10", "x=soft_k3", "x=[10,2]", "x=[9,2]"]
+    expected = ["x=0", "x=1e-06", "x=3", "x=20", "x=[9,2]", "x=[10,2]", "x=null", "x=soft_k3", "x=soft_k10"]
+    rows = setting_rows(("x",), lambda values: [values["x"]])
+    assert rows.order(written) == expected
+    run = SimpleNamespace(written={"n_min": "null", "a": "[1,2]"}.get)
+    assert settings("n_min", "a").row(run) == "n_min=null a=[1,2]"

@@ -37,6 +37,13 @@ def test_a_study_is_three_tidy_tables_whose_columns_say_what_differs(results):
     assert steps["step"].tolist() == [0, 1] and steps["action"].tolist() == ["go a", "go b"]
 
 
+def test_groupby_keeps_the_rows_of_a_setting_that_is_null(tmp_path):
+    for seed, clip in enumerate((None, 1.5, 3.0)):
+        write(tmp_path, "gated_bepo", seed, **{"loss.dual_clip": clip})
+    runs = bepo.load(tmp_path, results=tmp_path).runs
+    assert dict(runs.groupby("loss.dual_clip").size()) == {"null": 1, 1.5: 1, 3.0: 1}
+
+
 def test_a_setting_that_is_newer_than_a_run_is_no_difference(results):
     run = bepo.load("explored", results=results).stored[0].config
     newer = {**run, "prompting": {"method": "direct", "trials": 10}, "run": None}

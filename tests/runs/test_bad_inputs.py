@@ -49,7 +49,12 @@ def test_bad_settings_are_refused_by_name(base, override):
     assert parsed.key_or_group.split(".")[-1] in line and "\n" not in line and len(line) < 1300
 
 
-COMMANDS = [(command, *case) for command, cases in TABLE["commands"].items() for case in cases]
+COMMANDS = [
+    (command, *case)
+    for part in ("commands", "commands_of_sweeps")
+    for command, cases in TABLE[part].items()
+    for case in cases
+]
 PLACES = [(*case[:3], case[3] if len(case) > 3 else {}) for case in TABLE["places_and_members"]]
 NO_YAML = {
     "open_list": "a: [", "two_colons": "a: b: c", "tab": "\t- x", "code": "a: !!python/object:os.system 1",
@@ -76,6 +81,7 @@ def bad(tmp_path_factory) -> Path:
         os.mkfifo(folder / name)
     (folder / "loop").symlink_to("loop")
     (folder / "nothing.json").mkdir()
+    (folder / "loop").symlink_to("loop")
     return folder
 
 

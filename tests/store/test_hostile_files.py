@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from bepo.envs.webshop import cache
 from bepo.store import archive, files
 from bepo.store.archive import read_archive, write_archive
 from bepo.store.cells import note_cell
-from bepo.store.files import Corrupt, DiskFull, digest_of_file, folder_name, remove_leftovers, write_atomically
+from bepo.store.files import Corrupt, DiskFull, digest_of_file, folder_name, part_of, remove_leftovers, write_atomically
 from bepo.store.runs import RunFolder
 from bepo.store.stored import read_run
 from bepo.store.tracking import _attach, _is_of_results
@@ -270,3 +271,14 @@ def test_a_study_cell_survives_a_damaged_one(tmp_path):
 @pytest.mark.parametrize("text", [r"a $\input{/etc/passwd}$ b", "costs $5 and $10_x", "$ x $", "$a%b$"])
 def test_only_what_is_mathematics_is_left_to_tex(text):
     assert "$" not in latex_escape(text).replace(r"\$", "")
+
+
+def test_two_containers_with_equal_process_numbers_write_to_files_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    monkeypatch.setattr(socket, "gethostname", lambda: "host" * 100)
+    parts = {part_of(tmp_path / "a.json") for _ in range(2)}
+    assert len(parts) == 2 and all(part.match("a.json.host*.1.*.part") for part in parts)
+    for part in parts:
+        part.touch()
+    remove_leftovers(tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -218,3 +218,12 @@ def test_a_service_that_never_answers_keeps_no_run_from_its_end(tmp_path, how, s
             if core:
                 os.kill(int(core), signal.SIGKILL)
     assert (status, rest, err.read_text()) == (3, ["the end"], said)
+
+
+def test_a_sweep_of_wandbs_does_not_change_the_id(tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_SWEEP_ID", "abc")
+    code, _, err = train(tmp_path, "tracking.mode=offline", "updates=1")
+    assert code == 0 and "WANDB_SWEEP_ID=abc: ignored" in err, err
+    (run,) = tmp_path.glob("runs/*")
+    (log,) = run.glob("wandb/offline-run-*/run-*.wandb")
+    assert log.name == f"run-{run.name}.wandb"

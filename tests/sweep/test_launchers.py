@@ -1,6 +1,8 @@
 """Study files on Hydra's own launchers and sweepers."""
 
 import json
+import subprocess
+import sys
 
 import optuna
 import pytest
@@ -67,3 +69,63 @@ def test_another_objective_is_refused_before_anything_runs(tmp_path, override, p
     code, out, err = run(*OPTUNA, *ONE, *directions, f"results={tmp_path}", "credit.gamma=0.9,0.95", override)
     assert code == 2 and out == "" and not list(tmp_path.iterdir())
     assert err.startswith("error: ") and problem in err and len(err.splitlines()) == 1, err
+
+
+def test_equal_cells_of_a_multirun_are_one_run(tmp_path):
+    """The second of two equal cells waits for the first, which another process trains."""
+    settings = (*ONE, f"results={tmp_path}", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+    cells = ("seed=3,3", "training.learning_rate=1e-3,0.001")
+    command = [sys.executable, "-m", "bepo.train", "-m", *settings, *cells]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "Traceback" not in done.stdout + done.stderr, done.stdout + done.stderr
+    (path,) = tmp_path.glob("runs/*/run.json")
+    assert read_run(path.parent).config["seed"] == 3
+
+
+SEARCH = (*OPTUNA, "hydra.sweeper.study_name=plain", "hydra.sweeper.direction=maximize")
+
+
+def test_hydras_sweeper_does_not_propose_the_same_settings_again(tmp_path):
+    database = f"sqlite:///{tmp_path}/optuna.db"
+    search = (*SEARCH, f"hydra.sweeper.storage={database}", *ONE, f"results={tmp_path}", "credit.gamma=interval(0.9,1)")
+    for seed, expected in ((1, 0), (1, 2), (2, 0)):
+        code, out, err = run(*search, f"hydra.sweeper.sampler.seed={seed}")
+        assert code == expected, out + err
+    assert "hydra.sweeper.sampler.seed=1" in run(*search, "hydra.sweeper.sampler.seed=1")[2]
+    first, second = optuna.load_study(study_name="plain", storage=database).trials
+    assert first.params != second.params
+    code, _, err = run(*search[:-1], "credit.gamma=interval(0.5,1)")
+    assert (
+        code == 2
+        and "credit.gamma was interval(0.9, 1.0) and is interval(0.5, 1.0)" in err
+        and len(err.splitlines()) == 1
+    )
+
+
+def test_hydras_sweeper_goes_on_after_a_refused_trial(tmp_path):
+    """credit.solver=exact needs the mean backup; credit.backup=max is fixed."""
+    space = ("credit.mixing=dynamic", "credit.backup=max", "credit.solver=choice(exact,iterate)", "study.seeds=[0]")
+    settings = (*ONE, f"results={tmp_path}", "hydra/launcher=basic", "hydra.sweeper.n_trials=4")
+    code, out, err = run(
+        "-cd", "experiments", "-cn", "tune_every_axis", *settings, *space, "hydra.sweeper.sampler.seed=0"
+    )
+    assert code == 0 and "needs credit.backup=mean, not 'max'" in err, out + err
+    storage = f"sqlite:///{tmp_path}/studies.db"
+    trials = optuna.load_study(study_name="tune_every_axis.sokoban.smoke", storage=storage).trials
+    refused = [trial.params["credit.solver"] == "exact" for trial in trials]
+    assert len(trials) == 4 and any(refused) and not all(refused)
+    assert [trial.state.name == "FAIL" for trial in trials] == refused
+
+
+def test_a_study_makes_no_files_elsewhere(tmp_path):
+    """Files of strangers: a callback or a handler of logging that writes where it is told to."""
+    there = tmp_path / "there"
+    for override in (
+        f"+hydra.callbacks.x={{_target_: logging.FileHandler, filename: {there}}}",
+        f"+hydra.job_logging.handlers.x={{class: logging.FileHandler, filename: {there}}}",
+        f"+hydra.job_logging.handlers.x={{(): logging.FileHandler, filename: {there}}}",
+    ):
+        for arguments in ((), ("-m", "seed=1,2")):
+            code, _, err = run(*arguments, *ONE, f"results={tmp_path}", override)
+            assert code == 2 and len(err.splitlines()) == 1, err
+            assert not there.exists()

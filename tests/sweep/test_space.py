@@ -2,9 +2,11 @@
 
 import optuna
 import pytest
+import yaml
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra_plugins.hydra_optuna_sweeper._impl import create_params_from_overrides
 from omegaconf import OmegaConf
+from optuna.distributions import IntDistribution
 
 from bepo.core.errors import UserError
 from bepo.credit.gated_bepo import GatedBEPO
@@ -161,3 +163,50 @@ def test_trials_average_that_many_seeds_and_other_numbers_are_refused():
     for text in ("0", "x", "1,2", "-1", "1001"):
         with pytest.raises(UserError, match=f"seeds={text}: the number of training seeds, from 1 to 1000"):
             compose_study("main_webshop", [f"seeds={text}"])
+
+
+@pytest.mark.parametrize(
+    "condition, value, holds",
+    [
+        ("1", "1.0", True), ("1.0", 1, True), ("null", None, True), ("null", "null", True), ("null", 3.0, False),
+        ("[1, null]", None, True), ("1", True, False), ("true", "true", True), ("1e-3", "0.001", True),
+        ("'1'", 1, True), ("softmax", "softmax", True), ("softmax", "max", False),
+    ],
+)  # fmt: skip
+def test_conditions_compare_what_values_mean(condition, value, holds):
+    """``fixed`` are texts of the command line, and a trial's choices are texts where they are null."""
+    for part, expected in (("where", holds), ("unless", not holds)):
+        entry = {"search": "interval(0, 1)", part: {"a": yaml.safe_load(condition)}}
+        config = OmegaConf.create({"study": {"conditional": {"b": entry}}, "a": "x"})
+        for fixed in ({"a": value}, {}):
+            trial = optuna.trial.FixedTrial({"b": 0.5})
+            suggest(trial, conditional_space(config), config, fixed)
+            assert ("b" in trial.params) == expected
+            config.a = value
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["seed=range(100000000)"],
+        ["seed=shuffle(range(100000000))"],
+        ["a=range(1,1e9,1e-9)"],
+        ["a=range(200)", "b=range(200)"],
+    ],
+)
+def test_a_grid_of_too_many_cells_is_refused_at_once(overrides):
+    with pytest.raises(UserError, match="more than 10000 cells"):
+        grid(overrides)
+
+
+@pytest.mark.parametrize("sweep", ["interval(nan,1)", "interval(0,inf)", "range(1,inf)", "range(0,1,nan)"])
+def test_ends_that_are_no_numbers_are_refused(sweep):
+    with pytest.raises(UserError, match="finite numbers"):
+        search_space([f"a={sweep}"])
+
+
+def test_a_long_range_is_searched_where_it_need_not_be_listed():
+    assert search_space(["a=range(1000000000)"])[0] == {"a": IntDistribution(0, 999_999_999)}
+    for sweep in ("range(0,1e9,1e-3)", "shuffle(range(1000000000))"):
+        with pytest.raises(UserError, match=r"more than 10000 values; choices: interval"):
+            search_space([f"a={sweep}"])

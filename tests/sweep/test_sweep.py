@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from bepo.runs.machine import cpu_model
 from bepo.store.runs import RunFolder
 from bepo.store.stored import read_run
 from bepo.sweep import studies
-from bepo.sweep.__main__ import main
+from bepo.sweep.__main__ import _jobs, main
 from bepo.sweep.estimate import Throughput
 from bepo.sweep.plan import plan_runs
 from bepo.sweep.show import format_plan
@@ -286,3 +287,65 @@ def test_a_corrupt_run_is_named_and_left_alone(tmp_path, capsys):
     capsys.readouterr()
     assert main([*settings, "seed=0,1,2", f"results={tmp_path}", "--dry-run"]) == 0
     assert "main_sokoban                 3         1         0         2       -" in capsys.readouterr().out
+
+
+def test_a_long_temporary_folder_leaves_room_for_the_socket_of_workers(tmp_path, monkeypatch):
+    folder = tmp_path / ("x" * 80)
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    code, out = finish(sweep(tmp_path, "main_sokoban", *TINY, "updates=1", "credit=grpo", "seed=0"))
+    assert code == 0 and "1 of 1 runs complete" in out, out
+
+
+def test_a_sweep_takes_the_cores_that_it_may_use(monkeypatch):
+    """joblib asks the control group too; the variable stands for a quota of it."""
+    study = compose_study("main_sokoban", ["tier=smoke"])
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
+    assert _jobs(None, [study]) == 1
+    assert _jobs(3, [study]) == 3
+
+
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="setpriv takes root's rights away")
+def test_a_home_that_cannot_be_written_costs_nothing(tmp_path):
+    """W&B stages tables there, and the ledger is one."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o555)
+    drop = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all"] if os.getuid() == 0 else []
+    command = [*drop, sys.executable, "-m", "bepo.sweep", "main_sokoban", *TINY, "updates=2", "credit=grpo", "seed=0"]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("WANDB_S")} | {"HOME": str(home)}
+    environment.pop("XDG_DATA_HOME", None)
+    done = subprocess.run(
+        [*command, "tracking.mode=offline", f"results={tmp_path}"], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0 and "Traceback" not in done.stdout + done.stderr, done.stdout + done.stderr
+    (log,) = tmp_path.glob("runs/*/log.txt")
+    assert "W&B stopped" not in log.read_text()
+    assert list(tmp_path.glob("wandb/offline-run-*/files/media/table/ledger*"))
+
+
+def test_a_repository_may_have_any_name(tmp_path, monkeypatch):
+    """Hydra parses the names of folders with config files as it parses values."""
+    folder = tmp_path / "it's, [a] {b} #c"
+    for name in ("conf", "experiments"):
+        shutil.copytree(studies.ROOT / name, folder / name)
+    monkeypatch.setattr(studies, "EXPERIMENTS", folder / "experiments")
+    monkeypatch.setattr(studies, "CONF", folder / "conf")
+    assert studies.compose_with_hydra("main_sokoban", ["tier=laptop"]).tier == "laptop"
+
+
+@pytest.mark.parametrize("module", ["bepo.sweep", "bepo.train", "analysis"])
+def test_ctrl_c_while_a_command_is_imported(module, tmp_path):
+    """A package that is imported early takes its time: the signal comes meanwhile."""
+    (tmp_path / "numpy.py").write_text("print('imported', flush=True)\nimport time\ntime.sleep(60)")
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", module, "--help"],
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout.readline() == "imported\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert err == "interrupted\n" and process.returncode == -signal.SIGINT

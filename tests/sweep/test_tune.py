@@ -1,5 +1,6 @@
 """Optuna studies on the sweep's workers: several seeds a trial, two processes, a kill, pruning."""
 
+import json
 import os
 import signal
 from multiprocessing import Process
@@ -7,12 +8,15 @@ from types import SimpleNamespace
 
 import optuna
 import pytest
+from omegaconf import OmegaConf
 from optuna.trial import TrialState
 
+from analysis.figures.tuning import optuna_studies
 from bepo.core.errors import UserError
 from bepo.runs.compose import register_configs
+from bepo.runs.config import identity_of
 from bepo.runs.objectives import values_of
-from bepo.store.files import acquire
+from bepo.store.files import acquire, digest
 from bepo.store.runs import RunFolder
 from bepo.store.stored import read_run
 from bepo.sweep import studies
@@ -26,13 +30,14 @@ from bepo.sweep.show import View
 from bepo.sweep.space import search_space
 from bepo.sweep.studies import Cell, compose_study
 from bepo.sweep.trials import (
-    _unsearched_run,
     counted_trials,
     find_study,
     format_status,
     open_study,
+    seeded,
     target_of,
     time_estimates,
+    unsearched_run,
 )
 from bepo.sweep.tune import Tuning
 from tests.command import SMALLEST
@@ -276,7 +281,7 @@ def test_a_study_does_not_mix_settings(tmp_path):
         ("seeds: [0, 1]", "seeds: 2", "the lists study.objectives and study.seeds"),
         ("objectives: [validation_success]", "objectives: validation_success", "the lists study.objectives"),
         ("objectives: [validation_success]", "objectives: []", "study.objectives=[]: must be a list of"),
-        ("seeds: [0, 1]", "seeds: [0, 0]", "study.seeds=[0, 0]: must be whole numbers from 0 on, at least one"),
+        ("seeds: [0, 1]", "seeds: [0, 0]", "study.seeds=[0, 0]: must be a list of whole numbers from 0"),
     ],
 )
 def test_a_file_that_says_nothing_sensible_is_one_line(tmp_path, monkeypatch, capsys, old, new, message):
@@ -299,7 +304,7 @@ def test_a_study_that_searches_nothing_is_refused(tmp_path, capsys):
 def test_a_run_with_the_default_settings_makes_no_trial_cheaper(tmp_path):
     planned = compose_study("tune_gated_bepo", [f"results={tmp_path}", "env=sokoban"])
     before = time_estimates(planned, None, Throughput(tmp_path))
-    default = _unsearched_run(planned)
+    default = unsearched_run(planned)
     with default.folder.locked():
         default.folder.start({}, {"started": "now"})
         default.folder.append("metrics", *({"update": n + 1} for n in range(default.config.updates)))
@@ -324,5 +329,96 @@ def test_the_status_of_a_study_and_failed_trials_are_replaced(tmp_path):
     assert target_of(planned, study) == 4  # one more than were asked for: two are over, one is at work, one failed
     assert len(time_estimates(planned, study, Throughput(tmp_path))) == 2
     (tmp_path / "studies.db").write_bytes(b"not a database")
-    with pytest.raises(UserError, match=r"studies\.db: cannot be read"):
+    with pytest.raises(UserError, match=r"studies\.db: cannot be opened"):
+        find_study(planned)
+
+
+def test_a_seeded_study_that_goes_on_proposes_other_settings(tmp_path):
+    """What is proposed depends on the seed and on the number of trials, and not on how often the study went on."""
+
+    def proposals(folder, *starts):
+        found = []
+        for trials in starts:
+            seeded = ("hydra.sweeper.sampler.seed=1", f"hydra.sweeper.n_trials={trials}")
+            planned = compose_study("tune_gated_bepo", [f"results={folder}", "env=sokoban", *seeded])
+            tuning = Tuning(planned, Pool(1), View(Throughput(folder), 1, trials))
+            while attempt := tuning._next():
+                tuning.study.tell(attempt.trial, [0.5])
+                found.append(attempt.trial.params)
+        return found
+
+    in_parts, at_once = proposals(tmp_path / "parts", 2, 4, 5), proposals(tmp_path / "whole", 5)
+    assert in_parts == at_once and len({str(params) for params in in_parts}) == 5
+
+
+def test_a_sampler_that_notes_its_place_keeps_its_seed():
+    sampler = OmegaConf.create({"_target_": "optuna.samplers.QMCSampler", "seed": 3})
+    assert seeded(sampler, 7).seed == 3
+    sampler._target_ = "optuna.samplers.RandomSampler"
+    assert seeded(sampler, 7).seed not in (3, seeded(sampler, 8).seed)
+    sampler.seed = None
+    assert seeded(sampler, 7).seed is None
+
+
+@pytest.mark.parametrize("folder", ["q?x=1", "q?x=2", "a%20b", "a b#c", "ü{x}", "100%"])
+def test_trials_are_in_the_results_folder_whatever_its_name(tmp_path, monkeypatch, folder):
+    monkeypatch.chdir(tmp_path)
+    planned = compose_study("tune_gated_bepo", [f"results='{folder}'", "env=sokoban"])
+    assert planned.config.results == folder and find_study(planned) is None
+    study = open_study(planned)
+    study.tell(study.ask(), 0.5)
+    assert [path.name for path in tmp_path.iterdir()] == [folder]
+    assert (tmp_path / folder / "studies.db").is_file()
+    assert len(find_study(planned).trials) == 1 and len(optuna_studies(tmp_path / folder)) == 1
+
+
+@pytest.mark.parametrize(
+    "before, after, words",
+    [
+        ("credit.gae_lambda=interval(0.05,50)", "credit.gae_lambda=interval(10,20)",
+         "credit.gae_lambda was interval(0.05, 50.0) and is interval(10.0, 20.0)"),
+        ("credit.eta_min=interval(0.1,1)", "credit.eta_min=tag(log,interval(0.1,1))",
+         "credit.eta_min was interval(0.1, 1.0) and is tag(log, interval(0.1, 1.0))"),
+        ("credit.iterations=choice(1,2)", "credit.iterations=choice(1,3)",
+         "credit.iterations was choice(1, 2) and is choice(1, 3)"),
+        ("credit.b_min=range(1,4)", "credit.b_min=2", "credit.b_min was interval(1, 3) and is 2"),
+        ("credit.b_min=2", "credit.b_min=range(1,4)", "credit.b_min was 2 and is interval(1, 3)"),
+        ("updates=3", "updates=7", "updates was 3 and is 7"),
+        ("study.seeds=[0]", "study.seeds=[0,1]", "study.seeds was [0] and is [0, 1]"),
+    ],
+)  # fmt: skip
+def test_a_study_that_changed_is_refused_by_parameter(tmp_path, before, after, words):
+    def load(*overrides):
+        planned = compose_study("tune_gated_bepo", [f"results={tmp_path}", "env=sokoban", *overrides])
+        study = open_study(planned)
+        study.ask(search_space(planned.sweep)[0])
+        return planned
+
+    assert find_study(load(before)) is not None
+    for look in (find_study, open_study):
+        planned = compose_study("tune_gated_bepo", [f"results={tmp_path}", "env=sokoban", after])
+        with pytest.raises(UserError) as error:
+            look(planned)
+        assert words in str(error.value) and "hydra.sweeper.study_name" in str(error.value)
+    assert len(load(before).seeds) >= 1  # it goes on
+
+
+def test_a_condition_that_changed_is_refused(tmp_path):
+    planned = compose_study("tune_every_axis", [f"results={tmp_path}", "env=sokoban"])
+    open_study(planned).ask(search_space(planned.sweep)[0])
+    planned.config.study.conditional["credit.backup"].unless["credit.iterations"] = 1
+    with pytest.raises(UserError, match=r"credit.backup.unless.credit.iterations was 0 and is 1"):
+        find_study(planned)
+
+
+def test_a_study_from_before_its_settings_were_stored_by_name_goes_on(tmp_path):
+    planned = compose_study("tune_gated_bepo", [f"results={tmp_path}", "env=sokoban"])
+    parts = [identity_of(unsearched_run(planned).config), planned.objectives, planned.seeds]
+    study = optuna.create_study(
+        study_name="tune_gated_bepo.sokoban.smoke", storage=f"sqlite:///{tmp_path}/studies.db", direction="maximize"
+    )
+    study.set_user_attr("settings", digest(json.dumps(parts, sort_keys=True, default=str), 12))
+    assert find_study(planned) is not None
+    study.set_user_attr("settings", "0" * 12)
+    with pytest.raises(UserError, match="its settings were others"):
         find_study(planned)

@@ -1,0 +1,140 @@
+"""What Hydra's own multirun (``bepo.train -m``, ``bepo.evaluate -m``) is checked for before it begins."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hydra.core.plugins import Plugins
+from hydra.experimental.callback import Callback
+from hydra.plugins.launcher import Launcher
+from omegaconf import DictConfig, OmegaConf
+
+from bepo.core.errors import UserError, choose
+from bepo.runs.compose import CONFIG_ERRORS, explain
+from bepo.runs.objectives import VALIDATION_SUCCESS, checked_directions, checked_trials
+
+_SWEEPERS = {
+    "hydra._internal.core_plugins.basic_sweeper.BasicSweeper": "hydra/sweeper=basic",
+    "hydra_plugins.hydra_optuna_sweeper.optuna_sweeper.OptunaSweeper": "hydra/sweeper=optuna",
+}
+
+_HANDLERS = ("logging.NullHandler", "logging.StreamHandler")
+_MOST_JOBS = 1024
+
+
+class SweepCheck(Callback):
+    """Looks at a sweep of Hydra's before it begins: what cannot be right ends the program with one line."""
+
+    def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
+        """Refuse what a single run may not have either."""
+        with _one_line():
+            _check_logging(config.hydra)
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        """Make the results folder, in which a sweeper keeps its trials, unless the sweep is refused."""
+        with _one_line():
+            _check_logging(config.hydra)
+            check_plugins(config.hydra)
+            _check_sweep(config)
+            _make(config.results)
+            if is_optuna(config.hydra):
+                _join_study(config)
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    """End the program with one line about a wrong config: what a callback raises, Hydra turns into a warning."""
+    try:
+        yield
+    except (*CONFIG_ERRORS, ValueError) as error:
+        print(f"error: {explain(error)}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _check_logging(hydra: DictConfig) -> None:
+    """Raise ``UserError`` for logging that does not go to a stream: a file of a stranger could write anywhere."""
+    for name in ("job_logging", "hydra_logging"):
+        for handler in (OmegaConf.select(hydra, f"{name}.handlers") or {}).values():
+            kind = handler.get("class", handler.get("()")) if OmegaConf.is_dict(handler) else handler
+            if kind not in _HANDLERS:
+                raise choose(f"class of a handler in hydra.{name}", kind, _HANDLERS)
+
+
+def check_plugins(hydra: DictConfig) -> None:
+    """Raise ``UserError`` for a sweeper or a launcher that is not one of those that are installed for it."""
+    sweeper = _target(hydra.sweeper)
+    if sweeper not in _SWEEPERS:
+        raise choose("sweeper", sweeper, _SWEEPERS.values())
+    known = {f"{one.__module__}.{one.__name__}" for one in Plugins.instance().discover(Launcher)}
+    if (launcher := _target(hydra.launcher)) not in known:
+        raise choose("launcher", launcher, known)
+
+
+def _target(plugin: Any) -> str:
+    return str(plugin.get("_target_")) if OmegaConf.is_dict(plugin) else str(plugin)
+
+
+def is_optuna(hydra: DictConfig) -> bool:
+    """Return whether a sweep is a search of Optuna's."""
+    return _SWEEPERS[_target(hydra.sweeper)] == "hydra/sweeper=optuna"
+
+
+def _overrides(config: DictConfig) -> list[str]:
+    params = config.hydra.sweeper.params or {}
+    return [*(f"{key}={value}" for key, value in params.items()), *config.hydra.overrides.task]
+
+
+def _check_sweep(config: DictConfig) -> None:
+    """Raise ``UserError`` for a sweep without values or with too many, and for a search that would not optimise what
+    it says: success on validation tasks, or the objectives that a study names."""
+    from bepo.sweep.space import check_grid, search_space  # Optuna takes a second to import; single runs do without
+
+    sweeper = config.hydra.sweeper
+    if not is_optuna(config.hydra):
+        if (size := sweeper.max_batch_size) is not None and size < 1:
+            raise UserError(f"hydra.sweeper.max_batch_size={size}: must be at least 1, or null")
+        check_grid(_overrides(config))
+        return
+    checked_directions(_objectives(config), sweeper)
+    checked_trials(sweeper)
+    if not 1 <= sweeper.n_jobs <= _MOST_JOBS:
+        raise UserError(f"hydra.sweeper.n_jobs={sweeper.n_jobs}: must be at least 1 and at most {_MOST_JOBS}")
+    if not 0 <= sweeper.max_failure_rate <= 1:
+        raise UserError(f"hydra.sweeper.max_failure_rate={sweeper.max_failure_rate}: must be between 0 and 1")
+    space, _ = search_space(_overrides(config))
+    if not space and not sweeper.custom_search_space:
+        raise UserError("nothing is searched: no override has a choice, range or interval")
+
+
+def _make(results: str) -> None:
+    if not results.strip():
+        raise UserError(f"results={results}: must name a folder; . is the current one")
+    try:
+        Path(results).mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise UserError(f"results={results}: cannot be written ({getattr(error, 'strerror', error)})") from error
+
+
+def _join_study(config: DictConfig) -> None:
+    """Check a search of Optuna's against the trials that are stored.
+
+    Raises ``UserError`` if these were made with other settings or with the same seed, or cannot be stored.
+    """
+    from bepo.sweep.check import check_tuning
+    from bepo.sweep.studies import EXPERIMENTS, PlannedStudy
+    from bepo.sweep.trials import join_stored, open_study, use_seed
+
+    planned = PlannedStudy(config.study.get("name", ""), config, list(config.hydra.overrides.task))
+    if any(source.path == str(EXPERIMENTS) for source in config.hydra.runtime.config_sources):
+        check_tuning(planned)
+        use_seed(open_study(planned), config.hydra.sweeper.sampler)
+    elif study := join_stored(planned, _objectives(config)):
+        use_seed(study, config.hydra.sweeper.sampler)
+
+
+def _objectives(config: DictConfig) -> list[str]:
+    return config.study.get("objectives", [VALIDATION_SUCCESS])
