@@ -123,8 +123,10 @@ def _build(command: str, names: list[str], options: argparse.Namespace) -> None:
             raise UserError(f"plan {' '.join(names)}: takes no names; --tier chooses")
         print(plan(source, tiers[-1], options.allow_mixed))
     elif command == "results":
-        PAGE.write_text(results(open_source(options.results, "published"), options.tier or "laptop"), encoding="utf-8")
-        print(PAGE)
+        page = (options.out or PAGE.parent) / PAGE.name
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(results(open_source(options.results, "published"), options.tier or "laptop"), encoding="utf-8")
+        print(page)
     elif options.names == ["explain"]:
         raise UserError("explain what? An entry, such as main-results/ALFWorld/All/HGPO/1.5B")
     elif command == "explain":

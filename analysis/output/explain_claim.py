@@ -12,22 +12,23 @@ from analysis.grid.artefact import artefacts
 
 
 def explain_claim(name: str, source: Source, tiers: Sequence[str], allow_mixed: bool = False) -> list[str]:
-    """Return the lines of the explanation, at the last of ``tiers`` with runs of the claim.
+    """Return the lines of the explanation, at the last of ``tiers`` whose runs test the claim, else at the last.
 
     Raises ``UserError`` naming the choices.
     """
+    found = []
     for tier in reversed(tiers):
         entries = artefacts()["claims"].load(source, tier, allow_mixed)
         assert isinstance(entries, Entries)
-        e = find_claim(entries, name)
-        if e.runs.tested is not None:
-            break
-    return _lines(e, entries, tier)
+        found.append((find_claim(entries, name), entries, tier))
+        if found[-1][0].runs.tested is not None:
+            return _lines(*found[-1])
+    return _lines(*found[0])
 
 
 def _lines(e: Evaluated, entries: Entries, tier: str) -> list[str]:
-    name = e.claim.id
-    lines = [f"claims/{name}", f"  {e.claim.claim}", f"  at         {e.claim.at}", f"  is read as {e.claim.formula}"]
+    lines = [f"claims/{e.claim.id}", f"  {e.claim.claim}"]
+    lines += [f"  at         {e.claim.at}", f"  is read as {e.claim.formula}"]
     lines += [f"  note       {e.claim.note}"] * bool(e.claim.note)
     lines.append(f"  printed    {e.printed.verdict}")
     lines += ["", "  entries", *_entries(e, entries)]

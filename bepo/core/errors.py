@@ -95,8 +95,12 @@ def status_of(error: OSError) -> int:
 
 def place_of(error: OSError) -> str:
     """Return which file cannot be used, and why."""
-    place, why = error.filename or "standard output", error.strerror or error
-    return str(UserError(f"{place}: cannot be read or written ({why})"))
+    return str(UserError(f"{error.filename or 'standard output'}: cannot be read or written ({why(error)})"))
+
+
+def why(error: Exception) -> str:
+    """Return what the system says about a path that cannot be used, without the path."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def path_of(text: str) -> Path:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from bepo.core.errors import Missing, UserError
+from bepo.core.errors import Missing, UserError, why
 from bepo.core.settings import setting
 from bepo.envs import Environment
 from bepo.policies import PolicyConfig, register
@@ -86,7 +86,7 @@ def readable_folder(path: str) -> Path:
     except (FileNotFoundError, NotADirectoryError):
         pass
     except (OSError, ValueError) as error:  # no permission, a loop of links, a name too long, a null byte in it
-        raise UserError(f"policy.path={path!r}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+        raise UserError(f"policy.path={path!r}: cannot be read ({why(error)})") from None
     return folder
 
 

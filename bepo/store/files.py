@@ -20,7 +20,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from bepo.core.errors import UserError
+from bepo.core.errors import UserError, why
 
 MOST_BYTES = 1 << 28
 """Of a file that is read at once; a run's largest has a few MB."""
@@ -132,7 +132,7 @@ def check_regular(path: Path, what: str) -> int:
     except FileNotFoundError:
         raise Corrupt(f"{path}: no such file") from None
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
-        raise Corrupt(f"{path}: not a {what} ({getattr(error, 'strerror', error)})") from None
+        raise Corrupt(f"{path}: not a {what} ({why(error)})") from None
     if not stat.S_ISREG(state.st_mode):
         raise Corrupt(f"{path}: not a {what}, but no regular file")
     return state.st_size

@@ -10,7 +10,7 @@ from tempfile import TemporaryFile
 
 from joblib import cpu_count
 
-from bepo.core.errors import Parser, UserError, exit_code
+from bepo.core.errors import Parser, UserError, exit_code, why
 from bepo.runs.compose import register_configs
 from bepo.store.published import PUBLISHED
 from bepo.store.source import SOURCE
@@ -149,7 +149,7 @@ def _check_writable(results: Path) -> None:
         results.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=results).close()
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
-        raise UserError(f"results={results}: cannot be written ({getattr(error, 'strerror', error)})") from error
+        raise UserError(f"results={results}: cannot be written ({why(error)})") from error
 
 
 def _upload_ledger(

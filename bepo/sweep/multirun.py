@@ -13,7 +13,7 @@ from hydra.experimental.callback import Callback
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig, OmegaConf
 
-from bepo.core.errors import UserError, choose
+from bepo.core.errors import UserError, choose, why
 from bepo.runs.compose import CONFIG_ERRORS, explain
 from bepo.runs.objectives import VALIDATION_SUCCESS, checked_directions, checked_trials
 
@@ -116,7 +116,7 @@ def _make(results: str) -> None:
     try:
         Path(results).mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
-        raise UserError(f"results={results}: cannot be written ({getattr(error, 'strerror', error)})") from error
+        raise UserError(f"results={results}: cannot be written ({why(error)})") from error
 
 
 def _join_study(config: DictConfig) -> None:

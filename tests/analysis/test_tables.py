@@ -357,23 +357,6 @@ def test_explain_looks_at_the_highest_tier_that_has_runs(results, capsys):
     assert "not run" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_explain_of_a_claim_looks_at_the_highest_tier_that_has_its_runs(tmp_path, capsys):
-    """After `make reproduce` there are runs of tier smoke beside the published ones of tier laptop."""
-    for tier in ("smoke", "laptop"):
-        for k, method in enumerate(("grpo", "gigpo", "hgpo", "gated_bepo")):
-            for seed in (0, 1):
-                at = {"credit.name": method, "seed": seed}
-                passes = [[float(i <= k) for i in range(4 + seed)]]
-                write_run(tmp_path, "main_sokoban_text", at, passes, tier=tier, task_set=str(seed))
-    write_run(tmp_path, "main_webshop", {"env.name": "webshop"}, ((1, 0),), tier="paper")
-    assert main(["explain", "claims/text-sokoban-order", "--results", str(tmp_path), "--allow-mixed"]) == 0
-    printed = capsys.readouterr().out
-    assert "tier laptop" in printed and "not run" not in printed
-    assert main(["explain", "claims/text-sokoban-order", "--results", str(tmp_path), "--tier", "smoke"]) == 0
-    assert "smoke" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     "arguments, message",
     [

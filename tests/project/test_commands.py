@@ -36,7 +36,7 @@ NOT_RUN = {
     r"python -m analysis study": "needs a study's runs; tests/analysis/test_study.py makes them",
     r"python -m analysis plan": "needs the runs of claims; tests/analysis/test_inference.py makes them",
     r"python -m bepo\.upload": "needs a server; tests/store/test_tracking.py has a stand-in for it",
-    r".*(credit=(togo|mine)|env=corridor|play corridor|loss=cispo|invalid.penalty)": "an example of a page: "
+    r".*(credit=(togo|mine)|credit togo|-k togo|view tutorial|env=corridor|play corridor|loss=cispo|invalid.penalty)": "an example of a page: "
     "tests/project/test_extending.py adds its file, and runs it",
     r"python -m bepo\.verify\b": "trains a laptop run again; tests/commands/test_publish.py does it with a smoke run",
     r"python -m tests\.(screens|pictures)": "needs Chromium, and writes the pictures of docs/",
@@ -147,7 +147,8 @@ class Place:
     def smallest(self, module: str, arguments: list[str]) -> list[str]:
         """Return the arguments of a command's smallest form."""
         known = {"RUN": RUN, "A": RUN, "B": OTHER, "NAME": "main_sokoban_text", "ID": self.id, "FILE.json": GOLDEN}
-        known |= {"FOLDER": str(self.folder / "made"), "results": str(self.folder / "empty")}
+        known |= {"FOLDER": str(self.folder / "made"), "docs/settings.md": str(self.folder / "settings.md")}
+        known |= {} if module == "analysis" else {"results": str(self.folder / "empty")}
         words = [known.get(word, re.sub(r"=[PBR]$", "=1", word)) for word in arguments]
         local = ["--source", "local", "--results", str(self.results)]
         out = ["--out", str(self.folder / "out")]
