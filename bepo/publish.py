@@ -20,10 +20,10 @@ from bepo.runs.config import TIERS, identity_of
 from bepo.runs.metrics import success_rate
 from bepo.store.archive import check_archive, write_archive
 from bepo.store.cells import read_cell
-from bepo.store.files import Corrupt, remedied
+from bepo.store.files import Corrupt, advise
 from bepo.store.published import PUBLISHED, PublishedRuns
+from bepo.store.run_files import RUN, StoredRun, read_run
 from bepo.store.runs import run_id
-from bepo.store.stored import RUN, StoredRun, read_run
 from bepo.sweep.published_trials import check_trials, publish_trials
 
 _ANOTHER_START = (
@@ -98,7 +98,7 @@ def _publish_run(run: StoredRun, results: Path, studies: Collection[str], publis
     """
     if problem := obstacle(run):
         raise Corrupt(f"{run.path}: {problem}")
-    with remedied(_ANOTHER_START):
+    with advise(_ANOTHER_START):
         published.add_warm_start(results, run)
     complete = run.config["seed"] == 0 and any(study.startswith("main_") for study in studies)
     if not published.archive(run.id).exists():

@@ -15,8 +15,8 @@ from bepo.runs.compose import register_configs, to_config
 from bepo.runs.config import Config, identity_of
 from bepo.runs.objectives import VALIDATION_SUCCESS, checked_objectives, checked_seeds, values_of
 from bepo.runs.run import run
+from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder, run_id
-from bepo.store.stored import read_run
 
 
 def objectives(config: Config, overrides: Sequence[str]) -> float | list[float]:

@@ -26,8 +26,8 @@ from bepo.runs.evaluation_run import evaluate
 from bepo.runs.run import run
 from bepo.store.find import beginning_with
 from bepo.store.published import PUBLISHED, WARM_STARTS, PublishedRuns
+from bepo.store.run_files import StoredRun, read_run
 from bepo.store.runs import run_id
-from bepo.store.stored import StoredRun, read_run
 from bepo.store.tracking import Tracking
 
 _SHOWN = 10

@@ -14,7 +14,7 @@ import webbrowser
 
 from bepo.core.errors import Parser, UserError, exit_code, path_of
 from bepo.store.find import DEFAULT, existing, find_runs, read_every
-from bepo.store.stored import StoredRun
+from bepo.store.run_files import StoredRun
 
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 

@@ -17,7 +17,7 @@ from analysis.data.methods import method_of
 from bepo.core.batch import RolloutBatch
 from bepo.runs.config import versions_today, with_neutral_defaults
 from bepo.store.files import Corrupt
-from bepo.store.stored import StoredRun
+from bepo.store.run_files import StoredRun
 
 # Training seeds are averaged over, backends and method versions are never mixed: select() looks at them itself.
 _LOOKED_AT = ("seed", "backend", "method_versions")

@@ -17,8 +17,8 @@ from bepo.explore.frames import differing
 from bepo.store.cells import study_cells
 from bepo.store.files import Corrupt
 from bepo.store.published import PublishedRuns
+from bepo.store.run_files import read_config, success_of
 from bepo.store.runs import RunFolder
-from bepo.store.stored import read_config, success_of
 
 COLUMNS = ("run", "status", "tier", "study", "env", "credit", "model", "seed", "success", "wall", "commit", "began")
 COLUMNS += ("differs",)

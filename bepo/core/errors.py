@@ -38,9 +38,9 @@ class Missing(UserError):
     """What a machine lacks for something, and the one command that gets it (see
     ``bepo.core.settings.Settings.missing``)."""
 
-    def __init__(self, problem: str, remedy: str) -> None:
-        super().__init__(f"{problem}; to mend it: {remedy}")
-        self.problem, self.remedy = problem, remedy
+    def __init__(self, problem: str, fix: str) -> None:
+        super().__init__(f"{problem}; to fix it: {fix}")
+        self.problem, self.fix = problem, fix
 
 
 def choose(what: str, value: object, choices: Iterable[object]) -> UserError:

@@ -16,7 +16,7 @@ from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError, choose
 from bepo.runs.config import TIERS, with_neutral_defaults
 from bepo.store.find import existing, find_runs, read_every
-from bepo.store.stored import StoredRun, success_of
+from bepo.store.run_files import StoredRun, success_of
 
 _NOT_COMPARED = ("tracking", "results", "progress", "study", "digest", "checkpoint_every", "checkpoints", "keep")
 

@@ -14,7 +14,7 @@ from bepo.explore.episodes import TEST, episodes
 from bepo.explore.frames import differing, flat
 from bepo.explore.groups import Plain
 from bepo.explore.page import render
-from bepo.store.stored import StoredRun, success_of
+from bepo.store.run_files import StoredRun, success_of
 
 _COLOURS = ("#56B4E9", "#CC79A7", "#8C8C8C", "#B07D2B", "#6A51A3")
 _NOT_SHOWN = ("update", "cpu/", "time/")

@@ -12,7 +12,7 @@ from bepo.explore.index import facts, names_of, whole_episodes
 from bepo.explore.page import render
 from bepo.store.cells import study_cells
 from bepo.store.find import published_studies
-from bepo.store.stored import StoredRun
+from bepo.store.run_files import StoredRun
 
 _POINTS = 40  # of a small curve
 

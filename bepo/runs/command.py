@@ -21,7 +21,7 @@ from hydra.utils import execution_whitelist
 
 from bepo.core.errors import place_of, ready_streams, status_of
 from bepo.runs.compose import CONFIG_ERRORS, explain
-from bepo.runs.meanings import explained
+from bepo.runs.field_docs import explained
 from bepo.store.runs import Busy
 
 CLASSES = (

@@ -9,7 +9,7 @@ from typing import Any
 
 from scipy import stats
 
-from bepo.store.stored import Rows, StoredRun
+from bepo.store.run_files import Rows, StoredRun
 
 _CLOCKS = ("time/", "cpu/")
 _KIND = ("cpu", "instructions", "threads", "blas", "versions")

@@ -14,14 +14,14 @@ from bepo.core.errors import UserError
 from bepo.rollouts.task_sets import task_set
 from bepo.runs.config import Config, cell_overrides, identity_of
 from bepo.runs.metrics import success_rate
-from bepo.runs.mirror import labels_of
 from bepo.runs.players import EnginePlayer, Player
 from bepo.runs.run import facts_of, make_setup, new_session, task_sets_of
+from bepo.runs.wandb_labels import labels_of
 from bepo.store.cells import files_of_run, note_cell
 from bepo.store.files import disk_errors
 from bepo.store.find import find_run
+from bepo.store.run_files import read_run, refuse_older
 from bepo.store.runs import RunFolder, run_id
-from bepo.store.stored import read_run, refuse_older
 from bepo.store.tracking import Tracker
 
 

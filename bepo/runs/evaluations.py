@@ -18,7 +18,7 @@ from bepo.rollouts.task_sets import TaskSet
 from bepo.rollouts.transcripts import transcripts
 from bepo.runs.config import METHOD_VERSION, Config
 from bepo.runs.metrics import success_rate
-from bepo.store.files import check_made_for, digest, locked, read_sealed, remedied, write_sealed
+from bepo.store.files import advise, check_made_for, digest, locked, read_sealed, write_sealed
 from bepo.store.runs import RunFolder
 from bepo.training.backends import Engine, Setup, collect_and_release
 from bepo.training.start import start_of
@@ -89,7 +89,7 @@ class Evaluations:
         with locked(path.with_suffix(".lock")):
             if not path.exists():
                 write_sealed(path, {**facts, "rows": self._pass(split, seed, 0)})
-        with remedied("remove the file to make it anew"):
+        with advise("remove the file to make it anew"):
             made_for = read_sealed(path, "evaluation of a first policy")
             rows = made_for.pop("rows", [])
             check_made_for(path, made_for, facts)

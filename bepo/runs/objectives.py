@@ -12,7 +12,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from bepo.core.errors import UserError, choose
 from bepo.runs.metrics import seconds_of_updates, success_rate
-from bepo.store.stored import StoredRun
+from bepo.store.run_files import StoredRun
 
 
 def validation_success(run: StoredRun) -> float:

@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 from bepo.core.registry import choices
 from bepo.core.settings import RANGE, Range
 from bepo.runs.config import PLUGINS, Config
-from bepo.runs.meanings import dataclass_in, field_docs
+from bepo.runs.field_docs import dataclass_in, field_docs
 
 _HEAD = """# Settings
 

@@ -22,22 +22,23 @@ from bepo.credit import Credit, Estimator
 from bepo.envs import Split, Task
 from bepo.rollouts.task_sets import TaskSet, task_set
 from bepo.runs.config import Config, cell_overrides, identity_of
+from bepo.runs.continuation import continue_shorter_run
 from bepo.runs.evaluations import Evaluations
-from bepo.runs.keep import go_on_from_a_shorter_run, keep_rollouts
 from bepo.runs.machine import machine
 from bepo.runs.metrics import credit_metrics, prefixed, rollout_metrics
-from bepo.runs.mirror import labels_of, origin, summary_of
 from bepo.runs.progress import ProgressBar, interrupts
+from bepo.runs.rollout_files import keep_rollouts
+from bepo.runs.wandb_labels import labels_of, origin, summary_of
 from bepo.store.cells import files_of_run, note_cell
-from bepo.store.files import disk_errors, remedied, remove_leftovers
+from bepo.store.files import advise, disk_errors, remove_leftovers
 from bepo.store.published import PUBLISHED, WARM_STARTS
+from bepo.store.run_files import StoredRun, read_run, refuse_older
 from bepo.store.runs import RunFolder, run_id
 from bepo.store.source import SOURCE
-from bepo.store.stored import StoredRun, read_run, refuse_older
 from bepo.store.tracking import Tracker
 from bepo.training.backends import Engine, Setup
 
-_SIGNS_OF_LIFE = ("policy_loss", "grad_norm", "value_loss", "critic_grad_norm", "kl", "entropy")  # of an update
+_MUST_BE_FINITE = ("policy_loss", "grad_norm", "value_loss", "critic_grad_norm", "kl", "entropy")  # of an update
 _SHARED = ("task_sets", WARM_STARTS, "first_evaluations")  # folders of all runs of a results folder
 _TASK_STREAM = 0x7461736B  # keeps the order of tasks apart from other draws of the same seed
 
@@ -68,20 +69,20 @@ def _finished(config: Config, overrides: Sequence[str]) -> float:
     identity = identity_of(config)
     folder = RunFolder(results, run_id(identity))
     if folder.is_complete and not os.access(folder.path, os.W_OK):  # a reader, who can take no lock
-        with remedied(folder.remedy):
+        with advise(folder.advice):
             return _said(read_run(folder.path))
     with folder.locked(), phases.shown(config.progress):
         if config.study:
             note_cell(results, config.study["name"], config.tier, cell_overrides(config, overrides), folder.id)
         if folder.is_complete:
-            with remedied(folder.remedy):
+            with advise(folder.advice):
                 done = read_run(folder.path)
             if done.config.get("keep") != "resume":
                 folder.drop_checkpoints()  # where the run was killed behind its last step
             return _said(done)
         session = new_session(config)
         if not folder.checkpoints():
-            go_on_from_a_shorter_run(folder, identity)
+            continue_shorter_run(folder, identity)
         folder.start(asdict(config), session)
         setup = make_setup(config, folder, device, task_sets_of(config))
         engine = config.backend.start(setup)
@@ -224,7 +225,7 @@ class _Run:
         advantage = credit.of_tokens(batch.language.response_length)
         self._refuse_non_finite({"credit/advantage": float(np.abs(advantage).max())})
         stats = self.engine.update(rollouts, advantage, seed, credit.token_return)
-        self._refuse_non_finite({f"train/{name}": stats[name] for name in _SIGNS_OF_LIFE if name in stats})
+        self._refuse_non_finite({f"train/{name}": stats[name] for name in _MUST_BE_FINITE if name in stats})
         self.engine.release(rollouts)
         watch.lap("update")
         keep_rollouts(self.folder.path, batch, self.update, config.updates, config.save_rollouts)

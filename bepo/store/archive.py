@@ -20,7 +20,7 @@ from bepo.store.files import (
     unsealed,
     write_atomically,
 )
-from bepo.store.stored import (
+from bepo.store.run_files import (
     CONFIG,
     CONTENT,
     RUN,

@@ -168,7 +168,7 @@ def read_sealed_folder(path: Path, name: str) -> dict[str, Any]:
 
 
 @contextmanager
-def remedied(remedy: str) -> Iterator[None]:
+def advise(remedy: str) -> Iterator[None]:
     """Add to a ``Corrupt`` that is raised here what its reader can do about it."""
     try:
         yield

@@ -12,7 +12,7 @@ from bepo.store.archive import read_archive
 from bepo.store.cells import read_cell
 from bepo.store.files import Corrupt
 from bepo.store.published import PUBLISHED, PublishedRuns
-from bepo.store.stored import CONFIG, ROLLOUTS, RUN, TRANSCRIPTS, StoredRun, read_config, read_run
+from bepo.store.run_files import CONFIG, ROLLOUTS, RUN, TRANSCRIPTS, StoredRun, read_config, read_run
 
 DEFAULT = Path("results")
 """The results folder where none is named."""

@@ -23,15 +23,15 @@ from bepo.store.archive import POLICIES, ArchivedRun, read_archive
 from bepo.store.cells import checked_cell
 from bepo.store.files import (
     Corrupt,
+    advise,
     digest,
     digest_of_file,
     folder_name,
     read_object,
     read_sealed_folder,
-    remedied,
     write_atomically,
 )
-from bepo.store.stored import StoredRun
+from bepo.store.run_files import StoredRun
 
 PUBLISHED = Path(__file__).parents[2] / "paper" / "runs"
 """Has a folder of published runs for each tier."""
@@ -161,7 +161,7 @@ def read_warm_start(folder: Path) -> None:
 
     Raises ``Corrupt``, with the remedy, if it is not as it was, or is one of other settings under this name.
     """
-    with remedied(f"`git restore {folder}` brings back what was published"):
+    with advise(f"`git restore {folder}` brings back what was published"):
         made_for = read_sealed_folder(folder, WARM_START)
         made_for.pop("curve", None)
         if not folder.name.endswith(f"-{warm_start_key(made_for)}"):

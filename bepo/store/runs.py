@@ -45,7 +45,7 @@ from bepo.store.files import (
     write_atomically,
     write_sealed,
 )
-from bepo.store.stored import (
+from bepo.store.run_files import (
     CONTENT,
     FORMAT_VERSION,
     ROLLOUTS,
@@ -77,7 +77,7 @@ class RunFolder:
         self.path = results / "runs" / identifier
 
     @property
-    def remedy(self) -> str:
+    def advice(self) -> str:
         """What its user can do where the run is corrupt: nothing is removed without being asked."""
         return f"to train it again, remove it: python -m analysis runs --gc {self.id} --results {self.results}"
 

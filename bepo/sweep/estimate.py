@@ -14,7 +14,7 @@ from bepo.runs.config import Config
 from bepo.runs.machine import cpu_model
 from bepo.runs.metrics import seconds_of_updates
 from bepo.store.files import Corrupt
-from bepo.store.stored import StoredRun, read_run
+from bepo.store.run_files import StoredRun, read_run
 from bepo.sweep.plan import PlannedRun
 
 # Seconds an update and GPUs of a run at tier=paper. ALFWorld with the small model: the paper's runtime analysis

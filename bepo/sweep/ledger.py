@@ -9,8 +9,8 @@ from typing import Any
 import optuna
 
 from bepo.runs.metrics import seconds_of_updates
+from bepo.store.run_files import success_of
 from bepo.store.runs import RunFolder
-from bepo.store.stored import success_of
 from bepo.store.tracking import Labels, Tracking, log_table
 from bepo.sweep.outcome import GridOutcome
 from bepo.sweep.plan import PlannedRun

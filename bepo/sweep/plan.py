@@ -11,8 +11,8 @@ from bepo.core.errors import UserError
 from bepo.runs.config import Config, cell_overrides, identity_of
 from bepo.store.cells import note_cell
 from bepo.store.published import PUBLISHED, PublishedRuns
+from bepo.store.run_files import read_run
 from bepo.store.runs import Progress, RunFolder, run_id
-from bepo.store.stored import read_run
 from bepo.sweep.studies import Cell, PlannedStudy, compose_cells
 
 

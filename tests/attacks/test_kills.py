@@ -15,7 +15,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from bepo.store.stored import read_run
+from bepo.store.run_files import read_run
 from tests.command import SMALLEST, Command, run, without_seconds
 
 SHORT = [*(s for s in SMALLEST if not s.startswith(("policy.warm_start", "updates", "checkpoint_every")))]

@@ -16,8 +16,8 @@ from bepo.store import find
 from bepo.store.archive import read_archive, write_archive
 from bepo.store.files import digest_of_file, digests_of_folder, read_sealed, seal_folder, sealed, write_sealed
 from bepo.store.published import TRIALS, PublishedRuns
+from bepo.store.run_files import RUN, read_run
 from bepo.store.runs import run_id
-from bepo.store.stored import RUN, read_run
 from bepo.sweep import plan
 from bepo.sweep.__main__ import main as sweep
 from bepo.sweep.plan import plan_cells

@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
+from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder
-from bepo.store.stored import read_run
 from tests.command import SMALLEST, Command, train
 
 pytestmark = pytest.mark.slow  # these train

@@ -10,8 +10,8 @@ from transformers import AutoModelForCausalLM
 
 from bepo.core.batch import RolloutBatch
 from bepo.store.files import Corrupt
+from bepo.store.run_files import STREAMS, read_run
 from bepo.store.runs import run_id
-from bepo.store.stored import STREAMS, read_run
 from tests.command import rows, run, start, stop_after, train, without_seconds
 
 pytestmark = pytest.mark.slow  # these train

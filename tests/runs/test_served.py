@@ -20,8 +20,8 @@ from bepo.core.errors import UserError
 from bepo.runs.compose import register_configs
 from bepo.runs.config import identity_of
 from bepo.runs.evaluation_run import evaluate
+from bepo.store.run_files import read_run
 from bepo.store.runs import run_id
-from bepo.store.stored import read_run
 from tests.chat_server import cut, filtered, foreign, malformed, overlong, serving, slow, status
 from tests.command import Command
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from bepo.store.archive import check_archive, read_archive, write_archive
 from bepo.store.files import Corrupt
+from bepo.store.run_files import StoredRun, read_run
 from bepo.store.runs import RunFolder
-from bepo.store.stored import StoredRun, read_run
 
 VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 ROWS = st.lists(st.dictionaries(st.sampled_from("abcdef"), VALUES))

@@ -7,8 +7,8 @@ import pytest
 
 from bepo.core.errors import UserError
 from bepo.store.files import Corrupt
+from bepo.store.run_files import FORMAT_VERSION, read_run, refuse_older
 from bepo.store.runs import Busy, RunFolder, run_id
-from bepo.store.stored import FORMAT_VERSION, read_run, refuse_older
 from tests.stored_runs import rewrite
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from bepo import upload
 from bepo.store.cells import note_cell
-from bepo.store.stored import read_run
+from bepo.store.run_files import read_run
 from tests.command import SMALLEST, Command, launch, rows, stop_after, train
 
 pytestmark = pytest.mark.slow  # these train

@@ -16,8 +16,8 @@ from analysis.__main__ import main as analysis
 from bepo.core.errors import UserError
 from bepo.runs.compose import register_configs
 from bepo.runs.machine import cpu_model
+from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder
-from bepo.store.stored import read_run
 from bepo.sweep import studies
 from bepo.sweep.__main__ import _jobs, main
 from bepo.sweep.estimate import Throughput

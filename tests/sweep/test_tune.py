@@ -17,8 +17,8 @@ from bepo.runs.compose import register_configs
 from bepo.runs.config import identity_of
 from bepo.runs.objectives import values_of
 from bepo.store.files import acquire, digest
+from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder
-from bepo.store.stored import read_run
 from bepo.sweep import studies
 from bepo.sweep.__main__ import main
 from bepo.sweep.attempt import Attempt, means_of_passes
