@@ -1,6 +1,6 @@
 """``python -m bepo.upload ENTITY/PROJECT [RESULTS]``: upload the study cells of a results folder to a W&B project.
 
-A run uploads the cells that point at it when it ends; studies that came to share it later are uploaded here.
+A run uploads the study cells that point at it when it ends. This command adds the cells that were written later.
 """
 
 from __future__ import annotations
