@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from bepo.core.errors import Parser, exit_code, path_of
-from bepo.store.tracking import Tracking, publish
+from bepo.store.tracking import Tracking, upload_cells
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _upload(name: str, results: Path) -> None:
     entity, project = name.split("/")
-    number = publish(Tracking("online", project, entity), results)
+    number = upload_cells(Tracking("online", project, entity), results)
     print(f"{number} cells of {results} -> {name}")
 
 

@@ -140,7 +140,7 @@ def iterate(
     operator: Backup = "mean",
     temperature: float = 1.0,
 ) -> FixedPoint:
-    """Sweep from Monte-Carlo values, at most ``iterations`` times, until each group changes by at most ``tolerance``."""
+    """Sweep from Monte-Carlo values until each group changes by at most ``tolerance``, or for ``iterations`` sweeps."""
     batch = graph.batch
     iterates = [graph.monte_carlo(gamma)]
     sweeps = np.zeros(batch.n_groups, int)

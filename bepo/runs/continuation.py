@@ -24,7 +24,7 @@ def continue_shorter_run(folder: RunFolder, identity: dict[str, Any]) -> None:
             continue
         if shorter.checkpoints():
             print(f"run {folder.id} continues from update {updates} of run {shorter.id}", file=sys.stderr)
-            return folder.go_on_from(shorter)
+            return folder.continue_from(shorter)
         print(
             f"run {shorter.id} of {updates} updates kept only its policy, so run {folder.id} starts at update 0; "
             "only runs with keep=resume can be continued",

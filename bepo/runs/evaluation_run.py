@@ -138,7 +138,7 @@ class _Evaluation:
         left = [seed for seed in range(self.config.evaluation.seeds) if seed not in whole]
         folder.rewrite("metrics", [])
         folder.rewrite("episodes", [row for rows in whole.values() for row in rows])
-        folder.vouch_for_passes()
+        folder.note_passes()
         if left and (estimate := self.player.estimate(self.tasks)):
             print(estimate, flush=True)
         for seed in left:
@@ -149,6 +149,6 @@ class _Evaluation:
             missing.update(made.missing)
             whole[seed] = [{"update": 0, **row} for row in made.rows]
             folder.append("episodes", *whole[seed])
-            folder.vouch_for_passes()
+            folder.note_passes()
         folder.rewrite("episodes", [row for seed in sorted(whole) for row in whole[seed]])
         return missing

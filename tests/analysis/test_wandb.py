@@ -11,7 +11,7 @@ import wandb
 from analysis.__main__ import main
 from analysis.data.sources import Source, open_source
 from bepo.store.cells import files_of_run, note_cell
-from bepo.store.tracking import Labels, Tracker, Tracking, publish
+from bepo.store.tracking import Labels, Tracker, Tracking, upload_cells
 from tests.stored_runs import write_run
 
 pytestmark = pytest.mark.slow
@@ -72,7 +72,7 @@ def results(tmp_path):
         run = write_run(results, "main_sokoban", {"model": "vl", "seed": seed}, PASSES)
         track(run, results)
     note_cell(results, "shared", "laptop", ["seed=1"], run.id)
-    assert publish(Tracking("offline"), results) == 3
+    assert upload_cells(Tracking("offline"), results) == 3
     return results
 
 

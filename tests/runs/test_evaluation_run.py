@@ -71,7 +71,7 @@ def test_a_finished_run_is_evaluated_as_its_last_policy_was(trained):
     rows = (folder / "episodes.jsonl").read_text().splitlines(keepends=True)
     changed = json.dumps(json.loads(rows[0]) | {"steps": 99}) + "\n"
     (folder / "episodes.jsonl").write_text("".join([changed, *rows[1:4]]))
-    RunFolder(trained, folder.name).vouch_for_passes()
+    RunFolder(trained, folder.name).note_passes()
     with (folder / "episodes.jsonl").open("a") as file:
         file.write("".join(rows[4:6]) + '{"torn')
     assert evaluate(trained, f"run={run.id}")[0] == 0

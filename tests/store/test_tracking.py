@@ -184,11 +184,11 @@ tracker.log({"update": 1, "loss": 0.5})
 core = int(subprocess.run(["pgrep", "-P", str(os.getpid()), "wandb-core"], capture_output=True, check=True).stdout)
 print(core, flush=True)
 os.kill(core, signal.SIGSTOP)
-tracking._GOODBYE = 1.0
+tracking._TEARDOWN_TIMEOUT = 1.0
 if how == "interrupted":
     threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 else:
-    tracking._SILENCE = 2.0
+    tracking._TIMEOUT = 2.0
 try:
     tracker.finish({"test_success": 1.0})
 except KeyboardInterrupt:
@@ -201,7 +201,7 @@ sys.exit(3)
 
 @pytest.mark.parametrize(
     "how, said",
-    [("waiting", "W&B stopped (no answer for 2 seconds); the run goes on without it\n"), ("interrupted", "")],
+    [("waiting", "W&B stopped (no answer for 2 seconds); the run continues without it\n"), ("interrupted", "")],
     ids=["waiting", "interrupted"],
 )
 def test_a_service_that_never_answers_keeps_no_run_from_its_end(tmp_path, how, said):
