@@ -109,7 +109,7 @@ def _publish_run(run: StoredRun, results: Path, studies: Collection[str], publis
 
 def obstacle(run: StoredRun) -> str:
     """Return why a run cannot be published; empty if it can."""
-    for session in run.facts["sessions"]:
+    for session in run.metadata["sessions"]:
         if session.get("commit") is None or session.get("dirty"):
             return "it was trained with uncommitted sources; commit them, remove the run and train it again"
     return stale(run)
@@ -129,7 +129,7 @@ def stale(run: StoredRun) -> str:
 
 def _another_result(run: StoredRun) -> str:
     """Return how the stated result of a run differs from its episodes; empty if they agree."""
-    stated = run.facts["result"]
+    stated = run.metadata["result"]
     counted = success_rate(run.episodes(), "test", stated["updates"])
     return "" if stated["success"] == counted else f"states success {stated['success']}, its episodes give {counted}"
 

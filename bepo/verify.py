@@ -73,7 +73,7 @@ def _verify(options: argparse.Namespace, expected: StoredRun) -> bool:
     """Train a run again and print how it compares. Return whether it differs."""
     if problem := stale(expected):
         raise UserError(f"{expected.path}: {problem}")
-    name, whole = f"run {expected.id}", expected.facts["result"]["updates"]
+    name, whole = f"run {expected.id}", expected.metadata["result"]["updates"]
     updates = min(options.updates or whole, whole)
     print(
         f"{name}: {expected.config['env']['name']} {expected.config['credit']['name']} seed {expected.config['seed']}"
@@ -118,25 +118,29 @@ def _train(expected: StoredRun, updates: int, results: Path) -> StoredRun:
 
 def _rough(options: argparse.Namespace, first: StoredRun, again: StoredRun) -> Iterator[str]:
     """Yield the differences that are larger than another kind of machine explains."""
-    end = _end(options, first, again) if first.facts["result"]["updates"] == again.facts["result"]["updates"] else ()
+    end = (
+        _end(options, first, again)
+        if first.metadata["result"]["updates"] == again.metadata["result"]["updates"]
+        else ()
+    )
     return chain(differences_of_first_update(first, again), end)
 
 
 def _end(options: argparse.Namespace, first: StoredRun, again: StoredRun) -> Iterator[str]:
     published = PublishedRuns(options.published / options.tier)
     runs = (published.run(name) for name in published.ids() if name != first.id)
-    values = [r.facts["result"]["success"] for r in runs if _row(r) == _row(first)]
+    values = [r.metadata["result"]["success"] for r in runs if _row(r) == _row(first)]
     if len(values) < _LEAST_SEEDS:
         print(f"  only {len(values)} other published seeds of this setting: too few to predict the final success")
         return
     low, high = prediction_interval(values)
-    success = again.facts["result"]["success"]
+    success = again.metadata["result"]["success"]
     if not low <= success <= high:
         yield f"success is {success:.3f}, outside the prediction interval of the other seeds [{low:.3f}, {high:.3f}]"
 
 
 def _row(stored: StoredRun) -> dict:
-    return {**stored.facts["identity"], "seed": None}
+    return {**stored.metadata["identity"], "seed": None}
 
 
 if __name__ == "__main__":

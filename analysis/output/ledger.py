@@ -127,7 +127,7 @@ def _published_rows(runs: PublishedRuns, configs: dict[str, dict[str, Any]]) -> 
         config, facts = {"tier": runs.tier}, {}
         with suppress(Corrupt):
             run = runs.run(run_id)
-            config, facts = run.config, run.facts
+            config, facts = run.config, run.metadata
             status = "published (outdated)" if _is_outdated(facts) else "published"
             configs[run_id] = config
         yield _described(run_id, status, studies.get(run_id, ""), config, facts)
@@ -176,7 +176,7 @@ def _status(folder: RunFolder) -> tuple[str, dict, dict]:
     try:
         progress = folder.progress(hashed=False)
         config = progress.run.config if progress.run else read_config(folder.path)
-        facts = progress.run.facts if progress.run else {}
+        facts = progress.run.metadata if progress.run else {}
         if not progress.run:
             folder.sessions()
     except Corrupt:

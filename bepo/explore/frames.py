@@ -161,12 +161,12 @@ def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
 
 
 def _facts(run: StoredRun) -> dict[str, Any]:
-    result = run.facts.get("result", {})
+    result = run.metadata.get("result", {})
     return {
-        "status": "complete" if run.facts and not result.get("missing") else "partial",
+        "status": "complete" if run.metadata and not result.get("missing") else "partial",
         "tier": run.config.get("tier"),
         "model": run.config.get("model", "small"),
-        "updates": result.get("updates", len(run.metrics()) if not run.facts else None),
+        "updates": result.get("updates", len(run.metrics()) if not run.metadata else None),
         "success": success_of(result),
         "path": str(run.path),
     }

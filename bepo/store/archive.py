@@ -77,11 +77,11 @@ def write_archive(run: StoredRun, path: Path, complete: bool = False) -> None:
     members = {name: run.read(name) for name in (CONFIG, SESSIONS, RUN)}
     for stream in STREAMS:
         packed = _packed(run.rows(stream))
-        if digest(_text(_unpacked(packed))) != run.facts["files"][f"{stream}.jsonl"]:
+        if digest(_text(_unpacked(packed))) != run.metadata["files"][f"{stream}.jsonl"]:
             raise Corrupt(f"{run.path}: {stream}.jsonl cannot be archived, it would not unpack to the same rows")
         members[f"{stream}.json"] = json.dumps(packed, separators=(",", ":")).encode()
     if complete:
-        members |= {name: run.read(name) for name in run.facts["files"] if name == TRANSCRIPTS or "/" in name}
+        members |= {name: run.read(name) for name in run.metadata["files"] if name == TRANSCRIPTS or "/" in name}
     members[CONTENT] = sealed({"files": {name: digest(data) for name, data in members.items()}}).encode()
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_LZMA) as file:
@@ -108,10 +108,10 @@ def read_archive(path: Path) -> ArchivedRun:
 def check_archive(path: Path) -> ArchivedRun:
     """Read an archive, and compare every unpacked file with its digest in ``run.json``. Raises ``Corrupt``."""
     run = read_archive(path)
-    files: dict[str, str | bytes] = {name: run.read(name) for name in run.names() if name in run.facts["files"]}
+    files: dict[str, str | bytes] = {name: run.read(name) for name in run.names() if name in run.metadata["files"]}
     files |= {f"{stream}.jsonl": _text(run.rows(stream)) for stream in STREAMS}
     for name, data in files.items():
-        if digest(data) != run.facts["files"].get(name):
+        if digest(data) != run.metadata["files"].get(name):
             raise Corrupt(f"{path}: {name} does not match its digest in run.json")
     return run
 

@@ -171,12 +171,12 @@ def read_warm_start(folder: Path) -> None:
 
 def _warm_start_of(run: StoredRun, folder: Path) -> Path | None:
     """Return the path of a run's warm start in ``folder``; None if the run had no warm start."""
-    start = run.facts.get("warm_start")
+    start = run.metadata.get("warm_start")
     return folder / WARM_STARTS / folder_name(start["name"], "warm start") if start else None
 
 
 def _check_warm_start(run: StoredRun, folder: Path) -> None:
     """Raise ``Corrupt`` if the warm start of a run is missing in ``folder`` or differs."""
     path = _warm_start_of(run, folder)
-    if path and digest_of_file(path / WARM_START) != run.facts["warm_start"]["digest"]:
+    if path and digest_of_file(path / WARM_START) != run.metadata["warm_start"]["digest"]:
         raise Corrupt(f"{path}: run {run.id} has the same settings, but started from other weights")

@@ -47,26 +47,26 @@ def success_of(result: Mapping[str, Any]) -> float | None:
 
 @dataclass
 class StoredRun:
-    """A complete run, read and checked; ``facts`` is the content of its ``run.json``."""
+    """A complete run, read and checked; ``metadata`` is the content of its ``run.json``."""
 
     path: Path
-    facts: dict[str, Any]
+    metadata: dict[str, Any]
     config: dict[str, Any]
 
     @property
     def id(self) -> str:
         """The run ID, 12 hex digits."""
-        return self.facts["run_id"]
+        return self.metadata["run_id"]
 
     @property
     def commits(self) -> set[str]:
         """The commits that trained the run. Sessions outside a git checkout have no commit."""
-        return {session["commit"] for session in self.facts["sessions"] if session.get("commit")}
+        return {session["commit"] for session in self.metadata["sessions"] if session.get("commit")}
 
     @property
     def clock(self) -> str:
         """Prefix of the columns that measure the cost of the run: CPU seconds on a CPU, else wall-clock seconds."""
-        return "cpu/" if self.facts.get("device") == "cpu" else "time/"
+        return "cpu/" if self.metadata.get("device") == "cpu" else "time/"
 
     def metrics(self) -> Rows:
         """Read one row for each update."""
@@ -92,7 +92,7 @@ class StoredRun:
 
     def names(self) -> list[str]:
         """Return the names of the files that ``run.json`` lists."""
-        return sorted(self.facts["files"])
+        return sorted(self.metadata["files"])
 
     def read(self, name: str) -> bytes:
         """Read a file of the run."""

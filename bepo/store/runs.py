@@ -303,7 +303,7 @@ class RunFolder:
             run = read_run(self.path, hashed=hashed)
         except Corrupt as error:
             return Progress("corrupt", problem=str(error))
-        result = run.facts.get("result", {})
+        result = run.metadata.get("result", {})
         if not isinstance(result, dict):
             return Progress("corrupt", problem=f"{self.path}: its result is not an object: {str(result)[:80]!r}")
         return Progress("partial" if result.get("missing") else "complete", result.get("updates", 0), run=run)

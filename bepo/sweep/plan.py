@@ -56,7 +56,7 @@ class PlannedRun:
 
     def result(self) -> dict[str, Any]:
         """Read the result of a complete run. Raises ``Corrupt``."""
-        return read_run(self.folder.path).facts["result"]
+        return read_run(self.folder.path).metadata["result"]
 
 
 def plan_runs(studies: Sequence[PlannedStudy]) -> list[PlannedRun]:

@@ -87,7 +87,7 @@ def test_the_frames_are_those_of_the_folder(results, tmp_path, monkeypatch):
         for a, b in zip(mine.runs, other.runs, strict=True):
             pd.testing.assert_frame_equal(a.episodes, b.episodes)
             pd.testing.assert_frame_equal(a.metrics, b.metrics)
-        assert [r.facts for r in mine.runs] == [r.facts for r in other.runs]
+        assert [r.metadata for r in mine.runs] == [r.metadata for r in other.runs]
 
 
 def test_what_is_there_already_is_not_fetched_again_and_the_newest_cell_counts(results, tmp_path, monkeypatch):

@@ -30,7 +30,7 @@ def content(run_folder: Path) -> dict:
     run = read_run(run_folder)
     kept = {update: run.read(name) for update, name in run.rollouts().items()}
     rows = {stream: without_seconds(run_folder, stream) for stream in ("metrics", "episodes")}
-    return {"result": run.facts["result"], "transcripts": run.transcripts(), "rollouts": kept, **rows}
+    return {"result": run.metadata["result"], "transcripts": run.transcripts(), "rollouts": kept, **rows}
 
 
 def contents(results: Path) -> dict[str, dict]:

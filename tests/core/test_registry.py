@@ -45,7 +45,7 @@ def test_what_a_plug_in_leaves_out_is_named_at_once():
     registry = Registry("bepo.losses", "loss", "loss")
     with pytest.raises(UserError, match="Plain: must be a dataclass"):
         registry.register(Plain)
-    with pytest.raises(UserError, match=r"Mute: version$"):
+    with pytest.raises(UserError, match=r"Mute: .*version$"):
         registry.register(Mute)
 
 

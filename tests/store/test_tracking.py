@@ -152,7 +152,7 @@ def test_a_finished_sweep_uploads_its_ledger(tmp_path):
     stored = {path.parent.name: read_run(path.parent) for path in tmp_path.glob("runs/*/run.json")}
     assert {row[3] for row in table["data"]} == stored.keys() and len(stored) == 2
     for _, _, status, identifier, success, seconds, cpu_seconds, problem in table["data"]:
-        assert (status, success, problem) == ("complete", stored[identifier].facts["result"]["success"], "")
+        assert (status, success, problem) == ("complete", stored[identifier].metadata["result"]["success"], "")
         rows_of_run = stored[identifier].metrics()
         assert cpu_seconds == pytest.approx(sum(v for row in rows_of_run for k, v in row.items() if k[:4] == "cpu/"))
         assert seconds > 0
