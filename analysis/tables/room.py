@@ -57,12 +57,12 @@ def _compare(base: Sequence[Run], control: Sequence[Run]) -> list[Estimate | Pri
     if not control:
         return [*means, "not run", "–", "–", seeds, "not tested"]
     enough = min(len(base), len(control)) >= LEAST_SEEDS
-    verdict = "yes" if has_room(base, control) else "no" if enough else "too few seeds"
+    verdict = "yes" if has_free_slot(base, control) else "no" if enough else "too few seeds"
     lead, error = _lead(base, control)
     return [*means, Printed(Estimate(lead), "+.1f"), Estimate(error), seeds, verdict]
 
 
-def has_room(base: Sequence[Run], control: Sequence[Run]) -> bool:
+def has_free_slot(base: Sequence[Run], control: Sequence[Run]) -> bool:
     """Return whether the control's runs lead GRPO's by as much as the rule asks."""
     lead, error = _lead(base, control)
     return min(len(base), len(control)) >= LEAST_SEEDS and lead >= max(LEAST_POINTS, LEAST_ERRORS * error)

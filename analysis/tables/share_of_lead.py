@@ -8,7 +8,7 @@ from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
 from analysis.grid.success import Rates, difference, final, learning, mean_of, with_interval
 from analysis.grid.table import Table
-from analysis.tables.room import BASE, CONTROL, has_room
+from analysis.tables.room import BASE, CONTROL, has_free_slot
 
 _NONE = "–"
 
@@ -25,7 +25,7 @@ def share_of_lead(studies: Studies) -> Table:
         used += same
         rates = {method: learning(runs) for method, runs in by_method.items()}
         ends = {method: final(runs) for method, runs in by_method.items()}
-        room = has_room(by_method[BASE], by_method[CONTROL])
+        room = has_free_slot(by_method[BASE], by_method[CONTROL])
         for method in ordered(by_method):
             share = _share(method, rates) if room else _NONE
             behind = _NONE if method == CONTROL else difference(ends[CONTROL], ends[method])

@@ -43,7 +43,7 @@ class Composer:
         self._begun: set[_Places] = set()  # what some config began with
 
     def compose(self, name: str, overrides: Sequence[str]) -> DictConfig:
-        """Return the config of a file with overrides, none of which may be a sweep. Raises what Hydra raises."""
+        """Return the config of a file with overrides, which must not be sweeps. Raises what Hydra raises."""
         parsed = parse(overrides)
         found = create_defaults_list(self._files, name, parsed, prepend_hydra=True, skip_missing=False)
         places = tuple((str(d.config_path), d.package or "") for d in found.defaults)

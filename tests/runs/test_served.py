@@ -293,7 +293,7 @@ def test_changed_rows_of_a_pass_in_progress_are_refused(server, undisturbed, tmp
 def test_ctrl_c_keeps_what_is_under_way_and_says_how_to_go_on(server, undisturbed, tmp_path):
     code, told = stopped(server, tmp_path, signal.SIGINT)
     assert code == 130 and "Traceback" not in told
-    assert "no more are asked for" in told and told.endswith("interrupted; the same command goes on where it stopped\n")
+    assert "no more are asked for" in told and told.endswith("interrupted; the same command continues from here\n")
     evaluate(configured(server, tmp_path))
     run, requests = undisturbed
     assert only(tmp_path).episodes() == run.episodes() and len(server.bodies) == requests
@@ -346,7 +346,7 @@ def test_a_version_of_a_model_is_the_model(asked, reported, same, server, tmp_pa
         evaluate(config)
         assert only(tmp_path).metadata["served"]["reported"].keys() == {reported}
     else:
-        with pytest.raises(UserError, match=f"no episode was answered .answered by {reported}, not by {asked}"):
+        with pytest.raises(UserError, match=f"no episode got an answer .answered by {reported}, not by {asked}"):
             evaluate(config)
 
 
@@ -359,7 +359,7 @@ REFUSED = {
     "no URL": (["policy.base_url=here"], "http"),
     "constrained": (["policy.constrained=true"], "cannot be kept to admissible actions"),
     "no prices": (["policy.budget_money=3"], "needs policy.price_prompt"),
-    "training": (["updates=2"], "only served, not trained"),
+    "training": (["updates=2"], "policy=served: cannot be trained"),
 }
 
 

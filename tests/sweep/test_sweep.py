@@ -123,7 +123,7 @@ def test_ctrl_c_leaves_checkpoints(tmp_path):
     wait_for(lambda: [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text().count("\n") >= 2], process)
     process.send_signal(signal.SIGINT)
     code, out = finish(process)
-    assert code == 130 and "the same command goes on from here" in out, out
+    assert code == 130 and "the same command continues from here" in out, out
     reached = {int(path.name.split("-")[1]) for path in tmp_path.glob("runs/*/checkpoint-*")}
     assert max(reached) == len(rows(tmp_path, "metrics"))
 
@@ -277,10 +277,8 @@ def test_a_corrupt_run_is_named_and_left_alone(tmp_path, capsys):
     assert "main_sokoban                 3         0         0         1         2" in out
     code, out = finish(sweep(tmp_path, *settings, "seed=0,1,2"))
     assert code == 1 and "1 of 3 runs complete" in out, out
-    assert (
-        f"FAILED  {metrics}: changed since the run was completed" in out
-        and f"FAILED  {run_file}: not a run file" in out
-    )
+    assert f"FAILED  {metrics}: changed since the run was completed" in out
+    assert f"FAILED  {run_file}: not a run file" in out
     assert f"python -m analysis runs --gc {metrics.parent.name} --results {tmp_path}" in out
     assert before.items() <= {path: path.read_bytes() for path in tmp_path.glob("runs/*/*.json*")}.items()
 
