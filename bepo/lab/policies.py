@@ -30,7 +30,7 @@ def log_linear(
 
 
 def noisy_expert(worlds: Worlds, noise: float = 0.5, seed: int = 0) -> Float[np.ndarray, "B S A"]:
-    """Return logits that prefer moves towards success, with Gaussian noise, equal for states of one key of the policy."""
+    """Return logits that prefer moves towards success, with Gaussian noise, equal for states of one policy key."""
     rng = np.random.default_rng(seed)
     here, there = (
         worlds.distance[:, :-2, None],
