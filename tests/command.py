@@ -11,6 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import pytest
+
 SMALLEST = (
     "policy.warm_start=null",
     "policy.hidden_size=32",
@@ -33,6 +35,16 @@ SMALLEST = (
 PRELOADED = ["bepo.training.backends.local", "transformers.models.qwen2.modeling_qwen2", "analysis.output.rebuild"]
 PRELOADED += ["analysis.__main__", "hydra.main", "hypothesis", "wandb"]
 PACKAGES = ("bepo", "analysis", "tests")  # imported afresh by every command
+
+
+def without_rights() -> list[str]:
+    """Return how a command begins so that root has no more rights than other users to read and write files."""
+    if os.geteuid() != 0:
+        return []
+    if not shutil.which("setpriv"):
+        pytest.skip("root may read everything, and there is no setpriv to give that up")
+    rights = "-dac_override,-dac_read_search"
+    return ["setpriv", "--bounding-set", rights, "--inh-caps", rights]
 
 
 class Command:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.command import SMALLEST, without_rights
+
 ROOT = Path(__file__).parents[2]
 PYTHON = f"{sys.executable} -m"
 
@@ -61,3 +63,41 @@ def test_settings_that_matplotlib_cannot_use_are_named(name, value):
     done = shell("python -m analysis sokoban-text --source published", **{name: value})
     line = done.stderr.splitlines()[-1]
     assert done.returncode == 2 and line.startswith(f"error: {name}={value}: ") and "Traceback" not in done.stderr
+
+
+def test_a_file_does_not_get_the_number_of_a_closed_stream(tmp_path):
+    (tmp_path / "closed.py").write_text(
+        "import os, sys\nfrom bepo.core.errors import ready_streams\nready_streams()\n"
+        "os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY)\nos.write(2, b'rubbish')\n",
+        encoding="utf-8",
+    )
+    done = shell(f"python -m closed {tmp_path / 'file'} 2>&-", PYTHONPATH=f"{ROOT}:{tmp_path}")
+    assert done.returncode == 0 and (tmp_path / "file").read_bytes() == b""
+
+
+def test_training_goes_on_without_a_reader(tmp_path):
+    """The reader of both streams ends at the first line of progress."""
+    small = " ".join(option for option in SMALLEST if not option.startswith(("progress", "updates")))
+    shell(f"python -m bepo.train {small} updates=3 results={tmp_path} 2>&1 | :")
+    assert len(list(tmp_path.glob("runs/*/run.json"))) == 1
+
+
+def test_a_sweep_goes_on_without_a_reader(tmp_path):
+    small = " ".join(option for option in SMALLEST if not option.startswith(("progress", "updates")))
+    line = f"python -m bepo.sweep main_sokoban credit=grpo seed=0 tier=smoke {small} updates=2 results={tmp_path}"
+    done = shell(f"{line} | :")
+    assert done.returncode == 0 and len(list(tmp_path.glob("runs/*/run.json"))) == 1
+
+
+def test_a_page_of_a_folder_that_is_read_only_is_written_here(tmp_path):
+    run = "paper/runs/laptop/5d43bbcc9bce.zip"
+    (tmp_path / "results").mkdir(mode=0o555)
+    here = ["--results", str(tmp_path / "results")]
+    for arguments in (["bepo.view", run, "--no-open"], ["analysis", "curves", run]):
+        command = [*without_rights(), sys.executable, "-m", *arguments, *here]
+        command[command.index(run)] = str(ROOT / run)
+        done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True)
+        assert done.returncode == 0, done.stderr
+    assert {path.name for path in (tmp_path / "views").iterdir()} == {
+        "5d43bb.html", "curves-5d43bb.png", "curves-5d43bb.pdf"
+    }  # fmt: skip
