@@ -68,7 +68,7 @@ class Command:
     @property
     def output(self) -> tuple[str, str]:
         """What it printed so far, and what it wrote to stderr."""
-        out, err = ((self._files / name).read_text() for name in ("out", "err"))
+        out, err = ((self._files / name).read_text(encoding="utf-8") for name in ("out", "err"))
         return out, err
 
     def communicate(self, timeout: float = 240) -> tuple[str, str]:
@@ -121,7 +121,7 @@ def stop_after(process: Command, results: Path, rows: int, signal_number: signal
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         found = list(results.glob("runs/*/metrics.jsonl"))
-        if found and found[0].read_text().count("\n") >= rows:
+        if found and found[0].read_text(encoding="utf-8").count("\n") >= rows:
             process.send_signal(signal_number)
             return
         if process.returncode is not None:
@@ -137,5 +137,5 @@ def rows(results: Path, stream: str) -> list[dict]:
 
 
 def without_seconds(run_folder: Path, stream: str) -> list[dict]:
-    parsed = [json.loads(line) for line in (run_folder / f"{stream}.jsonl").read_text().splitlines()]
+    parsed = [json.loads(line) for line in (run_folder / f"{stream}.jsonl").read_text(encoding="utf-8").splitlines()]
     return [{k: v for k, v in row.items() if not k.startswith(("time/", "cpu/"))} for row in parsed]

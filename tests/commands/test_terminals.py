@@ -19,7 +19,9 @@ def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a line of bash; its status is that of the first command of a pipe."""
     line = line.replace("python -m", PYTHON) + '; exit "${PIPESTATUS[0]}"'
     env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-    return subprocess.run(["bash", "-c", line], cwd=ROOT, env=env, capture_output=True, text=True, timeout=100)
+    return subprocess.run(
+        ["bash", "-c", line], cwd=ROOT, env=env, capture_output=True, text=True, timeout=100, encoding="utf-8"
+    )
 
 
 LINES = (

@@ -21,7 +21,7 @@ from bepo.sweep.space import parse
 from tests.command import without_rights
 from tests.conftest import DATA
 
-TABLE = yaml.safe_load((DATA / "bad_inputs.yaml").read_text())
+TABLE = yaml.safe_load((DATA / "bad_inputs.yaml").read_text(encoding="utf-8"))
 CASES = [
     (base, f"{name}={value}")
     for base, settings in TABLE["settings"].items()
