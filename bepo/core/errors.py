@@ -74,15 +74,8 @@ def exit_code(work: Callable[[], int | None]) -> int:
 
 
 def ready_streams() -> None:
-    """Let a command print whatever the terminal's encoding is, and although standard error is closed (``2>&-``).
-
-    A closed stream is opened to nowhere, or the next file would get its number and what libraries write to it.
-    """
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+    """Let a command print whatever the terminal's encoding is, and although a stream is closed (``2>&-``)."""
+    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115 (until the process ends)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:

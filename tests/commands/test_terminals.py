@@ -67,28 +67,27 @@ def test_settings_that_matplotlib_cannot_use_are_named(name, value):
     assert done.returncode == 2 and line.startswith(f"error: {name}={value}: ") and "Traceback" not in done.stderr
 
 
-def test_a_file_does_not_get_the_number_of_a_closed_stream(tmp_path):
-    (tmp_path / "closed.py").write_text(
-        "import os, sys\nfrom bepo.core.errors import ready_streams\nready_streams()\n"
-        "os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY)\nos.write(2, b'rubbish')\n",
-        encoding="utf-8",
-    )
-    done = shell(f"python -m closed {tmp_path / 'file'} 2>&-", PYTHONPATH=f"{ROOT}:{tmp_path}")
-    assert done.returncode == 0 and (tmp_path / "file").read_bytes() == b""
+def test_a_closed_standard_input_is_an_empty_one():
+    done = shell("python -m bepo.play sokoban <&-")
+    assert done.returncode == 0 and done.stderr == "" and "stopped: score 0" in done.stdout
 
 
-def test_training_goes_on_without_a_reader(tmp_path):
-    """The reader of both streams ends at the first line of progress."""
+def sweep(results: Path) -> str:
+    """Return a sweep of a single small run."""
     small = " ".join(option for option in SMALLEST if not option.startswith(("progress", "updates")))
-    shell(f"python -m bepo.train {small} updates=3 results={tmp_path} 2>&1 | :")
-    assert len(list(tmp_path.glob("runs/*/run.json"))) == 1
+    return f"python -m bepo.sweep main_sokoban credit=grpo seed=0 tier=smoke {small} updates=2 'results=\"{results}\"'"
 
 
 def test_a_sweep_goes_on_without_a_reader(tmp_path):
-    small = " ".join(option for option in SMALLEST if not option.startswith(("progress", "updates")))
-    line = f"python -m bepo.sweep main_sokoban credit=grpo seed=0 tier=smoke {small} updates=2 results={tmp_path}"
-    done = shell(f"{line} | :")
+    done = shell(f"{sweep(tmp_path)} | :")
     assert done.returncode == 0 and len(list(tmp_path.glob("runs/*/run.json"))) == 1
+
+
+def test_logs_of_a_sweep_are_utf_8_beside_a_terminal_of_ascii(tmp_path):
+    done = shell(sweep(tmp_path / "größe"), PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stdout
+    (log,) = tmp_path.glob("größe/runs/*/*.txt")
+    assert "/größe/runs/" in log.read_text(encoding="utf-8")
 
 
 def test_a_page_of_a_folder_that_is_read_only_is_written_here(tmp_path):
