@@ -89,7 +89,9 @@ def targets() -> list[str]:
 def of_target(target: str) -> list[str]:
     """Return the commands that a target would run, its environments taken as they are."""
     done = ["-o", ".venv/installed", "-o", ".venv-verl/installed"]
-    made = subprocess.run(["make", "-n", *done, target], cwd=ROOT, capture_output=True, text=True, check=True)
+    made = subprocess.run(
+        ["make", "-n", *done, target], cwd=ROOT, capture_output=True, text=True, check=True, encoding="utf-8"
+    )
     return re.findall(r"\.venv/bin/python (-m [\w.]+[^|;&<>\n]*)", made.stdout.replace("\\\n", " "))
 
 
