@@ -93,7 +93,7 @@ class Episodes(Protocol):
 class Environment(Plugin):
     """The base of environments: a dataclass whose fields are the settings of the environment.
 
-    Members without a default (``method_version``, ``horizon``, ``prompt``, ``tasks``, ``start``, ``project``) must be
+    Members without a default (``method_version``, ``horizon``, ``prompt``, ``tasks``, ``start``, ``parse_action``) must be
     defined; all others may be.
     """
 
@@ -137,7 +137,7 @@ class Environment(Plugin):
         """Start one episode for each task."""
         raise NotImplementedError
 
-    def project(self, text: str) -> str | None:
+    def parse_action(self, text: str) -> str | None:
         """Return the action that the text of a response stands for, or None if it stands for none."""
         raise NotImplementedError
 

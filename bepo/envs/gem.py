@@ -93,7 +93,7 @@ class GEM(Environment):
         with named(self.id, "reset"):
             return GEMEpisodes(envs, [task.data["seed"] for task in tasks], self.states, self.id)
 
-    def project(self, text: str) -> str | None:
+    def parse_action(self, text: str) -> str | None:
         """Return the text in the box that GEM reads, ``\\boxed{...}``, unless it has one; None for an empty text."""
         said = text.strip()
         return None if not said else said if "\\boxed{" in said else f"\\boxed{{{said}}}"
@@ -115,7 +115,7 @@ class GEM(Environment):
         with named(self.id, "reset"), own:
             env.reset(seed=0)
             try:
-                return sorted({self.project(env.sample_random_action()) or "" for _ in range(_PROBES)})
+                return sorted({self.parse_action(env.sample_random_action()) or "" for _ in range(_PROBES)})
             except NotImplementedError:
                 return ["\\boxed{0}"]
 

@@ -70,7 +70,7 @@ class Agent(Settings):
         """
         if self.style == "compact":
             text = response.strip()
-            action = env.project(text)
+            action = env.parse_action(text)
             return ParsedResponse(action, text, action is not None)
         lowered = response.lower()  # it can be longer than the response: Turkish "İ" becomes two characters
         tagged = _ACTION.search(lowered)
@@ -78,7 +78,7 @@ class Agent(Settings):
             text = tagged.group(1).strip()
         else:
             text = lowered[max(len(lowered) - env.untagged_tail, 0) :]
-        action = env.project(text)
+        action = env.parse_action(text)
         valid = tagged is not None and action is not None
         if self.require_think:
             valid &= "<think>" in response and "</think>" in response

@@ -100,7 +100,7 @@ def test_what_cannot_be_played_is_one_line(settings, told):
 )
 def test_variants_speak_the_words_of_their_family(like, env_id):
     assert made(like).prompt.rules == made(env_id).prompt.rules
-    assert made(env_id).project("down") == "down"
+    assert made(env_id).parse_action("down") == "down"
 
 
 def test_a_fixed_map_has_no_distinct_test_tasks():

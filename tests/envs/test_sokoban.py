@@ -152,7 +152,7 @@ def test_an_experts_episode():
 
 @pytest.mark.parametrize("text, action", [("up", "up"), ("Go LEFT now", "left"), ("down or up", "up"), ("jump", None)])
 def test_projection(text, action):
-    assert Sokoban().project(text) == action
+    assert Sokoban().parse_action(text) == action
     assert action is None or action in DIRECTIONS
 
 

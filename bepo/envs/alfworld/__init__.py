@@ -123,7 +123,7 @@ class ALFWorld(Environment):
         """Return the folder of an original game."""
         return Path(self.source.root) / task.data["path"]
 
-    def project(self, text: str) -> str:
+    def parse_action(self, text: str) -> str:
         """Return the text as a command, whatever it says (verl-agent).
 
         Word-level tokenizers put blanks around the slash of in/on; these are removed.

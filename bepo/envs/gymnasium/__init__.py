@@ -94,7 +94,7 @@ class Gymnasium(Environment):
         """Start one episode for each seed."""
         return GymnasiumEpisodes(self._maker, [task.data["seed"] for task in tasks])
 
-    def project(self, text: str) -> str | None:
+    def parse_action(self, text: str) -> str | None:
         """Return the action whose word, or number, the text is; else the first action whose word it contains."""
         words, said = self._maker.words, text.strip().lower()
         exact = (word for n, word in enumerate(words) if said in (str(n), word.lower()))

@@ -102,6 +102,6 @@ class Sokoban(Environment):
         """Start one episode for each board."""
         return SokobanEpisodes([task.data["board"] for task in tasks], self.observation, self.tiles)
 
-    def project(self, text: str) -> str | None:
+    def parse_action(self, text: str) -> str | None:
         """Return the first of up, down, left, right (in this order) that the response contains (verl-agent's rule)."""
         return next((word for word in DIRECTIONS if word in text.lower()), None)

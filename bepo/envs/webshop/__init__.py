@@ -164,9 +164,9 @@ class WebShop(Environment):
             sessions.append(Session(self._shop, Goal.from_json(task.data["goal"]), prices))
         return WebShopEpisodes(sessions, self._view)
 
-    def project(self, text: str) -> str | None:
+    def parse_action(self, text: str) -> str | None:
         """Return the action that a response stands for; how it is written depends on ``rendering``."""
-        return self._view.project(text)
+        return self._view.parse_action(text)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the settings alone, so that cached data is not sent to other processes."""

@@ -62,7 +62,7 @@ class PageView:
         """Return the suggested searches, or ``ANY_QUERY`` if none are suggested."""
         return suggested_queries(session.goal.instruction, self.suggestions) if self.suggestions else (ANY_QUERY,)
 
-    def project(self, response: str) -> str | None:
+    def parse_action(self, response: str) -> str | None:
         """Return the response as an action; the shop ignores actions that it does not understand (verl-agent)."""
         return response.strip().lower() or None
 
@@ -106,7 +106,7 @@ class CompactView(PageView):
             return f"{session.page}: {' '.join(shared_words(_sub_page_text(session), asked))}"
         return "done"
 
-    def project(self, response: str) -> str | None:
+    def parse_action(self, response: str) -> str | None:
         """Return an action such as ``click 3`` or ``click[3]``, or None if the response is no search and no click."""
         match = _COMPACT_ACTION.match(response.strip().lower())
         return f"{match.group(1)} {match.group(2)}" if match and match.group(2) else None

@@ -27,7 +27,7 @@ _REASON = re.compile(r"[\w.]*(Error|Exception): \S|[\w ]+: error: \S")
 
 
 @contextmanager
-def vllm_server(command: Sequence[str], folder: Path, patience: float) -> Iterator[str]:
+def vllm_server(command: Sequence[str], folder: Path, timeout: float) -> Iterator[str]:
     """Run a command on a free port for the time of a ``with`` block, and yield the URL of its API.
 
     What it prints is in ``vllm.txt`` of ``folder``. Raises ``UserError`` if it ends, or is not ready within so many
@@ -44,26 +44,26 @@ def vllm_server(command: Sequence[str], folder: Path, patience: float) -> Iterat
             preexec_fn=_end_with(os.getpid()),
         )
     try:
-        if problem := _wait(server, f"http://127.0.0.1:{port}/health", patience):
+        if problem := _wait(server, f"http://127.0.0.1:{port}/health", timeout):
             raise UserError(f"vllm {' '.join(command[1:3])} {problem}{_reason(log, before)}: see {log}")
         yield f"http://127.0.0.1:{port}/v1"
     finally:
         _stop(server)
 
 
-def _wait(server: subprocess.Popen, health: str, patience: float) -> str:
+def _wait(server: subprocess.Popen, health: str, timeout: float) -> str:
     """Wait until the server is ready; returns what is wrong if it does not become so."""
     begun, opener = time.monotonic(), build_opener(ProxyHandler({}))  # a proxy would ask its own machine
-    while (waited := time.monotonic() - begun) < patience:
+    while (waited := time.monotonic() - begun) < timeout:
         if server.poll() is not None:
             return f"ended with status {server.returncode}"
         try:
             with opener.open(health, timeout=5):
                 return ""
         except (URLError, OSError):
-            report("starting vllm serve", f"{waited:.0f} of at most {patience:g} seconds")
+            report("starting vllm serve", f"{waited:.0f} of at most {timeout:g} seconds")
             time.sleep(_POLL)
-    return f"was not ready after {patience:g} seconds"
+    return f"was not ready after {timeout:g} seconds"
 
 
 def _reason(log: Path, begin: int) -> str:

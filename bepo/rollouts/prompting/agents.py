@@ -94,7 +94,7 @@ class ReActTrial:
     def read(self, observation: Observation, response: str) -> Move:
         """Read a thought or an action."""
         thought, words = self.grammar.read(response)
-        action = self.env.project(words) if words else None
+        action = self.env.parse_action(words) if words else None
         self.turns.append(Turn(observation.text, thought, words))
         if thought and not words and self.settings.thoughts == "own_step":
             return Move(None, True, thought=True, said=f"think: {thought}")
