@@ -65,7 +65,7 @@ def test_the_random_numbers_of_others_are_left_alone():
     [
         ({"env_id": "game:Wordel-v0"}, "did you mean game:Wordle-v0"),
         ({"env_id": "game:GuessTheNumber-v0", "kwargs": {"max_nmber": 3}}, "did you mean max_number"),
-        ({"env_id": "code:CodeContest"}, "sandbox_type=bwrap"),
+        ({"env_id": "code:CodeContest"}, "env.id=code:CodeContest.*sandbox_type.*bwrap.*none"),
     ],
 )
 def test_what_cannot_be_played_is_one_line(settings, told):

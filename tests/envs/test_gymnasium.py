@@ -85,7 +85,7 @@ def test_an_environment_without_a_table_has_no_expert_but_numbers_to_read():
         ({"id": "FrozenLake-v1", "kwargs": {"nope": 1}}, "nope"),
         ({"id": "FrozenLake-v1", "kwargs": {"desc": ["S"]}}, "desc"),
         ({"id": "FrozenLake-v1", "kwargs": {"map_name": None, "size": 1}}, "env.kwargs.size=1"),
-        ({"id": "CartPole-v1"}, "no text"),
+        ({"id": "CartPole-v1"}, "env.id=CartPole-v1.*render_mode=ansi"),
         ({"id": "Pendulum-v1"}, "not numbered"),
     ],
 )
