@@ -48,7 +48,7 @@ def is_reconstruction(method: str) -> bool:
 def is_control(method: str) -> bool:
     """Is it no method, but a control with knowledge that no method has?"""
     known = known_methods()
-    return method in known and known[method].control
+    return method in known and known[method].upper_bound
 
 
 def method_of(config: Mapping[str, Any], updates: int) -> str:

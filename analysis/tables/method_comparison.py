@@ -15,7 +15,7 @@ def method_comparison(_: Studies) -> Table:
     entries = grouped(entries_of("method-comparison"), lambda entry: entry.row)
     papers = {row: {entry.column: entry.mean for entry in same} for row, same in entries.items()}
     known = known_methods()
-    own = [n for n, cls in known.items() if cls.traits["step_credit"] != "None" and not cls.needs_critic | cls.control]
+    own = [n for n, c in known.items() if c.traits["step_credit"] != "None" and not c.needs_critic | c.upper_bound]
     rows = []
     for name in [*papers, *ordered(set(own) - set(papers))]:
         traits, paper = known[name].traits, papers.get(name)

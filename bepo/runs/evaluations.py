@@ -21,7 +21,7 @@ from bepo.runs.metrics import success_rate
 from bepo.store.files import check_made_for, digest, locked, read_sealed, remedied, write_sealed
 from bepo.store.runs import RunFolder
 from bepo.training.backends import Engine, Setup, collect_and_release
-from bepo.training.start import start_of
+from bepo.training.starting_policy import starting_policy_of
 
 HELD_OUT: tuple[Split, ...] = ("validation", "test")
 
@@ -98,7 +98,7 @@ class Evaluations:
     def _facts(self, tasks: TaskSet, seed: int) -> dict[str, Any]:
         """Return all that decides the rows of a pass of the first policy."""
         return {
-            "start": start_of(self._setup),
+            "start": starting_policy_of(self._setup),
             "backend": identity(self._config.backend),
             "sampling": asdict(self._config.evaluation.sampling),
             "task_set": tasks.digest,

@@ -213,7 +213,7 @@ class _Run:
         group_size, asks = config.rollout.trajectories_per_task, config.credit.needs_expert_steps
         rollouts = self.engine.collect(tasks, group_size, config.rollout.sampling, seed, asks)
         watch.lap("rollout")
-        rollouts = self.engine.compute_values(rollouts)
+        rollouts = self.engine.prepare_batch(rollouts)
         watch.lap("values")
         batch = rollouts.batch
         credit = config.credit(batch)

@@ -123,7 +123,7 @@ def test_a_control_takes_no_part_in_the_ranking(tmp_path):
             write_run(tmp_path, "main_sokoban_text", {"credit.name": method, "seed": seed}, passes)
     found = table(tmp_path, "sokoban-text")
     bold = [row[1].value for row in found.rows for printed in row if printed.bold]
-    assert bold == ["GiGPO"] and by_name(found)["Oracle (control)"][0] == "Control"
+    assert bold == ["GiGPO"] and by_name(found)["Oracle (upper bound)"][0] == "Control"
 
 
 def test_nothing_is_best_where_all_are_equal(tmp_path):

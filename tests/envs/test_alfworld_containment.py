@@ -109,7 +109,7 @@ def test_the_verb_is_the_games_own(original_games):
     while step is None or step.terminal == Terminal.NONE:
         commands.append(episodes.expert(0))
         assert commands[-1] in episodes.observations[0].admissible
-        step = episodes.step({0: env.project(commands[-1].replace("in/on", "in / on"))})[0]
+        step = episodes.step({0: env.parse_action(commands[-1].replace("in/on", "in / on"))})[0]
     assert step.terminal == Terminal.SUCCESS and " in/on " in commands[-1]
 
 

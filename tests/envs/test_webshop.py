@@ -362,10 +362,10 @@ def test_a_catalogue_with_fewer_colours_and_more_options():
 
 
 def test_any_text_is_an_action_of_pages_and_only_actions_are_of_the_compact_view():
-    assert WebShop(**SMALL).project(" Hello ") == "hello"
+    assert WebShop(**SMALL).parse_action(" Hello ") == "hello"
     compact = WebShop(**COMPACT)
-    assert compact.project("hello") is None and compact.project("click") is None
-    assert compact.project("click [ x - large ]") == "click x - large" == compact.project("click x - large")
+    assert compact.parse_action("hello") is None and compact.parse_action("click") is None
+    assert compact.parse_action("click [ x - large ]") == "click x - large" == compact.parse_action("click x - large")
 
 
 def test_the_compact_view_leads_to_the_same_pages():
@@ -375,7 +375,7 @@ def test_the_compact_view_leads_to_the_same_pages():
     a, b = plain.start(tasks), compact.start(tasks)
     for i in range(len(tasks)):
         for _ in range(plain.horizon):
-            one, two = a.step({i: a.expert(i)})[i], b.step({i: compact.project(b.expert(i))})[i]
+            one, two = a.step({i: a.expert(i)})[i], b.step({i: compact.parse_action(b.expert(i))})[i]
             assert one.observation.key == two.observation.key
             assert (one.reward, one.terminal, one.task_score) == (two.reward, two.terminal, two.task_score)
             if one.terminal != Terminal.NONE:

@@ -1,4 +1,4 @@
-"""A breadth-first Sokoban solver: optimal solution lengths and actions for every reachable state of a board."""
+"""A breadth-first Sokoban solver. It gives the optimal length and action for every reachable state of a board."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Node = tuple[int, tuple[int, ...]]
 
 
 class Solver:
-    """The distance to the goal, in moves of the player, of every state that can be reached on a board.
+    """The distance to the goal, in moves of the player, of every reachable state of a board.
 
-    The number of states grows like cells^(boxes + 1), so the solver is for small rooms. Raises ``UserError`` for a
+    The number of states grows like cells^(boxes + 1), so the solver is for small boards. Raises ``UserError`` for a
     board with more than ``max_states`` reachable states.
     """
 
@@ -34,7 +34,7 @@ class Solver:
 
     @property
     def length(self) -> int | None:
-        """Return the number of moves of an optimal solution from the start, or None if there is no solution."""
+        """Return the number of moves of an optimal solution from the start, or None if the board is unsolvable."""
         return self.distance.get(self.start)
 
     def action(self, state: Int[np.ndarray, "h w"]) -> int | None:
@@ -47,7 +47,7 @@ class Solver:
         return next(action for action, there in after if there and self.distance.get(there) == closer)
 
     def steps(self, state: Int[np.ndarray, "h w"]) -> float:
-        """Return the number of moves of an optimal solution from a state; NaN in a dead end."""
+        """Return the number of moves of an optimal solution from a state; NaN for a dead end."""
         return float(self.distance.get(node(state), math.nan))
 
     def states(self) -> list[Node]:
@@ -92,7 +92,7 @@ class Solver:
         return there, tuple(sorted(beyond if b == there else b for b in boxes))
 
     def _search(self, start: Node) -> dict[Node, int]:
-        """Return the distances: enumerate the states forwards, then walk backwards from the solved ones."""
+        """Return the distances: enumerate the states forwards, then search backwards from the solved states."""
         before: dict[Node, list[Node]] = {start: []}
         queue = deque([start])
         while queue:
@@ -121,7 +121,7 @@ class Solver:
 
 
 def node(state: Int[np.ndarray, "h w"]) -> Node:
-    """Return the player's and the boxes' cells of a state as ``Boards.state`` has it."""
+    """Return the cells of the player and the boxes in a state of ``Boards.state``."""
     flat = state.ravel()
     boxes = np.flatnonzero((flat == BOX) | (flat == BOX_ON_TARGET))
     return int((flat == PLAYER).argmax()), tuple(boxes.tolist())
