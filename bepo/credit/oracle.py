@@ -41,7 +41,7 @@ class Oracle(Estimator):
     invalid_penalty: float = setting(0.1, at_least=0)
     """Of the outcome, as in GRPO."""
 
-    label: ClassVar[str] = "Oracle (control)"
+    label: ClassVar[str] = "Oracle (upper bound)"
     colour: ClassVar[str] = "#7F7F7F"
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "none: a control of this project, not a method"
