@@ -42,8 +42,8 @@ def claims_forest(entries: Entries) -> Figure:
     words = "Grey: undecided; green: supported; red: contradicted." if entries.tier != NOT_JUDGED else "Not judged."
     caption = (
         "Claims that one success or task score is higher than another: the difference in points with its 95 % "
-        f"interval, from the printed deviations of three training seeds, and from the runs of tier {entries.tier}. {words} "
-        "*: carried over to text Sokoban."
+        "interval, from the printed deviations of three training seeds, and from the runs of tier "
+        f"{entries.tier}. {words} *: carried over to text Sokoban."
     )
     notes = ["Verdicts are corrected for the number of claims, intervals are not. One training seed gives no interval."]
     return Figure(caption, figure, [run for e in shown for run in _runs(e, entries)], notes)

@@ -36,9 +36,9 @@ def headroom(studies: Studies) -> Table:
             " ".join(protocol(studies.values(), used)),
             f"Headroom (yes): the oracle exceeds GRPO by at least {LEAST_POINTS} points and by at least {LEAST_ERRORS} "
             f"standard errors of the difference, with at least {LEAST_SEEDS} training seeds each. Without headroom "
-            "this tier cannot judge credit assignment on the environment, and its rows do not compare methods. Headroom in "
-            "training does not imply headroom in final success. Not tested: no run of the oracle has the settings and "
-            "the warm start of these runs. docs/laptop.md lists what was tried.",
+            "this tier cannot judge credit assignment on the environment, and its rows do not compare methods. "
+            "Headroom in training does not imply headroom in final success. Not tested: no run of the oracle has the "
+            "settings and the warm start of these runs. docs/laptop.md lists what was tried.",
             *origins(used),
         ],
         left=2,

@@ -110,9 +110,10 @@ def refused(module, arguments, words, folder, monkeypatch, capsys):
     of_results = {"analysis": ["--results", str(folder)], "bepo.view": ["--results", str(folder)]}
     composed = module in ("bepo.train", "bepo.evaluate", "bepo.sweep")
     place = [f"results={folder}"] if composed else of_results.get(module, [])
-    monkeypatch.setattr(
-        sys, "argv", [module, *arguments, *place] if module == "analysis" else [module, *place, *arguments]
-    )
+    if module == "analysis":  # a command stands first, and of two folders the last counts
+        place = [] if "--results" in arguments else place
+        arguments, place = [], [*arguments, *place]
+    monkeypatch.setattr(sys, "argv", [module, *place, *arguments])
     is_package = find_spec(module).submodule_search_locations is not None
     # else runpy warns that it was imported before
     monkeypatch.delitem(sys.modules, f"{module}.__main__" if is_package else module, raising=False)
