@@ -79,7 +79,7 @@ class RunFolder:
     @property
     def remedy(self) -> str:
         """What its user can do where the run is corrupt: nothing is removed without being asked."""
-        return f"to train it again, remove it: python -m analysis runs --gc {self.id} --results {self.results}"
+        return f"to train it again, remove it: python -m analysis runs delete {self.id} --results {self.results}"
 
     @contextmanager
     def locked(self) -> Iterator[RunFolder]:

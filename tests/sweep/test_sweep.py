@@ -289,10 +289,10 @@ def test_a_corrupt_run_is_named_and_left_alone(tmp_path, capsys):
     assert (
         f"FAILED  {metrics}: changed since the run was completed" in out and f"FAILED  {facts}: not a run file" in out
     )
-    assert f"python -m analysis runs --gc {metrics.parent.name} --results {tmp_path}" in out
+    assert f"python -m analysis runs delete {metrics.parent.name} --results {tmp_path}" in out
     assert before.items() <= {path: path.read_bytes() for path in tmp_path.glob("runs/*/*.json*")}.items()
 
-    assert analysis(["runs", "--gc", metrics.parent.name, facts.parent.name, "--results", str(tmp_path)]) == 0
+    assert analysis(["runs", "delete", metrics.parent.name, facts.parent.name, "--results", str(tmp_path)]) == 0
     capsys.readouterr()
     assert main([*settings, "seed=0,1,2", f"results={tmp_path}", "--dry-run"]) == 0
     assert "main_sokoban                 3         1         0         2       -" in capsys.readouterr().out
