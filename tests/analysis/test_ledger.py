@@ -10,8 +10,8 @@ from bepo.core.errors import UserError
 from bepo.store.archive import write_archive
 from bepo.store.cells import note_cell
 from bepo.store.published import PublishedRuns
+from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder
-from bepo.store.stored import read_run
 from tests.stored_runs import write_run
 
 
