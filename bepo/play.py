@@ -86,7 +86,7 @@ def ask_person(env: Environment, episodes: Episodes) -> str | None:
         if answer.isdecimal() and actions:
             action = {str(n): action for n, action in enumerate(actions, start=1)}.get(answer)
         else:
-            action = env.project(answer)
+            action = env.parse_action(answer)
         if action is not None:
             return action
         print(f"{answer!r} is not an action; choices: a number from 1 to {len(actions)}, the words of an action, ?, q")

@@ -21,7 +21,7 @@ from bepo.runs.metrics import success_rate
 from bepo.store.files import advise, check_made_for, digest, locked, read_sealed, write_sealed
 from bepo.store.runs import RunFolder
 from bepo.training.backends import Engine, Setup, collect_and_release
-from bepo.training.start import start_of
+from bepo.training.starting_policy import starting_policy_of
 
 HELD_OUT: tuple[Split, ...] = ("validation", "test")
 
@@ -98,7 +98,7 @@ class Evaluations:
     def _settings_of_pass(self, tasks: TaskSet, seed: int) -> dict[str, Any]:
         """Return everything that determines the rows of a pass of the initial policy."""
         return {
-            "start": start_of(self._setup),
+            "start": starting_policy_of(self._setup),
             "backend": identity(self._config.backend),
             "sampling": asdict(self._config.evaluation.sampling),
             "task_set": tasks.digest,

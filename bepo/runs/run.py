@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bepo.core import phases
-from bepo.core.errors import UserError
+from bepo.core.errors import UserError, say
 from bepo.core.seeds import derive_seed
 from bepo.core.settings import outside_identity
 from bepo.credit import Credit, Estimator
@@ -91,7 +91,7 @@ def _finished(config: Config, overrides: Sequence[str]) -> float:
             success = work.finish()
         finally:
             engine.close()
-        print(f"run {folder.id}: success {success:.3f} on held-out tasks ({folder.path})", flush=True)
+        say(f"run {folder.id}: success {success:.3f} on held-out tasks ({folder.path})")
         if work.interrupted:  # Ctrl-C came too late to stop the run
             raise KeyboardInterrupt
         return success
@@ -214,7 +214,7 @@ class _Run:
         group_size, asks = config.rollout.trajectories_per_task, config.credit.needs_expert_steps
         rollouts = self.engine.collect(tasks, group_size, config.rollout.sampling, seed, asks)
         watch.lap("rollout")
-        rollouts = self.engine.compute_values(rollouts)
+        rollouts = self.engine.prepare_batch(rollouts)
         watch.lap("values")
         batch = rollouts.batch
         credit = config.credit(batch)

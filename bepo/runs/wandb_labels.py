@@ -52,7 +52,7 @@ def labels_of(config: Config, folder: RunFolder, overrides: Sequence[str] = ()) 
 
 def _warnings(credit: Estimator) -> list[str]:
     """Return tags for an upper bound with privileged information, and for a reconstructed method."""
-    return ["control"] * credit.control + ["reconstruction"] * credit.reconstruction
+    return ["control"] * credit.upper_bound + ["reconstruction"] * credit.reconstruction
 
 
 def method_of(config: Config) -> str:

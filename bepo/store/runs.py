@@ -80,7 +80,7 @@ class RunFolder:
     @property
     def advice(self) -> str:
         """How to train a corrupt run again. No run is removed automatically."""
-        return f"to train it again, remove it: python -m analysis runs --gc {self.id} --results {self.results}"
+        return f"to train it again, remove it: python -m analysis runs delete {self.id} --results {self.results}"
 
     @contextmanager
     def locked(self) -> Iterator[RunFolder]:

@@ -15,7 +15,7 @@ from bepo.envs import Task
 from bepo.rollouts.collect import Sampling, collect
 from bepo.training.backends import Rollouts, Setup
 from bepo.training.learner import LocalLearner
-from bepo.training.start import warm_start_facts
+from bepo.training.starting_policy import warm_start_metadata
 from bepo.training.warm_start import initial_policy
 
 PACKAGES = ("torch", "transformers", "numpy", "hydra-core", "wandb")
@@ -33,7 +33,7 @@ class LocalEngine:
             "device": setup.device,
             "world_size": 1,
             "versions": {name: version(name) for name in PACKAGES},
-            **warm_start_facts(setup),
+            **warm_start_metadata(setup),
         }
 
     def collect(
@@ -43,7 +43,7 @@ class LocalEngine:
         env, agent = self.setup.env, self.setup.agent
         return Rollouts(collect(env, agent, self.policy, tasks, group_size, sampling, seed, expert_steps))
 
-    def compute_values(self, rollouts: Rollouts) -> Rollouts:
+    def prepare_batch(self, rollouts: Rollouts) -> Rollouts:
         """Return the rollouts with the critic's values, or unchanged where there is no critic."""
         if self.learner.critic is None:
             return rollouts

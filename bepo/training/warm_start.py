@@ -25,7 +25,7 @@ from bepo.rollouts.task_sets import TaskSet
 from bepo.store.files import advise, check_made_for, locked, read_sealed_folder, seal_folder, sync_folder
 from bepo.store.published import WARM_START, read_warm_start
 from bepo.training.backends import Setup
-from bepo.training.start import start_of, warm_start_name
+from bepo.training.starting_policy import starting_policy_of, warm_start_name
 
 
 class Demonstration(NamedTuple):
@@ -58,7 +58,7 @@ def initial_policy(setup: Setup) -> LanguageModel:
         with advise(f"remove {folder} to make it anew"):
             made_for = read_sealed_folder(folder, WARM_START)
             made_for.pop("curve", None)
-            check_made_for(folder, made_for, start_of(setup))
+            check_made_for(folder, made_for, starting_policy_of(setup))
         policy.load_weights(folder)
     elif setup.policy.warm_start_settings is not None:
         note(f"env={setup.env.name} has no expert: no warm start, the policy begins as it is drawn")
@@ -81,7 +81,7 @@ def _make(folder: Path, policy: LanguageModel, setup: Setup) -> None:
         sampling = setup.evaluation.sampling
         curve = fit(policy, settings, setup.env, setup.agent, sets["train"], sets["validation"], sampling)
         policy.save(part)
-        seal_folder(part, WARM_START, **start_of(setup), curve=curve)
+        seal_folder(part, WARM_START, **starting_policy_of(setup), curve=curve)
     part.rename(folder)
 
 

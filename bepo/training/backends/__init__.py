@@ -70,7 +70,7 @@ class Rollouts:
 class Engine(Protocol):
     """A running backend. Between two calls it keeps weights and processes, but remembers no rollouts.
 
-    An update is ``collect``, ``compute_values``, ``update``, ``release``, each given what the one before returned.
+    An update is ``collect``, ``prepare_batch``, ``update``, ``release``, each given what the one before returned.
     ``facts`` go into ``run.json``: ``backend``, ``device``, ``world_size``, ``versions`` and, where there is one,
     ``warm_start``. ``end_ids`` are the ids of the tokens that end a complete response; one that was cut at the token
     limit ends with another.
@@ -89,7 +89,7 @@ class Engine(Protocol):
         """
         ...
 
-    def compute_values(self, rollouts: Rollouts) -> Rollouts:
+    def prepare_batch(self, rollouts: Rollouts) -> Rollouts:
         """Return the rollouts with all that the models compute of them before an update.
 
         That is the critic's value of every response token, where there is a critic, ``batch.entropy`` where sampling
@@ -105,7 +105,7 @@ class Engine(Protocol):
         seed: int,
         returns: Float[np.ndarray, " R"] | None,
     ) -> dict[str, float]:
-        """Update the policy, and the critic where there is one, on the rollouts that ``compute_values`` returned.
+        """Update the policy, and the critic where there is one, on the rollouts that ``prepare_batch`` returned.
 
         ``advantage`` has one number for every response token. ``returns``, of the same shape, is what the critic is
         fitted to; None where there is no critic. The order of minibatches follows from ``seed``. Returns the statistics

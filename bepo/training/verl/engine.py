@@ -27,7 +27,7 @@ from bepo.policies.pretrained import end_ids_of
 from bepo.rollouts.collect import Sampling
 from bepo.training.backends import Rollouts, Setup
 from bepo.training.backends.verl import Verl
-from bepo.training.start import warm_start_facts
+from bepo.training.starting_policy import warm_start_metadata
 from bepo.training.verl import pictures
 from bepo.training.verl.devices import find_device
 from bepo.training.verl.episodes import TASKS, EpisodeWorkers, Tasks
@@ -91,7 +91,7 @@ class VerlEngine:
             "device": setup.device,
             "world_size": settings.world_size,
             "versions": {name: version(name) for name in packages},
-            **warm_start_facts(setup),
+            **warm_start_metadata(setup),
         }
 
     def _start(self) -> None:
@@ -174,7 +174,7 @@ class VerlEngine:
             )
         return batch
 
-    def compute_values(self, rollouts: Rollouts) -> Rollouts:
+    def prepare_batch(self, rollouts: Rollouts) -> Rollouts:
         """Return the rollouts with what verl's losses read.
 
         TransferQueue then holds log-probabilities under the policy and the reference, entropies, and values where there

@@ -38,7 +38,7 @@ class Watchdog:
         self._process.wait()
 
 
-class Patience:
+class StageTimeout:
     """Ends the program if a stage does not end.
 
     verl needs it: it waits for ever if a vLLM worker fails while it is sent weights.
@@ -113,7 +113,7 @@ def shared_memory(processes: Iterable[psutil.Process]) -> set[Path]:
     return segments
 
 
-def orphans(since: float) -> set[Path]:
+def unused_memory(since: float) -> set[Path]:
     """Return this user's segments that were made after ``since``, seconds of the epoch, and that no process uses.
 
     Ray kills what its workers started, sometimes before anybody has seen which memory that used.
@@ -153,5 +153,5 @@ if __name__ == "__main__":
     began = time.time()
     sys.stdin.read()
     end_processes(sys.argv[1])
-    for path in orphans(began):
+    for path in unused_memory(began):
         path.unlink(missing_ok=True)

@@ -12,7 +12,7 @@ import transfer_queue as tq
 
 from bepo.core.deadline import within
 from bepo.core.errors import UserError
-from bepo.training.verl.lifetime import Patience, Watchdog, end_processes, marked_processes, shared_memory
+from bepo.training.verl.lifetime import StageTimeout, Watchdog, end_processes, marked_processes, shared_memory
 from bepo.training.verl.processes import describe_failure
 from bepo.training.verl.quiet import Quiet
 
@@ -25,12 +25,12 @@ class Session:
     From its making until ``close``, a watchdog ends the processes if the program is killed.
     """
 
-    def __init__(self, folder: Path, quiet: Quiet, patience: float) -> None:
-        """``folder`` is the run's, and ``patience`` the number of seconds after which a stage counts as hung."""
+    def __init__(self, folder: Path, quiet: Quiet, stage_timeout: float) -> None:
+        """``folder`` is the run's; ``stage_timeout`` is how many seconds a stage may take."""
         self.mark = uuid.uuid4().hex
         self.ray_logs: Path | None = None  # once Ray runs; each run on a machine has its own
         self._folder, self._quiet, self._closed = folder, quiet, False
-        self._patience, self._watchdog = Patience(patience, self.mark), Watchdog(self.mark)
+        self._timeout, self._watchdog = StageTimeout(stage_timeout, self.mark), Watchdog(self.mark)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -38,7 +38,7 @@ class Session:
 
         Raises ``UserError`` of one line, with the stage and the cause, for every failure.
         """
-        self._patience.begin(name)
+        self._timeout.begin(name)
         try:
             with self._quiet:
                 yield
@@ -48,7 +48,7 @@ class Session:
             self._quiet.note(error)
             raise UserError(f"backend=verl, stage {name}: {describe_failure(error)}; {self.logs}") from error
         finally:
-            self._patience.end()
+            self._timeout.end()
 
     @property
     def logs(self) -> str:
@@ -60,7 +60,7 @@ class Session:
         if self._closed:
             return
         self._closed = True
-        self._patience.stop()
+        self._timeout.stop()
         memory = shared_memory(marked_processes(self.mark))
         with self._quiet:
             for end in (tq.close, ray.shutdown):

@@ -11,7 +11,7 @@ from bepo.store.published import WARM_START, warm_start_key
 from bepo.training.backends import Setup
 
 
-def start_of(setup: Setup) -> dict[str, Any]:
+def starting_policy_of(setup: Setup) -> dict[str, Any]:
     """Return all that decides which policy training starts from, and how it acts.
 
     As in a run's id, a neutral field that has its default is left out: one that is added later orphans no warm start.
@@ -35,10 +35,10 @@ def warm_start_name(setup: Setup) -> str | None:
     """Return the name of the folder of the warm start; None where training starts from a policy without one."""
     if setup.weights is not None or setup.policy.warm_start_settings is None or not setup.env.has_expert:
         return None
-    return f"{setup.env.name}-{setup.policy.name}-{warm_start_key(start_of(setup))}"
+    return f"{setup.env.name}-{setup.policy.name}-{warm_start_key(starting_policy_of(setup))}"
 
 
-def warm_start_facts(setup: Setup) -> dict[str, Any]:
+def warm_start_metadata(setup: Setup) -> dict[str, Any]:
     """Return what ``run.json`` says of the warm start in the cache: ``warm_start`` with name and digest, or nothing.
 
     Equal settings give equal names, and equal weights equal digests: another kind of processor rounds otherwise.
