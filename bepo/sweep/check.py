@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hydra.errors import MissingConfigException
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from bepo.core.errors import UserError
@@ -31,11 +31,14 @@ def check_tuning(planned: PlannedStudy) -> None:
     conditional = {name: entry.distribution for name, entry in conditional_space(planned.config).items()}
     if not space and not conditional:
         raise UserError("nothing is searched: hydra.sweeper.params has no choice, range or interval")
+    defaults = planned.config.copy()
+    OmegaConf.set_struct(defaults, False)
+    del defaults["hydra"]
     for name, distribution in {**space, **conditional}.items():
         if OmegaConf.is_dict(OmegaConf.select(planned.config, name)):
             _check_presets(planned, name, distribution)
         else:
-            _check_values(planned, name, distribution)
+            _check_values(defaults, name, distribution)
 
 
 def _check_presets(planned: PlannedStudy, name: str, distribution: BaseDistribution) -> None:
@@ -50,11 +53,9 @@ def _check_presets(planned: PlannedStudy, name: str, distribution: BaseDistribut
                 raise missing from None
 
 
-def _check_values(planned: PlannedStudy, name: str, distribution: BaseDistribution) -> None:
+def _check_values(defaults: DictConfig, name: str, distribution: BaseDistribution) -> None:
     """Raise ``UserError`` if no value of a setting is valid together with the defaults of all others."""
-    problem, changed = None, planned.config.copy()
-    OmegaConf.set_struct(changed, False)
-    del changed["hydra"]
+    problem, changed = None, defaults.copy()
     for value in _values(distribution):
         try:
             OmegaConf.update(changed, name, value, force_add=True)

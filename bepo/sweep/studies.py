@@ -6,23 +6,21 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from pathlib import Path
+from functools import cached_property
 from typing import Any
 
 import yaml
-from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
+from tqdm import tqdm
 
 from bepo.core.errors import UserError, choose, nearest
-from bepo.runs.compose import CONFIG_ERRORS, explain, search_path, to_config
+from bepo.runs.compose import CONFIG_ERRORS, explain, to_config
 from bepo.runs.config import Config
-from bepo.sweep.composition import Composer
+from bepo.sweep.composition import ROOT, composed
 from bepo.sweep.multirun import check_plugins, is_optuna
 from bepo.sweep.space import grid, parse, with_first_presets
 
-ROOT = Path(__file__).parent.parent.parent
-EXPERIMENTS, CONF = ROOT / "experiments", ROOT / "conf"
+EXPERIMENTS = ROOT / "experiments"
 _MOST_SEEDS = 1000
 _FIELDS = ("name", "question", "extension", "objectives", "seeds", "conditional", "pruner")
 
@@ -168,7 +166,7 @@ def compose_cells(cells: Sequence[Cell]) -> list[Config]:
     """
     shared: dict[tuple[str, ...], Config | None] = {}  # by study and overrides without the seed
     configs = []
-    for cell in cells:
+    for cell in tqdm(cells, "composing", unit="cell", delay=1, leave=False, disable=None):  # on a terminal only
         seeds = [o for o in cell.overrides if re.fullmatch(r"seed=\d+", o)]
         others = [o for o in cell.overrides if o not in seeds]
         key = cell.study, *others
@@ -193,26 +191,7 @@ def _config(name: str, overrides: Sequence[str], composed: DictConfig) -> Config
 
 def _compose(name: str, overrides: Sequence[str], hydra: bool = False) -> DictConfig:
     with config_errors(name, overrides):
-        try:
-            return _composer((EXPERIMENTS, CONF), hydra).compose(name, overrides)
-        except Exception:  # Hydra raises the right error, or composes what the composer could not
-            return compose_with_hydra(name, overrides, hydra)
-
-
-@cache
-def _composer(folders: tuple[Path, ...], hydra: bool) -> Composer:
-    return Composer(folders, hydra)
-
-
-def compose_with_hydra(name: str, overrides: Sequence[str], hydra: bool = False) -> DictConfig:
-    """Return a study's config with overrides as Hydra composes it; ``hydra``: with Hydra's own part."""
-    with initialize_config_dir(str(EXPERIMENTS)):
-        try:
-            return compose(name, [*overrides, search_path(CONF)], return_hydra_config=hydra)
-        except CONFIG_ERRORS:
-            raise
-        except ValueError as error:  # raised by Hydra for a choice that is not a name, such as env=null
-            raise UserError(str(error)) from error
+        return composed(EXPERIMENTS, name, overrides, hydra)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from bepo.runs.compose import register_configs
 from bepo.runs.machine import cpu_model
 from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder
-from bepo.sweep import studies
+from bepo.sweep import composition, studies
 from bepo.sweep.__main__ import _jobs, main
 from bepo.sweep.estimate import Throughput
 from bepo.sweep.plan import plan_runs
@@ -339,10 +339,9 @@ def test_a_repository_may_have_any_name(tmp_path, monkeypatch):
     """Hydra parses the names of folders with config files as it parses values."""
     folder = tmp_path / "it's, [a] {b} #c"
     for name in ("conf", "experiments"):
-        shutil.copytree(studies.ROOT / name, folder / name)
-    monkeypatch.setattr(studies, "EXPERIMENTS", folder / "experiments")
-    monkeypatch.setattr(studies, "CONF", folder / "conf")
-    assert studies.compose_with_hydra("main_sokoban", ["tier=laptop"]).tier == "laptop"
+        shutil.copytree(composition.ROOT / name, folder / name)
+    monkeypatch.setattr(composition, "CONF", folder / "conf")
+    assert composition.compose_with_hydra(folder / "experiments", "main_sokoban", ["tier=laptop"]).tier == "laptop"
 
 
 @pytest.mark.parametrize("module", ["bepo.sweep", "bepo.train", "analysis"])
