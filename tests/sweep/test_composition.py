@@ -10,7 +10,7 @@ from bepo.core.errors import UserError
 from bepo.runs.compose import register_configs, to_config
 from bepo.runs.config import TIERS
 from bepo.sweep import composition, studies
-from bepo.sweep.composition import composed, compose_with_hydra
+from bepo.sweep.composition import compose_with_hydra, composed
 from bepo.sweep.studies import EXPERIMENTS, Cell, compose_cells, compose_study, study_names
 
 pytestmark = pytest.mark.slow  # Hydra composes many cells
