@@ -200,7 +200,8 @@ def test_a_study_file_with_a_mistake_stops_no_other(tmp_path, monkeypatch, capsy
     names = [line.removeprefix("error: ").split()[0].rstrip(":") for line in err.splitlines()]
     assert names == ["listed", "no_field", "no_yaml", "not_renamed", "tune_aims", "unused"]
     assert (
-        "values are separated by commas: seed: 0,1" in err
+        "hydra.sweeper.params.seed: " in err
+        and "seed: 0,1" in err
         and "study.extensoin" in err
         and "did you mean extension?" in err
     )
