@@ -66,7 +66,7 @@ def _cache_folder(experiments: Path) -> Path | None:
 
     Reading a pickle can run code, so a folder that other users can write is refused.
     """
-    root = Path(os.environ.get("BEPO_CACHE") or Path.home() / ".cache" / "bepo") / "configs"
+    root = Path(os.environ.get("BEPO_CACHE") or os.path.expanduser("~/.cache/bepo")) / "configs"
     folder = root / _digest(experiments)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -248,12 +248,12 @@ def test_estimates_prefer_the_nearest_runs(tmp_path):
 
 
 def test_a_plan_needs_no_device(tmp_path):
-    """GPU-hours by stated constants, what this machine lacks."""
+    """GPU-hours from constants, and what this machine lacks."""
     overrides = [f"results={tmp_path}", "tier=paper", "backend.device=cuda", "env.data=generated"]
     runs = plan_runs([compose_study("main_alfworld", [*overrides, "credit=grpo", "seed=0"])])
     text = format_plan(runs, {r.id: r.progress() for r in runs}, Throughput(tmp_path), jobs=1, cells=False)
     hours = 150 * (226 * 2 + 340 * 4) / 3600  # two models
-    assert f"{hours:.0f} GPU-hours (by stated constants, none measured yet)" in text
+    assert f"{hours:.0f} GPU-hours (from constants" in text
     if not torch.cuda.is_available():
         assert "not on this machine: backend.device=cuda: torch finds no GPU" in text
 
