@@ -84,7 +84,7 @@ def ready_streams() -> None:
 
 
 def say(text: str, *, end: str = "\n", file: TextIO | TextIOBase | None = None) -> None:
-    """Print a line. Where its reader has gone, nothing is printed from then on, and the work goes on."""
+    """Print a line at once. If the reader of a pipe has gone, drop this and all later output and continue."""
     try:
         print(text, end=end, file=file, flush=True)
     except BrokenPipeError:

@@ -99,10 +99,10 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def write_output(path: Path, content: str | bytes) -> None:
-    """Write a file that a user named, and the folders above it.
+    """Write a file that a user named, and make its parent folders.
 
-    A pipe or a device, such as ``/dev/stdout``, is written to. Raises ``OSError`` for a pipe that nobody reads, which
-    would be waited for, and for any other path that cannot be written.
+    Pipes and devices, such as ``/dev/stdout``, are written in place. Raises ``OSError`` for a pipe without a reader,
+    where writing would block, and for any other path that cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_file() or not path.exists():

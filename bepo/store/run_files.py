@@ -96,7 +96,7 @@ class StoredRun:
         return sorted(self.metadata["files"])
 
     def read(self, name: str) -> bytes:
-        """Read a file of the run. Raises ``Corrupt`` for what is not a file."""
+        """Read a file of the run. Raises ``Corrupt`` unless it is a regular file."""
         check_regular(self.path / name, "file of a run")
         return (self.path / name).read_bytes()
 
