@@ -357,7 +357,7 @@ REFUSED = {
     "no endpoint": (["policy.base_url=http://127.0.0.1:9/v1", "policy.retries=0"], "no endpoint answers"),
     "credentials": (["policy.base_url=http://me:secret@host/v1"], "holds credentials"),
     "no URL": (["policy.base_url=here"], "http"),
-    "constrained": (["policy.constrained=true"], "cannot be kept to admissible actions"),
+    "constrained": (["policy.constrained=true"], "policy=served"),
     "no prices": (["policy.budget_money=3"], "needs policy.price_prompt"),
     "training": (["updates=2"], "only served, not trained"),
 }
