@@ -163,7 +163,7 @@ class StagedTrainer(PPOTrainerSync):
         return max(self.actor_rollout_wg._query_dispatch_info("actor")) + 1
 
     def _get_required_batch_multiple(self, dp_size: int) -> int:
-        """Return the multiple to which verl pads a batch: one row per rank; ``compute_log_probs`` pads to whole steps."""
+        """Return the multiple to which verl pads a batch; ``compute_log_probs`` has padded it to whole steps."""
         return dp_size
 
     def _in_steps(self, batch: KVBatchMeta, keys: Sequence[str], seed: int, epoch: int) -> KVBatchMeta:
