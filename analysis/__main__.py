@@ -17,7 +17,8 @@ from pathlib import Path
 from analysis.data.sources import open_source
 from bepo.core.errors import Parser, UserError, choose, exit_code, path_of
 from bepo.runs.config import TIERS
-from bepo.store.find import DEFAULT, existing
+from bepo.store.files import check_regular
+from bepo.store.find import DEFAULT, existing, views
 
 _MOST_SEEDS = 10_000
 
@@ -30,7 +31,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _check_matplotlib() -> None:
     """Raise ``UserError`` if matplotlib cannot be imported with what the environment says."""
+    settings = Path(os.environ.get("MATPLOTLIBRC", ""))
     try:
+        if settings.exists() and not settings.is_dir():
+            check_regular(settings, "file of settings")
         import matplotlib  # noqa: F401
     except (ValueError, OSError) as error:
         said = [f"{name}={os.environ[name]}" for name in ("MPLBACKEND", "MATPLOTLIBRC") if os.environ.get(name)]
@@ -114,7 +118,7 @@ def _build(command: str, names: list[str], options: argparse.Namespace) -> None:
     from analysis.output.results import PAGE, results
 
     source = open_source(options.results, options.source, options.seeds)
-    out = options.out or (options.results / "views" if options.seeds else Path("paper"))
+    out = options.out or (views(options.results) if options.seeds else Path("paper"))
     tiers = [options.tier] if options.tier else source.tiers()
     if not tiers:
         raise UserError(f"{source.results}: no study has a run yet; try `make reproduce`")

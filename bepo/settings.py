@@ -21,7 +21,7 @@ from bepo.core.errors import Parser, exit_code, path_of
 from bepo.runs.compose import register_configs, search_path
 from bepo.runs.config import TIERS, Config
 from bepo.runs.reference import reference
-from bepo.store.files import write_atomically
+from bepo.store.files import write_output
 
 ROOT = Path(__file__).parent.parent
 FILE = ROOT / "paper" / "settings.json"
@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _write(path: Path) -> None:
     text = reference() if path.suffix == ".md" else json.dumps(main_settings(), indent=1, sort_keys=True) + "\n"
-    write_atomically(path, text)
+    write_output(path, text)
     print(path)
 
 

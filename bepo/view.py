@@ -13,7 +13,8 @@ import sys
 import webbrowser
 
 from bepo.core.errors import Parser, UserError, exit_code, path_of
-from bepo.store.find import DEFAULT, existing, find_runs, read_every
+from bepo.store.files import write_output
+from bepo.store.find import DEFAULT, existing, find_runs, read_every, views
 from bepo.store.stored import StoredRun
 
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
@@ -36,7 +37,11 @@ def _parser() -> Parser:
     add("--from", dest="source", metavar="SOURCE", help="with --text: 'test episodes', or 'update 50' of training")
     add("--results", type=path_of, default=DEFAULT, help="folder of runs (default: results)")
     add("--tier", help="of a study: only its runs at this tier")
-    add("--out", type=path_of, help="file to write (default: RESULTS/views/<run ids>.html)")
+    add(
+        "--out",
+        type=path_of,
+        help="file to write (default: in RESULTS/views, or in views if that is read-only)",
+    )
     add("--no-open", action="store_true", help="only write the page")
     return parser
 
@@ -93,9 +98,8 @@ def _write(runs: list[StoredRun], compared: tuple[int, int] | None, options: arg
 
 def _save(text: str, name: str, options: argparse.Namespace) -> None:
     """Write a page, print its path, and open it where there is a screen."""
-    out = options.out or options.results / "views" / f"{name}.html"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text, encoding="utf-8")
+    out = options.out or views(options.results) / f"{name}.html"
+    write_output(out, text)
     print(out)
     if not options.no_open and (sys.platform != "linux" or any(os.environ.get(d) for d in _DISPLAYS)):
         webbrowser.open(out.resolve().as_uri())

@@ -12,7 +12,7 @@ from analysis.plots import style
 from bepo.core.errors import UserError, choose
 from bepo.explore.frames import Runs
 from bepo.explore.index import names_of
-from bepo.store.find import find_runs
+from bepo.store.find import find_runs, views
 
 _DASHES = ("-", "--", ":", "-.")
 _SMOOTH = 5  # updates in the running mean
@@ -24,7 +24,7 @@ def draw_curves(
 ) -> Path:
     """Draw an axis a metric with a line a run, and return the picture (.png; a .pdf is beside it).
 
-    It is written to ``out``, or else to ``results/views``.
+    It is written to ``out``, or else to the folder for views of ``results``.
 
     Rollouts' metrics are running means of 5 updates. Raises ``UserError`` for an unknown run, and for a metric that no
     run has logged so far.
@@ -41,7 +41,7 @@ def draw_curves(
             raise choose("metric", metric, known)
     figure = _figure(runs, table, list(metrics) or [metric for metric in DEFAULT if metric in known])
     ids = "-".join(run.id[:6] for run in runs.stored[:4]) + "-and-more" * (len(runs) > 4)
-    path = (out or results / "views") / f"curves-{ids}.png"
+    path = (out or views(results)) / f"curves-{ids}.png"
     path.parent.mkdir(parents=True, exist_ok=True)
     for kind in ("pdf", "png"):
         figure.savefig(path.with_suffix(f".{kind}"), dpi=200)

@@ -7,8 +7,9 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from io import TextIOBase
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 GPU_ENVIRONMENT = (
     "python3 -m venv .venv-gpu && .venv-gpu/bin/pip install -r requirements/verl-gpu.txt "
@@ -73,13 +74,22 @@ def exit_code(work: Callable[[], int | None]) -> int:
 
 
 def ready_streams() -> None:
-    """Let a command print whatever the terminal's encoding is, and although standard error is closed (``2>&-``)."""
+    """Let a command print whatever the terminal's encoding is, and although a stream is closed (``2>&-``)."""
+    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115 (until the process ends)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (until the process ends)
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def say(text: str, *, end: str = "\n", file: TextIO | TextIOBase | None = None) -> None:
+    """Print a line. Where its reader has gone, nothing is printed from then on, and the work goes on."""
+    try:
+        print(text, end=end, file=file, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), (file or sys.stdout).fileno())
 
 
 def status_of(error: OSError) -> int:

@@ -10,6 +10,8 @@ from contextlib import contextmanager, nullcontext
 from io import TextIOBase
 from typing import Protocol, TextIO, runtime_checkable
 
+from bepo.core.errors import say
+
 _TERMINAL, _PIPE = 0.1, 5.0  # seconds between two lines
 _listeners: list[Listener] = []
 
@@ -61,20 +63,17 @@ class Phases:
             return
         self._last, self._open = now, self._terminal
         before, after = ("\r\x1b[K", "") if self._terminal else ("", "\n")
-        self._stream.write(f"{before}{line}{after}")
-        self._stream.flush()
+        say(f"{before}{line}{after}", end="", file=self._stream)
 
     def note(self, line: str) -> None:
         """Write a line that stays."""
         self.close()
-        self._stream.write(f"{line}\n")
-        self._stream.flush()
+        say(line, file=self._stream)
 
     def close(self) -> None:
         """End the line that changes, if there is one."""
         if self._open:
-            self._stream.write("\n")
-            self._stream.flush()
+            say("", file=self._stream)
         self._phase, self._detail, self._open = "", "", False
 
 

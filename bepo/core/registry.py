@@ -106,7 +106,7 @@ class Registry(Generic[P]):
         for key, value in settings.items():
             if key not in kinds:
                 raise choose(f"setting of {name}", key, kinds)
-            _check_type(f"{self._group}.{key}", value, kinds[key])
+            check_type(f"{self._group}.{key}", value, kinds[key])
         return known[name](**settings)
 
 
@@ -134,7 +134,7 @@ def _alternatives(kind: object) -> tuple[Any, ...]:
     return get_args(kind) if get_origin(kind) in (UnionType, Union) else (kind,)
 
 
-def _check_type(what: str, value: object, kind: object) -> None:
+def check_type(what: str, value: object, kind: object) -> None:
     words = choices(kind)
     types = tuple(get_origin(k) or k for k in _alternatives(kind) if isinstance(get_origin(k) or k, type))
     accepted = (*types, int) if float in types else types

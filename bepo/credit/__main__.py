@@ -19,7 +19,7 @@ from bepo.core.batch import RolloutBatch
 from bepo.core.errors import Parser, UserError, exit_code, path_of
 from bepo.core.registry import assignments
 from bepo.credit import Credit, Estimator, estimators, make
-from bepo.store.files import Corrupt, finite, read_bytes
+from bepo.store.files import Corrupt, finite, read_bytes, write_output
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -125,7 +125,7 @@ def _show(batch: RolloutBatch, credit: Credit, out: Path | None) -> None:
         written = {k: v[np.argsort(batch.row)].tolist() for k, v in columns.items()}
         try:
             text = json.dumps(finite({"metrics": credit.numbers(), **written}), indent=1, allow_nan=False)
-            out.write_text(text, encoding="utf-8")
+            write_output(out, text)
         except OSError as error:
             raise UserError(f"{out}: cannot be written ({error.strerror})") from error
         print(f"{len(batch)} transitions, {batch.n_groups} groups -> {out}")

@@ -90,7 +90,7 @@ def _verl() -> Iterator[Finding]:
         yield Finding("tools", "verl environment", "backend=verl has its own environment, not made yet", "make verl")
         return
     code = f"from importlib.metadata import version as v; print(', '.join(f'{{n}} {{v(n)}}' for n in {installed}))"
-    done = subprocess.run([python, "-c", code], capture_output=True, text=True)
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, encoding="utf-8")
     yield Finding("tools", "verl environment", note=done.stdout.strip())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from bepo.core.settings import setting
 from bepo.envs import Environment
 from bepo.policies import PolicyConfig, register
 from bepo.rollouts.agent import Agent
+from bepo.store.files import check_regular, read_object
 
 if TYPE_CHECKING:
     import transformers
@@ -82,7 +82,10 @@ def readable_folder(path: str) -> Path:
     try:
         (folder / "config.json").stat()
         if folder.is_dir():
-            os.listdir(folder)
+            for file in folder.iterdir():
+                if not file.is_dir():
+                    check_regular(file, "file of a checkpoint")  # a pipe would be waited for
+                    file.open("rb").close()
     except (FileNotFoundError, NotADirectoryError):
         pass
     except (OSError, ValueError) as error:  # no permission, a loop of links, a name that is too long or has a null byte
@@ -118,9 +121,7 @@ def end_ids_of(path: str, tokenizer: transformers.PreTrainedTokenizerBase) -> fr
 def has_generic_tokenizer(path: str) -> bool:
     """Return whether a folder has a tokenizer of a generic class, such as the tokenizer of policy=tiny."""
     config = readable_folder(path) / "tokenizer_config.json"
-    return (
-        config.exists() and json.loads(config.read_text(encoding="utf-8")).get("tokenizer_class") == "TokenizersBackend"
-    )
+    return config.exists() and read_object(config, "tokenizer config").get("tokenizer_class") == "TokenizersBackend"
 
 
 def load_pretrained(part: Any, path: str, **settings: Any) -> Any:

@@ -172,6 +172,8 @@ def check_network() -> None:
         try:
             if not is_file and not os.path.isdir(place):
                 raise NotADirectoryError("not a folder")
+            if is_file and os.path.exists(place) and not os.path.isfile(place):
+                raise OSError("not a file")
             ssl.create_default_context(cafile=place if is_file else None, capath=None if is_file else place)
         except OSError as error:
             what = "a file of certificates (PEM)" if is_file else "a folder of certificates"

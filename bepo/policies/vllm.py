@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -19,6 +18,7 @@ from bepo.policies import register
 from bepo.policies.pretrained import has_generic_tokenizer
 from bepo.policies.served import ServedPolicy
 from bepo.policies.serving.vllm_server import vllm_server
+from bepo.store.files import read_object
 
 
 @register
@@ -97,7 +97,7 @@ def _tokenizer(path: str) -> Iterator[list[str]]:
     for a Qwen3 checkpoint.
     """
     config = Path(path) / "config.json"
-    if not has_generic_tokenizer(path) or json.loads(config.read_text(encoding="utf-8")).get("model_type") != "qwen2":
+    if not has_generic_tokenizer(path) or read_object(config, "config").get("model_type") != "qwen2":
         yield []
         return
     with tempfile.TemporaryDirectory(prefix="bepo-tokenizer-") as copy:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bepo.core import phases
-from bepo.core.errors import UserError
+from bepo.core.errors import UserError, say
 from bepo.rollouts.task_sets import task_set
 from bepo.runs.config import Config, cell_overrides, identity_of
 from bepo.runs.metrics import success_rate
@@ -140,7 +140,7 @@ class _Evaluation:
         folder.rewrite("episodes", [row for rows in whole.values() for row in rows])
         folder.vouch_for_passes()
         if left and (estimate := self.player.estimate(self.tasks)):
-            print(estimate, flush=True)
+            say(estimate)
         for seed in left:
             phases.report("evaluating", f"pass {seed + 1} of {self.config.evaluation.seeds}")
             made = self.player.play(self.tasks, seed)

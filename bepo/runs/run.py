@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bepo.core import phases
-from bepo.core.errors import UserError
+from bepo.core.errors import UserError, say
 from bepo.core.seeds import derive_seed
 from bepo.core.settings import outside_identity
 from bepo.credit import Credit, Estimator
@@ -90,7 +90,7 @@ def _finished(config: Config, overrides: Sequence[str]) -> float:
             success = work.finish()
         finally:
             engine.close()
-        print(f"run {folder.id}: success {success:.3f} on held-out tasks ({folder.path})", flush=True)
+        say(f"run {folder.id}: success {success:.3f} on held-out tasks ({folder.path})")
         if work.interrupted:  # when nothing was left to stop
             raise KeyboardInterrupt
         return success

@@ -100,6 +100,22 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             raise
 
 
+def write_output(path: Path, content: str | bytes) -> None:
+    """Write a file that a user named, and the folders above it.
+
+    A pipe or a device, such as ``/dev/stdout``, is written to. Raises ``OSError`` for a pipe that nobody reads, which
+    would be waited for, and for any other path that cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_file() or not path.exists():
+        write_atomically(path, content)
+        return
+    descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    os.set_blocking(descriptor, True)
+    with disk_errors(path), open(descriptor, "wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
 def digest(content: str | bytes, length: int = 64) -> str:
     """Return the first ``length`` hex digits of the SHA-256 of ``content``."""
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()[:length]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -47,6 +48,13 @@ def existing(results: Path) -> Path:
     if results != DEFAULT and not results.is_dir():
         raise UserError(f"results={results}: no such folder; without it, the published runs are read")
     return results
+
+
+def views(results: Path) -> Path:
+    """Return the folder for pages and pictures of results: ``views`` in their folder, or here if that is read-only."""
+    own = results / "views"
+    nearest = next(place for place in (own, *own.parents) if place.exists())
+    return own if os.access(nearest, os.W_OK) else Path("views")
 
 
 def read_any(path: Path) -> StoredRun:

@@ -24,7 +24,9 @@ def source_state(root: Path) -> dict[str, Any]:
 
     def git(*args: str) -> str | None:
         try:
-            done = subprocess.run(["git", "-C", root, *args], capture_output=True, text=True, check=True)
+            done = subprocess.run(
+                ["git", "-C", root, *args], capture_output=True, text=True, check=True, encoding="utf-8"
+            )
         except (OSError, subprocess.CalledProcessError):
             return None
         return done.stdout.strip()

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from bepo.core.errors import UserError
 from bepo.store.files import (
     Corrupt,
+    check_regular,
     digest_of_file,
     parse_object,
     read_bytes,
@@ -95,7 +96,8 @@ class StoredRun:
         return sorted(self.facts["files"])
 
     def read(self, name: str) -> bytes:
-        """Read a file of the run."""
+        """Read a file of the run. Raises ``Corrupt`` for what is not a file."""
+        check_regular(self.path / name, "file of a run")
         return (self.path / name).read_bytes()
 
     def policy(self) -> Path:

@@ -10,7 +10,7 @@ from tempfile import TemporaryFile
 
 from joblib import cpu_count
 
-from bepo.core.errors import Parser, UserError, exit_code, why
+from bepo.core.errors import Parser, UserError, exit_code, say, why
 from bepo.runs.compose import register_configs
 from bepo.store.published import PUBLISHED
 from bepo.store.source import SOURCE
@@ -60,11 +60,11 @@ def _sweep(items: Sequence[str], dry_run: bool, skip_published: bool, asked_jobs
     published = [run for run in runs if run.is_published] if skip_published else []
     if published:
         runs = [run for run in runs if not run.is_published]
-        print(f"{len(published)} runs are published ({PUBLISHED}) and not trained again", flush=True)
+        say(f"{len(published)} runs are published ({PUBLISHED}) and not trained again")
     throughput = Throughput(results)
     states = {run.id: run.progress(hashed=False) for run in runs}
     if grids:
-        print(format_plan(runs, states, throughput, jobs, cells=dry_run), flush=True)
+        say(format_plan(runs, states, throughput, jobs, cells=dry_run))
     tunings = [s for s in studies if s.is_tuning and _announce(s, throughput, jobs, errors)]
     if errors and not grids and not tunings:
         return 2
@@ -86,7 +86,7 @@ def _sweep(items: Sequence[str], dry_run: bool, skip_published: bool, asked_jobs
         if not any(outcome.interrupted for outcome in outcomes):
             outcomes.append(_tune(tuning))
     for error in errors:
-        print(f"FAILED  {error}")
+        say(f"FAILED  {error}")
     if any(outcome.interrupted for outcome in outcomes):
         return 130
     errors += _upload_ledger(studies, runs, outcomes)
@@ -140,7 +140,7 @@ def _announce(planned: PlannedStudy, throughput: Throughput, jobs: int, errors: 
         print(f"error: {error}", file=sys.stderr)
         return False
     to_do = format_time(estimates, jobs) if estimates else "nothing to do"
-    print(f"{format_status(planned, study)}\n  {to_do}", flush=True)
+    say(f"{format_status(planned, study)}\n  {to_do}")
     return bool(estimates)
 
 
@@ -172,7 +172,7 @@ def _upload_ledger(
 def _train(runs: Sequence[PlannedRun], pool: Pool, throughput: Throughput, began: float) -> GridOutcome:
     """Train the missing runs of all grids, and show what became of them."""
     outcome = Execution(runs, pool, View(throughput, pool.size, len(runs))).finish()
-    print(format_summary(outcome, runs, time.monotonic() - began), flush=True)
+    say(format_summary(outcome, runs, time.monotonic() - began))
     return outcome
 
 
@@ -194,7 +194,7 @@ def _tune(tuning: Tuning) -> TuningOutcome:
     except UserError as error:
         outcome = TuningOutcome([f"{tuning.planned.name}: {error}"])
     for line in outcome.failed:
-        print(f"FAILED  {line}", flush=True)
+        say(f"FAILED  {line}")
     return outcome
 
 

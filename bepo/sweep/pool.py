@@ -147,9 +147,10 @@ def _work(config: Config, overrides: list[str], log: Path) -> None:
 
     os.setpgid(0, 0)  # Ctrl-C reaches the sweep alone, which passes it on once
     _end_with_parent()
-    with log.open("a", encoding="utf-8") as file:
+    with log.open("a", buffering=1, encoding="utf-8") as file:
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)
+        sys.stdout = sys.stderr = file  # in UTF-8, whatever the terminal's encoding is
         print(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {' '.join(overrides)}", flush=True)
         faulthandler.enable(file)
         try:

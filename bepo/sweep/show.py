@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
+from bepo.core.errors import say
 from bepo.store.runs import Progress
 from bepo.sweep.estimate import Throughput, TimeEstimate
 from bepo.sweep.outcome import GridOutcome
@@ -153,8 +154,7 @@ class View:
             self._erase()
             width = shutil.get_terminal_size().columns - 1
             lines = [*map(_worker_line, workers), self._total_line(workers, pending, n_elsewhere)]
-            self.out.write("".join(line[:width] + "\n" for line in lines))
-            self.out.flush()
+            say("".join(line[:width] + "\n" for line in lines), end="", file=self.out)
             self.n_drawn = len(lines)
         elif now - self.last_total > _QUIET:
             self.log(self._total_line(workers, pending, n_elsewhere))
@@ -167,7 +167,7 @@ class View:
     def log(self, text: str) -> None:
         """Print a line that stays."""
         self._erase()
-        print(text, file=self.out, flush=True)
+        say(text, file=self.out)
 
     def _total_line(self, workers: Sequence[Worker], pending: Sequence[PlannedRun], n_elsewhere: int) -> str:
         unfinished = [*pending, *(worker.run for worker in workers)]
@@ -180,7 +180,7 @@ class View:
 
     def _erase(self) -> None:
         if self.n_drawn:
-            self.out.write(f"\x1b[{self.n_drawn}F\x1b[J")
+            say(f"\x1b[{self.n_drawn}F\x1b[J", end="", file=self.out)
             self.n_drawn = 0
 
 

@@ -105,7 +105,7 @@ def made(tmp_path_factory):
 
 
 def rows_of(path, name="episodes"):
-    return [json.loads(line) for line in (path / f"{name}.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (path / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def successes(path, column="success", kind=None):
@@ -356,7 +356,7 @@ def test_settings(made):
 
 def test_no_table_is_left_out():
     """Each one that a file of analysis/tables makes is recomputed above."""
-    texts = "".join(path.read_text() for path in (ROOT / "analysis" / "tables").glob("*.py"))
+    texts = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "analysis" / "tables").glob("*.py"))
     tables = re.findall(r'^(?:@artefact|ablation)\(\s*"([\w-]+)"(?:, "table"|, "\w+", )', texts, re.MULTILINE)
     assert {*tables, "diagnostic-ablation"} == set(LABELS) and len(tables) > 15
 

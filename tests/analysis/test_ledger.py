@@ -33,7 +33,7 @@ def results(tmp_path):
 
 
 def test_every_run_is_a_row(results):
-    (results / "runs" / "run1" / "metrics.jsonl").write_text("")
+    (results / "runs" / "run1" / "metrics.jsonl").write_text("", encoding="utf-8")
     table = ledger(results).set_index("run")
     assert list(table["status"]) == ["complete", "corrupt", "partial 1/4"]
     assert table.loc["run0", "study"] == "gate_form,main_webshop" and table.loc["run0", "wall"] == "12 s"

@@ -106,7 +106,7 @@ def test_strict_and_json(monkeypatch, capsys):
 
 def test_weights(tmp_path, monkeypatch):
     assert "hf download no/such" in weights_missing("no/such").remedy
-    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
     assert "no weights" in weights_missing(str(tmp_path)).problem
     (tmp_path / "model.safetensors").touch()
     assert weights_missing(str(tmp_path)) is None

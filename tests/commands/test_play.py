@@ -53,7 +53,7 @@ def test_running_out_of_steps(monkeypatch, capsys):
 
 def test_through_a_pipe():
     command = [sys.executable, "-m", "bepo.play", "sokoban", "min_solution=5"]
-    done = subprocess.run(command, input="up\ndown\n", capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, input="up\ndown\n", capture_output=True, text=True, timeout=120, encoding="utf-8")
     assert done.returncode == 0 and "after 2 steps" in done.stdout and not done.stderr
 
 

@@ -97,16 +97,19 @@ def test_published_runs_are_the_runs(results, published):
     assert folder.studies() == ["main_sokoban_text"]
     assert {cell["run_id"] for cell in folder.cells("main_sokoban_text")} == {first.id, second.id}
     assert first.rollouts() and first.transcripts() and not second.rollouts() and not second.transcripts()
-    rows = [json.loads(line) for line in (results / "runs" / second.id / "metrics.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line)
+        for line in (results / "runs" / second.id / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     assert second.metrics() == rows
     assert run_id(identity_of(config_of(first.config))) == first.id
 
 
 def test_the_commits_of_the_runs_are_noted_and_checked(published, capsys):
     path = published / "smoke" / "published.json"
-    noted = json.loads(path.read_text())
+    noted = json.loads(path.read_text(encoding="utf-8"))
     assert noted["commits"] == {"sokoban small": [CLEAN["commit"]]}
-    path.write_text(json.dumps({**noted, "commits": {}}))
+    path.write_text(json.dumps({**noted, "commits": {}}), encoding="utf-8")
     assert publish.main(["--tier", "smoke", "--to", str(published)]) == 2
     assert "published.json: its commits are not those of the runs" in capsys.readouterr().err
 
@@ -148,7 +151,7 @@ def test_trials_of_the_tier_are_published_with_their_runs(results, tmp_path, cap
     capsys.readouterr()
     assert publish.main(arguments[1:]) == 2
     assert f"tune.webshop.smoke, trial 1: run {runs[0]} is not there" in capsys.readouterr().err
-    database.write_text("junk")
+    database.write_text("junk", encoding="utf-8")
     assert publish.main(arguments[1:]) == 2 and "not a database of Optuna" in capsys.readouterr().err
 
 

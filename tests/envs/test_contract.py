@@ -102,7 +102,12 @@ def test_a_task_set_is_the_same_in_another_process(name):
     )
     command = [sys.executable, "-c", code]
     other = subprocess.run(
-        command, capture_output=True, text=True, check=True, env=os.environ | {"PYTHONHASHSEED": "123"}
+        command,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONHASHSEED": "123"},
+        encoding="utf-8",
     )
     assert other.stdout.strip() == TaskSet("train", tuple(tasks(name))).digest
 

@@ -19,7 +19,7 @@ from bepo.envs.sokoban.rooms import generate
 from bepo.envs.sokoban.solver import Solver
 from tests.conftest import DATA
 
-EPISODES = json.loads((DATA / "sokoban_episodes.json").read_text())["episodes"]
+EPISODES = json.loads((DATA / "sokoban_episodes.json").read_text(encoding="utf-8"))["episodes"]
 
 
 def test_every_recorded_gym_sokoban_step_in_one_batch():

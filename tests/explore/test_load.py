@@ -104,7 +104,7 @@ def test_a_run_in_progress_is_shown_as_far_as_it_is(results, tmp_path):
 def test_a_changed_run_is_refused(results, tmp_path):
     folder = bepo.load("explored", results=results).stored[0].path
     shutil.copytree(folder, tmp_path / folder.name)
-    (tmp_path / folder.name / "metrics.jsonl").write_text("{}\n")
+    (tmp_path / folder.name / "metrics.jsonl").write_text("{}\n", encoding="utf-8")
     with pytest.raises(Corrupt, match="changed since the run was completed"):
         bepo.load(tmp_path / folder.name)
 
@@ -124,7 +124,7 @@ def test_a_run_that_cannot_be_read_hides_no_other(results, tmp_path, capsys):
     assert strange.name not in Path(printed.out.strip()).read_text(encoding="utf-8")
     assert {run.id for run in bepo.load("explored", results=tmp_path / "results").stored} == others & own
     damaged = next((tmp_path / "results" / "studies" / "explored").glob("*/*.json"))
-    damaged.write_text("{")
+    damaged.write_text("{", encoding="utf-8")
     assert len(bepo.load("explored", results=tmp_path / "results").stored) < len(own)
     assert f"left out: {damaged}" in capsys.readouterr().err
     with pytest.raises(UserError, match=r"unknown tier 'huge'; choices: .*smoke"):

@@ -68,11 +68,11 @@ def test_a_finished_run_is_evaluated_as_its_last_policy_was(trained):
     assert found.facts["identity"]["run"] == run.id and found.transcripts() == run.transcripts()
     folder = found.path
     (folder / "run.json").unlink()  # as after SIGKILL in the second pass
-    rows = (folder / "episodes.jsonl").read_text().splitlines(keepends=True)
+    rows = (folder / "episodes.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     changed = json.dumps(json.loads(rows[0]) | {"steps": 99}) + "\n"
-    (folder / "episodes.jsonl").write_text("".join([changed, *rows[1:4]]))
+    (folder / "episodes.jsonl").write_text("".join([changed, *rows[1:4]]), encoding="utf-8")
     RunFolder(trained, folder.name).vouch_for_passes()
-    with (folder / "episodes.jsonl").open("a") as file:
+    with (folder / "episodes.jsonl").open("a", encoding="utf-8") as file:
         file.write("".join(rows[4:6]) + '{"torn')
     assert evaluate(trained, f"run={run.id}")[0] == 0
     went_on = read_run(folder).episodes()

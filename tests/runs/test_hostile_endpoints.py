@@ -263,7 +263,7 @@ def test_the_proxy_of_the_environment_is_taken(url, monkeypatch):
 def test_a_proxy_that_cannot_be_is_one_line(proxy, server, tmp_path, monkeypatch):
     monkeypatch.setenv("http_proxy", proxy)
     monkeypatch.delenv("no_proxy", raising=False)
-    with pytest.raises(UserError, match=r"http://there.example/v1: "):
+    with pytest.raises(UserError, match=r"http_proxy="):
         evaluate(configured(server, tmp_path, *QUICK, "policy.base_url=http://there.example/v1"))
 
 

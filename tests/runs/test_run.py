@@ -164,11 +164,11 @@ def test_a_complete_run_is_not_repeated(whole):
 def test_a_corrupt_run_is_named_and_kept(whole, tmp_path):
     shutil.copytree(whole[0], tmp_path, dirs_exist_ok=True)
     (metrics,) = tmp_path.glob("runs/*/metrics.jsonl")
-    metrics.write_text(metrics.read_text().replace("0.", "1.", 1))
-    altered = metrics.read_text()
+    metrics.write_text(metrics.read_text(encoding="utf-8").replace("0.", "1.", 1), encoding="utf-8")
+    altered = metrics.read_text(encoding="utf-8")
     code, _, err = train(tmp_path)
     assert code == 2 and "metrics.jsonl: changed since the run was completed; to train it again, remove it: " in err
-    assert len(err.strip().splitlines()) == 1 and metrics.read_text() == altered
+    assert len(err.strip().splitlines()) == 1 and metrics.read_text(encoding="utf-8") == altered
 
 
 @pytest.mark.parametrize(

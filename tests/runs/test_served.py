@@ -213,7 +213,7 @@ def test_a_killed_evaluation_goes_on_without_paying_twice(server, undisturbed, t
     stopped(server, tmp_path, signal.SIGKILL)
     (path,) = tmp_path.glob("runs/*")
     assert not (path / "run.json").exists()
-    with (path / "answers.jsonl").open("a") as file:
+    with (path / "answers.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"request": "torn')
     evaluate(configured(server, tmp_path))
     run, requests = undisturbed
@@ -265,8 +265,11 @@ def test_answers_of_another_run_are_refused(server, tmp_path):
 
 def test_answers_of_before_they_had_digests_are_read(server, undisturbed, tmp_path):
     answers = in_progress(server, tmp_path, 3) / "answers.jsonl"
-    old = [{k: v for k, v in json.loads(line).items() if k != "digest"} for line in answers.read_text().splitlines()]
-    answers.write_text("".join(json.dumps(row) + "\n" for row in old))
+    old = [
+        {k: v for k, v in json.loads(line).items() if k != "digest"}
+        for line in answers.read_text(encoding="utf-8").splitlines()
+    ]
+    answers.write_text("".join(json.dumps(row) + "\n" for row in old), encoding="utf-8")
     before = len(server.bodies)
     evaluate(configured(server, tmp_path))
     run, requests = undisturbed
@@ -278,12 +281,12 @@ def test_changed_rows_of_a_pass_in_progress_are_refused(server, undisturbed, tmp
     run, requests = undisturbed
     first = sum(row["calls"] for row in run.episodes() if row["evaluation_seed"] == 0)
     episodes = in_progress(server, tmp_path, first + 1) / "episodes.jsonl"
-    whole = episodes.read_text()
+    whole = episodes.read_text(encoding="utf-8")
     assert whole.count('"success": ') == 3
-    episodes.write_text(whole.replace('"success": false', '"success": true', 1))
+    episodes.write_text(whole.replace('"success": false', '"success": true', 1), encoding="utf-8")
     with pytest.raises(UserError, match=r"episodes\.jsonl: changed since it was written"):
         evaluate(configured(server, tmp_path))
-    episodes.write_text(whole + '{"evaluation_seed": 1, "torn')
+    episodes.write_text(whole + '{"evaluation_seed": 1, "torn', encoding="utf-8")
     evaluate(configured(server, tmp_path))
     assert only(tmp_path).episodes() == run.episodes()
     assert not (episodes.parent / "passes.json").exists()
@@ -422,7 +425,7 @@ def test_pictures_and_further_fields_are_sent(server, tmp_path):
     before, picture, after = body["messages"][0]["content"]
     data = picture["image_url"]["url"].removeprefix("data:image/png;base64,")
     seen = np.asarray(Image.open(io.BytesIO(base64.b64decode(data))))
-    tasks = json.loads(next(tmp_path.glob("task_sets/*test*")).read_text())["tasks"]
+    tasks = json.loads(next(tmp_path.glob("task_sets/*test*")).read_text(encoding="utf-8"))["tasks"]
     shown = [config.env.start([type_of(task)]).observations[0].image for task in tasks]
     assert any(np.array_equal(seen, image) for image in shown)
     assert "<image>" not in before["text"] + after["text"]

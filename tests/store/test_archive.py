@@ -92,6 +92,6 @@ def test_an_archive_of_another_run_or_with_other_rows_is_refused(tmp_path):
     rewritten(path, "metrics.json", b"{}")
     with pytest.raises(Corrupt, match=r"metrics\.json changed"):
         read_archive(path)
-    path.write_text("no zip")
+    path.write_text("no zip", encoding="utf-8")
     with pytest.raises(Corrupt, match="not an archive of a run"):
         read_archive(path)

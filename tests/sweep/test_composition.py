@@ -63,8 +63,12 @@ def test_cells_are_those_of_hydra(number, name, without_hydra):
 
 
 def test_settings_that_are_made_of_the_seed_differ_by_cell(tmp_path, monkeypatch):
-    text = (studies.EXPERIMENTS / "main_sokoban_text.yaml").read_text().replace("main_sokoban_text", "own_starts")
-    (tmp_path / "own_starts.yaml").write_text(text + "\npolicy: {warm_start: {seed: '${seed}'}}\n")
+    text = (
+        (studies.EXPERIMENTS / "main_sokoban_text.yaml")
+        .read_text(encoding="utf-8")
+        .replace("main_sokoban_text", "own_starts")
+    )
+    (tmp_path / "own_starts.yaml").write_text(text + "\npolicy: {warm_start: {seed: '${seed}'}}\n", encoding="utf-8")
     monkeypatch.setattr(studies, "EXPERIMENTS", tmp_path)
     planned = compose_study("own_starts", ["tier=laptop", "credit=grpo,rloo", "seed=3,5"])
     for cell, config in planned.configured:

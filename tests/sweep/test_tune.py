@@ -60,7 +60,7 @@ def test_two_processes_share_a_study_and_one_goes_on_with_the_others_trial(tmp_p
     first = sweep(tmp_path, *command)
 
     def half_done():
-        return [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text().count("\n") >= 2]
+        return [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text(encoding="utf-8").count("\n") >= 2]
 
     (partial,) = wait_for(half_done, first)
     (worker,) = writers(partial.parent / ".lock")
@@ -92,7 +92,10 @@ def test_two_processes_share_a_study_and_one_goes_on_with_the_others_trial(tmp_p
 def test_ctrl_c_leaves_a_trial_that_goes_on_from_its_checkpoint(tmp_path):
     command = ("tune_gated_bepo", *TINY, "updates=16", "hydra.sweeper.n_trials=1", "study.seeds=[0]")
     process = sweep(tmp_path, *command)
-    wait_for(lambda: [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text().count("\n") >= 3], process)
+    wait_for(
+        lambda: [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text(encoding="utf-8").count("\n") >= 3],
+        process,
+    )
     process.send_signal(signal.SIGINT)
     code, out = finish(process)
     assert code == 130, out
@@ -285,9 +288,9 @@ def test_a_study_does_not_mix_settings(tmp_path):
     ],
 )
 def test_a_file_that_says_nothing_sensible_is_one_line(tmp_path, monkeypatch, capsys, old, new, message):
-    text = (studies.EXPERIMENTS / "tune_gated_bepo.yaml").read_text()
+    text = (studies.EXPERIMENTS / "tune_gated_bepo.yaml").read_text(encoding="utf-8")
     assert old in text
-    (tmp_path / "tune_gated_bepo.yaml").write_text(text.replace(old, new))
+    (tmp_path / "tune_gated_bepo.yaml").write_text(text.replace(old, new), encoding="utf-8")
     monkeypatch.setattr(studies, "EXPERIMENTS", tmp_path)
     assert main(["tune_gated_bepo", "--dry-run", f"results={tmp_path}"]) != 0
     printed = capsys.readouterr().err

@@ -51,7 +51,9 @@ class Program:
     def __init__(self, timeout: float = 1000) -> None:
         self.mark = uuid.uuid4().hex
         command = [sys.executable, "-c", PROGRAM, self.mark, str(timeout), CHILD]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
+        )
         self.memory = Path("/dev/shm") / self.process.stdout.readline().strip()
 
     def left(self, seconds: float = 30) -> list[str]:
@@ -89,7 +91,9 @@ def test_a_stage_that_hangs_ends_the_program_in_one_line():
 def test_only_memory_that_nobody_uses_is_unused():
     began = time.time()
     user, gone = (
-        subprocess.Popen([sys.executable, "-c", CHILD], stdout=subprocess.PIPE, text=True, start_new_session=True)
+        subprocess.Popen(
+            [sys.executable, "-c", CHILD], stdout=subprocess.PIPE, text=True, start_new_session=True, encoding="utf-8"
+        )
         for _ in range(2)
     )
     used, left = (Path("/dev/shm") / process.stdout.readline().strip() for process in (user, gone))

@@ -199,7 +199,7 @@ def saved_weights(actor, learner) -> list[torch.Tensor]:
 def first_update(results):
     (path,) = results.glob("runs/*")
     batch = RolloutBatch.load(path / "rollouts" / "000001.npz")
-    config = json.loads((path / "config.json").read_text())
+    config = json.loads((path / "config.json").read_text(encoding="utf-8"))
     return batch, config, rows(results, "metrics")[0]
 
 

@@ -59,7 +59,9 @@ def evaluations(checkpoint, tmp_path_factory):
 
 
 def answers(results):
-    return [line for path in results.glob("runs/*/answers.jsonl") for line in path.read_text().splitlines()]
+    return [
+        line for path in results.glob("runs/*/answers.jsonl") for line in path.read_text(encoding="utf-8").splitlines()
+    ]
 
 
 def responses(results):

@@ -50,6 +50,34 @@ class Solver:
         """Return the number of moves of an optimal solution from a state; NaN for a dead end."""
         return float(self.distance.get(node(state), math.nan))
 
+    def states(self) -> list[Node]:
+        """Return every reachable state that is not solved, the start first."""
+        found = {self.start: None}
+        queue = deque(found)
+        while queue:
+            for there in self.successors(queue.popleft()):
+                if there not in found and not self.solved(there):
+                    found[there] = None
+                    queue.append(there)
+        return list(found)
+
+    def successors(self, here: Node) -> list[Node]:
+        """Return the state after each move (up, down, left, right); a blocked move changes nothing."""
+        return [self._after(here, offset) or here for offset in self._offsets]
+
+    def solved(self, here: Node) -> bool:
+        """Return whether every box is on a target."""
+        return here[1] == self._targets
+
+    @property
+    def targets(self) -> tuple[int, ...]:
+        """The cells of the targets, as flat indices."""
+        return self._targets
+
+    def walls(self, cell: int) -> tuple[bool, ...]:
+        """Return whether there is a wall above, below, to the left and to the right of a cell."""
+        return tuple(not self._floor[cell + offset] for offset in self._offsets)
+
     def _after(self, here: Node, offset: int) -> Node | None:
         """Return the state after a move, or None if the move is blocked."""
         player, boxes = here
