@@ -104,8 +104,8 @@ def clipped_value_loss(
 ) -> Float[Tensor, "b r"]:
     """Return max[(V - G)^2, (V_clipped - G)^2] of each token, 0 where ``mask`` is False (verl-agent).
 
-    G is ``target``. V_clipped is V, clipped to within ``clip_eps`` of ``old``, the value at rollout time. As in
-    verl-agent, there is no factor 1/2; later versions of verl have it.
+    G is ``target``. V_clipped is V, clipped to within ``clip_eps`` of ``old``, the value at rollout time. The
+    factor 1/2 of later versions of verl is left out, as in verl-agent.
     """
     clipped = old + (value - old).clamp(-clip_eps, clip_eps)
     return torch.maximum((value - target) ** 2, (clipped - target) ** 2) * mask

@@ -71,7 +71,7 @@ class Verl(Backend):
     def resolve(self) -> str:
         """Return the device to use, and prepare this process for it.
 
-        Raises ``UserError`` if verl, vLLM, GPUs, memory, shared memory or ports are missing.
+        Raises ``UserError`` if a package, GPUs, memory or ports are missing.
         """
         from bepo.training.verl.devices import find_device
         from bepo.training.verl.machine import check

@@ -67,8 +67,8 @@ def patch_episodes() -> None:
 def patch_training() -> None:
     """Replace the functions of verl that fail or waste resources in a process that trains a policy.
 
-    These are the head of fused kernels, logits of prompts, a copy of the policy in every checkpoint, the storage of
-    pictures, and two faults with pictures.
+    They concern fused kernels (the head, and logits of prompts), copies of the policy in checkpoints, and pictures
+    (their storage, and two faults).
     """
     import verl.models.transformers.qwen2_vl as qwen2_vl
     import verl.utils.fsdp_utils
