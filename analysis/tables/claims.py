@@ -102,7 +102,7 @@ def _notes(evaluated: list[Evaluated], tier: str) -> list[str]:
         f"{n['inconsistent']} of the {n['printed_claims']} claims with printed numbers ({n['claims']} in all) disagree "
         f"with them. {judged}",
         "Printed: the comparison that is nearest to failing, with the rounding of the printed numbers (±) and the size "
-        "that the text states. It is named if a claim has several, and may differ from the one that decides for the "
+        "that the text states. It is named if a claim has several, and can differ from the one that decides for the "
         "runs. Agree: yes, no, or by rounding (not as printed, but rounding could hide it).",
         "Beyond its ±: whether the claim holds throughout Welch's 95 % interval from the printed deviations of three "
         "training seeds. A dash: the paper has one training seed, or the claim has no printed numbers.",
@@ -173,8 +173,8 @@ def claim_measures(entries: Entries) -> Table:
         ["Claim", *(name.capitalize() for name in names)],
         rows,
         [
-            "Each cell: the deciding difference on this measure, half the width of its 95 % interval, and the two-sided "
-            "p of the whole claim, without correction for the number of claims.",
+            "Each cell: the deciding difference on this measure, half the width of its 95 % interval, and the "
+            "two-sided p of the whole claim, without correction for the number of claims.",
             "Over training: area under the test curve over updates, divided by its length. Last evaluations: the mean "
             "of the last three. Paired: final success, compared between runs with the same training seed.",
             *_narrower(shown),
@@ -220,12 +220,10 @@ def own_checks(_: Studies) -> Table:
     rows = [[check.claim, check.at.replace("--", "–"), _gap(own), own.verdict, check.reason] for check, own in found]
     differ = sum(own.verdict == "no" for _, own in found)
     return Table(
-        "Consistency of the paper: checks of this project, not claims of the paper.",
+        "Consistency of the paper: our checks, not claims of the paper.",
         ["Check", "At", "Gap", "Agree", "Why both should be equal"],
         rows,
-        [
-            f"{differ} of {len(found)} disagree. Gap: the largest one relative to its rounding, which is the only tolerance."
-        ],
+        [f"{differ} of {len(found)} disagree. Gap: the largest relative to its rounding, the only tolerance."],
         left=2,
         widths={0: 0.35, 1: 0.15, 4: 0.3},
         facts={"checks": str(len(found)), "disagreements": str(differ)},

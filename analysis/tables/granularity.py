@@ -38,14 +38,14 @@ def granularity(_: Studies) -> Table:
     rows = [_row(name, *group) for name, group in _GROUPS.items()]
     printed, fit, fewest = (rows[0][j] for j in (1, 3, 5))
     return Table(
-        "Printed success rates and the number of evaluation episodes: a rate is a whole number of successes over episodes.",
+        "Printed success rates and the number of evaluation episodes: a rate is a whole number of successes over them.",
         "Rates|Printed|Episodes stated|Possible|By chance|Fewest tasks per pass that fit|By chance".split("|"),
         rows,
         [
             f"Stated: {_STATED} tasks per pass, {_PASSES} evaluation passes, one training seed (ablations) or three.",
             "Possible: how many of the distinct two-decimal rates are a whole number of successes, rounded or "
             "truncated. By chance: the share of all two-decimal rates that are. Fewest: the smallest multiple of 32 "
-            "tasks with which all rates are possible (episodes in brackets). Lost evaluation episodes would change this.",
+            "tasks with which all rates are possible (episodes in brackets). Lost episodes would change this.",
         ],
         facts={"webshop_rates": printed, "webshop_rates_fit": fit, "webshop_tasks": fewest.split(" ")[0]},
     )
