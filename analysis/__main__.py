@@ -1,7 +1,7 @@
 """Rebuild tables, figures and the page from finished runs.
 
 ``python -m analysis [LABEL ...]`` builds artefacts. Without labels it builds all of them, the page and the paper's
-macros. With labels the page and the macros stay as they are. Every other use starts with a command.
+macros. With labels the page and the macros stay as they are. All other commands are named first.
 """
 
 import argparse

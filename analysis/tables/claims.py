@@ -92,7 +92,7 @@ def _reproduced(e: Evaluated) -> str:
 
 def _notes(evaluated: list[Evaluated], tier: str) -> list[str]:
     n = tally(evaluated)
-    judged = "Claims are not judged at tier smoke: its runs only show that everything runs." if tier == NOT_JUDGED else (
+    judged = "No verdicts at tier smoke: its runs only show that everything runs." if tier == NOT_JUDGED else (
         f"Tier {tier}: {n['supported']} supported, {n['contradicted']} contradicted, {n['undecided']} undecided, "
         f"{n['not_run']} not run. Carried over to text Sokoban ({n['extensions']}): {n['extension_supported']} "
         f"supported, {n['extension_contradicted']} contradicted, {n['extension_undecided']} undecided, "
@@ -168,8 +168,8 @@ def claim_measures(entries: Entries) -> Table:
     names = [FINAL, *MEASURES]
     rows = [[e.claim.claim, *(_tested(_on(e).get(name)) for name in names)] for e in shown]
     return Table(
-        f"Claims about test episodes on measures with less noise (tier {entries.tier}), declared before most runs. Only "
-        "the final number decides.",
+        f"Claims about test episodes on measures with less noise (tier {entries.tier}), declared before most runs. "
+        "Only the final number decides.",
         ["Claim", *(name.capitalize() for name in names)],
         rows,
         [

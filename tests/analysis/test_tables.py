@@ -254,7 +254,7 @@ def test_mixed_entries_and_sources_are_marked(results):
     allowed = table(results, "sokoban-main", allow_mixed=True)
     assert by_name(allowed)["GRPO"][5] == "3×2"
     notes = "\n".join(allowed.notes)
-    assert f"environment broke, counted as they stood: 2 of {odd.id}" in notes
+    assert f"environment broke, counted as they were: 2 of {odd.id}" in notes
     assert "Mixed commits: cccccccccc, dddddddddd" in notes and f"uncommitted changes: {odd.id}" in notes
     same = [r.id for r in entries(allowed)["sokoban-main/Success/GRPO"].runs if r.task_set == "d1"]
     assert f"d1: {' '.join(sorted(same))}" in notes
