@@ -24,7 +24,7 @@ _SOURCES = (
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command. Return 0, or 2 after a line that says what is wrong."""
+    """Run the command. Return 0, or 2 after an error message."""
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] not in ([name] for name in (*_COMMANDS, "-h", "--help")):
         words = [_BUILD, *words]

@@ -4,8 +4,8 @@ from functools import lru_cache
 
 from analysis.claims.verdicts import Evaluated, evaluate
 from analysis.data.reported import EntryKey
-from analysis.data.runs import Studies, StudyRuns
 from analysis.data.sources import Source
+from analysis.data.studies import Studies, StudyRuns
 from analysis.grid.artefact import REGISTRY, Artefact
 from analysis.grid.table import Entry
 from bepo.core.errors import choose

@@ -6,9 +6,11 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from analysis.data.methods import environment_name, is_upper_bound, name_of, ordered
-from analysis.data.runs import EVERY_METHOD, Run, Studies
+from analysis.data.rows import EVERY_METHOD
+from analysis.data.runs import Run
 from analysis.data.statistics import Interval
 from analysis.data.strata import Strata, by_environment, improvement, mean_curve, profile, profile_bands, strata
+from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
 from analysis.plots import hover, style

@@ -3,7 +3,9 @@
 import numpy as np
 from matplotlib.axes import Axes
 
-from analysis.data.runs import Run, StudyRuns, settings
+from analysis.data.rows import settings
+from analysis.data.runs import Run
+from analysis.data.studies import StudyRuns
 from analysis.grid.artefact import artefact
 from analysis.grid.parts import Metric
 from analysis.grid.table import Figure

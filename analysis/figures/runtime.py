@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from analysis.data.runs import StudyRuns
+from analysis.data.studies import StudyRuns
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
 from analysis.plots import style

@@ -7,7 +7,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.data.methods import is_upper_bound, name_of, ordered
-from analysis.data.runs import OBSERVATIONS, Run, StudyRuns
+from analysis.data.rows import OBSERVATIONS
+from analysis.data.runs import Run
+from analysis.data.studies import StudyRuns
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
 from analysis.plots import style

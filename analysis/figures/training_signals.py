@@ -7,7 +7,7 @@ from matplotlib.figure import Figure as Picture
 from matplotlib.lines import Line2D
 
 from analysis.data.methods import environment_name
-from analysis.data.runs import Studies, StudyRuns
+from analysis.data.studies import Studies, StudyRuns
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
 from analysis.plots import style

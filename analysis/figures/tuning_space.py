@@ -16,7 +16,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure as Picture
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 
-from analysis.data.runs import Studies
+from analysis.data.studies import Studies
 from analysis.figures.tuning import (
     STUDIES,
     TRIAL,

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from analysis.data.reported import PAPER
-from analysis.data.runs import METHOD, RowKey, Studies
+from analysis.data.rows import METHOD, RowKey
 from analysis.data.sources import Source
+from analysis.data.studies import Studies
 from analysis.grid.table import Entry, Figure, Table
 from bepo.core.errors import UserError, choose
 

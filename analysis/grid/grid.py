@@ -9,8 +9,8 @@ from itertools import chain
 
 from analysis.data.methods import NEEDS_LANGUAGE, PROMPTED, known_methods, name_of
 from analysis.data.reported import Reported, entries_of
-from analysis.data.runs import Studies, StudyRuns
 from analysis.data.statistics import Estimate, Level, compare
+from analysis.data.studies import Studies, StudyRuns
 from analysis.grid import notes
 from analysis.grid.parts import Block, Line, Member, Metric, Rows
 from analysis.grid.table import NEEDS_WORDS, NOT_MEASURED, NOT_RUN, Entry, Printed, Table

@@ -7,8 +7,9 @@ from math import isfinite, isnan
 import numpy as np
 
 from analysis.data.methods import RECONSTRUCTION, environment_name, known_environments
-from analysis.data.runs import Run, StudyRuns, grouped, mixture
+from analysis.data.runs import Run, grouped
 from analysis.data.statistics import Comparison, Sample, bootstrap, detectable, pooled_std, seeds_to_detect
+from analysis.data.studies import StudyRuns, mixture
 from analysis.grid.evaluations import of_evaluations
 from analysis.grid.parts import Line, Metric
 from analysis.grid.table import NOT_SEPARATED, ONE_SEED, Entry

@@ -23,7 +23,7 @@ class Metric:
     ``key``: its name in ``paper/reported``. ``group``: the head over several columns. ``value``: a column of the
     episode rows, or a function of a run that raises ``KeyError`` if the metric was not logged. ``env`` and ``kind``
     restrict the runs and the tasks. ``headline``: whether a note compares the best two rows. ``ranked``: whether more
-    is better; if not, there is no best row and no gap.
+    is better; if not, best row and gap are left out.
     """
 
     key: str

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from analysis.data.runs import Run, StudyRuns
+from analysis.data.runs import Run
 from analysis.data.sources import Source
+from analysis.data.studies import StudyRuns
 from analysis.grid.artefact import Artefact
 from analysis.grid.table import Figure, Table
 from analysis.output.latex import figure_to_latex, to_latex, to_macros

@@ -96,8 +96,7 @@ def to_text(table: pd.DataFrame) -> str:
 def delete(results: Path, identifiers: Sequence[str]) -> None:
     """Delete the folders of these runs and the study cells that point there; the cells are missing again.
 
-    Raises ``UserError``, before anything is deleted, for an unknown ID, for a run that is being written, and without
-    IDs.
+    Raises ``UserError`` for an unknown ID, for a run that is being written, and without IDs. Then nothing is deleted.
     """
     if not identifiers:
         raise UserError("runs delete: name at least one run ID")

@@ -11,8 +11,10 @@ import numpy as np
 import yaml
 
 from analysis.data.methods import RECONSTRUCTION, environment_name, is_reconstruction, is_upper_bound, name_of, ordered
-from analysis.data.runs import EVERY_METHOD, METHOD, Run, Studies, grouped
+from analysis.data.rows import EVERY_METHOD, METHOD
+from analysis.data.runs import Run, grouped
 from analysis.data.sources import Source
+from analysis.data.studies import Studies
 from analysis.grid.artefact import artefacts
 from analysis.grid.success import final, learning, mean_of
 from analysis.output.build import build

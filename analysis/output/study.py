@@ -9,8 +9,10 @@ import pandas as pd
 from matplotlib.colors import to_hex
 
 from analysis.data.methods import is_upper_bound, known_methods, name_of, ordered
-from analysis.data.runs import RowKey, Run, StudyRuns
+from analysis.data.rows import RowKey
+from analysis.data.runs import Run
 from analysis.data.sources import Source
+from analysis.data.studies import StudyRuns
 from analysis.grid.grid import grid
 from analysis.grid.parts import Block, Metric, Rows, size_of
 from analysis.grid.table import Figure, Table
@@ -28,7 +30,7 @@ _COLOURS = "tab10"
 def build_study(name: str, source: Source, tier: str, metrics: Sequence[str] = ()) -> list[Built]:
     """Return the table and the curves of a study at a tier; an empty list if it has no runs there.
 
-    ``metrics``: columns beside success. They are ``score``, ``return``, ``steps``, ``valid`` of test episodes, or any
+    ``metrics``: columns beside success. Either ``score``, ``return``, ``steps`` or ``valid`` of test episodes, or a
     logged metric, averaged over updates. Raises ``UserError`` for an unknown study, and for a metric that no run has.
     """
     if name not in source.studies():

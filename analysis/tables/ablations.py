@@ -5,7 +5,8 @@ from pathlib import Path
 
 import yaml
 
-from analysis.data.runs import METHOD, RowKey, Run, settings
+from analysis.data.rows import METHOD, RowKey, settings
+from analysis.data.runs import Run
 from analysis.grid.artefact import StudyNames, artefact
 from analysis.grid.grid import grid
 from analysis.grid.parts import Block, Metric, setting_rows

@@ -11,7 +11,7 @@ from analysis.claims.measures import FINAL, MEASURES
 from analysis.claims.needs import MOST_SEEDS, seeds_needed
 from analysis.claims.printed import Consistency
 from analysis.claims.verdicts import NOT_JUDGED, Evaluated, checks, deciding, half_widths, tally
-from analysis.data.runs import Studies
+from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.table import ONE_SEED, Table
 

@@ -8,8 +8,10 @@ from scipy import stats
 
 from analysis.data.efficiency import WINDOW, Cost, cost_to
 from analysis.data.methods import environment_name, name_of, ordered
-from analysis.data.runs import EVERY_METHOD, Run, Studies, grouped
+from analysis.data.rows import EVERY_METHOD
+from analysis.data.runs import Run, grouped
 from analysis.data.statistics import CONFIDENCE
+from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
 from analysis.grid.table import Table

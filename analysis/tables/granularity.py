@@ -5,7 +5,7 @@ from decimal import Decimal
 from functools import cache
 
 from analysis.data.reported import entries_of, last_unit
-from analysis.data.runs import Studies
+from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Table
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis.data.reported import PAPER, entries_of
-from analysis.data.runs import Studies, StudyRuns, flat, grouped
+from analysis.data.runs import flat, grouped
+from analysis.data.studies import Studies, StudyRuns
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Printed, Table
 

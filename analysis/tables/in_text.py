@@ -11,8 +11,10 @@ import yaml
 from analysis.data.efficiency import STAGES, cost_to
 from analysis.data.methods import known_environments
 from analysis.data.reported import PAPER, entries_of
-from analysis.data.runs import METHOD, OBSERVATIONS, Run, Studies, settings
+from analysis.data.rows import METHOD, OBSERVATIONS, settings
+from analysis.data.runs import Run
 from analysis.data.statistics import Estimate
+from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
 from analysis.grid.parts import Metric
@@ -120,7 +122,7 @@ def _metric(name: str) -> Metric:
 
 
 def _environment(number: dict[str, str]) -> str:
-    """Return the environment in the number's column or group. Raises ``UserError`` if there is none."""
+    """Return the environment in the number's column or group. Raises ``UserError`` if both lack one."""
     places = number["column"].split("/")[0], number["group"]
     if not (named := [env for env in places if env in known_environments()]):
         raise choose(f"environment of {number['text']}", " or ".join(places), known_environments())

@@ -2,7 +2,8 @@
 
 from analysis.data.methods import RECONSTRUCTION, is_reconstruction, is_upper_bound, known_methods, name_of, ordered
 from analysis.data.reported import entries_of
-from analysis.data.runs import Studies, grouped
+from analysis.data.runs import grouped
+from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Printed, Table
 

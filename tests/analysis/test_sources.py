@@ -7,7 +7,7 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.data import sources
-from analysis.data.runs import METHOD, RowKey, settings
+from analysis.data.rows import METHOD, RowKey, settings
 from analysis.data.sources import Source, open_source
 from analysis.grid.artefact import artefacts
 from analysis.output.ledger import ledger
