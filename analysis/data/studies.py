@@ -19,8 +19,8 @@ _OF_A_METHOD = ("credit.", "rollout.grouped", "loss.", "training.critic.")
 class StudyRuns:
     """The complete runs of one study at one tier.
 
-    ``skipped``: the runs that were left out, and why. ``refused``: why the runs of an (environment, model, row) must not
-    be averaged. ``trials``: folders that may hold an Optuna database; if two have a study, the later one counts.
+    ``skipped``: the runs that were left out, and why. ``refused``: why the runs of an (environment, model, row) must
+    not be averaged. ``trials``: folders that may hold an Optuna database; if two have a study, the later one counts.
     ``seeds``: the requested training seeds; empty for all.
     """
 

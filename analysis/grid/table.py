@@ -45,8 +45,8 @@ class Entry:
     """One number of a table and everything behind it.
 
     ``path``: its name (``main-results/ALFWorld/All/HGPO/1.5B``). ``missing``: why the reproduced number is missing,
-    such as ``not run``. ``episodes``: the column and the kind of the averaged test episodes (empty kind: all); None for a
-    logged number. ``versus``: the comparison with the best other method of its column and block, whose path is
+    such as ``not run``. ``episodes``: the column and the kind of the averaged test episodes (empty kind: all); None
+    for a logged number. ``versus``: the comparison with the best other method of its column and block, whose path is
     ``rival`` (may be empty). ``best_reported``, ``best_reproduced``: whether the mean is the highest of all methods,
     and not all are equal.
     """
