@@ -144,11 +144,12 @@ def compare(a: Sample, b: Sample) -> Comparison:
     drawn = resampled(len(a.seeds), 1), resampled(len(b.seeds), 2)
     told = seeds > 1 and np.ptp(wins) > 0  # if all pairs of seeds agree, all resamples agree
     chance = quantiles(np.einsum("ri,ij,rj->r", drawn[0], wins, drawn[1])) if told else NO_INTERVAL
-    interval = NO_INTERVAL if seeds > 1 else paired
-    if seeds > 1 and np.ptp(a.per_seed) + np.ptp(b.per_seed) > 0:
-        welch = stats.ttest_ind(a.per_seed, b.per_seed, equal_var=False)
-        p, interval = float(welch.pvalue), Interval(*map(float, welch.confidence_interval(CONFIDENCE)))
-    difference = float(a.per_seed.mean() - b.per_seed.mean())
+    difference, interval = float(a.per_seed.mean() - b.per_seed.mean()), paired
+    if seeds > 1:  # not stats.ttest_ind, which warns if the seeds of one entry agree
+        (x, s, n), (y, t, m) = ((one.mean(), one.std(ddof=1), len(one)) for one in (a.per_seed, b.per_seed))
+        half = half_width((1, -1), (s, t), (n, m))
+        interval = Interval(difference - half, difference + half)
+        p = nan if isnan(half) else float(stats.ttest_ind_from_stats(x, s, n, y, t, m, equal_var=False).pvalue)
     return Comparison(difference, interval, float(wins.mean()), chance, seeds, p, paired)
 
 

@@ -203,11 +203,11 @@ def test_claims_name_entries_that_exist(tmp_path):
         ({"holds": "ours over 0"}, "is not a comparison"),
         ({"holds": "ours / 0 > hgpo"}, "divides by zero"),
         ({"holds": "ours >= hgpo"}, "a claim is a > b"),
-        ({"holds": "ours == hgpo"}, "== is for checks"),
+        ({"holds": "ours == hgpo"}, "paper/checks.yaml"),
         ({"holds": "ours * hgpo > 1"}, "not a sum of terms"),
-        ({"holds": "ours > hgpo", "stated": [1, 2]}, "2 sizes are stated"),
-        ({"colour": "red"}, "its fields are at, claim, entries"),
-        ({"about": "learning"}, "about: 'learning' is not mechanism"),
+        ({"holds": "ours > hgpo", "stated": [1, 2]}, "stated has 2 sizes"),
+        ({"colour": "red"}, "required are at, claim, entries"),
+        ({"about": "learning"}, "about='learning': must be mechanism"),
     ],
 )
 def test_a_claim_that_cannot_be_computed_is_one_line(tmp_path, change, message):

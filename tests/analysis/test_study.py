@@ -98,7 +98,6 @@ def test_the_commands_write_files_and_name_them(results, tmp_path, capsys):
         (["study", "none"], "unknown study with runs 'none'; choices: my_methods, my_weights"),
         (["curves"], "python -m analysis runs"),
         (["curves", "my_methods", "--metric", "x"], "unknown metric 'x'"),
-        (["--metric", "x"], "--metric x: goes with"),
     ],
 )
 def test_a_mistake_gets_one_line(results, capsys, arguments, message):
