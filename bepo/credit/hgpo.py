@@ -39,7 +39,7 @@ class HGPO(Estimator):
     drop_zero: bool = True
     """Whether to drop levels with an advantage of exactly 0 too, as in the official code but not in the paper."""
     base_group: bool = False
-    """Whether to add the episode advantage as one more level with weight 1."""
+    """Whether to add the episode advantage as a further level of weight 1."""
     invalid_penalty: float = setting(0.1, at_least=0)
     """Subtracted from the return of an invalid transition after discounting, only at that transition."""
 

@@ -92,7 +92,7 @@ def _residual(batch: RolloutBatch, before: np.ndarray, after: np.ndarray) -> Flo
 
 
 class _SuccessRate:
-    """Success rates of transitions by distance and class of spare steps; 0 if there is no solution in time."""
+    """Success rates of transitions by distance and class of spare steps; 0 if success in time is impossible."""
 
     def __init__(self, distance: np.ndarray, spare: np.ndarray, success: np.ndarray) -> None:
         self._longest = int(np.nanmax(distance, initial=0))

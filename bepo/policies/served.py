@@ -28,7 +28,7 @@ _PROXIES = ("http", "https", "socks5", "socks5h")
 class ServedPolicy(PolicyConfig):
     """The base class of served policies. Limits on concurrency, retries and cost do not change answers.
 
-    Prices are per million tokens, in one currency of your choice; there are no built-in prices.
+    Prices are per million tokens, in one currency of your choice. No prices are built in.
     """
 
     seeded: bool = False

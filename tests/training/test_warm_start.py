@@ -63,7 +63,7 @@ def test_an_environment_without_an_expert_has_no_warm_start(tmp_path, capsys):
     with phases.shown():
         policy = initial_policy(setup)
     drawn = setup.policy.build(setup.env, AGENT, "cpu")
-    assert capsys.readouterr().err == "env=sokoban has no expert: no warm start, the policy begins as it is drawn\n"
+    assert capsys.readouterr().err.startswith("env=sokoban has no expert: no warm start")
     assert all(torch.equal(a, b) for a, b in zip(policy.model.parameters(), drawn.model.parameters()))
     assert folders(tmp_path) == []
 

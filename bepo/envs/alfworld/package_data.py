@@ -41,7 +41,7 @@ def grammar() -> str:
 
 @cache
 def constants() -> dict[str, Any]:
-    """Return the tables of object types, contents of receptacles, affordances, scenes, and room types of each task."""
+    """Return the tables of object types, receptacles, affordances and scenes, and of the scene types of each task."""
     return runpy.run_path(str(folder() / "gen" / "constants.py"))
 
 

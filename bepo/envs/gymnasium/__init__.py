@@ -28,7 +28,7 @@ class Gymnasium(Environment):
     """Any environment of the gymnasium package with numbered actions, such as FrozenLake, Taxi or CliffWalking.
 
     A task is a seed of ``reset``. The seed also decides all later random events, so the episodes of a group are
-    comparable. An observation is the rendering as text (mode ``ansi``), or the numbers if there is no rendering. An
+    comparable. An observation is the rendering as text (mode ``ansi``), or the numbers if it cannot be rendered. An
     episode succeeds if the environment ends it with a reward above 0 (CliffWalking: if the environment ends it). An
     environment with a table of its transitions (``P``) has an expert, found by value iteration.
     Source: Towers et al., 2024, Gymnasium.

@@ -199,7 +199,7 @@ def parse_product(entry: Mapping[str, Any], extra: Mapping[str, Any]) -> Product
 
 
 def _prices(text: str | None) -> tuple[float, ...]:
-    """Return the prices in a text such as ``$12.99$24.99``: two at most, empty if there is no price."""
+    """Return the prices in a text such as ``$12.99$24.99``: at most two, or an empty tuple."""
     if not text:
         return ()
     prices = tuple(float(Decimal(_NOT_A_NUMBER.sub("", part))) for part in text.split("$")[1:])

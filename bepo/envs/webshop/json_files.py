@@ -159,7 +159,7 @@ class _Reader:
         return self._window[self._position : self._position + 1] == closing
 
     def value(self) -> Any:
-        """Read the next value. Raises ``ValueError`` if there is no valid value."""
+        """Read the next value. Raises ``ValueError`` if it is not valid."""
         self._skip_blanks()
         while True:
             try:

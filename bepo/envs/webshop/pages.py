@@ -89,7 +89,7 @@ class Session:
     shop: Shop
     goal: Goal
     prices: Sequence[float]  # by product number
-    page: str = "search"  # search, results, item, done, or one of SUB_PAGES
+    page: str = "search"  # "search", "results", "item", "done" or a sub-page
     query: str = ""
     page_number: int = 1  # of the results page, from 1
     asin: str = ""  # the product of the item page

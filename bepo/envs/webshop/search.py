@@ -118,7 +118,7 @@ def _inverse_norms(lengths: Int[np.ndarray, " D"]) -> Float[np.ndarray, " D"]:
 def _one_byte(length: int) -> int:
     """Return a length after Lucene's lossy coding (SmallFloat.intToByte4).
 
-    Lengths up to 40 are exact. Of a longer length minus 24, the four leading bits are kept.
+    Lengths up to 40 are exact. For longer ones, it keeps the four leading bits of the length minus 24.
     """
     if length < 40:
         return length

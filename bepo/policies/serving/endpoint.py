@@ -231,7 +231,7 @@ def _is_overlong(error: Exception) -> bool:
 
 
 def _same_model(asked: str, reported: str) -> bool:
-    """Return whether a reported name is the one that was asked for, or a version of it."""
+    """Return whether a reported name is the requested name, or a version of it."""
     a, b = (name.lower().rstrip("/").rsplit("/", 1)[-1] for name in (asked, reported))
     return re.fullmatch(re.escape(a) + _VERSION, b) is not None
 

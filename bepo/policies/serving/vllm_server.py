@@ -67,7 +67,7 @@ def _wait(server: subprocess.Popen, health: str, timeout: float) -> str:
 
 
 def _reason(log: Path, begin: int) -> str:
-    """Return the first error in a log after byte ``begin``, in brackets; empty if there is no error.
+    """Return the first error in a log after byte ``begin``, in brackets; empty without an error.
 
     The first error is the cause; later ones only say that another process has failed.
     """

@@ -102,7 +102,7 @@ class ReActTrial:
 
 
 def grammar_of(env: Environment, settings: Prompting) -> Grammar:
-    """Return the format of ReAct's episodes in an environment. Raises ``UserError`` if there is no such format."""
+    """Return the format of ReAct's episodes in an environment. Raises ``UserError`` if no format exists."""
     known = GRAMMARS[settings.thoughts]
     if env.name not in known:
         raise choose(f"environment of prompting.method={settings.method}", env.name, known)
