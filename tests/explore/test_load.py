@@ -82,7 +82,11 @@ def test_names_are_folders_archives_ids_and_their_beginnings(results, tmp_path):
         assert [one.id for one in found.stored] == [run.id] and len(found.transcripts) == 6
     assert len(bepo.load(results)) == 3
     assert len(bepo.load(results=results)) > 3  # the published runs are there too
-    for name, message in ((tmp_path / "none.zip", "no such archive"), ("zzz", "run 'zzz': not found"), ("", "neither")):
+    for name, message in (
+        (tmp_path / "none.zip", "no such archive"),
+        ("zzz", "run 'zzz': not found"),
+        ("", "run '': not found"),
+    ):
         with pytest.raises(UserError, match=message):
             bepo.load(name, results=results)
     with pytest.raises(UserError, match="no run of tier paper"):

@@ -45,7 +45,7 @@ def test_every_field_says_what_it_means(kind):
 
 def test_a_meaning_stands_beside_its_field_and_nothing_else_changes():
     lines = explained(HELP).splitlines()
-    assert "  dim: 6                          # Height and width of a room in cells, walls included." in lines
+    assert f"  dim: 6                          # {field_docs(PLUGINS['env']()['sokoban'])['dim']}" in lines
     assert any(line.startswith("  gate_order: post") and "#" in line for line in lines)
     assert any(line.startswith("seed: 0") and "Training seed" in line for line in lines)
     assert {"  name: sokoban", "docs: are elsewhere", "Train.", "Override anything in the config (foo.bar=value)"} <= {
