@@ -16,7 +16,7 @@ from bepo.sweep.studies import EXPERIMENTS, Cell, compose_cells, compose_study, 
 pytestmark = pytest.mark.slow  # Hydra composes many cells
 
 register_configs()
-ONLY_PAPER = ("prompting_closed",)  # closed models have nothing that a tier with tiny models could set
+TIER_OF = {"prompting_closed": "paper", "warm_start": "laptop"}  # closed models; warm starts of tiny models
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,7 @@ def test_studies_are_those_of_hydra(number, name, cache):
 
 @pytest.mark.parametrize("number, name", enumerate(name for name in study_names() if not name.startswith("tune_")))
 def test_cells_are_those_of_hydra(number, name, cache):
-    tier = "paper" if name in ONLY_PAPER else TIERS[number % 3]
+    tier = TIER_OF.get(name, TIERS[number % 3])
     cells = compose_study(name, [f"tier={tier}", "results=elsewhere"]).cells()
     cell = cells[number % len(cells)]
     expected = replace(to_config(compose_with_hydra(EXPERIMENTS, name, cell.overrides)), progress=False)
