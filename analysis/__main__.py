@@ -13,7 +13,8 @@ from pathlib import Path
 from analysis.data.sources import Source, open_source
 from bepo.core.errors import Parser, UserError, choose, exit_code, path_of
 from bepo.runs.config import TIERS
-from bepo.store.find import DEFAULT, existing
+from bepo.store.files import check_regular
+from bepo.store.find import DEFAULT, existing, views
 
 _MOST_SEEDS = 10_000
 _BUILD = "build"
@@ -71,7 +72,10 @@ def _run(options: argparse.Namespace) -> None:
 
 def _check_matplotlib() -> None:
     """Raise ``UserError`` if matplotlib cannot be imported with its environment variables."""
+    settings = Path(os.environ.get("MATPLOTLIBRC", ""))
     try:
+        if settings.exists() and not settings.is_dir():
+            check_regular(settings, "file of settings")
         import matplotlib  # noqa: F401
     except (ValueError, OSError) as error:
         said = [f"{name}={os.environ[name]}" for name in ("MPLBACKEND", "MATPLOTLIBRC") if os.environ.get(name)]
@@ -158,7 +162,7 @@ def _source(options: argparse.Namespace) -> tuple[Source, list[str]]:
 
 
 def _out(options: argparse.Namespace) -> Path:
-    return options.out or (options.results / "views" if options.seeds else Path("paper"))
+    return options.out or (views(options.results) if options.seeds else Path("paper"))
 
 
 _OPTIONS: dict[str, dict] = {

@@ -1,6 +1,6 @@
 """``python -m benchmarks``: measure the speed of estimators and environments, mostly as ratios within one run.
 
-With ``--quick`` the sizes are the smallest: it shows that everything runs, and its times say little.
+``--quick`` uses the smallest sizes: it tests that everything runs, and its times mean little.
 """
 
 from __future__ import annotations

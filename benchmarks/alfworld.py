@@ -1,4 +1,4 @@
-"""ALFWorld: games generated a second, and the times of both engines on the same games and commands."""
+"""ALFWorld: generated games per second, and the times of both engines on the same games and commands."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from bepo.envs.alfworld.textworld_engine import TextWorldGame
 
 
 class EngineTimes(NamedTuple):
-    """CPU seconds of an engine, to which other load on the machine matters less than to elapsed time."""
+    """CPU seconds of an engine, which depend less on other load than elapsed time does."""
 
-    load: float  # of loading a game and resetting it
+    load: float  # for loading a game and resetting it
     step: float
     digest: str  # of all transcripts
 
 
 def alfworld(games: int = 6, steps: int = 30, generated: int = 300) -> None:
-    """Print games generated a second, and the times of both engines."""
+    """Print generated games per second, and the times of both engines."""
     generate("train", 0)
     start = time.process_time()
     made = [generate(split, n) for split in SPLITS for n in range(generated)]

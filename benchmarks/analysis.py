@@ -19,7 +19,7 @@ from bepo.store.cells import note_cell
 from bepo.store.runs import RunFolder
 from tests.stored_runs import nested
 
-UPDATES, EVERY, TASKS, PASSES = 150, 10, 128, 3  # the paper's
+UPDATES, EVERY, TASKS, PASSES = 150, 10, 128, 3  # as in the paper
 METHODS = ("ppo", "rloo", "grpo", "gagpo", "gigpo", "hgpo", "gated_bepo")
 ABLATIONS = {
     "gate_thresholds": [{"n_min": n, "b_min": b} for n, b in ((1, 1), (2, 1), (2, 2), (3, 2), (2, 3))],
@@ -32,7 +32,7 @@ ABLATIONS = {
 
 
 def cells() -> Iterator[tuple[str, dict[str, object]]]:
-    """StudyRuns and settings of ever more runs: the main studies and ablations, then more training seeds of them."""
+    """Yield study and settings of an endless list of runs: main studies and ablations, then more training seeds."""
     for seed in itertools.count():
         for model, method in itertools.product(("small", "large"), METHODS):
             for env in ("alfworld", "webshop"):
@@ -122,7 +122,7 @@ def main(number: int = 500) -> None:
 
 
 def measured(command: list[str]) -> str:
-    """Run a module, and say how long it took and how much memory it held."""
+    """Run a module, and return a text with its time and its peak memory."""
     start = time.perf_counter()
     process = subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)

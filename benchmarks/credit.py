@@ -1,4 +1,4 @@
-"""Credit estimators: time by the number of transitions, and against the slow reference of the tests."""
+"""Credit estimators: time by number of transitions, and compared with the slow reference of the tests."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _ENDS = (None, "success", "failure", "truncation")  # the reference's name of ea
 
 
 def credit(groups: tuple[int, int] = (16, 2500), repeats: tuple[int, int] = (20, 3)) -> None:
-    """Print the time of each estimator on batches of so many groups, and how much slower the reference is.
+    """Print the time of each estimator on batches with these numbers of groups, and how much slower the reference is.
 
-    A group has 400 transitions. A reference that the tests do not have is left out (the oracle's).
+    A group has 400 transitions. The oracle has no reference in the tests.
     """
     from tests.credit import reference
 
@@ -41,7 +41,7 @@ def credit(groups: tuple[int, int] = (16, 2500), repeats: tuple[int, int] = (20,
 
 
 def random_batch(n_groups: int, group_size: int = 8, steps: int = 50, states: int = 60) -> RolloutBatch:
-    """Return a batch of ALFWorld's shape: 8 trajectories of 50 steps in a group, half of them successes, 60 states."""
+    """Return a batch like ALFWorld's: 8 trajectories of 50 steps in a group, half of them successes, 60 states."""
     rng = np.random.default_rng(0)
     m, n = n_groups * group_size, n_groups * group_size * steps
     keys = rng.integers(0, states, (m, steps + 1)) + (np.arange(m) // group_size * states)[:, None]
@@ -86,7 +86,7 @@ def copy(batch: RolloutBatch) -> RolloutBatch:
 
 
 def as_rows(batch: RolloutBatch) -> list[dict[str, Any]]:
-    """Return the transitions in the form that the reference reads."""
+    """Return the transitions as rows for the reference."""
     values = np.split(batch.tokens.value, batch.tokens.response_offset[1:-1])
     return [
         {

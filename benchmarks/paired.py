@@ -1,10 +1,10 @@
-"""``python -m benchmarks.paired REVISION --env ENV``: CPU seconds of a run here and at another revision, side by side.
+"""``python -m benchmarks.paired REVISION --env ENV``: CPU seconds of a run in this tree and at another revision.
 
-Both run at the same time with one thread each and nothing cached, so that other load on the machine slows both. Seconds
-before the first update (imports, task sets, warm start, first evaluation) and of the updates are given apart. Equal
-seeds need not give equal episodes at both revisions, and a warm start may stop at another check: compare milliseconds
-a training transition, or several seeds, where factors are close. ``--sweep`` also trains the run here a second time, as
-a worker of a sweep that finds what its runs share: imports, task sets, warm start and first evaluations. Needs /proc
+Both run at the same time, with one thread each and an empty cache, so that other load on the machine slows both. The
+seconds before the first update (imports, task sets, warm start, first evaluation) and of the updates are shown
+separately. Equal seeds may give different episodes at both revisions, and a warm start may stop at another check. If
+factors are close, compare milliseconds per training transition, or several seeds. ``--sweep`` also trains the run of
+this tree in a sweep's worker, after imports and with task sets, warm start and first evaluations made. Needs /proc
 (Linux).
 """
 
@@ -24,19 +24,19 @@ from typing import NamedTuple
 
 from bepo.runs.compose import config_of
 from bepo.runs.config import identity_of
+from bepo.store.run_files import read_run
 from bepo.store.runs import run_id
-from bepo.store.stored import read_run
 from bepo.sweep.plan import PlannedRun
 from bepo.sweep.pool import Pool
 from bepo.sweep.studies import Cell
 
 ROOT = Path(__file__).parent.parent
-FITTED = {"policy.warm_start.seed": "9"}  # none of the published warm starts, so that both sides fit theirs
-OLD_NAMES = {"tier": "scale"}  # settings of a run here, and what revisions before issue 14 called them (CHANGELOG.md)
+FITTED = {"policy.warm_start.seed": "9"}  # not a published warm start, so that both revisions fit theirs
+OLD_NAMES = {"tier": "scale"}  # settings, and their names at revisions before issue 14 (CHANGELOG.md)
 
 
 class Cost(NamedTuple):
-    """CPU seconds of a run, and how many transitions it was trained on."""
+    """The CPU seconds of a run, and the number of its training transitions."""
 
     before: float
     updates: float
@@ -45,11 +45,11 @@ class Cost(NamedTuple):
 
 
 class Run(ABC):
-    """A training run in a process of its own."""
+    """A training run in a separate process."""
 
     def __init__(self, results: Path) -> None:
         self.results = results
-        self._clock: list[float] = []  # CPU seconds when each update was first seen to be complete
+        self._clock: list[float] = []  # CPU seconds at which each update was found to be complete
         self._seconds = 0.0
         self.cost: Cost | None = None
 
@@ -62,7 +62,7 @@ class Run(ABC):
         """Return the CPU seconds of the process if it has ended. Raises ``SystemExit`` if it failed."""
 
     def poll(self) -> bool:
-        """Note how far the run is, and return whether it goes on."""
+        """Record the progress of the run, and return whether it is still running."""
         if self.cost is None:
             rows = self._rows()
             self._clock += [self._cpu_seconds()] * (len(rows) - len(self._clock))
@@ -73,7 +73,7 @@ class Run(ABC):
 
     def _cost(self, total: float) -> Cost:
         n = [row.get("train/transitions", row.get("train/records", 0)) for row in self._rows()]
-        # The first update is taken to cost as much as the others do on average.
+        # Assume that the first update costs as much as the mean of the others.
         updates = (self._clock[-1] - self._clock[0]) * sum(n) / max(sum(n[1:]), 1)
         after = total - self._clock[-1]
         return Cost(total - updates - after, updates, after, sum(n))
@@ -84,14 +84,14 @@ class Run(ABC):
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def _cpu_seconds(self) -> float:
-        with suppress(FileNotFoundError):  # of a process that has just ended
+        with suppress(FileNotFoundError):  # the process has just ended
             fields = Path(f"/proc/{self._pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
             self._seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         return self._seconds
 
 
 class RunAlone(Run):
-    """A run of the command ``bepo.train`` in a checkout, which finds nothing that another has made."""
+    """A run of the command ``bepo.train`` in a checkout, with an empty cache."""
 
     def __init__(self, checkout: Path, results: Path, settings: dict[str, str]) -> None:
         super().__init__(results)
@@ -119,7 +119,7 @@ class RunAlone(Run):
 
 
 class RunOfSweep(Run):
-    """A complete run once more, from nothing but what a sweep's runs share, in a sweep's worker."""
+    """A repetition of a complete run in a sweep's worker, with everything that the runs of a sweep share."""
 
     def __init__(self, results: Path) -> None:
         super().__init__(results)
@@ -131,7 +131,7 @@ class RunOfSweep(Run):
 
     @property
     def _pid(self) -> int:
-        assert self._worker.process.pid  # it was started
+        assert self._worker.process.pid  # set, because the process was started
         return self._worker.process.pid
 
     def _ended(self) -> float | None:
@@ -144,7 +144,7 @@ class RunOfSweep(Run):
 
 
 def compare(revision: str, settings: dict[str, str], sweep: bool) -> list[Cost]:
-    """Return the cost of a run at ``revision``, in this working tree, and in a sweep here if that is asked for."""
+    """Return the cost of a run at ``revision``, in this working tree, and (with ``sweep``) in a sweep here."""
     with tempfile.TemporaryDirectory() as folder:
         there = Path(folder) / "checkout"
         subprocess.run(["git", "worktree", "add", "--quiet", "--detach", there, revision], cwd=ROOT, check=True)
@@ -161,14 +161,14 @@ def compare(revision: str, settings: dict[str, str], sweep: bool) -> list[Cost]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the comparison and print it."""
+    """Run the comparison, and print it."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.paired", description=__doc__)
-    parser.add_argument("revision", help="what to compare with, such as eae63ba")
+    parser.add_argument("revision", help="the revision to compare with, such as eae63ba")
     parser.add_argument("--env", default="sokoban", help="sokoban, webshop or alfworld")
     parser.add_argument("--credit", default="gated_bepo", help="ppo_ungrouped for PPO with its critic")
     parser.add_argument("--updates", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--sweep", action="store_true", help="also the run here as one of a sweep's")
+    parser.add_argument("--sweep", action="store_true", help="also train the run of this tree in a sweep")
     parser.add_argument("overrides", nargs="*", help="further settings of both runs, as key=value")
     options = parser.parse_intermixed_args(arguments)
     settings = {name: str(getattr(options, name)) for name in ("env", "credit", "updates", "seed")}

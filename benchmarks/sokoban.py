@@ -1,4 +1,4 @@
-"""Sokoban: the time of a step with and without images, against gym-sokoban where it is installed."""
+"""Sokoban: the time of a step with and without images, compared with gym-sokoban if it is installed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bepo.envs.sokoban.rooms import generate
 
 
 def sokoban(batch: int = 512, steps: int = 50) -> None:
-    """Print the time of a step of one board in a batch."""
+    """Print the time of a step per board of a batch."""
     rooms = [generate(seed) for seed in range(batch)]
     boards = Boards(*(np.stack(part) for part in zip(*rooms)))
     actions = np.random.default_rng(0).integers(1, 5, (steps, batch))

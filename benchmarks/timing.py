@@ -9,7 +9,7 @@ import numpy as np
 
 
 def cpu_seconds(work: Callable[[], object], repeats: int) -> float:
-    """Return the median CPU time of a call over ``repeats`` calls; waiting for busy cores does not count."""
+    """Return the median CPU time of ``repeats`` calls; waiting for a core does not count."""
     times = []
     for _ in range(repeats):
         start = time.process_time()

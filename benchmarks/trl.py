@@ -1,15 +1,15 @@
-"""``python -m benchmarks.trl``: trained tokens a CPU second, of the local backend and of TRL's GRPO trainer.
+"""``python -m benchmarks.trl``: trained tokens per CPU second of the local backend and of TRL's GRPO trainer.
 
     python -m venv .venv-trl
     .venv-trl/bin/pip install -c requirements/constraints.txt -r requirements/trl.txt -e .
     .venv-trl/bin/pip install --no-deps alfworld==0.4.2
     .venv-trl/bin/python -m benchmarks.trl
 
-Both begin with the weights of tier laptop's small model as they are drawn, and give 128 responses an update to the
-first prompts of an environment's tasks: 8 to each of 16 prompts, or 1 to each of 128. Responses are unconstrained, one
-thread computes in float32, there is no reference, and an update is one optimiser step. They take turns, so that other
-load slows both. A trained token is a token of a response. Neither's seconds have what begins episodes or
-loads prompts; ours have the environment's step, TRL's a reward that is no work.
+Both start with the random weights of tier laptop's small model. An update has 128 responses to the first prompts of an
+environment's tasks: 8 to each of 16 prompts, or 1 to each of 128. Responses are unconstrained, computed by one thread
+in float32, without a reference model. An update is one optimiser step. The two take turns, so that other load slows
+both. A trained token is a response token. Starting episodes and loading prompts is not timed. Our time includes the
+environment's step, TRL's a trivial reward.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ from bepo.training.learner import LocalLearner
 
 CONF = Path(__file__).parents[1] / "conf"
 RESPONSES = 128  # of an update
-MICRO_BATCH = 64  # responses that TRL's trainer takes at a time; 16, 32 and 128 take it as long
-WARM_UP = 2  # updates that are not timed
+MICRO_BATCH = 64  # responses in a micro-batch of TRL's trainer; 16, 32 and 128 are equally fast
+WARM_UP = 2  # updates without timing
 SINGLE_TURN = ("env.horizon=1", "policy.constrained=false", "policy.warm_start=null", "training.kl_coef=0")
 
 
 class Spent(NamedTuple):
-    """What an update took, and how many response tokens it was trained on."""
+    """The CPU seconds of an update, and the number of its response tokens."""
 
     seconds: float
     tokens: int
 
 
 class Local:
-    """Generation and update as ``bepo.runs.run`` has the local backend do them."""
+    """Generation and update with the local backend, as in ``bepo.runs.run``."""
 
     def __init__(self, env: str, updates: int, group_size: int) -> None:
         overrides = [f"env={env}", "tier=laptop", "credit=grpo", *SINGLE_TURN]
         overrides.append(f"training.minibatch_size={RESPONSES}")
-        overrides += ["env.min_solution=1"] * (env == "sokoban")  # no board needs more steps than an episode may have
+        overrides += ["env.min_solution=1"] * (env == "sokoban")  # it must be at most the horizon
         self.config = to_config(compose("train", overrides))
         self.group_size = group_size
         self.policy = self.config.policy.build(self.config.env, self.config.agent, "cpu")
@@ -65,12 +65,12 @@ class Local:
         self.tasks = [tasks[i : i + n] for i in range(0, len(tasks), n)]  # of each update
 
     def prompts(self) -> list[str]:
-        """Return the prompts of all updates, one after the other."""
+        """Return the prompts of all updates in order."""
         places = [(task, 0, 0) for tasks in self.tasks for task in tasks]
         return EpisodeBatch(self.config.env, self.config.agent, places).prompts().texts
 
     def update(self, number: int) -> Spent:
-        """Make an update, and return what it took."""
+        """Make an update, and return its cost."""
         c = self.config
         places = [(task, g, k) for g, task in enumerate(self.tasks[number]) for k in range(self.group_size)]
         episodes, start = EpisodeBatch(c.env, c.agent, places), time.process_time()
@@ -83,30 +83,30 @@ class Local:
 
 
 class Trainer(GRPOTrainer):
-    """TRL's trainer; for distinct prompts each of them is answered once."""
+    """TRL's trainer; distinct prompts get one response each."""
 
     def __init__(self, distinct: bool, **arguments: Any) -> None:
         self.distinct, self.tokens = distinct, 0
         super().__init__(reward_funcs=self._reward, **arguments)
 
     def _reward(self, completion_ids: list[list[int]], **unused: Any) -> list[float]:
-        """Return a reward that is no work, and count the tokens."""
+        """Count the tokens, and return a trivial reward."""
         self.tokens = sum(map(len, completion_ids))
         return [float(ids[0]) for ids in completion_ids]
 
     def _get_train_sampler(self, dataset: Dataset | None = None) -> Any:
         if not self.distinct:
             return super()._get_train_sampler(dataset)
-        again = self.args.steps_per_generation  # TRL reads the prompts of an update at each of its micro-batches
+        again = self.args.steps_per_generation  # TRL reads the prompts of an update at each micro-batch
         return RepeatSampler(self.train_dataset, 1, batch_size=RESPONSES, repeat_count=again, shuffle=False)
 
 
 class Turns(TrainerCallback):
-    """Lets the local backend make an update after each one of TRL's."""
+    """Makes an update of the local backend after each update of TRL."""
 
     def __init__(self, local: Local) -> None:
         self.local, self.began = local, 0.0
-        self.trainer: Any = None  # is made with this callback
+        self.trainer: Any = None  # set later: the trainer needs this callback
         self.spent: list[tuple[Spent, Spent]] = []  # ours and theirs of each update
 
     def on_step_begin(self, *unused: Any, **names: Any) -> None:
@@ -118,7 +118,7 @@ class Turns(TrainerCallback):
 
 
 def trl_config(local: Local, updates: int, folder: str) -> GRPOConfig:
-    """Return the settings of TRL's trainer that do what ours do."""
+    """Return the settings of TRL's trainer that are equivalent to ours."""
     training, sampling = local.config.training, local.config.rollout.sampling
     return GRPOConfig(
         output_dir=folder,
@@ -149,7 +149,7 @@ def trl_config(local: Local, updates: int, folder: str) -> GRPOConfig:
 
 
 def compare(env: str, distinct: bool, updates: int) -> list[tuple[Spent, Spent]]:
-    """Return what the timed updates took, ours and TRL's."""
+    """Return the cost of the timed updates, ours and TRL's."""
     local = Local(env, updates, group_size=1 if distinct else 8)
     prompts = local.prompts()
     turns = Turns(local)
@@ -168,21 +168,21 @@ def compare(env: str, distinct: bool, updates: int) -> list[tuple[Spent, Spent]]
 
 
 def main() -> None:
-    """Print tokens a second and their ratio for the environments asked for."""
+    """Print tokens per second and their ratio for the chosen environments."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.trl", description=__doc__.splitlines()[0])
     parser.add_argument("--env", nargs="*", default=["sokoban", "webshop", "alfworld"])
     parser.add_argument("--updates", type=int, default=12)
     options = parser.parse_args()
     torch.set_num_threads(1)
     register_configs()
-    print("trained tokens a CPU second: here, TRL's GRPO trainer, ratio (medians over updates)")
+    print("trained tokens per CPU second: here, TRL's GRPO trainer, ratio (medians over updates)")
     with initialize_config_dir(str(CONF)):
         for env in options.env:
             for distinct in (False, True):
                 spent = compare(env, distinct, options.updates)
                 rates = np.array([[one.tokens / one.seconds for one in pair] for pair in spent])
                 ours, theirs = np.median(rates, axis=0)
-                what = "distinct prompts" if distinct else "8 responses a prompt"
+                what = "distinct prompts" if distinct else "8 responses per prompt"
                 print(f"  {env:9} {what:21} {ours:8.0f} {theirs:8.0f} {np.median(rates[:, 0] / rates[:, 1]):6.2f}")
 
 

@@ -1,4 +1,4 @@
-"""WebShop: the time until a task set is ready, and steps a second."""
+"""WebShop: the time until a task set is ready, and steps per second."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bepo.envs.webshop import WebShop
 
 
 def webshop(episodes: int = 400, steps: int = 12) -> None:
-    """Print steps a second in one process, each with its observation, buttons and prompt text."""
+    """Print steps per second in one process, including observation, buttons and prompt text."""
     start = time.perf_counter()
     env = WebShop()
     tasks = list(islice(env.tasks("train"), episodes))
@@ -25,7 +25,7 @@ def webshop(episodes: int = 400, steps: int = 12) -> None:
         start = time.perf_counter()
         taken = play_randomly(env, tasks, steps)
         rates[mode] = taken / (time.perf_counter() - start)
-    print(f"\nWebShop: {ready:.2f} s to a task set on 1,000 products; steps a second: ", end="")
+    print(f"\nWebShop: {ready:.2f} s to a task set on 1,000 products; steps per second: ", end="")
     print(", ".join(f"{mode} {rate:,.0f}" for mode, rate in rates.items()))
     print("the original engine, measured once on another machine of this kind: 40 (shared/design/environments.md)")
 

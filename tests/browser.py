@@ -42,7 +42,7 @@ class Browser:
             urllib.request.ProxyHandler({})
         )  # this machine is not asked through a proxy
         while time.monotonic() < deadline:
-            if port.exists() and (lines := port.read_text().splitlines()):
+            if port.exists() and (lines := port.read_text(encoding="utf-8").splitlines()):
                 with direct.open(f"http://127.0.0.1:{lines[0]}/json") as answer:
                     pages = [page for page in json.load(answer) if page["type"] == "page"]
                 if pages:

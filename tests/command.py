@@ -11,6 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import pytest
+
 SMALLEST = (
     "policy.warm_start=null",
     "policy.hidden_size=32",
@@ -35,6 +37,16 @@ PRELOADED += ["analysis.__main__", "hydra.main", "hypothesis", "wandb"]
 PACKAGES = ("bepo", "analysis", "tests")  # imported afresh by every command
 
 
+def without_rights() -> list[str]:
+    """Return how a command begins so that root has no more rights than other users to read and write files."""
+    if os.geteuid() != 0:
+        return []
+    if not shutil.which("setpriv"):
+        pytest.skip("root may read everything, and there is no setpriv to give that up")
+    rights = "-dac_override,-dac_read_search"
+    return ["setpriv", "--bounding-set", rights, "--inh-caps", rights]
+
+
 class Command:
     """``python -m module arguments`` in a process of its own, as from a shell; output goes into files."""
 
@@ -56,7 +68,7 @@ class Command:
     @property
     def output(self) -> tuple[str, str]:
         """What it printed so far, and what it wrote to stderr."""
-        out, err = ((self._files / name).read_text() for name in ("out", "err"))
+        out, err = ((self._files / name).read_text(encoding="utf-8") for name in ("out", "err"))
         return out, err
 
     def communicate(self, timeout: float = 240) -> tuple[str, str]:
@@ -109,7 +121,7 @@ def stop_after(process: Command, results: Path, rows: int, signal_number: signal
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         found = list(results.glob("runs/*/metrics.jsonl"))
-        if found and found[0].read_text().count("\n") >= rows:
+        if found and found[0].read_text(encoding="utf-8").count("\n") >= rows:
             process.send_signal(signal_number)
             return
         if process.returncode is not None:
@@ -125,5 +137,5 @@ def rows(results: Path, stream: str) -> list[dict]:
 
 
 def without_seconds(run_folder: Path, stream: str) -> list[dict]:
-    parsed = [json.loads(line) for line in (run_folder / f"{stream}.jsonl").read_text().splitlines()]
+    parsed = [json.loads(line) for line in (run_folder / f"{stream}.jsonl").read_text(encoding="utf-8").splitlines()]
     return [{k: v for k, v in row.items() if not k.startswith(("time/", "cpu/"))} for row in parsed]

@@ -29,4 +29,4 @@ DATA = Path(__file__).parent / "data"
 
 @pytest.fixture(scope="session")
 def credit_cases():
-    return json.loads((DATA / "credit_golden.json").read_text())
+    return json.loads((DATA / "credit_golden.json").read_text(encoding="utf-8"))

@@ -47,7 +47,7 @@ def is_reconstruction(method: str) -> bool:
 def is_upper_bound(method: str) -> bool:
     """Return whether this is an upper bound with privileged information, and not a method."""
     known = known_methods()
-    return method in known and known[method].control
+    return method in known and known[method].upper_bound
 
 
 def method_of(config: Mapping[str, Any], updates: int) -> str:

@@ -13,7 +13,7 @@ from bepo.store import tracking
 from bepo.store.cells import read_cell
 from bepo.store.files import Corrupt
 from bepo.store.published import PUBLISHED, PublishedRuns
-from bepo.store.stored import RUN, StoredRun, read_run, refuse_older
+from bepo.store.run_files import RUN, StoredRun, read_run, refuse_older
 
 _ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError, RuntimeError, OSError)
 """Errors that reading a malformed file can raise."""

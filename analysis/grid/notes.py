@@ -159,7 +159,7 @@ def origins(runs: Iterable[Run]) -> list[str]:
     runs = sorted(runs, key=lambda run: run.id)
     commits = sorted({commit for run in runs for commit, _ in run.commits})
     dirty = [run.id for run in runs if any(changed for _, changed in run.commits)]
-    devices = sorted({str(run.facts.get("device", "unknown")) for run in runs})
+    devices = sorted({str(run.metadata.get("device", "unknown")) for run in runs})
     cpus = sorted({cpu for run in runs for cpu in run.cpus})
     warm = [run for run in runs if run.config["policy"].get("warm_start")]
     shared = any(len({run.seed for run in same}) > 1 for same in grouped(warm, _start).values())

@@ -17,8 +17,8 @@ from bepo.explore.frames import differing
 from bepo.store.cells import study_cells
 from bepo.store.files import Corrupt
 from bepo.store.published import PublishedRuns
+from bepo.store.run_files import read_config, success_of
 from bepo.store.runs import RunFolder
-from bepo.store.stored import read_config, success_of
 
 COLUMNS = ("run", "status", "tier", "study", "env", "credit", "model", "seed", "success", "wall", "commit", "began")
 COLUMNS += ("differs",)
@@ -130,7 +130,7 @@ def _published_rows(runs: PublishedRuns, configs: dict[str, dict[str, Any]]) -> 
         config, facts = {"tier": runs.tier}, {}
         with suppress(Corrupt):
             run = runs.run(run_id)
-            config, facts = run.config, run.facts
+            config, facts = run.config, run.metadata
             status = "published (outdated)" if _is_outdated(facts) else "published"
             configs[run_id] = config
         yield _described(run_id, status, studies.get(run_id, ""), config, facts)
@@ -179,7 +179,7 @@ def _status(folder: RunFolder) -> tuple[str, dict, dict]:
     try:
         progress = folder.progress(hashed=False)
         config = progress.run.config if progress.run else read_config(folder.path)
-        facts = progress.run.facts if progress.run else {}
+        facts = progress.run.metadata if progress.run else {}
         if not progress.run:
             folder.sessions()
     except Corrupt:

@@ -1,4 +1,4 @@
-"""Credit estimators: each file of this folder registers one; a new file is a new choice of ``credit``."""
+"""Credit estimators. Each file of this folder registers one; a new file is a new choice of ``credit``."""
 
 from __future__ import annotations
 
@@ -17,25 +17,24 @@ from bepo.core.registry import Plugin, Registry
 
 @dataclass
 class Credit:
-    """What an estimator says about N transitions with R response tokens in all."""
+    """The output of an estimator for N transitions with R response tokens in all."""
 
     advantage: Float[np.ndarray, " N"]
-    terms: dict[str, Float[np.ndarray, " N"]] = field(default_factory=dict)  # its parts, for diagnosis
+    terms: dict[str, Float[np.ndarray, " N"]] = field(default_factory=dict)  # parts of the advantage, for diagnosis
     metrics: dict[str, float] = field(default_factory=dict)  # logged as credit/<name>
-    token_advantage: Float[np.ndarray, " R"] | None = None  # where the tokens of a transition differ
-    token_return: Float[np.ndarray, " R"] | None = None  # what a critic is fitted to
+    token_advantage: Float[np.ndarray, " R"] | None = None  # if the tokens of a transition differ
+    token_return: Float[np.ndarray, " R"] | None = None  # the critic's target
 
     def of_tokens(self, response_length: Int[np.ndarray, " N"]) -> Float[np.ndarray, " R"]:
-        """Return the advantage of each response token: its own, or that of its transition.
+        """Return the advantage of each response token: ``token_advantage``, or its transition's advantage.
 
-        Raises ``UserError`` for what an estimator returned that is no array of numbers, or has more or fewer of them
-        than the batch has places, and for metrics that are no numbers.
+        Raises ``UserError`` if an output is not an array of numbers, has the wrong shape, or a metric is not a number.
         """
         self._check(len(response_length), int(response_length.sum()))
         return np.repeat(self.advantage, response_length) if self.token_advantage is None else self.token_advantage
 
     def numbers(self) -> dict[str, Any]:
-        """Return the metrics as plain numbers: numpy's, and arrays of one number, are none that JSON knows."""
+        """Return the metrics as Python numbers: JSON cannot hold numpy scalars and arrays."""
         return {name: value.item() if isinstance(value, _OF_NUMPY) else value for name, value in self.metrics.items()}
 
     def _check(self, n: int, n_tokens: int) -> None:
@@ -66,43 +65,43 @@ def _check_array(name: str, values: object, size: int) -> None:
 
 
 class Traits(TypedDict):
-    """What tells methods apart (the paper's table of estimators), and what one reads beside rewards."""
+    """What distinguishes methods in the paper's table of estimators."""
 
-    needs: str
+    needs: str  # what it reads beside rewards
     step_credit: str
     temporal: str
     mixing: str
 
 
 class Estimator(Plugin):
-    """A dataclass whose fields are its hyper-parameters, and whose call maps a batch to advantages.
+    """The base class of estimators: a dataclass of hyper-parameters; calling it maps a batch to advantages.
 
-    Groups must not influence each other, and the batch must not be changed.
+    Groups must not influence each other. An estimator must not change the batch.
     """
 
     group = "credit"
     method_version: ClassVar[int]
     citation: ClassVar[str]
-    """Where the method is defined."""
+    """The paper, and the equation or section, that defines the method."""
     reconstruction: ClassVar[bool] = False
-    """Was it rebuilt from a description, for want of public code?"""
+    """Whether it was rebuilt from a description, because the authors' code is not public."""
     traits: ClassVar[Traits]
     needs_critic: ClassVar[bool] = False
-    """Does it read ``batch.tokens.value``, which the trainer's critic fills in?"""
+    """Whether it reads ``batch.tokens.value``, the values of the trainer's critic."""
     needs_expert_steps: ClassVar[bool] = False
-    """Does it read ``batch.expert_steps``, which the environment's expert fills in?"""
+    """Whether it reads ``batch.expert_steps``, the step counts of the environment's expert."""
     compares_trajectories: ClassVar[bool] = False
-    """Is its only signal how the trajectories of a task differ, so that a task with one of them teaches nothing?"""
-    control: ClassVar[bool] = False
-    """Is it no method but a control, which knows more than an agent could?"""
+    """Whether it learns only from differences between the trajectories of a task, and so needs at least two of them."""
+    upper_bound: ClassVar[bool] = False
+    """Whether it is an upper bound with privileged information, not a method."""
     label: ClassVar[str] = ""
-    """Its name in tables and figures; empty: its ``name``."""
+    """Name in tables and figures; empty: ``name``."""
     colour: ClassVar[str] = ""
-    """Its colour in figures, ``#RRGGBB``; empty: one that no other method has is chosen."""
+    """Colour ``#RRGGBB`` in figures; empty: a free colour is chosen."""
 
     @classmethod
     def check_class(cls) -> None:
-        """Raise ``UserError`` for wrong traits, a version that is none, and a colour that no picture can have."""
+        """Raise ``UserError`` for wrong traits, a wrong method version or a wrong colour."""
         wanted = Traits.__annotations__
         if not isinstance(cls.traits, dict) or cls.traits.keys() != wanted.keys():
             raise UserError(f"traits={cls.traits!r}: must be a dictionary of {', '.join(wanted)}")

@@ -1,7 +1,7 @@
 """``python -m bepo.credit NAME [key=value ...] --rollouts FILE``: apply an estimator to recorded rollouts.
 
-FILE is a saved rollout batch (.npz), or JSON: a list of rows, or a list of cases that each have ``rows`` (the layout of
-docs/files.md). Prints a line for each transition and the diagnostics, or writes them with ``--out``.
+FILE is a saved rollout batch (.npz) or JSON: a list of rows, or a list of cases with ``rows`` each (docs/files.md).
+Prints a line for each transition and the diagnostics. With ``--out``, writes them as JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bepo.core.batch import RolloutBatch
 from bepo.core.errors import Parser, UserError, exit_code, path_of
 from bepo.core.registry import assignments
 from bepo.credit import Credit, Estimator, estimators, make
-from bepo.store.files import Corrupt, finite, read_bytes
+from bepo.store.files import Corrupt, finite, read_bytes, write_output
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -54,7 +54,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _title(cls: type[Estimator]) -> str:
-    kind = "  RECONSTRUCTION" if cls.reconstruction else "  CONTROL" if cls.control else ""
+    kind = "  RECONSTRUCTION" if cls.reconstruction else "  UPPER BOUND" if cls.upper_bound else ""
     return f"{cls.name:12} {cls.citation}{kind}"
 
 
@@ -70,7 +70,7 @@ def _listing() -> str:
 
 
 def _plain(value: object) -> str:
-    """Return a default as it is written on a command line."""
+    """Return a default in the form of a command line."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -83,9 +83,9 @@ def _read(path: Path) -> RolloutBatch:
     except Corrupt:
         raise
     except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
-        raise UserError(f"{path}: neither rows nor cases with rows ({error})") from error
+        raise UserError(f"{path}: must be a list of rows, or of cases with rows ({error})") from error
     if not all(isinstance(rows, list) and all(isinstance(row, dict) for row in rows) for rows in cases):
-        raise UserError(f"{path}: neither rows nor cases with rows")
+        raise UserError(f"{path}: must be a list of rows, or of cases with rows")
     for case, rows in enumerate(cases):
         for number, row in enumerate(rows):
             if problem := _problem(row):
@@ -95,12 +95,12 @@ def _read(path: Path) -> RolloutBatch:
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: a row is not usable ({error!r})") from error
+        raise UserError(f"{path}: not a valid row ({error!r})") from error
 
 
 def _problem(row: dict[str, Any]) -> str:
-    """Return what an estimator cannot use of a row; empty if there is nothing."""
-    for name in ("uid", "traj", "obs", "next"):  # 1, 1.0 and true would be one key
+    """Return the first error of a row; empty if the row is valid."""
+    for name in ("uid", "traj", "obs", "next"):  # Python takes 1, 1.0 and true for the same key
         if isinstance(row.get(name), bool | float):
             return f"{name}={row[name]!r:.40} must be a text or a whole number"
     for name in ("r", "entropy", "task_score", "expert_steps", "next_expert_steps"):
@@ -111,7 +111,7 @@ def _problem(row: dict[str, Any]) -> str:
     if type(step := row.get("t", 0)) is not int or not 0 <= step < 2**31:
         return f"t={step!r:.40} must be a whole number, at least 0"
     for name in ("uid", "traj", "obs", "next"):
-        if isinstance(key := row.get(name), bool | float):  # 1, 1.0 and true would be one key
+        if isinstance(key := row.get(name), bool | float):  # Python takes 1, 1.0 and true for the same key
             return f"{name}={key!r:.40} must be text or a whole number"
     for name in ("valid", "broken"):
         if not isinstance(row.get(name, False), bool):
@@ -125,7 +125,7 @@ def _show(batch: RolloutBatch, credit: Credit, out: Path | None) -> None:
         written = {k: v[np.argsort(batch.row)].tolist() for k, v in columns.items()}
         try:
             text = json.dumps(finite({"metrics": credit.numbers(), **written}), indent=1, allow_nan=False)
-            out.write_text(text, encoding="utf-8")
+            write_output(out, text)
         except OSError as error:
             raise UserError(f"{out}: cannot be written ({error.strerror})") from error
         print(f"{len(batch)} transitions, {batch.n_groups} groups -> {out}")
@@ -136,7 +136,7 @@ def _show(batch: RolloutBatch, credit: Credit, out: Path | None) -> None:
         state, action = json.dumps(batch.state_key[batch.state[i]]), json.dumps(actions[i]) if actions[i] else ""
         place = f"{batch.task[batch.group[i]]},{batch.trajectory[i]},{batch.step[i]}"
         print(f"{place},{state},{action},{credit.advantage[i]:.6f}")
-    sys.stdout.flush()  # a closed pipe is noticed here, not at the end of the program
+    sys.stdout.flush()  # raise the error of a closed pipe here, not at exit
     for key, value in credit.metrics.items():
         print(f"# {key} {value:.6g}")
 

@@ -1,4 +1,4 @@
-"""Diagnostics that all estimators share: graph sizes, repetition, and where advantage rests on no comparison."""
+"""Diagnostics for all estimators: graph sizes, repetition, and the share of advantage without a real comparison."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from bepo.core.graph import RolloutGraph
 from bepo.core.returns import discounted_returns, tied
 
 BUCKETS = ((1, 1), (2, 3), (4, 7), (8, None))  # visits of a state, inclusive
-GAMMA = 0.95  # of the returns whose equality makes a state tied; an audit needs one yardstick for all estimators
+GAMMA = 0.95  # discount of the returns of ``tied_states``, the same for all estimators
 
 
 def audit(
     graph: RolloutGraph, advantage: Float[np.ndarray, " N"], gate: Float[np.ndarray, " S"] | None = None
 ) -> dict[str, float]:
-    """Return the metrics behind the paper's gate and graph figures, and an audit of degenerate comparisons.
+    """Return the metrics of the paper's gate and graph figures, and an audit of degenerate comparisons.
 
-    Plain names are shares of transitions unless they say states; ``mass_*`` are shares of sum |A|, on transitions
-    1. ``singleton_states``: whose state occurs once;
-    2. ``tied_states``: whose state recurs, always with the same discounted return;
-    3. ``tied_groups``: whose group's trajectories all have the same return;
-    4. ``without_branch``: whose state has a single distinct successor;
-    5. ``closed_gate``: whose gate is 0, for an estimator with a gate.
+    Names with "states" are shares of states, other names are shares of transitions. ``mass_*`` is the share of sum |A|
+    on transitions with
+    1. ``singleton_states``: a state that occurs once;
+    2. ``tied_states``: a recurring state that always has the same discounted return;
+    3. ``tied_groups``: a group whose trajectories all have the same return;
+    4. ``without_branch``: a state with one distinct successor;
+    5. ``closed_gate``: a gate of 0 (estimators with a gate only).
     """
     batch, visits = graph.batch, graph.visits
     sources = visits > 0
@@ -56,7 +57,7 @@ def audit(
 
 
 def _tied_states(graph: RolloutGraph) -> np.ndarray:
-    """Return which states have discounted returns that are all equal, shape (S,), bool."""
+    """Return whether all discounted returns of a state are equal, shape (S,), bool."""
     order, states, starts = graph.batch.by_state
     flat = np.zeros(graph.batch.n_states, bool)
     flat[states] = tied(discounted_returns(graph.batch, GAMMA)[order], starts)

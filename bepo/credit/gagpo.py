@@ -18,10 +18,14 @@ from bepo.credit._audit import audit
 class GAGPO(Estimator):
     """GAE over the residuals of V(s), the mean discounted return from s, standardised in the group (Zhu et al., 2026).
 
-    RECONSTRUCTION: the authors have published no code. We assume, beside the defaults below, that values are pooled in
-    the task group only, that a state which is seen once has its own return as value, that every end is worth 0, and
-    that all transitions have the same weight. With these assumptions it is Gated-BEPO with 0 iterations, no gate and no
-    outcome term. The method's action-level importance ratio is ``loss.ratio=action``.
+    RECONSTRUCTION: the authors' code is not public. Besides the defaults below, we assume:
+    1. Values are pooled in the task group only.
+    2. The value of a state that occurs once is its own return.
+    3. Every end has the value 0.
+    4. All transitions have the same weight.
+
+    With these assumptions it equals Gated-BEPO with 0 iterations, without gate and outcome term. The method's
+    action-level importance ratio is ``loss.ratio=action``.
     """
 
     name: Literal["gagpo"] = "gagpo"
@@ -30,9 +34,9 @@ class GAGPO(Estimator):
     gae_lambda: float = setting(0.8, at_least=0, at_most=1)
     """Decay of residuals along the trajectory, times ``gamma``."""
     step_std: Std = "sample"
-    """Which deviation the advantage is divided by, over all transitions of the group; ``none`` centres only."""
+    """Standard deviation to divide the advantage by, over all transitions of the group; ``none`` centres only."""
     invalid_penalty: float = setting(0.1, at_least=0)
-    """Taken off the reward of an invalid transition before returns are computed."""
+    """Subtracted from the reward of an invalid transition before returns are computed."""
 
     label: ClassVar[str] = "GAGPO"
     colour: ClassVar[str] = "#CC79A7"

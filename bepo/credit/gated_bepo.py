@@ -1,4 +1,4 @@
-"""Gated-BEPO: outcome credit mixed with Bellman fixed-point credit where the rollout graph offers alternatives."""
+"""Gated-BEPO: outcome credit, mixed with Bellman fixed-point credit at states with alternative successors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bepo.core.settings import setting
 from bepo.credit import Credit, Estimator, Traits, register
 from bepo.credit._audit import audit
 
-BUDGETS = (1, 3, 5, 10, 20)  # sweeps at which the change of the advantage is logged (paper, iteration ablation)
+BUDGETS = (1, 3, 5, 10, 20)  # log the change of the advantage at these sweeps (paper, iteration ablation)
 
 
 @register
@@ -25,10 +25,10 @@ BUDGETS = (1, 3, 5, 10, 20)  # sweeps at which the change of the advantage is lo
 class GatedBEPO(Estimator):
     """A_i = eta_i A_out_i + w rho(s_i) A_FP_i (Gated-BEPO paper, Algorithm 1).
 
-    Where the paper leaves a choice open, it is a field: which deviations are taken (sample), where the penalty of an
-    invalid action is subtracted (outcome side only), the temperature of the softmax backup (1.0), and what a truncated
-    trajectory is worth (0, as the paper says; ``bootstrap`` is the alternative). A group whose fixed-point advantages
-    are all equal gets 0 from that term.
+    Choices that the paper leaves open are fields: the standard deviations (sample), where the penalty of an invalid
+    action is subtracted (outcome term only), and the temperature of the softmax backup (1.0). The paper gives a
+    truncated trajectory the value 0; ``bootstrap`` is the alternative. If all fixed-point advantages of a group are
+    equal, that term is 0.
     """
 
     name: Literal["gated_bepo"] = "gated_bepo"
@@ -39,44 +39,46 @@ class GatedBEPO(Estimator):
     step_weight: float = setting(1.5, at_least=0)
     """Weight w of the fixed-point term (Eq. combined_advantage)."""
     eta_min: float = setting(0.5, at_least=0, at_most=1)
-    """Weight of the outcome term where the gate is open (Eq. outcome_weight): 1 keeps all of it, 0 drops it."""
+    """Weight of the outcome term where the gate is open (Eq. outcome_weight): 1 keeps it, 0 drops it."""
     mixing: Literal["dynamic", "outcome_only", "ungated", "group_skew"] = "dynamic"
-    """How the terms are mixed (supplement, "Outcome-Step Mixing Variants"). The variants with full and with dropped
-    outcome weight are ``dynamic`` with ``eta_min`` 1 and 0."""
+    """How to mix the terms (supplement, "Outcome-Step Mixing Variants"). For the variants with full or dropped outcome
+    weight, choose ``dynamic`` and ``eta_min`` 1 or 0."""
     backup: Backup = "mean"
     """The Bellman backup over a state's observed edges."""
     softmax_temperature: float = setting(1.0, above=0)
     """Temperature of the softmax backup."""
     iterations: int = setting(20, at_least=0)
-    """Bellman sweeps at most; 0 leaves the Monte-Carlo values."""
+    """Maximum number of Bellman sweeps; 0 keeps the Monte-Carlo values."""
     tolerance: float = setting(1e-6, at_least=0)
-    """A group is swept until no value changes by more."""
+    """The sweeps of a group stop when no value changes by more than this."""
     solver: Literal["iterate", "exact"] = "iterate"
     """``iterate`` sweeps; ``exact`` solves the linear system of the mean backup."""
     gate: Literal["binary", "count_ramp", "count_and_branch"] = "binary"
     """The form of the gate rho(s)."""
     n_min: int = setting(2, at_least=1)
-    """Visits of a state at which the binary gate may open."""
+    """Minimum number of visits of a state for the binary gate to open."""
     b_min: int = setting(2, at_least=1)
-    """Distinct successors of a state at which the binary gate may open."""
+    """Minimum number of distinct successors of a state for the binary gate to open."""
     full_visits: int = setting(4, at_least=2)
-    """k of the soft gates: the visits at which their ramp reaches 1 (the paper tries 3 and 4)."""
+    """k of the soft gates: the number of visits at which their ramp reaches 1 (the paper tries 3 and 4)."""
     full_branches: int = setting(3, at_least=2)
-    """The distinct successors at which the ramp of ``count_and_branch`` reaches 1."""
+    """The number of distinct successors at which the ramp of ``count_and_branch`` reaches 1."""
     gate_order: Literal["post", "mask", "stop"] = "post"
-    """Apply the gate after GAE, mask the residuals of closed states, or stop the recursion there (supplement)."""
+    """``post`` applies the gate after GAE, ``mask`` zeroes the residuals of closed states, and ``stop`` ends the
+    recursion there (supplement)."""
     step_std: Std = "sample"
-    """Which deviation the fixed-point advantage is divided by, over all transitions of the group."""
+    """Standard deviation to divide the fixed-point advantage by, over all transitions of the group; ``none`` centres
+    only."""
     outcome_pool: Pool = "transition"
-    """What mean and deviation of the outcome advantage are taken over."""
+    """Pool of the outcome advantage's mean and standard deviation: transitions or trajectories."""
     outcome_std: Std = "sample"
-    """Which deviation the outcome advantage is divided by; ``none`` centres only."""
+    """Standard deviation to divide the outcome advantage by; ``none`` centres only."""
     invalid_penalty: float = setting(0.1, at_least=0)
-    """Taken off the outcome score of an invalid transition, as in verl-agent."""
+    """Subtracted from the outcome score of an invalid transition, as in verl-agent."""
     step_invalid_penalty: float = setting(0.0, at_least=0)
-    """Taken off the reward of an invalid transition before the Bellman backup."""
+    """Subtracted from the reward of an invalid transition before the Bellman backup."""
     truncation: Literal["absorb", "bootstrap"] = "absorb"
-    """Whether the time limit is an end that is worth 0, or the value of the state that it reached is used."""
+    """Value of the end of a truncated trajectory: 0 (``absorb``), or the value of its last state (``bootstrap``)."""
 
     label: ClassVar[str] = "Gated-BEPO"
     colour: ClassVar[str] = "#D55E00"
@@ -107,7 +109,7 @@ class GatedBEPO(Estimator):
         state_gate = self._gate(graph)
         rho = state_gate[batch.state]
 
-        # Side by side: the values before and after each logged sweep; the last are those that count.
+        # Stack the values before and after each logged sweep; the last row gives the advantage.
         logged = self._logged_sweeps()
         sweeps = sorted({*logged, *(k - 1 for k in logged), point.last})
         residual = graph.residuals(np.stack([point.after(k) for k in sweeps]), self.gamma)
@@ -141,7 +143,7 @@ class GatedBEPO(Estimator):
         return [k for k in sorted({*BUDGETS, self.iterations}) if 0 < k <= self.iterations]
 
     def _changes(self, logged: list[int], steps: dict[int, np.ndarray]) -> dict[str, float]:
-        """Return max |dA|, how far each logged sweep moves a standardised step advantage (supplement, "Iteration
+        """Return max |dA|: how much each logged sweep changes the standardised step advantage (supplement, "Iteration
         budget")."""
         return {f"delta_advantage_{k}": float(np.abs(steps[k] - steps[k - 1]).max()) for k in logged}
 
@@ -161,7 +163,7 @@ class GatedBEPO(Estimator):
         if self.gate_order == "mask":
             residual = rho * residual
         elif self.gate_order == "stop":
-            decay = decay * np.append(rho[1:], 0.0)  # what follows a last transition is never read
+            decay = decay * np.append(rho[1:], 0.0)  # the entry after a trajectory's last transition is unused
         return backward_recursion(batch, residual, decay)
 
     def _mix(self, batch: RolloutBatch, outcome: np.ndarray, step: np.ndarray, rho: np.ndarray) -> np.ndarray:
@@ -177,7 +179,7 @@ class GatedBEPO(Estimator):
         return eta * outcome + self.step_weight * rho * step
 
     def _certificate(self, graph: RolloutGraph, point: FixedPoint, residual: np.ndarray) -> dict[str, float]:
-        """Return how far the values are from the fixed point: here one sees a budget that is too small."""
+        """Return how far the values are from the fixed point. Large values mean that ``iterations`` is too small."""
         return {
             "sweeps": float(point.sweeps.max()),
             "residual": float(point.change.max()),

@@ -1,4 +1,4 @@
-"""GiGPO: episode credit, plus the return of a step compared with the other steps from the same state."""
+"""GiGPO: episode credit, plus each step's return relative to the other steps from the same state."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from bepo.credit._audit import audit
 class GiGPO(Estimator):
     """A_i = A_E_i + step_weight A_S_i, where A_S compares discounted returns within a state (Feng et al., 2025).
 
-    ``std="sample"`` is the published row "w/ std" (verl-agent's ``mean_std_norm``, its ALFWorld script), ``"none"``
-    the row "w/o std" (``mean_norm``, its WebShop and Sokoban scripts). Ties and singletons give exactly 0.
+    ``std="sample"`` is the published row "w/ std" (verl-agent's ``mean_std_norm`` in its ALFWorld script). ``"none"``
+    is the row "w/o std" (``mean_norm`` in its WebShop and Sokoban scripts). Ties and singletons give exactly 0.
     """
 
     name: Literal["gigpo"] = "gigpo"
@@ -31,17 +31,17 @@ class GiGPO(Estimator):
     step_weight: float = setting(1.0, at_least=0)
     """Weight of the step term."""
     std: Std = "sample"
-    """Which deviation both terms are divided by; ``none`` centres only."""
+    """Standard deviation to divide both terms by; ``none`` centres only."""
     invalid_penalty: float = setting(0.1, at_least=0)
-    """Taken off the outcome score of an invalid transition and, after discounting, off its step return."""
+    """Subtracted from the outcome score of an invalid transition and, after discounting, from its step return."""
     similarity: float | None = setting(None, at_least=0, at_most=1)
-    """States whose texts have at least this difflib ratio count as one; null matches exactly. A state joins the first
-    cluster whose first member is so similar, which makes the result depend on the order of transitions."""
+    """States whose texts have at least this difflib ratio are merged; null matches exactly. A state joins the first
+    cluster whose first member is similar enough, so the result depends on the order of transitions."""
     pool: Pool = "transition"
-    """What mean and deviation of the episode term are taken over: transitions (verl-agent), or trajectories (the
-    paper's equation)."""
+    """Pool of the episode term's mean and standard deviation: transitions (verl-agent), or trajectories (the paper's
+    equation)."""
     singleton: Singleton = "raw"
-    """Episode term of a pool of one: its own score (``raw``, verl-agent), or 0."""
+    """Episode term of a pool with one member: its own score (``raw``, verl-agent), or 0."""
 
     label: ClassVar[str] = "GiGPO"
     colour: ClassVar[str] = "#009E73"
@@ -65,7 +65,7 @@ class GiGPO(Estimator):
 
 
 def _merged(batch: RolloutBatch, threshold: float) -> RolloutBatch:
-    """Return the same batch with similar states of a group under one id."""
+    """Return the same batch with one ID for all similar states of a group."""
     leaders: dict[int, list[int]] = {}
     target = np.arange(batch.n_states)
     for state in dict.fromkeys(batch.state.tolist()):

@@ -1,4 +1,4 @@
-"""GraphGPO: credit for how near to success a step leads on the graph of a group's observations."""
+"""GraphGPO: credit for the distance to success, after a step, on the graph of a group's observations."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class GraphGPO(Estimator):
     """A_i = step_weight A_G_i + outcome_weight A_E_i, where A_G compares rewards R^G within a state (Cheng et al.,
     2026).
 
-    d(s) is the shortest path to an observed success; a failed or cut-off trajectory's last observation stays an
-    ordinary state. Where paper, official code and the Gated-BEPO paper differ, each is an option.
+    d(s) is the length of the shortest path to an observed success. The last observation of a failed or truncated
+    trajectory is an ordinary state. Where paper, official code and the Gated-BEPO paper differ, a field offers each.
     """
 
     name: Literal["graphgpo"] = "graphgpo"
@@ -34,20 +34,20 @@ class GraphGPO(Estimator):
     10 w^(d(s') - d(s) + 1) (``difference``, the code's ``normalize_distance``), or 1 / (1 + d(s')) (``reciprocal``, as
     the Gated-BEPO paper describes the method)."""
     unreachable: Literal["far_plus_one", "zero"] = "far_plus_one"
-    """R^G of a successor without a path to success: that of one step beyond the farthest state, or 0 (Gated-BEPO
+    """R^G of a successor without a path to success: as for one step beyond the farthest state, or 0 (Gated-BEPO
     paper)."""
     std: Std = "sample"
-    """Which deviation both terms are divided by; ``none`` centres only."""
+    """Standard deviation to divide both terms by; ``none`` centres only."""
     step_weight: float = setting(1.0, at_least=0)
     """Weight of the step term A_G."""
     outcome_weight: float = setting(1.0, at_least=0)
     """Weight of the episode term A_E."""
     invalid_penalty: float = setting(0.1, at_least=0)
-    """Taken off the outcome score and off R^G of an invalid transition."""
+    """Subtracted from the outcome score and from R^G of an invalid transition."""
     pool: Pool = "transition"
-    """What mean and deviation of the episode term are taken over: transitions (the official code), or trajectories."""
+    """Pool of the episode term's mean and standard deviation: transitions (the official code), or trajectories."""
     singleton: Singleton = "raw"
-    """Episode term of a pool of one: its own score (``raw``, the official code), or 0."""
+    """Episode term of a pool with one member: its own score (``raw``, the official code), or 0."""
 
     label: ClassVar[str] = "GraphGPO"
     colour: ClassVar[str] = "#56B4E9"
@@ -73,7 +73,7 @@ class GraphGPO(Estimator):
 
     def _graph_reward(self, batch: RolloutBatch) -> Float[np.ndarray, " N"]:
         distance = distances(batch)
-        far = np.zeros(batch.n_groups)  # with no success at all, every distance is 1
+        far = np.zeros(batch.n_groups)  # without any success, every distance is 1
         finite = np.isfinite(distance)
         np.maximum.at(far, batch.state_group[finite], distance[finite])
         whole = np.where(finite, distance, far[batch.state_group] + 1)
@@ -91,9 +91,9 @@ class GraphGPO(Estimator):
 
 
 def distances(batch: RolloutBatch) -> Float[np.ndarray, " S"]:
-    """Return the fewest steps from each state to an observed success; inf where there is no path.
+    """Return the fewest steps from each state to an observed success; inf without a path.
 
-    The search is breadth first, over all groups at once.
+    The search is breadth-first, over all groups at once.
     """
     distance = np.full(batch.n_states, np.inf)
     ends = batch.terminal == Terminal.SUCCESS

@@ -18,19 +18,19 @@ from bepo.credit._audit import audit
 class GRPO(Estimator):
     """Episode-level group-relative credit, A_i = (S_i - mean) / (std + 1e-6) over the group (Shao et al., 2024).
 
-    This is the multi-step form of verl-agent. It deviates in its statistics, which are float64 with an exact zero on
-    ties, where verl-agent divides rounding errors.
+    This is verl-agent's multi-step form, with one deviation: statistics are float64, and ties give exactly 0, where
+    verl-agent divides rounding errors.
     """
 
     name: Literal["grpo"] = "grpo"
     pool: Pool = "transition"
-    """What mean and deviation are taken over: transitions (verl-agent), or trajectories (the paper's equation)."""
+    """Pool of mean and standard deviation: transitions (verl-agent), or trajectories (the paper's equation)."""
     std: Std = "sample"
-    """Which deviation the advantage is divided by; ``none`` centres only (Dr. GRPO, Liu et al., 2025)."""
+    """Standard deviation to divide the advantage by; ``none`` centres only (Dr. GRPO, Liu et al., 2025)."""
     invalid_penalty: float = setting(0.1, at_least=0)
-    """Taken off the score of a transition whose action is invalid, on that transition alone (verl-agent)."""
+    """Subtracted from the score of a transition with an invalid action, only at that transition (verl-agent)."""
     singleton: Singleton = "raw"
-    """Advantage of a pool of one: its own score (``raw``, verl-agent), or 0."""
+    """Advantage of a pool with one member: its own score (``raw``, verl-agent), or 0."""
 
     label: ClassVar[str] = "GRPO"
     compares_trajectories: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""HGPO: the return of a step compared with those of steps that share its recent history, for several lengths."""
+"""HGPO: each step's return relative to steps with the same recent history, for several history lengths."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from bepo.credit._audit import audit
 class HGPO(Estimator):
     """A_i = sum_k w_k A^(k)_i / (sum_k w_k + 1e-6) over history levels k = 0..history (He et al., 2026).
 
-    Level k compares transitions whose last k + 1 states agree, at any time of any trajectory of the group. A level that
-    a transition shares with no other is dropped.
+    Level k compares transitions whose last k + 1 states agree, at any time of any trajectory of the group. A
+    transition drops a level that it shares with no other transition.
     """
 
     name: Literal["hgpo"] = "hgpo"
@@ -33,15 +33,15 @@ class HGPO(Estimator):
     alpha: float = setting(1.0, at_least=0)
     """Exponent of the level weights."""
     std: Std = "population"
-    """Which deviation each level is divided by: ``population`` on ALFWorld, ``none`` on WebShop (official scripts)."""
+    """Standard deviation to divide each level by; official scripts: ``population`` on ALFWorld, ``none`` on WebShop."""
     level_offset: int = setting(2, at_least=1)
     """c in w_k = (k + c)^alpha: 2 in the official code, 1 in the paper."""
     drop_zero: bool = True
-    """Also drop levels whose advantage is exactly 0, as the official code does and the paper does not."""
+    """Whether to drop levels with an advantage of exactly 0 too, as in the official code but not in the paper."""
     base_group: bool = False
-    """Add the episode advantage as one more level, of weight 1."""
+    """Whether to add the episode advantage as a further level of weight 1."""
     invalid_penalty: float = setting(0.1, at_least=0)
-    """Taken off the return of an invalid transition after discounting, on that transition alone."""
+    """Subtracted from the return of an invalid transition after discounting, only at that transition."""
 
     label: ClassVar[str] = "HGPO"
     colour: ClassVar[str] = "#E69F00"
@@ -84,7 +84,7 @@ class HGPO(Estimator):
 
 
 def suffixes(batch: RolloutBatch, history: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Yield for each level: its number, the transitions that have as many past states, and an id of each one's last
+    """Yield for each level: its number, the transitions with enough past states, and an ID of each transition's last
     level + 1 states."""
     ids = batch.state.astype(np.int64)
     for level in range(history + 1):

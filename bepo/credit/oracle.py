@@ -1,4 +1,4 @@
-"""Oracle: a control that is told how far every state is from success."""
+"""Oracle: an upper bound that sees the expert's distance to success in every state."""
 
 from __future__ import annotations
 
@@ -16,36 +16,39 @@ from bepo.core.settings import setting
 from bepo.credit import Credit, Estimator, Traits, register
 from bepo.credit._audit import audit
 
-_SPARE = np.array([0, 2, 4, 8, 16])  # lower ends of the classes of steps to spare
-_PRIOR = 8.0  # transitions that the success rate by distance alone counts for, where both are known
+_SPARE = np.array([0, 2, 4, 8, 16])  # lower ends of the classes of spare steps
+_PRIOR = 8.0  # weight, in transitions, of the success rate by distance alone
 
 
 @register
 @dataclass
 class Oracle(Estimator):
-    """No method but a control: it says how much room for credit assignment a setting has.
+    """An upper bound, not a method: it shows how much headroom for credit assignment a setting has.
 
-    It knows d and d', the number of steps that the environment's expert would still need before and after each
-    transition (``RolloutBatch.expert_steps``). ``progress`` is clip(d - d', -1, 1), with -1 for a step into a state
-    from which the expert knows no way and 0 for every step after it, standardised over the group. ``residual`` fits the
-    success rate of the batch's transitions to d and to the steps that are left to spare, and gives the change of the
-    fitted value over a transition, divided by its root mean square over the batch; so groups of a batch do influence
-    each other. ``outcome_residual`` adds it to GRPO's advantage.
+    It sees d and d', the number of steps that the environment's expert needs before and after each transition
+    (``RolloutBatch.expert_steps``).
 
-    Raises ``UserError`` for rollouts that lack the numbers of steps.
+    ``progress`` is clip(d - d', -1, 1), standardised over the group. It is -1 for a step into a state from which the
+    expert finds no solution, and 0 for every later step.
+
+    ``residual`` fits the success rate of the batch's transitions to d and to the number of spare steps. The advantage
+    is the change of this value over a transition, divided by its root mean square over the batch. The groups of a
+    batch therefore do influence each other. ``outcome_residual`` adds it to GRPO's advantage.
+
+    Raises ``UserError`` for rollouts without expert steps.
     """
 
     name: Literal["oracle"] = "oracle"
     variant: Literal["progress", "residual", "outcome_residual"] = "progress"
-    """Progress where the prompt shows the whole state; outcome and residual where it does not (docs/credit.md)."""
+    """``progress`` for prompts that show the whole state, else ``outcome_residual`` (docs/credit.md)."""
     invalid_penalty: float = setting(0.1, at_least=0)
-    """Of the outcome, as in GRPO."""
+    """Subtracted from the outcome score of an invalid transition, as in GRPO."""
 
     label: ClassVar[str] = "Oracle (upper bound)"
     colour: ClassVar[str] = "#7F7F7F"
     method_version: ClassVar[int] = 1
-    citation: ClassVar[str] = "none: a control of this project, not a method"
-    control: ClassVar[bool] = True
+    citation: ClassVar[str] = "this project; an upper bound, not a method"
+    upper_bound: ClassVar[bool] = True
     needs_expert_steps: ClassVar[bool] = True
     traits: ClassVar[Traits] = {
         "needs": "the environment's expert",
@@ -56,7 +59,7 @@ class Oracle(Estimator):
 
     def __call__(self, batch: RolloutBatch) -> Credit:
         if batch.expert_steps is None or batch.next_expert_steps is None:
-            raise UserError("credit=oracle reads expert_steps, and these rollouts do not have them")
+            raise UserError("credit=oracle needs expert_steps, which these rollouts lack")
         if self.variant == "progress":
             terms = {"step": standardise(progress(batch.expert_steps, batch.next_expert_steps), batch.group_start)}
         else:
@@ -68,16 +71,16 @@ class Oracle(Estimator):
 
 
 def progress(before: Float[np.ndarray, " N"], after: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
-    """Return how much nearer each transition comes to success, at most one step: in [-1, 1].
+    """Return by how many steps each transition gets closer to success, clipped to [-1, 1].
 
-    NaN stands for a state from which there is no way: -1 into one, 0 from one.
+    NaN marks a state without a solution: -1 for a transition into it, 0 for a transition from it.
     """
     step = np.where(np.isnan(after), -1.0, np.clip(before - after, -1, 1))
     return np.where(np.isnan(before), 0.0, step)
 
 
 def _residual(batch: RolloutBatch, before: np.ndarray, after: np.ndarray) -> Float[np.ndarray, " N"]:
-    """Return V(s') - V(s) over its root mean square, for the fitted success rate V; ends are worth their outcome."""
+    """Return V(s') - V(s) over its root mean square, for the fitted success rate V. An end's value is its outcome."""
     truncated = batch.terminal == Terminal.TRUNCATION
     horizon = int((batch.step[truncated] if truncated.any() else batch.step).max()) + 1
     left = horizon - batch.step
@@ -89,7 +92,7 @@ def _residual(batch: RolloutBatch, before: np.ndarray, after: np.ndarray) -> Flo
 
 
 class _SuccessRate:
-    """Success rates of transitions by distance and by class of steps to spare; 0 where there is no way in time."""
+    """Success rates of transitions by distance and class of spare steps; 0 if success in time is impossible."""
 
     def __init__(self, distance: np.ndarray, spare: np.ndarray, success: np.ndarray) -> None:
         self._longest = int(np.nanmax(distance, initial=0))

@@ -21,12 +21,12 @@ from bepo.credit._audit import audit
 class PPO(Estimator):
     """Advantages delta = r + gamma V' - V, A = delta + gamma lambda A' over tokens (Schulman et al., 2016; 2017).
 
-    Needs a critic's value of every response token (``tokens.value``). ``scope`` says what one sequence is:
-    1. ``response``: verl-agent's PPO. Each response alone, with its whole episode's return on the last token: nothing
-       is bootstrapped across steps.
-    2. ``trajectory``: all responses of an episode in a row, each step's reward on its response's last token.
-    3. ``turn``: one decision a step, worth the value of its first token; every token has its step's advantage and
-       value target. A reading of Turn-PPO, whose details are not public.
+    Needs a critic's value of every response token (``tokens.value``). ``scope`` defines a sequence:
+    1. ``response`` (verl-agent's PPO): each response alone, with the whole episode's return on its last token. Values
+       are not bootstrapped across steps.
+    2. ``trajectory``: all responses of an episode in a row, with each step's reward on its response's last token.
+    3. ``turn``: one decision per step, with the value of its first token. All tokens of a step share its advantage and
+       value target. This is our reading of Turn-PPO, whose details are not public.
     """
 
     name: Literal["ppo"] = "ppo"
@@ -35,14 +35,14 @@ class PPO(Estimator):
     gae_lambda: float = setting(1.0, at_least=0, at_most=1)
     """Decay of residuals along the sequence, times ``gamma``."""
     scope: Literal["response", "trajectory", "turn"] = "response"
-    """What one sequence is (see above). Only ``trajectory`` and ``turn`` bootstrap across steps."""
+    """The definition of a sequence (see above). Only ``trajectory`` and ``turn`` bootstrap across steps."""
     whiten: bool = True
-    """Standardise advantages over all response tokens of the update (verl's ``masked_whiten``)."""
+    """Whether to standardise advantages over all response tokens of the update (verl's ``masked_whiten``)."""
     std: Literal["population", "sample"] = setting("population", neutral=True)
-    """The deviation that ``whiten`` divides by. verl and verl-agent take the sample's (Bessel's correction), as
-    ``credit=ppo_ungrouped`` does at tier paper. The published runs took the population's."""
+    """The standard deviation that ``whiten`` divides by. verl, verl-agent and ``credit=ppo_ungrouped`` at tier paper
+    use ``sample`` (Bessel's correction); the published runs used ``population``."""
     invalid_penalty: float = setting(0.1, at_least=0)
-    """Taken off the reward of an invalid transition, on its last token."""
+    """Subtracted from the reward of an invalid transition, on its last token."""
 
     label: ClassVar[str] = "PPO (with critic)"
     colour: ClassVar[str] = "#999999"
@@ -59,7 +59,7 @@ class PPO(Estimator):
     def __call__(self, batch: RolloutBatch) -> Credit:
         tokens = batch.tokens
         if tokens is None or len(tokens.value) != len(tokens.logprob):
-            raise UserError("credit=ppo needs tokens and a critic's value of every response token; these have none")
+            raise UserError("credit=ppo needs a critic's value of every response token, which these rollouts lack")
         value = tokens.value.astype(np.float64)
         transition = np.repeat(np.arange(len(batch)), tokens.response_length)
         advantage = self._turns(batch, value)[transition] if self.scope == "turn" else self._tokens(batch, value)
@@ -82,7 +82,7 @@ class PPO(Estimator):
         )
 
     def _tokens(self, batch: RolloutBatch, value: Float[np.ndarray, " R"]) -> Float[np.ndarray, " R"]:
-        """Return the advantage of each response token; the end of a sequence is worth 0."""
+        """Return the advantage of each response token; the value after a sequence's end is 0."""
         last = batch.language.response_offset[1:] - 1
         reward = np.zeros(len(value))
         ends = np.zeros(len(value), bool)
@@ -98,7 +98,7 @@ class PPO(Estimator):
         return _backward(residual, self.gamma * self.gae_lambda * goes_on)
 
     def _turns(self, batch: RolloutBatch, value: Float[np.ndarray, " R"]) -> Float[np.ndarray, " N"]:
-        """Return the advantage of each transition as one decision, worth the value of its first token."""
+        """Return the advantage of each transition as one decision, with the value of its first token."""
         worth = value[batch.language.response_offset[:-1]]
         goes_on = batch.terminal == 0
         residual = batch.reward - self.invalid_penalty * ~batch.valid - worth
@@ -107,7 +107,7 @@ class PPO(Estimator):
 
 
 def _backward(x: Float[np.ndarray, " n"], decay: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Return ``y_i = x_i + decay_i y_{i+1}``; a decay of 0 ends a sequence. All sequences advance side by side."""
+    """Return ``y_i = x_i + decay_i y_{i+1}``, for all sequences at once; a decay of 0 ends a sequence."""
     ends = np.flatnonzero(decay == 0)
     starts = np.concatenate([[0], ends[:-1] + 1])
     y = x.copy()
@@ -121,6 +121,6 @@ def _backward(x: Float[np.ndarray, " n"], decay: Float[np.ndarray, " n"]) -> Flo
 
 
 def _explained_variance(value: np.ndarray, target: np.ndarray) -> float:
-    """Return 1 - Var(target - value) / Var(target), which is 1 for a perfect critic and 0 for a constant one."""
+    """Return 1 - Var(target - value) / Var(target): 1 for a perfect critic, 0 for a constant one."""
     variance = target.var()
     return float(1 - (target - value).var() / variance) if variance > 0 else 0.0

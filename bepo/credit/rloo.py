@@ -1,4 +1,4 @@
-"""RLOO: the return of an episode compared with the mean return of the others."""
+"""RLOO: each episode's return minus the mean return of the other episodes."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from bepo.credit._audit import audit
 class RLOO(Estimator):
     """Leave-one-out outcome credit, A_i = n / (n - 1) (S_i - mean) over a pool of n (Ahmadian et al., 2024, Eq. 7).
 
-    A pool of trajectories is what the name means; a pool of transitions leaves out one transition and keeps the others
-    of the same trajectory in the baseline.
+    With a pool of trajectories it is the usual RLOO. A pool of transitions leaves out one transition, and the baseline
+    keeps the other transitions of the same trajectory.
     """
 
     name: Literal["rloo"] = "rloo"
     pool: Pool = "transition"
-    """What the mean is taken over: transitions (verl-agent, and so presumably the published row), or trajectories."""
+    """Pool of the mean: transitions (verl-agent, and so presumably the published row), or trajectories."""
     invalid_penalty: float = setting(0.1, at_least=0)
-    """Taken off the score of a transition whose action is invalid, on that transition alone (verl-agent)."""
+    """Subtracted from the score of a transition with an invalid action, only at that transition (verl-agent)."""
     singleton: Singleton = "raw"
-    """Advantage of a pool of one: its own score (``raw``, verl-agent), or 0."""
+    """Advantage of a pool with one member: its own score (``raw``, verl-agent), or 0."""
 
     label: ClassVar[str] = "RLOO"
     compares_trajectories: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""Findings: what was looked at, and what plug-ins say that they lack (``bepo.core.errors.Missing``)."""
+"""Findings of the doctor, and the findings about plug-ins (``bepo.core.errors.Missing``)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from bepo.core.settings import Settings
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     part: str
     name: str
     problem: str = ""  # empty: usable
-    remedy: str = ""
+    fix: str = ""
     note: str = ""
-    minor: bool = False  # a choice that is listed only if something is missing
+    minor: bool = False  # listed only if there is a problem
 
 
 def plugin_findings(part: str, name: str, cls: type[Settings]) -> Iterator[Finding]:
-    """Examine a plug-in as it comes, then with each other choice of its fields."""
+    """Check a plug-in with its defaults, then with each other choice of its fields."""
     default, finding = _examined(part, name, cls)
     yield finding
     if default is None:
@@ -36,13 +36,13 @@ def plugin_findings(part: str, name: str, cls: type[Settings]) -> Iterator[Findi
                 continue
             label, changed = f"{name} {field.name}={choice}", {field.name: choice}
             _, other = _examined(part, label, lambda changed=changed: replace(default, **changed), minor=True)
-            yield replace(other, problem="", remedy="") if other.problem == finding.problem else other
+            yield replace(other, problem="", fix="") if other.problem == finding.problem else other
 
 
 def _examined(
     part: str, name: str, make: Callable[[], Settings], minor: bool = False
 ) -> tuple[Settings | None, Finding]:
-    """Return the settings, where they can be made at all, and what is wrong with them."""
+    """Return the settings (None if they are invalid), and the finding about them."""
     made = None
     try:
         made = make()
@@ -51,5 +51,5 @@ def _examined(
         problem = error
     if problem is None:
         return made, Finding(part, name, minor=minor)
-    text, remedy = (problem.problem, problem.remedy) if isinstance(problem, Missing) else (str(problem), "")
-    return made, Finding(part, name, text, remedy, minor=minor)
+    text, fix = (problem.problem, problem.fix) if isinstance(problem, Missing) else (str(problem), "")
+    return made, Finding(part, name, text, fix, minor=minor)

@@ -1,7 +1,7 @@
-"""Environments: each file or folder here registers one, and its name becomes a choice of ``env``.
+"""Environments. Each file or folder of this package registers one; its name becomes a choice of ``env``.
 
-An environment lists tasks and runs batches of episodes. It never truncates an episode itself: the time limit
-``horizon`` is enforced by the code that runs the episodes (``bepo.rollouts.collect``).
+An environment lists tasks and runs batches of episodes. It never truncates an episode: ``bepo.rollouts.collect``, which
+runs the episodes, enforces the time limit ``horizon``.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from bepo.store.files import digest
 
 Split = Literal["train", "validation", "test"]
 IMAGE = "<image>"
-"""The placeholder in the text of an observation, and so of a prompt, where the observation's image belongs."""
+"""The placeholder for the observation's image in the text of an observation or prompt."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One task: a room, a game, a shopping goal."""
+    """One task, such as a Sokoban board, an ALFWorld game or a shopping goal."""
 
     id: str  # 16 hex digits, a digest of the task's content (``content_id``)
     data: Any  # what the environment needs to start the task, as JSON data
-    kind: str = ""  # task family, for environments that report success by family
+    kind: str = ""  # task type, for environments that report success by type
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Observation:
 
     text: str  # the text for the prompt
     key: str  # identifies the state: observations with equal keys are one state
-    admissible: tuple[str, ...]  # the actions that the prompt lists; none where the environment takes any text
-    image: np.ndarray | None = None  # (H, W, 3) uint8, the image that ``IMAGE`` in the text stands for
+    admissible: tuple[str, ...]  # the actions that the prompt lists; empty if any text is an action
+    image: np.ndarray | None = None  # (H, W, 3) uint8, shown in place of ``IMAGE``
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Step:
 class PromptText:
     """The texts that an environment contributes to the agent's prompt templates."""
 
-    role: str  # one sentence that says who the agent is
+    role: str  # one sentence about who the agent is
     rules: str  # the rules of the environment
     vocabulary: Sequence[str]  # every word that observations and actions can contain, for word-level tokenizers
 
@@ -66,51 +66,51 @@ class Episodes(Protocol):
     observations: list[Observation]
     """The current observation of each episode."""
     instructions: list[str]
-    """The task of each episode in words; empty where the rules of the environment describe it completely."""
+    """The task of each episode in words; empty if the rules of the environment describe it completely."""
 
     def step(self, actions: Mapping[int, str | None]) -> dict[int, Step]:
-        """Act in some of the episodes and return the result of each action.
+        """Act in some of the episodes, and return the result of each action.
 
-        ``actions`` maps the index of an episode to an action; None stands for an invalid one.
+        ``actions`` maps the index of an episode to its action; None stands for an invalid action.
         """
         ...
 
     def expert(self, index: int) -> str | None:
-        """Return the next action of an expert in the episode ``index``, or None where no success can be reached.
+        """Return the expert's next action in episode ``index``, or None if success is out of reach.
 
-        Only environments with ``has_expert`` are asked.
+        Called only for environments with ``has_expert``.
         """
         ...
 
     def expert_steps(self, index: int) -> float:
-        """Return how many steps the expert would need from the current state to success; NaN where it knows no way.
+        """Return how many steps the expert needs from the current state to success; NaN if it finds no solution.
 
-        The episode is left as it is. Only environments with ``counts_expert_steps`` are asked.
+        Does not change the episode. Called only for environments with ``counts_expert_steps``.
         """
         ...
 
 
 class Environment(Plugin):
-    """The base of environments: a dataclass whose fields are the settings of the environment.
+    """The base class of environments: a dataclass whose fields are the environment's settings.
 
-    Members without a default (``method_version``, ``horizon``, ``prompt``, ``tasks``, ``start``, ``project``) must be
-    defined; all others may be.
+    A subclass must define ``method_version``, ``horizon``, ``prompt``, ``tasks``, ``start`` and ``parse_action``. All
+    other members have a default.
     """
 
     group = "env"
     method_version: ClassVar[int]
     label: ClassVar[str] = ""
-    """The name in tables and figures; empty: ``name``."""
+    """Name in tables and figures; empty: ``name``."""
     colour: ClassVar[str] = ""
-    """The colour ``#RRGGBB`` in figures that compare environments; empty: a colour is chosen that no other has."""
+    """Colour ``#RRGGBB`` in figures that compare environments; empty: a free colour is chosen."""
     dashes: ClassVar[tuple[float, ...]] = ()
-    """The line style in such figures, as lengths of dash, gap, dash, ... in line widths; empty: a solid line."""
+    """Line style in such figures: lengths of dash, gap, dash, ... in line widths; empty: a solid line."""
     shown_settings: ClassVar[tuple[str, ...]] = ()
-    """The settings that the caption of a table names, because results with different values cannot be compared."""
+    """Settings that table captions name, because results with different values are not comparable."""
     counts_expert_steps: ClassVar[bool] = False
-    """Do its episodes have ``expert_steps``? ``credit=oracle`` needs them."""
+    """Whether its episodes implement ``expert_steps``, which ``credit=oracle`` needs."""
     untagged_tail: ClassVar[int] = 0
-    """How many characters at the end of a response are read as the action if the response has no action tags."""
+    """If a response has no action tags, so many characters at its end are read as the action."""
     horizon: int
     """Number of steps after which an episode is truncated."""
 
@@ -121,24 +121,24 @@ class Environment(Plugin):
 
     @property
     def free_text(self) -> str:
-        """Return why the listed actions alone do not suffice to solve a task; empty: they suffice."""
+        """Return why a policy needs more than the listed actions to solve a task; empty if they suffice."""
         return ""
 
     @property
     def has_expert(self) -> bool:
-        """Return whether its episodes have ``expert``. Without one, tiny models have no warm start."""
+        """Return whether its episodes have an expert. Tiny models need one for their warm start."""
         return True
 
     def tasks(self, split: Split) -> Iterator[Task]:
-        """Yield the tasks of a split, without repetition and in a fixed order; splits have no task in common."""
+        """Yield the tasks of a split in a fixed order, each once; splits share no task."""
         raise NotImplementedError
 
     def start(self, tasks: Sequence[Task]) -> Episodes:
         """Start one episode for each task."""
         raise NotImplementedError
 
-    def project(self, text: str) -> str | None:
-        """Return the action that the text of a response stands for, or None if it stands for none."""
+    def parse_action(self, text: str) -> str | None:
+        """Return the action in the text of a response, or None if the text is not an action."""
         raise NotImplementedError
 
 
@@ -154,7 +154,7 @@ def content_id(text: str) -> str:
 def split_by_id(task_id: str) -> Split:
     """Return the split of a task by its id: 80 % train, 10 % validation, 10 % test.
 
-    The id depends on the content alone, so that equal tasks are never in two splits.
+    The ID depends on the content alone, so equal tasks are always in the same split.
     """
     bucket = int(task_id[:8], 16) % 10
     return "test" if bucket == 0 else "validation" if bucket == 1 else "train"

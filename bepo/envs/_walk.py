@@ -1,4 +1,4 @@
-"""How many steps an expert needs, found by following it on a copy of an episode."""
+"""Counts the steps that an expert needs, by following it on a copy of an episode."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Hashable
 from typing import Protocol
 
 MOST_STEPS = 200
-"""An expert that has not succeeded after so many steps knows no way."""
+"""An expert that has not succeeded after so many steps counts as having no solution."""
 
 
 class Walk(Protocol):
     """An expert on a copy of an episode."""
 
     def key(self) -> Hashable:
-        """Return what identifies the current state, as far as the expert's way from here depends on it."""
+        """Return a key of the current state: the expert acts alike from states with equal keys."""
         ...
 
     def advance(self) -> bool | None:
-        """Take the expert's step; return True if it succeeds, False if it fails or there is none, else None."""
+        """Take the expert's step. Return True for success, False if it fails or has no step, None to go on."""
         ...
 
 
 def steps_to_success(walk: Walk, known: dict[Hashable, float]) -> float:
     """Follow the expert to the end, and return the number of its steps; NaN if it does not succeed.
 
-    ``known`` holds the numbers of states that were met before; those of all states on the way are added to it.
+    ``known`` caches these numbers by state; the numbers of all states on the way are added to it.
     """
     path: dict[Hashable, None] = {}
     rest: float | None = None

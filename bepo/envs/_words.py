@@ -1,4 +1,4 @@
-"""The words of an environment whose texts are not known in advance: those that it shows in some episodes."""
+"""The vocabulary of an environment whose texts are not known in advance, collected from some episodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from re import findall
 from bepo.core.batch import Terminal
 from bepo.envs import Episodes, Observation, Task
 
-_PIECE = r"<[a-z]+>|[A-Za-z]?[a-z]+|[0-9]+|\S"  # what the word-level tokenizer of the tiny models takes for a word
+_PIECE = r"<[a-z]+>|[A-Za-z]?[a-z]+|[0-9]+|\S"  # a word of the tiny models' tokenizer
 _EPISODES, _STEPS, _NUMBERS = 48, 24, 100
 
 
@@ -21,8 +21,7 @@ def seen_words(
 ) -> list[str]:
     """Return the words of 48 episodes of at most 24 steps, every printable symbol, and the numbers below 100, sorted.
 
-    ``act`` chooses the actions of these episodes. A word that none of them shows is not in the list, and a tiny model
-    reads it as unknown.
+    ``act`` chooses the actions of these episodes. A tiny model reads all other words as unknown.
     """
     chosen = [task for task, _ in zip(tasks, range(_EPISODES))]
     episodes, rng, active = start(chosen), random.Random(0), set(range(len(chosen)))

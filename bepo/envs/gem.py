@@ -40,21 +40,21 @@ _PROBES = 200  # random actions from which a vocabulary is made
 @register
 @dataclass
 class GEM(Environment):
-    """An environment of the gem-llm package. Any text is an action; there is no expert, and no list of actions.
+    """An environment of the gem-llm package. Any text is an action; it has neither an expert nor a list of actions.
 
-    A task is a seed of ``reset``. An episode succeeds if it ends with a total reward of 1, which is GEM's for a solved
-    task; its score is the total, at least 0 and at most 1. Each episode has random numbers of its own, although GEM
-    draws from Python's and NumPy's global ones. Source: Liu et al., 2025, GEM: A Gym for Agentic LLMs.
+    A task is a seed of ``reset``. An episode succeeds if it ends with a total reward of 1, GEM's reward for a solved
+    task. The task score is the total reward, clipped to [0, 1]. GEM draws from the global generators of Python and
+    NumPy; here each episode has separate generators. Source: Liu et al., 2025, GEM: A Gym for Agentic LLMs.
     """
 
     name: Literal["gem"] = "gem"
     id: str = "game:GuessTheNumber-v0-easy"
-    """The environment, as ``gem.make`` knows it."""
+    """The environment's ID in ``gem.make``."""
     kwargs: dict[str, Any] = setting(factory=dict)
-    """What ``gem.make`` is given beside the id. Where GEM runs the model's code (``code:...``), ``sandbox_type`` must
-    be said: ``bwrap`` runs it in bubblewrap's sandbox, ``none`` with all that the user may do."""
+    """Further arguments of ``gem.make``. Environments that run the model's code (``code:...``) need ``sandbox_type``:
+    ``bwrap`` runs it in bubblewrap's sandbox, ``none`` runs it with all rights of the user."""
     states: Literal["history", "suffix"] = "history"
-    """What makes two states equal: the episode up to now, or GEM's suffix alone, which shows the board of a game."""
+    """Two states are equal if these texts are: the whole episode so far, or only GEM's suffix, a game's board."""
     horizon: int = setting(30, at_least=1, at_most=10_000)
     """Number of steps after which an episode is truncated. GEM's own limit, ``max_turns``, ends it as a failure."""
 
@@ -64,17 +64,17 @@ class GEM(Environment):
 
     @property
     def has_expert(self) -> bool:
-        """Return False: GEM has none."""
+        """Return False: GEM has no expert."""
         return False
 
     @property
     def free_text(self) -> str:
         """Return that no actions are listed."""
-        return "env=gem lists none"
+        return "env=gem lists no actions"
 
     @cached_property
     def prompt(self) -> PromptText:
-        """Return the texts for the agent's prompt; the vocabulary is that of some random episodes."""
+        """Return the texts for the agent's prompt; the vocabulary comes from some random episodes."""
         moves = self._moves()
         words = seen_words(self.tasks("train"), self.start, lambda rng, _: rng.choice(moves))
         return PromptText("You are an expert agent playing a game in words.", "Answer as the task asks.", words)
@@ -88,43 +88,43 @@ class GEM(Environment):
                 yield Task(task_id, {"seed": seed})
 
     def start(self, tasks: Sequence[Task]) -> GEMEpisodes:
-        """Start one episode for each seed. Raises ``UserError`` where the environment cannot be made."""
+        """Start one episode for each seed. Raises ``UserError`` if the environment cannot be made."""
         envs = [make(self.id, self.kwargs) for _ in tasks]
         with named(self.id, "reset"):
             return GEMEpisodes(envs, [task.data["seed"] for task in tasks], self.states, self.id)
 
-    def project(self, text: str) -> str | None:
-        """Return the text in the box that GEM reads, ``\\boxed{...}``, unless it has one; None for an empty text."""
+    def parse_action(self, text: str) -> str | None:
+        """Return the text inside ``\\boxed{...}``, as GEM reads it, unless it has a box; None for an empty text."""
         said = text.strip()
         return None if not said else said if "\\boxed{" in said else f"\\boxed{{{said}}}"
 
     def missing(self) -> Missing | None:
-        """Return that gem-llm is not installed."""
+        """Return ``Missing`` if gem-llm is not installed, else None."""
         return _missing()
 
     def facts(self) -> dict[str, Any]:
-        """Return the version of GEM."""
+        """Return metadata for ``run.json``: the version of GEM."""
         from importlib.metadata import version
 
         return {"gem-llm": version("gem-llm")}
 
     def _moves(self) -> list[str]:
-        """Return some random actions of GEM's; one that is none where it knows no random ones."""
+        """Return some random actions of GEM, or one placeholder if GEM cannot draw random actions."""
         env = make(self.id, self.kwargs)
         own = _randomness(random.Random(0).getstate(), np.random.RandomState(0).get_state())
         with named(self.id, "reset"), own:
             env.reset(seed=0)
             try:
-                return sorted({self.project(env.sample_random_action()) or "" for _ in range(_PROBES)})
+                return sorted({self.parse_action(env.sample_random_action()) or "" for _ in range(_PROBES)})
             except NotImplementedError:
                 return ["\\boxed{0}"]
 
 
 class GEMEpisodes:
-    """Running episodes, each in an environment of its own."""
+    """Running episodes, each in a separate environment."""
 
     def __init__(self, envs: Sequence[Any], seeds: Sequence[int], states: str, env_id: str) -> None:
-        """Reset each of GEM's environments with its seed; ``env_id`` is what errors call them."""
+        """Reset each of GEM's environments with its seed; errors name ``env_id``."""
         self._envs, self._states, self._id = envs, states, env_id
         self._randomness: list[tuple[Any, Any]] = []
         self._totals = [0.0] * len(envs)
@@ -139,15 +139,15 @@ class GEMEpisodes:
             self.observations.append(self._observation(i, "", info))
 
     def step(self, actions: Mapping[int, str | None]) -> dict[int, Step]:
-        """Act in some episodes; None does nothing, and takes a step of the agent."""
+        """Act in some episodes; None changes nothing but counts as a step."""
         return {i: self._step(i, action) for i, action in actions.items()}
 
     def expert(self, index: int) -> str | None:
-        """Return None: there is no expert."""
+        """Return None: GEM has no expert."""
         return None
 
     def expert_steps(self, index: int) -> float:
-        """Return NaN: there is no expert."""
+        """Return NaN: GEM has no expert."""
         return float("nan")
 
     def _step(self, i: int, action: str | None) -> Step:
@@ -178,8 +178,8 @@ class GEMEpisodes:
 def make(env_id: str, kwargs: Mapping[str, Any]) -> Any:
     """Return an environment of GEM.
 
-    Raises ``UserError`` for an unknown id, wrong settings, data that is missing, and for an environment that would run
-    the model's code where ``sandbox_type`` does not say how.
+    Raises ``UserError`` for an unknown ID, wrong settings or missing data, and if an environment would run the model's
+    code but ``sandbox_type`` is not set.
     """
     if missing := _missing():
         raise missing
@@ -188,25 +188,25 @@ def make(env_id: str, kwargs: Mapping[str, Any]) -> Any:
     import gem
     from gem.envs.registration import ENV_REGISTRY as known
 
-    root.handlers[:], root.level = handlers, level  # importing it has everything logged to the terminal
+    root.handlers[:], root.level = handlers, level  # undo the root logger that the import sets up
     if env_id not in known:
         raise choose("env.id", env_id, known)
     if "code_env" in str(known[env_id].entry_point) and "sandbox_type" not in kwargs:
         raise UserError(
-            f"env.id={env_id} runs the code that the model writes on this machine: say how, +env.kwargs.sandbox_type="
-            "bwrap (in a sandbox, with bubblewrap) or none (with all that you may do)"
+            f"env.id={env_id} runs code that the model writes on this machine: set +env.kwargs.sandbox_type; choices: "
+            "bwrap (in bubblewrap's sandbox), none (with all your rights)"
         )
     try:
         with _randomness(random.getstate(), np.random.get_state()):
             env = gem.make(env_id, **kwargs)
-    except Exception as error:  # of any environment's own
+    except Exception as error:  # any type: the code of an environment from another package
         raise UserError(f"env.id={env_id}, env.kwargs={dict(kwargs)}: {in_words(error)}") from None
     _refuse_ignored(env, kwargs)
     return env
 
 
 def _refuse_ignored(env: Any, kwargs: Mapping[str, Any]) -> None:
-    """Raise ``UserError`` for a setting that an environment takes and ignores, as GEM's do (``**_``)."""
+    """Raise ``UserError`` for a setting that an environment would accept but ignore (GEM's ``**_``)."""
     taken = signature(type(env).__init__).parameters
     if "_" in taken:
         for name in kwargs.keys() - taken.keys():
@@ -221,7 +221,10 @@ def _missing() -> Missing | None:
 
 @contextmanager
 def _randomness(python: Any, numpy: Any) -> Iterator[list[Any]]:
-    """Let Python's and NumPy's generators stand at these states; yields a list that then holds where they end."""
+    """Set the states of Python's and NumPy's global generators, and restore them at the end.
+
+    Yields a list that holds the two states at the end of the ``with`` block.
+    """
     before, after = (random.getstate(), np.random.get_state()), []
     random.setstate(python)
     np.random.set_state(numpy)

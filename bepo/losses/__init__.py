@@ -1,4 +1,4 @@
-"""Policy losses: each file of this folder registers one; a new file is a new choice of ``loss``, on every backend.
+"""Policy losses. Each file of this folder registers one; a new file is a new choice of ``loss`` on every backend.
 
 Shapes: b transitions with at most r response tokens each.
 """
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 @dataclass
 class Loss(Plugin):
-    """What an update lowers, beside entropy bonus and KL loss. The field is one that every loss has."""
+    """The base class of policy losses. An update minimises a loss together with entropy bonus and KL loss."""
 
     aggregation: Literal["token_mean", "sequence_mean"] = "token_mean"
-    """How the losses of a minibatch's tokens become one number, also those of entropy bonus and KL loss.
-    token_mean: the mean over all response tokens. A response counts in proportion to its length.
-    sequence_mean: the mean over responses of the mean over their tokens (GSPO, Eq. 5). All responses count the same."""
+    """How token losses, entropy bonus and KL loss of a minibatch become one number.
+    ``token_mean``: the mean over all response tokens; a response has a weight proportional to its length.
+    ``sequence_mean``: the mean over responses of the mean over their tokens (GSPO, Eq. 5); all weights are equal."""
 
     group = "loss"
     method_version: ClassVar[int]
     citation: ClassVar[str]
-    """Where the loss is defined."""
+    """The paper and equation that define the loss."""
 
     def __call__(
         self,
@@ -39,23 +39,23 @@ class Loss(Plugin):
     ) -> tuple[Float[Tensor, "b r"], dict[str, Float[Tensor, ""]]]:
         """Return the loss of each token, and statistics of the tokens.
 
-        ``logprob`` is that of the policy, which learns by its gradient, and ``old_logprob`` that at rollout time.
-        ``mask`` is True for response tokens and False for padding, where the loss is 0. Each statistic is a sum over
-        response tokens; the backends divide it by their number, and log it as ``train/<name>``.
+        ``logprob`` is the policy's log-probability, with gradient; ``old_logprob`` is the one at rollout time. ``mask``
+        is True for response tokens and False for padding, where the loss is 0. Each statistic is a sum over response
+        tokens; the backends divide it by the number of tokens, and log it as ``train/<name>``.
         """
         raise NotImplementedError
 
     def reduce(self, token_loss: Float[Tensor, "b r"], mask: Bool[Tensor, "b r"]) -> Float[Tensor, ""]:
-        """Return the losses of tokens, 0 where ``mask`` is False, summed over responses.
+        """Return the sum of the token losses over responses; the losses are 0 where ``mask`` is False.
 
-        A minibatch is processed in parts: the sum over its parts is divided by ``denominator`` of the whole.
+        A minibatch is processed in parts: the sum over the parts is divided by ``denominator`` of the whole minibatch.
         """
         if self.aggregation == "token_mean":
             return token_loss.sum()
         return (token_loss.sum(1) / mask.sum(1).clamp(min=1)).sum()
 
     def denominator(self, n_responses: int, n_tokens: int) -> int:
-        """Return what the sum over a minibatch of these sizes is divided by."""
+        """Return the divisor of the sum over a minibatch of these sizes."""
         return n_tokens if self.aggregation == "token_mean" else n_responses
 
 

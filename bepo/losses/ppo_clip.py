@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 class PPOClip(Loss):
     """max(-A r, -A clip(r, 1 - clip_eps, 1 + clip_eps)) with the importance ratio r = exp(logprob - old_logprob).
 
-    The paper's table gives ``clip_eps`` (supplement, Table "Common final Gated-BEPO and actor-optimization
-    hyperparameters"); ``dual_clip`` is not in it, and its default is verl-agent's.
+    ``clip_eps`` is from the paper (supplement, Table "Common final Gated-BEPO and actor-optimization hyperparameters").
+    The paper does not give ``dual_clip``; its default is verl-agent's.
     """
 
     name: Literal["ppo_clip"] = "ppo_clip"
     ratio: Literal["token", "action"] = "token"
-    """token: every token has an importance ratio. action: all tokens of a response share the geometric mean of their
-    ratios (GAGPO; GSPO: Zheng et al., 2025, Eq. 7)."""
+    """``token``: each token has its own importance ratio. ``action``: all tokens of a response share the geometric mean
+    of their ratios (GAGPO; GSPO: Zheng et al., 2025, Eq. 7)."""
     clip_eps: float = setting(0.2, at_least=0)
-    """Importance ratios are clipped to the interval from 1 - clip_eps to 1 + clip_eps."""
+    """Importance ratios are clipped to [1 - clip_eps, 1 + clip_eps]."""
     dual_clip: float | None = setting(3.0, above=1)
-    """A negative advantage costs at most this multiple of its size (Ye et al., 2020, Eq. 5); null sets no limit."""
+    """The loss at a negative advantage A is at most dual_clip |A| (Ye et al., 2020, Eq. 5); null: no limit."""
 
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Schulman et al., 2017, Eq. 7"

@@ -1,4 +1,7 @@
-"""Policies: files of this folder register the settings from which a ``LanguageModel`` is built."""
+"""Policies. Each file of this folder registers the settings of one policy; its name is a choice of ``policy``.
+
+Policies to train build a ``LanguageModel``. Served policies build no model: an endpoint answers their requests.
+"""
 
 from __future__ import annotations
 
@@ -17,44 +20,44 @@ if TYPE_CHECKING:
 
 @dataclass
 class PolicyConfig(Plugin):
-    """Which language model to use. The fields are those that every policy has; each policy derives from this class."""
+    """The base class of policies, with the settings that all of them have."""
 
     max_prompt_length: int = setting(2048, at_least=1, at_most=1_000_000)
-    """A prompt may have this many tokens, those of its picture included; a longer one ends its episode as a failure, or
-    is an error where it is the first."""
+    """Maximum number of tokens of a prompt, picture included. A longer prompt ends its episode as a failure; a longer
+    first prompt is an error."""
     max_response_length: int = setting(512, at_least=1, at_most=1_000_000)
-    """A response is cut at this many tokens; the end-of-sequence token counts."""
+    """Maximum number of tokens of a response, end-of-sequence token included."""
     constrained: bool = False
-    """Sample admissible actions only."""
+    """Whether to sample only admissible actions."""
 
     group = "policy"
     reads_pictures: ClassVar[bool] = False
-    """Does the model read pictures beside text?"""
+    """Whether the model reads pictures too."""
     served: ClassVar[bool] = False
-    """Is the policy only reached through an endpoint (``bepo.policies.served``)? Then it cannot be trained."""
+    """Whether the policy is behind an endpoint (``bepo.policies.served``), and so cannot be trained."""
 
     def build(self, env: Environment, agent: Agent, device: str) -> LanguageModel:
-        """Return the policy as it is before any warm start. Raises ``UserError`` where it cannot play ``env``."""
+        """Return the policy before any warm start. Raises ``UserError`` if it cannot play ``env``."""
         raise NotImplementedError
 
     @property
     def warm_start_settings(self) -> WarmStart | None:
-        """How the policy is fitted to demonstrations before training; None where it is not."""
+        """The settings of the fit to demonstrations before training; None: no such fit."""
         return None
 
     @property
     def weights(self) -> str | None:
-        """The folder of the weights, or their name on the model hub; None where ``build`` draws them."""
+        """The folder of the weights, or their name on the model hub; None if ``build`` draws them at random."""
         return None
 
     @property
     def smallest_picture(self) -> int:
-        """The number of pixels to which smaller pictures are enlarged before the model reads them."""
+        """The number of pixels to which smaller pictures are enlarged."""
         return 0
 
     @property
     def trains_vision(self) -> bool:
-        """Whether the vision tower, where there is one, is trained with the rest."""
+        """Whether the vision tower, if there is one, is trained too."""
         return True
 
     @property

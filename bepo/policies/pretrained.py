@@ -1,8 +1,7 @@
-"""Pretrained weights: any causal language model that transformers can load, from a folder or the model hub."""
+"""Pretrained weights of any causal language model that transformers can load, from a folder or the model hub."""
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from bepo.core.settings import setting
 from bepo.envs import Environment
 from bepo.policies import PolicyConfig, register
 from bepo.rollouts.agent import Agent
+from bepo.store.files import check_regular, read_object
 
 if TYPE_CHECKING:
     import transformers
@@ -29,7 +29,7 @@ class Pretrained(PolicyConfig):
     path: str = "Qwen/Qwen2.5-1.5B-Instruct"
     """A folder with a checkpoint that transformers can load, or a name on the model hub."""
     gradient_checkpointing: bool = setting(True, identity=False)
-    """Recompute activations in the backward pass: updates need less memory and more time."""
+    """Whether to recompute activations in the backward pass: updates need less memory and more time."""
 
     method_version: ClassVar[int] = 2
 
@@ -44,7 +44,7 @@ class Pretrained(PolicyConfig):
         return self.gradient_checkpointing
 
     def build(self, env: Environment, agent: Agent, device: str) -> LanguageModel:
-        """Load the policy. Raises ``UserError`` where there is no checkpoint at ``path``."""
+        """Load the policy. Raises ``UserError`` if ``path`` is not a checkpoint."""
         import torch
         import transformers
 
@@ -62,7 +62,7 @@ class Pretrained(PolicyConfig):
 
 
 def weights_missing(path: str) -> Missing | None:
-    """Return what is missing of the weights at ``path``, a folder or a name on the model hub; None if they are here."""
+    """Return ``Missing`` if the weights at ``path``, a folder or a name on the model hub, are not here; else None."""
     from huggingface_hub import snapshot_download
 
     folder = readable_folder(path)
@@ -77,25 +77,27 @@ def weights_missing(path: str) -> Missing | None:
 
 
 def readable_folder(path: str) -> Path:
-    """Return ``policy.path`` as a folder, which need not exist. Raises ``UserError`` for one that may not be read."""
+    """Return ``policy.path`` as a folder, even if it does not exist. Raises ``UserError`` if it cannot be read."""
     folder = Path(path)
     try:
         (folder / "config.json").stat()
         if folder.is_dir():
-            os.listdir(folder)
+            for file in folder.iterdir():
+                if not file.is_dir():
+                    check_regular(file, "file of a checkpoint")  # a pipe would be waited for
+                    file.open("rb").close()
     except (FileNotFoundError, NotADirectoryError):
         pass
-    except (OSError, ValueError) as error:  # no permission, a loop of links, a name too long, a null byte in it
+    except (OSError, ValueError) as error:  # no permission, a loop of links, a name that is too long or has a null byte
         raise UserError(f"policy.path={path!r}: cannot be read ({why(error)})") from None
     return folder
 
 
 def load_tokenizer(path: str) -> transformers.PreTrainedTokenizerFast:
-    """Load a tokenizer as it was saved. Raises ``UserError`` where there is none at ``path``.
+    """Load a tokenizer as it was saved. Raises ``UserError`` if ``path`` has no tokenizer.
 
-    For a Qwen2 checkpoint, AutoTokenizer rebuilds the vocabulary as Qwen's byte-pair encoding, whatever tokenizer was
-    saved: every word of policy=tiny, whose tokenizer is word-level, would be unknown. Such tokenizers are therefore
-    loaded without it.
+    For a Qwen2 checkpoint, AutoTokenizer always rebuilds Qwen's byte-pair encoding. It would not know the words of
+    policy=tiny, whose tokenizer is word-level. Such tokenizers are therefore loaded without AutoTokenizer.
     """
     import transformers
 
@@ -104,30 +106,28 @@ def load_tokenizer(path: str) -> transformers.PreTrainedTokenizerFast:
 
 
 def end_ids_of(path: str, tokenizer: transformers.PreTrainedTokenizerBase) -> frozenset[int]:
-    """Return the ids of the tokens that end a response of the checkpoint at ``path``, as ``LanguageModel`` does."""
+    """Return the IDs of the tokens that end a response of the checkpoint at ``path``, as in ``LanguageModel``."""
     import transformers
 
     from bepo.policies.lm.language_model import end_ids
 
     try:
         generation = transformers.GenerationConfig.from_pretrained(path)
-    except OSError:  # a checkpoint does not need one
+    except OSError:  # a checkpoint may lack a generation config
         generation = None
     return end_ids(tokenizer, generation)
 
 
 def has_generic_tokenizer(path: str) -> bool:
-    """Return whether a folder has a tokenizer of no model's own class, such as that of policy=tiny."""
+    """Return whether a folder has a tokenizer of a generic class, such as the tokenizer of policy=tiny."""
     config = readable_folder(path) / "tokenizer_config.json"
-    return (
-        config.exists() and json.loads(config.read_text(encoding="utf-8")).get("tokenizer_class") == "TokenizersBackend"
-    )
+    return config.exists() and read_object(config, "tokenizer config").get("tokenizer_class") == "TokenizersBackend"
 
 
 def load_pretrained(part: Any, path: str, **settings: Any) -> Any:
-    """Return ``part.from_pretrained(path, **settings)``. Raises ``UserError`` naming the path where that fails.
+    """Return ``part.from_pretrained(path, **settings)``. Raises ``UserError`` with the path if that fails.
 
-    A checkpoint that brings code of its own is refused; transformers would ask on a terminal whether to run it.
+    A checkpoint with custom code is refused; transformers would ask on a terminal whether to run it.
     """
     from safetensors import SafetensorError
 
@@ -140,13 +140,13 @@ def load_pretrained(part: Any, path: str, **settings: Any) -> Any:
 
 
 def _ask_hub(path: str) -> None:
-    """Raise ``UserError`` where the model hub does not have ``path``, at once: downloads retry for a minute."""
+    """Raise ``UserError`` if the model hub does not have ``path``, at once: a download would retry for a minute."""
     from huggingface_hub import HfApi
 
     try:
         HfApi().model_info(path, timeout=10)
-    except Exception as error:  # no network, no such name, no leave: its library has a class for each
-        raise _unusable(path, "not a folder with a checkpoint, and not to be had from the model hub", error) from error
+    except Exception as error:  # any type: no network, no such name, no permission
+        raise _unusable(path, "not a folder with a checkpoint, and not available on the model hub", error) from error
 
 
 def _unusable(path: str, why: str, error: Exception) -> UserError:

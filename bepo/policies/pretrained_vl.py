@@ -1,4 +1,4 @@
-"""Pretrained weights for pictures: a vision-language model of the Qwen2-VL family, from a folder or the model hub."""
+"""Pretrained weights of a vision-language model of the Qwen2-VL family, from a folder or the model hub."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class PretrainedVL(PolicyConfig):
     min_pixels: int = setting(252 * 252, at_least=1)
     """Smaller pictures are enlarged. A board of 96 x 96 pixels becomes 252 x 252, or 81 image tokens (verl-agent)."""
     max_prompt_length: int = setting(1024, at_least=1)
-    """A prompt may have this many tokens, those of its picture included; a longer one is an error."""
+    """Maximum number of tokens of a prompt, picture included; a longer prompt is an error."""
     freeze_vision: bool = False
-    """Leave the vision tower as it was pretrained."""
+    """Whether to keep the pretrained weights of the vision tower."""
     gradient_checkpointing: bool = setting(True, identity=False)
-    """Recompute activations in the backward pass: updates need less memory and more time."""
+    """Whether to recompute activations in the backward pass: updates need less memory and more time."""
 
     reads_pictures: ClassVar[bool] = True
     method_version: ClassVar[int] = 2
@@ -48,7 +48,7 @@ class PretrainedVL(PolicyConfig):
 
     @property
     def trains_vision(self) -> bool:
-        """Whether the vision tower is trained with the rest."""
+        """Whether the vision tower is trained too."""
         return not self.freeze_vision
 
     @property
@@ -57,7 +57,7 @@ class PretrainedVL(PolicyConfig):
         return self.gradient_checkpointing
 
     def build(self, env: Environment, agent: Agent, device: str) -> VisionLanguageModel:
-        """Load the policy. Raises ``UserError`` where there is no checkpoint, or one of another family."""
+        """Load the policy. Raises ``UserError`` without a checkpoint, or for a model of another family."""
         import torch
         import transformers
 
@@ -66,9 +66,9 @@ class PretrainedVL(PolicyConfig):
         tokenizer = load_tokenizer(self.path)
         model = load_pretrained(transformers.AutoModelForImageTextToText, self.path, dtype=torch.float32)
         if not hasattr(model.base_model, "get_rope_index"):
-            raise UserError(f"policy.path={self.path!r}: {type(model).__name__} is not of the Qwen2-VL family")
-        # The chat template that writes a picture into a prompt is the processor's. The processor itself would need
-        # torchvision, for videos.
+            raise UserError(f"policy.path={self.path!r}: {type(model).__name__} is not a model of the Qwen2-VL family")
+        # Take only the processor's chat template, which writes a picture into a prompt: the processor itself would need
+        # torchvision for videos.
         processor, _ = transformers.Qwen2_5_VLProcessor.get_processor_dict(self.path)
         tokenizer.chat_template = processor.get("chat_template", tokenizer.chat_template)
         if self.gradient_checkpointing:

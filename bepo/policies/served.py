@@ -1,4 +1,4 @@
-"""A model behind an OpenAI-compatible endpoint: it can be evaluated, not trained."""
+"""A model behind an OpenAI-compatible endpoint. It can be evaluated, but not trained."""
 
 from __future__ import annotations
 
@@ -26,62 +26,62 @@ _PROXIES = ("http", "https", "socks5", "socks5h")
 
 @dataclass
 class ServedPolicy(PolicyConfig):
-    """What every served policy has: limits of concurrency, retries and cost, none of which changes an answer.
+    """The base class of served policies. Limits on concurrency, retries and cost do not change answers.
 
-    Prices are per million tokens, in any one currency; there are no built-in ones.
+    Prices are per million tokens, in one currency of your choice. No prices are built in.
     """
 
     seeded: bool = False
-    """Send each request a seed of its own, derived from the evaluation seed; not every endpoint knows the field."""
+    """Whether to send a seed with each request, derived from the evaluation seed. Some endpoints refuse the field."""
     extra: dict[str, Any] = setting(factory=dict)
-    """Further fields of every request, such as ``reasoning_effort: low``; a field that is null is not sent."""
+    """Further fields of every request, such as ``reasoning_effort: low``; null fields are not sent."""
     reasoning_as_answer: bool = setting(False, neutral=True)
-    """Where an answer has no content, read the reasoning that the endpoint keeps apart from it (``reasoning_content``,
-    ``reasoning``). Without it, an answer that was not cut and has only reasoning is an error."""
+    """Whether to read the reasoning (``reasoning_content`` or ``reasoning``) if an answer has no content. If false, an
+    uncut answer with only reasoning is an error."""
     concurrency: int = setting(8, at_least=1, identity=False)
-    """So many requests are under way at a time."""
+    """Maximum number of simultaneous requests."""
     retries: int = setting(6, at_least=0, identity=False)
-    """A request that fails is sent again so many times, after the time that the endpoint asks for (Retry-After, up to
-    two minutes), else after half a second and then twice as long each time."""
+    """Number of retries of a failed request. The delay is the endpoint's (Retry-After, up to two minutes), else half a
+    second, doubled each time."""
     timeout: float = setting(600.0, above=0, at_most=604_800, identity=False)
-    """Seconds after which an incomplete answer is given up."""
+    """Timeout for a complete answer, in seconds."""
     budget_tokens: int | None = setting(None, at_least=0, identity=False)
-    """No request is sent that could make the tokens of prompts and responses of the run more than this."""
+    """Maximum number of prompt and response tokens of the run. Requests that could exceed it are not sent."""
     budget_money: float | None = setting(None, at_least=0, identity=False)
-    """No request is sent that could make the run cost more than this; needs both prices."""
+    """Maximum cost of the run. Requests that could exceed it are not sent. Needs both prices."""
     price_prompt: float | None = setting(None, at_least=0, identity=False)
-    """The price of a million tokens of prompts."""
+    """Price of a million prompt tokens."""
     price_response: float | None = setting(None, at_least=0, identity=False)
-    """The price of a million tokens of responses."""
+    """Price of a million response tokens."""
 
     served: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.constrained:
-            raise UserError(f"policy.constrained=true: policy={self.name} cannot be kept to admissible actions")
+            raise UserError(f"policy.constrained=true: policy={self.name} cannot be restricted to admissible actions")
         if self.budget_money is not None and None in (self.price_prompt, self.price_response):
             raise UserError("policy.budget_money needs policy.price_prompt and policy.price_response")
 
     def build(self, env: Environment, agent: Agent, device: str) -> LanguageModel:
-        """Raise ``UserError``: there are no weights here."""
+        """Raise ``UserError``: a served policy has no weights in this process."""
         raise UserError(f"policy={self.name} has no weights to train: python -m bepo.evaluate evaluates it")
 
     @property
     def served_model(self) -> str:
-        """The model as requests name it."""
+        """The name of the model in requests."""
         raise NotImplementedError
 
     @property
     def key(self) -> str:
-        """The key of the endpoint, which is written nowhere; empty where there is none."""
+        """The endpoint's key, which is never written to a file; empty: no key."""
         return ""
 
     @contextmanager
     def endpoint(self, folder: Path) -> Iterator[str]:
-        """Have the endpoint running for the time of a ``with`` block, and yield its base URL.
+        """Keep the endpoint running during a ``with`` block, and yield its base URL.
 
-        ``folder`` is the run's, for what a server prints. Raises ``UserError`` where it cannot be had.
+        ``folder`` is the run's folder, for the server's log. Raises ``UserError`` if the endpoint does not start.
         """
         raise NotImplementedError
         yield ""
@@ -90,21 +90,21 @@ class ServedPolicy(PolicyConfig):
 @register
 @dataclass
 class Served(ServedPolicy):
-    """Any OpenAI-compatible endpoint; ``base_url`` says where, ``model`` what, ``key_env`` who pays.
+    """Any OpenAI-compatible endpoint.
 
-    Where a model is served does not change what it is: the URL is no part of a run's identity. Two models need two
-    names; for servers that call every model the same, ``label`` tells them apart.
+    The URL is not part of the run ID, because the same model may be served elsewhere. Two models need different names;
+    if a server gives them the same name, use ``label``.
     """
 
     name: Literal["served"] = "served"
     model: str = ""
-    """The model as the endpoint calls it, such as ``gpt-4o-2024-08-06``."""
+    """The endpoint's name of the model, such as ``gpt-4o-2024-08-06``."""
     label: str = setting("", neutral=True)
-    """What tells this model from another that is served under the same name."""
+    """A label that distinguishes models that are served under the same name."""
     base_url: str = setting("https://api.openai.com/v1", identity=False)
-    """Where the endpoint is, without credentials."""
+    """The base URL of the endpoint, without credentials."""
     key_env: str = setting("OPENAI_API_KEY", identity=False)
-    """The environment variable with the key; empty for an endpoint that needs none."""
+    """The environment variable with the key; empty: the endpoint needs no key."""
 
     method_version: ClassVar[int] = 1
 
@@ -128,7 +128,7 @@ class Served(ServedPolicy):
         return os.environ.get(self.key_env, "").strip() if self.key_env else ""
 
     def missing(self) -> Missing | None:
-        """Return that there is no key in the environment, where the endpoint needs one."""
+        """Return ``Missing`` if the endpoint needs a key that is not in the environment, else None."""
         if not self.key_env or self.key:
             return None
         return Missing(
@@ -139,7 +139,7 @@ class Served(ServedPolicy):
     def endpoint(self, folder: Path) -> Iterator[str]:
         """Yield the base URL. Raises ``UserError`` without a model or a key."""
         if not self.model:
-            raise UserError("policy.model is empty: name the model as the endpoint calls it")
+            raise UserError("policy.model is empty: set it to the endpoint's name of the model")
         if missing := self.missing():
             raise missing
         check_network()
@@ -147,7 +147,7 @@ class Served(ServedPolicy):
 
 
 def checked_url(name: str, value: str, schemes: Sequence[str]) -> ParseResult:
-    """Return the parts of a URL. Raises ``UserError``, which calls it ``name``, where no request can be sent to it."""
+    """Return the parts of a URL. Raises ``UserError`` about the setting ``name`` if the URL is not usable."""
     try:
         url = urlparse(value)
         if url.scheme not in schemes or not url.hostname or not value.isprintable() or " " in value:
@@ -162,7 +162,7 @@ def checked_url(name: str, value: str, schemes: Sequence[str]) -> ParseResult:
 
 
 def check_network() -> None:
-    """Raise ``UserError`` for a proxy or a file of certificates in the environment that no request can use."""
+    """Raise ``UserError`` if an environment variable names an unusable proxy or certificate file."""
     for scheme, proxy in getproxies().items():
         if scheme in ("http", "https", "all"):
             checked_url(f"{scheme}_proxy", proxy if "://" in proxy else f"http://{proxy}", _PROXIES)
@@ -172,6 +172,8 @@ def check_network() -> None:
         try:
             if not is_file and not os.path.isdir(place):
                 raise NotADirectoryError("not a folder")
+            if is_file and os.path.exists(place) and not os.path.isfile(place):
+                raise OSError("not a file")
             ssl.create_default_context(cafile=place if is_file else None, capath=None if is_file else place)
         except OSError as error:
             what = "a file of certificates (PEM)" if is_file else "a folder of certificates"
@@ -179,6 +181,6 @@ def check_network() -> None:
 
 
 def _shown(url: str) -> str:
-    """Return a URL as a message may show it: without user and password."""
+    """Return a URL for a message, without user and password."""
     before, at, host = url.rpartition("@")
     return repr(f"{before.partition('://')[0]}://***@{host}" if at else url)

@@ -1,4 +1,4 @@
-"""The built-in default policy: a Qwen-architecture model of about 0.1 M parameters with a tokenizer of its own."""
+"""The built-in default policy: a Qwen-architecture model with about 0.2 M parameters and a word-level tokenizer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bepo.policies.lm.language_model import LanguageModel
 
 ACT = "<act>"
-"""The last word of a prompt: it asks for an action."""
+"""The last word of a prompt, which asks for an action."""
 
 
 @dataclass
@@ -27,26 +27,26 @@ class WarmStart(Settings):
     target_success: float = setting(0.4, at_least=0, at_most=1)
     """The fit stops at this success rate, measured at the evaluation temperature."""
     episodes: int = setting(600, at_least=1, at_most=1_000_000)
-    """The number of demonstrated episodes, each on a training task."""
+    """Number of demonstrated episodes, each on a training task."""
     noise: float = setting(0.3, at_least=0, at_most=1)
-    """The probability that the action taken in a demonstration is random; the expert's is imitated all the same."""
+    """Probability that a demonstration takes a random action. The fit imitates the expert's action in any case."""
     max_steps: int = setting(2000, at_least=0)
-    """The fit stops after this many gradient steps, whether it has reached its target or not."""
+    """Maximum number of gradient steps, even if the target is not reached."""
     check_every: int = setting(25, at_least=1)
-    """The success rate is measured after every so many gradient steps."""
+    """Number of gradient steps between two measurements of the success rate."""
     batch_size: int = setting(128, at_least=1)
-    """The number of demonstrated steps in the batch of a gradient step."""
+    """Number of demonstrated steps in a batch."""
     learning_rate: float = setting(1e-3, above=0)
-    """The learning rate of the fit; the optimiser is AdamW."""
+    """Learning rate of the fit; the optimiser is AdamW."""
     seed: int = setting(0, at_least=0)
-    """Demonstrations, batches and the episodes that measure success follow from this seed."""
+    """Seed of demonstrations, batches and the episodes that measure success."""
 
     group = "policy.warm_start"
 
 
 @dataclass
 class TinyModel(PolicyConfig):
-    """What the built-in models share: random weights, a word-level vocabulary, and a warm start."""
+    """The base class of built-in models, with random weights, a word-level vocabulary, and a warm start."""
 
     hidden_size: int = setting(64, at_least=1, at_most=65536)
     """The width of the transformer."""
@@ -57,38 +57,38 @@ class TinyModel(PolicyConfig):
     intermediate_size: int = setting(192, at_least=1, at_most=65536)
     """The width of a layer's feed-forward part."""
     initializer_range: float = setting(0.02, above=0)
-    """The standard deviation of the initial weights. The default of transformers, 0.02, suits widths near 1,000. Models
-    of width 64 or 128 learn to imitate far sooner from 0.1, but then memorise pictures (docs/laptop.md)."""
+    """The standard deviation of the initial weights. transformers' default, 0.02, suits widths near 1,000. With 0.1,
+    models of width 64 or 128 learn to imitate much sooner, but then memorise pictures (docs/laptop.md)."""
     max_prompt_length: int = setting(128, at_least=1, at_most=1_000_000)
-    """A prompt may have this many tokens, those of its picture included; a longer one is an error."""
+    """Maximum number of tokens of a prompt, picture included; a longer prompt is an error."""
     max_response_length: int = setting(2, at_least=1, at_most=1_000_000)
-    """A response is cut at this many tokens; the end-of-sequence token counts."""
+    """Maximum number of tokens of a response, end-of-sequence token included."""
     seed: int = setting(0, at_least=0)
-    """The initial weights follow from this seed. With the warm start it stands for one pretrained model, which all
-    training seeds share."""
+    """Seed of the initial weights. All training seeds share it: with its warm start, it stands for one pretrained
+    model."""
     warm_start: WarmStart | None = field(default_factory=WarmStart)
-    """How the model is fitted to demonstrations before training; null leaves the weights as they are drawn."""
+    """The fit to demonstrations before training; null keeps the random weights."""
 
     presets: ClassVar[str]
-    """The presets that set an agent whose prompts the model can read."""
+    """The presets with an agent whose prompts the model can read."""
 
     @property
     def warm_start_settings(self) -> WarmStart | None:
-        """How the policy is fitted to demonstrations before training; None where it is not."""
+        """The settings of the fit to demonstrations before training; None: no such fit."""
         return self.warm_start
 
     def _vocabulary(self, env: Environment, agent: Agent) -> list[str]:
-        """Return every word that a prompt can contain. Raises ``UserError`` for another style than compact."""
+        """Return every word that a prompt can contain. Raises ``UserError`` unless the style is compact."""
         if agent.style != "compact":
             raise UserError(
-                f"policy={self.name} knows only the words of agent.style=compact, not {agent.style!r}; "
-                f"policy=tier sets it at {self.presets}"
+                f"policy={self.name} knows only the words of agent.style=compact, not of {agent.style!r}; "
+                f"policy=tier sets compact for {self.presets}"
             )
         return [*COMPACT_WORDS, *(str(n) for n in range(env.horizon + 1)), *env.prompt.vocabulary]
 
     def _text_settings(self, tokenizer: transformers.PreTrainedTokenizerFast) -> dict[str, Any]:
-        """Return the settings of the language model as transformers' config names them."""
-        # The vocabulary is exactly the tokenizer's: verl masks a padded tail in vLLM but not in training.
+        """Return the settings of the language model under the names of transformers' config."""
+        # The vocabulary has exactly the tokenizer's size: verl masks a padded tail in vLLM, but not in training.
         return {
             "vocab_size": len(tokenizer),
             "hidden_size": self.hidden_size,
@@ -111,21 +111,21 @@ class Tiny(TinyModel):
 
     name: Literal["tiny"] = "tiny"
     architecture: Literal["qwen2", "qwen3"] = "qwen2"
-    """The architecture; qwen3 differs from qwen2 in that it normalises queries and keys and has no attention bias."""
+    """The architecture. Unlike qwen2, qwen3 normalises queries and keys, and has no attention bias."""
 
     method_version: ClassVar[int] = 2
     presets: ClassVar[str] = "tier=smoke and tier=laptop"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.hidden_size % (2 * self.num_attention_heads):  # rotary positions turn pairs of a head's numbers
+        if self.hidden_size % (2 * self.num_attention_heads):  # rotary positions rotate pairs of a head's numbers
             raise UserError(
                 f"policy.hidden_size={self.hidden_size} must be a multiple of "
                 f"2 policy.num_attention_heads={self.num_attention_heads}"
             )
 
     def build(self, env: Environment, agent: Agent, device: str) -> LanguageModel:
-        """Draw the policy's weights from ``seed``. Raises ``UserError`` for an agent whose prompts it cannot read."""
+        """Draw the policy's weights from ``seed``. Raises ``UserError`` if it cannot read the agent's prompts."""
         import torch
         import transformers
 

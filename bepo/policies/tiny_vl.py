@@ -1,4 +1,4 @@
-"""The built-in default policy for pictures: a Qwen2.5-VL-architecture model of about 1 M parameters."""
+"""The built-in default policy for pictures: a Qwen2.5-VL-architecture model with about 1 M parameters."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TinyVL(TinyModel):
     num_hidden_layers: int = setting(4, at_least=1, at_most=1024)
     """The number of layers."""
     num_attention_heads: int = setting(8, at_least=1, at_most=1024)
-    """The number of attention heads of a layer, and of a layer of the vision tower."""
+    """The number of attention heads of a layer, also in the vision tower."""
     intermediate_size: int = setting(384, at_least=1, at_most=65536)
     """The width of a layer's feed-forward part."""
     vision_hidden_size: int = setting(64, at_least=1, at_most=65536)
@@ -44,15 +44,15 @@ class TinyVL(TinyModel):
     vision_depth: int = setting(1, at_least=1, at_most=1024)
     """The number of layers of the vision tower."""
     patch_size: int = setting(16, at_least=1, at_most=1024)
-    """The side of a patch in pixels. Sokoban draws a cell as 16 x 16 pixels, so that an image token is one cell."""
+    """The side of a patch in pixels. Sokoban's cells have 16 x 16 pixels, so one image token is one cell."""
     spatial_merge_size: int = setting(1, at_least=1, at_most=1024)
-    """This many by this many patches become one image token (2 in Qwen2.5-VL)."""
+    """An image token merges this many x this many patches (2 in Qwen2.5-VL)."""
     rope_theta: float = setting(2.0, above=0)
-    """The base of rotary positions. Columns have m-rope's lowest frequencies; in heads as small as these, the usual
-    10,000 would make all columns look alike."""
+    """The base of rotary positions. Columns have m-rope's lowest frequencies: with the usual 10,000, heads this small
+    could not distinguish columns."""
     freeze_vision: bool = False
-    """Leave the vision tower at its random weights. Random features tell the tiles apart; where the tower is trained,
-    the language model learns to read them later or not at all (docs/laptop.md)."""
+    """Whether to keep the random weights of the vision tower. Random features distinguish the tiles. If the tower is
+    trained, the language model learns to read them later or never (docs/laptop.md)."""
 
     reads_pictures: ClassVar[bool] = True
     method_version: ClassVar[int] = 3
@@ -60,12 +60,12 @@ class TinyVL(TinyModel):
 
     @property
     def trains_vision(self) -> bool:
-        """Whether the vision tower is trained with the rest."""
+        """Whether the vision tower is trained too."""
         return not self.freeze_vision
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # The vision tower rotates quarters of a head, and m-rope needs a pair each for time, rows and columns.
+        # The vision tower rotates quarters of a head; m-rope needs one pair each for time, rows and columns.
         for name, value, factor in (
             ("hidden_size", self.hidden_size, 8),
             ("vision_hidden_size", self.vision_hidden_size, 4),
@@ -79,7 +79,7 @@ class TinyVL(TinyModel):
     def build(self, env: Environment, agent: Agent, device: str) -> VisionLanguageModel:
         """Draw the policy's weights from ``seed``.
 
-        Raises ``UserError`` for an agent whose prompts it cannot read, and for an environment without pictures.
+        Raises ``UserError`` if it cannot read the agent's prompts, and for an environment without pictures.
         """
         import torch
         import transformers
@@ -89,7 +89,7 @@ class TinyVL(TinyModel):
 
         vocabulary = self._vocabulary(env, agent)
         if IMAGE not in vocabulary:
-            raise UserError(f"policy=tiny_vl looks at pictures, and env={env.name} shows none: env.observation=rgb")
+            raise UserError(f"policy=tiny_vl needs pictures, but env={env.name} shows text; choose env.observation=rgb")
         tokenizer = build_tokenizer([word for word in vocabulary if word != IMAGE], MARKERS)
         tokenizer.chat_template = _CHAT
         with torch.random.fork_rng(devices=[]):
@@ -121,7 +121,7 @@ class TinyVL(TinyModel):
     def _architecture(self, tokenizer: transformers.PreTrainedTokenizerFast) -> transformers.Qwen2_5_VLConfig:
         import transformers
 
-        ids: Any = tokenizer.convert_tokens_to_ids(list(MARKERS))  # a list, as it got one
+        ids: Any = tokenizer.convert_tokens_to_ids(list(MARKERS))  # a list, because the argument is a list
         start, picture, video, stop = ids
         pairs = self.hidden_size // self.num_attention_heads // 2  # rotated pairs of a head, divided as in Qwen2.5-VL
         spatial = 3 * pairs // 8  # pairs for rows, and as many for columns

@@ -1,8 +1,7 @@
-"""A checkpoint that vLLM serves for the time of an evaluation: ``policy=vllm policy.path=...``."""
+"""A checkpoint that vLLM serves during an evaluation: ``policy=vllm policy.path=...``."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -19,26 +18,27 @@ from bepo.policies import register
 from bepo.policies.pretrained import has_generic_tokenizer
 from bepo.policies.served import ServedPolicy
 from bepo.policies.serving.vllm_server import vllm_server
+from bepo.store.files import read_object
 
 
 @register
 @dataclass
 class Vllm(ServedPolicy):
-    """Starts ``vllm serve`` on a free port of this machine, and stops it. Its weights are known by their path."""
+    """Starts ``vllm serve`` on a free port of this machine, and stops it. The path identifies the weights."""
 
     name: Literal["vllm"] = "vllm"
     path: str = "Qwen/Qwen2.5-1.5B-Instruct"
     """A folder with a checkpoint that vLLM can load, or a name on the model hub."""
     seeded: bool = True
-    """Send each request a seed of its own, derived from the evaluation seed."""
+    """Whether to send a seed with each request, derived from the evaluation seed."""
     arguments: list[str] = setting(factory=list, identity=False)
-    """Further arguments of ``vllm serve``, ``["--tensor-parallel-size=2"]``: where and how fast it runs."""
+    """Further arguments of ``vllm serve``, such as ``["--tensor-parallel-size=2"]``. They must not change answers."""
     command: str = setting("vllm", identity=False)
-    """The program, of this Python's environment or on the PATH; by its path where it is in another environment."""
+    """The program: a name in this Python's environment or on the PATH, or the path of a program elsewhere."""
     patience: float = setting(1200.0, above=0, identity=False)
-    """Seconds that the server may take to start."""
+    """Timeout for the start of the server, in seconds."""
     concurrency: int = setting(64, at_least=1, identity=False)
-    """So many requests are under way at a time."""
+    """Maximum number of simultaneous requests."""
 
     method_version: ClassVar[int] = 2
 
@@ -49,26 +49,26 @@ class Vllm(ServedPolicy):
 
     @property
     def served_model(self) -> str:
-        """The model as requests name it: its path."""
+        """The name of the model in requests: its path."""
         return self.path
 
     @property
     def program(self) -> str | None:
-        """The path of the program; None where there is none."""
+        """The path of the program; None if it is not found."""
         places = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
         return shutil.which(self.command, path=os.pathsep.join(places))
 
     def missing(self) -> Missing | None:
-        """Return that the program is not there."""
+        """Return ``Missing`` if the program is not found, else None."""
         if self.program:
             return None
         return Missing(f"policy=vllm: there is no program {self.command}", GPU_ENVIRONMENT)
 
     @contextmanager
     def endpoint(self, folder: Path) -> Iterator[str]:
-        """Start the server, yield its base URL, and stop it. What it prints is in ``vllm.txt`` of the run's folder.
+        """Start the server, yield its base URL, and stop it. Its log is ``vllm.txt`` in the run's folder.
 
-        Requests say how they are sampled; what ``generation_config.json`` of a checkpoint says besides is left out.
+        Requests set the sampling parameters; the checkpoint's ``generation_config.json`` is ignored.
         """
         if missing := self.missing():
             raise missing
@@ -81,7 +81,7 @@ class Vllm(ServedPolicy):
                 yield url
 
     def _check_path(self) -> None:
-        """Raise ``UserError`` for a folder without a checkpoint: vLLM takes long to say so."""
+        """Raise ``UserError`` for a folder without a checkpoint, because vLLM takes long to fail."""
         path = Path(self.path)
         if path.is_dir() and not (path / "config.json").exists():
             raise UserError(f"policy.path={self.path!r}: not a folder with a checkpoint (there is no config.json)")
@@ -91,13 +91,13 @@ class Vllm(ServedPolicy):
 
 @contextmanager
 def _tokenizer(path: str) -> Iterator[list[str]]:
-    """Yield the arguments that let vLLM load a tokenizer as it was saved.
+    """Yield the arguments that make vLLM load a tokenizer as it was saved.
 
-    Beside a Qwen2 model AutoTokenizer loads another one (``bepo.policies.pretrained.load_tokenizer``), beside a Qwen3
-    model it does not.
+    AutoTokenizer loads another tokenizer for a Qwen2 checkpoint (``bepo.policies.pretrained.load_tokenizer``), but not
+    for a Qwen3 checkpoint.
     """
     config = Path(path) / "config.json"
-    if not has_generic_tokenizer(path) or json.loads(config.read_text(encoding="utf-8")).get("model_type") != "qwen2":
+    if not has_generic_tokenizer(path) or read_object(config, "config").get("model_type") != "qwen2":
         yield []
         return
     with tempfile.TemporaryDirectory(prefix="bepo-tokenizer-") as copy:

@@ -1,4 +1,4 @@
-"""The agent around the language model: what its prompts show, and what its responses mean."""
+"""The agent around the language model: it builds prompts, and reads actions from responses."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL)
 
 
 COMPACT_WORDS = ("then", "now", "step")
-"""The words that compact prompts hold beside the environment's own, for built-in tokenizers."""
+"""The words of compact prompts that do not come from the environment, for built-in tokenizers."""
 
 
 class ParsedResponse(NamedTuple):
-    """What a response means."""
+    """The action of a response, and whether its form is valid."""
 
-    action: str | None  # for the environment; None: no action can be read
-    text: str  # for the history that later prompts show
-    valid: bool  # has the response the form that was asked for?
+    action: str | None  # for the environment; None: the response has no readable action
+    text: str  # for the history in later prompts
+    valid: bool  # whether the response has the required form
 
 
 @dataclass
@@ -31,17 +31,17 @@ class Agent(Settings):
     """Builds one user message for each step, after verl-agent's protocol, and reads actions from responses."""
 
     style: Literal["full", "compact"] = "full"
-    """``full`` is verl-agent's prompt; ``compact`` is for tiny models, which know few words."""
+    """``full`` is verl-agent's prompt; ``compact`` is for tiny models with few words."""
     history_length: int = setting(2, at_least=0)
-    """Number of past steps that the prompt shows."""
+    """Number of past steps in the prompt."""
     history_observations: bool = True
-    """Show past observations beside past actions."""
+    """Whether the history shows past observations, not only past actions."""
     history_limit: int = setting(13_000, at_least=0)
-    """A full-style prompt of more characters leaves the history out (verl-agent's rule for WebShop)."""
+    """A full-style prompt with more characters drops the history (verl-agent's rule for WebShop)."""
     require_think: bool = True
-    """A full-style response without <think></think> counts as invalid."""
+    """Whether a full-style response without <think></think> is invalid."""
     reject_cjk: bool = True
-    """A response with a Chinese character counts as invalid."""
+    """Whether a response with a Chinese character is invalid."""
 
     group = "agent"
     method_version: ClassVar[int] = 1
@@ -53,7 +53,7 @@ class Agent(Settings):
         observation: Observation,
         history: Sequence[tuple[str, str]],
     ) -> str:
-        """Return the user message of a step; ``history`` is every past (observation, action) of the episode."""
+        """Return the user message of a step; ``history`` has every past (observation, action) of the episode."""
         recent = history[-self.history_length :] if self.history_length else []
         if self.style == "compact":
             return self._compact(instruction, observation, recent, len(history))
@@ -65,20 +65,20 @@ class Agent(Settings):
     def parse(self, env: Environment, response: str) -> ParsedResponse:
         """Read an action from a response.
 
-        Validity asks for the form, not for admissibility (verl-agent): the <action> and <think> tags, no Chinese
-        characters, and words that the environment can read as an action.
+        A response is valid if its form is, even if the action is inadmissible (verl-agent): it has <action> and <think>
+        tags, no Chinese characters, and words that the environment can read as an action.
         """
         if self.style == "compact":
             text = response.strip()
-            action = env.project(text)
+            action = env.parse_action(text)
             return ParsedResponse(action, text, action is not None)
-        lowered = response.lower()  # it can be longer than the response: Turkish "İ" becomes two characters
+        lowered = response.lower()  # may be longer than the response: Turkish "İ" becomes two characters
         tagged = _ACTION.search(lowered)
         if tagged:
             text = tagged.group(1).strip()
         else:
             text = lowered[max(len(lowered) - env.untagged_tail, 0) :]
-        action = env.project(text)
+        action = env.parse_action(text)
         valid = tagged is not None and action is not None
         if self.require_think:
             valid &= "<think>" in response and "</think>" in response
@@ -89,9 +89,9 @@ class Agent(Settings):
     def _compact(
         self, instruction: str, observation: Observation, recent: Sequence[tuple[str, str]], taken: int
     ) -> str:
-        """Lines: the task, past steps, ``now`` with the observation, ``step`` with the number of steps taken.
+        """Return lines with the task, past steps, ``now`` and the observation, ``step`` and the number of steps taken.
 
-        Neither the rules nor the admissible actions are shown.
+        Rules and admissible actions are left out.
         """
         parts = [instruction] if instruction else []
         for seen, action in recent:

@@ -28,16 +28,16 @@ class Sample:
     logprobs: list[float]
     text: str
     allowed: list[list[int]] = field(default_factory=list)
-    """The ids that each response token was restricted to; empty for no restriction."""
+    """The IDs that each response token was restricted to; empty: no restriction."""
     entropies: list[float] = field(default_factory=list)
-    """Entropy, in nats, of the distribution that each response token was drawn from; empty where it is not known."""
+    """Entropy, in nats, of the distribution of each response token; empty: unknown."""
 
 
 @dataclass
 class Sampling:
-    """How responses are drawn. The loss restricts the distribution in the same way, so importance ratios start at 1.
+    """Sampling parameters. The loss restricts the distribution in the same way, so importance ratios start at 1.
 
-    Raises ``UserError`` for a temperature of 0 or less, for ``top_p`` outside (0, 1], and for ``top_k`` below 1 but -1.
+    Raises ``UserError`` unless the temperature is above 0, ``top_p`` is in (0, 1], and ``top_k`` is at least 1 or -1.
     """
 
     temperature: float = 1.0
@@ -47,19 +47,19 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:
-            raise UserError(f"temperature={self.temperature}: must be above 0 (0.01 is as good as greedy)")
+            raise UserError(f"temperature={self.temperature}: must be above 0 (0.01 is almost greedy)")
         if not 0 < self.top_p <= 1:
-            raise UserError(f"top_p={self.top_p}: choose above 0, up to 1")
+            raise UserError(f"top_p={self.top_p}: must be above 0 and at most 1")
         if self.top_k < 1 and self.top_k != -1:
-            raise UserError(f"top_k={self.top_k}: choose at least 1, or -1 for every token")
+            raise UserError(f"top_k={self.top_k}: must be at least 1, or -1 for all tokens")
 
 
 class Overlong(UserError):
-    """A prompt has more tokens than the policy reads. Behind the first step it ends the episode as a truncation."""
+    """A prompt has too many tokens for the policy. After the first step, it ends the episode as a truncation."""
 
 
 class Policy(Protocol):
-    """Whatever answers prompts."""
+    """An object that answers prompts."""
 
     def sample(
         self,
@@ -69,10 +69,10 @@ class Policy(Protocol):
         seed: int,
         images: Sequence[np.ndarray | None] | None = None,
     ) -> Sequence[Sample | Overlong]:
-        """Return one response for each prompt, or that it is too long; every draw follows from ``seed``.
+        """Return one response for each prompt, or ``Overlong`` if it is too long; every draw follows from ``seed``.
 
-        ``choices`` are the admissible actions, for policies that keep to them. ``images`` are the pictures that the
-        prompts show, (H, W, 3) uint8 each.
+        ``choices`` are the admissible actions, for policies that are restricted to them. ``images`` are the pictures in
+        the prompts, (H, W, 3) uint8 each.
         """
         ...
 
@@ -91,9 +91,9 @@ class _Episode:
 
 
 class Prompts(NamedTuple):
-    """What the episodes that go on ask the policy; the lists are as long as there are such episodes."""
+    """The prompts of all episodes that are not over; each list has one entry for each of them."""
 
-    episodes: list[int]  # which episodes ask
+    episodes: list[int]  # numbers of the episodes
     texts: list[str]
     choices: list[tuple[str, ...]]  # admissible actions
     images: list[np.ndarray | None]
@@ -101,27 +101,27 @@ class Prompts(NamedTuple):
 
 
 class EpisodeBatch:
-    """Episodes that run side by side: ``prompts``, then ``step`` with a response for each, until no prompt is left."""
+    """Episodes that run side by side: call ``prompts``, then ``step`` with the responses, until no prompt is left."""
 
     def __init__(
         self, env: Environment, agent: Agent, places: Sequence[tuple[Task, int, int]], expert_steps: bool = False
     ) -> None:
-        """Start one episode for each of ``places``, which are its task, its group and its number in the group.
+        """Start one episode for each of ``places``: its task, its group and its number in the group.
 
-        With ``expert_steps``, the rows say how many steps the expert would still need. Raises ``UserError`` if the
-        environment cannot tell.
+        With ``expert_steps``, the rows hold the number of steps that the expert still needs. Raises ``UserError`` if
+        the environment cannot count them.
         """
         self._env, self._agent = env, agent
         self._episodes = [_Episode(*place) for place in places]
         self._running = env.start([episode.task for episode in self._episodes])
         self._ask = expert_steps
         if expert_steps and not env.counts_expert_steps:
-            raise UserError(f"env={env.name} does not say how many steps its expert needs (counts_expert_steps)")
+            raise UserError(f"env={env.name} cannot count the steps that its expert needs (counts_expert_steps)")
         for i, episode in enumerate(self._episodes):
             episode.expert_steps = self._expert_steps(i)
 
     def prompts(self) -> Prompts:
-        """Return the prompts of the episodes that are not over."""
+        """Return the prompts of all episodes that are not over."""
         active = [i for i, episode in enumerate(self._episodes) if not episode.done]
         observations = [self._running.observations[i] for i in active]
         texts = [
@@ -133,9 +133,9 @@ class EpisodeBatch:
         )
 
     def step(self, prompts: Prompts, samples: Sequence[Sample | Overlong]) -> None:
-        """Act as the responses say, and add a row to each episode that acted.
+        """Take the actions of the responses, and add a row to each episode that acted.
 
-        An episode whose prompt is too long ends with its last row; the first prompt must fit. Raises ``Overlong``.
+        An episode with a prompt that is too long ends with its last row. Raises ``Overlong`` if it is the first prompt.
         """
         asked = zip(prompts.episodes, prompts.observations, samples)
         answered = [(i, observation, sample) for i, observation, sample in asked if isinstance(sample, Sample)]
@@ -172,7 +172,7 @@ class EpisodeBatch:
 
     @property
     def rows(self) -> list[dict]:
-        """The transitions so far, as ``RolloutBatch.from_rows`` takes them."""
+        """The transitions so far, in the format of ``RolloutBatch.from_rows``."""
         return [row for episode in self._episodes for row in episode.rows]
 
 
@@ -186,10 +186,11 @@ def collect(
     seed: int,
     expert_steps: bool = False,
 ) -> RolloutBatch:
-    """Run ``group_size`` trajectories of each task, all stepped together; one group for each task, in the same order.
+    """Run ``group_size`` trajectories of each task, and return one group for each task, in the same order.
 
-    Every draw follows from ``seed``. An episode that reaches ``env.horizon`` steps, whose environment breaks, or whose
-    next prompt is too long, ends as a truncation. ``expert_steps`` fills the columns of that name, which takes time.
+    All episodes step together, and every draw follows from ``seed``. An episode ends as a truncation after
+    ``env.horizon`` steps, if its environment breaks, or if its next prompt is too long. ``expert_steps`` also fills the
+    columns of that name, which takes time.
     """
     places = [(task, g, k) for g, task in enumerate(tasks) for k in range(group_size)]
     episodes = EpisodeBatch(env, agent, places, expert_steps)
@@ -204,7 +205,7 @@ def collect(
 
 
 def overlong(batch: RolloutBatch, horizon: int) -> Bool[np.ndarray, " M"]:
-    """Return which trajectories ended because their next prompt was too long: those cut by nothing else."""
+    """Return which trajectories ended because their next prompt was too long: truncated without another cause."""
     cut = batch.terminal[batch.last] == Terminal.TRUNCATION
     return cut & ~batch.broken & (batch.step[batch.last] + 1 < horizon)
 

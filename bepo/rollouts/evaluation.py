@@ -1,4 +1,4 @@
-"""Evaluation passes over a fixed task set: one row an episode."""
+"""Evaluation passes over a fixed task set: one row for each episode."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ class Evaluation(Settings):
     """The paper's protocol: 128 fixed tasks, temperature 0.4, three evaluation seeds."""
 
     tasks: int = setting(128, at_least=1, at_most=100_000)
-    """Tasks of the test set, and of the validation set."""
+    """Number of tasks in the test set, and in the validation set."""
     seeds: int = setting(3, at_least=1, at_most=1_000)
-    """Passes over the test and the validation tasks before the first and after the last update."""
+    """Number of passes over the test and the validation tasks, before the first and after the last update."""
     every: int = setting(10, at_least=0)
-    """Updates between two evaluations while training, one pass over each of the two sets; 0 for none."""
+    """Updates between two evaluations during training, with one pass over each of the two sets; 0: no evaluations."""
     temperature: float = setting(0.4, at_least=0)
-    """0, which is greedy, is for served policies."""
+    """Sampling temperature. 0 (greedy) is only for served policies."""
     top_p: float = setting(1.0, above=0, at_most=1)
-    """Responses are drawn from the likeliest tokens that have this share of the probability together; 1: from all."""
+    """Draw from the most likely tokens that together have this probability; 1: from all tokens."""
     top_k: int = -1
-    """Responses are drawn from this many of the likeliest tokens; -1: from all."""
+    """Draw from this many of the most likely tokens; -1: from all tokens."""
 
     group = "evaluation"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        Sampling(self.temperature or 1.0, self.top_p, self.top_k)  # checks the others
+        Sampling(self.temperature or 1.0, self.top_p, self.top_k)  # checks top_p and top_k
 
     @property
     def sampling(self) -> Sampling:
-        """How responses of evaluation episodes are drawn."""
+        """The sampling parameters of evaluation episodes."""
         return Sampling(self.temperature, self.top_p, self.top_k)
 
 
 def play(collect: Collect, task_set: TaskSet, seed: int, sampling: Sampling) -> RolloutBatch:
-    """Run one episode of each task, every draw from ``seed``, and return them in the order of the tasks."""
+    """Run one episode of each task, and return them in the order of the tasks; every draw follows from ``seed``."""
     return collect(task_set.tasks, 1, sampling, derive_seed(_STREAM, seed))
 
 
 def episode_rows(batch: RolloutBatch, task_set: TaskSet, seed: int, horizon: int) -> list[dict[str, Any]]:
-    """Return a row for each episode that ``play`` has run, in the order of the tasks.
+    """Return a row for each episode of ``play``, in the order of the tasks.
 
-    An episode that ended because its next prompt was too long has ``overlong: true`` besides.
+    If an episode ended because its next prompt was too long, its row has ``overlong: true``.
     """
     cut = overlong(batch, horizon)
     steps = batch.step[batch.last] + 1

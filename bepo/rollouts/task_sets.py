@@ -1,4 +1,4 @@
-"""Task sets: fixed lists of tasks to train and evaluate on, known by a digest of their content."""
+"""Task sets: fixed lists of tasks for training and evaluation, identified by a digest of their content."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from bepo.core.errors import UserError
 from bepo.core.phases import report
 from bepo.core.settings import identity
 from bepo.envs import Environment, Split, Task
-from bepo.store.files import check_made_for, digest, read_sealed, remedied, write_sealed
+from bepo.store.files import advise, check_made_for, digest, read_sealed, write_sealed
 
 
 @dataclass(frozen=True)
 class TaskSet:
-    """Tasks of one split, in a fixed order."""
+    """The tasks of one split, in a fixed order."""
 
     split: Split
     tasks: tuple[Task, ...]
 
     @cached_property
     def digest(self) -> str:
-        """16 hex digits that change when any task, or the order of the tasks, does."""
+        """A digest (16 hex digits) of the tasks and their order."""
         return digest(json.dumps([asdict(task) for task in self.tasks], sort_keys=True), 16)
 
     def __len__(self) -> int:
@@ -36,7 +36,7 @@ class TaskSet:
 def task_set(env: Environment, split: Split, size: int, cache: Path | None = None) -> TaskSet:
     """Return the first ``size`` tasks of a split; a smaller set is a prefix of a larger one.
 
-    With ``cache``, a folder, the set is kept there as JSON and checked against its digest when it is read. Raises
+    ``cache`` is a folder for a copy of the set as JSON; it is checked against its digest when it is read. Raises
     ``UserError`` if the split has fewer tasks, or if a cached set was altered or made for other settings.
     """
     settings: dict[str, Any] = {}
@@ -65,9 +65,9 @@ def _reported(tasks: Iterator[Task], phase: str, size: int) -> Iterator[Task]:
 
 def _read(path: Path, split: Split, size: int, settings: dict[str, Any]) -> TaskSet:
     try:
-        with remedied("remove the file to make it anew"):
+        with advise("remove the file to make it anew"):
             content = read_sealed(path, "task set")
-            if "env" in content:  # older ones do not say for which settings they were made
+            if "env" in content:  # older files lack the settings that they were made for
                 check_made_for(path, {"env": content["env"]}, {"env": settings})
         stored = TaskSet(content["split"], tuple(Task(**task) for task in content["tasks"]))
     except (KeyError, TypeError) as error:

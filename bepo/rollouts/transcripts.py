@@ -12,11 +12,12 @@ Decode = Callable[[Sequence[Sequence[int]]], list[str]]
 
 
 def transcripts(batch: RolloutBatch, episodes: Sequence[dict[str, Any]], decode: Decode) -> Iterator[dict[str, Any]]:
-    """Yield each episode with ``steps``, a list of what the policy read, wrote and got at every step.
+    """Yield each episode's row with ``steps``, a list with one entry for each step.
 
-    ``episodes`` has one row for each trajectory of the batch. A step has the ``prompt``, chat template included, the
-    ``response``, the ``action`` that was read from it (None: none could be), the ``observation`` after it (the key of
-    the state that it leads to, as the environment interns it), the ``reward``, and whether the response was ``valid``.
+    ``episodes`` has one row for each trajectory of the batch. A step has:
+    * ``prompt``, chat template included, and ``response``;
+    * ``action``, as read from the response (None: not readable), and ``valid``, whether its form was valid;
+    * ``observation``, the key of the next state, and ``reward``.
     """
     tokens, n = batch.language, range(len(batch))
     prompts, responses = (

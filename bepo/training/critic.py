@@ -1,4 +1,4 @@
-"""A critic: a copy of the policy's backbone with a scalar head and an optimiser of its own.
+"""A critic: a copy of the policy's backbone with a scalar head and a separate optimiser.
 
 Sizes: N transitions and R response tokens of a batch; b transitions and r response tokens of a micro-batch.
 """
@@ -20,9 +20,9 @@ from bepo.training import CriticSettings
 
 
 class Critic:
-    """Values of response tokens. The value of a token is read at the position before it, which predicts it.
+    """A model of the values of response tokens. A token's value is the output at the position before the token.
 
-    The head starts at 0, so that every value is 0 before the first update.
+    The head starts at 0, so every value is 0 before the first update.
     """
 
     def __init__(self, policy: LanguageModel, settings: CriticSettings) -> None:
@@ -37,11 +37,11 @@ class Critic:
         )
 
     def parameters(self) -> list[nn.Parameter]:
-        """Return all weights that it trains."""
+        """Return all trainable weights."""
         return [*self.backbone.parameters(), *self.head.parameters()]
 
     def values(self, tokens: Tokens, max_tokens: int) -> Float[np.ndarray, " R"]:
-        """Return the value of every response token; ``max_tokens`` limits a micro-batch."""
+        """Return the value of every response token, with at most ``max_tokens`` tokens in a micro-batch."""
         values = np.empty(len(tokens.logprob), np.float32)
         transitions = np.arange(len(tokens.response_length))
         with torch.no_grad():
@@ -55,10 +55,10 @@ class Critic:
     ) -> dict[str, float]:
         """Make one optimiser step on the mean loss over the minibatch's response tokens.
 
-        ``returns`` is what values are fitted to, ``tokens.value`` the values at rollout time. Returns ``value_loss``,
-        summed over tokens, and ``critic_grad_norm`` before clipping.
+        ``returns`` are the targets, ``tokens.value`` the values at rollout time. Returns ``value_loss``, summed over
+        tokens, and ``critic_grad_norm`` before clipping.
         """
-        self.backbone.train()  # else it would not checkpoint gradients
+        self.backbone.train()  # gradient checkpointing needs training mode
         n_tokens = int(tokens.response_length[minibatch].sum())
         self.optimiser.zero_grad()
         total = 0.0
@@ -104,8 +104,8 @@ def clipped_value_loss(
 ) -> Float[Tensor, "b r"]:
     """Return max[(V - G)^2, (V_clipped - G)^2] of each token, 0 where ``mask`` is False (verl-agent).
 
-    G is ``target``, and V_clipped keeps V within ``clip_eps`` of ``old``, the value at rollout time. The factor 1/2 of
-    later versions of verl is left out, as in verl-agent.
+    G is ``target``. V_clipped is V, clipped to within ``clip_eps`` of ``old``, the value at rollout time. The
+    factor 1/2 of later versions of verl is left out, as in verl-agent.
     """
     clipped = old + (value - old).clamp(-clip_eps, clip_eps)
     return torch.maximum((value - target) ** 2, (clipped - target) ** 2) * mask

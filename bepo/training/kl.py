@@ -9,7 +9,7 @@ Grid = Float[Tensor, "b r"]
 
 
 def low_var_kl(logprob: Grid, reference_logprob: Grid, mask: Bool[Tensor, "b r"]) -> Grid:
-    """Return the estimate k3 of KL(policy || reference) of each token, which is never negative (Schulman, 2020).
+    """Return the estimate k3 of KL(policy || reference) for each token, which is never negative (Schulman, 2020).
 
     It is exp(d) - d - 1 with d = reference_logprob - logprob, clamped to at most 10 as in verl; 0 where ``mask`` is
     False.

@@ -27,9 +27,9 @@ from bepo.training.minibatches import minibatches
 
 
 class LocalLearner:
-    """AdamW on the policy's weights, with a critic where one is needed.
+    """AdamW on the policy's weights, with a critic if the estimator needs one.
 
-    The reference of the KL loss is a frozen copy of the policy as it was when the learner was made.
+    The reference of the KL loss is a frozen copy of the policy at the time when the learner is made.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class LocalLearner:
         sampling: Sampling,
         needs_critic: bool = False,
     ) -> None:
-        """``sampling`` is how the rollouts are sampled: log-probabilities are those of the same distribution."""
+        """``sampling`` are the parameters of the rollouts; log-probabilities use the same distribution."""
         self.policy, self.loss, self.settings, self.sampling = policy, loss, settings, sampling
         self.critic = Critic(policy, settings.critic) if needs_critic else None
         self.reference = policy.frozen_copy() if settings.kl_coef else None
@@ -61,12 +61,13 @@ class LocalLearner:
     ) -> dict[str, float]:
         """Update policy and critic on the batch, in minibatches whose order follows from ``seed``.
 
-        ``advantage`` has one number for every response token; ``returns``, of the same shape, is what the critic is
-        fitted to, and None where there is no critic. Returns ``optimiser_steps``, a count; ``first_ratio_error``, the
-        largest distance of a token's importance ratio from 1 in the first minibatch; the gradient norms, averaged over
-        optimiser steps; ``policy_loss``, averaged as ``loss.aggregation`` says; and the other statistics, averaged over
-        response tokens. Raises ``UserError`` if a weight is
-        not finite after it.
+        ``advantage`` has one number for every response token. ``returns``, of the same shape, is the critic's target;
+        None without a critic. Raises ``UserError`` if a weight is not finite after the update. Returns:
+        * ``optimiser_steps``, their number;
+        * ``first_ratio_error``, the largest distance of an importance ratio from 1 in the first minibatch;
+        * gradient norms, averaged over optimiser steps;
+        * ``policy_loss``, averaged according to ``loss.aggregation``;
+        * the other statistics, averaged over response tokens.
         """
         tokens = batch.language
         self.policy.model.train()
@@ -85,13 +86,13 @@ class LocalLearner:
         trained = [*self.policy.model.parameters(), *(self.critic.parameters() if self.critic else [])]
         if not all(weights.isfinite().all() for weights in trained):
             raise UserError(
-                f"training.learning_rate={self.settings.learning_rate}: a weight is not finite any more; nothing of "
-                "this update is saved"
+                f"training.learning_rate={self.settings.learning_rate}: a weight became NaN or infinite; this update "
+                "is not saved; choose a lower learning rate"
             )
         return _averaged(totals)
 
     def _reference_log_probs(self, tokens: Tokens) -> Float[np.ndarray, " R"] | None:
-        """Return the reference's log-probability of every response token, or None where there is no reference."""
+        """Return the reference's log-probability of every response token, or None without a reference."""
         if self.reference is None:
             return None
         logprob = np.empty(len(tokens.logprob), np.float32)
@@ -112,7 +113,7 @@ class LocalLearner:
     ) -> None:
         """Make one optimiser step, and add its statistics to ``totals``.
 
-        ``loss.aggregation`` says which mean over the minibatch the loss is.
+        ``loss.aggregation`` decides how the loss is averaged over the minibatch.
         """
         n_tokens = int(tokens.response_length[minibatch].sum())
         denominator = self.loss.denominator(len(minibatch), n_tokens)
@@ -136,7 +137,7 @@ class LocalLearner:
         totals: dict[str, float],
         is_first: bool,
     ) -> Float[Tensor, ""]:
-        """Return the loss of a micro-batch, as ``loss.reduce`` sums it, and add its statistics to ``totals``."""
+        """Return the loss of a micro-batch, summed by ``loss.reduce``, and add its statistics to ``totals``."""
         s = self.settings
         new = self.policy.log_probs(tokens, micro_batch, self.sampling)
         old, credit = (response_grid(tokens, micro_batch, x, new.logprob) for x in (tokens.logprob, advantage))
@@ -158,14 +159,14 @@ class LocalLearner:
         return loss
 
     def save(self, folder: Path) -> None:
-        """Write ``policy/`` in transformers' format, ``optimiser.pt``, and ``critic.pt`` where there is a critic."""
+        """Write ``policy/`` in transformers' format, ``optimiser.pt``, and ``critic.pt`` if there is a critic."""
         self.policy.save(folder / "policy")
         torch.save(self.optimiser.state_dict(), folder / "optimiser.pt")
         if self.critic is not None:
             self.critic.save(folder)
 
     def load(self, folder: Path) -> None:
-        """Restore what ``save`` wrote: the next update gives the same weights as without the interruption."""
+        """Restore a checkpoint of ``save``. The next update gives the same weights as without the interruption."""
         self.policy.load_weights(folder / "policy")
         device = self.policy.device
         self.optimiser.load_state_dict(torch.load(folder / "optimiser.pt", map_location=device, weights_only=True))
@@ -174,7 +175,7 @@ class LocalLearner:
 
 
 def _averaged(totals: dict[str, float]) -> dict[str, float]:
-    """Divide sums by optimiser steps, response tokens or the loss's denominators, each by what it was summed over."""
+    """Divide each sum by its count: optimiser steps, response tokens or the loss's denominators."""
     steps, tokens, policy_loss = totals.pop("steps"), totals.pop("tokens"), totals.pop("policy_loss")
     stats = {"optimiser_steps": steps, "first_ratio_error": totals.pop("first_ratio_error")}
     stats["policy_loss"] = policy_loss / totals.pop("denominator")

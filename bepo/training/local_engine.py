@@ -1,4 +1,4 @@
-"""The engine of one process: policy, learner and environments together, on one device."""
+"""The engine with one process: policy, learner and environments, on one device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bepo.envs import Task
 from bepo.rollouts.collect import Sampling, collect
 from bepo.training.backends import Rollouts, Setup
 from bepo.training.learner import LocalLearner
-from bepo.training.start import warm_start_facts
+from bepo.training.starting_policy import warm_start_metadata
 from bepo.training.warm_start import initial_policy
 
 PACKAGES = ("torch", "transformers", "numpy", "hydra-core", "wandb")
@@ -33,7 +33,7 @@ class LocalEngine:
             "device": setup.device,
             "world_size": 1,
             "versions": {name: version(name) for name in PACKAGES},
-            **warm_start_facts(setup),
+            **warm_start_metadata(setup),
         }
 
     def collect(
@@ -43,8 +43,8 @@ class LocalEngine:
         env, agent = self.setup.env, self.setup.agent
         return Rollouts(collect(env, agent, self.policy, tasks, group_size, sampling, seed, expert_steps))
 
-    def compute_values(self, rollouts: Rollouts) -> Rollouts:
-        """Return the rollouts with the critic's values, or unchanged where there is no critic."""
+    def prepare_batch(self, rollouts: Rollouts) -> Rollouts:
+        """Return the rollouts with the critic's values; without a critic, return them unchanged."""
         if self.learner.critic is None:
             return rollouts
         start = time.perf_counter()
@@ -62,14 +62,14 @@ class LocalEngine:
         return self.learner.update(rollouts.batch, advantage, seed, returns)
 
     def release(self, rollouts: Rollouts) -> None:
-        """Do nothing, because the engine keeps nothing beside the batch."""
+        """Do nothing: the engine keeps no data about the batch."""
 
     def cpu_seconds(self) -> float:
         """Return the CPU seconds of this process."""
         return time.process_time()
 
     def save(self, folder: Path) -> None:
-        """Write a checkpoint: the policy in transformers' format, the optimiser, and the critic where there is one."""
+        """Write a checkpoint: the policy in transformers' format, the optimiser, and the critic if there is one."""
         self.learner.save(folder)
 
     def load(self, folder: Path) -> None:
@@ -81,8 +81,8 @@ class LocalEngine:
         return folder / "policy"
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Return the text of token ids, special tokens included."""
+        """Return the text of token IDs, special tokens included."""
         return self.policy.tokenizer.batch_decode([list(row) for row in ids])
 
     def close(self) -> None:
-        """Do nothing, because the engine has no other processes."""
+        """Do nothing: the engine has no other processes."""

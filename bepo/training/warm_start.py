@@ -1,4 +1,4 @@
-"""Warm start of a model that knows no language: a short supervised fit on the episodes of a noisy expert."""
+"""The warm start of a model without language skills: a short supervised fit on episodes of a noisy expert."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling, collect
 from bepo.rollouts.evaluation import play
 from bepo.rollouts.task_sets import TaskSet
-from bepo.store.files import check_made_for, locked, read_sealed_folder, remedied, seal_folder, sync_folder
+from bepo.store.files import advise, check_made_for, locked, read_sealed_folder, seal_folder, sync_folder
 from bepo.store.published import WARM_START, read_warm_start
 from bepo.training.backends import Setup
-from bepo.training.start import start_of, warm_start_name
+from bepo.training.starting_policy import starting_policy_of, warm_start_name
 
 
 class Demonstration(NamedTuple):
-    """One step of a demonstrated episode: what the policy reads, and what it is taught to write."""
+    """One step of a demonstrated episode: the prompt, and the response to imitate."""
 
     prompt: str
     response: str  # the expert's action
@@ -37,15 +37,15 @@ class Demonstration(NamedTuple):
 
 
 def initial_policy(setup: Setup) -> LanguageModel:
-    """Return the policy that training starts from, after its warm start where its settings ask for one.
+    """Return the policy that training starts from, after its warm start if its settings have one.
 
-    Where the set-up names trained ``weights``, it is these. Without an expert there is no warm start.
+    If the set-up has trained ``weights``, return that policy. A warm start needs an environment with an expert.
 
-    A warm start is fitted once for everything that its weights depend on, and kept in
-    ``setup.cache/<env>-<policy>-<key>`` as a checkpoint with ``warm_start.json``, which says what the key is made of
-    and how the fit went, and vouches for the other files. Where one with this key is published it is taken from there:
-    on another kind of processor a fit ends elsewhere. Runs that need it at the same time wait for the first one.
-    Raises ``Corrupt`` if one of its files was changed, or if it was made for other settings.
+    Runs with equal settings share one warm start. It is a checkpoint in ``setup.cache/<env>-<policy>-<key>``. Its
+    ``warm_start.json`` has the settings behind the key, the curve of the fit, and the digests of the other files. If a
+    warm start with this key is published, it is copied, because a fit on another type of processor gives other weights.
+    Runs that need a warm start at the same time wait for the first one to fit it. Raises ``Corrupt`` if one of its
+    files was changed, or if it was made for other settings.
     """
     policy = setup.policy.build(setup.env, setup.agent, setup.device)
     if setup.weights is not None:
@@ -55,13 +55,13 @@ def initial_policy(setup: Setup) -> LanguageModel:
         with locked(setup.cache / f"{name}.lock"):
             if not folder.exists():
                 _make(folder, policy, setup)
-        with remedied(f"remove {folder} to make it anew"):
+        with advise(f"remove {folder} to make it anew"):
             made_for = read_sealed_folder(folder, WARM_START)
             made_for.pop("curve", None)
-            check_made_for(folder, made_for, start_of(setup))
+            check_made_for(folder, made_for, starting_policy_of(setup))
         policy.load_weights(folder)
     elif setup.policy.warm_start_settings is not None:
-        note(f"env={setup.env.name} has no expert: no warm start, the policy begins as it is drawn")
+        note(f"env={setup.env.name} has no expert: no warm start, training starts from random weights")
     return policy
 
 
@@ -72,7 +72,7 @@ def _make(folder: Path, policy: LanguageModel, setup: Setup) -> None:
     published = setup.published / folder.name if setup.published else None
     if published and published.exists():
         read_warm_start(published)
-        note(f"warm start: the published one, {folder.name}")
+        note(f"warm start: copied from the published runs ({folder.name})")
         shutil.copytree(published, part)
         sync_folder(part)
     else:
@@ -81,7 +81,7 @@ def _make(folder: Path, policy: LanguageModel, setup: Setup) -> None:
         sampling = setup.evaluation.sampling
         curve = fit(policy, settings, setup.env, setup.agent, sets["train"], sets["validation"], sampling)
         policy.save(part)
-        seal_folder(part, WARM_START, **start_of(setup), curve=curve)
+        seal_folder(part, WARM_START, **starting_policy_of(setup), curve=curve)
     part.rename(folder)
 
 
@@ -94,9 +94,9 @@ def fit(
     validation: TaskSet,
     sampling: Sampling,
 ) -> list[dict]:
-    """Fit the policy in place until its success rate on ``validation`` reaches the target, or the steps are used up.
+    """Fit the policy in place until its success rate on ``validation`` reaches the target, or for ``max_steps``.
 
-    The loss is the mean negative log-probability of a response token. ``sampling`` is that of the validation episodes.
+    The loss is the mean negative log-probability of a response token. ``sampling`` is for the validation episodes.
     Returns one row for each check: ``step``, ``loss`` and ``success``.
     """
     tasks = list(islice(cycle(train.tasks), config.episodes))
@@ -126,10 +126,10 @@ def fit(
 def demonstrations(
     env: Environment, agent: Agent, tasks: Sequence[Task], noise: float, seed: int
 ) -> list[Demonstration]:
-    """Play one episode of each task with the expert, and return every step, in the order of play.
+    """Run one episode of each task with the expert, and return every step, in the order of play.
 
-    The action taken is random with probability ``noise``, but the response to imitate is always the expert's. An
-    episode ends at the horizon, at its own end, or in a dead end, where the expert has no action.
+    The action taken is random with probability ``noise``; the response to imitate is always the expert's. An episode
+    ends at the horizon, at its own end, or if the expert has no action (a dead end).
     """
     rng = np.random.default_rng(derive_seed(seed, 0))
     episodes = env.start(tasks)

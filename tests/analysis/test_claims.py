@@ -32,7 +32,7 @@ def claim(tmp_path, holds: str | list[str] = "ours > hgpo", **more):
     entries = {"ours": OURS, "hgpo": HGPO} | more.pop("entries", {})
     item = {"id": "x", "claim": "It is better.", "at": "here", "entries": entries, "holds": holds}
     path = tmp_path / "claims.yaml"
-    path.write_text(yaml.safe_dump([item | more], sort_keys=False))
+    path.write_text(yaml.safe_dump([item | more], sort_keys=False), encoding="utf-8")
     return path
 
 
@@ -248,10 +248,10 @@ def test_what_the_paper_prints_of_the_inequality_that_decides_is_at_hand(tmp_pat
 
 def test_two_claims_of_one_name_are_refused(tmp_path):
     path = claim(tmp_path)
-    path.write_text(path.read_text() * 2)
+    path.write_text(path.read_text(encoding="utf-8") * 2, encoding="utf-8")
     with pytest.raises(UserError, match="two claims are called 'x'"):
         read(path)
-    path.write_text("- id: [")
+    path.write_text("- id: [", encoding="utf-8")
     with pytest.raises(UserError, match="not YAML"):
         read(path)
 

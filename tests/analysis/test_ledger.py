@@ -10,8 +10,8 @@ from bepo.core.errors import UserError
 from bepo.store.archive import write_archive
 from bepo.store.cells import note_cell
 from bepo.store.published import PublishedRuns
+from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder
-from bepo.store.stored import read_run
 from tests.stored_runs import write_run
 
 
@@ -33,7 +33,7 @@ def results(tmp_path):
 
 
 def test_every_run_is_a_row(results):
-    (results / "runs" / "run1" / "metrics.jsonl").write_text("")
+    (results / "runs" / "run1" / "metrics.jsonl").write_text("", encoding="utf-8")
     table = ledger(results).set_index("run")
     assert list(table["status"]) == ["complete", "corrupt", "partial 1/4"]
     assert table.loc["run0", "study"] == "gate_form,main_webshop" and table.loc["run0", "wall"] == "12 s"

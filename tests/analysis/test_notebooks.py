@@ -49,7 +49,10 @@ def test_runs_from_top_to_bottom(notebook, folder, results, tmp_path, monkeypatc
 
 def test_marimo_finds_nothing_wrong():
     done = subprocess.run(
-        [sys.executable, "-m", "marimo", "check", "--strict", *map(str, NOTEBOOKS)], capture_output=True, text=True
+        [sys.executable, "-m", "marimo", "check", "--strict", *map(str, NOTEBOOKS)],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

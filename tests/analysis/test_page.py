@@ -28,14 +28,14 @@ def folder(tmp_path_factory):
         write_run(path / "r", f"main_{env}", at, [[1, 0], [1, 1]], tier="laptop", metrics={"train/success": 0.25})
     built = [build(artefacts()[label], Source(path / "r"), "laptop") for label in LABELS]
     write(built, path)
-    (path / "report.html").write_text(page.render(built, ["laptop"], "r"))
+    (path / "report.html").write_text(page.render(built, ["laptop"], "r"), encoding="utf-8")
     return path
 
 
 def test_what_the_paper_shows_is_numbered_in_its_order():
     assert number_of("main-results") == "Table 2" and number_of("alfworld-aliasing-curves") == "Figure 4"
     assert title_of("claims") == "The paper's claims" and title_of("mine") == "mine" and not number_of("claims")
-    file = yaml.safe_load(FILE.read_text())
+    file = yaml.safe_load(FILE.read_text(encoding="utf-8"))
     named = [label for part in file.values() for label in part]
     assert len(named) == len(set(named)) and set(named) == set(artefacts())
     kinds = {label: item.kind for label, item in artefacts().items()}
@@ -44,10 +44,10 @@ def test_what_the_paper_shows_is_numbered_in_its_order():
 
 def test_the_order_is_that_of_the_source():
     source = FILE.parents[2] / "shared" / "paper"
-    texts = [path.read_text() for path in source.glob("*.txt")] if source.exists() else []
+    texts = [path.read_text(encoding="utf-8") for path in source.glob("*.txt")] if source.exists() else []
     if not texts:
         pytest.skip("the paper's source is not here")
-    file = yaml.safe_load(FILE.read_text())
+    file = yaml.safe_load(FILE.read_text(encoding="utf-8"))
     for part, prefix in (("tables", "tab"), ("figures", "fig")):
         assert list(file[part]) == re.findall(rf"\\label\{{{prefix}:([^}}]*)\}}", texts[0])
 
@@ -58,16 +58,16 @@ def test_environments_are_found_by_either_name():
 
 
 def test_a_picture_says_its_numbers_and_its_tier(folder):
-    svg = (folder / "figures" / "alfworld-success-curves.laptop.svg").read_text()
+    svg = (folder / "figures" / "alfworld-success-curves.laptop.svg").read_text(encoding="utf-8")
     assert "<title>HGPO, update 2: 25 ± 0 (n = 2)</title>" in svg and "tier laptop" in svg
     assert svg.count('data-line="HGPO"') >= 3  # line, band and marks
 
 
 def test_mathematics_is_set_as_such(folder):
-    tex = (folder / "tables" / "supp-mixing-ablation.laptop.tex").read_text()
+    tex = (folder / "tables" / "supp-mixing-ablation.laptop.tex").read_text(encoding="utf-8")
     assert "$\\eta (\\rho ) A^{\\mathrm{out}} + w \\rho  A^{\\mathrm{FP}}$" in tex
-    assert "A<sup>out</sup>" in (folder / "report.html").read_text()
-    assert "η(ρ) A^out + w ρ A^FP" in (folder / "tables" / "supp-mixing-ablation.laptop.md").read_text()
+    assert "A<sup>out</sup>" in (folder / "report.html").read_text(encoding="utf-8")
+    assert "η(ρ) A^out + w ρ A^FP" in (folder / "tables" / "supp-mixing-ablation.laptop.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module", params=[(1200, False), (400, True)], ids=["desk", "phone"])

@@ -12,7 +12,9 @@ from analysis.output.latex import to_macros
 from bepo.store.published import PUBLISHED
 
 PAPER = Path(__file__).parents[2] / "paper"
-SOURCES = {path.name: path.read_text() for path in PAPER.glob("*.tex") if not path.name.startswith("macros.")}
+SOURCES = {
+    path.name: path.read_text(encoding="utf-8") for path in PAPER.glob("*.tex") if not path.name.startswith("macros.")
+}
 TEXT = re.sub(r"(?<!\\)%.*", "", "\n".join(SOURCES.values()))
 DEFINED_BY = {"reported": "definereported", "reproduced": "definereproduced", "fact": "definefact"}
 
@@ -40,7 +42,7 @@ def test_every_number_that_the_text_names_is_defined(tmp_path):
 
 @pytest.mark.parametrize("name", ["main.tex", "supplement.tex"])
 def test_references_and_citations_resolve(name):
-    entries = re.findall(r"^@\w+\{([^,]+),", (PAPER / "references.bib").read_text(), re.MULTILINE)
+    entries = re.findall(r"^@\w+\{([^,]+),", (PAPER / "references.bib").read_text(encoding="utf-8"), re.MULTILINE)
     assert len(entries) == len(set(entries))
     cited = {key for keys in re.findall(r"\\cite[pt]?\{([^}]*)\}", SOURCES[name]) for key in keys.split(",")}
     assert cited and cited <= set(entries)
@@ -50,7 +52,7 @@ def test_references_and_citations_resolve(name):
 
 
 def test_every_entry_is_cited():
-    entries = set(re.findall(r"^@\w+\{([^,]+),", (PAPER / "references.bib").read_text(), re.MULTILINE))
+    entries = set(re.findall(r"^@\w+\{([^,]+),", (PAPER / "references.bib").read_text(encoding="utf-8"), re.MULTILINE))
     assert entries == {key for keys in re.findall(r"\\cite[pt]?\{([^}]*)\}", TEXT) for key in keys.split(",")}
 
 

@@ -51,7 +51,7 @@ NO_RESULTS = {  # sections whose decimals are settings or a worked example
 
 
 def source() -> str:
-    return next(PAPER.glob("*.txt")).read_text()
+    return next(PAPER.glob("*.txt")).read_text(encoding="utf-8")
 
 
 def lines_of(label: str) -> list[list[str]]:
@@ -246,7 +246,7 @@ def test_numbers_in_the_text_are_the_papers_and_stand_where_they_are_said_to():
 
 def test_reported_files_have_one_shape():
     for path in REPORTED.glob("*.csv"):
-        with path.open() as file:
+        with path.open(encoding="utf-8") as file:
             header, *rows = csv.reader(file)
         assert header == ["row", "group", "column", "mean", "std", "note"], path.name
         assert max(Counter(tuple(r[:3]) for r in rows).values()) == 1, path.name

@@ -28,7 +28,9 @@ def test_the_settings_reference_is_up_to_date():
 
 
 def test_the_kept_settings_are_what_composes():
-    assert json.loads(FILE.read_text()) == json.loads(json.dumps(main_settings())), "run `python -m bepo.settings`"
+    assert json.loads(FILE.read_text(encoding="utf-8")) == json.loads(json.dumps(main_settings())), (
+        "run `python -m bepo.settings`"
+    )
 
 
 def test_numbers_agree_whatever_they_look_like():

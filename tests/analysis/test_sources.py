@@ -18,7 +18,7 @@ from bepo.runs.config import METHOD_VERSION
 from bepo.store.archive import write_archive
 from bepo.store.cells import read_cell
 from bepo.store.published import PublishedRuns
-from bepo.store.stored import read_run
+from bepo.store.run_files import read_run
 from tests.stored_runs import rewrite, write_run
 
 PASSES = ((1, 0, 0, 0), (1, 1, 0, 0))
@@ -68,12 +68,12 @@ def test_runs_are_selected_by_their_settings(results):
 def test_incomplete_corrupt_and_foreign_runs_are_named_and_left_out(results):
     runs = sorted((results / "runs").iterdir())
     (runs[0] / "run.json").unlink()
-    (runs[1] / "metrics.jsonl").write_text("")
+    (runs[1] / "metrics.jsonl").write_text("", encoding="utf-8")
     rewrite(runs[2], lambda facts: facts.pop("sessions"))
     write_run(results, "other", {"seed": 9}, PASSES, tier="smoke")
     stranger = next((results / "studies" / "other" / "smoke").iterdir())
     stranger.rename(results / "studies" / "s" / "laptop" / stranger.name)
-    (results / "studies" / "s" / "laptop" / "torn.json").write_text("{")
+    (results / "studies" / "s" / "laptop" / "torn.json").write_text("{", encoding="utf-8")
     found = study(results)
     assert [r.id for r in found.runs] == [runs[3].name]
     reasons = "\n".join(found.skipped)
@@ -116,14 +116,14 @@ def test_no_run_can_stop_the_tables_the_page_or_the_ledger(results, tmp_path_fac
 
 
 def test_stray_files_and_cells_are_named_or_ignored(results):
-    (results / "runs" / "stray.txt").write_text("hi")
+    (results / "runs" / "stray.txt").write_text("hi", encoding="utf-8")
     (results / "runs" / "junk folder").mkdir()
-    (results / "studies" / "stray").write_text("hi")
+    (results / "studies" / "stray").write_text("hi", encoding="utf-8")
     cells = results / "studies" / "s" / "laptop"
     for i, text in enumerate(
         ("nope", "[3]", "{}", '{"run_id": ["a"]}', '{"run_id": "../x"}', '{"run_id": "stray.txt"}')
     ):
-        (cells / f"z{i}.json").write_text(text)
+        (cells / f"z{i}.json").write_text(text, encoding="utf-8")
     found = study(results)
     assert len(found.runs) == 4 and len(found.skipped) == 6
     assert all(f"z{i}.json" in "\n".join(found.skipped) for i in range(5))
@@ -141,9 +141,9 @@ def test_metrics_that_are_no_numbers_are_not_logged(tmp_path):
 @pytest.mark.parametrize("broken", [((1, 0), (1,)), ()])
 def test_passes_over_different_tasks_are_no_evaluation(tmp_path, broken):
     run = write_run(tmp_path, "s", {}, ((1, 0), (1, 0)))
-    rows = [json.loads(line) for line in (run.path / "episodes.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in (run.path / "episodes.jsonl").read_text(encoding="utf-8").splitlines()]
     kept = [r for r in rows if r["update"] != 2 or (broken and (r["evaluation_seed"], r["task"]) != (1, "t1"))]
-    (run.path / "episodes.jsonl").write_text("".join(json.dumps(r) + "\n" for r in kept))
+    (run.path / "episodes.jsonl").write_text("".join(json.dumps(r) + "\n" for r in kept), encoding="utf-8")
     rewrite(run.path, lambda facts: facts["files"].pop("episodes.jsonl"))
     found = study(tmp_path)
     assert not found.runs and "passes" in found.skipped[0]
@@ -291,7 +291,7 @@ def test_a_damaged_published_run_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "PUBLISHED", tmp_path / "published")
     study = open_source(tmp_path / "mine").study("s", "laptop")
     assert not study.runs and f"{path}: not an archive of a run" in study.skipped[0]
-    (tmp_path / "published" / "laptop" / "studies" / "s.json").write_text("[]")
+    (tmp_path / "published" / "laptop" / "studies" / "s.json").write_text("[]", encoding="utf-8")
     study = open_source(tmp_path / "mine").study("s", "laptop")
     assert not study.runs and "s.json: not a list of cells" in study.skipped[0]
 

@@ -99,12 +99,12 @@ def test_lines_slices_and_contours_show_every_complete_trial(results):
 
 
 def test_what_is_no_database_is_named_and_left_alone(tmp_path):
-    (tmp_path / "studies.db").write_text("junk")
+    (tmp_path / "studies.db").write_text("junk", encoding="utf-8")
     found = build(artefacts()["optuna-history"], Source(tmp_path), "smoke")
     assert any("studies.db: not an Optuna database" in line for line in found.skipped)
     assert "No study has a trial yet." in found.product.caption
-    (tmp_path / "studies.db").write_text("")
-    assert optuna_studies(tmp_path) == {} and not (tmp_path / "studies.db").read_text()
+    (tmp_path / "studies.db").write_text("", encoding="utf-8")
+    assert optuna_studies(tmp_path) == {} and not (tmp_path / "studies.db").read_text(encoding="utf-8")
 
 
 def test_published_trials_are_drawn_and_local_ones_count(tmp_path):

@@ -15,7 +15,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from bepo.store.stored import read_run
+from bepo.store.run_files import read_run
 from tests.command import SMALLEST, Command, run, without_seconds
 
 SHORT = [*(s for s in SMALLEST if not s.startswith(("policy.warm_start", "updates", "checkpoint_every")))]
@@ -30,7 +30,7 @@ def content(run_folder: Path) -> dict:
     run = read_run(run_folder)
     kept = {update: run.read(name) for update, name in run.rollouts().items()}
     rows = {stream: without_seconds(run_folder, stream) for stream in ("metrics", "episodes")}
-    return {"result": run.facts["result"], "transcripts": run.transcripts(), "rollouts": kept, **rows}
+    return {"result": run.metadata["result"], "transcripts": run.transcripts(), "rollouts": kept, **rows}
 
 
 def contents(results: Path) -> dict[str, dict]:
@@ -113,7 +113,7 @@ def storm(kills: int, results: Path, *arguments: str) -> str:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         a_while_later(results)
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, encoding="utf-8").stdout
 
 
 @pytest.mark.timeout(3600)
@@ -148,7 +148,7 @@ def test_a_killed_joblib_sweep_leaves_no_process_and_no_shared_memory(tmp_path):
     command.append("hydra/launcher=joblib")
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     deadline = time.monotonic() + 240
-    while sum(p.read_text().count("\n") > 1 for p in tmp_path.glob("runs/*/metrics.jsonl")) < 2:
+    while sum(p.read_text(encoding="utf-8").count("\n") > 1 for p in tmp_path.glob("runs/*/metrics.jsonl")) < 2:
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.2)
     os.kill(process.pid, signal.SIGKILL)
@@ -165,9 +165,9 @@ def in_session(session: int) -> list[str]:
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            fields = stat.read_text().rsplit(")", 1)[1].split()
+            fields = stat.read_text(encoding="utf-8").rsplit(")", 1)[1].split()
             if int(fields[3]) == session and fields[0] != "Z":
-                found.append((stat.parent / "cmdline").read_text().replace("\0", " "))
+                found.append((stat.parent / "cmdline").read_text(encoding="utf-8").replace("\0", " "))
         except OSError:
             continue
     return found

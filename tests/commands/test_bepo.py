@@ -54,5 +54,5 @@ COMP_LINE="{line}"; COMP_POINT={len(line)}
 _bepo; printf '%s\\n' "${{COMPREPLY[@]}}"
 [ "$before" = "$COMP_WORDBREAKS" ] || echo "COMP_WORDBREAKS belongs to the shell"
 """
-    found = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    found = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, encoding="utf-8")
     assert found.stdout.split() == words, found.stderr

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.command import SMALLEST, without_rights
+
 ROOT = Path(__file__).parents[2]
 PYTHON = f"{sys.executable} -m"
 
@@ -17,7 +19,9 @@ def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a line of bash; its status is that of the first command of a pipe."""
     line = line.replace("python -m", PYTHON) + '; exit "${PIPESTATUS[0]}"'
     env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-    return subprocess.run(["bash", "-c", line], cwd=ROOT, env=env, capture_output=True, text=True, timeout=100)
+    return subprocess.run(
+        ["bash", "-c", line], cwd=ROOT, env=env, capture_output=True, text=True, timeout=100, encoding="utf-8"
+    )
 
 
 LINES = (
@@ -61,3 +65,40 @@ def test_settings_that_matplotlib_cannot_use_are_named(name, value):
     done = shell("python -m analysis sokoban-text --source published", **{name: value})
     line = done.stderr.splitlines()[-1]
     assert done.returncode == 2 and line.startswith(f"error: {name}={value}: ") and "Traceback" not in done.stderr
+
+
+def test_a_closed_standard_input_is_an_empty_one():
+    done = shell("python -m bepo.play sokoban <&-")
+    assert done.returncode == 0 and done.stderr == "" and "stopped: score 0" in done.stdout
+
+
+def sweep(results: Path) -> str:
+    """Return a sweep of a single small run."""
+    small = " ".join(option for option in SMALLEST if not option.startswith(("progress", "updates")))
+    return f"python -m bepo.sweep main_sokoban credit=grpo seed=0 tier=smoke {small} updates=2 'results=\"{results}\"'"
+
+
+def test_a_sweep_goes_on_without_a_reader(tmp_path):
+    done = shell(f"{sweep(tmp_path)} | :")
+    assert done.returncode == 0 and len(list(tmp_path.glob("runs/*/run.json"))) == 1
+
+
+def test_logs_of_a_sweep_are_utf_8_beside_a_terminal_of_ascii(tmp_path):
+    done = shell(sweep(tmp_path / "größe"), PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stdout
+    (log,) = tmp_path.glob("größe/runs/*/*.txt")
+    assert "/größe/runs/" in log.read_text(encoding="utf-8")
+
+
+def test_a_page_of_a_folder_that_is_read_only_is_written_here(tmp_path):
+    run = "paper/runs/laptop/5d43bbcc9bce.zip"
+    (tmp_path / "results").mkdir(mode=0o555)
+    here = ["--results", str(tmp_path / "results")]
+    for arguments in (["bepo.view", run, "--no-open"], ["analysis", "curves", run]):
+        command = [*without_rights(), sys.executable, "-m", *arguments, *here]
+        command[command.index(run)] = str(ROOT / run)
+        done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True)
+        assert done.returncode == 0, done.stderr
+    assert {path.name for path in (tmp_path / "views").iterdir()} == {
+        "5d43bb.html", "curves-5d43bb.png", "curves-5d43bb.pdf"
+    }  # fmt: skip

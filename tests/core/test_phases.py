@@ -1,6 +1,7 @@
 """Phases: a line that changes on a terminal, a line every few seconds in a pipe, silence where nobody looks."""
 
 import io
+import os
 
 import pytest
 
@@ -63,3 +64,13 @@ def test_phases_are_shown_where_they_are_wanted(monkeypatch):
         raise RuntimeError
     phases.report("d", "unseen")
     assert stream.getvalue() == "\r\x1b[Kc: seen\n"
+
+
+def test_work_goes_on_where_nobody_reads_what_is_shown():
+    read, write = os.pipe()
+    with open(write, "w", encoding="utf-8") as stream:
+        os.close(read)
+        view = phases.Phases(stream)
+        view.note("nobody reads this")
+        view.note("nor this")
+        view.close()

@@ -30,7 +30,7 @@ def test_a_name_is_that_of_one_file():
     registry = Registry("bepo.losses", "loss", "loss")
     registry.register(plugin("original"))
     registry.register(plugin("original"))  # the module was loaded again
-    with pytest.raises(UserError, match=r"^copy\..*Mine: its name 'mine' is that of original\."):
+    with pytest.raises(UserError, match=r"^copy\..*Mine: name 'mine' is taken by original\."):
         registry.register(plugin("copy"))
 
 
@@ -43,9 +43,9 @@ def test_what_a_plug_in_leaves_out_is_named_at_once():
         name: str = "mute"
 
     registry = Registry("bepo.losses", "loss", "loss")
-    with pytest.raises(UserError, match="Plain: a plug-in is a dataclass: write @dataclass below @register"):
+    with pytest.raises(UserError, match="Plain: must be a dataclass"):
         registry.register(Plain)
-    with pytest.raises(UserError, match=r"Mute: must say its version$"):
+    with pytest.raises(UserError, match=r"Mute: .*version$"):
         registry.register(Mute)
 
 
@@ -69,7 +69,7 @@ def test_what_a_plug_in_cannot_be_is_named_at_once():
     for wrong, message in (
         (Stranger, "Stranger: must derive from the base class of bepo.losses"),
         (Other, "unknown name of .*Other 'that'; choices: this"),
-        (Bare, "Bare: a setting has a default: strength has none"),
+        (Bare, "Bare: .*strength"),
     ):
         with pytest.raises(UserError, match=message):
             registry.register(wrong)
@@ -80,7 +80,7 @@ def plugs(tmp_path, monkeypatch):
     """An empty package, and how a file is written into it. Its files find ``register`` in ``plugs.registry``."""
     folder = tmp_path / "plugs"
     folder.mkdir()
-    (folder / "__init__.py").write_text("")
+    (folder / "__init__.py").write_text("", encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     yield folder, Registry("plugs", "plug", "plug")
     for name in [name for name in sys.modules if name.partition(".")[0] == "plugs"]:
@@ -103,16 +103,16 @@ class Own(Plugin):
 def test_a_file_registers_its_plug_in_whatever_stands_behind_the_decorator(plugs, comment):
     folder, registry = plugs
     importlib.import_module("plugs").register = registry.register
-    (folder / "own.py").write_text(PLUGIN.format(comment=comment, name="own"))
-    (folder / "_helper.py").write_text("raise RuntimeError('a helper is not imported')")
+    (folder / "own.py").write_text(PLUGIN.format(comment=comment, name="own"), encoding="utf-8")
+    (folder / "_helper.py").write_text("raise RuntimeError('a helper is not imported')", encoding="utf-8")
     assert list(registry()) == ["own"]
 
 
 def test_a_file_that_forgot_to_register_is_named(plugs):
     folder, registry = plugs
     importlib.import_module("plugs").register = registry.register
-    (folder / "own.py").write_text(PLUGIN.format(comment="", name="own"))
-    (folder / "forgot.py").write_text("")
-    (folder / "_helper.py").write_text("")
+    (folder / "own.py").write_text(PLUGIN.format(comment="", name="own"), encoding="utf-8")
+    (folder / "forgot.py").write_text("", encoding="utf-8")
+    (folder / "_helper.py").write_text("", encoding="utf-8")
     assert registry.unregistered("forgot") == "plugs.forgot"
     assert [registry.unregistered(name) for name in ("_helper", "own", "nothing", "a/b")] == [None] * 4

@@ -109,7 +109,7 @@ def test_value_loss_by_hand():
 
 def test_without_a_critic_it_says_so():
     row = {"uid": 0, "traj": 0, "t": 0, "obs": "a", "next": "b", "r": 0.0, "done": "failure", "valid": True}
-    with pytest.raises(UserError, match="needs tokens and a critic"):
+    with pytest.raises(UserError, match="credit=ppo needs a critic"):
         PPO()(RolloutBatch.from_rows([row]))
 
 

@@ -45,7 +45,7 @@ def main() -> None:
         cases.append(case | {"problem": content_id(file["pddl_problem"]), "commands": chosen, "rows": rows})
     made_with = {name: version(name) for name in ("textworld", "alfworld", "fast-downward-textworld")}
     text = json.dumps({"made_with": made_with, "games": cases}, indent=0)
-    PATH.write_text(text)
+    PATH.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -50,7 +50,12 @@ def test_games_follow_from_their_number_alone():
     )
     digests = {
         subprocess.run(
-            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            encoding="utf-8",
         ).stdout
         for seed in ("0", "7")
     }

@@ -50,7 +50,7 @@ def test_an_episode_whose_game_raises_ends_and_the_others_go_on(monkeypatch):
 def test_collect_ends_a_broken_episode_as_a_truncation_and_goes_on(original_games):
     env = ALFWorld(data="original", horizon=4)
     tasks = task_set(env, "train", 3).tasks
-    (env.source_path(tasks[1]) / "game.tw-pddl").write_text("{ cut off")
+    (env.source_path(tasks[1]) / "game.tw-pddl").write_text("{ cut off", encoding="utf-8")
     batch = collect(env, Agent(), First(), tasks, 2, Sampling(), seed=0)
     assert batch.broken.tolist() == [False, False, True, True, False, False]
     assert (batch.terminal[batch.last][batch.broken] == Terminal.TRUNCATION).all()
@@ -64,7 +64,7 @@ def test_original_games_are_listed_by_content_and_loaded(original_games):
         names = {env.source_path(t).name for t in tasks.tasks}
         assert names == {folder.name for folder in original_games[split]}
         assert {t.kind for t in tasks.tasks} == {
-            json.loads((f / "traj_data.json").read_text())["task_type"] for f in original_games[split]
+            json.loads((f / "traj_data.json").read_text(encoding="utf-8"))["task_type"] for f in original_games[split]
         }
     with pytest.raises(UserError, match="8 train tasks, not the 9"):
         task_set(env, "train", 9)
@@ -76,11 +76,11 @@ def test_original_games_are_listed_by_content_and_loaded(original_games):
     copy = top / "pick_again" / "trial"
     copy.mkdir(parents=True)
     for name in ("game.tw-pddl", "traj_data.json"):
-        (copy / name).write_text((original_games["train"][0] / name).read_text())
+        (copy / name).write_text((original_games["train"][0] / name).read_text(encoding="utf-8"), encoding="utf-8")
     unsolvable = top / "pick_never" / "trial"
     unsolvable.mkdir(parents=True)
-    (unsolvable / "game.tw-pddl").write_text(json.dumps({"solvable": False}))
-    (unsolvable / "traj_data.json").write_text(json.dumps({"task_type": "pick_and_place_simple"}))
+    (unsolvable / "game.tw-pddl").write_text(json.dumps({"solvable": False}), encoding="utf-8")
+    (unsolvable / "traj_data.json").write_text(json.dumps({"task_type": "pick_and_place_simple"}), encoding="utf-8")
     assert [t.id for t in task_set(ALFWorld(data="original"), "train", 8).tasks] == [t.id for t in whole["train"].tasks]
 
 
@@ -99,7 +99,9 @@ def test_the_verb_is_the_games_own(original_games):
     """Older games say put .. in/on where newer ones say move .. to."""
     for folder in original_games["train"]:
         path = folder / "game.tw-pddl"
-        path.write_text(path.read_text().replace("move {o} to {r}", "put {o} in/on {r}"))
+        path.write_text(
+            path.read_text(encoding="utf-8").replace("move {o} to {r}", "put {o} in/on {r}"), encoding="utf-8"
+        )
     env = ALFWorld(data="original", task_types=["pick_and_place_simple"], horizon=20)
     (task,) = task_set(env, "train", 1).tasks
     episodes = env.start([task])
@@ -107,7 +109,7 @@ def test_the_verb_is_the_games_own(original_games):
     while step is None or step.terminal == Terminal.NONE:
         commands.append(episodes.expert(0))
         assert commands[-1] in episodes.observations[0].admissible
-        step = episodes.step({0: env.project(commands[-1].replace("in/on", "in / on"))})[0]
+        step = episodes.step({0: env.parse_action(commands[-1].replace("in/on", "in / on"))})[0]
     assert step.terminal == Terminal.SUCCESS and " in/on " in commands[-1]
 
 

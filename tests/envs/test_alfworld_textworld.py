@@ -24,7 +24,7 @@ live = pytest.mark.skipif(
 
 
 def test_every_recorded_step_of_textworld_is_repeated():
-    cases = json.loads(PATH.read_text())["games"]
+    cases = json.loads(PATH.read_text(encoding="utf-8"))["games"]
     assert len(cases) >= 30 and any(c["original_like"] for c in cases)
     for case in cases:
         file, _ = game_of(case)

@@ -70,7 +70,7 @@ def play(name: str, chosen: list[Task], seed: int, steps: int = 6) -> list:
         actions = {}
         for i in sorted(active):
             action = act(env, episodes.observations[i], rng)
-            actions[i] = rng.choice([env.project(action)] * 8 + [None, env.project("no such thing")])
+            actions[i] = rng.choice([env.parse_action(action)] * 8 + [None, env.parse_action("no such thing")])
         results = episodes.step(actions)
         assert set(results) == set(actions)
         lines.append(results)
@@ -102,7 +102,12 @@ def test_a_task_set_is_the_same_in_another_process(name):
     )
     command = [sys.executable, "-c", code]
     other = subprocess.run(
-        command, capture_output=True, text=True, check=True, env=os.environ | {"PYTHONHASHSEED": "123"}
+        command,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONHASHSEED": "123"},
+        encoding="utf-8",
     )
     assert other.stdout.strip() == TaskSet("train", tuple(tasks(name))).digest
 
@@ -123,9 +128,9 @@ def test_episodes_share_no_state(name):
     alone = env.start([chosen[0]])
     rng, running = random.Random(2), {0, 1, 3}
     for _ in range(5):
-        action = env.project(act(env, alone.observations[0], rng))
+        action = env.parse_action(act(env, alone.observations[0], rng))
         expected = alone.step({0: action})[0]
-        others = {i: env.project(act(env, together.observations[i], rng)) for i in sorted(running)}
+        others = {i: env.parse_action(act(env, together.observations[i], rng)) for i in sorted(running)}
         results = together.step({**others, 2: action})
         assert results[2] == expected
         running -= {i for i in running if over(results[i])}
@@ -145,7 +150,7 @@ def test_observations_and_steps_have_their_types(name):
     for o in [*observations, *running]:
         assert isinstance(o, Observation) and isinstance(o.text, str) and isinstance(o.key, str) and o.key
         assert (o.admissible or env.free_text) and len(set(o.admissible)) == len(o.admissible)
-        assert all(env.project(action) is not None for action in o.admissible)
+        assert all(env.parse_action(action) is not None for action in o.admissible)
 
 
 def test_the_expert_solves_every_task(with_expert):
@@ -174,7 +179,7 @@ def test_an_expert_goes_on_from_any_state(with_expert):
             best = episodes.expert(i)
             if best is None:
                 break
-            assert env.project(best) is not None
+            assert env.parse_action(best) is not None
             action = act(env, episodes.observations[i], rng) if number < 2 else best
             step = episodes.step({i: action})[i]
             if over(step):
@@ -199,5 +204,5 @@ def test_its_vocabulary_suffices_for_a_word_level_tokenizer(name):
             for text in (observation.text, episodes.instructions[i], *observation.admissible):
                 tokens = tokenizer.convert_ids_to_tokens(tokenizer.encode(text, add_special_tokens=False))
                 assert UNKNOWN not in tokens, text
-            if over(episodes.step({i: env.project(act(env, observation, rng))})[i]):
+            if over(episodes.step({i: env.parse_action(act(env, observation, rng))})[i]):
                 break

@@ -85,7 +85,7 @@ def test_an_environment_without_a_table_has_no_expert_but_numbers_to_read():
         ({"id": "FrozenLake-v1", "kwargs": {"nope": 1}}, "nope"),
         ({"id": "FrozenLake-v1", "kwargs": {"desc": ["S"]}}, "desc"),
         ({"id": "FrozenLake-v1", "kwargs": {"map_name": None, "size": 1}}, "env.kwargs.size=1"),
-        ({"id": "CartPole-v1"}, "no text"),
+        ({"id": "CartPole-v1"}, "env.id=CartPole-v1.*render_mode=ansi"),
         ({"id": "Pendulum-v1"}, "not numbered"),
     ],
 )
@@ -100,7 +100,7 @@ def test_what_cannot_be_played_is_one_line(settings, told):
 )
 def test_variants_speak_the_words_of_their_family(like, env_id):
     assert made(like).prompt.rules == made(env_id).prompt.rules
-    assert made(env_id).project("down") == "down"
+    assert made(env_id).parse_action("down") == "down"
 
 
 def test_a_fixed_map_has_no_distinct_test_tasks():

@@ -19,7 +19,7 @@ from bepo.envs.sokoban.rooms import generate
 from bepo.envs.sokoban.solver import Solver
 from tests.conftest import DATA
 
-EPISODES = json.loads((DATA / "sokoban_episodes.json").read_text())["episodes"]
+EPISODES = json.loads((DATA / "sokoban_episodes.json").read_text(encoding="utf-8"))["episodes"]
 
 
 def test_every_recorded_gym_sokoban_step_in_one_batch():
@@ -152,7 +152,7 @@ def test_an_experts_episode():
 
 @pytest.mark.parametrize("text, action", [("up", "up"), ("Go LEFT now", "left"), ("down or up", "up"), ("jump", None)])
 def test_projection(text, action):
-    assert Sokoban().project(text) == action
+    assert Sokoban().parse_action(text) == action
     assert action is None or action in DIRECTIONS
 
 
@@ -164,5 +164,5 @@ def test_impossible_settings_are_named(bad):
 
 def test_boards_that_are_too_rare_are_said_to_be(monkeypatch):
     monkeypatch.setattr("bepo.envs.sokoban._MOST_SEEDS_IN_VAIN", 30)
-    with pytest.raises(UserError, match=r"none of 30 rooms is a new one that takes 15 \(env.min_solution\) to 15"):
+    with pytest.raises(UserError, match=r"env.dim=.* 30 takes 15 \(env.min_solution\) to 15 \(env.horizon\)"):
         next(Sokoban(min_solution=15).tasks("train"))

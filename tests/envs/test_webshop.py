@@ -101,10 +101,13 @@ def spacy_model(tmp_path, monkeypatch):
     model.to_disk(package)
     (package / "__init__.py").write_text(
         "from pathlib import Path\n\nfrom spacy.util import load_model_from_path\n\n\n"
-        "def load(**settings):\n    return load_model_from_path(Path(__file__).parent, **settings)\n"
+        "def load(**settings):\n    return load_model_from_path(Path(__file__).parent, **settings)\n",
+        encoding="utf-8",
     )
     (tmp_path / f"{nouns.MODEL}-3.8.0.dist-info").mkdir()
-    (tmp_path / f"{nouns.MODEL}-3.8.0.dist-info" / "METADATA").write_text(f"Name: {nouns.MODEL}\nVersion: 3.8.0\n")
+    (tmp_path / f"{nouns.MODEL}-3.8.0.dist-info" / "METADATA").write_text(
+        f"Name: {nouns.MODEL}\nVersion: 3.8.0\n", encoding="utf-8"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     nouns.noun_filter.cache_clear()
     yield
@@ -226,7 +229,7 @@ def test_corrupt_entries_are_left_out_and_counted(tmp_path, monkeypatch):
         entries[5],
     ]
     for name, content in zip(original.FILES["full"], (entries + broken, attributes, human)):
-        (tmp_path / name).write_text(json.dumps(content))
+        (tmp_path / name).write_text(json.dumps(content), encoding="utf-8")
     monkeypatch.setenv("WEBSHOP_DATA", str(tmp_path))
     monkeypatch.setenv("BEPO_CACHE", str(tmp_path / "cache"))
     env = WebShop(data="original", catalogue="full")
@@ -249,7 +252,7 @@ def test_corrupt_entries_are_left_out_and_counted(tmp_path, monkeypatch):
     [
         (lambda f: f.unlink(), "items_shuffle_1000.json: no such file"),
         (lambda f: f.write_bytes(f.read_bytes()[:-5000]), "broken after 25 entries, at byte"),
-        (lambda f: f.write_text("<html>quota exceeded</html>"), "broken after 0 entries, at byte 0"),
+        (lambda f: f.write_text("<html>quota exceeded</html>", encoding="utf-8"), "broken after 0 entries, at byte 0"),
         (lambda f: f.write_bytes(b""), "broken after 0 entries"),
     ],
 )
@@ -359,10 +362,10 @@ def test_a_catalogue_with_fewer_colours_and_more_options():
 
 
 def test_any_text_is_an_action_of_pages_and_only_actions_are_of_the_compact_view():
-    assert WebShop(**SMALL).project(" Hello ") == "hello"
+    assert WebShop(**SMALL).parse_action(" Hello ") == "hello"
     compact = WebShop(**COMPACT)
-    assert compact.project("hello") is None and compact.project("click") is None
-    assert compact.project("click [ x - large ]") == "click x - large" == compact.project("click x - large")
+    assert compact.parse_action("hello") is None and compact.parse_action("click") is None
+    assert compact.parse_action("click [ x - large ]") == "click x - large" == compact.parse_action("click x - large")
 
 
 def test_the_compact_view_leads_to_the_same_pages():
@@ -372,7 +375,7 @@ def test_the_compact_view_leads_to_the_same_pages():
     a, b = plain.start(tasks), compact.start(tasks)
     for i in range(len(tasks)):
         for _ in range(plain.horizon):
-            one, two = a.step({i: a.expert(i)})[i], b.step({i: compact.project(b.expert(i))})[i]
+            one, two = a.step({i: a.expert(i)})[i], b.step({i: compact.parse_action(b.expert(i))})[i]
             assert one.observation.key == two.observation.key
             assert (one.reward, one.terminal, one.task_score) == (two.reward, two.terminal, two.task_score)
             if one.terminal != Terminal.NONE:
@@ -414,5 +417,5 @@ def test_a_whole_smoke_run(tmp_path):
     assert all(r["train/valid_actions"] == 1 for r in metrics)  # restricted to admissible actions
     assert any(0 < r["task_score"] < 1 and not r["success"] for r in rows(tmp_path, "episodes"))
     (file,) = tmp_path.glob("runs/*/run.json")
-    facts = json.loads(file.read_text())
+    facts = json.loads(file.read_text(encoding="utf-8"))
     assert facts["environment"] == WebShop(**SMALL).facts()

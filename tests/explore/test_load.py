@@ -10,7 +10,7 @@ from bepo.core.errors import UserError
 from bepo.explore.frames import differing
 from bepo.store.archive import write_archive
 from bepo.store.files import Corrupt, write_sealed
-from bepo.store.stored import read_run
+from bepo.store.run_files import read_run
 from bepo.view import main
 from tests.explore.runs_with_episodes import write
 
@@ -67,7 +67,7 @@ def test_rollouts_are_arrays(results):
     (run, update), *others = runs.kept()
     assert update == 1 and len(others) == 2
     assert runs.rollouts(run).n_trajectories == 6
-    with pytest.raises(UserError, match=r"no one run with such a batch; choices: .*, 1"):
+    with pytest.raises(UserError, match=r"choices: .*, 1"):
         runs.rollouts(update=1)
     with pytest.raises(UserError, match=r"rollouts\(None, 7\)"):
         bepo.load(run, results=results).rollouts(update=7)
@@ -82,7 +82,7 @@ def test_names_are_folders_archives_ids_and_their_beginnings(results, tmp_path):
         assert [one.id for one in found.stored] == [run.id] and len(found.transcripts) == 6
     assert len(bepo.load(results)) == 3
     assert len(bepo.load(results=results)) > 3  # the published runs are there too
-    for name, message in ((tmp_path / "none.zip", "no such archive"), ("zzz", "neither a run folder"), ("", "neither")):
+    for name, message in ((tmp_path / "none.zip", "no such archive"), ("zzz", "run 'zzz': not found"), ("", "neither")):
         with pytest.raises(UserError, match=message):
             bepo.load(name, results=results)
     with pytest.raises(UserError, match="no run of tier paper"):
@@ -104,7 +104,7 @@ def test_a_run_in_progress_is_shown_as_far_as_it_is(results, tmp_path):
 def test_a_changed_run_is_refused(results, tmp_path):
     folder = bepo.load("explored", results=results).stored[0].path
     shutil.copytree(folder, tmp_path / folder.name)
-    (tmp_path / folder.name / "metrics.jsonl").write_text("{}\n")
+    (tmp_path / folder.name / "metrics.jsonl").write_text("{}\n", encoding="utf-8")
     with pytest.raises(Corrupt, match="changed since the run was completed"):
         bepo.load(tmp_path / folder.name)
 
@@ -124,7 +124,7 @@ def test_a_run_that_cannot_be_read_hides_no_other(results, tmp_path, capsys):
     assert strange.name not in Path(printed.out.strip()).read_text(encoding="utf-8")
     assert {run.id for run in bepo.load("explored", results=tmp_path / "results").stored} == others & own
     damaged = next((tmp_path / "results" / "studies" / "explored").glob("*/*.json"))
-    damaged.write_text("{")
+    damaged.write_text("{", encoding="utf-8")
     assert len(bepo.load("explored", results=tmp_path / "results").stored) < len(own)
     assert f"left out: {damaged}" in capsys.readouterr().err
     with pytest.raises(UserError, match=r"unknown tier 'huge'; choices: .*smoke"):

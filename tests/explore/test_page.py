@@ -23,7 +23,7 @@ def address(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     runs = [read_any(write(folder, credit, seed, HOSTILE).path) for credit, seed in (("gated_bepo", 0), ("grpo", 1))]
     path = folder / "page.html"
-    path.write_text(page(runs, (0, 1)))
+    path.write_text(page(runs, (0, 1)), encoding="utf-8")
     return path.as_uri()
 
 
@@ -77,8 +77,8 @@ def test_the_table_of_runs_is_sorted_and_searched_and_links_to_episodes(browser,
     runs = [read_any(folder.path) for folder in folders]
     views = tmp_path / "views"
     views.mkdir()
-    (views / f"{runs[1].id[:6]}.html").write_text(page(runs[1:]))
-    (views / "runs.html").write_text(overview(runs, tmp_path))
+    (views / f"{runs[1].id[:6]}.html").write_text(page(runs[1:]), encoding="utf-8")
+    (views / "runs.html").write_text(overview(runs, tmp_path), encoding="utf-8")
     browser.problems.clear()
     browser.open((views / "runs.html").as_uri(), "document.body && document.body?.dataset.ready")
     names = "[...document.querySelectorAll('#runs tbody tr')].map(row => row.cells[0].textContent)"

@@ -167,10 +167,12 @@ def test_a_prompt_that_is_too_long_leaves_the_others_as_they_are():
 def test_a_checkpoint_that_brings_code_is_refused_and_nobody_is_asked(tmp_path, monkeypatch):
     """On a terminal transformers asks whether to run it, and here the answer would be yes."""
     tiny().save(tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
+    config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
     own = {"AutoConfig": "own.Config", "AutoModelForCausalLM": "own.Model"}
-    (tmp_path / "config.json").write_text(json.dumps(config | {"model_type": "its_own", "auto_map": own}))
-    (tmp_path / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    (tmp_path / "config.json").write_text(
+        json.dumps(config | {"model_type": "its_own", "auto_map": own}), encoding="utf-8"
+    )
+    (tmp_path / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')", encoding="utf-8")
     monkeypatch.setattr("builtins.input", lambda *_: "y")
     with pytest.raises(UserError, match=r"policy.path=.*custom code"):
         Pretrained(path=str(tmp_path)).build(ENV, COMPACT, "cpu")
@@ -204,9 +206,9 @@ def test_a_response_ends_with_every_end_token_of_the_checkpoint(listed, tmp_path
     policy = tiny()
     own, other = policy.end_id, policy.tokenizer.convert_tokens_to_ids("up")
     policy.save(tmp_path)
-    saved = json.loads((tmp_path / "generation_config.json").read_text())
+    saved = json.loads((tmp_path / "generation_config.json").read_text(encoding="utf-8"))
     saved["eos_token_id"] = {None: None, "one": own, "list": [own, other]}[listed]
-    (tmp_path / "generation_config.json").write_text(json.dumps(saved))
+    (tmp_path / "generation_config.json").write_text(json.dumps(saved), encoding="utf-8")
     loaded = Pretrained(path=str(tmp_path)).build(ENV, COMPACT, "cpu")
     assert (
         loaded.end_ids == end_ids_of(str(tmp_path), loaded.tokenizer) == ({own, other} if listed == "list" else {own})
@@ -221,7 +223,7 @@ def test_a_response_ends_with_every_end_token_of_the_checkpoint(listed, tmp_path
 
 def test_a_tokenizer_without_an_end_token_is_refused(tmp_path):
     tiny().save(tmp_path)
-    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings | {"eos_token": None}))
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text(encoding="utf-8"))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings | {"eos_token": None}), encoding="utf-8")
     with pytest.raises(UserError, match="eos_token"):
         Pretrained(path=str(tmp_path)).build(ENV, COMPACT, "cpu")

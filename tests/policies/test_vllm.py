@@ -36,7 +36,7 @@ HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).
 
 def program(folder: Path, end: str = "") -> str:
     path = folder / "vllm"
-    path.write_text(SERVER.format(python=sys.executable, end=end))
+    path.write_text(SERVER.format(python=sys.executable, end=end), encoding="utf-8")
     path.chmod(0o755)
     return str(path)
 
@@ -53,7 +53,7 @@ def test_the_server_lives_as_long_as_the_evaluation(tmp_path):
         assert url.startswith("http://127.0.0.1:") and url.endswith("/v1") and running(tmp_path)
         raise RuntimeError
     assert not running(tmp_path)
-    told = (tmp_path / LOG).read_text().split("\n")[0]
+    told = (tmp_path / LOG).read_text(encoding="utf-8").split("\n")[0]
     port = url.removeprefix("http://127.0.0.1:").removesuffix("/v1")
     how = "--max-model-len 612 --generation-config vllm --dtype=float32"
     assert told == f"serving serve weights {how} --host 127.0.0.1 --port {port}"
@@ -73,7 +73,9 @@ def test_the_server_ends_with_an_evaluation_that_is_killed(tmp_path):
         f"made = Vllm(path='weights', command={program(tmp_path)!r}).endpoint(Path({str(tmp_path)!r}));"
         "print(made.__enter__(), flush=True); input()"
     )
-    parent = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+    )
     assert parent.stdout.readline().startswith("http://127.0.0.1:") and running(tmp_path)
     parent.kill()
     parent.communicate()
@@ -101,7 +103,7 @@ ERROR 11-22 20:36:23 [multiproc_executor.py:941] ValueError: Available memory on
 
 @pytest.mark.parametrize("said", REASONS)
 def test_a_server_that_ends_says_why(said, tmp_path):
-    (tmp_path / LOG).write_text("ValueError: of an earlier start\n")
+    (tmp_path / LOG).write_text("ValueError: of an earlier start\n", encoding="utf-8")
     server = Vllm(path="weights", command=program(tmp_path, end=said)).endpoint(tmp_path)
     with pytest.raises(UserError) as caught, server:
         pass
@@ -112,7 +114,7 @@ def test_a_server_that_ends_says_why(said, tmp_path):
 
 def test_a_server_that_is_never_ready_is_stopped(tmp_path):
     sleeper = tmp_path / "vllm"
-    sleeper.write_text("#!/bin/sh\nexec sleep 60\n")
+    sleeper.write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
     sleeper.chmod(0o755)
     server = Vllm(command=str(sleeper), patience=0.5).endpoint(tmp_path)
     with pytest.raises(UserError, match=r"was not ready after 0\.5 seconds"), server:
@@ -146,7 +148,7 @@ def test_autotokenizer_reads_what_the_tiny_model_reads(architecture, tmp_path):
     tiny = Tiny(architecture=architecture, num_hidden_layers=1).build(Sokoban(), Agent(style="compact"), "cpu")
     tiny.save(tmp_path)
     with Vllm(path=str(tmp_path), command=program(tmp_path)).endpoint(tmp_path):
-        words = (tmp_path / LOG).read_text().split()
+        words = (tmp_path / LOG).read_text(encoding="utf-8").split()
         folder = words[words.index("--tokenizer") + 1] if "--tokenizer" in words else tmp_path
         found = AutoTokenizer.from_pretrained(folder)
     chat = found.apply_chat_template([{"role": "user", "content": "go up"}], tokenize=False, add_generation_prompt=True)

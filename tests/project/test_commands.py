@@ -36,7 +36,8 @@ NOT_RUN = {
     r"python -m analysis study": "needs a study's runs; tests/analysis/test_study.py makes them",
     r"python -m analysis power": "needs the runs of claims; tests/analysis/test_inference.py makes them",
     r"python -m bepo\.upload": "needs a server; tests/store/test_tracking.py has a stand-in for it",
-    r".*(credit=(togo|mine)|credit togo|-k togo|view tutorial|env=corridor|play corridor|loss=cispo|invalid.penalty)": "an example of a page: "
+    r".*(credit=(togo|mine)|credit togo|-k togo|view tutorial)": "an example of a page: its file is added there",
+    r".*(env=corridor|play corridor|loss=cispo|invalid.penalty)": "an example of a page: "
     "tests/project/test_extending.py adds its file, and runs it",
     r"python -m bepo\.verify\b": "trains a laptop run again; tests/commands/test_publish.py does it with a smoke run",
     r"python -m tests\.(screens|pictures)": "needs Chromium, and writes the pictures of docs/",
@@ -88,7 +89,9 @@ def targets() -> list[str]:
 def of_target(target: str) -> list[str]:
     """Return the commands that a target would run, its environments taken as they are."""
     done = ["-o", ".venv/installed", "-o", ".venv-verl/installed"]
-    made = subprocess.run(["make", "-n", *done, target], cwd=ROOT, capture_output=True, text=True, check=True)
+    made = subprocess.run(
+        ["make", "-n", *done, target], cwd=ROOT, capture_output=True, text=True, check=True, encoding="utf-8"
+    )
     return re.findall(r"\.venv/bin/python (-m [\w.]+[^|;&<>\n]*)", made.stdout.replace("\\\n", " "))
 
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 def blocks(section: str, *languages: str) -> list[str]:
     """Return the code blocks of a section of the page, in these languages."""
-    page = (ROOT / "docs" / "extending.md").read_text()
+    page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
     (text,) = re.findall(rf"^## {section}\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
     return re.findall(rf"^```(?:{'|'.join(languages)})\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
@@ -48,7 +48,7 @@ class Copy:
             path = self.folder / name
             assert not path.exists(), name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content)
+            path.write_text(content, encoding="utf-8")
 
     def run(self, module: str, *arguments: str) -> str:
         """Run ``python -m module arguments`` in the copy and return what it prints."""
@@ -67,7 +67,7 @@ class Copy:
         before = set(self.results.glob("runs/*/run.json"))
         self.run("bepo.train", *settings, *overrides)
         (path,) = set(self.results.glob("runs/*/run.json")) - before
-        return json.loads(path.read_text())
+        return json.loads(path.read_text(encoding="utf-8"))
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_an_environment_is_one_file_and_a_preset(copy):
     run = copy.train("env=corridor", "env.horizon=16", settings=WARM)
     assert run["result"]["updates"] == 2 and run["task_sets"]["train"]["tasks"] == 8
     (fitted,) = (copy.results / "warm_starts").glob("corridor-*/warm_start.json")
-    assert json.loads(fitted.read_text())["env"]["length"] == 8  # the preset's
+    assert json.loads(fitted.read_text(encoding="utf-8"))["env"]["length"] == 8  # the preset's
     copy.check_contract("envs/test_contract.py", "corridor")
 
 
@@ -104,7 +104,10 @@ def test_an_ablation_is_one_file(copy):
     copy.add(added)
     study = ("-cd", "experiments", "-cn", "invalid_penalty", "hydra/launcher=one_at_a_time")
     copy.run("bepo.train", *study, *TINY)
-    cells = [json.loads(path.read_text()) for path in copy.results.glob("studies/invalid_penalty/smoke/*.json")]
+    cells = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in copy.results.glob("studies/invalid_penalty/smoke/*.json")
+    ]
     assert len({cell["run_id"] for cell in cells}) == 3
     plan = copy.run("bepo.sweep", "invalid_penalty", *TINY, "--dry-run")
     assert plan.count("complete") >= 3, plan

@@ -13,14 +13,16 @@ from bepo.training.verl.devices import find_device
 from bepo.training.verl.machine import NEEDED
 
 ROOT = Path(__file__).parents[2]
-METADATA = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+METADATA = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PROJECT = METADATA["dependencies"]
 CLAIMED = [line.rpartition(" ")[2] for line in METADATA["classifiers"]]
 THEIRS = {"torch", "transformers"}  # verl and vLLM decide; docs/gpu.md names the differences
 
 
 def listed(name: str) -> dict[str, Requirement]:
-    lines = (line.split(" #")[0].strip() for line in (ROOT / "requirements" / name).read_text().splitlines())
+    lines = (
+        line.split(" #")[0].strip() for line in (ROOT / "requirements" / name).read_text(encoding="utf-8").splitlines()
+    )
     found = [Requirement(line) for line in lines if line and not line.startswith("#")]
     assert len({canonicalize_name(r.name) for r in found}) == len(found)
     return {canonicalize_name(r.name): r for r in found}
@@ -54,7 +56,7 @@ def test_what_needs_a_compiler_is_not_among_what_the_gpu_tier_needs():
 def test_no_advice_installs_the_projects_torch_beside_verl():
     """The project pins its own torch and transformers: an editable install without --no-deps would bring them."""
     for file in (*(ROOT / "bepo").rglob("*.py"), ROOT / "docs" / "gpu.md"):
-        for line in file.read_text().splitlines():
+        for line in file.read_text(encoding="utf-8").splitlines():
             if "pip install" in line and ("-e ." in line or "--editable" in line):
                 assert "--no-deps -e ." in line, f"{file}: {line}"
 

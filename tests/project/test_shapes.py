@@ -21,6 +21,7 @@ def run_checked(*arguments: str) -> subprocess.CompletedProcess:
         text=True,
         cwd=ROOT,
         env=os.environ | {"BEPO_CHECK_SHAPES": "1"},
+        encoding="utf-8",
     )
 
 

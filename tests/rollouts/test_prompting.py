@@ -220,7 +220,7 @@ def test_exemplars_are_solved_training_tasks_in_the_words_of_the_environment(nam
         mark = ">" if (name, thoughts) == ("alfworld", "own_step") else "Action:"
         lines = [line.removeprefix(mark).strip() for line in text.split("\n") if line.startswith(mark)]
         actions = [line for line in lines if not line.startswith("think")]
-        assert actions and all(env.project(action) == action for action in actions)
+        assert actions and all(env.parse_action(action) == action for action in actions)
         if name == "webshop":
             assert actions[-1] == "click[buy now]" and not any(words in text for words in test_instructions)
         elif name == "alfworld":

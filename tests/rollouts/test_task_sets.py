@@ -30,9 +30,9 @@ def test_prefix_digest_and_cache(tmp_path):
 def test_an_altered_task_set_is_refused(tmp_path, alter):
     task_set(Sokoban(), "test", 5, tmp_path)
     (path,) = tmp_path.iterdir()
-    stored = json.loads(path.read_text())
+    stored = json.loads(path.read_text(encoding="utf-8"))
     alter(stored)
-    path.write_text(json.dumps(stored))
+    path.write_text(json.dumps(stored), encoding="utf-8")
     with pytest.raises(UserError, match=path.name):
         task_set(Sokoban(), "test", 5, tmp_path)
 

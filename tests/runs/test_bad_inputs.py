@@ -3,7 +3,10 @@
 import json
 import os
 import runpy
+import shlex
+import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,9 +18,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from bepo.runs.compose import CONFIG_ERRORS, explain, register_configs, to_config
 from bepo.sweep.space import parse
+from tests.command import without_rights
 from tests.conftest import DATA
 
-TABLE = yaml.safe_load((DATA / "bad_inputs.yaml").read_text())
+TABLE = yaml.safe_load((DATA / "bad_inputs.yaml").read_text(encoding="utf-8"))
 CASES = [
     (base, f"{name}={value}")
     for base, settings in TABLE["settings"].items()
@@ -67,21 +71,30 @@ SMALL |= {"num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size
 
 
 @pytest.fixture(scope="module")
-def bad(tmp_path_factory) -> Path:
+def bad(tmp_path_factory) -> Iterator[Path]:
     """A folder with settings that are no YAML, and with broken checkpoints."""
     folder = tmp_path_factory.mktemp("bad")
     files = {f"conf/{name}.yaml": text for name, text in NO_YAML.items()}
     files |= {"nothing/empty": "", "config_cut/config.json": json.dumps(SMALL)[:-1]}
     files |= {f"{name}/config.json": json.dumps(SMALL) for name in ("no_weights", "broken_weights")}
-    files |= {"broken_weights/model.safetensors": "nonsense" * 10}
+    files |= {"broken_weights/model.safetensors": "nonsense" * 10, "unreadable_weights/model.safetensors": ""}
+    files |= {"unreadable.json": "{}", "locked/inside/config.json": "{}"}
+    files |= {"broken_tokenizer/tokenizer_config.json": "[", "list_tokenizer/tokenizer_config.json": "[]"}
     for name, text in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text)
-    for name in ("pipe.json", "pipe.npz", "pipe.zip"):
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    (folder / "bin").write_bytes(bytes(range(256)))
+    for name in ("pipes", "ro", "nothing.json"):
+        (folder / name).mkdir()
+    for name in ("pipe.json", "pipe.npz", "pipe.zip", "pipes/config.json"):
         os.mkfifo(folder / name)
     (folder / "loop").symlink_to("loop")
-    (folder / "nothing.json").mkdir()
-    return folder
+    modes = {"unreadable.json": 0, "unreadable_weights/model.safetensors": 0, "locked": 0, "ro": 0o555}
+    for name, mode in modes.items():
+        (folder / name).chmod(mode)
+    yield folder
+    for name in modes:
+        (folder / name).chmod(0o755)
 
 
 @pytest.mark.slow
@@ -105,15 +118,38 @@ def test_bad_commands_end_with_one_line(module, arguments, words, bad, tmp_path,
     )
 
 
-def refused(module, arguments, words, folder, monkeypatch, capsys):
-    """Run a command in this process: it must end with status 2 and one line that has these words."""
+@pytest.mark.slow
+@pytest.mark.parametrize("line, words", TABLE["around"])
+def test_what_is_around_a_command_is_named_in_one_line(line, words, bad, tmp_path, monkeypatch, capsys):
+    parts = shlex.split(line.replace("{bad}", str(bad)))
+    at = next(at for at, part in enumerate(parts) if part.startswith(("bepo", "analysis")))
+    before, module, arguments = parts[:at], parts[at], parts[at + 1 :]
+    if not before:
+        refused(module, arguments, words, tmp_path, monkeypatch, capsys)
+        return
+    command = [sys.executable, "-m", module, *placed(module, arguments, tmp_path)]
+    command = [*(without_rights() if "@drop" in before else []), *command]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", **dict(part.split("=", 1) for part in before if "=" in part)}
+    with open("/dev/full" if "@full" in before else os.devnull, "wb") as out:
+        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, env=environment, timeout=100)
+    *_, last = lines = done.stderr.decode().splitlines()
+    assert done.returncode == 2 and len(lines) <= 2 and last.startswith("error: ") and words in last, lines
+    assert "secret" not in last
+
+
+def placed(module: str, arguments: list[str], folder: Path) -> list[str]:
+    """Return the arguments of a command with its results folder, unless they name one."""
     of_results = {"analysis": ["--results", str(folder)], "bepo.view": ["--results", str(folder)]}
     composed = module in ("bepo.train", "bepo.evaluate", "bepo.sweep")
     place = [f"results={folder}"] if composed else of_results.get(module, [])
     if module == "analysis":  # a command stands first, and of two folders the last counts
-        place = [] if "--results" in arguments else place
-        arguments, place = [], [*arguments, *place]
-    monkeypatch.setattr(sys, "argv", [module, *place, *arguments])
+        return [*arguments, *([] if "--results" in arguments else place)]
+    return [*place, *arguments]
+
+
+def refused(module, arguments, words, folder, monkeypatch, capsys):
+    """Run a command in this process: it must end with status 2 and one line that has these words."""
+    monkeypatch.setattr(sys, "argv", [module, *placed(module, arguments, folder)])
     is_package = find_spec(module).submodule_search_locations is not None
     # else runpy warns that it was imported before
     monkeypatch.delitem(sys.modules, f"{module}.__main__" if is_package else module, raising=False)

@@ -152,7 +152,7 @@ def test_a_field_that_is_added_later_orphans_no_task_set(tmp_path):
 
 def test_no_remedy_of_the_gpu_page_begins_a_run_anew():
     """Whatever docs/gpu.md tells an operator to add to a command, the run goes on from its checkpoint."""
-    page = (Path(__file__).parents[2] / "docs" / "gpu.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "gpu.md").read_text(encoding="utf-8")
     remedies = re.search(r"<!-- remedies -->\n(.*?)<!-- end -->", page, re.S)
     assert remedies is not None
     told = re.findall(r"`([a-z_.]+=\w[\w.]*)`", remedies[1])

@@ -10,8 +10,8 @@ from transformers import AutoModelForCausalLM
 
 from bepo.core.batch import RolloutBatch
 from bepo.store.files import Corrupt
+from bepo.store.run_files import STREAMS, read_run
 from bepo.store.runs import run_id
-from bepo.store.stored import STREAMS, read_run
 from tests.command import rows, run, start, stop_after, train, without_seconds
 
 pytestmark = pytest.mark.slow  # these train
@@ -31,12 +31,12 @@ def test_run_json_describes_the_run(whole):
     (path,) = results.glob("runs/*")
     found = read_run(path)
     assert found.id == path.name and found.id in out
-    assert found.facts["tier"] == "smoke" and found.facts["seed"] == 0
-    assert {s: p["tasks"] for s, p in found.facts["task_sets"].items()} == {"train": 8, "validation": 4, "test": 4}
-    (session,) = found.facts["sessions"]
+    assert found.metadata["tier"] == "smoke" and found.metadata["seed"] == 0
+    assert {s: p["tasks"] for s, p in found.metadata["task_sets"].items()} == {"train": 8, "validation": 4, "test": 4}
+    (session,) = found.metadata["sessions"]
     assert session.keys() == {"started", "study", "job", "commit", "dirty", "machine", "settings"}
     assert session["machine"]["threads"] == 1 and {"cpu", "instructions", "blas"} < session["machine"].keys()
-    assert run_id(found.facts["identity"]) == found.id
+    assert run_id(found.metadata["identity"]) == found.id
     assert "torch" in session["machine"]["versions"]
     metrics = found.metrics()
     assert [r["update"] for r in metrics] == list(range(1, 31))
@@ -49,7 +49,7 @@ def test_run_json_describes_the_run(whole):
         assert len(passes) == 8 and {r["evaluation_seed"] for r in passes} == {0, 1}
         assert len({r["task"] for r in passes}) == 4
     final = [r["success"] for r in episodes if (r["split"], r["update"]) == ("test", 30)]
-    assert found.facts["result"]["success"] == pytest.approx(sum(final) / 8)
+    assert found.metadata["result"]["success"] == pytest.approx(sum(final) / 8)
     due = [r for r in metrics if "eval/test_success" in r]
     assert [r["update"] for r in due] == [5, 10, 15, 20, 25, 30]
     for row in due:
@@ -77,7 +77,7 @@ def test_what_a_finished_run_keeps(whole):
         assert sum(step["reward"] for step in transcript["steps"]) == pytest.approx(row["return"])
         assert all(step["prompt"] and step["observation"] for step in transcript["steps"])
     for name in ("transcripts.jsonl.gz", "rollouts/000001.npz"):
-        assert name in found.facts["files"]
+        assert name in found.metadata["files"]
 
 
 def test_evaluations_of_the_first_policy_are_made_once_and_shared(whole, tmp_path):
@@ -111,12 +111,12 @@ def test_a_run_of_more_updates_goes_on_from_a_finished_one(whole, tmp_path, shor
     (short,) = tmp_path.glob("runs/*")
     assert [p.name for p in short.glob("checkpoint-*")] == [f"checkpoint-{shorter}"]
     code, _, err = train(tmp_path)
-    assert code == 0 and f"goes on from update {shorter} of run {short.name}" in err
+    assert code == 0 and f"from update {shorter} of run {short.name}" in err
     (expected,) = whole[0].glob("runs/*")
     found = read_run(tmp_path / "runs" / expected.name)
     for stream in STREAMS:
         assert without_seconds(found.path, stream) == without_seconds(expected, stream)
-    assert len(found.facts["sessions"]) == 2 and read_run(short)
+    assert len(found.metadata["sessions"]) == 2 and read_run(short)
     assert found.transcripts() == read_run(expected).transcripts()
 
 
@@ -124,7 +124,7 @@ def test_a_finished_run_without_its_optimiser_cannot_be_continued(tmp_path):
     assert train(tmp_path, "updates=1")[0] == 0
     code, _, err = train(tmp_path, "updates=2")
     (line,) = [line for line in err.splitlines() if "keep=resume" in line]
-    assert code == 0 and "of 1 updates kept its policy alone" in line
+    assert code == 0 and "of 1 updates kept only its policy" in line
     assert sorted(len(read_run(p).metrics()) for p in tmp_path.glob("runs/*")) == [1, 2]
 
 
@@ -146,7 +146,7 @@ def test_ctrl_c_leaves_a_checkpoint_and_the_same_command_goes_on(whole, tmp_path
     process = start(tmp_path)
     stop_after(process, tmp_path, 6, signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130 and "the same command goes on" in err
+    assert process.returncode == 130 and "the same command continues" in err
     reached = len(rows(tmp_path, "metrics"))
     assert max(int(p.name.split("-")[1]) for p in tmp_path.glob("runs/*/checkpoint-*")) == reached
     assert train(tmp_path)[0] == 0
@@ -164,11 +164,11 @@ def test_a_complete_run_is_not_repeated(whole):
 def test_a_corrupt_run_is_named_and_kept(whole, tmp_path):
     shutil.copytree(whole[0], tmp_path, dirs_exist_ok=True)
     (metrics,) = tmp_path.glob("runs/*/metrics.jsonl")
-    metrics.write_text(metrics.read_text().replace("0.", "1.", 1))
-    altered = metrics.read_text()
+    metrics.write_text(metrics.read_text(encoding="utf-8").replace("0.", "1.", 1), encoding="utf-8")
+    altered = metrics.read_text(encoding="utf-8")
     code, _, err = train(tmp_path)
     assert code == 2 and "metrics.jsonl: changed since the run was completed; to train it again, remove it: " in err
-    assert len(err.strip().splitlines()) == 1 and metrics.read_text() == altered
+    assert len(err.strip().splitlines()) == 1 and metrics.read_text(encoding="utf-8") == altered
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from bepo.core.errors import UserError
 from bepo.runs.compose import register_configs
 from bepo.runs.config import identity_of
 from bepo.runs.evaluation_run import evaluate
+from bepo.store.run_files import read_run
 from bepo.store.runs import run_id
-from bepo.store.stored import read_run
 from tests.chat_server import cut, filtered, foreign, malformed, overlong, serving, slow, status
 from tests.command import Command
 
@@ -71,11 +71,11 @@ def test_a_run_says_what_was_asked_and_what_it_took(undisturbed):
     run, requests = undisturbed
     rows = run.episodes()
     assert len(rows) == 6 and {row["evaluation_seed"] for row in rows} == {0, 1}
-    assert run.facts["result"]["success"] == sum(row["success"] for row in rows) / 6
-    assert sum(row["calls"] for row in rows) == requests == run.facts["served"]["answers"]
-    assert run.facts["served"]["reported"] == {"a-model": requests}
-    assert run.facts["served"]["tokens"]["response"] == 7 * requests
-    assert run.facts["protocol"]["sampling"] == {"max_tokens": 512, "temperature": 0.4}
+    assert run.metadata["result"]["success"] == sum(row["success"] for row in rows) / 6
+    assert sum(row["calls"] for row in rows) == requests == run.metadata["served"]["answers"]
+    assert run.metadata["served"]["reported"] == {"a-model": requests}
+    assert run.metadata["served"]["tokens"]["response"] == 7 * requests
+    assert run.metadata["protocol"]["sampling"] == {"max_tokens": 512, "temperature": 0.4}
     transcripts = run.transcripts()
     assert [t["task"] for t in transcripts] == [row["task"] for row in rows[:3]]
     for transcript in transcripts:
@@ -122,17 +122,17 @@ def test_an_error_is_never_an_action(fault, server, undisturbed, tmp_path, capsy
         evaluate(config)
     run, requests = undisturbed
     found = only(tmp_path)
-    ((reason, count),) = found.facts["result"]["missing"].items()
-    assert words in reason and count == 1 and found.facts["result"]["success"] is None
+    ((reason, count),) = found.metadata["result"]["missing"].items()
+    assert words in reason and count == 1 and found.metadata["result"]["success"] is None
     assert "success" not in capsys.readouterr().out
     assert [row for row in run.episodes() if row in found.episodes()] == found.episodes()
-    assert len(found.episodes()) == 5 and sum(found.facts["served"]["useless_answers"].values()) == useless
+    assert len(found.episodes()) == 5 and sum(found.metadata["served"]["useless_answers"].values()) == useless
     before = len(server.bodies)
     with pytest.raises(UserError, match="no key"):  # what is there stays, if it cannot be tried again
         evaluate(configured(server, tmp_path, "policy.key_env=NO_SUCH_KEY"))
-    assert only(tmp_path).facts == found.facts
+    assert only(tmp_path).metadata == found.metadata
     evaluate(config)
-    assert only(tmp_path).episodes() == run.episodes() and only(tmp_path).facts["result"]["missing"] == {}
+    assert only(tmp_path).episodes() == run.episodes() and only(tmp_path).metadata["result"]["missing"] == {}
     assert len(server.bodies) == requests + 1 > before
     evaluate(config)
     assert len(server.bodies) == requests + 1
@@ -163,7 +163,7 @@ def test_a_prompt_that_exceeds_the_context_fails_its_episode(endpoint, server, u
     assert row["success"] is False and row["calls"] == row["steps"] == 0
     others = [row for row in found.episodes() if not row["overlong"]]
     assert len(others) == 5 and all(row in run.episodes() for row in others)
-    assert found.facts["result"] == {"success": success, "updates": 0, "missing": {}, "overlong": 1}
+    assert found.metadata["result"] == {"success": success, "updates": 0, "missing": {}, "overlong": 1}
     assert success == sum(row["success"] for row in others) / 6
     assert "1 failed because a prompt exceeded the model's context" in capsys.readouterr().out
 
@@ -213,16 +213,16 @@ def test_a_killed_evaluation_goes_on_without_paying_twice(server, undisturbed, t
     stopped(server, tmp_path, signal.SIGKILL)
     (path,) = tmp_path.glob("runs/*")
     assert not (path / "run.json").exists()
-    with (path / "answers.jsonl").open("a") as file:
+    with (path / "answers.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"request": "torn')
     evaluate(configured(server, tmp_path))
     run, requests = undisturbed
     found = only(tmp_path)
-    assert found.episodes() == run.episodes() and found.facts["served"] == run.facts["served"] | {
+    assert found.episodes() == run.episodes() and found.metadata["served"] == run.metadata["served"] | {
         "base_url": server.url
     }
     assert requests <= len(server.bodies) <= requests + 2  # those under way at the kill
-    assert len(found.facts["sessions"]) == 2
+    assert len(found.metadata["sessions"]) == 2
 
 
 def in_progress(server, results, number):
@@ -265,8 +265,11 @@ def test_answers_of_another_run_are_refused(server, tmp_path):
 
 def test_answers_of_before_they_had_digests_are_read(server, undisturbed, tmp_path):
     answers = in_progress(server, tmp_path, 3) / "answers.jsonl"
-    old = [{k: v for k, v in json.loads(line).items() if k != "digest"} for line in answers.read_text().splitlines()]
-    answers.write_text("".join(json.dumps(row) + "\n" for row in old))
+    old = [
+        {k: v for k, v in json.loads(line).items() if k != "digest"}
+        for line in answers.read_text(encoding="utf-8").splitlines()
+    ]
+    answers.write_text("".join(json.dumps(row) + "\n" for row in old), encoding="utf-8")
     before = len(server.bodies)
     evaluate(configured(server, tmp_path))
     run, requests = undisturbed
@@ -278,12 +281,12 @@ def test_changed_rows_of_a_pass_in_progress_are_refused(server, undisturbed, tmp
     run, requests = undisturbed
     first = sum(row["calls"] for row in run.episodes() if row["evaluation_seed"] == 0)
     episodes = in_progress(server, tmp_path, first + 1) / "episodes.jsonl"
-    whole = episodes.read_text()
+    whole = episodes.read_text(encoding="utf-8")
     assert whole.count('"success": ') == 3
-    episodes.write_text(whole.replace('"success": false', '"success": true', 1))
+    episodes.write_text(whole.replace('"success": false', '"success": true', 1), encoding="utf-8")
     with pytest.raises(UserError, match=r"episodes\.jsonl: changed since it was written"):
         evaluate(configured(server, tmp_path))
-    episodes.write_text(whole + '{"evaluation_seed": 1, "torn')
+    episodes.write_text(whole + '{"evaluation_seed": 1, "torn', encoding="utf-8")
     evaluate(configured(server, tmp_path))
     assert only(tmp_path).episodes() == run.episodes()
     assert not (episodes.parent / "passes.json").exists()
@@ -293,7 +296,7 @@ def test_changed_rows_of_a_pass_in_progress_are_refused(server, undisturbed, tmp
 def test_ctrl_c_keeps_what_is_under_way_and_says_how_to_go_on(server, undisturbed, tmp_path):
     code, told = stopped(server, tmp_path, signal.SIGINT)
     assert code == 130 and "Traceback" not in told
-    assert "no more are asked for" in told and told.endswith("interrupted; the same command goes on where it stopped\n")
+    assert "stopping: " in told and "interrupted" in told.splitlines()[-1]
     evaluate(configured(server, tmp_path))
     run, requests = undisturbed
     assert only(tmp_path).episodes() == run.episodes() and len(server.bodies) == requests
@@ -312,8 +315,8 @@ def test_no_request_is_sent_beyond_the_budget(server, undisturbed, tmp_path):
     evaluate(configured(server, tmp_path, *prices, "policy.budget_money=1e9"))
     found = only(tmp_path)
     assert found.episodes() == run.episodes() and len(server.bodies) == requests
-    tokens = found.facts["served"]["tokens"]
-    assert found.facts["served"]["cost"] == tokens["prompt"] + 2 * tokens["response"]
+    tokens = found.metadata["served"]["tokens"]
+    assert found.metadata["served"]["cost"] == tokens["prompt"] + 2 * tokens["response"]
 
 
 def test_the_cost_is_estimated_before_anything_is_sent(server, tmp_path, capsys):
@@ -344,9 +347,9 @@ def test_a_version_of_a_model_is_the_model(asked, reported, same, server, tmp_pa
     config = configured(server, tmp_path, f"policy.model={asked}", "evaluation.tasks=1", "evaluation.seeds=1")
     if same:
         evaluate(config)
-        assert only(tmp_path).facts["served"]["reported"].keys() == {reported}
+        assert only(tmp_path).metadata["served"]["reported"].keys() == {reported}
     else:
-        with pytest.raises(UserError, match=f"no episode was answered .answered by {reported}, not by {asked}"):
+        with pytest.raises(UserError, match=f"no episode got an answer .answered by {reported}, not by {asked}"):
             evaluate(config)
 
 
@@ -357,9 +360,9 @@ REFUSED = {
     "no endpoint": (["policy.base_url=http://127.0.0.1:9/v1", "policy.retries=0"], "no endpoint answers"),
     "credentials": (["policy.base_url=http://me:secret@host/v1"], "holds credentials"),
     "no URL": (["policy.base_url=here"], "http"),
-    "constrained": (["policy.constrained=true"], "cannot be kept to admissible actions"),
+    "constrained": (["policy.constrained=true"], "policy=served"),
     "no prices": (["policy.budget_money=3"], "needs policy.price_prompt"),
-    "training": (["updates=2"], "only served, not trained"),
+    "training": (["updates=2"], "policy=served: cannot be trained"),
 }
 
 
@@ -422,7 +425,7 @@ def test_pictures_and_further_fields_are_sent(server, tmp_path):
     before, picture, after = body["messages"][0]["content"]
     data = picture["image_url"]["url"].removeprefix("data:image/png;base64,")
     seen = np.asarray(Image.open(io.BytesIO(base64.b64decode(data))))
-    tasks = json.loads(next(tmp_path.glob("task_sets/*test*")).read_text())["tasks"]
+    tasks = json.loads(next(tmp_path.glob("task_sets/*test*")).read_text(encoding="utf-8"))["tasks"]
     shown = [config.env.start([type_of(task)]).observations[0].image for task in tasks]
     assert any(np.array_equal(seen, image) for image in shown)
     assert "<image>" not in before["text"] + after["text"]

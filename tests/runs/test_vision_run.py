@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from bepo.store.stored import STREAMS, read_run
+from bepo.store.run_files import STREAMS, read_run
 from tests.command import rows, run, start, stop_after, train
 
 pytestmark = pytest.mark.slow  # these train
@@ -19,7 +19,7 @@ def test_the_smoke_tier(tmp_path):
     assert stored.config["env"]["observation"] == "rgb" and stored.config["model"] == "vl"
     assert max(r["train/first_ratio_error"] for r in stored.metrics()) < 1e-5
     (curve,) = tmp_path.glob("warm_starts/*/warm_start.json")
-    assert json.loads(curve.read_text())["policy"]["name"] == "tiny_vl"
+    assert json.loads(curve.read_text(encoding="utf-8"))["policy"]["name"] == "tiny_vl"
 
 
 def test_a_killed_run_with_a_critic_ends_with_the_same_rows(tmp_path):

@@ -33,8 +33,8 @@ def test_every_flipped_bit_of_a_cell_is_noticed(tmp_path, cell):
 
 def test_a_cell_from_before_cells_had_digests_is_read(cell):
     content = read_cell(cell)
-    cell.write_text(json.dumps(content, indent=1))
+    cell.write_text(json.dumps(content, indent=1), encoding="utf-8")
     assert read_cell(cell) == content
     del content["varying"]
-    cell.write_text(json.dumps(content))
+    cell.write_text(json.dumps(content), encoding="utf-8")
     assert read_cell(cell) == content

@@ -23,8 +23,8 @@ from bepo.store import archive, files
 from bepo.store.archive import read_archive, write_archive
 from bepo.store.cells import note_cell
 from bepo.store.files import Corrupt, DiskFull, digest_of_file, folder_name, part_of, remove_leftovers, write_atomically
+from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder
-from bepo.store.stored import read_run
 from bepo.store.tracking import _attach, _is_of_results
 from tests.stored_runs import rewrite, write_run
 
@@ -47,8 +47,8 @@ def results(two_runs, tmp_path):
 
 def replaced(run: Path, name: str, text: str) -> None:
     """Replace a file in a way that ``run.json`` vouches for."""
-    (run / name).write_text(text)
-    rewrite(run, lambda facts: facts["files"].update({name: digest_of_file(run / name)}))
+    (run / name).write_text(text, encoding="utf-8")
+    rewrite(run, lambda metadata: metadata["files"].update({name: digest_of_file(run / name)}))
 
 
 def pipe(run: Path, name: str) -> None:
@@ -57,23 +57,23 @@ def pipe(run: Path, name: str) -> None:
 
 
 ATTACKS = {
-    "torn sessions": lambda run: (run / "sessions.json").write_text('{"ses'),
+    "torn sessions": lambda run: (run / "sessions.json").write_text('{"ses', encoding="utf-8"),
     "no sessions": lambda run: (run / "sessions.json").unlink(),
     "no config": lambda run: (run / "config.json").unlink(),
-    "deep run file": lambda run: (run / "run.json").write_text('{"a": ' + DEEP + "}"),
+    "deep run file": lambda run: (run / "run.json").write_text('{"a": ' + DEEP + "}", encoding="utf-8"),
     "deep rows": lambda run: replaced(run, "episodes.jsonl", DEEP),
     "rows of numbers": lambda run: replaced(run, "episodes.jsonl", "1\n2\n"),
     "no rows": lambda run: replaced(run, "episodes.jsonl", ""),
-    "run file is a list": lambda run: (run / "run.json").write_text("[]"),
+    "run file is a list": lambda run: (run / "run.json").write_text("[]", encoding="utf-8"),
     "run file is a pipe": lambda run: pipe(run, "run.json"),
     "metrics are a pipe": lambda run: pipe(run, "metrics.jsonl"),
     "config is a pipe": lambda run: pipe(run, "config.json"),
-    "digest is a number": lambda run: rewrite(run, lambda facts: facts["files"].update({"metrics.jsonl": 5})),
-    "file outside": lambda run: rewrite(run, lambda facts: facts["files"].update({"../../../etc/passwd": "0" * 64})),
-    "result is a text": lambda run: rewrite(run, lambda facts: facts.update(result="x")),
-    "sessions are numbers": lambda run: rewrite(run, lambda facts: facts.update(sessions=[1])),
-    "identity is a list": lambda run: rewrite(run, lambda facts: facts.update(identity=[1])),
-    "part is a number": lambda run: rewrite(run, lambda facts: facts["identity"].update(credit=3)),
+    "digest is a number": lambda run: rewrite(run, lambda metadata: metadata["files"].update({"metrics.jsonl": 5})),
+    "file outside": lambda run: rewrite(run, lambda found: found["files"].update({"../../../etc/passwd": "0" * 64})),
+    "result is a text": lambda run: rewrite(run, lambda metadata: metadata.update(result="x")),
+    "sessions are numbers": lambda run: rewrite(run, lambda metadata: metadata.update(sessions=[1])),
+    "identity is a list": lambda run: rewrite(run, lambda metadata: metadata.update(identity=[1])),
+    "part is a number": lambda run: rewrite(run, lambda metadata: metadata["identity"].update(credit=3)),
 }
 
 
@@ -92,7 +92,7 @@ def test_an_unreadable_run_is_named_and_the_others_are_shown(results, name):
 @pytest.mark.parametrize("content", [DEEP, "[]", '{"run_id": "../../x"}', '{"run_id": ".."}', '{"run_id": "a\\u0000"}'])
 def test_a_cell_that_names_no_run_is_left_out(results, content):
     cell = min(results.glob("studies/*/*/*.json"))
-    cell.write_text(content)
+    cell.write_text(content, encoding="utf-8")
     study = Source(results).study("s", "laptop")
     assert len(study.runs) == 1 and len(study.skipped) == 1 and str(cell) in study.skipped[0]
 
@@ -118,22 +118,22 @@ def test_a_full_disk_is_one_line_with_place_and_bytes(tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    (tmp_path / "a").write_text("old")
+    (tmp_path / "a").write_text("old", encoding="utf-8")
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(DiskFull, match=rf"{tmp_path}/a: no space left .* 3 bytes are needed"):
         write_atomically(tmp_path / "a", "new")
-    assert (tmp_path / "a").read_text() == "old" and len(list(tmp_path.iterdir())) == 1
+    assert (tmp_path / "a").read_text(encoding="utf-8") == "old" and len(list(tmp_path.iterdir())) == 1
 
 
 def test_what_a_kill_left_half_written_goes_at_the_next_start(tmp_path):
     run = RunFolder(tmp_path, "0123456789ab")
     (run.path / "checkpoint-3.part").mkdir(parents=True)
-    (run.path / "config.json.77.part").write_text("{")
+    (run.path / "config.json.77.part").write_text("{", encoding="utf-8")
     (run.path / "rollouts").mkdir()
-    (run.path / "rollouts" / "000005.npz.99.part").write_text("half")
+    (run.path / "rollouts" / "000005.npz.99.part").write_text("half", encoding="utf-8")
     with run.locked():
         assert {path.name for path in run.path.rglob("*")} == {".lock", "rollouts"}
-    (tmp_path / "x.part").write_text("")
+    (tmp_path / "x.part").write_text("", encoding="utf-8")
     remove_leftovers(tmp_path, seconds=3600)
     assert (tmp_path / "x.part").exists()
 
@@ -155,7 +155,7 @@ def test_an_archive_unpacks_to_bounded_content(results, tmp_path, monkeypatch):
 
 
 def test_a_large_file_is_not_read(tmp_path, monkeypatch):
-    (tmp_path / "a").write_text("{}" + " " * 100)
+    (tmp_path / "a").write_text("{}" + " " * 100, encoding="utf-8")
     monkeypatch.setattr(files, "MOST_BYTES", 100)
     with pytest.raises(Corrupt, match="more than 100 bytes"):
         files.read_object(tmp_path / "a", "config")
@@ -186,7 +186,7 @@ def test_links_for_wandb_are_relative(tmp_path):
             assert Path(path).read_text(encoding="utf-8") == "content"
 
     (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "a").write_text("content")
+    (tmp_path / "runs" / "a").write_text("content", encoding="utf-8")
     _attach(Mirror(), [tmp_path / "runs" / "a"], tmp_path)
     assert not (tmp_path / "mirror" / "runs" / "a").readlink().is_absolute()
 
@@ -236,7 +236,7 @@ ROW = {"uid": 0, "traj": 0, "t": 0, "obs": "a", "next": "b", "r": 1.0, "done": "
     ],
 )
 def test_rows_that_no_estimator_can_use_are_named(tmp_path, capsys, change, words):
-    (tmp_path / "rows.json").write_text(json.dumps([ROW, ROW | {"traj": 1} | change]))
+    (tmp_path / "rows.json").write_text(json.dumps([ROW, ROW | {"traj": 1} | change]), encoding="utf-8")
     assert credit(["grpo", "--rollouts", str(tmp_path / "rows.json")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "rows.json: row 1: " in line and words in line
@@ -263,9 +263,9 @@ def test_arrays_that_do_not_fit_each_other_are_refused(name, change):
 def test_a_study_cell_survives_a_damaged_one(tmp_path):
     note_cell(tmp_path, "s", "smoke", ["seed=0"], "0123456789ab", ["seed=0"])
     (cell,) = tmp_path.glob("studies/*/*/*.json")
-    cell.write_text(DEEP)
+    cell.write_text(DEEP, encoding="utf-8")
     note_cell(tmp_path, "s", "smoke", ["seed=0"], "0123456789ab")
-    assert json.loads(cell.read_text())["run_id"] == "0123456789ab"
+    assert json.loads(cell.read_text(encoding="utf-8"))["run_id"] == "0123456789ab"
 
 
 @pytest.mark.parametrize("text", [r"a $\input{/etc/passwd}$ b", "costs $5 and $10_x", "$ x $", "$a%b$"])

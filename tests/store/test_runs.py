@@ -7,28 +7,28 @@ import pytest
 
 from bepo.core.errors import UserError
 from bepo.store.files import Corrupt
+from bepo.store.run_files import FORMAT_VERSION, read_run, refuse_older
 from bepo.store.runs import Busy, RunFolder, run_id
-from bepo.store.stored import FORMAT_VERSION, read_run, refuse_older
 from tests.stored_runs import rewrite
 
 
-def written(tmp_path, **facts):
+def written(tmp_path, **metadata):
     folder = RunFolder(tmp_path, "abc")
     with folder.locked():
         folder.start({"seed": 0}, {"commit": None})
         folder.append("metrics", {"update": 1, "x": 0.5}, {"update": 2, "x": float("nan")})
         folder.append("episodes", {"update": 0, "success": True})
-        folder.complete({"tier": "smoke", **facts})
+        folder.complete({"tier": "smoke", **metadata})
     return folder
 
 
 def swapped(path, old, new):
-    return path.read_text().replace(old, new)
+    return path.read_text(encoding="utf-8").replace(old, new)
 
 
 def test_round_trip(tmp_path):
     found = read_run(written(tmp_path, note=float("inf")).path)
-    assert found.id == "abc" and found.config == {"seed": 0} and found.facts["note"] is None
+    assert found.id == "abc" and found.config == {"seed": 0} and found.metadata["note"] is None
     assert found.metrics() == [{"update": 1, "x": 0.5}, {"update": 2, "x": None}]
     assert found.episodes() == [{"update": 0, "success": True}]
 
@@ -37,15 +37,17 @@ def test_round_trip(tmp_path):
     "damage, message",
     [
         (lambda p: (p / "run.json").unlink(), "incomplete"),
-        (lambda p: (p / "run.json").write_text("{"), "not a run file"),
-        (lambda p: (p / "run.json").write_text("[]"), "not a run file"),
+        (lambda p: (p / "run.json").write_text("{", encoding="utf-8"), "not a run file"),
+        (lambda p: (p / "run.json").write_text("[]", encoding="utf-8"), "not a run file"),
         (lambda p: (p / "metrics.jsonl").unlink(), "metrics.jsonl: missing"),
-        (lambda p: (p / "config.json").write_text("{}"), "config.json: changed"),
+        (lambda p: (p / "config.json").write_text("{}", encoding="utf-8"), "config.json: changed"),
         (
-            lambda p: (p / "run.json").write_text((p / "run.json").read_text().replace("smoke", "paper")),
+            lambda p: (p / "run.json").write_text(
+                (p / "run.json").read_text(encoding="utf-8").replace("smoke", "paper"), encoding="utf-8"
+            ),
             "run.json: changed",
         ),
-        (lambda p: (p / "episodes.jsonl").open("a").write("{}\n"), "episodes.jsonl: changed"),
+        (lambda p: (p / "episodes.jsonl").open("a", encoding="utf-8").write("{}\n"), "episodes.jsonl: changed"),
     ],
 )
 def test_damage_is_named(tmp_path, damage, message):
@@ -75,10 +77,10 @@ def test_a_list_of_runs_believes_sizes_and_times(tmp_path):
 
 def test_a_run_of_before_sizes_were_noted_is_hashed(tmp_path):
     folder = written(tmp_path)
-    rewrite(folder.path, lambda facts: facts.pop("sizes"))
+    rewrite(folder.path, lambda metadata: metadata.pop("sizes"))
     assert read_run(folder.path, hashed=False).id == "abc"
     file = folder.path / "metrics.jsonl"
-    file.write_text("")
+    file.write_text("", encoding="utf-8")
     os.utime(file, (0, 0))
     with pytest.raises(Corrupt, match=r"metrics\.jsonl: changed"):
         read_run(folder.path, hashed=False)
@@ -86,7 +88,7 @@ def test_a_run_of_before_sizes_were_noted_is_hashed(tmp_path):
 
 def test_foreign_versions_are_refused(tmp_path):
     path = written(tmp_path).path / "run.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"format_version": 9}))
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"format_version": 9}), encoding="utf-8")
     with pytest.raises(Corrupt, match="format 9"):
         read_run(path.parent)
 
@@ -114,9 +116,9 @@ def folder(tmp_path):
             if update % 4 == 0:
                 with folder.new_checkpoint(update) as path:
                     (path / "policy").mkdir()
-                    (path / "policy" / "weights").write_text(str(update))
+                    (path / "policy" / "weights").write_text(str(update), encoding="utf-8")
         folder.append("metrics", {"update": 9})
-        with (folder.path / "metrics.jsonl").open("a") as file:
+        with (folder.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write('{"update": 10, "tr')
         yield folder
 
@@ -133,8 +135,12 @@ def flip(path):
 
 def test_a_run_goes_on_from_its_newest_checkpoint(folder):
     update, path = folder.rewind()
-    assert update == 8 and (path / "policy" / "weights").read_text() == "8" and updates(folder) == list(range(1, 9))
-    assert (folder.path / "episodes.jsonl").read_text() == ""
+    assert (
+        update == 8
+        and (path / "policy" / "weights").read_text(encoding="utf-8") == "8"
+        and updates(folder) == list(range(1, 9))
+    )
+    assert (folder.path / "episodes.jsonl").read_text(encoding="utf-8") == ""
     folder.append("metrics", {"update": 9})
     assert updates(folder) == list(range(1, 10))
 
@@ -143,16 +149,20 @@ def test_a_run_goes_on_from_its_newest_checkpoint(folder):
 def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(folder, damaged, capsys):
     flip(folder.path / "checkpoint-8" / damaged)
     update, path = folder.rewind()
-    assert update == 4 and (path / "policy" / "weights").read_text() == "4" and updates(folder) == [1, 2, 3, 4]
+    assert (
+        update == 4
+        and (path / "policy" / "weights").read_text(encoding="utf-8") == "4"
+        and updates(folder) == [1, 2, 3, 4]
+    )
     err = capsys.readouterr().err
-    assert f"checkpoint-8/{damaged}: changed" in err and "going on from update 4" in err and err.count("\n") == 1
+    assert f"checkpoint-8/{damaged}: changed" in err and "from update 4" in err and err.count("\n") == 1
 
 
 def test_a_file_that_a_checkpoint_lost_or_gained_is_damage(folder):
     (folder.path / "checkpoint-8" / "policy" / "weights").unlink()
     assert folder.rewind()[0] == 4
-    (folder.path / "checkpoint-4" / "more").write_text("")
-    with pytest.raises(Corrupt, match="no checkpoint is intact: remove"):
+    (folder.path / "checkpoint-4" / "more").write_text("", encoding="utf-8")
+    with pytest.raises(Corrupt, match="no checkpoint is intact"):
         folder.rewind()
 
 
@@ -163,7 +173,7 @@ def test_a_checkpoint_of_another_run_is_named_and_the_one_before_is_used(folder,
     shutil.copy(folder.path / "metrics.jsonl", other.path)
     with other.new_checkpoint(8) as path:
         (path / "policy").mkdir()
-        (path / "policy" / "weights").write_text("another")
+        (path / "policy" / "weights").write_text("another", encoding="utf-8")
     newest = folder.checkpoints()[0][1]
     shutil.rmtree(newest)
     shutil.copytree(other.path / newest.name, newest)
@@ -186,13 +196,11 @@ def test_a_policy_of_another_run_is_refused(tmp_path):
 
 def test_a_changed_row_from_before_every_checkpoint_is_an_error_and_nothing_changes(folder):
     path = folder.path / "metrics.jsonl"
-    damaged = path.read_text().replace('{"update": 3}', '{"update": 7}')
-    path.write_text(damaged)
-    with pytest.raises(
-        Corrupt, match=r"metrics.jsonl: rows from before checkpoint-8 changed .* remove .* to start anew"
-    ):
+    damaged = path.read_text(encoding="utf-8").replace('{"update": 3}', '{"update": 7}')
+    path.write_text(damaged, encoding="utf-8")
+    with pytest.raises(Corrupt, match=r"metrics.jsonl: rows from before checkpoint-8 changed .* remove "):
         folder.rewind()
-    assert path.read_text() == damaged
+    assert path.read_text(encoding="utf-8") == damaged
 
 
 def test_without_a_checkpoint_a_run_starts_over(tmp_path):
@@ -200,7 +208,7 @@ def test_without_a_checkpoint_a_run_starts_over(tmp_path):
     with folder.locked():
         folder.append("metrics", {"update": 1})
         assert folder.rewind() is None
-    assert (folder.path / "metrics.jsonl").read_text() == ""
+    assert (folder.path / "metrics.jsonl").read_text(encoding="utf-8") == ""
 
 
 @pytest.mark.parametrize("had, free, left", [(2, 10**6, 2), (2, 50_000, 1), (2, 0, 2), (1, 50_000, 1), (1, 0, 1)])
@@ -214,7 +222,7 @@ def test_a_disk_without_room_for_one_more_checkpoint_loses_the_oldest_first(
     monkeypatch.setattr("bepo.store.runs.shutil.disk_usage", lambda path: SimpleNamespace(free=free))
     with folder.new_checkpoint(12, keep=3):
         assert [update for update, _ in folder.checkpoints()] == [8, 4][:left]
-    assert capsys.readouterr().err.count("the disk has no room") == had - left
+    assert capsys.readouterr().err.count("removed, because") == had - left
 
 
 @pytest.mark.parametrize("free, left", [(10**6, [8, 4]), (50_000, [8]), (5_000, []), (-150_000, [8, 4])])
@@ -225,16 +233,16 @@ def test_where_none_must_stay_the_newest_goes_too_but_only_for_room(folder, monk
     with folder.new_checkpoint(12, keep=0):
         assert [update for update, _ in folder.checkpoints()] == left
     assert [update for update, _ in folder.checkpoints()] == [12]
-    assert capsys.readouterr().err.count("the disk has no room") == 2 - len(left)
+    assert capsys.readouterr().err.count("removed, because") == 2 - len(left)
 
 
 def test_the_kept_policy_takes_no_space_beside_its_checkpoint(folder):
     source = folder.path / "checkpoint-8" / "policy"
     folder.keep_policy(source)
     kept = folder.path / "policy" / "weights"
-    assert kept.read_text() == "8" and kept.samefile(source / "weights")
+    assert kept.read_text(encoding="utf-8") == "8" and kept.samefile(source / "weights")
     folder.drop_checkpoints()
-    assert kept.read_text() == "8"
+    assert kept.read_text(encoding="utf-8") == "8"
 
 
 def test_a_checkpoint_that_was_not_finished_does_not_count_and_two_are_kept(folder):
@@ -264,11 +272,13 @@ def test_every_flipped_bit_of_a_run_is_noticed(tmp_path):
 def test_a_folder_of_an_older_format_is_refused_in_one_line(tmp_path):
     for name in ("a", "b"):
         (tmp_path / "runs" / name).mkdir(parents=True)
-        (tmp_path / "runs" / name / "run.json").write_text(json.dumps({"format_version": 1, "run_id": name}))
+        (tmp_path / "runs" / name / "run.json").write_text(
+            json.dumps({"format_version": 1, "run_id": name}), encoding="utf-8"
+        )
     with pytest.raises(UserError) as refused:
         refuse_older(tmp_path)
     assert "format 1, this bepo reads 2" in str(refused.value) and "\n" not in str(refused.value)
     newer = {"format_version": FORMAT_VERSION, "run_id": "c"}
     (tmp_path / "runs" / "c").mkdir()
-    (tmp_path / "runs" / "c" / "run.json").write_text(json.dumps(newer))
+    (tmp_path / "runs" / "c" / "run.json").write_text(json.dumps(newer), encoding="utf-8")
     refuse_older(tmp_path)  # single old runs are named one by one

@@ -11,7 +11,7 @@ import pytest
 
 from bepo import upload
 from bepo.store.cells import note_cell
-from bepo.store.stored import read_run
+from bepo.store.run_files import read_run
 from tests.command import SMALLEST, Command, launch, rows, stop_after, train
 
 pytestmark = pytest.mark.slow  # these train
@@ -21,7 +21,9 @@ WANDB = Path(sys.executable).parent / "wandb"
 
 def logged(log: Path) -> list[dict]:
     """What an offline run would send to the server."""
-    printed = subprocess.run([WANDB, "leet", "inspect", "--json", log], capture_output=True, text=True, check=True)
+    printed = subprocess.run(
+        [WANDB, "leet", "inspect", "--json", log], capture_output=True, text=True, check=True, encoding="utf-8"
+    )
     return [json.loads(line) for line in printed.stdout.splitlines()]
 
 
@@ -50,7 +52,7 @@ def test_the_offline_run_holds_the_same_rows_config_and_result(tmp_path):
     for theirs, ours in zip(history, local):
         assert {k: theirs[k] for k in ours} == pytest.approx(ours, nan_ok=True)
     (path,) = tmp_path.glob("runs/*")
-    config = json.loads((path / "config.json").read_text())
+    config = json.loads((path / "config.json").read_text(encoding="utf-8"))
     run = described(found)
     assert (run["run_id"], run["run_group"], run["job_type"]) == (path.name, "shared", "training")
     assert run["display_name"].startswith("sokoban ") and run["display_name"].endswith(" seed=0")
@@ -64,14 +66,16 @@ def test_the_offline_run_holds_the_same_rows_config_and_result(tmp_path):
     assert axis["step_metric"] == "update"
     episodes = [r for r in rows(tmp_path, "episodes") if (r["split"], r["update"]) == ("test", 0)]
     merged = summary(found)
-    assert merged["test_success"] == json.loads((path / "run.json").read_text())["result"]["success"]
+    assert merged["test_success"] == json.loads((path / "run.json").read_text(encoding="utf-8"))["result"]["success"]
     assert merged["test_success_before_training"] == sum(r["success"] for r in episodes) / len(episodes)
     assert merged["validation_success"] == local[4]["eval/validation_success"]
     assert merged["seconds"] > 0 and merged["cpu_seconds"] > 0
     kept = {p.as_posix() for e in found if e["type"] == "files" for p in map(Path, _paths(e["files"]))}
     assert {f"runs/{path.name}/{n}" for n in ("config.json", "metrics.jsonl", "episodes.jsonl", "run.json")} <= kept
     assert any(name.startswith("studies/shared/smoke/") for name in kept)
-    (table,) = (json.loads(file.read_text()) for file in log.parent.glob("files/media/table/transcripts_*.json"))
+    (table,) = (
+        json.loads(file.read_text(encoding="utf-8")) for file in log.parent.glob("files/media/table/transcripts_*.json")
+    )
     transcripts = read_run(path).transcripts()
     assert [row[0] for row in table["data"]] == [episode["task"] for episode in transcripts]
     assert table["data"][0][-1].count("\n> ") == len(transcripts[0]["steps"])
@@ -85,7 +89,7 @@ def test_a_resumed_run_stays_where_it_began_and_names_the_studies_that_share_it(
     first.communicate()
     (path,) = tmp_path.glob("runs/*")
     begun = described(logged(next(path.glob("wandb/offline-run-*/run-*.wandb"))))
-    overrides = json.loads(next(tmp_path.glob("studies/first/smoke/*.json")).read_text())["overrides"]
+    overrides = json.loads(next(tmp_path.glob("studies/first/smoke/*.json")).read_text(encoding="utf-8"))["overrides"]
     note_cell(tmp_path, "third", "smoke", overrides, path.name, ["credit.gamma=0.9"])
     second = launch(*SMALLEST, *settings, "+study.name=second", "credit.gamma=0.9")
     stop_after(second, tmp_path, 12, signal.SIGINT)
@@ -122,14 +126,18 @@ runpy.run_module("bepo.train", run_name="__main__", alter_sys=True)
 def test_ctrl_c_while_a_complete_run_is_handed_over_leaves_it_complete_in_wandb_too(tmp_path):
     settings = (*SMALLEST, "tracking.mode=offline", f"results={tmp_path}", "updates=4")
     ended = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED, *settings], capture_output=True, text=True, env=own_service()
+        [sys.executable, "-c", INTERRUPTED, *settings],
+        capture_output=True,
+        text=True,
+        env=own_service(),
+        encoding="utf-8",
     )
     assert ended.returncode == 130 and "stopping after the end of this run" in ended.stderr, ended.stderr
     assert ": success 0." in ended.stdout
     (log,) = tmp_path.glob("runs/*/wandb/offline-run-*/run-*.wandb")
     found = logged(log)
     (path,) = tmp_path.glob("runs/*/run.json")
-    assert summary(found)["test_success"] == json.loads(path.read_text())["result"]["success"]
+    assert summary(found)["test_success"] == json.loads(path.read_text(encoding="utf-8"))["result"]["success"]
     assert [entry["exit"] for entry in found if entry["type"] == "exit"][-1].get("exit_code", 0) == 0
 
 
@@ -146,13 +154,13 @@ def test_a_finished_sweep_uploads_its_ledger(tmp_path):
     assert run["display_name"] == "sweep step_weight gae_lambda smoke"
     assert set(run["tags"]) == {"smoke", "step_weight", "gae_lambda"}
     (file,) = log.parent.glob("files/media/table/ledger_*.json")
-    table = json.loads(file.read_text())
+    table = json.loads(file.read_text(encoding="utf-8"))
     assert table["columns"] == ["study", "cell", "status", "run", "success", "seconds", "cpu_seconds", "problem"]
     assert sorted(row[0] for row in table["data"]) == ["gae_lambda"] * 2 + ["step_weight"] * 2
     stored = {path.parent.name: read_run(path.parent) for path in tmp_path.glob("runs/*/run.json")}
     assert {row[3] for row in table["data"]} == stored.keys() and len(stored) == 2
     for _, _, status, identifier, success, seconds, cpu_seconds, problem in table["data"]:
-        assert (status, success, problem) == ("complete", stored[identifier].facts["result"]["success"], "")
+        assert (status, success, problem) == ("complete", stored[identifier].metadata["result"]["success"], "")
         rows_of_run = stored[identifier].metrics()
         assert cpu_seconds == pytest.approx(sum(v for row in rows_of_run for k, v in row.items() if k[:4] == "cpu/"))
         assert seconds > 0
@@ -184,11 +192,11 @@ tracker.log({"update": 1, "loss": 0.5})
 core = int(subprocess.run(["pgrep", "-P", str(os.getpid()), "wandb-core"], capture_output=True, check=True).stdout)
 print(core, flush=True)
 os.kill(core, signal.SIGSTOP)
-tracking._GOODBYE = 1.0
+tracking._TEARDOWN_TIMEOUT = 1.0
 if how == "interrupted":
     threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 else:
-    tracking._SILENCE = 2.0
+    tracking._TIMEOUT = 2.0
 try:
     tracker.finish({"test_success": 1.0})
 except KeyboardInterrupt:
@@ -201,23 +209,23 @@ sys.exit(3)
 
 @pytest.mark.parametrize(
     "how, said",
-    [("waiting", "W&B stopped (no answer for 2 seconds); the run goes on without it\n"), ("interrupted", "")],
+    [("waiting", "W&B stopped (no answer for 2 seconds); the run continues without it\n"), ("interrupted", "")],
     ids=["waiting", "interrupted"],
 )
 def test_a_service_that_never_answers_keeps_no_run_from_its_end(tmp_path, how, said):
     """Its process is stopped, so that it answers neither the run nor W&B's own hook when the program ends."""
     out, err = tmp_path / "out", tmp_path / "err"  # no pipes: wandb-core, which is stopped, would hold them open
-    with out.open("w") as stdout, err.open("w") as stderr:
+    with out.open("w", encoding="utf-8") as stdout, err.open("w", encoding="utf-8") as stderr:
         command = [sys.executable, "-c", SILENT, tmp_path, how]
         program = subprocess.Popen(command, stdout=stdout, stderr=stderr, env=own_service())
         try:
             status = program.wait(timeout=120)
         finally:
             program.kill()
-            core, *rest = out.read_text().splitlines() or [""]
+            core, *rest = out.read_text(encoding="utf-8").splitlines() or [""]
             if core:
                 os.kill(int(core), signal.SIGKILL)
-    assert (status, rest, err.read_text()) == (3, ["the end"], said)
+    assert (status, rest, err.read_text(encoding="utf-8")) == (3, ["the end"], said)
 
 
 def test_a_sweep_of_wandbs_does_not_change_the_id(tmp_path, monkeypatch):

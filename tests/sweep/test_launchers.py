@@ -7,7 +7,7 @@ import sys
 import optuna
 import pytest
 
-from bepo.store.stored import read_run
+from bepo.store.run_files import read_run
 from tests.command import SMALLEST, run
 
 pytestmark = pytest.mark.slow  # these train
@@ -23,7 +23,7 @@ def test_submitit(tmp_path):
     (path,) = tmp_path.glob("runs/*/run.json")
     assert read_run(path.parent).config["seed"] == 1
     (cell,) = tmp_path.glob("studies/main_sokoban/smoke/*.json")
-    assert json.loads(cell.read_text())["run_id"] == path.parent.name
+    assert json.loads(cell.read_text(encoding="utf-8"))["run_id"] == path.parent.name
 
 
 def test_an_optuna_study_on_the_plain_sweeper(tmp_path):
@@ -76,7 +76,7 @@ def test_equal_cells_of_a_multirun_are_one_run(tmp_path):
     settings = (*ONE, f"results={tmp_path}", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
     cells = ("seed=3,3", "training.learning_rate=1e-3,0.001")
     command = [sys.executable, "-m", "bepo.train", "-m", *settings, *cells]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, encoding="utf-8")
     assert done.returncode == 0 and "Traceback" not in done.stdout + done.stderr, done.stdout + done.stderr
     (path,) = tmp_path.glob("runs/*/run.json")
     assert read_run(path.parent).config["seed"] == 3

@@ -16,9 +16,9 @@ from analysis.__main__ import main as analysis
 from bepo.core.errors import UserError
 from bepo.runs.compose import register_configs
 from bepo.runs.machine import cpu_model
+from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder
-from bepo.store.stored import read_run
-from bepo.sweep import studies
+from bepo.sweep import composition, studies
 from bepo.sweep.__main__ import _jobs, main
 from bepo.sweep.estimate import Throughput
 from bepo.sweep.plan import plan_runs
@@ -36,7 +36,9 @@ GRID = ("main_sokoban", *TINY, "updates=15", "credit=grpo,gated_bepo", "seed=0,1
 
 def sweep(results: Path, *arguments: str) -> subprocess.Popen:
     command = [sys.executable, "-m", "bepo.sweep", *arguments, f"results={results}"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ, encoding="utf-8"
+    )
 
 
 def finish(process: subprocess.Popen) -> tuple[int, str]:
@@ -59,7 +61,7 @@ def test_killed_and_shared_every_cell_is_done_once(tmp_path):
     """Two sweeps share four cells; one is killed with a run half done, and the other goes on with it."""
 
     def half_done():
-        return [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text().count("\n") >= 3]
+        return [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text(encoding="utf-8").count("\n") >= 3]
 
     first = sweep(tmp_path, *GRID, "--jobs", "1")
     (partial,) = wait_for(half_done, first)
@@ -77,8 +79,8 @@ def test_killed_and_shared_every_cell_is_done_once(tmp_path):
     for item in trained:
         assert [r["update"] for r in item.metrics()] == list(range(1, 16))
         resumed = item.path == partial.parent
-        assert len(item.facts["sessions"]) == (2 if resumed else 1)  # nothing was begun twice
-    cells = [json.loads(p.read_text()) for p in tmp_path.glob("studies/main_sokoban/smoke/*.json")]
+        assert len(item.metadata["sessions"]) == (2 if resumed else 1)  # nothing was begun twice
+    cells = [json.loads(p.read_text(encoding="utf-8")) for p in tmp_path.glob("studies/main_sokoban/smoke/*.json")]
     assert {c["run_id"] for c in cells} == {item.id for item in trained} and len(cells) == 4
 
     runs = plan_runs([compose_study(GRID[0], [*GRID[1:], f"results={tmp_path}"])])
@@ -94,7 +96,7 @@ def test_a_crash_and_bad_input_are_contained_and_named(tmp_path):
     )
 
     def victim():
-        done = [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text().count("\n") >= 2]
+        done = [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text(encoding="utf-8").count("\n") >= 2]
         return [pid for p in done for pid in writers(p.parent / ".lock")]
 
     os.kill(wait_for(victim, process)[0], signal.SIGSEGV)
@@ -120,10 +122,13 @@ def writers(path: Path) -> list[int]:
 def test_ctrl_c_leaves_checkpoints(tmp_path):
     settings = ("main_sokoban", *TINY, "updates=200", "credit=grpo", "seed=0", "--jobs", "1")
     process = sweep(tmp_path, *settings)
-    wait_for(lambda: [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text().count("\n") >= 2], process)
+    wait_for(
+        lambda: [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text(encoding="utf-8").count("\n") >= 2],
+        process,
+    )
     process.send_signal(signal.SIGINT)
     code, out = finish(process)
-    assert code == 130 and "the same command goes on from here" in out, out
+    assert code == 130 and "the same command continues from here" in out, out
     reached = {int(path.name.split("-")[1]) for path in tmp_path.glob("runs/*/checkpoint-*")}
     assert max(reached) == len(rows(tmp_path, "metrics"))
 
@@ -174,8 +179,12 @@ def test_unknown_names_and_values_are_named():
 
 def test_a_study_file_with_a_mistake_stops_no_other(tmp_path, monkeypatch, capsys):
     def write(name, original, *mistake):
-        text = (studies.EXPERIMENTS / f"{original}.yaml").read_text().replace(f"name: {original}", f"name: {name}")
-        (tmp_path / f"{name}.yaml").write_text(text.replace(*mistake))
+        text = (
+            (studies.EXPERIMENTS / f"{original}.yaml")
+            .read_text(encoding="utf-8")
+            .replace(f"name: {original}", f"name: {name}")
+        )
+        (tmp_path / f"{name}.yaml").write_text(text.replace(*mistake), encoding="utf-8")
 
     write("good", "gae_lambda", "", "")
     write("not_renamed", "gae_lambda", "name: not_renamed", "name: gae_lambda")
@@ -207,8 +216,8 @@ def test_estimates_prefer_the_nearest_runs(tmp_path):
             folder.append(
                 "metrics", *({"update": u, "cpu/update": seconds / 10, "time/update": 99.0} for u in range(10))
             )
-            facts = {"sessions": [{"machine": {"cpu": cpu or cpu_model()}}] * sessions, "result": {"updates": 10}}
-            folder.complete(facts | {"device": "cpu", "cpu_seconds_last_session": seconds / sessions})
+            metadata = {"sessions": [{"machine": {"cpu": cpu or cpu_model()}}] * sessions, "result": {"updates": 10}}
+            folder.complete(metadata | {"device": "cpu", "cpu_seconds_last_session": seconds / sessions})
 
     settings = [f"results={tmp_path}", "model=small,large", "updates=20", "seed=0", "tier=laptop"]
     runs = plan_runs([compose_study("main_sokoban", [*settings, "credit=grpo,gigpo,gated_bepo,ppo"])])
@@ -226,7 +235,7 @@ def test_estimates_prefer_the_nearest_runs(tmp_path):
     recorded("b", "gigpo", 30.0)
     recorded("c", "gigpo", 50.0, sessions=2)
     recorded("d", "gigpo", 5000.0)
-    (tmp_path / "runs" / "d" / "config.json").write_text("{}")
+    (tmp_path / "runs" / "d" / "config.json").write_text("{}", encoding="utf-8")
     recorded("e", "gigpo", 7000.0, cpu="of another machine")
     after = {"grpo": (20.0, True), "gigpo": (80.0, True), "gated_bepo": (60.0, True), "ppo": before["ppo"]}
     assert estimates("small") == after and not any(measured for _, measured in estimates("large").values())
@@ -265,10 +274,10 @@ def test_a_corrupt_run_is_named_and_left_alone(tmp_path, capsys):
     settings = ("main_sokoban", *TINY, "updates=1", "credit=grpo", "--jobs", "2")
     code, out = finish(sweep(tmp_path, *settings, "seed=0,1"))
     assert code == 0, out
-    metrics, facts = sorted(tmp_path.glob("runs/*/run.json"))
+    metrics, run_file = sorted(tmp_path.glob("runs/*/run.json"))
     metrics = metrics.with_name("metrics.jsonl")
-    metrics.write_text("")
-    facts.write_text(facts.read_text()[:100])
+    metrics.write_text("", encoding="utf-8")
+    run_file.write_text(run_file.read_text(encoding="utf-8")[:100], encoding="utf-8")
     before = {path: path.read_bytes() for path in tmp_path.glob("runs/*/*.json*")}
 
     assert main([*settings, "seed=0,1,2", f"results={tmp_path}", "--dry-run"]) == 1
@@ -277,13 +286,12 @@ def test_a_corrupt_run_is_named_and_left_alone(tmp_path, capsys):
     assert "main_sokoban                 3         0         0         1         2" in out
     code, out = finish(sweep(tmp_path, *settings, "seed=0,1,2"))
     assert code == 1 and "1 of 3 runs complete" in out, out
-    assert (
-        f"FAILED  {metrics}: changed since the run was completed" in out and f"FAILED  {facts}: not a run file" in out
-    )
+    assert f"FAILED  {metrics}: changed since the run was completed" in out
+    assert f"FAILED  {run_file}: not a run file" in out
     assert f"python -m analysis runs delete {metrics.parent.name} --results {tmp_path}" in out
     assert before.items() <= {path: path.read_bytes() for path in tmp_path.glob("runs/*/*.json*")}.items()
 
-    assert analysis(["runs", "delete", metrics.parent.name, facts.parent.name, "--results", str(tmp_path)]) == 0
+    assert analysis(["runs", "delete", metrics.parent.name, run_file.parent.name, "--results", str(tmp_path)]) == 0
     capsys.readouterr()
     assert main([*settings, "seed=0,1,2", f"results={tmp_path}", "--dry-run"]) == 0
     assert "main_sokoban                 3         1         0         2       -" in capsys.readouterr().out
@@ -315,11 +323,15 @@ def test_a_home_that_cannot_be_written_costs_nothing(tmp_path):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("WANDB_S")} | {"HOME": str(home)}
     environment.pop("XDG_DATA_HOME", None)
     done = subprocess.run(
-        [*command, "tracking.mode=offline", f"results={tmp_path}"], env=environment, capture_output=True, text=True
+        [*command, "tracking.mode=offline", f"results={tmp_path}"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
     )
     assert done.returncode == 0 and "Traceback" not in done.stdout + done.stderr, done.stdout + done.stderr
     (log,) = tmp_path.glob("runs/*/log.txt")
-    assert "W&B stopped" not in log.read_text()
+    assert "W&B stopped" not in log.read_text(encoding="utf-8")
     assert list(tmp_path.glob("wandb/offline-run-*/files/media/table/ledger*"))
 
 
@@ -327,16 +339,15 @@ def test_a_repository_may_have_any_name(tmp_path, monkeypatch):
     """Hydra parses the names of folders with config files as it parses values."""
     folder = tmp_path / "it's, [a] {b} #c"
     for name in ("conf", "experiments"):
-        shutil.copytree(studies.ROOT / name, folder / name)
-    monkeypatch.setattr(studies, "EXPERIMENTS", folder / "experiments")
-    monkeypatch.setattr(studies, "CONF", folder / "conf")
-    assert studies.compose_with_hydra("main_sokoban", ["tier=laptop"]).tier == "laptop"
+        shutil.copytree(composition.ROOT / name, folder / name)
+    monkeypatch.setattr(composition, "CONF", folder / "conf")
+    assert composition.compose_with_hydra(folder / "experiments", "main_sokoban", ["tier=laptop"]).tier == "laptop"
 
 
 @pytest.mark.parametrize("module", ["bepo.sweep", "bepo.train", "analysis"])
 def test_ctrl_c_while_a_command_is_imported(module, tmp_path):
     """A package that is imported early takes its time: the signal comes meanwhile."""
-    (tmp_path / "numpy.py").write_text("print('imported', flush=True)\nimport time\ntime.sleep(60)")
+    (tmp_path / "numpy.py").write_text("print('imported', flush=True)\nimport time\ntime.sleep(60)", encoding="utf-8")
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}
     process = subprocess.Popen(
         [sys.executable, "-m", module, "--help"],
@@ -344,6 +355,7 @@ def test_ctrl_c_while_a_command_is_imported(module, tmp_path):
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        encoding="utf-8",
     )
     assert process.stdout.readline() == "imported\n"
     process.send_signal(signal.SIGINT)

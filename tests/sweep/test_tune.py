@@ -17,8 +17,8 @@ from bepo.runs.compose import register_configs
 from bepo.runs.config import identity_of
 from bepo.runs.objectives import values_of
 from bepo.store.files import acquire, digest
+from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder
-from bepo.store.stored import read_run
 from bepo.sweep import studies
 from bepo.sweep.__main__ import main
 from bepo.sweep.attempt import Attempt, means_of_passes
@@ -60,7 +60,7 @@ def test_two_processes_share_a_study_and_one_goes_on_with_the_others_trial(tmp_p
     first = sweep(tmp_path, *command)
 
     def half_done():
-        return [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text().count("\n") >= 2]
+        return [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text(encoding="utf-8").count("\n") >= 2]
 
     (partial,) = wait_for(half_done, first)
     (worker,) = writers(partial.parent / ".lock")
@@ -86,13 +86,16 @@ def test_two_processes_share_a_study_and_one_goes_on_with_the_others_trial(tmp_p
     assert f"trial {retry.number} (retries trial {killed.number})" in out and "failed" not in out
     assert len(list(tmp_path.glob("runs/*"))) == 4 or len({str(t.params) for t in counted_trials(study)}) == 1
     resumed = read_run(partial.parent)
-    assert len(resumed.facts["sessions"]) == 2 and [r["update"] for r in resumed.metrics()] == list(range(1, 16))
+    assert len(resumed.metadata["sessions"]) == 2 and [r["update"] for r in resumed.metrics()] == list(range(1, 16))
 
 
 def test_ctrl_c_leaves_a_trial_that_goes_on_from_its_checkpoint(tmp_path):
     command = ("tune_gated_bepo", *TINY, "updates=16", "hydra.sweeper.n_trials=1", "study.seeds=[0]")
     process = sweep(tmp_path, *command)
-    wait_for(lambda: [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text().count("\n") >= 3], process)
+    wait_for(
+        lambda: [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text(encoding="utf-8").count("\n") >= 3],
+        process,
+    )
     process.send_signal(signal.SIGINT)
     code, out = finish(process)
     assert code == 130, out
@@ -100,7 +103,7 @@ def test_ctrl_c_leaves_a_trial_that_goes_on_from_its_checkpoint(tmp_path):
     assert code == 0 and "1 of 1 trials of 1 seeds (1 complete)" in out and "trial 1 (retries trial 0)" in out, out
     (path,) = tmp_path.glob("runs/*")  # the same settings
     run = read_run(path)
-    assert len(run.facts["sessions"]) == 2 and [r["update"] for r in run.metrics()] == list(range(1, 17))
+    assert len(run.metadata["sessions"]) == 2 and [r["update"] for r in run.metrics()] == list(range(1, 17))
     (trial,) = counted_trials(stored(tmp_path, "tune_gated_bepo"))
     passes = [r["eval/validation_success"] for r in run.metrics() if "eval/validation_success" in r]
     assert trial.intermediate_values == dict(enumerate(passes)) and len(passes) == 8
@@ -285,9 +288,9 @@ def test_a_study_does_not_mix_settings(tmp_path):
     ],
 )
 def test_a_file_that_says_nothing_sensible_is_one_line(tmp_path, monkeypatch, capsys, old, new, message):
-    text = (studies.EXPERIMENTS / "tune_gated_bepo.yaml").read_text()
+    text = (studies.EXPERIMENTS / "tune_gated_bepo.yaml").read_text(encoding="utf-8")
     assert old in text
-    (tmp_path / "tune_gated_bepo.yaml").write_text(text.replace(old, new))
+    (tmp_path / "tune_gated_bepo.yaml").write_text(text.replace(old, new), encoding="utf-8")
     monkeypatch.setattr(studies, "EXPERIMENTS", tmp_path)
     assert main(["tune_gated_bepo", "--dry-run", f"results={tmp_path}"]) != 0
     printed = capsys.readouterr().err

@@ -54,7 +54,7 @@ def test_the_local_engine_changes_no_bit(tmp_path):
         batch = collect(given.env, given.agent, policy, tasks, 4, given.sampling, seed)
         np.testing.assert_array_equal(rollouts.batch.tokens.ids, batch.tokens.ids)
         np.testing.assert_array_equal(rollouts.batch.tokens.logprob, batch.tokens.logprob)
-        assert engine.compute_values(rollouts) is rollouts and rollouts.seconds == {}
+        assert engine.prepare_batch(rollouts) is rollouts and rollouts.seconds == {}
         advantage = np.repeat(GRPO()(batch).advantage, batch.tokens.response_length)
         assert engine.update(rollouts, advantage, seed, None) == learner.update(batch, advantage, seed)
     for name, value in policy.model.state_dict().items():

@@ -63,7 +63,7 @@ def test_an_environment_without_an_expert_has_no_warm_start(tmp_path, capsys):
     with phases.shown():
         policy = initial_policy(setup)
     drawn = setup.policy.build(setup.env, AGENT, "cpu")
-    assert capsys.readouterr().err == "env=sokoban has no expert: no warm start, the policy begins as it is drawn\n"
+    assert capsys.readouterr().err.startswith("env=sokoban has no expert: no warm start")
     assert all(torch.equal(a, b) for a, b in zip(policy.model.parameters(), drawn.model.parameters()))
     assert folders(tmp_path) == []
 
@@ -79,7 +79,7 @@ def test_fitted_once_then_read(tmp_path):
     again = started(tmp_path)
     assert folders(tmp_path) == [folder] and (folder / "warm_start.json").stat().st_mtime_ns == stamp
     assert all(torch.equal(first[k], again[k]) for k in first)
-    curve = json.loads((folder / "warm_start.json").read_text())["curve"]
+    curve = json.loads((folder / "warm_start.json").read_text(encoding="utf-8"))["curve"]
     assert [c["step"] for c in curve] == [20, 40] and curve[1]["loss"] < curve[0]["loss"]
 
 
@@ -92,7 +92,7 @@ def test_fitting_anew_gives_the_same_weights_and_other_settings_give_others(tmp_
 def test_the_fit_stops_at_its_target(tmp_path):
     started(tmp_path, target_success=0.0)
     (folder,) = folders(tmp_path)
-    assert len(json.loads((folder / "warm_start.json").read_text())["curve"]) == 1
+    assert len(json.loads((folder / "warm_start.json").read_text(encoding="utf-8"))["curve"]) == 1
 
 
 def test_a_changed_warm_start_is_refused(tmp_path):

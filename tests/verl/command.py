@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from bepo.store.stored import StoredRun, read_run
+from bepo.store.run_files import StoredRun, read_run
 
 SLOW = float(
     os.environ.get("BEPO_TEST_SLOW", "1")
@@ -56,7 +56,9 @@ class Command:
         command = [sys.executable, "-m", module, *overrides]
         env = os.environ | {MARK: self.mark, "WANDB_SILENT": "true"} | environment
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=env, start_new_session=True)
+        self.process = subprocess.Popen(
+            command, stdout=pipe, stderr=pipe, text=True, env=env, start_new_session=True, encoding="utf-8"
+        )
 
     def signal_all(self, number: int) -> None:
         """Send a signal to every process of the command's group, as a terminal does."""
@@ -110,4 +112,4 @@ def only_run(results: Path) -> StoredRun:
 def rows(results: Path, stream: str) -> list[dict]:
     """Read a stream of the only run of a results folder."""
     (path,) = results.glob(f"runs/*/{stream}.jsonl")
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

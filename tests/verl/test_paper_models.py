@@ -64,7 +64,7 @@ def test_a_model_of_the_paper(name):
         model = auto.from_config(config, dtype=torch.bfloat16)
     size = sum(p.numel() for p in model.parameters())
     assert size / 1e9 == pytest.approx(billions, abs=0.006)
-    page = (ROOT / "docs" / "gpu.md").read_text()
+    page = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
     label = {"small": "1.5B", "large": "7B", "qwen3": "Qwen3-1.7B", "vl": "VL-3B"}[name]
     (row,) = re.findall(rf"^\| {label} \| (\d+) GB \| (\d+) GB \| (\d+) GB \|$", page, re.M)
     assert [int(gigabytes) for gigabytes in row] == [round(n * size / 1e9) for n in (12, 28, 4)]

@@ -66,7 +66,7 @@ def digest(file: str, name: str) -> str:
     path = FOLDER / file
     if not path.exists():
         return "no such file"
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     nodes: list[ast.AST] = [ast.parse(text)]
     for part in name.split("."):
         nodes = [n for node in nodes for n in ast.iter_child_nodes(node) if getattr(n, "name", None) == part]
@@ -109,7 +109,7 @@ def test_every_engine_has_weight_sockets_of_its_own(monkeypatch):
     assert names == ["01000000-one", "01000000-two"]
     monkeypatch.delenv(MARK)
     assert RuntimeContext.get_job_id(object()) == "01000000"
-    source = (FOLDER / "workers/rollout/vllm_rollout/utils.py").read_text()
+    source = (FOLDER / "workers/rollout/vllm_rollout/utils.py").read_text(encoding="utf-8")
     assert len("/tmp/rl-colocate-zmq-01000000-" + "f" * 32 + "-replica-99-rank-7.sock") < 108  # of a socket's path
     assert "rl-colocate-zmq-{job_id}" in source
 

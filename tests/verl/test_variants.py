@@ -36,7 +36,7 @@ def test_a_vision_language_model_sees_the_board_until_it_is_interrupted(tmp_path
     command.signal_all(signal.SIGINT)
     done = command.wait(400)
     assert done.code == 130 and done.orphans == [], done.err[-2000:]
-    assert "interrupted; the same command goes on where it stopped" in done.err
+    assert "interrupted; the same command continues from here" in done.err
     metrics = rows(tmp_path, "metrics")
     assert len(metrics) >= 2
     (checkpoint,) = tmp_path.glob(f"runs/*/checkpoint-{len(metrics)}/actor")
@@ -100,7 +100,7 @@ def test_ppo_with_a_critic_makes_several_steps_on_two_ranks(tmp_path):
         assert row["train/optimiser_steps"] == -(-row["train/transitions"] // 15) > 1
         assert row["train/padding_rows"] == 16 * row["train/optimiser_steps"] - row["train/transitions"] > 0
     stored = only_run(tmp_path)
-    assert stored.facts["world_size"] == 2
+    assert stored.metadata["world_size"] == 2
     batch, config, row = first_update(tmp_path)
     credit = PPO()(batch)
     for name, value in credit.metrics.items():
@@ -116,7 +116,7 @@ def test_ppo_with_a_critic_makes_several_steps_on_two_ranks(tmp_path):
     policy = Pretrained(path=str(stored.policy()), max_prompt_length=128)
     policy = policy.build(Sokoban(), Agent(style="compact", history_observations=False), "cpu")
     assert relative(flat(policy.model.parameters()) - before, weights - before) < 1e-3
-    with pytest.raises(UserError, match=r"was written by 2 devices, and .* are 4: go on with 2"):
+    with pytest.raises(UserError, match=r"by 2 devices, .*backend.nodes=.*backend.n_gpus=.* are 4: go on with 2"):
         check_ranks(stored.path / "checkpoint-2", Verl(n_gpus=4))
 
 

@@ -1,4 +1,4 @@
-"""ALFWorld: household tasks in text (Shridhar et al., 2021), on generated games or on ALFWorld's original ones."""
+"""ALFWorld: household tasks in text (Shridhar et al., 2021), on generated or on original games."""
 
 from __future__ import annotations
 
@@ -28,29 +28,30 @@ class ALFWorld(Environment):
     """The six task types of ALFWorld, with its splits train, valid_seen and valid_unseen.
 
     The reward is 10 for success and 0 otherwise (verl-agent). All admissible commands are listed except ``help``
-    (verl-agent). An inadmissible command is answered by "Nothing happens." and takes a step.
+    (verl-agent). The answer to an inadmissible command is "Nothing happens."; it takes a step.
     """
 
     name: Literal["alfworld"] = "alfworld"
     data: Literal["generated", "original"] = "generated"
     """Games that this project generates, or ALFWorld's original games under $ALFWORLD_DATA."""
     data_digest: str | None = None
-    """A digest of the original games' names and sizes, filled in automatically. Where it is set, others are refused."""
+    """A digest of the original games' names and sizes, filled in automatically. If set, other games are refused."""
     engine: Engine = "fast"
-    """This project's interpreter, or textworld. Their transcripts are equal."""
+    """``fast`` is this project's interpreter. Both engines give the same transcripts."""
     horizon: int = setting(50, at_least=1, at_most=10_000)
     """Number of steps after which an episode is truncated."""
     task_types: list[str] = field(default_factory=lambda: list(TASK_TYPES))
-    """Which of the six task types are used. Generated games take turns."""
+    """The task types to use. Generated games take turns between them."""
     test_split: Literal["valid_seen", "valid_unseen"] = "valid_seen"
-    """The test split: other games in the scenes of training (the paper's in-distribution split), or games in other
-    scenes. The remaining one of the two is the validation split."""
+    """The test split: new games in the training scenes (``valid_seen``, the paper's in-distribution split), or games in
+    new scenes (``valid_unseen``). The other one becomes the validation split."""
     max_receptacles: int | None = setting(None, at_least=8)
-    """Number of receptacles that a generated scene keeps, one of each type first; null keeps all (5 to 54)."""
+    """Number of receptacles that a generated scene keeps, first one of each type; null keeps all (5 to 54)."""
     graph_key: Literal["raw", "augmented"] = "raw"
-    """What states are matched by: the observation, or GraphGPO's augmented observation with the admissible commands."""
+    """Two states are equal if these texts are: the observation, or GraphGPO's augmented observation with the admissible
+    commands."""
     prompt_state: Literal["raw", "augmented"] = "raw"
-    """What the prompt contains: the observation, or GraphGPO's augmented observation."""
+    """What the prompt shows: the observation, or GraphGPO's augmented observation."""
     rendering: Literal["full", "compact"] = "full"
     """``compact`` shortens the observations in prompts for tiny models. State keys and commands do not change."""
 
@@ -75,13 +76,13 @@ class ALFWorld(Environment):
             actual = original_digest(self.source.root)
             if self.data_digest not in (None, actual):
                 raise UserError(
-                    f"env.data_digest={self.data_digest}: that of the games under ALFWORLD_DATA is {actual}"
+                    f"env.data_digest={self.data_digest}: the games under ALFWORLD_DATA have the digest {actual}"
                 )
             self.data_digest = actual
 
     @cached_property
     def source(self) -> Source:
-        """Return where the games come from. Raises ``Missing`` if the original games are asked for but not set up."""
+        """Return where the games come from. Raises ``Missing`` if the original games are chosen but not set up."""
         root = original_root() if self.data == "original" else ""
         other = "valid_unseen" if self.test_split == "valid_seen" else "valid_seen"
         folders: dict[Split, str] = {"train": "train", "validation": other, "test": self.test_split}
@@ -97,7 +98,7 @@ class ALFWorld(Environment):
         )
 
     def missing(self) -> Missing | None:
-        """Return which of the alfworld wheel, the original games and textworld is needed and missing."""
+        """Return the first missing part: alfworld's wheel, the original games or textworld; None if all are there."""
         try:
             package_data.folder()
             _ = self.source
@@ -106,11 +107,11 @@ class ALFWorld(Environment):
         return textworld_engine.missing() if self.engine == "textworld" else None
 
     def facts(self) -> dict[str, Any]:
-        """Return the source of the games, the digest of the original games, and the engine."""
+        """Return metadata for ``run.json``: source of the games, digest of the original games, engine."""
         return {"data": self.data, "data_digest": self.data_digest, "engine": self.engine}
 
     def tasks(self, split: Split) -> Iterator[Task]:
-        """Yield the games of a split. Raises ``Missing`` if something that the settings need is not installed."""
+        """Yield the games of a split. Raises ``Missing`` if a needed package or file is not installed."""
         if missing := self.missing():
             raise missing
         return self.source.tasks(split)
@@ -123,13 +124,13 @@ class ALFWorld(Environment):
         """Return the folder of an original game."""
         return Path(self.source.root) / task.data["path"]
 
-    def project(self, text: str) -> str:
-        """Return the text as a command, whatever it says (verl-agent).
+    def parse_action(self, text: str) -> str:
+        """Return the text as a command, without any check (verl-agent).
 
-        Word-level tokenizers put blanks around the slash of in/on; these are removed.
+        Removes the blanks that word-level tokenizers put around the slash of in/on.
         """
         return _SPACED_SLASH.sub("/", text.strip())
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the settings alone, so that cached data is not sent to other processes."""
+        """Return only the settings, so that cached data is not sent to other processes."""
         return asdict(self)

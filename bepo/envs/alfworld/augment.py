@@ -1,7 +1,7 @@
-"""GraphGPO's augmented observations: beside the observation, what the player has done so far.
+"""GraphGPO's augmented observations: the observation, and what the player has done so far.
 
-RECONSTRUCTION from a description of GraphGPO's recipe: the parts and their order are known, the wording for an empty
-hand is this project's.
+RECONSTRUCTION from a description of GraphGPO's recipe. The parts and their order are known; the wording for an empty
+hand is ours.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STATES = {"heat": "heated", "cool": "cooled", "clean": "cleaned", "slice": "sli
 
 @dataclass
 class Memory:
-    """What an episode's commands and feedback say about the player's location, hand and moves."""
+    """The player's location, hand and moves, as the commands and feedback of an episode tell them."""
 
     location: str = "middle of a room"
     held: str | None = None
@@ -34,7 +34,7 @@ class Memory:
     moves: list[str] = field(default_factory=list)  # one phrase for each object that was put somewhere
 
     def update(self, command: str, feedback: str) -> None:
-        """Take in one step; a command that was refused ("Nothing happens.") changes nothing."""
+        """Add one step; a refused command ("Nothing happens.") changes nothing."""
         if feedback == NOTHING_HAPPENS:
             return
         if match := _GO.fullmatch(command):
@@ -58,7 +58,7 @@ class Memory:
         return f"{observation} Location: {self.location}. Items in hand (status): {held}.{history}"
 
     def key(self, observation: str, admissible: Sequence[str]) -> str:
-        """Return ``text`` with the admissible commands appended, which identifies the state."""
+        """Return the key of the state: ``text`` with the admissible commands appended."""
         return f"{self.text(observation)} {','.join(sorted(admissible))}"
 
     def _with_states(self, item: str) -> str:

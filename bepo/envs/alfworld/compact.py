@@ -1,19 +1,19 @@
-"""Short observations for tiny models: of the visible objects, only those that the task names are listed."""
+"""Short observations for tiny models: they list only the visible objects that the task names."""
 
 from __future__ import annotations
 
 import re
 
 ROOM = "You are in the middle of a room."
-"""The whole of the first observation of an episode. The task is not repeated in it, because every prompt has it."""
+"""The complete first observation of an episode. It does not repeat the task, because every prompt has it."""
 OTHERS = "other things"
-"""Stands for objects when none of them is named by the task."""
+"""Stands for the objects if the task names none of them."""
 _LIST = re.compile(r"you see (an? [^.]*)\.")
 _OBJECT = re.compile(r"an? ([a-z]+) \d+")
 
 
 def shorten(feedback: str, instruction: str) -> str:
-    """Return ``feedback`` with its list of objects cut down to those whose kind is a word of ``instruction``."""
+    """Return ``feedback``, listing only the objects whose type is a word of ``instruction``."""
     named = set(instruction.lower().split())
 
     def shorten_list(match: re.Match[str]) -> str:

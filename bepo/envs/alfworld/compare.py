@@ -1,6 +1,6 @@
 """Play games on the fast engine and on textworld with the same commands, and compare every step.
 
-``python -m bepo.envs.alfworld.compare --games 50`` compares generated games; ``--data FOLDER`` takes original ones.
+``python -m bepo.envs.alfworld.compare --games 50`` compares generated games; ``--data FOLDER`` compares original ones.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def commands(game_file: Mapping[str, Any], traj_data: Mapping[str, Any], rng: Ra
 
 
 def transcript(game: RunningGame, commands: Sequence[str]) -> list[Row]:
-    """Play a game, and return everything that its engine shows; the first row is the start of the episode."""
+    """Play a game, and return all output of its engine; the first row is the start of the episode."""
     rows = [("", game.reset(), game.admissible, game.won)]
     for command in commands:
         feedback = game.step(command)
@@ -87,7 +87,7 @@ def first_difference(ours: Sequence[Row], theirs: Sequence[Row]) -> str | None:
 
 
 def cases(folder: Path | None, n: int, first: int = 0, max_receptacles: int | None = None) -> Iterator[Case]:
-    """Yield ``n`` games: generated ones from number ``first`` on, or, with a folder, a sample of those in it."""
+    """Yield ``n`` games: generated ones from number ``first`` on, or a sample of the games in ``folder``."""
     if folder is None:
         for i in range(first, first + n):
             game = generate(SPLITS[i // 6 % 3], i, TASK_TYPES, max_receptacles)
@@ -121,15 +121,15 @@ def compare(cases: Iterator[Case], other: Callable[[dict[str, Any]], RunningGame
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare the engines, and return 1 if a game differs, 0 if none does."""
+    """Compare the engines, and return the exit status: 1 if a game differs, else 0."""
     parser = Parser(description=__doc__)
     parser.add_argument("--games", type=int, default=50, help="number of games")
     parser.add_argument(
         "--first", type=int, default=0, help="number of the first generated game, or seed of the sample"
     )
     parser.add_argument("--steps", type=int, default=30, help="number of commands in each game")
-    parser.add_argument("--max-receptacles", type=int, help="receptacles of a generated scene: few are faster to load")
-    parser.add_argument("--data", type=Path, help="a folder of original games; without it games are generated")
+    parser.add_argument("--max-receptacles", type=int, help="receptacles of a generated scene; fewer load faster")
+    parser.add_argument("--data", type=Path, help="a folder of original games (default: generate games)")
     options = parser.parse_args(arguments)
     sample = cases(options.data, options.games, options.first, options.max_receptacles)
     result = compare(sample, TextWorldGame, options.steps)

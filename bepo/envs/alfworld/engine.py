@@ -1,8 +1,8 @@
 """The fast engine: interprets a game's PDDL and grammar in Python, with the same transcripts as textworld.
 
-Observations, admissible commands and success equal, word for word, those of textworld's ``PddlEnv`` with ALFWorld's
-demangler. Three habits of textworld are kept on purpose: actions that change nothing are inadmissible (such as going
-to where the player is), lists name objects in the order of their ids, and commands are matched exactly.
+Observations, admissible commands and success equal those of textworld's ``PddlEnv`` with ALFWorld's demangler word for
+word. Three properties of textworld are kept on purpose: actions that change nothing are inadmissible (such as going to
+where the player already is), lists name objects in the order of their IDs, and commands must match exactly.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GroundAction = tuple[int, Arguments]
 class CompiledGame:
     """The parts of a game that all its episodes share.
 
-    Raises ``Unsupported`` for files that the fast engine does not interpret.
+    Raises ``Unsupported`` for files that the fast engine cannot interpret.
     """
 
     def __init__(self, game_file: Mapping[str, Any]) -> None:
@@ -55,7 +55,7 @@ class CompiledGame:
         return bool(self._goal(facts, self.objects))
 
     def context(self, facts: Facts, ground: GroundAction | None = None) -> Context:
-        """Return the context in which the grammar derives the texts of an action, or of the introduction."""
+        """Return the context from which the grammar derives the texts of an action, or of the introduction."""
         if ground is None:
             return Context(facts, self.world, {}, {})
         action, arguments = self.actions[ground[0]], ground[1]
@@ -64,11 +64,11 @@ class CompiledGame:
         return Context(facts, self.world, binding, dict(zip(names, arguments)))
 
     def command(self, ground: GroundAction, facts: Facts) -> str | None:
-        """Return the command for an action, or None for an action that changes nothing."""
+        """Return the command for an action, or None if the action changes nothing."""
         if ground not in self._commands:
             number, arguments = ground
             action = self.actions[number]
-            # Many actions differ only in arguments that their command does not name.
+            # Cached, because many actions differ only in arguments that their command does not name.
             named = (number, tuple(arguments[i] for i in self._positions_in_command[number]))
             if named not in self._texts:
                 template = self.grammar.templates[action.name]
@@ -136,7 +136,7 @@ class FastGame:
 
 
 def _objects_by_type(types: Mapping[str, str], domain: Domain) -> dict[str, list[str]]:
-    """Return the objects of each type and its subtypes, in the order of ``types``; an undeclared type has none."""
+    """Return the objects of each type and its subtypes, in the order of ``types``; empty for an undeclared type."""
     objects = defaultdict(list)
     for kind in {ROOT, *domain.supertypes}:
         subtypes = domain.subtypes(kind)
@@ -160,8 +160,8 @@ def _grammar(text: str) -> Grammar:
 def _check_queries(grammar: Grammar, actions: list[CompiledAction]) -> None:
     """Raise ``Unsupported`` for a grammar that asks for facts on which the engines could differ.
 
-    With conditional effects, and with deletions of facts that did not hold, textworld's own list of facts drifts away
-    from the planner's state. ALFRED's grammars do not ask for such facts.
+    After conditional effects, and after deletions of facts that did not hold, textworld's own list of facts no longer
+    equals the planner's state. ALFRED's grammars do not ask for such facts.
     """
     queries = grammar.queries()
     if changing := grammar.command_queries() & {effect.predicate for action in actions for effect in action.effects}:

@@ -48,17 +48,17 @@ class ALFWorldEpisodes:
             self.observations.append(self._observe(i, reply, start=True))
 
     def step(self, actions: Mapping[int, str | None]) -> dict[int, Step]:
-        """Send a command to each of some games; None counts as an inadmissible command."""
+        """Send commands to some of the games; None counts as an inadmissible command."""
         return {i: self._step(i, action or "") for i, action in actions.items()}
 
     def expert(self, index: int) -> str | None:
-        """Return the next command of the privileged expert, or None if it knows no way or the episode is broken."""
+        """Return the next command of the privileged expert; None if it finds no solution or the episode is broken."""
         if index in self.broken:
             return None
         return self._expert(index).command(self._commands[index])
 
     def expert_steps(self, index: int) -> float:
-        """Return the number of the expert's commands from here to success; NaN if it knows no way."""
+        """Return the number of the expert's commands from here to success; NaN if it finds no solution."""
         if index in self.broken:
             return math.nan
         known = self._known_steps.setdefault(self._tasks[index].id, {})
@@ -113,7 +113,7 @@ class _FollowingExpert:
         return self._expert.command()
 
     def ahead(self, commands: Sequence[str]) -> _ExpertWalk:
-        """Return an expert on a copy of the game, to look ahead with after all commands of the episode so far."""
+        """Return an expert on a copy of the game after ``commands``, for looking ahead."""
         self._follow(commands)
         return _ExpertWalk(self._copy.copy(), self._facts_of_task)
 
@@ -124,7 +124,7 @@ class _FollowingExpert:
 
 
 class _ExpertWalk:
-    """An expert and a game of its own, for ``steps_to_success``."""
+    """An expert with its own copy of the game, for ``steps_to_success``."""
 
     def __init__(self, game: FastGame, traj_data: Mapping[str, Any]) -> None:
         self._game, self._expert = game, Expert(game, traj_data)

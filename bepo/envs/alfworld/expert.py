@@ -1,6 +1,6 @@
-"""A privileged expert: the next command of a short solution, from the facts of the game and the parameters of the task.
+"""A privileged expert: it finds the next command of a short solution from the facts of the game and the task.
 
-It reads the current facts only, so that it can go on from any state of an episode.
+It reads only the current facts, so it can continue from any state of an episode.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from bepo.envs.alfworld.engine import FastGame
 
-_CHANGES = {  # task type -> action, the fact that it adds, type of the receptacle where it is done
+_CHANGES = {  # task type -> action, the fact that it adds, type of the receptacle that it needs
     "pick_clean_then_place_in_recep": ("cleanobject", "isclean", "sinkbasintype"),
     "pick_heat_then_place_in_recep": ("heatobject", "ishot", "microwavetype"),
     "pick_cool_then_place_in_recep": ("coolobject", "iscool", "fridgetype"),
@@ -21,7 +21,7 @@ class Expert:
     """The expert of one episode. A *target* is an object of the task's object type."""
 
     def __init__(self, episode: FastGame, traj_data: Mapping[str, Any]) -> None:
-        """``traj_data`` must have ``task_type`` and ``pddl_params``, as ``traj_data.json`` has."""
+        """``traj_data`` is the content of ``traj_data.json``: it must have ``task_type`` and ``pddl_params``."""
         params = traj_data["pddl_params"]
         self._episode = episode
         self._task = traj_data["task_type"]
@@ -29,7 +29,7 @@ class Expert:
         self._goal = f"{params['parent_target'] or params['toggle_target']}Type".lower()
 
     def command(self) -> str | None:
-        """Return the next command, or None if the expert knows no way to the goal."""
+        """Return the next command, or None if the expert finds no solution."""
         facts = self._facts = self._episode.facts
         held = next((o for _, o in facts.all("holds")), None)
         if held is None:
@@ -46,7 +46,7 @@ class Expert:
         return self._at_nearest(preferred or self._receptacles(self._goal), "putobject", held)
 
     def _fetch(self) -> str | None:
-        """Return the next command towards picking up a target that is not in its final place yet."""
+        """Return the next command for picking up a target that is not in its final place yet."""
         places = {o: self._receptacle(o) for o in self._of_type(self._target)}
         places = {o: r for o, r in places.items() if r is not None and not self._is_placed(o)}
         if not places:
@@ -55,19 +55,19 @@ class Expert:
         return self._reach(places[best], "pickupobject", best)
 
     def _put_away(self, held: str) -> str | None:
-        """Return the next command towards putting down an object that is no target."""
+        """Return the next command for putting down an object that is not a target."""
         facts = self._facts
         kinds = {t for o, t in facts.all("objecttype") if o == held}
         suitable = {rt for rt, ot in facts.all("cancontain") if ot in kinds}
         return self._at_nearest([r for r, t in facts.all("receptacletype") if t in suitable], "putobject", held)
 
     def _at_nearest(self, receptacles: list[str], action: str, item: str) -> str | None:
-        """Return the next command towards acting on an object at the nearest of some receptacles."""
+        """Return the next command for acting on an object at the nearest of some receptacles."""
         nearest = min(receptacles, key=lambda r: (self._steps_to(r), r), default=None)
         return nearest and self._reach(nearest, action, item)
 
     def _reach(self, receptacle: str | None, action: str, item: str) -> str | None:
-        """Return the command that acts on an object at a receptacle, or else goes to the receptacle or opens it."""
+        """Return the command that acts on an object at a receptacle, goes to the receptacle or opens it."""
         if receptacle is None:
             return None
         return (
@@ -91,11 +91,11 @@ class Expert:
         return sorted(r for r, t in self._facts.all("receptacletype") if t == kind)
 
     def _receptacle(self, item: str) -> str | None:
-        """Return the receptacle that an object is in."""
+        """Return the receptacle that contains an object."""
         return next((r for _, r in sorted(self._facts.index("inreceptacle", (0,)).get((item,), ()))), None)
 
     def _steps_to(self, receptacle: str) -> int:
-        """Return the number of commands (0 to 2) until the content of a receptacle can be touched."""
+        """Return the number of commands (0 to 2) until the content of a receptacle is in reach."""
         facts = self._facts
         here = {loc for _, loc in facts.all("atlocation")}
         there = {loc for _, loc in facts.index("receptacleatlocation", (0,)).get((receptacle,), ())}
@@ -103,7 +103,7 @@ class Expert:
         return int(not here & there) + int(shut)
 
     def _is_changed(self, item: str) -> bool:
-        """Return whether an object has been cleaned, heated or cooled if the task asks for that."""
+        """Return whether an object has been cleaned, heated or cooled, as far as the task asks for it."""
         return self._task not in _CHANGES or self._facts.holds(_CHANGES[self._task][1], (item,))
 
     def _is_placed(self, item: str) -> bool:

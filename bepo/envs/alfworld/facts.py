@@ -1,4 +1,4 @@
-"""The facts that hold in a game: ground atoms of predicates, indexed by every combination of arguments looked up."""
+"""The PDDL facts that hold in a game (ground atoms), indexed by every combination of arguments that is looked up."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterable
 
 Arguments = tuple[str, ...]
 Shape = tuple[str, tuple[int, ...]]
-"""A way to look facts up: the predicate, and the positions of the arguments that are known."""
+"""How facts are looked up: by the predicate and the positions of the known arguments."""
 Index = dict[Arguments, set[Arguments]]
 """Maps the known arguments to all arguments of the facts that have them."""
 
 
 class Facts:
-    """A set of facts. Copies share the facts of predicates that no action changes, and the indices of these."""
+    """A set of facts. Copies share the facts, and their indices, of predicates that no action changes."""
 
     def __init__(self, facts: Iterable[Arguments], changing: set[str]) -> None:
-        """``facts`` are a predicate and its arguments each; ``changing`` are the predicates that actions change."""
+        """A fact is a predicate and its arguments; ``changing`` are the predicates that actions change."""
         self._changing = changing
         self._facts: dict[str, set[Arguments]] = {}
         for predicate, *arguments in facts:
@@ -39,7 +39,7 @@ class Facts:
         return frozenset((p, arguments) for p in self._changing for arguments in self._facts.get(p, ()))
 
     def index(self, predicate: str, positions: tuple[int, ...]) -> Index:
-        """Return the facts of a predicate by their arguments at ``positions``; ``()`` gives all under one key."""
+        """Return the facts of a predicate, keyed by their arguments at ``positions``; ``()`` puts all under one key."""
         shape = (predicate, positions)
         indices = self._moving.get(predicate, self._fixed)
         if shape not in indices:
@@ -57,13 +57,13 @@ class Facts:
         return arguments in self._facts.get(predicate, ())
 
     def add(self, predicate: str, arguments: Arguments) -> None:
-        """Add a fact, whose predicate must be one that actions change."""
+        """Add a fact of a predicate that actions change."""
         self.all(predicate).add(arguments)
         for (_, positions), index in self._moving[predicate].items():
             index.setdefault(tuple([arguments[p] for p in positions]), set()).add(arguments)
 
     def remove(self, predicate: str, arguments: Arguments) -> None:
-        """Remove a fact if it holds; its predicate must be one that actions change."""
+        """Remove a fact, if it holds, of a predicate that actions change."""
         self.all(predicate).discard(arguments)
         for (_, positions), index in self._moving[predicate].items():
             index.get(tuple([arguments[p] for p in positions]), set()).discard(arguments)

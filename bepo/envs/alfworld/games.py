@@ -54,7 +54,7 @@ class Broken(NamedTuple):
 
 
 class Episode:
-    """One episode of a task. Its methods raise nothing but ``UserError``: all other errors give ``Broken``."""
+    """One episode of a task. Its methods raise only ``UserError``; they return ``Broken`` for all other errors."""
 
     def __init__(self, engine: Engine, task: Task, source: Source) -> None:
         self._engine: Engine = engine
@@ -76,7 +76,7 @@ class Episode:
 
     def _attempt(self, act: Callable[[RunningGame], str]) -> Reply | Broken:
         try:
-            game = self._game  # is loaded here, so that the errors of loading are caught
+            game = self._game  # loads the game, so that errors of loading are caught
             feedback = act(game)
             return Reply(feedback, game.admissible, game.won)
         except UserError:
@@ -89,7 +89,7 @@ _compiled: OrderedDict[str, tuple[CompiledGame, GameFiles]] = OrderedDict()
 
 
 def compiled_game(task: Task, source: Source) -> tuple[CompiledGame, GameFiles]:
-    """Return a task's game for the fast engine, and its files. The 512 games that were used last are cached."""
+    """Return a task's game for the fast engine, and its files. Caches the 512 games that were used last."""
     game = _compiled.pop(task.id, None)
     if game is None:
         files = source.load(task.id, task.data)

@@ -1,7 +1,7 @@
 """Seeded generation of games for all six task types, as the files of an ALFWorld game.
 
-Scenes, affordances, goals and sentences are those of the ``alfworld`` wheel; the places of objects are drawn. A game
-depends on its split, its number and the settings alone.
+Scenes, affordances, goals and sentences come from the ``alfworld`` wheel; the places of objects are random. A game
+depends only on its split, its number and the settings.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _PlacedObject:
 def generate(
     split: str, number: int, task_types: Sequence[str] = TASK_TYPES, max_receptacles: int | None = None
 ) -> GeneratedGame:
-    """Return game ``number`` of a split of ``SPLITS``: task types take turns, everything else is drawn."""
+    """Return game ``number`` of a split of ``SPLITS``: task types take turns, everything else is random."""
     kind = task_types[number % len(task_types)]
     rng = Random(f"{split} {number}")
     room, target, parent = rng.choice(_goals(split, kind, max_receptacles))
@@ -139,7 +139,7 @@ def _goals_of(room: Scene, kind: str, tables: dict[str, Any]) -> list[tuple[str,
 
 
 def _place_objects(rng: Random, room: Scene, kind: str, target: str, parent: str) -> list[_PlacedObject]:
-    """Put objects into receptacles, so that no target starts in a receptacle of the goal's type."""
+    """Put objects into receptacles; no target starts in a receptacle of the goal's type."""
     objects = []
     for object_type in room.objects:
         if object_type == target:
@@ -192,7 +192,7 @@ def _facts(item: _PlacedObject) -> str:
 
 @cache
 def _affordances(object_type: str) -> str:
-    """Return the PDDL facts about what can be done with an object of a type, with * in place of the object."""
+    """Return the PDDL facts that say what can be done with an object of a type; * stands for the object."""
     tables = package_data.constants()
     able = tables["VAL_ACTION_OBJECTS"]
     facts = [] if object_type in able["Toggleable"] else ["(pickupable *)", "(moveable *)"]

@@ -13,7 +13,7 @@ from bepo.envs.alfworld.pddl import Unsupported
 from bepo.envs.alfworld.queries import Context, Query, parse_query
 
 Part = Callable[[Context], str]
-"""A part of a template, compiled to a function that derives its text."""
+"""A compiled part of a template: a function that derives its text."""
 
 _ACTION = re.compile(r"action\s+([\w/-]+)\s*\{((?:\"\"\"(?:.|\n)*?\"\"\"|\"[^\"]*\"|[^\"}])*)\}")
 _FIELD = re.compile(r"(template|feedback|grammar)\s*::\s*(\"\"\"(?:.|\n)*?\"\"\"|\"[^\"]*\")\s*;")
@@ -29,12 +29,12 @@ _SYMBOL = re.compile(
 
 
 class ForeignExpression(UserError):
-    """An expression in a game's grammar that is not made of names of objects and strings. It could run any code."""
+    """An expression in a game's grammar that is more than object names and strings, and so could run any code."""
 
     def __init__(self, expression: str) -> None:
         super().__init__(
-            f"a game's grammar has the expression {{{expression:.80}}}, which neither engine evaluates: an expression "
-            f"is made of names of objects, their .{', .'.join(_ATTRIBUTES)}, strings, + and or"
+            f"a game's grammar has the expression {{{expression:.80}}}, which is refused because it could run code; "
+            f"allowed: names of objects, their .{', .'.join(_ATTRIBUTES)}, strings, + and or"
         )
 
 
@@ -52,8 +52,8 @@ _TASK = re.compile(r'("task"\s*:\s*\[\s*\{\s*"rhs"\s*:\s*)"((?:[^"\\]|\\.)*)"')
 def split_task(text: str) -> tuple[str, str]:
     """Return ``(grammar with an empty task, text of the task)``.
 
-    Grammars of one ALFWorld version differ in the task only, so that the rest needs to be parsed once. Raises
-    ``Unsupported`` for a grammar without a task.
+    Grammars of one ALFWorld version differ only in the task, so the rest is parsed once. Raises ``Unsupported`` for a
+    grammar without a task.
     """
     match = _TASK.search(text)
     if match is None:
@@ -113,7 +113,7 @@ class Grammar:
         return {name for text in self.templates.values() for name in _queried_predicates(text)}
 
     def variables_in(self, text: str, known: Collection[str]) -> set[str] | None:
-        """Return which of the ``known`` variables the text of a template depends on, None if on others too."""
+        """Return the ``known`` variables that a template's text depends on; None if it depends on others too."""
         variables = set()
         for m in _SYMBOL.finditer(text):
             if expression := m["item"] or m["value"]:
@@ -135,8 +135,8 @@ class Grammar:
 
     def _compile(self, text: str) -> list[Part]:
         parts: list[Part] = []
-        while lead := _LEADING.match(text):  # as textworld's parser does
-            text = text[lead.end() :]
+        while leading := _LEADING.match(text):  # as textworld's parser does
+            text = text[leading.end() :]
         position = 0
         while position < len(text) and (m := _SYMBOL.match(text, position)):
             parts.append(self._part(m))
@@ -182,9 +182,9 @@ class Grammar:
 
 
 def compile_expression(text: str) -> Part:
-    """Compile an expression over objects, made of names, attributes, strings, + and or.
+    """Compile an expression over objects: names, attributes and strings, joined by + and or.
 
-    Raises ``ForeignExpression`` for any other one.
+    Raises ``ForeignExpression`` for any other expression.
     """
     try:
         return _compile_node(ast.parse(text.strip(), mode="eval").body)

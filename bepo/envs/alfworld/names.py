@@ -9,7 +9,7 @@ _MANGLED = {"|": "_bar_", "+": "_plus_", "-": "_minus_", ".": "_dot_", ",": "_co
 
 
 def mangle(identifier: str) -> str:
-    """Return an id such as ``Cabinet|+00.68|..`` as a PDDL name, which must not contain the symbols ``|+-.,``."""
+    """Return an ID such as ``Cabinet|+00.68|..`` as a PDDL name, without the symbols ``|+-.,``."""
     for symbol, word in _MANGLED.items():
         identifier = identifier.replace(symbol, word)
     return identifier
@@ -18,8 +18,8 @@ def mangle(identifier: str) -> str:
 def display_names(ids: Iterable[str]) -> dict[str, str]:
     """Return the name of each mangled id, such as ``cabinet 3``, as ALFWorld's demangler gives it.
 
-    A name is a kind and a number; the first id of a kind in sorted order has the highest number. An id that contains
-    ``basin`` is a basin. An id without coordinates is its own name, with a blank after it.
+    A name is a type and a number; the first ID of a type in sorted order has the highest number. An ID that contains
+    ``basin`` is a basin. An ID without coordinates keeps its name, with a blank after it.
     """
     ids = sorted(ids)
     kind = {i: i.split("_bar_", 1)[0] + ("basin" if "basin" in i else "") for i in ids if "_bar_" in i}

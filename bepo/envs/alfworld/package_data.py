@@ -1,6 +1,6 @@
 """The data files of the ``alfworld`` wheel: domain, grammar, scene layouts, affordance tables and goals.
 
-They are read as files, because ``import alfworld`` would make a folder in the user's home and import textworld. Each
+They are read as files, because ``import alfworld`` creates a folder in the user's home and imports textworld. Each
 function raises ``Missing`` if the wheel is not installed.
 """
 
@@ -41,13 +41,13 @@ def grammar() -> str:
 
 @cache
 def constants() -> dict[str, Any]:
-    """Return the tables: object types, possible contents of receptacles, affordances, scenes, rooms of each task."""
+    """Return the tables of object types, receptacles, affordances and scenes, and of the scene types of each task."""
     return runpy.run_path(str(folder() / "gen" / "constants.py"))
 
 
 @cache
 def goals() -> dict[str, dict[str, Any]]:
-    """Return for each task type the ``pddl`` goal (with {obj}, {recep}, {toggle}) and two sentence ``templates``."""
+    """Return each task type's ``pddl`` goal (with {obj}, {recep}, {toggle}) and two sentence ``templates``."""
     return runpy.run_path(str(folder() / "gen" / "goal_library.py"))["gdict"]
 
 

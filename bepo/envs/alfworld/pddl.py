@@ -1,6 +1,6 @@
 """A parser for the part of PDDL that ALFRED's domain and problems use.
 
-These are typed objects, conditions made of and, or, not, exists and =, and effects with conditions (when).
+It reads typed objects, conditions (``and``, ``or``, ``not``, ``exists`` and ``=``) and conditional effects (``when``).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ ROOT = "object"
 
 
 class Unsupported(UserError):
-    """A construct in a game's files that the fast engine does not interpret."""
+    """A construct in a game's files that the fast engine cannot interpret."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"the fast engine does not interpret {what}; choose env.engine=textworld")
+        super().__init__(f"env.engine=fast cannot interpret {what}; choose env.engine=textworld")
 
 
 def parse(text: str) -> list:
@@ -47,8 +47,8 @@ def parse(text: str) -> list:
 def typed(tokens: list[str]) -> list[tuple[str, str]]:
     """Return a typed list such as ``?a ?b - t ?c`` as pairs of name and type.
 
-    ALFRED's domain contains ``- location,``, with a comma, once. That is read as a type of its own, without objects,
-    because textworld's translator does so: visible objects can therefore be examined only while they are held.
+    ALFRED's domain contains ``- location,``, with a comma, once. Like textworld's translator, this reads it as a
+    separate type without objects. Visible objects can therefore be examined only while they are held.
     """
     pairs, untyped, i = [], [], 0
     while i < len(tokens):
@@ -199,7 +199,7 @@ def _conjoin(parts: list[list[Conjunction]]) -> list[Conjunction]:
     products = [Conjunction()]
     for part in parts:
         if len(products) * len(part) > _MOST_DISJUNCTS:
-            raise UserError(f"a game has a condition of more than {_MOST_DISJUNCTS} alternatives")
+            raise UserError(f"a game has a condition with more than {_MOST_DISJUNCTS} alternatives")
         products = [Conjunction(a.literals + b.literals, a.local | b.local) for a in products for b in part]
     return products
 

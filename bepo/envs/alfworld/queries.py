@@ -1,4 +1,4 @@
-"""Conjunctive queries over the facts of a game, as textworld's grammars ask them."""
+"""Conjunctive queries over the facts of a game, as in textworld's grammars."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class World:
 
 @dataclass
 class Context:
-    """What a text is derived from: the state of the game, and the values of the template's variables."""
+    """The state of a game and the values of a template's variables, from which a text is derived."""
 
     facts: Facts
     world: World
@@ -47,14 +47,14 @@ class Query:
     predicates: list[tuple[str, tuple[Placeholder, ...]]]
 
     def answers(self, context: Context) -> Iterator[Binding]:
-        """Yield the bindings that satisfy the query, in textworld's order; they extend the binding of the context.
+        """Yield the bindings that satisfy the query and extend the context's binding, in textworld's order.
 
         Different placeholders stand for different entities.
         """
         return self._extensions(context, context.binding, 0)
 
     def _extensions(self, context: Context, binding: Binding, depth: int) -> Iterator[Binding]:
-        """Yield the extensions of a binding that satisfy the predicates from the ``depth``-th on."""
+        """Yield the extensions of a binding that satisfy the predicates from number ``depth`` on."""
         if depth == len(self.predicates):
             yield binding
             return
@@ -72,9 +72,9 @@ class Query:
 
 
 def parse_query(text: str) -> Query:
-    """Return the query that a text such as ``at(a, l) & in(o:object, r)`` stands for.
+    """Parse a query such as ``at(a, l) & in(o:object, r)``.
 
-    A placeholder without a type has its own name, without trailing primes, as its type.
+    The type of a placeholder without a type is its name without trailing primes.
     """
     predicates = []
     for name, arguments in _PREDICATE.findall(text):

@@ -16,7 +16,7 @@ Matcher = Callable[[Facts, Mapping[str, Sequence[str]]], set[Arguments]]
 class CompiledEffect(NamedTuple):
     """An effect of an action, with functions in place of its literal's arguments and its condition."""
 
-    positive: bool  # is the fact added or deleted?
+    positive: bool  # whether the fact is added or deleted
     predicate: str
     ground: Callable[[Arguments], Arguments]  # maps the action's arguments to those of the fact
     condition: Matcher | None  # finds a match if the effect takes place; None: it always does
@@ -45,7 +45,7 @@ class CompiledAction:
     def changes(self, arguments: Arguments) -> bool:
         """Return whether the action with these arguments can change a fact.
 
-        The translator of textworld drops actions whose effects are part of their own precondition.
+        textworld's translator drops actions whose effects are part of their precondition.
         """
         if self._always_changes:
             return True
@@ -65,9 +65,9 @@ class CompiledAction:
         return tuple(known.get(a, a) for a in literal.arguments)
 
     def apply(self, facts: Facts, arguments: Arguments) -> None:
-        """Change the facts by all effects at once; a fact that is both deleted and added holds afterwards.
+        """Apply all effects at once; a fact that is both deleted and added holds afterwards.
 
-        A deleted fact leaves a fact ``not_<predicate>`` until it is added again, because grammars ask for these.
+        A deleted fact leaves a fact ``not_<predicate>`` until it is added again, because grammars ask for it.
         """
         active = [
             (effect.positive, effect.predicate, effect.ground(arguments))
@@ -114,7 +114,7 @@ def matcher(
 ) -> Matcher:
     """Return a function that finds all values of ``parameters`` (variable -> type) for which a disjunct holds.
 
-    The values of the variables ``given`` are passed to it under the key "" of its second argument.
+    Pass the values of the variables ``given`` under the key "" of its second argument.
     """
     body = [line for c in disjuncts for line in _Loops(c, parameters, domain, given).lines]
     unpack = [f"    {''.join(_identifier(g) + ', ' for g in given)}= objects['']"] if given else []
@@ -147,7 +147,7 @@ class _Loops:
                 break
             self._open(f"for {_identifier(unbound[0])} in objects[{self._types[unbound[0]]!r}]:")
             self._known.add(unbound[0])
-        # A quantified variable that no literal uses still needs an object of its type.
+        # A quantified variable that occurs in no literal still needs an object of its type.
         for variable in condition.local:
             if variable not in self._known:
                 self._open(f"if objects[{self._types[variable]!r}]:")
@@ -186,7 +186,7 @@ class _Loops:
         return any(variable in x.arguments for x in self._remaining)
 
     def _cost(self, x: Literal) -> tuple[int, int]:
-        """Return the number of unknown variables (without agents: there is one), and then minus that of known ones."""
+        """Return the number of unknown variables (agents excluded: there is one agent) and minus the known ones."""
         loops = sum(self._types.get(variable) != "agent" for variable in self._unknown(x))
         return loops, -(len(x.arguments) - loops)
 

@@ -1,4 +1,4 @@
-"""The scenes that games are generated in: which receptacles a scene has, and which objects can be in it."""
+"""The scenes of generated games: the receptacles of a scene, and the objects that can be in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from random import Random
 from bepo.envs.alfworld import package_data
 from bepo.envs.alfworld.names import mangle
 
-# The layouts of the alfworld wheel give no coordinates for these types. A scene that names one has so many of it.
+# The layouts of the alfworld wheel give no coordinates for these types. A scene with such a type gets this many of it.
 _COUNT_WITHOUT_COORDINATES = {
     "StoveBurner": 4,
     "CoffeeMachine": 1,
@@ -59,7 +59,7 @@ class Scene:
     def __init__(self, number: int, max_receptacles: int | None = None) -> None:
         """Read floor plan ``number``.
 
-        Only the first ``max_receptacles`` receptacles are kept: one of each type first, then further ones as sorted.
+        Only the first ``max_receptacles`` receptacles are kept: first one of each type, then others in sorted order.
         """
         self.number = number
         tables = package_data.constants()
@@ -76,7 +76,7 @@ class Scene:
 
     @cached_property
     def room(self) -> str:
-        """Return the kind of room, such as Kitchen."""
+        """Return the type of the scene, such as Kitchen."""
         return next(name for name, numbers in package_data.constants()["SCENE_TYPE"].items() if self.number in numbers)
 
     @cached_property
@@ -90,7 +90,7 @@ class Scene:
 
     @cached_property
     def facts(self) -> str:
-        """Return the PDDL facts about receptacles, which do not depend on the game."""
+        """Return the PDDL facts about receptacles. All games of the scene share them."""
         contents = package_data.constants()["VAL_RECEPTACLE_OBJECTS"]
         lines = []
         for r in self.receptacles:
@@ -113,7 +113,7 @@ class Scene:
 
 @cache
 def scene(number: int, max_receptacles: int | None = None) -> Scene:
-    """Return a scene; each is made once."""
+    """Return a scene from the cache."""
     return Scene(number, max_receptacles)
 
 
@@ -126,7 +126,7 @@ def _ids(number: int, present: list[str], placed: list[str], max_receptacles: in
 
 
 def _receptacles(ids: list[str], openable: Collection[str]) -> list[Receptacle]:
-    """Return the receptacles with these ids, numbered as ``names.display_names`` numbers them."""
+    """Return the receptacles with these IDs, numbered like ``names.display_names``."""
     receptacles = []
     remaining = Counter(map(_type, ids))
     for n, i in enumerate(ids):
@@ -144,7 +144,7 @@ def _type(receptacle: str) -> str:
 
 
 def _first_of_each_type(ids: list[str], most: int | None) -> list[str]:
-    """Return at most ``most`` ids in their order: the first of each type, then the second of each type, and so on."""
+    """Return at most ``most`` IDs in their order: the first of each type, then the second of each type, and so on."""
     if most is None or len(ids) <= most:
         return ids
     rank = {i: [_type(j) for j in ids[:n]].count(_type(i)) for n, i in enumerate(ids)}
@@ -153,6 +153,6 @@ def _first_of_each_type(ids: list[str], most: int | None) -> list[str]:
 
 
 def _made_up_ids(number: int, kind: str, count: int) -> list[str]:
-    """Return ids with made-up coordinates, which are the same in every process."""
+    """Return IDs with made-up coordinates that are the same in every process."""
     rng = Random(f"{number} {kind}")
     return ["|".join([kind, *(f"{rng.uniform(-4, 4):+06.2f}" for _ in range(3))]) for _ in range(count)]

@@ -28,7 +28,7 @@ class GameFiles:
 
 
 class CorruptGame(Exception):
-    """The files of a game cannot be read, or have changed since its task was made."""
+    """The files of a game cannot be read, or have changed since the task set was made."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class Source:
     root: str = ""  # the folder of the original games, which holds train/, valid_seen/ and valid_unseen/
 
     def tasks(self, split: Split) -> Iterator[Task]:
-        """Yield generated games by number, without end, or the original games by their ids.
+        """Yield generated games by number, without end, or the original games sorted by ID.
 
-        The order of original games therefore depends on their content, not on the file system. Raises ``Missing`` if
-        the folder of the split does not exist.
+        The ID is a digest of the content, so the order does not depend on the file system. Raises ``Missing`` if the
+        folder of the split does not exist.
         """
         return self._original_tasks(split) if self.data == "original" else self._generated_tasks(split)
 
@@ -78,13 +78,13 @@ class Source:
         tasks: dict[str, Task] = {}
         for path in top.rglob("game.tw-pddl"):
             task = self._original_task(path)
-            if task is not None:  # games of equal content are one task, under the first path
+            if task is not None:  # games with equal content are one task, under the first path
                 tasks[task.id] = min(tasks.get(task.id, task), task, key=lambda t: t.data["path"])
         yield from sorted(tasks.values(), key=lambda t: t.id)
 
     def _original_task(self, path: Path) -> Task | None:
-        """Return a game's task, or None for games that ALFWorld's own environment leaves out and for broken files."""
-        folder = path.parent.relative_to(self.root).as_posix()  # the words are those of a game's name
+        """Return a game's task, or None for broken files and for games that ALFWorld's own environment leaves out."""
+        folder = path.parent.relative_to(self.root).as_posix()
         if "movable" in folder or "Sliced" in folder:
             return None
         try:
@@ -108,6 +108,6 @@ def original_root() -> str:
 
 
 def original_digest(root: str) -> str:
-    """Return a digest of the names and sizes of the games under ``root``, which tells downloads apart quickly."""
+    """Return a digest of the names and sizes of the games under ``root``, a quick check of the download."""
     games = Path(root).rglob("game.tw-pddl")
     return content_id("\n".join(sorted(f"{p.relative_to(root).as_posix()} {p.stat().st_size}" for p in games)))

@@ -1,4 +1,4 @@
-"""The engine ``textworld``: textworld's own PDDL environment with the demangler of the alfworld package."""
+"""The engine ``textworld``: textworld's PDDL environment with the demangler of the alfworld package."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TextWorldGame:
             infos = self._env._entity_infos
             demangler = Demangler(game_infos=infos)
             for info in infos.values():
-                # textworld declares no type of ``name``, only the value None.
+                # textworld declares ``name`` as None, without a type.
                 info.name = demangler.demangle_alfred_name(info.id)  # pyright: ignore[reportAttributeAccessIssue]
 
     def reset(self) -> str:
@@ -67,10 +67,10 @@ class TextWorldGame:
 
 @cache
 def _refuse_foreign_expressions() -> None:
-    """Have textworld raise ``ForeignExpression`` where it would evaluate what the fast engine does not know.
+    """Make textworld raise ``ForeignExpression`` for expressions that the fast engine refuses.
 
-    textworld gives the expressions of a grammar to Python's ``eval``, so a game file could run any code. They are
-    checked where textworld makes and evaluates them, because its parser need not agree with ours on where they are.
+    textworld passes the expressions of a grammar to Python's ``eval``, so a game file could run any code. The check is
+    in textworld's own class of expressions, because its parser may find expressions that ours does not.
     """
     from textworld.envs.pddl import textgen
 

@@ -16,12 +16,12 @@ _NUMBERS = 64  # no scene has more objects of one kind
 
 @cache
 def vocabulary() -> tuple[str, ...]:
-    """Return words, numbers and punctuation in a fixed order, those of older grammars (put in/on) included."""
+    """Return words, numbers and punctuation in a fixed order, including words of older grammars (put in/on)."""
     tables = package_data.constants()
     texts = [_SYMBOL.sub(" ", text) for text in Grammar(package_data.grammar()).texts()]
     texts += [template for kind in TASK_TYPES for template in package_data.goals()[kind]["templates"]]
     texts += ["put in/on", augment.ALL_WORDS, compact.OTHERS]
-    # What follows "Available commands" is the feedback to help, which is never listed.
+    # The text after "Available commands" is the feedback to ``help``, a command that is never listed.
     texts = [_SYMBOL.sub(" ", text.split("Available commands")[0]) for text in texts]
     words = {word for text in texts for word in _TOKEN.findall(text)}
     contents = tables["VAL_RECEPTACLE_OBJECTS"]

@@ -11,7 +11,7 @@ from bepo.envs.alfworld.generate import SPLITS, generate
 def main() -> None:
     """Write the games, and print how to use them."""
     parser = Parser(description=__doc__)
-    parser.add_argument("folder", type=Path, help="the folder for ALFWORLD_DATA; json_2.1.1 is made in it")
+    parser.add_argument("folder", type=Path, help="the folder for ALFWORLD_DATA; json_2.1.1 is created in it")
     parser.add_argument("--games", type=int, default=100, help="number of games in each split (default: 100)")
     options = parser.parse_args()
     try:

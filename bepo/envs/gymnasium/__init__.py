@@ -1,4 +1,4 @@
-"""Gymnasium's text environments: those with a few actions, and an observation or a rendering that is text."""
+"""Gymnasium's text environments: a few actions, and an observation or a rendering that is text."""
 
 from __future__ import annotations
 
@@ -25,26 +25,27 @@ _MOST_SEEDS_IN_VAIN = 2_000
 @register
 @dataclass
 class Gymnasium(Environment):
-    """Any environment of the gymnasium package whose actions are numbered, as FrozenLake, Taxi or CliffWalking.
+    """Any environment of the gymnasium package with numbered actions, such as FrozenLake, Taxi or CliffWalking.
 
-    A task is a seed of ``reset``, which also decides every later chance, so that the episodes of a group are
-    comparable. An observation is what the environment renders as text (mode ``ansi``), or its numbers where it does not
-    render. An episode succeeds if it ends itself with a reward above 0 (CliffWalking: if it ends itself). An
-    environment with a table of its transitions (``P``) has an expert, by value iteration.
+    A task is a seed of ``reset``. The seed also decides all later random events, so the episodes of a group are
+    comparable. An observation is the rendering as text (mode ``ansi``), or the numbers if it cannot be rendered. An
+    episode succeeds if the environment ends it with a reward above 0 (CliffWalking: if the environment ends it). An
+    environment with a table of its transitions (``P``) has an expert, found by value iteration.
     Source: Towers et al., 2024, Gymnasium.
     """
 
     name: Literal["gymnasium"] = "gymnasium"
     id: str = "FrozenLake-v1"
-    """The environment, as ``gymnasium.make`` knows it; ``package:Name-v0`` imports the package that registers it."""
+    """The environment's ID in ``gymnasium.make``; ``package:Name-v0`` imports the package that registers it."""
     kwargs: dict[str, Any] = setting(factory=dict)
-    """What ``gymnasium.make`` is given beside the id. In FrozenLake, ``map_name: null`` is a new map for each task."""
+    """Further arguments of ``gymnasium.make``. In FrozenLake, ``map_name: null`` makes a new map for each task."""
     starts: Literal["seeds", "distinct"] = "seeds"
-    """Tasks are ``seeds``, which may begin alike; ``distinct`` ones do not, so that no test task was trained on."""
+    """``seeds``: each seed is a task; tasks may begin alike. ``distinct``: all tasks begin differently, so training and
+    test tasks never begin alike."""
     actions: list[str] = setting(factory=list)
-    """The words for the actions 0, 1, ...; empty: those of the environments of Gymnasium, else the numbers."""
+    """The words for the actions 0, 1, ...; empty: built-in words for Gymnasium's environments, else the numbers."""
     rules: str = ""
-    """What the prompt says of the environment; empty: our words for the environments of Gymnasium."""
+    """The rules in the prompt; empty: built-in rules for Gymnasium's environments."""
     horizon: int = setting(50, at_least=1, at_most=10_000)
     """Number of steps after which an episode is truncated; Gymnasium's own limit is not applied."""
 
@@ -59,15 +60,15 @@ class Gymnasium(Environment):
 
     @cached_property
     def prompt(self) -> PromptText:
-        """Return the texts for the agent's prompt; the vocabulary is that of some random episodes."""
+        """Return the texts for the agent's prompt; the vocabulary comes from some random episodes."""
         words = seen_words(self.tasks("train"), self.start, _random_action)
         rules = self.rules or family_of(self.id).rules or f"You act in {self.id}."
         return PromptText(f"You are an expert agent playing {self.id.partition('-v')[0]}.", rules, words)
 
     def tasks(self, split: Split) -> Iterator[Task]:
-        """Yield the seeds of a split; with ``starts=distinct`` one for each first observation, until none is new.
+        """Yield the seeds of a split; with ``starts=distinct``, one seed for each distinct first observation.
 
-        Raises ``UserError`` where so few beginnings are distinct that the split has none.
+        Raises ``UserError`` if there are too few distinct beginnings for this split.
         """
         seen, last, empty = set(), 0, True
         for seed in range(_SEEDS):
@@ -84,9 +85,8 @@ class Gymnasium(Environment):
         if empty or len(seen) < len(get_args(Split)):
             raise UserError(
                 f"env.starts=distinct: {self.id} with env.kwargs={dict(self.kwargs)} has {len(seen)} first "
-                f"observation{'s' * (len(seen) != 1)}, too few for {split} tasks; env.starts=seeds takes seeds that "
-                "begin alike"
-                + "; in FrozenLake +env.kwargs.map_name=null makes a map a task"
+                f"observation{'s' * (len(seen) != 1)}, too few for {split} tasks; choose env.starts=seeds"
+                + ", or a new map for each task with +env.kwargs.map_name=null"
                 * ("FrozenLake" in self.id)
             )
 
@@ -94,20 +94,20 @@ class Gymnasium(Environment):
         """Start one episode for each seed."""
         return GymnasiumEpisodes(self._maker, [task.data["seed"] for task in tasks])
 
-    def project(self, text: str) -> str | None:
-        """Return the action whose word, or number, the text is; else the first action whose word it contains."""
+    def parse_action(self, text: str) -> str | None:
+        """Return the action whose word or number equals the text, else the first action whose word it contains."""
         words, said = self._maker.words, text.strip().lower()
         exact = (word for n, word in enumerate(words) if said in (str(n), word.lower()))
         return next(exact, next((word for word in words if word.lower() in said.split()), None))
 
     def missing(self) -> Missing | None:
-        """Return that gymnasium is not installed."""
+        """Return ``Missing`` if gymnasium is not installed, else None."""
         if find_spec("gymnasium") is None:
             return Missing("env=gymnasium needs the gymnasium package", "pip install 'gymnasium>=1.2,<2'")
         return None
 
     def facts(self) -> dict[str, Any]:
-        """Return the version of Gymnasium."""
+        """Return metadata for ``run.json``: the version of Gymnasium."""
         from importlib.metadata import version
 
         return {"gymnasium": version("gymnasium")}

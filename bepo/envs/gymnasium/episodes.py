@@ -16,13 +16,13 @@ from bepo.envs.gymnasium.tabular import best_actions
 
 
 class GymnasiumEpisodes:
-    """Running episodes, each in an environment of its own."""
+    """Running episodes, each in a separate environment."""
 
     def __init__(self, maker: Maker, seeds: Sequence[int]) -> None:
         """Start one episode for each seed."""
         self._maker = maker
         self._envs = [maker.make(seed) for seed in seeds]
-        self._plans: dict[int, Int[np.ndarray, " S"]] = {}  # the expert's, by episode; -1: those of one table
+        self._plans: dict[int, Int[np.ndarray, " S"]] = {}  # the expert's, by episode; -1: for all
         self._states: list[Any] = [None] * len(seeds)
         self.instructions = [""] * len(seeds)
         with named(maker.id, "reset"):
@@ -30,11 +30,11 @@ class GymnasiumEpisodes:
             self.observations = [self._read(i, *start) for i, start in enumerate(begun)]
 
     def step(self, actions: Mapping[int, str | None]) -> dict[int, Step]:
-        """Act in some episodes; None does nothing, and takes a step of the agent."""
+        """Act in some episodes; None changes nothing but counts as a step."""
         return {i: self._step(i, action) for i, action in actions.items()}
 
     def expert(self, index: int) -> str | None:
-        """Return an optimal action, or None where no success can be reached."""
+        """Return an optimal action, or None if success is out of reach."""
         place = index if self._maker.random_map else -1
         if place not in self._plans:
             table = vars(self._envs[index].unwrapped)["P"]
@@ -43,7 +43,7 @@ class GymnasiumEpisodes:
         return None if action < 0 else self._maker.words[action]
 
     def expert_steps(self, index: int) -> float:
-        """Return NaN: how many steps are left depends on chance."""
+        """Return NaN: the number of steps to success is random."""
         return float("nan")
 
     def _step(self, i: int, action: str | None) -> Step:
@@ -59,6 +59,6 @@ class GymnasiumEpisodes:
     def _read(self, i: int, observation: object, info: Mapping[str, Any]) -> Observation:
         self._states[i] = observation
         text = self._maker.text(self._envs[i], observation)
-        allowed = info.get("action_mask", np.ones(len(self._maker.words)))  # Taxi's: actions that change something
+        allowed = info.get("action_mask", np.ones(len(self._maker.words)))  # Taxi masks actions without effect
         words = tuple(word for word, may in zip(self._maker.words, allowed) if may)
         return Observation(text, key=text, admissible=words or self._maker.words)

@@ -1,4 +1,4 @@
-"""Environments of Gymnasium, made as the settings say."""
+"""Makes Gymnasium's environments from the settings, and reads their observations."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bepo.core.errors import UserError, choose
 from bepo.envs._foreign import in_words, named
 from bepo.envs.gymnasium.texts import family_of, plain
 
-_SIZES = range(2, 51)  # of a random lake: on one of a single cell no way would ever be found
+_SIZES = range(2, 51)  # of a random lake; Gymnasium never returns from making a map of one cell
 
 
 class Maker:
-    """Makes environments of one kind, and reads their observations."""
+    """Makes environments with one ID, and reads their observations."""
 
     def __init__(self, env_id: str, kwargs: Mapping[str, Any], actions: Sequence[str]) -> None:
-        """``kwargs`` are those of ``gymnasium.make``; ``actions`` are words, or empty. Raises ``UserError``."""
+        """``kwargs`` go to ``gymnasium.make``; ``actions`` are words, or empty. Raises ``UserError``."""
         self.name = f"{env_id} {json.dumps(dict(kwargs), sort_keys=True)}"
         self.family = family_of(env_id)
         self.id, self._kwargs, self._actions = env_id, dict(kwargs), tuple(actions)
@@ -32,16 +32,16 @@ class Maker:
         self.words = self._words()
 
     def make(self, seed: int) -> Any:
-        """Return an environment for the task of a seed; it is not reset yet.
+        """Return an environment for the task of a seed, not reset yet.
 
-        Gymnasium's own are copies of one that share its tables, which no episode changes and which take long to make.
+        Gymnasium's own environments are copies that share the tables: these take long to make and never change.
         """
         if self.random_map or not self.family.actions:
             return self._make(seed, render_mode="ansi" if self.renders else None)
         return copy(self._prototype)
 
     def text(self, env: Any, observation: object) -> str:
-        """Return an observation as text. Raises ``UserError`` for an array, which is none."""
+        """Return an observation as text. Raises ``UserError`` if it is an array or a dictionary."""
         if isinstance(observation, str):
             return observation
         if self.renders:
@@ -49,12 +49,12 @@ class Maker:
         parts = observation if isinstance(observation, tuple) else (observation,)
         if any(getattr(part, "ndim", 0) for part in parts) or isinstance(observation, dict):
             raise UserError(
-                f"env.id={self.id}: its observations are no text, and it does not render any (render_mode=ansi)"
+                f"env.id={self.id}: its observations are not text, and it cannot render text (render_mode=ansi)"
             )
         return " ".join(str(int(part) if isinstance(part, bool) else part) for part in parts)
 
     def beginning(self, seed: int) -> str:
-        """Return what tells the beginning of an episode from others: its first observation, or its random map."""
+        """Return a text that identifies the beginning of an episode: its first observation, or its random map."""
         if self.random_map:
             return "\n".join(self._map(seed))
         with named(self.id, "reset"):
@@ -68,13 +68,13 @@ class Maker:
             kwargs = {name: value for name, value in kwargs.items() if name not in ("map_name", "size")}
             kwargs["desc"] = self._map(seed)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of newer versions, of checks
+            warnings.simplefilter("ignore")  # such as: a newer version of the environment exists
             try:
                 return gymnasium.make(self.id, max_episode_steps=-1, disable_env_checker=True, **kwargs, **more)
             except gymnasium.error.UnregisteredEnv as error:
                 own = [name for name, spec in gymnasium.registry.items() if "toy_text" in str(spec.entry_point)]
                 raise UserError(f"{choose('env.id', self.id, own)} ({in_words(error)})") from None
-            except Exception as error:  # of any environment's own
+            except Exception as error:  # any type: the code of an environment from another package
                 raise UserError(f"env.id={self.id}, env.kwargs={self._kwargs}: {in_words(error)}") from None
 
     @property

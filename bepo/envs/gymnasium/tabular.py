@@ -1,4 +1,4 @@
-"""The expert of environments with a table of their transitions: value iteration."""
+"""The expert of environments with a table of their transitions, found by value iteration."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _DISCOUNT, _PRECISION = 0.99, 1e-10
 
 
 def has_table(env: Any) -> bool:
-    """Return whether an environment has Gymnasium's table ``P``: state, action, list of (p, next, reward, end)."""
+    """Return whether an environment has Gymnasium's table ``P[state][action]`` of (p, next, reward, end)."""
     return isinstance(vars(env.unwrapped).get("P"), dict)
 
 
 def best_actions(table: dict[int, dict[int, list[tuple]]], ends_in_success: bool) -> Int[np.ndarray, " S"]:
-    """Return an optimal action of each state at a discount of 0.99; -1 where no success can be reached.
+    """Return an optimal action for each state at a discount of 0.99; -1 where success is out of reach.
 
-    A transition is a success if it ends the episode with a reward above 0, or at all if ``ends_in_success``.
+    A transition is a success if it ends the episode with a reward above 0, or with any reward if ``ends_in_success``.
     """
     rows: list[tuple[Any, ...]] = [
         (state, action, probability, after, reward, end)
@@ -42,7 +42,7 @@ def best_actions(table: dict[int, dict[int, list[tuple]]], ends_in_success: bool
 def _can_succeed(
     states: int, state: Int[np.ndarray, " n"], after: Int[np.ndarray, " n"], success: Bool[np.ndarray, " n"]
 ) -> Bool[np.ndarray, " S"]:
-    """Return which states lead to a success by some actions and chances; rows are transitions."""
+    """Return from which states success has a probability above 0; rows are transitions."""
     can = np.zeros(states, bool)
     while True:
         found = can.copy()
@@ -53,5 +53,5 @@ def _can_succeed(
 
 
 def _argmax(quality: Float[np.ndarray, "S A"]) -> Int[np.ndarray, " S"]:
-    """Return the first best action of each state, where rounding does not decide between equals."""
+    """Return the first best action of each state; values that differ only by rounding count as equal."""
     return (quality >= quality.max(1, keepdims=True) - 1e-8).argmax(1)

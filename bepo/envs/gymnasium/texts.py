@@ -9,15 +9,15 @@ _COLOURED = re.compile(r"\x1b\[([0-9;]+)m([^\x1b]*)\x1b\[0m")  # the innermost
 _LAST_ACTION = re.compile(r"^ *\((\w+)\)$", re.MULTILINE)  # part of the history, not of the state
 _VARIANT = re.compile(r"(8x8|Slippery)?(-v\d+)?$")  # behind the name of a family in an id
 _MARKS = {"41": "[]", "43": "[]", "42": "{}", "34;1": "<>", "35": "()"}
-"""What stands around a symbol in the place of its colour; other colours are as the first."""
+"""The marks that replace the colour of a symbol, by colour code; other colours get the first one's."""
 
 
 class Family(NamedTuple):
-    """What bepo knows about an environment of Gymnasium, in all its versions."""
+    """Words and rules for one of Gymnasium's environments, in all its versions."""
 
     actions: tuple[str, ...] = ()
     rules: str = ""
-    ends_in_success: bool = False  # whatever the last reward is
+    ends_in_success: bool = False  # whether every end is a success, whatever the last reward
 
 
 _FAMILIES = {
@@ -44,12 +44,12 @@ _FAMILIES = {
 
 
 def family_of(env_id: str) -> Family:
-    """Return what is known about an environment by its id; an empty ``Family`` for one that is not Gymnasium's own."""
+    """Return the words and rules for an environment by its ID; an empty ``Family`` if it is not Gymnasium's own."""
     return _FAMILIES.get(_VARIANT.sub("", env_id.rpartition(":")[2]), Family())
 
 
 def plain(rendering: str) -> str:
-    """Return a rendering (mode ``ansi``) with marks in the place of colours, and without the last action."""
+    """Return a rendering (mode ``ansi``) with marks in place of colours, and without the last action."""
     text, found = rendering, 1
     while found:
         text, found = _COLOURED.subn(lambda match: match[2].join(_MARKS.get(match[1], "[]")), text)

@@ -16,7 +16,7 @@ from bepo.envs.sokoban.rooms import generate
 from bepo.envs.sokoban.solver import Solver
 
 _SEEDS = 10_000_000
-_MOST_SEEDS_IN_VAIN = 30_000  # one board takes a millisecond; the rarest that anybody asked for is one in a thousand
+_MOST_SEEDS_IN_VAIN = 30_000  # about 30 seconds; 1 board in 1,000 fits the strictest settings so far
 _ROLE = "You are an expert agent playing Sokoban."
 _RULES = (
     "Push every box onto a target. You can only push, never pull, one box at a time; walls block you and the boxes, so "
@@ -31,15 +31,15 @@ _PROMPTS = {
 @register
 @dataclass
 class Sokoban(Environment):
-    """Seeded rooms of ``dim`` x ``dim`` cells, split into train, validation and test by the digest of the board.
+    """Seeded boards of ``dim`` x ``dim`` cells, split into train, validation and test by the digest of the board.
 
-    Deviations from the paper: boards are split by content, not by seed range (82 % of the boards behind verl-agent's
-    validation seeds also occur behind its training seeds); text observations are the default.
+    Deviations from the paper: boards are split by content, not by seed range (82 % of the boards of verl-agent's
+    validation seeds also belong to training seeds). Text observations are the default.
     """
 
     name: Literal["sokoban"] = "sokoban"
     dim: int = setting(6, at_least=5, at_most=30)
-    """Height and width of a room in cells, walls included."""
+    """Height and width of a board in cells, walls included."""
     boxes: int = setting(1, at_least=1, at_most=20)
     """Number of boxes, and of targets."""
     search_depth: int = setting(30, at_least=1, at_most=10_000)
@@ -47,11 +47,12 @@ class Sokoban(Environment):
     horizon: int = setting(15, at_least=1, at_most=10_000)
     """Number of steps after which an episode is truncated."""
     min_solution: int = setting(1, at_least=1)
-    """Boards whose optimal solution has fewer moves are left out, and so are boards that need more than ``horizon``."""
+    """Leave out boards whose optimal solution has fewer moves. Boards that need more than ``horizon`` are also left
+    out."""
     observation: Literal["text", "rgb"] = "text"
-    """A grid of symbols, or an image with 16 x 16 pixels for each cell. States are matched by the same."""
+    """A grid of symbols, or an image with 16 x 16 pixels for each cell. States are equal if their observations are."""
     tiles: Literal["own", "gym"] = "own"
-    """Images of the cells: this project's own, or those of an installed gym-sokoban, which the paper's policy saw."""
+    """Images of the cells: this project's, or those of an installed gym-sokoban, as the paper's policy saw them."""
 
     label: ClassVar[str] = "Sokoban"
     colour: ClassVar[str] = "#117733"
@@ -67,21 +68,21 @@ class Sokoban(Environment):
 
     @property
     def prompt(self) -> PromptText:
-        """Return the texts for the agent's prompt, which explain the symbols or the images."""
+        """Return the texts for the agent's prompt. They explain the symbols or the images."""
         return _PROMPTS[self.observation]
 
     def tasks(self, split: Split) -> Iterator[Task]:
-        """Yield the boards of a split in the order of their seeds, each once; all can be solved within the horizon.
+        """Yield the boards of a split in the order of their seeds, each once; all are solvable within the horizon.
 
-        Raises ``UserError`` where boards of this kind are too rare to be found.
+        Raises ``UserError`` if such boards are too rare to be found.
         """
         seen, last = set(), 0
         for seed in range(_SEEDS):
             if seed - last > _MOST_SEEDS_IN_VAIN:
                 raise UserError(
-                    f"env.dim={self.dim}, env.boxes={self.boxes}, env.search_depth={self.search_depth}: none of "
-                    f"{_MOST_SEEDS_IN_VAIN} rooms is a new one that takes {self.min_solution} (env.min_solution) to "
-                    f"{self.horizon} (env.horizon) steps"
+                    f"env.dim={self.dim}, env.boxes={self.boxes}, env.search_depth={self.search_depth}: no new board "
+                    f"among {_MOST_SEEDS_IN_VAIN} takes {self.min_solution} (env.min_solution) to {self.horizon} "
+                    "(env.horizon) steps"
                 )
             fixed, state = generate(seed, self.dim, self.boxes, self.search_depth)
             board = render.text(visible_cells(fixed, state)[None])[0]
@@ -95,13 +96,13 @@ class Sokoban(Environment):
                 yield Task(task_id, {"board": board, "solution_length": length})
 
     def missing(self) -> Missing | None:
-        """Return that gym-sokoban is missing if its tiles are asked for."""
+        """Return ``Missing`` if gym-sokoban's tiles are chosen but not installed, else None."""
         return render.missing_gym_tiles() if self.tiles == "gym" else None
 
     def start(self, tasks: Sequence[Task]) -> SokobanEpisodes:
         """Start one episode for each board."""
         return SokobanEpisodes([task.data["board"] for task in tasks], self.observation, self.tiles)
 
-    def project(self, text: str) -> str | None:
-        """Return the first of up, down, left, right (in this order) that the response contains (verl-agent's rule)."""
+    def parse_action(self, text: str) -> str | None:
+        """Return the first of up, down, left, right (in this order) that the text contains (verl-agent's rule)."""
         return next((word for word in DIRECTIONS if word in text.lower()), None)

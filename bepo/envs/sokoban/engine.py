@@ -6,30 +6,30 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 WALL, FLOOR, TARGET, BOX_ON_TARGET, BOX, PLAYER = range(6)
-"""The codes of cells (gym-sokoban's)."""
+"""The codes of cells, as in gym-sokoban."""
 PLAYER_ON_TARGET = 6
-"""The code of a player who covers a target. It occurs in renderings only: in ``state`` the cell is ``PLAYER``, and in
-``fixed`` it is ``TARGET``."""
+"""The code of a player who covers a target. Only renderings have it: ``state`` has ``PLAYER`` there, ``fixed`` has
+``TARGET``."""
 NO_OP = 0
 ACTIONS = ("no-op", "push up", "push down", "push left", "push right")
-"""The actions 0 to 4. The actions 5 to 8 are 1 to 4 without pushing: they only move."""
+"""The actions 0 to 4. The actions 5 to 8 move like 1 to 4, but never push."""
 
 STEP_REWARD, BOX_REWARD, FINISH_REWARD = -0.1, 1.0, 10.0
-"""The reward of every step, of a box that comes onto a target (and minus that if it leaves one), of the solution."""
+"""The rewards of a step, of a box pushed onto a target (its negative for pushing it off), and of the solution."""
 
 
 def visible_cells(
     fixed: Int[np.ndarray, "*boards h w"], state: Int[np.ndarray, "*boards h w"]
 ) -> Int[np.ndarray, "*boards h w"]:
-    """Return the cells as they look: the state, with ``PLAYER_ON_TARGET`` where a player covers a target."""
+    """Return the visible cells: the state, with ``PLAYER_ON_TARGET`` where a player covers a target."""
     return np.where((state == PLAYER) & (fixed == TARGET), PLAYER_ON_TARGET, state)
 
 
 class Boards:
     """B boards of one size, h x w cells each.
 
-    ``fixed`` holds walls, floor and targets; ``state`` also holds boxes and the player. Every board must be surrounded
-    by walls and have as many boxes as targets.
+    ``fixed`` holds walls, floor and targets; ``state`` also holds boxes and the player. Walls must surround each board,
+    and it must have as many boxes as targets.
     """
 
     def __init__(self, fixed: Int[np.ndarray, "B h w"], state: Int[np.ndarray, "B h w"]) -> None:
@@ -37,7 +37,7 @@ class Boards:
         self._fixed = np.array(fixed, np.int8).reshape(len(fixed), -1)
         self._state = np.array(state, np.int8).reshape(len(state), -1)
         self._player = (self._state == PLAYER).argmax(axis=1)
-        # gym-sokoban counts boxes on targets from 0 at reset, whatever the board holds.
+        # Like gym-sokoban, count from 0 at reset, even if boxes already are on targets.
         self._on_target = np.zeros(len(fixed), int)
         self._offset = np.array([0, -self.width, self.width, -1, 1])
 
@@ -56,15 +56,15 @@ class Boards:
 
     @property
     def cells(self) -> Int[np.ndarray, "B h w"]:
-        """Return the current cells as they look (``visible_cells``)."""
+        """Return the current visible cells (``visible_cells``)."""
         return visible_cells(self.fixed, self.state)
 
     def step(
         self, actions: Int[np.ndarray, " b"], boards: Int[np.ndarray, " b"] | None = None
     ) -> tuple[Float[np.ndarray, " b"], Bool[np.ndarray, " b"]]:
-        """Act on some boards and return ``(rewards, whether all targets are covered)``.
+        """Act on some boards, and return ``(rewards, whether all targets are covered)``.
 
-        ``actions`` are codes from 0 to 8 (``ACTIONS``); ``boards`` are the indices of the boards, all by default.
+        ``actions`` are codes from 0 to 8 (``ACTIONS``); ``boards`` are the indices of the boards (default: all).
         """
         at = np.arange(len(self)) if boards is None else np.asarray(boards)
         actions = np.asarray(actions)

@@ -21,12 +21,12 @@ _CODE = {None: NO_OP} | {word: code for code, word in enumerate(DIRECTIONS, star
 
 
 class SokobanEpisodes:
-    """A batch of episodes on boards of one size, which step together."""
+    """A batch of episodes on boards of one size that step together."""
 
     def __init__(
         self, boards: Sequence[str], observation: Literal["text", "rgb"], tiles: Literal["own", "gym"]
     ) -> None:
-        """Start on boards in their text rendering; ``observation`` and ``tiles`` are those of ``Sokoban``."""
+        """Start on boards in text rendering; ``observation`` and ``tiles`` are the settings of ``Sokoban``."""
         self._observation = observation
         self._tiles: Literal["own", "gym"] = tiles
         fixed, state = zip(*(render.parse(text) for text in boards))
@@ -38,7 +38,7 @@ class SokobanEpisodes:
         self.instructions = [""] * len(boards)
 
     def step(self, actions: Mapping[int, str | None]) -> dict[int, Step]:
-        """Move in some episodes (episode -> direction); None stands still and costs a step too."""
+        """Move in some episodes (episode -> direction); None stands still but counts as a step."""
         indices = np.fromiter(actions, int, len(actions))
         codes = np.array([_CODE[action] for action in actions.values()])
         rewards, solved = self._boards.step(codes, indices)
@@ -51,7 +51,7 @@ class SokobanEpisodes:
         return steps
 
     def expert(self, index: int) -> str | None:
-        """Return an optimal move, or None where the board can no longer be solved."""
+        """Return an optimal move, or None if the board can no longer be solved."""
         code = self._solver(index).action(self._boards.state[index])
         return None if code is None else DIRECTIONS[code - 1]
 

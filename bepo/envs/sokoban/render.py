@@ -19,7 +19,7 @@ from bepo.envs.sokoban.engine import BOX_ON_TARGET, FLOOR, PLAYER, PLAYER_ON_TAR
 TILE = 16
 """Height and width of a tile in pixels."""
 SYMBOLS = "#_O√XPS"
-"""The symbol of each cell code in text renderings: those of RAGEN."""
+"""The symbol of each cell code in text renderings, as in RAGEN."""
 MEANING = "# wall, _ floor, O target, √ box on target, X box, P player, S player on target"
 """The explanation of the symbols in prompts."""
 LEGEND = (
@@ -54,7 +54,7 @@ def text(cells: Int[np.ndarray, "B h w"]) -> list[str]:
 
 
 def parse(board: str) -> tuple[Int[np.ndarray, "h w"], Int[np.ndarray, "h w"]]:
-    """Return ``(fixed, state)`` of a board in its text rendering, which determines both; int8."""
+    """Return ``(fixed, state)`` of a board in text rendering, int8 arrays."""
     codes = np.array([[SYMBOLS.index(symbol) for symbol in row] for row in board.split("\n")], np.int8)
     state = np.where(codes == PLAYER_ON_TARGET, PLAYER, codes)
     targets = np.isin(codes, (TARGET, BOX_ON_TARGET, PLAYER_ON_TARGET))
@@ -70,7 +70,7 @@ def tiny(cells: Int[np.ndarray, "B h w"]) -> UInt8[np.ndarray, "B h w 3"]:
 def rgb(cells: Int[np.ndarray, "B h w"], tiles: Literal["own", "gym"] = "own") -> UInt8[np.ndarray, "B 16*h 16*w 3"]:
     """Return images with 16 x 16 pixels for each cell: 96 x 96 for a board of 6 x 6 cells.
 
-    ``gym`` takes the tiles of an installed gym-sokoban; raises ``Missing`` if it is not installed.
+    ``gym`` uses the tiles of an installed gym-sokoban, and raises ``Missing`` if it is not installed.
     """
     n, height, width = cells.shape
     rows = _tiles(tiles).reshape(len(SYMBOLS), TILE, TILE * 3)
@@ -86,7 +86,7 @@ def _tiles(kind: Literal["own", "gym"]) -> UInt8[np.ndarray, "7 16 16 3"]:
 
 
 def missing_gym_tiles() -> Missing | None:
-    """Return that gym-sokoban, the source of its tiles, is not installed; None if it is."""
+    """Return ``Missing`` if gym-sokoban is not installed, else None."""
     try:
         _gym_folder()
     except Missing as missing:
@@ -97,8 +97,7 @@ def missing_gym_tiles() -> Missing | None:
 def _gym_folder() -> Path:
     spec = find_spec("gym_sokoban")
     if spec is None or spec.origin is None:
-        remedy = "pip install --no-deps gym-sokoban==0.0.6"
-        raise Missing("gym-sokoban, whose pictures it shows, is not installed", remedy)
+        raise Missing("env.tiles=gym needs gym-sokoban", "pip install --no-deps gym-sokoban==0.0.6")
     return Path(spec.origin).parent / "envs" / "surface"
 
 
@@ -131,7 +130,7 @@ def _own_tiles() -> UInt8[np.ndarray, "7 16 16 3"]:
 
 
 def _painted(base: np.ndarray, *layers: tuple[np.ndarray, tuple[int, int, int]]) -> np.ndarray:
-    """Return a copy of a tile, with the pixels of each (mask, colour) painted over one after the other."""
+    """Return a copy of a tile with each (mask, colour) painted over it in order."""
     tile = base.copy()
     for mask, colour in layers:
         tile[mask] = colour

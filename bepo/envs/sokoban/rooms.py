@@ -1,8 +1,8 @@
-"""Seeded generation of rooms by playing backwards (gym-sokoban's procedure, with verl-agent's smaller search depth).
+"""Seeded generation of boards by playing backwards (gym-sokoban's procedure, with verl-agent's smaller search depth).
 
-A random walk carves the floor; the player and the targets are placed; the boxes start on the targets and are *pulled*
-away by a depth-first search, which returns the state with the largest ``box swaps x displacement``. All draws come from
-one ``numpy.random.Generator``, so that a seed gives the same room in every process.
+A random walk carves the floor; then the player and the targets are placed. The boxes start on the targets, and a
+depth-first search *pulls* them away. It returns the state with the largest ``box swaps x displacement``. All draws come
+from one ``numpy.random.Generator``, so a seed gives the same board in every process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from bepo.core.errors import UserError
 from bepo.envs.sokoban.engine import BOX, BOX_ON_TARGET, FLOOR, PLAYER, TARGET, WALL
 
-# Cells that are carved around the walker, as (row, column) offsets: two bars, an L, a square, another L.
+# Cells to carve around the walker, as (row, column) offsets: two bars, an L, a square, another L.
 _BRUSHES = (
     ((0, -1), (0, 0), (0, 1)),
     ((-1, 0), (0, 0), (1, 0)),
@@ -28,9 +28,9 @@ _Cells = tuple[int, ...]  # flat indices of cells
 
 
 def generate(seed: int, dim: int = 6, boxes: int = 1, search_depth: int = 30) -> tuple[np.ndarray, np.ndarray]:
-    """Return ``(fixed, state)`` of a room, each (dim, dim) int8, which can be solved and is not solved yet.
+    """Return ``(fixed, state)`` of a solvable, unsolved board, each (dim, dim) int8.
 
-    ``search_depth`` limits the number of backward moves. Raises ``UserError`` if no room is found in 1,000 attempts.
+    ``search_depth`` limits the number of backward moves. Raises ``UserError`` if 1,000 attempts find no board.
     """
     rng = np.random.default_rng([seed, dim, boxes, search_depth])
     for _ in range(_ATTEMPTS):
@@ -45,7 +45,7 @@ def generate(seed: int, dim: int = 6, boxes: int = 1, search_depth: int = 30) ->
         player, placed = best
         player = _wander(rng, floor.ravel(), dim, player, placed, tuple(targets))
         return _board(floor, player, placed, targets)
-    raise UserError(f"env.dim={dim}, env.boxes={boxes}: no such room in {_ATTEMPTS} attempts (seed {seed})")
+    raise UserError(f"env.dim={dim}, env.boxes={boxes}: no board found in {_ATTEMPTS} attempts (seed {seed})")
 
 
 def _carve(rng: np.random.Generator, dim: int) -> np.ndarray:
@@ -66,7 +66,7 @@ def _carve(rng: np.random.Generator, dim: int) -> np.ndarray:
 
 
 def _reverse_play(floor: np.ndarray, width: int, player: int, targets: _Cells, depth: int) -> tuple[int, _Cells] | None:
-    """Return ``(player, boxes)`` of the best state that is found, or None if no box can be moved.
+    """Return ``(player, boxes)`` of the best state that the search finds, or None if no box can be moved.
 
     The search is depth-first; a move pulls a box whenever one is behind the player.
     """
@@ -99,7 +99,7 @@ def _reverse_play(floor: np.ndarray, width: int, player: int, targets: _Cells, d
 def _wander(
     rng: np.random.Generator, floor: np.ndarray, width: int, player: int, boxes: _Cells, targets: _Cells
 ) -> int:
-    """Return the player's cell after up to three random moves, which are likelier if the boxes are near the targets."""
+    """Return the player's cell after 0 to 3 random moves; moves are more likely if the boxes are near the targets."""
     near = sum(_distance(b, t, width) for b, t in zip(boxes, targets)) == 1
     if rng.random() < (0.8 if near else 0.5):
         for _ in range(rng.integers(1, 4)):

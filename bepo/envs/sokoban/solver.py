@@ -1,4 +1,4 @@
-"""A breadth-first Sokoban solver: optimal solution lengths and actions for every reachable state of a board."""
+"""A breadth-first Sokoban solver. It gives the optimal length and action for every reachable state of a board."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Node = tuple[int, tuple[int, ...]]
 
 
 class Solver:
-    """The distance to the goal, in moves of the player, of every state that can be reached on a board.
+    """The distance to the goal, in moves of the player, of every reachable state of a board.
 
-    The number of states grows like cells^(boxes + 1), so the solver is for small rooms. Raises ``UserError`` for a
+    The number of states grows like cells^(boxes + 1), so the solver is for small boards. Raises ``UserError`` for a
     board with more than ``max_states`` reachable states.
     """
 
@@ -34,7 +34,7 @@ class Solver:
 
     @property
     def length(self) -> int | None:
-        """Return the number of moves of an optimal solution from the start, or None if there is no solution."""
+        """Return the number of moves of an optimal solution from the start, or None if the board is unsolvable."""
         return self.distance.get(self.start)
 
     def action(self, state: Int[np.ndarray, "h w"]) -> int | None:
@@ -47,8 +47,36 @@ class Solver:
         return next(action for action, there in after if there and self.distance.get(there) == closer)
 
     def steps(self, state: Int[np.ndarray, "h w"]) -> float:
-        """Return the number of moves of an optimal solution from a state; NaN in a dead end."""
+        """Return the number of moves of an optimal solution from a state; NaN for a dead end."""
         return float(self.distance.get(node(state), math.nan))
+
+    def states(self) -> list[Node]:
+        """Return every reachable state that is not solved, the start first."""
+        found = {self.start: None}
+        queue = deque(found)
+        while queue:
+            for there in self.successors(queue.popleft()):
+                if there not in found and not self.solved(there):
+                    found[there] = None
+                    queue.append(there)
+        return list(found)
+
+    def successors(self, here: Node) -> list[Node]:
+        """Return the state after each move (up, down, left, right); a blocked move changes nothing."""
+        return [self._after(here, offset) or here for offset in self._offsets]
+
+    def solved(self, here: Node) -> bool:
+        """Return whether every box is on a target."""
+        return here[1] == self._targets
+
+    @property
+    def targets(self) -> tuple[int, ...]:
+        """The cells of the targets, as flat indices."""
+        return self._targets
+
+    def walls(self, cell: int) -> tuple[bool, ...]:
+        """Return whether there is a wall above, below, to the left and to the right of a cell."""
+        return tuple(not self._floor[cell + offset] for offset in self._offsets)
 
     def _after(self, here: Node, offset: int) -> Node | None:
         """Return the state after a move, or None if the move is blocked."""
@@ -64,7 +92,7 @@ class Solver:
         return there, tuple(sorted(beyond if b == there else b for b in boxes))
 
     def _search(self, start: Node) -> dict[Node, int]:
-        """Return the distances: enumerate the states forwards, then walk backwards from the solved ones."""
+        """Return the distances: enumerate the states forwards, then search backwards from the solved states."""
         before: dict[Node, list[Node]] = {start: []}
         queue = deque([start])
         while queue:
@@ -93,7 +121,7 @@ class Solver:
 
 
 def node(state: Int[np.ndarray, "h w"]) -> Node:
-    """Return the player's and the boxes' cells of a state as ``Boards.state`` has it."""
+    """Return the cells of the player and the boxes in a state of ``Boards.state``."""
     flat = state.ravel()
     boxes = np.flatnonzero((flat == BOX) | (flat == BOX_ON_TARGET))
     return int((flat == PLAYER).argmax()), tuple(boxes.tolist())

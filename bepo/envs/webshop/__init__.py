@@ -1,6 +1,6 @@
 """WebShop: find and buy the product that an instruction describes (Yao et al., 2022).
 
-The engine works on text alone; it needs no web server, no Java and no spaCy.
+The engine works on text. It does not need a web server, Java or spaCy.
 """
 
 from __future__ import annotations
@@ -31,51 +31,53 @@ class WebShop(Environment):
     """The shop of Yao et al. (2022). A perfect purchase has the reward 10, everything else 0 (verl-agent).
 
     The task score is the graded match of Yao et al., in [0, 1]. Deviations from the original: 1. One permutation of all
-    goals divides them into disjoint splits; verl-agent permutes them anew in every worker, so that its training goals
-    contain most of its validation goals (``verl_agent_split``). 2. Prices and price bounds follow from a seed. 3. The
-    search commands are switched off (``keyword_commands``). 4. ``search`` is not a button.
+    goals gives disjoint splits. In verl-agent every worker permutes the goals anew, so its training goals contain most
+    of its validation goals (``verl_agent_split``). 2. Prices and price bounds follow from a seed. 3. The search
+    commands are off (``keyword_commands``). 4. ``search`` is not a button.
     """
 
     name: Literal["webshop"] = "webshop"
     data: Literal["generated", "original"] = "generated"
-    """Products that this project invents, in the format of the original files, or the original files."""
+    """Invented products in the format of the original files, or the original files."""
     path: str = setting("", identity="default")
-    """The folder of the original files; empty: the folder that the environment variable WEBSHOP_DATA names."""
+    """The folder of the original files; empty: the folder in the environment variable WEBSHOP_DATA."""
     catalogue: original.Size = "small"
-    """Which of the original catalogues is used: 1,000 products, or all 1.18 million."""
+    """The original catalogue: 1,000 products, or all 1.18 million."""
     data_digest: str = ""
-    """A digest of the original files, filled in automatically: part of the run's id, as their folder is not.
+    """A digest of the original files, filled in automatically. It is part of the run ID; their folder is not.
 
-    Where it is set, other files are refused.
+    If set, other files are refused.
     """
     products: int = setting(1000, at_least=1, at_most=10_000_000)
     """Number of generated products."""
     catalogue_seed: int = setting(0, at_least=0)
     """The seed of the generated products."""
     colors: int = setting(12, at_least=2, at_most=12, neutral=True)
-    """Number of different colours of the generated products; a product comes in at most four of them."""
+    """Number of different colours of the generated products; a product has at most four of them."""
     extra_options: int = setting(0, at_least=0, at_most=4, neutral=True)
-    """Number of options, with three values each, that generated products have beyond a colour and their family's."""
+    """Number of additional options, with three values each, of every generated product."""
     goals: Literal["synthetic", "human"] = "synthetic"
-    """Instructions that are made from attributes, one for each combination of options, or instructions by people."""
+    """Instructions made from attributes, one for each combination of options, or instructions written by people."""
     price_seed: int = setting(0, at_least=0)
     """The seed of prices and of the price bounds in instructions."""
     split_seed: int = setting(233, at_least=0)
-    """The seed of the permutation of goals that the splits are taken from (233 in the original)."""
+    """The seed of the permutation of goals for the splits (233 in the original)."""
     verl_agent_split: bool = False
-    """Use verl-agent's overlapping splits: 16 training and 128 validation workers each permute and price the goals."""
+    """Whether to use verl-agent's overlapping splits: 16 training and 128 validation workers each permute and price the
+    goals."""
     observation_mode: text.Mode = "text"
-    """``text`` does not show which options are chosen; ``text_rich`` marks what was clicked. Sets prompts and keys."""
+    """``text`` does not show which options are chosen; ``text_rich`` marks clicked buttons. Affects prompts and state
+    keys."""
     rendering: Literal["page", "compact"] = "page"
     """``compact`` shortens pages and actions for tiny models. State keys do not change."""
     suggestions: int = setting(0, at_least=0)
-    """Number of searches, made of the instruction's words, that are listed as actions; 0: the policy writes its own."""
+    """Number of listed searches, made of the instruction's words; 0: the policy writes its own searches."""
     show_attributes: bool = False
-    """Item pages have an Attributes button."""
+    """Whether item pages have an Attributes button."""
     keyword_commands: bool = False
-    """The searches <r>, <c>, <q> and <a> list products that the instruction need not describe."""
+    """Whether the searches <r>, <c>, <q> and <a> are commands. They list products that may not fit the instruction."""
     noun_tagger: Literal["auto", "spacy", "rules"] = "auto"
-    """How nouns are found for the type match of the score; auto becomes spacy if its model is installed, else rules."""
+    """How to find nouns for the type match of the score. ``auto``: spacy if its model is installed, else rules."""
     horizon: int = setting(15, at_least=1, at_most=10_000)
     """Number of steps after which an episode is truncated."""
 
@@ -91,20 +93,20 @@ class WebShop(Environment):
         super().__post_init__()
         self.noun_tagger = choose_tagger(self.noun_tagger)
         if self.path and self.data != "original":
-            raise UserError(f"env.path={self.path}: only the original files have a folder; choices: env.data=original")
+            raise UserError(f"env.path={self.path}: only env.data=original reads a folder, not env.data={self.data}")
         if self.data == "original" and self.missing() is None:
             actual = original.files_digest(self.path, self.catalogue)
             if self.data_digest not in ("", actual):
                 folder = original.folder(self.path)
-                raise UserError(f"env.data_digest={self.data_digest}: that of the files in {folder} is {actual}")
+                raise UserError(f"env.data_digest={self.data_digest}: the files in {folder} have the digest {actual}")
             self.data_digest = actual
         if self.verl_agent_split and self.data == "original" and self.catalogue == "full":
             raise UserError("env.verl_agent_split needs env.catalogue=small: every worker prices all products")
 
     @property
     def free_text(self) -> str:
-        """Return that searches must be written if none is suggested."""
-        return "" if self.suggestions else "of WebShop's searches only env.suggestions=3 (say) lists any"
+        """Return that the policy must write its searches, unless some are suggested."""
+        return "" if self.suggestions else "env=webshop lists searches only with env.suggestions above 0, such as 3"
 
     @cached_property
     def prompt(self) -> PromptText:
@@ -119,11 +121,11 @@ class WebShop(Environment):
         )
 
     def missing(self) -> Missing | None:
-        """Return which original file is missing, if they are used."""
+        """Return the first missing original file; None if nothing is missing or they are not used."""
         return original.missing(self.path, self.catalogue) if self.data == "original" else None
 
     def facts(self) -> dict[str, Any]:
-        """Return the source, digest and sizes of the catalogue, the entries left out by reason, and the noun tagger."""
+        """Return metadata for ``run.json``: the catalogue's source, digest, sizes and left-out entries, the tagger."""
         catalogue = self._catalogue
         return {
             "data": catalogue.source,
@@ -159,17 +161,17 @@ class WebShop(Environment):
         sessions = []
         for task in tasks:
             if task.data["catalogue"] != self._catalogue.digest:
-                raise UserError(f"task {task.id} is of another catalogue than the {self._catalogue.source} one")
+                raise UserError(f"task {task.id} belongs to another catalogue than {self._catalogue.source}")
             prices, _ = self._prices_and_goals(task.data["prices"])
             sessions.append(Session(self._shop, Goal.from_json(task.data["goal"]), prices))
         return WebShopEpisodes(sessions, self._view)
 
-    def project(self, text: str) -> str | None:
-        """Return the action that a response stands for; how it is written depends on ``rendering``."""
-        return self._view.project(text)
+    def parse_action(self, text: str) -> str | None:
+        """Return the action in a response; its form depends on ``rendering``."""
+        return self._view.parse_action(text)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the settings alone, so that cached data is not sent to other processes."""
+        """Return only the settings, so that cached data is not sent to other processes."""
         return asdict(self)
 
     # --- cached parts --------------------------------------------------------------------------------------
@@ -201,7 +203,7 @@ class WebShop(Environment):
         return {}
 
     def _prices_and_goals(self, seed: int) -> tuple[list[float], Sequence[Goal]]:
-        """Return the prices by product number, and the goals, whose bounds are drawn after them as in the original."""
+        """Return the prices by product number, and the goals. As in the original, prices are drawn before bounds."""
         if seed not in self._by_price_seed:
             rng = Random(seed)
             prices = draw_prices(self._catalogue, rng)
@@ -214,11 +216,11 @@ class WebShop(Environment):
 
     def _task(self, goal: Goal, price_seed: int) -> Task:
         data = {"goal": asdict(goal), "prices": price_seed, "catalogue": self._catalogue.digest}
-        data = json.loads(json.dumps(data))  # with lists in place of tuples, as in a stored task set
+        data = json.loads(json.dumps(data))  # turns tuples into lists, as in a stored task set
         return Task(content_id(json.dumps(data, sort_keys=True)), data, self._shop.product(goal.asin).category)
 
     def _instructions(self) -> Iterable[str]:
-        """Yield the words of instructions without options and price bounds, from which the vocabulary is made."""
+        """Yield instructions without options and price bounds, for the vocabulary."""
         if self.goals == "human":
             yield from (goal.instruction for goal in self._goals(self.price_seed))
             return

@@ -10,7 +10,7 @@ import regex
 if TYPE_CHECKING:
     from nltk.stem.porter import PorterStemmer
 
-# The words of UAX 29 as Lucene's StandardTokenizer finds them; each ideograph and each hiragana is a word of its own.
+# The words of UAX 29 as Lucene's StandardTokenizer finds them; each ideograph and each hiragana is a separate word.
 _EXTEND = r"[\p{WB=Extend}\p{WB=Format}\p{WB=ZWJ}]*"
 _LETTER = rf"[\p{{WB=ALetter}}\p{{WB=Hebrew_Letter}}]{_EXTEND}"
 _DIGIT = rf"\p{{WB=Numeric}}{_EXTEND}"

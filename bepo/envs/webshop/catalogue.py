@@ -1,4 +1,4 @@
-"""A WebShop catalogue: products, their attributes, and instructions that people wrote."""
+"""A WebShop catalogue: products, their attributes, and instructions written by people."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from typing import Any
 from bepo.envs.webshop.search import Index
 
 NO_ATTRIBUTES = ("DUMMY_ATTR",)
-"""The attributes of a product that the file of attributes does not list (the original's)."""
+"""The attributes of a product that the attribute file does not list (as in the original)."""
 _NOT_A_NUMBER = re.compile(r"[^\d.]")
-# What parsing a malformed entry of the files can raise.
+# The exceptions that parsing a malformed entry can raise.
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, IndexError)
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A product. The fields are those of the original's product file, cleaned up."""
+    """A product, with the cleaned-up fields of the original's product file."""
 
     asin: str  # the product's id
     title: str
@@ -55,7 +55,7 @@ class Product:
 class Catalogue:
     """Products by number, in the order of the file, and a search index.
 
-    Entries that cannot be a product are left out and counted.
+    Malformed entries are left out and counted.
     """
 
     def __init__(
@@ -67,8 +67,9 @@ class Catalogue:
     ) -> None:
         """Read all entries once.
 
-        ``entries`` are those of the product file, and may be read from disk when they are asked for; ``attributes`` are
-        those of the attribute file by asin; ``human`` are people's instructions by asin; ``source`` is a description.
+        ``entries`` are the entries of the product file, which may be read from disk on demand. ``attributes`` are the
+        entries of the attribute file by asin, ``human`` the instructions written by people by asin. ``source`` is a
+        description.
         """
         self.source = source
         self._entries, self._attributes = entries, attributes
@@ -82,16 +83,16 @@ class Catalogue:
         """``Product.pricing`` by product number."""
         self.combinations: list[int] = []
         """The number of combinations of option values, by product number."""
-        content = hashlib.sha256()  # fed product by product: all texts of the full catalogue do not fit into memory
+        content = hashlib.sha256()  # updated product by product: the full catalogue's texts do not fit into memory
         self.index = Index.build(self._documents(content.update))
         self.asins = list(self.number)
         """The asin of each product by its number."""
         human_entries = {asin: entries for asin, entries in human if asin in self.number}
         self.human_instructions = {asin: _human_instructions(entries) for asin, entries in human_entries.items()}
-        """The instructions that people wrote for each asin: (instruction, attributes, option values)."""
+        """The instructions written by people, by asin: (instruction, attributes, option values)."""
         content.update(json.dumps(human_entries, sort_keys=True).encode())
         self.digest = content.hexdigest()[:16]
-        """16 hex digits, a digest of everything in the files that a task, a page or a reward can depend on."""
+        """A digest (16 hex digits) of everything in the files that affects a task, a page or a reward."""
         self._make_cache()
 
     @classmethod
@@ -101,11 +102,11 @@ class Catalogue:
         attributes: Mapping[str, Mapping[str, Any]],
         entry_numbers: list[int],
         index: Index,
-        facts: Mapping[str, Any],
+        metadata: Mapping[str, Any],
     ) -> Catalogue:
-        """Return a catalogue that was read before; ``facts`` are its other attributes by name."""
+        """Return a catalogue from a cache; ``metadata`` are its other attributes by name."""
         known = cls.__new__(cls)
-        vars(known).update(facts)
+        vars(known).update(metadata)
         known._entries, known._attributes, known.entry_numbers, known.index = entries, attributes, entry_numbers, index
         known.number = {asin: number for number, asin in enumerate(known.asins)}
         known._make_cache()
@@ -129,16 +130,16 @@ class Catalogue:
         return self._cached_product(number)
 
     def instruction(self, number: int) -> tuple[str, tuple[str, ...]] | None:
-        """Return a product's synthetic instruction and the attributes that it names, or None if there is none."""
+        """Return a product's synthetic instruction and the attributes that it names; None without an instruction."""
         return _instruction(self._attributes.get(self.asins[number], {}))
 
     def _parse(self, number: int) -> Product:
         return parse_product(self._entries[self.entry_numbers[number]], self._attributes.get(self.asins[number], {}))
 
     def _documents(self, digest: Callable[[bytes], None]) -> Iterator[tuple[str, str]]:
-        """Yield the asin and the text of each product for the index, and fill in what later look-ups need.
+        """Yield the asin and the text of each product for the index, and fill in the tables by number.
 
-        ``digest`` takes in the content of each product.
+        ``digest`` is called with the content of each product.
         """
         for entry_number, entry in enumerate(self._entries):
             try:
@@ -175,7 +176,7 @@ def _instruction(extra: Mapping[str, Any]) -> tuple[str, tuple[str, ...]] | None
 def parse_product(entry: Mapping[str, Any], extra: Mapping[str, Any]) -> Product:
     """Return the product of an entry of the product file and its entry of the attribute file.
 
-    A malformed entry raises ``KeyError``, ``TypeError``, ``ValueError`` or another exception that parsing can raise.
+    A malformed entry raises ``KeyError``, ``TypeError``, ``ValueError`` or another exception of parsing.
     """
     bullets = entry["small_description"]
     attributes = extra.get("attributes")
@@ -198,7 +199,7 @@ def parse_product(entry: Mapping[str, Any], extra: Mapping[str, Any]) -> Product
 
 
 def _prices(text: str | None) -> tuple[float, ...]:
-    """Return the prices in a text such as ``$12.99$24.99``, at most two; none if no price is given."""
+    """Return the prices in a text such as ``$12.99$24.99``: at most two, or an empty tuple."""
     if not text:
         return ()
     prices = tuple(float(Decimal(_NOT_A_NUMBER.sub("", part))) for part in text.split("$")[1:])

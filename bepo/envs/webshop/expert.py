@@ -1,4 +1,4 @@
-"""A privileged expert: it knows the score of every purchase, and takes the short way to a perfect one."""
+"""A privileged expert: it knows the score of every purchase, and takes a short way to a perfect one."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from bepo.envs.webshop.pages import BACK, BUY, NEXT, PER_PAGE, PREVIOUS, Session
 class Expert:
     """The expert of one session.
 
-    A *plan* for a product is the options with which buying it scores 1.
+    A *plan* for a product is a choice of options with which buying it scores 1.
     """
 
     def __init__(self, session: Session, queries: Sequence[str]) -> None:
-        """``queries`` are the searches to choose from; if none of them helps, the title of the goal's product is."""
+        """``queries`` are the searches to choose from; if none finds a plan, the goal product's title is searched."""
         self.session = session
         self._queries = queries
-        self._plans: dict[str, dict[str, str] | None] = {}  # asin -> plan, None if there is none
+        self._plans: dict[str, dict[str, str] | None] = {}  # asin -> plan; None: buying it cannot score 1
         self._query: str | None = None
 
     def action(self) -> tuple[Literal["search", "click"], str] | None:
@@ -41,13 +41,13 @@ class Expert:
         return "click", next(to_choose, BUY)
 
     def ahead(self) -> ExpertWalk:
-        """Return a copy of the expert, on a copy of its session, to look ahead with."""
+        """Return a copy of the expert on a copy of its session, for looking ahead."""
         twin = copy(self)
         twin.session = copy(self.session)
         return ExpertWalk(twin)
 
     def _button_on_results(self) -> str:
-        """Return the button that leads towards the first product with a plan, or back if no hit has one."""
+        """Return the button towards the first product with a plan, or back if no hit has a plan."""
         session = self.session
         best = self._first_with_plan(session.hits[(session.page_number - 1) * PER_PAGE :])
         if best is None:
@@ -64,7 +64,7 @@ class Expert:
         return self._query
 
     def _first_with_plan(self, products: Sequence[Product]) -> int | None:
-        """Return the place of the first product with a plan."""
+        """Return the index of the first product with a plan."""
         return next((i for i, product in enumerate(products) if self._plan(product) is not None), None)
 
     def _plan(self, product: Product) -> dict[str, str] | None:
@@ -73,7 +73,7 @@ class Expert:
         return self._plans[product.asin]
 
     def _make_plan(self, product: Product) -> dict[str, str] | None:
-        """Choose the goal's own option values, and return them if the product has them all and then scores 1."""
+        """Choose the goal's own option values; return them if the product has them all and then scores 1, else None."""
         plan = {}
         for option in self.session.goal.options:
             name, value = option if isinstance(option, tuple) else (None, option)
@@ -85,7 +85,7 @@ class Expert:
 
 
 class ExpertWalk:
-    """An expert and a session of its own, for ``steps_to_success``."""
+    """An expert with its own session, for ``steps_to_success``."""
 
     def __init__(self, expert: Expert) -> None:
         self._expert = expert

@@ -26,7 +26,7 @@ Entry = dict[str, Any]
 def generate(
     products: int, seed: int, colors: int = len(COLORS), extra_options: int = 0
 ) -> tuple[list[Entry], dict[str, Entry], dict[str, list[Entry]]]:
-    """Return ``(products, attributes by asin, people's instructions by asin)``, the same in every process."""
+    """Return ``(products, attributes by asin, human instructions by asin)``, the same in every process."""
     rng = Random(seed)
     entries, attribute_entries, human_entries = [], {}, {}
     titles: set[str] = set()
@@ -73,7 +73,7 @@ def _product(
 
 
 def _option_pools(family: Family, rng: Random, colors: list[str]) -> list[tuple[str, list[str]]]:
-    """Return the options of a product and their possible values; most products have a colour and one more option."""
+    """Return a product's options and their possible values. Most products have a colour and one more option."""
     pools = list(family.options.items())
     if family.colored and rng.random() < 0.9:
         pools.insert(0, ("color", colors))
@@ -92,7 +92,7 @@ def _pricing(family: Family, rng: Random) -> str:
 
 
 def _attribute_entry(family: Family, attributes: list[str], rng: Random) -> Entry:
-    """Return an entry of the attribute file, which may have a synthetic instruction."""
+    """Return an entry of the attribute file, with or without a synthetic instruction."""
     entry: Entry = {"attributes": attributes}
     if rng.random() < _INSTRUCTED:
         asked = rng.sample(attributes, rng.randint(1, min(3, len(attributes))))
@@ -101,7 +101,7 @@ def _attribute_entry(family: Family, attributes: list[str], rng: Random) -> Entr
 
 
 def _human_entry(family: Family, entry: Entry, attributes: list[str], rng: Random) -> Entry:
-    """Return an entry of the file of people's instructions."""
+    """Return an entry of the file of human instructions."""
     asked = rng.sample(attributes, rng.randint(1, min(3, len(attributes))))
     options = {name: rng.choice(c)["value"] for name, c in entry["customization_options"].items()}
     kind = next(k for k in family.kinds if k in entry["full_description"])
@@ -127,7 +127,7 @@ def write(folder: Path, products: int = 1000, seed: int = 0) -> None:
 
 
 def main() -> None:
-    """Write the files as the command line says."""
+    """Read the command line, and write the files."""
     parser = Parser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--products", type=int, default=1000)

@@ -1,4 +1,4 @@
-"""Goals: what a shopper must buy, with an upper bound of the price; prices and bounds are seeded."""
+"""Goals: the product that a shopper must buy, with an upper price bound. Prices and bounds follow from a seed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 from bepo.envs.webshop.catalogue import Catalogue
 
 NO_BOUND = 1_000_000.0
-"""The upper price of a goal whose instruction names none."""
+"""The upper price bound of a goal whose instruction names no bound."""
 _BOUNDS = tuple(10.0 * i for i in range(1, 100))
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a shopper must buy."""
+    """The product that a shopper must buy, with attributes, options and an upper price bound."""
 
     asin: str  # of the product that the goal was made from
     instruction: str
@@ -28,7 +28,7 @@ class Goal:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Goal:
-        """Return the goal of a task, in which lists stand for tuples."""
+        """Return the goal of a task, whose JSON data has lists in place of tuples."""
         options = tuple(tuple(o) if isinstance(o, list) else o for o in data["options"])
         return cls(data["asin"], data["instruction"], tuple(data["attributes"]), data["price_upper"], options)
 
@@ -36,7 +36,7 @@ class Goal:
 def draw_prices(catalogue: Catalogue, rng: Random) -> list[float]:
     """Return one price for each product, by product number.
 
-    A price range gives a uniform draw, and a product without a price costs 100 dollars.
+    The price is drawn uniformly from a price range; a product without a price costs 100 dollars.
     """
     return [
         100.0 if not pricing else pricing[0] if len(pricing) == 1 else rng.uniform(*pricing)
@@ -58,7 +58,7 @@ def draw_bound(price: float, rng: Random) -> tuple[float, str]:
 
 
 def human_goals(catalogue: Catalogue, prices: Sequence[float], rng: Random) -> list[Goal]:
-    """Return one goal for each instruction that people wrote; instructions without attributes are left out."""
+    """Return one goal for each instruction written by people; instructions without attributes are left out."""
     goals = []
     for asin, number in catalogue.number.items():
         for text, attributes, options in catalogue.human_instructions.get(asin, ()):
@@ -71,7 +71,7 @@ def human_goals(catalogue: Catalogue, prices: Sequence[float], rng: Random) -> l
 class SyntheticGoals(Sequence[Goal]):
     """One goal for every combination of a product's options.
 
-    A goal is made when it is asked for, because the full catalogue has millions of them.
+    Goals are made on demand, because the full catalogue has millions of them.
     """
 
     def __init__(self, catalogue: Catalogue, prices: Sequence[float], rng: Random) -> None:

@@ -15,7 +15,7 @@ EXTRA_OPTIONS = [
     ("wrapping", ["unwrapped", "boxed", "ribboned"]),
     ("delivery", ["standard", "express", "pickup"]),
 ]
-"""Options of every product, with their values, where a catalogue is asked for more than its families have."""
+"""The additional options, with their values, of ``env.extra_options``."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Family:
     attributes: tuple[str, ...]
     options: dict[str, list[str]]  # name -> possible values
     prices: tuple[float, float]  # the lowest and the highest, in dollars
-    colored: bool = True  # do most products come in several colours?
+    colored: bool = True  # whether most products come in several colours
 
 
 _SIZES = {"size": ["small", "medium", "large", "x-large"]}

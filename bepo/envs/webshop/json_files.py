@@ -1,4 +1,4 @@
-"""Large JSON files, read entry by entry: only the places of the entries are kept in memory."""
+"""Large JSON files, read entry by entry. Only the positions of the entries are kept in memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DECODER = json.JSONDecoder()
 
 
 class _Entries:
-    """The entries of one JSON file by number, by the places at which a scan found them."""
+    """The entries of one JSON file by number, read from their positions in the file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -49,11 +49,11 @@ class _Entries:
 
 
 class JsonList(_Entries, Sequence):
-    """The entries of a JSON list. It must be iterated over once before it is indexed: this finds the places."""
+    """The entries of a JSON list. Iterate over it once before you index it: this finds the positions."""
 
     @classmethod
     def at(cls, path: Path, places: Int[np.ndarray, "2 n"]) -> Self:
-        """Return the list in a file whose entries are known to be at these places."""
+        """Return the list in a file with entries at these known positions."""
         known = cls(path)
         known._set_places(places)
         return known
@@ -69,7 +69,7 @@ class JsonList(_Entries, Sequence):
 
 
 class JsonObject(_Entries, Mapping):
-    """The entries of a JSON object by key; of equal keys the last one counts."""
+    """The entries of a JSON object by key; if a key is repeated, its last entry counts."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -80,7 +80,7 @@ class JsonObject(_Entries, Mapping):
 
     @classmethod
     def at(cls, path: Path, places: Int[np.ndarray, "2 n"], numbers: Mapping[str, int]) -> Self:
-        """Return the object in a file whose entries are known to be at these places, each key's by its number."""
+        """Return the object in a file with entries at these positions; ``numbers`` maps keys to entry numbers."""
         known = cls.__new__(cls)
         _Entries.__init__(known, path)
         known._number = dict(numbers)
@@ -89,7 +89,7 @@ class JsonObject(_Entries, Mapping):
 
     @property
     def numbers(self) -> Mapping[str, int]:
-        """The number of each key's entry."""
+        """The entry number of each key."""
         return self._number
 
     def __iter__(self) -> Iterator[str]:
@@ -102,7 +102,7 @@ class JsonObject(_Entries, Mapping):
 def scan(path: Path, opening: Literal["[", "{"]) -> Iterator[tuple[str, int, int, Any]]:
     """Yield ``(key, first byte, length in bytes, value)`` of each entry of a JSON object or list.
 
-    The keys of a list are empty. Raises ``UserError`` at the place where the file stops being JSON.
+    The keys of a list are empty. Raises ``UserError`` naming the byte at which the file is not valid JSON.
     """
     with path.open("rb") as file:
         reader = _Reader(file)
@@ -131,27 +131,27 @@ class _Reader:
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._decode = file, codecs.getincrementaldecoder("utf-8")().decode
         self._window, self._position = "", 0
-        # ``_byte`` is the place in the file of the character ``_measured`` of the window.
+        # ``_byte`` is the position in the file of the window's character number ``_measured``.
         self._measured, self._byte = 0, 3 if file.read(3) == codecs.BOM_UTF8 else 0
         file.seek(self._byte)
 
     @property
     def byte(self) -> int:
-        """The place in the file of the next character that is not blank."""
+        """The position in the file of the next character that is not blank."""
         self._skip_blanks()
         self._byte += len(self._window[self._measured : self._position].encode())
         self._measured = self._position
         return self._byte
 
     def expect(self, symbol: str) -> None:
-        """Go past a symbol. Raises ``ValueError`` if something else comes next."""
+        """Skip a symbol. Raises ``ValueError`` if something else comes next."""
         self._skip_blanks()
         if self._window[self._position : self._position + 1] != symbol:
             raise ValueError(f"no {symbol}")
         self._position += 1
 
     def at_end(self, closing: str) -> bool:
-        """Go past a comma, if there is one, and return whether the list or object is closed next."""
+        """Skip a comma, if there is one, and return whether the list or object ends here."""
         self._skip_blanks()
         if self._window[self._position : self._position + 1] == ",":
             self._position += 1
@@ -159,7 +159,7 @@ class _Reader:
         return self._window[self._position : self._position + 1] == closing
 
     def value(self) -> Any:
-        """Return the next value, and go past it. Raises ``ValueError`` if there is none."""
+        """Read the next value. Raises ``ValueError`` if it is not valid."""
         self._skip_blanks()
         while True:
             try:
@@ -177,7 +177,7 @@ class _Reader:
                 return
 
     def _read_on(self) -> bool:
-        """Drop what has been read from the window, append the next chunk, and return whether there was one."""
+        """Drop the read part of the window, append the next chunk, and return whether there was one."""
         self._byte += len(self._window[self._measured : self._position].encode())
         chunk = self._file.read(_CHUNK)
         self._window = self._window[self._position :] + self._decode(chunk, final=not chunk)

@@ -1,7 +1,7 @@
 """The nouns of a product title, for the type match of the score, found by spaCy's tagger or by rules.
 
-Only the thresholds 0.2, 0.1 and 0 of the share of common nouns matter to a score, and both taggers mostly agree there;
-``run.json`` says which one was used. spaCy's model is distributed outside the package index, so most machines lack it.
+A score depends only on whether the share of common nouns is above 0.2, 0.1 or 0, and there both taggers mostly agree.
+``run.json`` names the tagger. spaCy's model is not in the package index, so most machines lack it.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ def choose_tagger(requested: Literal["auto", "spacy", "rules"]) -> Tagger:
 
 @lru_cache(maxsize=2)
 def noun_filter(tagger: Tagger) -> Callable[[str], tuple[str, ...]]:
-    """Return a function that maps a title to its nouns in lower case; its results are cached."""
+    """Return a cached function that maps a title to its nouns in lower case."""
     return lru_cache(maxsize=1 << 17)(_spacy_nouns() if tagger == "spacy" else rule_nouns)
 
 
 def rule_nouns(title: str) -> tuple[str, ...]:
-    """Return the words of a title, in lower case, that are no function words, numbers or adjectives.
+    """Return the words of a title, in lower case, without function words, numbers and adjectives.
 
-    Adjectives are known by a list and by their endings.
+    A list and typical endings identify adjectives.
     """
     words = (word.lower() for word in _TOKEN.findall(title))
     return tuple(word for word in words if _looks_like_a_noun(word))

@@ -1,4 +1,4 @@
-"""The original WebShop's data files: where they are, what is missing, and the catalogue that they hold."""
+"""The data files of the original WebShop: finds them, names missing files, and reads the catalogue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILES = {
     "small": ("items_shuffle_1000.json", "items_ins_v2_1000.json", "items_human_ins.json"),
     "full": ("items_shuffle.json", "items_ins_v2.json", "items_human_ins.json"),
 }
-"""For each size of the catalogue: the file of products, the file of attributes, the file of people's instructions."""
+"""For each size of the catalogue: the files of products, attributes and human instructions."""
 _DOWNLOADS = {  # ids on Google Drive, from setup.sh of the original
     "items_shuffle_1000.json": "1EgHdxQ_YxqIQlvvq5iKlCrkEKR6-j0Ib",
     "items_ins_v2_1000.json": "1IduG0xl544V_A_jv3tHXC0kyFi7PnyBu",
@@ -32,12 +32,12 @@ _ENDS = 1 << 16  # bytes at the beginning and at the end of a file that its dige
 
 
 def folder(path: str) -> Path:
-    """Return ``path``, or the folder that the environment variable WEBSHOP_DATA names if ``path`` is empty."""
+    """Return ``path``, or if it is empty the folder in the environment variable WEBSHOP_DATA."""
     return Path(path or os.environ.get("WEBSHOP_DATA", "")).expanduser()
 
 
 def missing(path: str, size: Size) -> Missing | None:
-    """Return the first file that is missing in a folder, or that no folder is given; None if nothing is missing."""
+    """Return ``Missing`` for the first missing file, or if no folder is set; None if all files are there."""
     if not path and not os.environ.get("WEBSHOP_DATA"):
         return Missing("env.path and WEBSHOP_DATA are not set", "export WEBSHOP_DATA=FOLDER (docs/webshop.md)")
     for file in _paths(path, size):
@@ -49,7 +49,7 @@ def missing(path: str, size: Size) -> Missing | None:
 def files_digest(path: str, size: Size) -> str:
     """Return a digest of the files' names, sizes, beginnings and ends.
 
-    It is quick to compute and does not depend on where the files are.
+    It is quick to compute and does not depend on the folder.
     """
     parts = []
     for file in _paths(path, size):
@@ -90,6 +90,6 @@ def _read(products: JsonList, attributes: JsonObject, human: Path) -> Catalogue:
 
 
 def _cache_key(paths: Sequence[Path]) -> str:
-    """Return a digest of the files' places, sizes and times of change, and of the version of the cache's format."""
+    """Return a digest of the files' paths, sizes and modification times, and of the cache's format version."""
     states = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
     return digest(repr((states, _CACHE_VERSION)), 16)

@@ -1,10 +1,10 @@
-"""The shop as a state machine: which page a session is on, what can be clicked there, and what an action does.
+"""The shop as a state machine: a session's page, the buttons on it, and the effect of each action.
 
-It equals the original's text environment on every recorded step. Deviations: 1. ``<r>``, ``<c>``, ``<q>`` and ``<a>``
-as the first word of a search are plain words unless ``keyword_commands`` is set; then ``<r>`` is seeded and ``<a>``
-lists the products with an attribute (it crashes the original). 2. The original recognises the kind of a page by its
-address, which contains the query, so that a search for "search_results" or "item_page" changes the meaning of
-"< prev" there. It does not do so here.
+It equals the original's text environment on every recorded step. Deviations:
+1. As the first word of a search, ``<r>``, ``<c>``, ``<q>`` and ``<a>`` are plain words unless ``keyword_commands`` is
+   set. Then ``<r>`` is seeded, and ``<a>`` lists the products with an attribute (it crashes the original).
+2. The original recognises a page by its address, and the address contains the query. A search for "search_results" or
+   "item_page" therefore changes the meaning of "< prev" there, but not here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bepo.envs.webshop.search import HITS
 PER_PAGE = 10
 """The number of products on a results page."""
 SUB_PAGES = ("description", "features", "reviews", "attributes")
-"""The pages that an item page leads to; attributes only if ``show_attributes`` is set."""
+"""The sub-pages of an item page; attributes only if ``show_attributes`` is set."""
 BACK, PREVIOUS, NEXT, BUY = "back to search", "< prev", "next >", "buy now"
 """The buttons with a fixed meaning."""
 _ACTION = re.compile(r"(.+)\[(.+)\]")
@@ -48,11 +48,11 @@ class Shop:
         return self.catalogue.product(self.catalogue.number[asin])
 
     def search(self, query: str, draw: int = 0) -> tuple[Product, ...]:
-        """Return the products that a query finds, best first; ``draw`` numbers the random draws of <r>."""
+        """Return the products that a query finds, best first; ``draw`` is the number of the random draw of <r>."""
         return self._cached_search(query, draw)
 
     def item_buttons(self, asin: str) -> tuple[str, ...]:
-        """Return everything that can be clicked on an item page; equal values of two options are one button."""
+        """Return the buttons of an item page; equal values of two options are one button."""
         return self._cached_item_buttons(asin)
 
     def _search(self, query: str, draw: int) -> tuple[Product, ...]:
@@ -89,11 +89,11 @@ class Session:
     shop: Shop
     goal: Goal
     prices: Sequence[float]  # by product number
-    page: str = "search"  # search, results, item, one of SUB_PAGES, or done
+    page: str = "search"  # "search", "results", "item", "done" or a sub-page
     query: str = ""
     page_number: int = 1  # of the results page, from 1
-    asin: str = ""  # of the item page's product
-    options: dict[str, str] = field(default_factory=dict)  # the chosen ones: name -> value
+    asin: str = ""  # the product of the item page
+    options: dict[str, str] = field(default_factory=dict)  # chosen options: name -> value
     visited: frozenset[str] = frozenset()  # asins clicked since the last visit to the search page
     searches: int = 0  # number of searches so far
 
@@ -114,7 +114,7 @@ class Session:
 
     @property
     def clickables(self) -> tuple[str, ...]:
-        """Return everything that can be clicked on the current page, in lower case."""
+        """Return the buttons of the current page, in lower case."""
         if self.page == "search":
             return ("search",)
         if self.page == "results":
@@ -169,7 +169,7 @@ class Session:
         return None
 
     def _option_of(self, value: str) -> str:
-        """Return the name of the option that has a value; if two have it, that of the last one."""
+        """Return the name of the option with a value; if two options have it, the last one."""
         return next(name for name, values in reversed(self.product.options.items()) if value in values)
 
     def _open_results(self, query: str, page_number: int) -> None:

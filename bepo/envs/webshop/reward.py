@@ -1,7 +1,7 @@
 """WebShop's task score (Yao et al., 2022, Section 3): type, attributes, options and price of a purchase.
 
-The score of a purchase is the share of the goal's attributes, options and price bound that it meets, times a factor for
-the type of the product.
+The score of a purchase is the share of the goal's attributes, options and price bound that it meets, multiplied by a
+factor for the type of the product.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def type_score(product: Product, goal_product: Product, nouns: NounFilter) -> fl
 
 
 def attribute_hits(product: Product, goal: Goal) -> int:
-    """Return how many of the goal's attributes the product approximately lists, or its texts contain."""
+    """Return how many of the goal's attributes the product lists approximately or contains in its texts."""
     return sum(_has_attribute(product, attribute) for attribute in goal.attributes)
 
 
 def option_hits(chosen: Iterable[str], goal_options: Sequence[str | tuple[str, str]]) -> int:
-    """Return how many of the goal's options some chosen value approximately matches.
+    """Return how many of the goal's options match a chosen value approximately.
 
     The match is lenient, as in the original: "large" also satisfies ("size", "x-large").
     """
@@ -70,9 +70,9 @@ def option_hits(chosen: Iterable[str], goal_options: Sequence[str | tuple[str, s
 
 
 def normalize_color(option: str | tuple[str, str]) -> str | tuple[str, str]:
-    """Return the first colour word that an option contains, or else the option itself.
+    """Return the first colour word that an option contains, else the option itself.
 
-    A pair contains a colour word only if one of its two parts is that word.
+    A pair contains a colour word only if one of its two parts equals that word.
     """
     return next((color for color in COLORS if color in option), option)
 

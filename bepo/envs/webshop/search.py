@@ -1,6 +1,6 @@
-"""Search by BM25 as Lucene computes it (k1 = 0.9, b = 0.4, English analyzer): the same documents in the same order.
+"""BM25 search as in Lucene (k1 = 0.9, b = 0.4, English analyzer): it finds the same documents in the same order.
 
-No deviation is known: 120 of 120 recorded Anserini queries give the same fifty documents in the same order.
+We know of no deviation: all 120 recorded Anserini queries give the same fifty documents in the same order.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Index:
         docs: Int[np.ndarray, " P"],
         counts: UInt[np.ndarray, " P"],
     ) -> None:
-        """``lengths`` are in terms; the postings of term ``t`` are ``starts[t]`` to ``starts[t + 1]``.
+        """``lengths`` count terms; the postings of term ``t`` are ``starts[t]`` to ``starts[t + 1]``.
 
-        A posting is a document in ``docs`` and the number of times that the term occurs in it in ``counts``.
+        A posting is a document (``docs``) and how often the term occurs in it (``counts``).
         """
         self._terms, self._starts, self._docs, self._counts = terms, starts, docs, counts
         self._name_rank = np.empty(len(names), np.int32)
@@ -47,7 +47,7 @@ class Index:
 
     @classmethod
     def build(cls, documents: Iterable[tuple[str, str]]) -> Index:
-        """Return the index of documents that are given as (name, text)."""
+        """Return the index of some documents, given as (name, text)."""
         names, lengths = [], array("i")
         postings: dict[str, tuple[array, array]] = {}
         for number, (name, text) in enumerate(documents):
@@ -72,13 +72,13 @@ class Index:
         return list(self._terms)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return all but the terms."""
+        """Return all parts of the index except the terms."""
         kept = {"starts": self._starts, "docs": self._docs, "counts": self._counts}
         return kept | {"name_rank": self._name_rank, "inverse_norm": self._inverse_norm}
 
     @classmethod
     def of_arrays(cls, terms: list[str], arrays: dict[str, np.ndarray]) -> Index:
-        """Return the index that ``terms`` and ``arrays`` were taken from."""
+        """Return the index with these ``terms`` and ``arrays``."""
         known = cls.__new__(cls)
         known._terms = {term: number for number, term in enumerate(terms)}
         known._starts, known._docs, known._counts = (arrays[name] for name in ("starts", "docs", "counts"))
@@ -94,7 +94,7 @@ class Index:
                 span = slice(self._starts[at], self._starts[at + 1])
                 docs, counts = self._docs[span], self._counts[span].astype(np.float32)
                 weight = self._idf(len(docs)) * np.float32(times)
-                # float32 within a term and float64 over terms, as in Lucene: this decides which scores are equal.
+                # As in Lucene, float32 within a term and float64 over terms: this decides which scores are equal.
                 scores[docs] += weight - weight / (np.float32(1) + counts * self._inverse_norm[docs])
         hits = np.flatnonzero(scores)
         scores = scores[hits].astype(np.float32)
@@ -118,7 +118,7 @@ def _inverse_norms(lengths: Int[np.ndarray, " D"]) -> Float[np.ndarray, " D"]:
 def _one_byte(length: int) -> int:
     """Return a length after Lucene's lossy coding (SmallFloat.intToByte4).
 
-    It is exact up to 40; a longer length, less 24, keeps its four leading bits.
+    Lengths up to 40 are exact. For longer ones, it keeps the four leading bits of the length minus 24.
     """
     if length < 40:
         return length

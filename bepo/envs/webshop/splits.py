@@ -1,4 +1,4 @@
-"""How goals are divided into training, validation and test goals: into disjoint parts, or as verl-agent does it."""
+"""The split into training, validation and test goals: disjoint parts, or verl-agent's overlapping ones."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _FIRST_TRAINING_GOAL = 500
 
 
 def disjoint_ranges(n_goals: int) -> dict[Split, range]:
-    """Return the places of each split in one permutation of the goals, in the order test, validation, train.
+    """Return the positions of each split in one permutation of the goals, in the order test, validation, train.
 
-    There are 500 test goals, as in the original, and 1,000 validation goals, but at most a tenth of all goals each.
+    There are 500 test goals, as in the original, and 1,000 validation goals. Each is at most a tenth of all goals.
     """
     test, validation = min(500, n_goals // 10), min(1000, n_goals // 10)
     return {
@@ -26,11 +26,11 @@ def disjoint_ranges(n_goals: int) -> dict[Split, range]:
 
 
 def verl_agent_goals(split: Split, n_goals: int, seed: int) -> Iterator[tuple[int, int]]:
-    """Yield ``(price seed, number of a goal)`` as verl-agent's workers would draw them.
+    """Yield ``(price seed, number of a goal)`` as verl-agent's workers draw them.
 
-    Worker ``w`` permutes the goals with the seed ``seed + w``; places 0 to 499 of each permutation are for validation
-    and the others for training. The permutations differ, so that the splits overlap. Here the first half of the
-    validation places gives the test goals.
+    Worker ``w`` permutes the goals with the seed ``seed + w``. Positions 0 to 499 of each permutation are for
+    validation, the others for training. The permutations differ, so the splits overlap. Here the first half of the
+    validation positions gives the test goals.
     """
     first, workers = (0, _TRAINING_WORKERS) if split == "train" else (_VALIDATION_SEED, _VALIDATION_WORKERS)
     border = min(_FIRST_TRAINING_GOAL, n_goals // 10)

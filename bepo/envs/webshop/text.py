@@ -1,6 +1,6 @@
 """Pages as text, in the original's observation modes ``text`` and ``text_rich``.
 
-The original renders HTML and collects its text nodes. An empty text makes no node; a blank one makes a node unless it
+The original renders HTML and collects its text nodes. An empty text gives no node; a blank text gives a node unless it
 contains a newline.
 """
 
@@ -14,18 +14,18 @@ from bepo.envs.webshop.catalogue import Product
 from bepo.envs.webshop.pages import BACK, BUY, NEXT, PREVIOUS, SUB_PAGES, Session
 
 Mode = Literal["text", "text_rich"]
-"""The observation modes: ``text_rich`` marks buttons, and what was clicked."""
+"""The observation modes: ``text_rich`` marks buttons, clicked ones differently."""
 Node = tuple[Literal["plain", "button", "label", "link"], str]
-"""The kind and the text of a node. A label is the value of an option, a link leads to a product."""
+"""The type and the text of a node. A label is the value of an option; a link opens a product."""
 SEPARATOR = " [SEP] "
-"""Stands between the nodes in the mode ``text``."""
+"""The separator of nodes in the mode ``text``."""
 _NAMES = {BACK: "Back to Search", PREVIOUS: "< Prev", NEXT: "Next >", BUY: "Buy Now"}
 _INDENT = {"button": "", "label": "  ", "link": "\n"}
 _BLANKS = " \t\n\r\f"
 
 
 def page(session: Session, mode: Mode) -> str:
-    """Return the text of the current page without the instruction, so that it does not depend on the goal."""
+    """Return the text of the current page without the instruction: it does not depend on the goal."""
     nodes = _nodes(session)
     if mode == "text":
         return SEPARATOR.join(text.strip() for _, text in nodes)
@@ -33,7 +33,7 @@ def page(session: Session, mode: Mode) -> str:
 
 
 def observation(session: Session, mode: Mode) -> str:
-    """Return the observation of the original: the text of the current page with the instruction."""
+    """Return the original's observation: the text of the current page with the instruction."""
     search = session.page == "search"
     head = [*(["WebShop"] if search else []), "Instruction:", session.goal.instruction]
     if mode == "text":
@@ -100,8 +100,8 @@ def _sub_page(name: str, product: Product) -> Iterator[Node]:
 
 
 def _marked(session: Session, nodes: list[Node]) -> tuple[str, str]:
-    """Return ``(sentences about the chosen options, the last node's first; one line for each node)``."""
-    # The original looks for the value of an option in the address of the page, which contains the chosen options.
+    """Return ``(sentences about the chosen options, last node first; one line for each node)``."""
+    # The original looks for an option's value in the page's address, which contains the chosen options.
     address = f"{session.query}/{session.page_number}/{json.dumps(session.options)}"
     lines, clicked = [], ""
     for kind, text in nodes:

@@ -1,11 +1,14 @@
-"""Views: how a session is presented to a policy, and how the policy's texts become actions of the shop.
+"""Views: they present a session to a policy, and turn the policy's texts into actions of the shop.
 
-``PageView`` presents the original's pages. ``CompactView`` is for tiny models: it has short lines of few different
-words. Titles, texts and option values are cut down to the words that they share with the instruction, in the
-instruction's form; an item page has those of the product's description, features and attributes too. Prices are rounded
-up to the next ten, results are numbered and clicked by number, and actions have no brackets ("click 3", "search wrap
-dress"). In ``text_rich`` mode a result that was opened is its number and "done". The possible actions and their effects
-are the same.
+``PageView`` presents the original's pages. ``CompactView`` is for tiny models; it shows short lines with few different
+words:
+* Titles, texts and option values keep only the words that they share with the instruction, in the instruction's form.
+  An item page shows such words of the product's description, features and attributes too.
+* Prices are rounded up to the next ten. Results are numbered and clicked by number.
+* Actions have no brackets ("click 3", "search wrap dress").
+* In ``text_rich`` mode an opened result is shown as its number and "done".
+
+The possible actions and their effects are the same in both views.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from bepo.envs.webshop.catalogue import Catalogue, Product
 from bepo.envs.webshop.pages import BACK, BUY, NEXT, PREVIOUS, SUB_PAGES, Session
 
 ANY_QUERY = "<your query>"
-"""Stands for the query in the list of actions if no searches are suggested."""
+"""The placeholder for a query in the list of actions if no searches are suggested."""
 MAX_WORDS = 8000
 """The largest number of words that the catalogue adds to the compact view's vocabulary."""
 _WORD = re.compile(r"[a-z]{2,}|[0-9]+")
@@ -35,10 +38,10 @@ _QUERY_WORDS = 5
 
 
 class PageView:
-    """Presents the original's pages, with quoted parts as in verl-agent, and ``search[...]`` and ``click[...]``."""
+    """Presents the original's pages, with parts in quotes as in verl-agent. Actions: ``search[]`` and ``click[]``."""
 
     def __init__(self, mode: text.Mode, suggestions: int) -> None:
-        """``suggestions`` is the number of searches that are listed as actions."""
+        """``suggestions`` is the number of searches to list as actions."""
         self.mode: text.Mode = mode
         self.suggestions = suggestions
 
@@ -47,13 +50,13 @@ class PageView:
         return session.goal.instruction
 
     def page(self, session: Session, key: str) -> str:
-        """Return the current page as the policy reads it; ``key`` is its text (``text.page``)."""
+        """Return the current page as the policy reads it; ``key`` is the page's text (``text.page``)."""
         if self.mode == "text_rich":
             return key
         return text.SEPARATOR.join(f"'{part}'" for part in key.split(text.SEPARATOR))
 
     def admissible(self, session: Session) -> tuple[str, ...]:
-        """Return the actions that are listed for the current page."""
+        """Return the listed actions of the current page."""
         if session.page == "search":
             return tuple(self.action(session, "search", query) for query in self.queries(session))
         return tuple(self.action(session, "click", button) for button in session.clickables)
@@ -62,8 +65,8 @@ class PageView:
         """Return the suggested searches, or ``ANY_QUERY`` if none are suggested."""
         return suggested_queries(session.goal.instruction, self.suggestions) if self.suggestions else (ANY_QUERY,)
 
-    def project(self, response: str) -> str | None:
-        """Return the response as an action; the shop ignores actions that it does not understand (verl-agent)."""
+    def parse_action(self, response: str) -> str | None:
+        """Return the response as an action; the shop ignores unknown actions (verl-agent)."""
         return response.strip().lower() or None
 
     def resolve(self, session: Session, action: str) -> str:
@@ -106,13 +109,13 @@ class CompactView(PageView):
             return f"{session.page}: {' '.join(shared_words(_sub_page_text(session), asked))}"
         return "done"
 
-    def project(self, response: str) -> str | None:
-        """Return an action such as ``click 3`` or ``click[3]``, or None if the response is no search and no click."""
+    def parse_action(self, response: str) -> str | None:
+        """Return an action such as ``click 3`` or ``click[3]``; None if the response is not a search or a click."""
         match = _COMPACT_ACTION.match(response.strip().lower())
         return f"{match.group(1)} {match.group(2)}" if match and match.group(2) else None
 
     def resolve(self, session: Session, action: str) -> str:
-        """Return an action of the shop: numbers become products, and blanks from a word-level tokenizer are ignored."""
+        """Return an action of the shop: numbers become products, and a word-level tokenizer's blanks are removed."""
         kind, _, argument = action.partition(" ")
         if kind == "search":
             return f"search[{argument}]"
@@ -144,25 +147,25 @@ def suggested_queries(instruction: str, n: int) -> tuple[str, ...]:
 
 
 def _line(content: str, product: Product, asked: Mapping[str, str]) -> str:
-    """Return the words of a text that the instruction has, and the product's price rounded up to the next ten."""
+    """Return the words that a text shares with the instruction, and the product's price rounded up to the next ten."""
     price = 100.0 if not product.pricing else product.pricing[-1]
     return " ".join((*shared_words(content, asked), str(math.ceil(price / 10) * 10)))
 
 
 @lru_cache(maxsize=50_000)
 def _asked(instruction: str) -> Mapping[str, str]:
-    """Return the words of an instruction but stop words, by stem; of two words with one stem the last."""
+    """Return an instruction's words, without stop words, by stem; if two words share a stem, the last one."""
     return {stem(word): word for word in _words(instruction) if word not in STOP_WORDS}
 
 
 def _asked_values(values: Iterable[str], instruction: str) -> list[str]:
-    """Return the option values whose words are all in the instruction, and are no stop words."""
+    """Return the option values whose words are all in the instruction and not stop words."""
     words = set(_words(instruction)) - STOP_WORDS
     return [value for value in values if words.issuperset(_words(value))]
 
 
 def shared_words(content: str, asked: Mapping[str, str]) -> list[str]:
-    """Return the words of the instruction that the text has, in any form ("shirts" for "shirt"), in its order."""
+    """Return the words of the instruction that the text has in any form ("shirts" for "shirt"), in the text's order."""
     return list(dict.fromkeys(asked[word] for word in _stems(content) if word in asked))
 
 
@@ -188,7 +191,7 @@ def _sub_page_text(session: Session) -> str:
 def vocabulary(catalogue: Catalogue, instructions: Iterable[str]) -> tuple[str, ...]:
     """Return every token that the compact view can contain for these instructions, in a fixed order.
 
-    Of the catalogue's tokens, only the ``MAX_WORDS`` most frequent ones are in it.
+    It includes only the ``MAX_WORDS`` most frequent tokens of the catalogue.
     """
     fixed = f"search click results item done {' '.join(SUB_PAGES)} {BACK} {PREVIOUS} {NEXT} {BUY} : ; , . and price "
     fixed += "lower than dollars 00 " + " ".join(str(n) for n in [*range(1, 16), *range(10, 1010, 10)])

@@ -1,1 +1,1 @@
-"""Language models in this process: sampling, log-probabilities, and how batches are laid out. They need torch."""
+"""Language models in this process (torch): sampling, log-probabilities, and the layout of batches."""

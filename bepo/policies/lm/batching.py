@@ -1,7 +1,7 @@
-"""Which transitions share a micro-batch, and numbers of their response tokens as grids.
+"""Divides transitions into micro-batches, and arranges values of their response tokens as grids.
 
-Sizes: N transitions and R response tokens of a whole batch; b transitions, k response tokens and at most r for each of
-one micro-batch.
+Sizes: N transitions and R response tokens of a whole batch; b transitions and k response tokens of a micro-batch, with
+at most r response tokens each.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ Transitions = Sequence[int] | Int[np.ndarray, " b"]  # their numbers in the batc
 def padded_micro_batches(
     tokens: Tokens, transitions: Int[np.ndarray, " m"], max_tokens: int
 ) -> Iterator[Int[np.ndarray, " b"]]:
-    """Cut the given transitions into micro-batches of at most ``max_tokens`` tokens, padding included.
+    """Divide transitions into micro-batches of at most ``max_tokens`` tokens, padding included.
 
-    Transitions of similar length go together. A transition that is longer than ``max_tokens`` is a micro-batch of its
-    own.
+    Transitions of similar length go together. A transition longer than ``max_tokens`` gets a separate micro-batch.
     """
     length = tokens.prompt_length[transitions] + tokens.response_length[transitions]
     transitions = transitions[np.argsort(length, kind="stable")]
@@ -32,7 +31,7 @@ def padded_micro_batches(
     start = 0
     while start < len(transitions):
         sizes = np.arange(1, len(transitions) - start + 1)
-        # Prompts are padded on the left and responses on the right, each to its own longest.
+        # Prompts are padded on the left to the longest prompt, responses on the right to the longest response.
         width = np.maximum.accumulate(prompt[start:]) + np.maximum.accumulate(response[start:])
         fits = int((sizes * width <= max_tokens).sum())
         stop = start + max(fits, 1)
@@ -43,10 +42,10 @@ def padded_micro_batches(
 def ordered_micro_batches(
     tokens: Tokens, transitions: Int[np.ndarray, " m"], max_tokens: int
 ) -> Iterator[Int[np.ndarray, " b"]]:
-    """Cut the given transitions into micro-batches of at most ``max_tokens`` tokens without padding.
+    """Divide transitions into micro-batches of at most ``max_tokens`` tokens, without padding.
 
-    They stay in the order of the batch, where those that begin alike are neighbours. A transition that is longer than
-    ``max_tokens`` is a micro-batch of its own.
+    They keep the order of the batch, in which transitions with common prefixes are neighbours. A transition longer than
+    ``max_tokens`` gets a separate micro-batch.
     """
     transitions = np.sort(transitions)
     end = (tokens.prompt_length[transitions] + tokens.response_length[transitions]).cumsum()
@@ -59,19 +58,19 @@ def ordered_micro_batches(
 
 
 def response_mask(tokens: Tokens, transitions: Transitions) -> Bool[np.ndarray, "b r"]:
-    """Return a grid with one row a transition, True for its response tokens and False for padding on the right."""
+    """Return a grid with one row for each transition: True for response tokens, False for padding on the right."""
     length = tokens.response_length[np.asarray(transitions)]
     return np.arange(length.max()) < length[:, None]
 
 
 def response_places(tokens: Tokens, transitions: Transitions) -> Int[np.ndarray, " k"]:
-    """Return where the response tokens of the given transitions are among those of the whole batch."""
+    """Return the positions of the transitions' response tokens among all response tokens of the batch."""
     mask, first = response_mask(tokens, transitions), tokens.response_offset[np.asarray(transitions)]
     return (first[:, None] + np.arange(mask.shape[1]))[mask]
 
 
 def response_ids(tokens: Tokens, transitions: Transitions) -> Int[np.ndarray, "b r"]:
-    """Return the response tokens of the given transitions, padded on the right with any."""
+    """Return the response tokens of the transitions, padded on the right with arbitrary tokens."""
     chosen = np.asarray(transitions)
     first = tokens.transition_offset[chosen] + tokens.prompt_length[chosen]
     place = first[:, None] + np.arange(tokens.response_length[chosen].max())
@@ -79,9 +78,9 @@ def response_ids(tokens: Tokens, transitions: Transitions) -> Int[np.ndarray, "b
 
 
 def free_tokens(tokens: Tokens, transitions: Transitions) -> Bool[np.ndarray, "b r"]:
-    """Return which response tokens had an alternative, as a grid like that of ``response_mask``.
+    """Return which response tokens had an alternative, as a grid like ``response_mask``.
 
-    Where none had, the first token of all counts as free, so that nobody meets a batch of nothing.
+    If no token had an alternative, the very first token counts as free: an empty batch would be an error elsewhere.
     """
     free = response_mask(tokens, transitions)
     if len(tokens.allowed_ids):
@@ -93,9 +92,9 @@ def free_tokens(tokens: Tokens, transitions: Transitions) -> Bool[np.ndarray, "b
 def response_grid(
     tokens: Tokens, transitions: Transitions, numbers: Float[np.ndarray, " R"], like: Float[Tensor, "b r"]
 ) -> Float[Tensor, "b r"]:
-    """Return the numbers of the given transitions' response tokens, one row a transition, padded on the right with 0.
+    """Return the transitions' values of response tokens, one row for each transition, padded on the right with 0.
 
-    ``numbers`` has one entry for each response token of the whole batch. ``like`` gives the shape and the device.
+    ``numbers`` has one value for each response token of the whole batch. ``like`` gives the shape and the device.
     """
     grid = np.zeros(like.shape, np.float32)
     grid[response_mask(tokens, transitions)] = numbers[response_places(tokens, transitions)]

@@ -1,9 +1,9 @@
-"""The parts of a decoder layer of Qwen2 and Qwen3, in fewer passes over memory than transformers' own.
+"""The parts of a decoder layer of Qwen2 and Qwen3, with fewer passes over memory than in transformers.
 
-The weight of a norm is multiplied into the projections that read it, which are small beside activations. A rotation is
-one complex product.
+The weight of a norm is multiplied into the projections after it, which are small compared with activations. A rotation
+is one complex product.
 
-Sizes: m nodes; hidden width w; h heads of width d, which a rotation takes as d / 2 complex numbers.
+Sizes: m nodes; hidden width w; h heads of width d, rotated as d / 2 complex numbers.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from jaxtyping import Complex, Float, Int
 from torch import Tensor
 from torch.nn.functional import linear
 
-Module = Any  # a part of transformers' models, whose own parts its stubs do not name
+Module = Any  # a module of transformers; its stubs do not declare its submodules
 
 
 class _UnitRMS(torch.autograd.Function):
-    """Scales vectors to a root mean square of 1, as transformers does, in a third of the operations.
+    """Scales vectors to a root mean square of 1, like transformers, with a third of the operations.
 
     With h = s x and s = (mean(x^2) + eps)^(-1/2), the gradient is s (dh - h mean(h dh)).
     """
@@ -40,12 +40,12 @@ class _UnitRMS(torch.autograd.Function):
 
 
 def normed(x: Float[Tensor, "*m w"], norm: Module) -> Float[Tensor, "*m w"]:
-    """Return ``x`` normalised by ``norm``, but without its weight."""
+    """Return ``x`` normalised by ``norm``, without its weight."""
     return _UnitRMS.apply(x, norm.variance_epsilon)  # pyright: ignore[reportReturnType]
 
 
 def rotary(decoder: Module, x: Float[Tensor, "m w"], position: Int[Tensor, " m"]) -> Complex[Tensor, "m 1 half_d"]:
-    """Return the rotation of each pair of numbers of a head at the given positions, as a complex number."""
+    """Return the rotary embedding at some positions: one complex number for each pair of a head's numbers."""
     cos, sin = decoder.rotary_emb(x, position.unsqueeze(0))
     half = cos.shape[-1] // 2
     return torch.complex(cos[..., :half], sin[..., :half]).transpose(0, 1)
@@ -69,16 +69,16 @@ def value(layer: Module, h: Float[Tensor, "m w"]) -> Float[Tensor, "m h d"]:
 
 
 def feed_forward(layer: Module, x: Float[Tensor, "m w"]) -> Float[Tensor, "m w"]:
-    """Return what the feed-forward part adds."""
+    """Return the output of the feed-forward part, to add to ``x``."""
     h, mlp, scale = normed(x, layer.post_attention_layernorm), layer.mlp, layer.post_attention_layernorm.weight
     gate, up = linear(h, mlp.gate_proj.weight * scale), linear(h, mlp.up_proj.weight * scale)
     return mlp.down_proj(mlp.act_fn(gate) * up)
 
 
 def _by_pairs(layer: Module, name: str, h: Float[Tensor, "m w"]) -> Float[Tensor, "m h d"]:
-    """Return queries or keys with the two numbers that a rotation mixes side by side; Qwen3 normalises them first.
+    """Return queries or keys, reordered so that the two numbers of a rotation are neighbours; Qwen3 normalises first.
 
-    A product of queries and keys stays the same when both are reordered in the same way.
+    The product of queries and keys does not change if both are reordered in the same way.
     """
     attention = layer.self_attn
     projection, norm = getattr(attention, f"{name}_proj"), getattr(attention, f"{name}_norm", None)
@@ -91,7 +91,7 @@ def _by_pairs(layer: Module, name: str, h: Float[Tensor, "m w"]) -> Float[Tensor
 
 @lru_cache
 def _side_by_side(n: int, d: int, device: torch.device) -> Int[Tensor, " n"]:
-    """Return the order of ``n`` numbers, ``d`` of each head, in which the two that a rotation mixes are neighbours."""
+    """Return the order of ``n`` numbers, ``d`` for each head, in which the two numbers of a rotation are neighbours."""
     return torch.arange(n, device=device).view(-1, 2, d // 2).transpose(1, 2).flatten()
 
 

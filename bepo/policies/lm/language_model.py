@@ -28,7 +28,7 @@ from bepo.policies.lm.padding import full, pad_left, pad_right
 from bepo.policies.lm.responses import Decoder, Response, draw
 from bepo.rollouts.collect import Overlong, Sample, Sampling
 
-transformers.logging.disable_progress_bar()  # a run shows one progress bar, its own
+transformers.logging.disable_progress_bar()  # a run shows its own progress bar
 
 
 @dataclass
@@ -41,7 +41,7 @@ class TokenLogProbs:
 
 
 class PaddedBatch(NamedTuple):
-    """What a network reads of b transitions, and their responses, which are its last r columns."""
+    """The network's inputs for b transitions, and their responses in the last r columns."""
 
     inputs: dict[str, Tensor]
     response: Int[Tensor, "b r"]
@@ -51,10 +51,10 @@ class PaddedBatch(NamedTuple):
 class LanguageModel:
     """A causal language model with its tokenizer.
 
-    Prompts go through the tokenizer's chat template. A response ends with the tokenizer's end-of-sequence token, or
-    with one of the checkpoint's ``generation_config``, as in vLLM. ``sample`` and ``log_probs`` use the same layout
-    (prompts padded on the left, responses on the right) and the same restriction of the distribution (temperature,
-    top-k, top-p, admissible actions), so importance ratios start at 1.
+    Prompts go through the tokenizer's chat template. As in vLLM, a response ends with the tokenizer's end-of-sequence
+    token or one of the checkpoint's ``generation_config``. ``sample`` and ``log_probs`` use the same layout (prompts
+    padded on the left, responses on the right) and the same restricted distribution (temperature, top-k, top-p,
+    admissible actions), so importance ratios start at 1.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class LanguageModel:
         self.model = remove_dropout(model)
         self.model.to(torch.device(device))  # pyright: ignore[reportArgumentType] (transformers' stub forgets self)
         self.tokenizer = tokenizer
-        special: Any = tokenizer  # by its stubs, such an id may also be text
+        special: Any = tokenizer  # in its stubs an ID may also be text
         self.pad_id: int = special.pad_token_id
         self.end_ids = end_ids(tokenizer, model.generation_config)
         self.end_id: int = special.eos_token_id
@@ -87,10 +87,10 @@ class LanguageModel:
     # --- text and tokens -----------------------------------------------------------------------------------
 
     def encode(self, prompt: str, image: np.ndarray | None = None) -> list[int]:
-        """Return the token ids of a prompt, as one user message; ``image`` is its picture, (H, W, 3) uint8.
+        """Return the token IDs of a prompt, as one user message; ``image`` is its picture, (H, W, 3) uint8.
 
-        Raises ``Overlong`` for more than ``max_prompt_length`` tokens, and ``UserError`` for a picture that the policy
-        cannot read.
+        Raises ``Overlong`` for more than ``max_prompt_length`` tokens, and ``UserError`` if the policy cannot read
+        pictures.
         """
         ids = self._tokenize(prompt, image)
         if len(ids) > self.max_prompt_length:
@@ -105,13 +105,13 @@ class LanguageModel:
 
     def _tokenize(self, prompt: str, image: np.ndarray | None) -> list[int]:
         if image is not None:
-            raise UserError("the environment shows pictures, and this policy reads text: choose policy=tiny_vl")
+            raise UserError("the environment shows pictures, but this policy reads only text: choose policy=tiny_vl")
         return self._chat(prompt)
 
     def _chat(self, content: str | list[dict[str, str]]) -> list[int]:
         message = [{"role": "user", "content": content}]
         text = self.tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
-        assert isinstance(text, str)  # not tokenized
+        assert isinstance(text, str)  # for the type checker: tokenize=False
         return self.tokenizer.encode(text, add_special_tokens=False)
 
     def encode_response(self, text: str) -> list[int]:
@@ -123,7 +123,7 @@ class LanguageModel:
 
     def _decode_response(self, ids: tuple[int, ...]) -> str:
         text = self.tokenizer.decode(list(ids), skip_special_tokens=True)
-        assert isinstance(text, str)  # of one response
+        assert isinstance(text, str)  # for the type checker: one response gives one text
         return text
 
     # --- sampling ------------------------------------------------------------------------------------------
@@ -137,11 +137,11 @@ class LanguageModel:
         seed: int,
         images: Sequence[np.ndarray | None] | None = None,
     ) -> list[Sample | Overlong]:
-        """Return one response for each prompt, or that it is too long.
+        """Return one response for each prompt, or ``Overlong`` if it is too long.
 
-        Every draw follows from ``seed``, row and position; prompts that are too long are no rows.
-        ``choices`` are the admissible actions of each prompt, which matter only where the policy is ``constrained``.
-        ``images`` are the pictures of the prompts, (H, W, 3) uint8 each.
+        Every draw follows from ``seed``, row and position; prompts that are too long do not count as rows. ``choices``
+        are the admissible actions of each prompt; only a ``constrained`` policy uses them. ``images`` are the pictures
+        of the prompts, (H, W, 3) uint8 each.
         """
         self.model.eval()
         images = images or [None] * len(prompts)
@@ -163,15 +163,15 @@ class LanguageModel:
             allowed = [responses[i].choices for i in rows] if self.constrained else None
             at = rows, [len(responses[i].ids) for i in rows]
             drawn = draw(mask_logits(logits, sampling, allowed), uniform[at])
-            for i, *facts in zip(rows, *(column.tolist() for column in drawn)):
-                responses[i].write(*facts)
+            for i, *token in zip(rows, *(column.tolist() for column in drawn)):
+                responses[i].write(*token)
         return [
             Sample(ids, r.ids, r.logprobs, self._decode(tuple(r.ids)), r.allowed, r.entropies)
             for ids, r in zip(prompt_ids, responses)
         ]
 
     def _decoder(self, prompt_ids: Sequence[Sequence[int]], images: Sequence[np.ndarray | None]) -> Decoder:
-        """Return what reads the given prompts, and then what is written after them."""
+        """Return a decoder for some prompts and the responses after them."""
         return PaddedDecoder(self, prompt_ids, images)
 
     def _build_trie(self, choices: tuple[str, ...]) -> Trie:
@@ -180,17 +180,17 @@ class LanguageModel:
     # --- log-probabilities ---------------------------------------------------------------------------------
 
     def log_probs(self, tokens: Tokens, transitions: Transitions, sampling: Sampling) -> TokenLogProbs:
-        """Return log-probability and entropy of each response token of the given transitions.
+        """Return log-probability and entropy of each response token of some transitions.
 
-        They are those of the distribution that ``sample`` draws from with the same ``sampling``, with gradient where
-        torch has it enabled. Both are 0 for a token without an alternative.
+        They belong to the distribution that ``sample`` draws from with the same ``sampling``. They have a gradient if
+        torch has gradients enabled. Both are 0 for a token without an alternative.
         """
         free = free_tokens(tokens, transitions)
         logits = mask_logits(self._logits(tokens, transitions, free), sampling, allowed_ids(tokens, transitions, free))
         log_all = logits.log_softmax(-1)
         response = torch.from_numpy(response_ids(tokens, transitions)[free]).to(self.device)
         chosen = log_all.gather(1, response.unsqueeze(1)).squeeze(1)
-        # A forbidden token has p = 0 and log p = -inf: leave it out, or its gradient is not a number.
+        # Leave out forbidden tokens (p = 0, log p = -inf), because their gradient would be NaN.
         entropy = -(log_all.exp() * log_all.masked_fill(log_all.isneginf(), 0.0)).sum(-1)
         zeros, at = chosen.new_zeros(free.shape), torch.from_numpy(free).to(self.device)
         mask = torch.from_numpy(response_mask(tokens, transitions)).to(self.device)
@@ -199,9 +199,9 @@ class LanguageModel:
     def hidden(
         self, tokens: Tokens, transitions: Transitions, asked: Bool[np.ndarray, "b r"], backbone: nn.Module
     ) -> Float[Tensor, "n h"]:
-        """Return the hidden states that predict the response tokens that are ``asked`` for, row by row.
+        """Return the hidden states that predict the ``asked`` response tokens, row by row.
 
-        ``backbone`` is the policy's own, or a copy of it.
+        ``backbone`` is the policy's own backbone, or a copy of it.
         """
         inputs, response, _ = self.padded(tokens, transitions, backbone)
         with self.autocast:
@@ -209,17 +209,16 @@ class LanguageModel:
         return full(hidden[:, -response.shape[1] - 1 : -1][torch.from_numpy(asked).to(self.device)])
 
     def _logits(self, tokens: Tokens, transitions: Transitions, asked: Bool[np.ndarray, "b r"]) -> Float[Tensor, "n v"]:
-        """Return the logits of the response tokens that are ``asked`` for, row by row."""
+        """Return the logits of the ``asked`` response tokens, row by row."""
         inputs, response, _ = self.padded(tokens, transitions)
         with self.autocast:
             logits = self.model(**inputs, use_cache=False, logits_to_keep=response.shape[1] + 1).logits
         return full(logits[:, :-1][torch.from_numpy(asked).to(self.device)])
 
     def padded(self, tokens: Tokens, transitions: Transitions, backbone: nn.Module | None = None) -> PaddedBatch:
-        """Return whole transitions as ``backbone`` reads them.
+        """Return whole transitions as inputs of ``backbone``, by default the policy's own.
 
-        It is the policy's own backbone unless another is given: a critic has a copy, which embeds pictures with weights
-        of its own.
+        A critic has a copy of the backbone, which embeds pictures with separate weights.
         """
         ids, mask = pad_left([tokens.prompt(i).tolist() for i in transitions], self.pad_id, self.device)
         responses = [tokens.response(i).tolist() for i in transitions]
@@ -236,13 +235,13 @@ class LanguageModel:
         images: Sequence[np.ndarray | None],
         backbone: nn.Module,
     ) -> dict[str, Tensor]:
-        """Return what ``backbone`` reads of padded token ids: for text, the ids, their mask and their positions."""
+        """Return the inputs of ``backbone`` for padded token IDs. For text: the IDs, their mask and their positions."""
         return {"input_ids": ids, "attention_mask": mask, "position_ids": (mask.cumsum(1) - 1).clamp(min=0)}
 
     def micro_batches(
         self, tokens: Tokens, transitions: Int[np.ndarray, " m"], max_tokens: int
     ) -> Iterator[Int[np.ndarray, " b"]]:
-        """Cut the given transitions into micro-batches of at most ``max_tokens`` tokens, padding included."""
+        """Divide transitions into micro-batches of at most ``max_tokens`` tokens, padding included."""
         return padded_micro_batches(tokens, transitions, max_tokens)
 
     # --- copies and files ----------------------------------------------------------------------------------
@@ -254,12 +253,12 @@ class LanguageModel:
         return frozen
 
     def load_weights(self, folder: Path) -> None:
-        """Replace the weights by those that ``save`` wrote for a model of the same shape."""
+        """Load weights that ``save`` wrote for a model of the same shape."""
         loaded = type(self.model).from_pretrained(folder, dtype=torch.float32)
         self.model.load_state_dict(loaded.state_dict())
 
     def save(self, folder: Path) -> None:
-        """Write a checkpoint that transformers loads: weights, config and tokenizer."""
+        """Write a checkpoint for transformers: weights, config and tokenizer."""
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
@@ -267,11 +266,11 @@ class LanguageModel:
 def end_ids(
     tokenizer: transformers.PreTrainedTokenizerBase, generation: transformers.GenerationConfig | None
 ) -> frozenset[int]:
-    """Return the ids of the tokens that end a response: the tokenizer's, and those of a checkpoint's generation config.
+    """Return the IDs of the tokens that end a response, from the tokenizer and a checkpoint's generation config.
 
     Raises ``UserError`` for a tokenizer without an end token.
     """
-    own: Any = tokenizer.eos_token_id  # by its stub it may also be text
+    own: Any = tokenizer.eos_token_id  # in its stub an ID may also be text
     if own is None:
         raise UserError("the policy's tokenizer has no end token (eos_token): responses would never end")
     more = generation.eos_token_id if generation is not None else None
@@ -281,7 +280,7 @@ def end_ids(
 def remove_dropout(model: transformers.PreTrainedModel) -> transformers.PreTrainedModel:
     """Set every dropout rate of a model to 0, and return the model.
 
-    With dropout, log-probabilities would differ from those of sampling, and a resumed run from an uninterrupted one.
+    With dropout, log-probabilities would differ from those at sampling, and a resumed run from an uninterrupted one.
     """
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):

@@ -1,4 +1,4 @@
-"""The distribution that responses are sampled from: temperature, top-k, top-p, and admissible actions only."""
+"""The logit mask: it restricts the sampling distribution by temperature, top-k, top-p and admissible actions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bepo.policies.lm.batching import Transitions, response_mask, response_place
 from bepo.rollouts.collect import Sampling
 
 Ids = Sequence[int] | Int[np.ndarray, "_"]
-Trie = dict[int, Any]  # by token id, the tries of what may follow
+Trie = dict[int, Any]  # token ID -> trie of the tokens that may follow
 
 
 def mask_logits(
@@ -24,7 +24,7 @@ def mask_logits(
 ) -> Float[Tensor, "n v"]:
     """Return the logits of the restricted distribution: -inf for tokens that cannot be sampled.
 
-    ``allowed`` lists the token ids that each of the n tokens may be; None allows all v tokens of the vocabulary.
+    ``allowed`` lists the allowed IDs of each of the n tokens; None allows all v tokens of the vocabulary.
     """
     if allowed is not None:
         forbidden = torch.ones(logits.shape, dtype=torch.bool)
@@ -32,7 +32,7 @@ def mask_logits(
         forbidden[rows, np.concatenate(allowed).astype(np.int64)] = False
         logits = logits.masked_fill(forbidden.to(logits.device), -torch.inf)
     logits = logits / sampling.temperature
-    warpers: list[Any] = []  # by their stubs they would also ask for the ids before, which they do not read
+    warpers: list[Any] = []  # their stubs ask for the preceding IDs too, which they do not read
     if sampling.top_k > 0:
         warpers.append(transformers.TopKLogitsWarper(sampling.top_k))
     if sampling.top_p < 1:
@@ -43,9 +43,9 @@ def mask_logits(
 
 
 def allowed_ids(tokens: Tokens, transitions: Transitions, asked: Bool[np.ndarray, "b r"]) -> list[Ids] | None:
-    """Return the ids that the response tokens that are ``asked`` for were drawn from, row by row.
+    """Return the allowed IDs of the ``asked`` response tokens, row by row.
 
-    None says that no token of the batch was restricted.
+    None means that no token of the batch was restricted.
     """
     if not len(tokens.allowed_ids):
         return None
@@ -55,7 +55,7 @@ def allowed_ids(tokens: Tokens, transitions: Transitions, asked: Bool[np.ndarray
 
 
 def token_trie(responses: Iterable[Sequence[int]]) -> Trie:
-    """Return the responses as a prefix tree: the keys of a node are the token ids that can follow it."""
+    """Return the responses as a prefix tree: the keys of a node are the token IDs that can follow it."""
     root: Trie = {}
     for ids in responses:
         node = root

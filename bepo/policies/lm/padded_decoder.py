@@ -1,4 +1,4 @@
-"""Reads prompts in a padded batch, and then what is written after them, with transformers' cache of keys and values."""
+"""A decoder for padded batches, with transformers' KV cache."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 class PaddedDecoder:
-    """A ``responses.Decoder``. What is new of each row is padded on the left, as prompts are."""
+    """A ``responses.Decoder`` that pads the new tokens of each row on the left, like prompts."""
 
     def __init__(
         self, policy: LanguageModel, prompt_ids: Sequence[Sequence[int]], images: Sequence[np.ndarray | None]
     ) -> None:
         self._policy, self._prompt_ids, self._images = policy, prompt_ids, images
         self._cache = transformers.DynamicCache(config=policy.model.config)
-        self._read = [0] * len(prompt_ids)  # tokens of each response
-        self._inputs: dict[str, Tensor] = {}  # what the network was last given
+        self._read = [0] * len(prompt_ids)  # number of decoded tokens of each response
+        self._inputs: dict[str, Tensor] = {}  # the network's last inputs
 
     def __call__(self, written: Sequence[Sequence[int]], rows: Sequence[int]) -> Float[Tensor, "n v"]:
         """Return the logits of the next token of some rows."""

@@ -1,4 +1,4 @@
-"""Token rows of different lengths as one rectangle, and what a network makes of them."""
+"""Pads token rows of different lengths to one rectangle, and converts a network's outputs to float32."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Rectangle = tuple[Int[Tensor, "b t"], Int[Tensor, "b t"]]
 
 
 def pad_left(rows: Sequence[Sequence[int]], pad_id: int, device: torch.device) -> Rectangle:
-    """Return the rows with ``pad_id`` before each up to the longest one's length, and a mask, 1 where a token is."""
+    """Return the rows padded on the left to the longest row, and a mask: 1 for tokens, 0 for padding."""
     width = max(map(len, rows))
     ids = torch.tensor([[pad_id] * (width - len(row)) + list(row) for row in rows], device=device)
     mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows], device=device)
@@ -20,7 +20,7 @@ def pad_left(rows: Sequence[Sequence[int]], pad_id: int, device: torch.device) -
 
 
 def pad_right(rows: Sequence[Sequence[int]], pad_id: int, device: torch.device) -> Rectangle:
-    """Return the rows with ``pad_id`` after each up to the longest one's length, and a mask, 1 where a token is."""
+    """Return the rows padded on the right to the longest row, and a mask: 1 for tokens, 0 for padding."""
     width = max(map(len, rows))
     ids = torch.tensor([list(row) + [pad_id] * (width - len(row)) for row in rows], device=device)
     mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows], device=device)
@@ -28,5 +28,5 @@ def pad_right(rows: Sequence[Sequence[int]], pad_id: int, device: torch.device) 
 
 
 def full(x: Tensor) -> Tensor:
-    """Return ``x`` in float32 at least: where autocast is on, networks return bfloat16."""
+    """Return ``x`` in at least float32, because networks return bfloat16 under autocast."""
     return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -1,7 +1,7 @@
-"""A policy that computes what its prompts have in common once.
+"""A policy that computes the common prefixes of its prompts once.
 
-Trajectories of one task, and steps of one trajectory, begin alike. ``PrefixSharingModel`` lays a batch out as a prefix
-tree instead of padding it; its numbers are those of ``LanguageModel`` up to rounding.
+Trajectories of one task, and steps of one trajectory, have common prefixes. ``PrefixSharingModel`` arranges a batch as
+a prefix tree instead of padding it. Its numbers equal those of ``LanguageModel`` up to rounding.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bepo.policies.lm.tree_decoder import KVCache, decode
 
 
 class PrefixSharingModel(LanguageModel):
-    """A language model of the Qwen2 or Qwen3 architecture with as many key as query heads, for prompts of text alone.
+    """A language model of the Qwen2 or Qwen3 architecture, for text only, with equally many key and query heads.
 
     It computes in the type of its weights, on a GPU too.
     """
@@ -28,11 +28,11 @@ class PrefixSharingModel(LanguageModel):
     def hidden(
         self, tokens: Tokens, transitions: Transitions, asked: Bool[np.ndarray, "b r"], backbone: nn.Module
     ) -> Float[Tensor, "n w"]:
-        """Return the hidden states that predict the response tokens that are ``asked`` for, row by row."""
+        """Return the hidden states that predict the ``asked`` response tokens, row by row."""
         rows = np.flatnonzero(asked.any(1))
         chosen, asked = np.asarray(transitions)[rows], asked[rows]
         start, prompt = tokens.transition_offset[chosen], tokens.prompt_length[chosen]
-        end = start + prompt + asked.shape[1] - 1 - asked[:, ::-1].argmax(1)  # without the last token that is asked for
+        end = start + prompt + asked.shape[1] - 1 - asked[:, ::-1].argmax(1)  # without the last asked token
         tree = PrefixTree([tokens.ids[a:b] for a, b in zip(start, end)])
         row, place = asked.nonzero()
         return decode(backbone, tree, row, prompt[row] - 1 + place)[0]
@@ -46,18 +46,18 @@ class PrefixSharingModel(LanguageModel):
     def micro_batches(
         self, tokens: Tokens, transitions: Int[np.ndarray, " m"], max_tokens: int
     ) -> Iterator[Int[np.ndarray, " b"]]:
-        """Cut the given transitions into micro-batches of at most ``max_tokens`` tokens."""
+        """Divide transitions into micro-batches of at most ``max_tokens`` tokens."""
         return ordered_micro_batches(tokens, transitions, max_tokens)
 
 
 class TreeDecoder:
-    """A ``responses.Decoder``. Each call reads the new tokens as a tree that continues the last one."""
+    """A ``responses.Decoder`` that reads the new tokens of each call as a continuation of the last tree."""
 
     def __init__(self, policy: PrefixSharingModel, prompt_ids: Sequence[Sequence[int]]) -> None:
         self._model, self._prompt_ids = policy.model, prompt_ids
-        self._read = [0] * len(prompt_ids)  # tokens of each response
+        self._read = [0] * len(prompt_ids)  # number of decoded tokens of each response
         self._tree: PrefixTree | None = None
-        self._rows: list[int] = []  # of the tree
+        self._rows: list[int] = []  # the rows of the tree
         self._cache: KVCache | None = None
 
     def __call__(self, written: Sequence[Sequence[int]], rows: Sequence[int]) -> Float[Tensor, "n v"]:

@@ -1,4 +1,4 @@
-"""Rows of tokens as a prefix tree: rows that begin alike share the nodes of what they have in common.
+"""Rows of tokens as a prefix tree: rows share the nodes of their common prefixes.
 
 Sizes: n rows of at most t tokens each; u new nodes.
 """
@@ -16,14 +16,17 @@ Row = Sequence[int] | Int[np.ndarray, "_"]
 class PrefixTree:
     """One node for each distinct prefix of n rows.
 
-    The rows may go on ``after`` rows of another tree, whose nodes then keep their numbers. ``path`` holds the node of
-    each token of a row, padded with 0, and ``length`` the number of its tokens, those of the other tree included. The u
-    nodes that are new have the numbers from ``first`` on, and each is on the path of the row in ``row`` (among others):
-    there it stands at ``position``, which every path that it is on agrees about, and ``ids`` is its token.
+    The rows may continue rows of another tree (``after``), whose nodes then keep their numbers.
+    * ``path``: the node of each token of a row, padded with 0.
+    * ``length``: the number of tokens of a row, including those in the other tree.
+    * ``first``: the number of the first of the u new nodes.
+    * ``row``: for each new node, one of the rows whose paths contain it.
+    * ``position``: its position, which is the same on all these paths.
+    * ``ids``: its token.
     """
 
     def __init__(self, tokens: Sequence[Row], after: PrefixTree | None = None, rows: Sequence[int] = ()) -> None:
-        """``tokens`` are one or more for each row; ``rows`` says which rows of the other tree they go on after."""
+        """``tokens`` has at least one token for each row; ``rows`` are the rows of the other tree to continue."""
         grown = np.array([len(row) for row in tokens])
         begun = after.length[rows] if after else np.zeros(len(tokens), np.int64)
         self.first = after.size if after else 0
@@ -33,7 +36,7 @@ class PrefixTree:
             width = min(after.path.shape[1], self.path.shape[1])
             self.path[:, :width] = after.path[rows, :width]
         table = np.full((len(tokens), 1 + grown.max()), -1, np.int32)
-        table[:, 0] = self.path[np.arange(len(tokens)), begun - 1]  # the node that a row goes on from
+        table[:, 0] = self.path[np.arange(len(tokens)), begun - 1]  # the node that a row continues
         real = np.arange(grown.max()) < grown[:, None]
         table[:, 1:][real] = np.concatenate(tokens)
         node, new = _nodes(table, real)
@@ -45,16 +48,17 @@ class PrefixTree:
 
 
 def rounded_up(length: int) -> int:
-    """Return the multiple of 16 from ``length`` on: attention on a CPU is up to 2.5 times as fast with so many keys."""
+    """Round ``length`` up to a multiple of 16, with which attention on a CPU is up to 2.5 times as fast."""
     return -(-length // 16) * 16
 
 
 def _nodes(table: Int[np.ndarray, "n t_plus_1"], real: Bool[np.ndarray, "n t"]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the node of each token, counted from 0 row by row, and whether the token is the one that it is made for.
+    """Return the node of each token, counted from 0 row by row, and whether the token is the first one of its node.
 
     Equal numbers at the beginning of rows of ``table`` are a common prefix.
     """
-    # Sorted, rows that begin alike are neighbours: a token is a new node unless the row above agrees up to it.
+    # In sorted order, rows with a common prefix are neighbours: a token is a new node unless the row above has the same
+    # tokens up to here.
     order = np.argsort(table.view(f"V{table.strides[0]}").ravel())
     new = real[order]
     new[1:] &= np.logical_or.accumulate(table[order[1:]] != table[order[:-1]], axis=1)[:, 1:]

@@ -1,4 +1,4 @@
-"""Responses while they are sampled."""
+"""Responses during sampling."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from bepo.policies.lm.logit_mask import Trie
 
 
 class Decoder(Protocol):
-    """Reads prompts, and then what is written after them."""
+    """Computes the next-token logits of prompts and the responses after them."""
 
     def __call__(self, written: Sequence[Sequence[int]], rows: Sequence[int]) -> Float[Tensor, "n v"]:
         """Return the logits of the next token of some rows.
 
-        ``written`` are the tokens of every row's response so far. A row that was left out once is not asked for again.
+        ``written`` are the tokens of all responses so far. A row that was left out of a call is never asked for again.
         """
         ...
 
 
 class Response:
-    """A response that is being sampled. A token without an alternative is written without a draw."""
+    """A response during sampling. Tokens without an alternative are added without a draw."""
 
     def __init__(self, trie: Trie | None, end_ids: Collection[int], max_length: int) -> None:
-        """``trie`` has the admissible responses; None admits every token at every place.
+        """``trie`` has the admissible responses; None allows all tokens everywhere.
 
-        ``end_ids`` are the tokens that end a response, ``max_length`` is the largest number of its tokens.
+        ``end_ids`` are the tokens that end a response; ``max_length`` is the maximum number of its tokens.
         """
         self.ids: list[int] = []
         self.logprobs: list[float] = []
         self.entropies: list[float] = []
-        self.allowed: list[list[int]] = []  # the ids that each token was drawn from, where there is a trie
+        self.allowed: list[list[int]] = []  # the allowed IDs of each token, if there is a trie
         self.is_open = True
         self._trie, self._end_ids, self._max_length = trie, end_ids, max_length
         self._write_what_is_certain()
 
     @property
     def choices(self) -> list[int]:
-        """The ids that the next token can be drawn from, where there is a trie."""
+        """The allowed IDs of the next token, if there is a trie."""
         return list(self._trie or ())
 
     def write(self, token: int, logprob: float, entropy: float) -> None:
-        """Add a token that was drawn, and those that must follow it."""
+        """Add a drawn token, and the tokens that must follow it."""
         self._add(token, logprob, entropy)
         self._write_what_is_certain()
 
@@ -64,17 +64,17 @@ class Response:
 
 
 class Draw(NamedTuple):
-    """What was drawn for n rows."""
+    """The drawn tokens of n rows."""
 
     token: Int[Tensor, " n"]
     logprob: Float[Tensor, " n"]
-    entropy: Float[Tensor, " n"]  # in nats, of the distribution that the token was drawn from
+    entropy: Float[Tensor, " n"]  # of the token's distribution, in nats
 
 
 def draw(logits: Float[Tensor, "n v"], uniform: Float[Tensor, " n"]) -> Draw:
     """Draw a token for each row.
 
-    It is where the distribution function first exceeds a number from [0, 1), which is ``uniform`` for a draw.
+    ``uniform`` are random numbers from [0, 1). The token is the first at which the distribution function exceeds them.
     """
     probabilities = logits.softmax(-1)
     below = probabilities.double().cumsum(-1)

@@ -1,4 +1,4 @@
-"""The model and the tokenizer of the built-in policies: a word-level vocabulary, and prompts that are split fast."""
+"""The model and the tokenizer of the built-in policies, with a word-level vocabulary and fast splitting of prompts."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _CHAT = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generati
 
 
 class TinyLanguageModel(PrefixSharingModel):
-    """Splits prompts itself, and each distinct line once: a chat template and a tokenizer that can do more cost more.
+    """A model that splits prompts by itself, each distinct line once, which is faster than a tokenizer's chat template.
 
-    Token ids are those of ``build_tokenizer``'s tokenizer, for which no word goes on in the next line. (Of control
-    characters the two may think differently.)
+    The token IDs equal those of ``build_tokenizer``'s tokenizer, in which words end at a newline. (Prompts with
+    control characters may differ.)
     """
 
     def _chat(self, content: str) -> list[int]:
@@ -42,9 +42,9 @@ class TinyLanguageModel(PrefixSharingModel):
 
 
 def build_tokenizer(words: Sequence[str], markers: Sequence[str] = ()) -> transformers.PreTrainedTokenizerFast:
-    """Return a word-level tokenizer that knows ``words`` and reads every other word as ``<unk>``.
+    """Return a word-level tokenizer that knows ``words`` and reads all other words as ``<unk>``.
 
-    Case is kept and white space is dropped. ``markers`` are further special tokens.
+    It keeps case and drops white space. ``markers`` are further special tokens.
     """
     vocabulary = {word: i for i, word in enumerate([*_SPECIAL, *markers, *dict.fromkeys(words)])}
     tokenizer = Tokenizer(WordLevel(vocabulary, unk_token=UNKNOWN))

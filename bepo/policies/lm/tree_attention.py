@@ -16,28 +16,28 @@ from torch import Tensor, nn
 
 from bepo.policies.lm.prefix_tree import PrefixTree, rounded_up
 
-_BATCHES = 6  # rows with about as many queries, and then keys, share a batch, which leaves little padding
+_BATCHES = 6  # rows with similar numbers of queries, then keys, share a batch, to keep padding small
 
 
 class AttentionBatch(NamedTuple):
     """Rows that go through attention together."""
 
-    queries: Int[Tensor, "b q"]  # numbers of queries, those of padding too
+    queries: Int[Tensor, "b q"]  # numbers of queries, padding included
     keys: Int[Tensor, "b t"]  # nodes on the path of each row
-    mask: Float[Tensor, "b 1 q t"]  # 0, or -inf where a query must not look
+    mask: Float[Tensor, "b 1 q t"]  # 0, or -inf where a query must not attend
 
 
 class Attention(NamedTuple):
-    """Which keys each of n queries looks at: those of the nodes on its path, up to its own."""
+    """Attention of n queries: each attends to the nodes on its path, up to its own node."""
 
     batches: list[AttentionBatch]
-    order: Int[Tensor, " n"]  # where each query is in the padded queries of all batches, laid end to end
+    order: Int[Tensor, " n"]  # position of each query in the concatenated padded queries of all batches
 
     @classmethod
     def plan(
         cls, tree: PrefixTree, row: Int[np.ndarray, " n"], position: Int[np.ndarray, " n"], like: Tensor
     ) -> Attention:
-        """Return the batches for queries at some positions of rows. ``like`` has the type and the device of queries."""
+        """Return the batches for queries at some positions of rows. ``like`` gives the queries' type and device."""
         by_row = np.argsort(row, kind="stable")
         count = np.bincount(row, minlength=len(tree.length))
         start = count.cumsum() - count
@@ -56,13 +56,13 @@ class Attention(NamedTuple):
         return cls(batches, torch.from_numpy(order).to(like.device))
 
     def with_keys(self, number: Int[Tensor, " a"]) -> Attention:
-        """Return the same attention where keys and values of a node are found under another ``number``."""
+        """Return the same attention for keys and values that are stored under other numbers of the nodes."""
         return self._replace(batches=[batch._replace(keys=number[batch.keys]) for batch in self.batches])
 
     def __call__(
         self, q: Float[Tensor, "n h d"], k: Float[Tensor, "m h d"], v: Float[Tensor, "m h d"]
     ) -> Float[Tensor, "n hd"]:
-        """Return what each query sees, its heads side by side."""
+        """Return the output of each query, with its heads side by side."""
         queries, keys = [batch.queries for batch in self.batches], [batch.keys for batch in self.batches]
         parts = zip(_gather(q, queries), _gather(k, keys), _gather(v, keys), self.batches)
         seen = [nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=batch.mask) for q, k, v, batch in parts]
@@ -72,15 +72,15 @@ class Attention(NamedTuple):
 def _batch(
     queries: Int[np.ndarray, "b q"], keys: Int[np.ndarray, "b t"], at: Int[np.ndarray, "b q"], like: Tensor
 ) -> AttentionBatch:
-    """Return the batch where the queries stand ``at`` some positions of the paths ``keys``."""
+    """Return the batch of queries ``at`` some positions of the paths ``keys``."""
     hidden = torch.from_numpy(np.arange(keys.shape[1]) > at[:, None, :, None])
     mask = torch.zeros(hidden.shape, dtype=like.dtype).masked_fill_(hidden, -torch.inf)
     return AttentionBatch(*(x.to(like.device) for x in (torch.from_numpy(queries), torch.from_numpy(keys), mask)))
 
 
 def _gather(x: Float[Tensor, "_ h d"], numbers: Sequence[Int[Tensor, "b t"]]) -> list[Float[Tensor, "b h t d"]]:
-    """Return the given rows of ``x`` for each batch. They are gathered at once, because a gradient as large as ``x``
-    comes with each gather."""
+    """Return some rows of ``x`` for each batch. One gather serves all batches, because the gradient of a gather is as
+    large as ``x``."""
     rows = x.flatten(1).index_select(0, torch.cat([n.flatten() for n in numbers]))
     parts = zip(rows.split([n.numel() for n in numbers]), numbers)
     return [part.view(*n.shape, *x.shape[1:]).transpose(1, 2) for part, n in parts]

@@ -1,11 +1,11 @@
 """The decoder of Qwen2 and Qwen3 on a prefix tree: every distinct prefix is computed once.
 
-A hidden state depends on the tokens up to its own and on nothing else, so everything but attention runs once for each
-node. The last layer makes keys and values alone where no hidden state is asked for. In the first layer the key and the
-value of a node depend on its token and its position only, so they are computed once for each such pair.
+A hidden state depends only on the tokens up to its own, so everything except attention runs once for each node. In the
+last layer, nodes whose hidden state is not needed get only keys and values. In the first layer, key and value depend
+only on token and position, so they are computed once for each such pair.
 
-Sizes: u new nodes of a tree, a nodes with those of the tree before; p pairs of a token and a position; m all pairs, or
-all nodes; n hidden states that are asked for; hidden width w; h heads of width d.
+Sizes: u new nodes of a tree, a nodes in all (with the tree before); p pairs of a token and a position; m all pairs, or
+all nodes; n requested hidden states; hidden width w; h heads of width d.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bepo.policies.lm.tree_attention import Attention
 
 
 class KVCache(NamedTuple):
-    """What later tokens read of the nodes of a tree: keys and values by layer, in the first layer those of pairs."""
+    """The KV cache of a tree: keys and values by layer; the first layer has one for each pair, not for each node."""
 
     keys: list[Float[Tensor, "m h d"]]
     values: list[Float[Tensor, "m h d"]]
@@ -37,9 +37,9 @@ def decode(
     position: Int[np.ndarray, " n"],
     before: KVCache | None = None,
 ) -> tuple[Float[Tensor, "n w"], KVCache]:
-    """Return the hidden states after the last norm at some positions of rows, which must be new nodes.
+    """Return the hidden states after the last norm at some positions of rows, and the KV cache of the whole tree.
 
-    ``before`` is the cache of the tree that this one goes on after; the cache returned is that of both.
+    The positions must be new nodes. ``before`` is the cache of the tree that this one continues.
     """
     like, last = decoder.embed_tokens.weight, len(decoder.layers) - 1
     pair, pair_of = _pairs(tree)
@@ -70,6 +70,6 @@ def decode(
 
 
 def _pairs(tree: PrefixTree) -> tuple[Int[np.ndarray, " p"], Int[np.ndarray, " u"]]:
-    """Return a new node for each distinct pair of a token and a position, and the pair of each new node."""
+    """Return one new node for each distinct pair of token and position, and the pair of each new node."""
     code = tree.ids * (tree.position.max() + 1) + tree.position
     return np.unique(code, return_index=True, return_inverse=True)[1:]

@@ -1,4 +1,4 @@
-"""A vision-language model of the Qwen2-VL family as a policy: a prompt may show one picture.
+"""A vision-language model of the Qwen2-VL family as a policy. A prompt may show one picture.
 
 Shapes: b transitions of t padded tokens each; I distinct pictures of q patches with d pixel values each.
 """
@@ -20,15 +20,15 @@ from bepo.core.tokens import distinct
 from bepo.envs import IMAGE
 from bepo.policies.lm.language_model import LanguageModel
 
-_CACHED_PICTURES = 2048  # pictures whose pixel values stay in memory
-QwenVL = Any  # the backbone of a model of the Qwen2-VL family; its stubs name tensor types that torch never returns
+_CACHED_PICTURES = 2048  # keep the pixel values of so many pictures in memory
+QwenVL = Any  # the backbone of a Qwen2-VL model; its stubs name tensor types that torch never returns
 
 
 class VisionLanguageModel(LanguageModel):
     """A language model that reads pictures. The picture takes the place of ``<image>`` in the prompt.
 
-    Pixel values, image tokens and three-dimensional positions (m-rope) are computed by transformers. A picture is
-    processed once and kept, and each distinct picture of a batch goes through the vision tower once.
+    transformers computes pixel values, image tokens and three-dimensional positions (m-rope). A processed picture is
+    cached. Each distinct picture of a batch goes through the vision tower once.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class VisionLanguageModel(LanguageModel):
         return ids[:place] + [self.image_token] * self._n_tokens(grid) + ids[place + 1 :]
 
     def _process(self, image: bytes, shape: tuple[int, ...]) -> tuple[Float[Tensor, "q d"], Int[Tensor, " 3"]]:
-        """Return the pixel values of a picture's patches, and how many there are in time, height and width."""
+        """Return the pixel values of a picture's patches, and their numbers in time, height and width."""
         picture = np.frombuffer(image, np.uint8).reshape(shape)
         out = self.image_processor(images=[picture], input_data_format="channels_last", return_tensors="pt")
         return out["pixel_values"], out["image_grid_thw"][0]
@@ -71,7 +71,7 @@ class VisionLanguageModel(LanguageModel):
         images: Sequence[np.ndarray | None],
         backbone: QwenVL,
     ) -> dict[str, Tensor]:
-        """Return embeddings with the features of pictures in their places, the mask, and m-rope positions."""
+        """Return embeddings with the features of pictures at their positions, the mask, and m-rope positions."""
         index, pictures = distinct(images)
         if not len(pictures):
             return super().inputs(ids, mask, images, backbone)
@@ -93,23 +93,23 @@ class VisionLanguageModel(LanguageModel):
     def _image_places(
         self, ids: Int[Tensor, "b t"], has_image: Bool[Tensor, " b"], n_tokens: int
     ) -> Bool[Tensor, "b t"]:
-        """Return where pictures are: at the first ``n_tokens`` image tokens of each row that has one.
+        """Return the positions of pictures: the first ``n_tokens`` image tokens of each row with a picture.
 
-        A response may contain further image tokens, which stand for no picture.
+        Further image tokens, in a response, do not stand for a picture.
         """
         is_image = (ids == self.image_token) & has_image.unsqueeze(1)
         return is_image & (is_image.cumsum(1) <= n_tokens)
 
     def save(self, folder: Path) -> None:
-        """Write a checkpoint that transformers loads: weights, config, tokenizer and image processor."""
+        """Write a checkpoint for transformers: weights, config, tokenizer and image processor."""
         super().save(folder)
         self.image_processor.save_pretrained(folder)
 
 
 def _positions(layout: Int[Tensor, "b t"], grid: Int[Tensor, "1 3"], backbone: QwenVL) -> Int[Tensor, "3 b t"]:
-    """Return the m-rope positions of tokens, which ``layout`` marks as padding (0), text (1) or picture (2).
+    """Return the m-rope positions of tokens; ``layout`` is 0 for padding, 1 for text and 2 for a picture.
 
-    They are computed once for each distinct layout, because rows of one environment share few.
+    They are computed once for each distinct layout, because the rows of an environment have few layouts.
     """
     layouts, row = layout.unique(dim=0, return_inverse=True)
     in_picture = layouts == 2

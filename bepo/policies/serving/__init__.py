@@ -1,1 +1,1 @@
-"""Language models behind an HTTP endpoint, and the vLLM server that we start."""
+"""Language models behind an HTTP endpoint, and the vLLM server that bepo starts."""

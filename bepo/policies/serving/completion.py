@@ -1,4 +1,4 @@
-"""A chat completion as an endpoint sent it, which may be anything."""
+"""Reads and checks a chat completion from an endpoint."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from bepo.core.errors import printable
 
 MOST_TOKENS = 10_000_000
-"""That an endpoint may count for one answer; no model reads more."""
+"""The largest plausible token count of one answer."""
 
 
 class Malformed(ValueError):
-    """What came is not a chat completion."""
+    """The answer is not a chat completion."""
 
 
 @dataclass(frozen=True)
@@ -21,15 +21,15 @@ class Completion:
     """The first choice of a chat completion."""
 
     text: str
-    reasoning: str  # that the endpoint keeps apart from the text
+    reasoning: str  # separate from the text
     finish_reason: str
     model: str
     fingerprint: str | None
-    usage: dict[str, int] | None  # tokens of ``prompt`` and ``response``; None where they are not counted, or absurd
+    usage: dict[str, int] | None  # tokens of ``prompt`` and ``response``; None if missing or implausible
 
 
 def read_completion(data: bytes) -> Completion:
-    """Read the body of an answer. Raises ``Malformed``, in one short line."""
+    """Read the body of an answer. Raises ``Malformed`` with one short line."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -56,7 +56,7 @@ def read_completion(data: bytes) -> Completion:
 
 
 def label(value: Any) -> str:
-    """Return a short text without control characters, for a name or a message of an endpoint."""
+    """Return an endpoint's name or message as a short text without control characters."""
     try:
         return printable(" ".join(str(value).split()))[:100]
     except RecursionError:
@@ -86,5 +86,5 @@ def _usage(counts: Any) -> dict[str, int] | None:
 
 
 def _encodable(text: str) -> str:
-    """Return a text that can be sent on: JSON can hold halves of characters, which UTF-8 cannot."""
+    """Return a text that UTF-8 can encode: JSON may contain lone surrogates."""
     return text.encode(errors="replace").decode()

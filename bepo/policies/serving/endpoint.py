@@ -1,4 +1,4 @@
-"""Requests to an OpenAI-compatible endpoint: several at a time, each paid for once, none beyond the budget."""
+"""Requests to an OpenAI-compatible endpoint: concurrent, paid for only once, and within the budget."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from bepo.rollouts.prompting.chat import Answer, Failure, Request
 from bepo.store.answers import Answers, request_digest
 
 CHARACTERS_A_TOKEN = 3
-"""Characters of a prompt that are taken for a token before the endpoint has counted them."""
+"""Estimated characters per token of a prompt, until the endpoint has counted the tokens."""
 IMAGE_TOKENS = 1500
-"""Tokens that a picture is taken for."""
-for _name in ("httpx2", "openai"):  # a line for each request
+"""Estimated tokens of a picture."""
+for _name in ("httpx2", "openai"):  # they log a line for each request
     logging.getLogger(_name).setLevel(logging.WARNING)
 _HOPELESS = (openai.AuthenticationError, openai.PermissionDeniedError, openai.NotFoundError)
-_VERSION = r"([-@:](\d.*|v\d.*|latest|preview.*))?"  # behind a model's name: a date, for instance
+_VERSION = r"([-@:](\d.*|v\d.*|latest|preview.*))?"  # suffix of a model's name, such as a date
 _CONFIRMED = ("stop", "length")
 _OVERLONG_STATUS = (400, 413, 422)
 _OVERLONG = re.compile(
@@ -51,22 +51,22 @@ _OVERLONG = re.compile(
     ),
     re.IGNORECASE,
 )
-"""How endpoints say that a prompt exceeds the model's context; OpenAI's code for it is ``context_length_exceeded``."""
+"""Messages of endpoints that a prompt exceeds the model's context. OpenAI's code is ``context_length_exceeded``."""
 
 
 class BudgetUsedUp(UserError):
-    """The next request could cost more than the budget has left."""
+    """The next request could exceed the budget."""
 
 
 class Endpoint:
-    """A served model. ``answers`` has what was paid for before; its requests are not sent again.
+    """A served model. ``answers`` has the answers that are paid for; their requests are not sent again.
 
-    Requests are sent from an event loop in a thread of its own, where an answer can be given up at any point.
+    An event loop in a separate thread sends the requests, so that an answer can be cancelled at any point.
     """
 
     def __init__(self, policy: ServedPolicy, base_url: str, answers: Answers) -> None:
         self.policy, self.base_url, self.answers = policy, base_url, answers
-        self._lock, self._reserved = Lock(), np.zeros(2, int)  # tokens of prompts and responses under way
+        self._lock, self._reserved = Lock(), np.zeros(2, int)  # reserved tokens of prompts and responses
         try:
             http = openai.DefaultAsyncHttpxClient(transport=transport(base_url, policy.timeout))
             self._client = openai.AsyncOpenAI(
@@ -76,13 +76,13 @@ class Endpoint:
                 timeout=policy.timeout,
                 http_client=http,
             )
-        except Exception as error:  # its libraries have a class for each: a malformed URL, proxy or certificate
-            raise UserError(f"{base_url}: cannot be asked ({self._words(error)})") from None
+        except Exception as error:  # any type: a malformed URL, proxy or certificate
+            raise UserError(f"{base_url}: cannot be used ({self._words(error)})") from None
         self._open = ExitStack()
         self._loop = self._open.enter_context(start_blocking_portal())
 
     def check(self) -> None:
-        """Raise ``UserError`` if nobody answers at the base URL, or the key is refused; costs nothing."""
+        """Raise ``UserError`` if the base URL does not answer, or refuses the key. This check is free."""
         try:
             client = self._client.with_options(max_retries=min(1, self.policy.retries))
             self._loop.call(client.models.with_raw_response.list)
@@ -91,10 +91,10 @@ class Endpoint:
         except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
             raise UserError(f"{self.base_url}: {self._words(error)}") from None
         except (openai.OpenAIError, ValueError):
-            return  # not every endpoint lists its models
+            return  # some endpoints cannot list their models
 
     def ask(self, requests: Sequence[Request]) -> list[Answer | Failure | Overlong]:
-        """Return what came back for each request; see ``bepo.rollouts.prompting.chat.Chat``."""
+        """Return the answer to each request; see ``bepo.rollouts.prompting.chat.Chat``."""
         with ThreadPoolExecutor(self.policy.concurrency) as pool:
             try:
                 answers = []
@@ -104,23 +104,23 @@ class Endpoint:
                 return answers
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt):
-                    note("stopping: the answers that are under way are waited for and kept, no more are asked for")
-                pool.shutdown(cancel_futures=True)  # what is under way is waited for: it is paid for
+                    note("stopping: waiting for the answers of sent requests, to keep them; no more requests are sent")
+                pool.shutdown(cancel_futures=True)  # wait for sent requests, because they are paid for
                 raise
 
     def cost(self, prompt: float, response: float) -> float | None:
-        """Return the price of so many tokens; None where the prices are not set."""
+        """Return the price of some numbers of tokens; None if the prices are not set."""
         prices = self.policy.price_prompt, self.policy.price_response
         return None if None in prices else (prompt * prices[0] + response * prices[1]) / 1e6  # pyright: ignore
 
     def close(self) -> None:
-        """Close the connections, and give up what is under way."""
+        """Close the connections, and cancel all requests."""
         self._loop.call(self._client.close)
         self._loop.call(self._loop.stop, True)
         self._open.close()
 
     def body(self, request: Request) -> dict[str, Any]:
-        """Return what is sent, a chat completion of one user message."""
+        """Return the body of a request: a chat completion of one user message."""
         policy, sampled = self.policy, {"temperature": request.temperature, "max_tokens": request.max_tokens}
         body = {"model": policy.served_model, "messages": [{"role": "user", "content": _content(request)}], **sampled}
         body |= {"top_p": request.top_p} if request.top_p != 1 else {}
@@ -149,7 +149,7 @@ class Endpoint:
         return Overlong(known["overlong"]) if "overlong" in known else Answer(known["text"])
 
     def _send(self, body: dict[str, Any], request: Request) -> dict[str, Any]:
-        """Return the columns of a row of answers: the text, the error, or that the prompt was too long."""
+        """Send a request, and return the columns of an answer's row: the text, the error, or ``overlong``."""
         known = {"model", "messages", "temperature", "max_tokens", "top_p", "stop", "seed"}
         named = {name: value for name, value in body.items() if name in known}
         extra = {name: value for name, value in body.items() if name not in known}
@@ -158,12 +158,12 @@ class Endpoint:
             found = self._loop.call(partial(create, **named, extra_body=extra or None))
         except _HOPELESS as error:
             raise UserError(f"{self.base_url}: {self._words(error)}") from None
-        except (openai.OpenAIError, ValueError) as error:  # ValueError: of further fields that JSON cannot hold
+        except (openai.OpenAIError, ValueError) as error:  # ValueError: JSON cannot hold a further field
             return {"overlong" if _is_overlong(error) else "error": self._words(error), "usage": {}}
         return self._read(found.content, body["model"], request)
 
     def _read(self, body: bytes, model: str, request: Request) -> dict[str, Any]:
-        """Return the columns of a row for the body of an answer, which may be other than it should be."""
+        """Return the columns of an answer's row for a body, which may be malformed."""
         try:
             found = read_completion(body)
         except Malformed as error:
@@ -183,7 +183,7 @@ class Endpoint:
         return {"text": text, **about}
 
     def _reserve(self, request: Request) -> np.ndarray:
-        """Set aside the tokens that a request may take. Raises ``BudgetUsedUp``."""
+        """Reserve the tokens that a request may take. Raises ``BudgetUsedUp``."""
         asked = np.array([prompt_tokens(request), request.max_tokens])
         with self._lock:
             prompt, response = np.array(self.answers.tokens()) + self._reserved + asked
@@ -196,7 +196,7 @@ class Endpoint:
                     paid = sum(self.answers.tokens())
                     raise BudgetUsedUp(
                         f"policy.{name}={limit:g} is used up: {paid} tokens are paid for, and the next request could "
-                        f"exceed it; the same command with a larger budget goes on from here"
+                        f"exceed it; repeat the command with a larger budget to continue"
                     )
             self._reserved += asked
         return asked
@@ -213,12 +213,12 @@ class Endpoint:
 
 
 def prompt_tokens(request: Request) -> int:
-    """Return about how many tokens a prompt has."""
+    """Return an estimate of a prompt's tokens."""
     return math.ceil(len(request.prompt) / CHARACTERS_A_TOKEN) + IMAGE_TOKENS * (request.image is not None)
 
 
 def _estimated(request: Request, text: str) -> dict[str, Any]:
-    """Return about how many tokens were used, where the endpoint does not say it, or says what cannot be."""
+    """Return an estimate of the used tokens, if the endpoint's count is missing or implausible."""
     response = math.ceil(len(text) / CHARACTERS_A_TOKEN)
     return {"prompt": prompt_tokens(request), "response": response, "estimated": True}
 
@@ -231,7 +231,7 @@ def _is_overlong(error: Exception) -> bool:
 
 
 def _same_model(asked: str, reported: str) -> bool:
-    """Return whether a reported name is the one that was asked for, or a version of it."""
+    """Return whether a reported name is the requested name, or a version of it."""
     a, b = (name.lower().rstrip("/").rsplit("/", 1)[-1] for name in (asked, reported))
     return re.fullmatch(re.escape(a) + _VERSION, b) is not None
 

@@ -1,4 +1,4 @@
-"""HTTP to endpoints that may be broken or hostile: no answer takes longer, or is larger, than it may be."""
+"""HTTP to endpoints that may be broken or hostile, with limits on the time and size of an answer."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import anyio
 import httpx2
 
 MOST_BYTES = 1 << 24
-"""Of an answer, of any status; a long response with its reasoning has some 100 kB."""
+"""Maximum size of an answer with any status. A long response with its reasoning has about 100 kB."""
 _LIMITS = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)
-_OF_THE_BODY = ("content-length", "transfer-encoding")  # headers that say how an answer was sent
+_OF_THE_BODY = ("content-length", "transfer-encoding")  # headers about how an answer was sent
 
 
 class LimitedTransport(httpx2.AsyncBaseTransport):
-    """Reads each answer as a whole, within so many seconds and at most ``MOST_BYTES``.
+    """Reads each answer as a whole, within a time limit and up to ``MOST_BYTES``.
 
-    The timeout of the library is for each read, so an endpoint that sends a byte now and then is read for ever.
-    Compressed answers are refused, because a few kilobytes of them can unpack to any size.
+    httpx's timeout is for each read, so an endpoint that sends a byte now and then would never time out. Compressed
+    answers are refused, because a few kilobytes can unpack to any size.
     """
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, seconds: float) -> None:
         self._inner, self._seconds = inner, seconds
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request and return its answer. Raises httpx2's ``TransportError``, which the client may retry."""
+        """Send a request, and return its answer. Raises httpx2's ``TransportError``, which the client may retry."""
         request.headers["Accept-Encoding"] = "identity"
         try:
             with anyio.fail_after(self._seconds):
@@ -56,15 +56,15 @@ class LimitedTransport(httpx2.AsyncBaseTransport):
 
 
 def transport(url: str, seconds: float) -> LimitedTransport:
-    """Return what sends requests to a server, through the proxy that the environment names for it."""
+    """Return a transport to a server, through the environment's proxy if there is one."""
     inner = httpx2.AsyncHTTPTransport(proxy=proxy_of(url), limits=_LIMITS)
     return LimitedTransport(inner, seconds)
 
 
 def proxy_of(url: str) -> str | None:
-    """Return the proxy for a URL (``http_proxy``, ``https_proxy``, ``all_proxy``, ``no_proxy``); None for none.
+    """Return the proxy for a URL (``http_proxy``, ``https_proxy``, ``all_proxy``, ``no_proxy``); None: no proxy.
 
-    This machine is never asked through a proxy, which would look for the server on its own machine.
+    Requests to this machine never use a proxy, because a proxy would look for the server on its own machine.
     """
     parts, proxies = urlsplit(url), getproxies()
     host = parts.hostname or ""
@@ -75,7 +75,7 @@ def proxy_of(url: str) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine: ``localhost``, ``127.0.0.1``, ``::1`` and the like."""
+    """Return whether a host is this machine, such as ``localhost``, ``127.0.0.1`` or ``::1``."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:

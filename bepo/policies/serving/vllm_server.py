@@ -1,4 +1,4 @@
-"""The process of ``vllm serve``: it is started, waited for, and stopped, and says in one line why it ended."""
+"""Starts ``vllm serve``, waits for it, stops it, and finds the cause in one line if it ends early."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from bepo.core.phases import report
 
 LOG = "vllm.txt"
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
-_POLL, _PATIENCE = 0.2, 30.0  # seconds between two looks at the server; until it is killed that was asked to end
-_PROCESS = re.compile(r"^(\([\w ]+ pid=\d+\) )?([A-Z]+ [\d-]+ [\d:]+ \[[\w.]+:\d+\] ?)?")  # before a line of the log
+_POLL, _PATIENCE = 0.2, 30.0  # seconds between two checks of the server; between asking it to end and killing it
+_PROCESS = re.compile(r"^(\([\w ]+ pid=\d+\) )?([A-Z]+ [\d-]+ [\d:]+ \[[\w.]+:\d+\] ?)?")  # prefix of a line of the log
 _REASON = re.compile(r"[\w.]*(Error|Exception): \S|[\w ]+: error: \S")
 
 
 @contextmanager
-def vllm_server(command: Sequence[str], folder: Path, patience: float) -> Iterator[str]:
-    """Run a command on a free port for the time of a ``with`` block, and yield the URL of its API.
+def vllm_server(command: Sequence[str], folder: Path, timeout: float) -> Iterator[str]:
+    """Run a server on a free port during a ``with`` block, and yield the URL of its API.
 
-    What it prints is in ``vllm.txt`` of ``folder``. Raises ``UserError`` if it ends, or is not ready within so many
+    Its output is in ``vllm.txt`` of ``folder``. Raises ``UserError`` if it ends, or is not ready after ``timeout``
     seconds.
     """
     port, log = _free_port(), folder / LOG
@@ -44,51 +44,51 @@ def vllm_server(command: Sequence[str], folder: Path, patience: float) -> Iterat
             preexec_fn=_end_with(os.getpid()),
         )
     try:
-        if problem := _wait(server, f"http://127.0.0.1:{port}/health", patience):
+        if problem := _wait(server, f"http://127.0.0.1:{port}/health", timeout):
             raise UserError(f"vllm {' '.join(command[1:3])} {problem}{_reason(log, before)}: see {log}")
         yield f"http://127.0.0.1:{port}/v1"
     finally:
         _stop(server)
 
 
-def _wait(server: subprocess.Popen, health: str, patience: float) -> str:
-    """Wait until the server is ready; returns what is wrong if it does not become so."""
-    begun, opener = time.monotonic(), build_opener(ProxyHandler({}))  # a proxy would ask its own machine
-    while (waited := time.monotonic() - begun) < patience:
+def _wait(server: subprocess.Popen, health: str, timeout: float) -> str:
+    """Wait until the server is ready; return the problem if it fails, else an empty text."""
+    begun, opener = time.monotonic(), build_opener(ProxyHandler({}))  # no proxy: it would look on its own machine
+    while (waited := time.monotonic() - begun) < timeout:
         if server.poll() is not None:
             return f"ended with status {server.returncode}"
         try:
             with opener.open(health, timeout=5):
                 return ""
         except (URLError, OSError):
-            report("starting vllm serve", f"{waited:.0f} of at most {patience:g} seconds")
+            report("starting vllm serve", f"{waited:.0f} of at most {timeout:g} seconds")
             time.sleep(_POLL)
-    return f"was not ready after {patience:g} seconds"
+    return f"was not ready after {timeout:g} seconds"
 
 
 def _reason(log: Path, begin: int) -> str:
-    """Return the first error in a log behind so many bytes, in brackets; empty if there is none.
+    """Return the first error in a log after byte ``begin``, in brackets; empty without an error.
 
-    The first one is the cause: it goes through several processes, each of which says that another has failed.
+    The first error is the cause; later ones only say that another process has failed.
     """
     with log.open(encoding="utf-8", errors="replace") as file:
         file.seek(begin)
         lines = [_PROCESS.sub("", line.rstrip("\n")) for line in file]
     for line, following in zip(lines, [*lines[1:], ""]):
         if _REASON.match(line):
-            more = f" {following.strip()}" if following.startswith("  ") else ""  # pydantic says what in the next line
+            more = f" {following.strip()}" if following.startswith("  ") else ""  # pydantic's message
             return f" ({(line + more).strip()[:400]})"
     return ""
 
 
 def _end_with(parent: int) -> Callable[[], None]:
-    """Return what a new process calls so that Linux ends it when its parent does, even by SIGKILL."""
+    """Return a function for a new process to call: Linux then ends it when its parent ends, even by SIGKILL."""
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None  # loaded before the fork
 
     def ask_kernel() -> None:
         if libc is not None:
             libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-            if os.getppid() != parent:  # it has ended already
+            if os.getppid() != parent:  # the parent has already ended
                 os.kill(os.getpid(), signal.SIGTERM)
 
     return ask_kernel
@@ -109,7 +109,7 @@ def _stop(server: subprocess.Popen) -> None:
         except subprocess.TimeoutExpired:
             continue
         break
-    _signal_group(server, signal.SIGKILL)  # whatever the server has left behind
+    _signal_group(server, signal.SIGKILL)  # processes that the server has left behind
 
 
 def _signal_group(server: subprocess.Popen, number: int) -> None:

@@ -1,4 +1,4 @@
-"""How a served model is asked: directly, as ReAct or as Reflexion (a reconstruction: the paper has no prompts)."""
+"""Prompting methods for served models: direct, ReAct and Reflexion (RECONSTRUCTION: the paper has no prompts)."""
 
 from __future__ import annotations
 
@@ -10,37 +10,39 @@ from bepo.core.settings import Settings, setting
 
 @dataclass
 class Prompting(Settings):
-    """Which agent is around a served model. ``conf/prompting/`` has the profiles.
+    """The prompting method of a served model. ``conf/prompting/`` has presets.
 
-    ``direct`` is the agent of training (``bepo.rollouts.agent``). ``react`` (Yao et al., 2023) shows the whole episode,
-    with thoughts, behind examples. ``reflexion`` (Shinn et al., 2023) tries a task again and shows what it wrote about
-    the trials that failed.
+    ``direct`` is the agent of training (``bepo.rollouts.agent``). ``react`` (Yao et al., 2023) shows examples, then the
+    whole episode with thoughts. ``reflexion`` (Shinn et al., 2023) tries a failed task again, and shows the model's
+    reflections on earlier trials.
     """
 
     method: Literal["direct", "react", "reflexion"] = "direct"
-    """The agent of training, ReAct, or Reflexion around ReAct."""
+    """``direct`` is the agent of training; ``reflexion`` is built on ReAct."""
     profile: Literal["table", "original"] = "table"
-    """``table``: the protocol of the paper's tables (verl-agent's); ``original``: that of the method's own code."""
+    """``table``: the protocol of the paper's tables (verl-agent's). ``original``: the protocol of the method's code."""
     thoughts: Literal["in_response", "own_step"] = "in_response"
-    """A thought stands before the action in one response; or it is a response of its own, answered "OK."."""
+    """``in_response``: a response has a thought, then an action. ``own_step``: a thought is a separate response, and
+    the answer to it is "OK."."""
     exemplars: int = setting(1, at_least=0)
-    """Episodes of the environment's expert on training tasks, of the task's type where there are types."""
+    """Number of examples: the expert's episodes on training tasks, of the same task type if there are types."""
     admissible: bool = True
-    """List the admissible actions at each step."""
+    """Whether to list the admissible actions at each step."""
     calls: int | None = setting(None, at_least=1)
-    """A trial ends after so many responses; null: after the environment's horizon."""
+    """Maximum number of responses in a trial; null: the environment's horizon."""
     characters: int = setting(0, at_least=0)
-    """A longer prompt keeps its examples and the end of the episode, so many characters in all; 0: no limit."""
+    """Maximum number of characters in a prompt; 0: no limit. A longer prompt drops the beginning of the episode, not
+    the examples."""
     stop_at_newline: bool = False
-    """End responses at the first newline."""
+    """Whether responses end at the first newline."""
     trials: int = setting(10, at_least=1)
-    """Reflexion tries a task so many times at most; a task that is solved is not tried again."""
+    """Maximum number of Reflexion's trials of a task; a solved task is not tried again."""
     memories: int = setting(3, at_least=0)
-    """Reflexion shows so many of its last reflections."""
+    """Number of latest reflections that Reflexion shows."""
     reflection_tokens: int = setting(256, at_least=1)
-    """A reflection, which is drawn at temperature 0, has at most so many tokens."""
+    """Maximum number of tokens of a reflection, which is drawn at temperature 0."""
     repeats_fail: bool = False
-    """A trial fails when the agent says twice in a row the same action, be it valid or not, or the same thought."""
+    """Whether a trial fails when the agent repeats an action (valid or not) or a thought twice in a row."""
 
     group = "prompting"
     method_version: ClassVar[int] = 2

@@ -1,4 +1,4 @@
-"""Agents around a served model: each makes the prompt of the next step, and reads what the response means."""
+"""Agents around a served model: they build the prompt of the next step, and read its response."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from bepo.rollouts.prompting.transcript import GRAMMARS, Grammar, Turn
 
 
 class Move(NamedTuple):
-    """What a response means."""
+    """The action or thought of a response."""
 
-    action: str | None  # for the environment; None: no action can be read
-    valid: bool  # has the response the form that was asked for?
-    thought: bool = False  # a thought of its own: the environment does not see it
-    said: str = ""  # the action, or a thought of its own, in the model's words
+    action: str | None  # for the environment; None: the response has no readable action
+    valid: bool  # whether the response has the required form
+    thought: bool = False  # whether it is only a thought, which the environment does not see
+    said: str = ""  # the action or thought in the model's words
 
 
 class Trial(Protocol):
@@ -30,13 +30,13 @@ class Trial(Protocol):
         ...
 
     def read(self, observation: Observation, response: str) -> Move:
-        """Return what a response to the last prompt means, and remember it."""
+        """Read the response to the last prompt, and remember it."""
         ...
 
 
 @dataclass
 class DirectTrial:
-    """The agent of training, which shows the last steps."""
+    """The agent of training. It shows the last steps."""
 
     env: Environment
     agent: Agent
@@ -56,7 +56,7 @@ class DirectTrial:
 
 @dataclass
 class ReActTrial:
-    """ReAct: the whole episode with its thoughts, behind examples and, in Reflexion, memories of earlier trials."""
+    """ReAct: it shows examples, in Reflexion also memories of earlier trials, and the whole episode with thoughts."""
 
     env: Environment
     settings: Prompting
@@ -67,11 +67,11 @@ class ReActTrial:
     turns: list[Turn] = field(default_factory=list)
 
     def prompt(self, observation: Observation) -> str:
-        """Return the user message of the next step: what to do, examples, memories, and the episode up to now."""
+        """Return the user message of the next step: instructions, examples, memories, and the episode so far."""
         head, episode = self._head(), self.episode(observation)
-        room = self.settings.characters
-        if room and len(head) + len(episode) > room:
-            episode = episode[-max(room - len(head), 1) :]
+        limit = self.settings.characters
+        if limit and len(head) + len(episode) > limit:
+            episode = episode[-max(limit - len(head), 1) :]
         return head + episode
 
     def _head(self) -> str:
@@ -82,7 +82,7 @@ class ReActTrial:
         return "\n\n".join([*parts, "Here is the task.\n"])
 
     def episode(self, observation: Observation | None) -> str:
-        """Return the episode up to now; with an observation, it ends where the next response begins."""
+        """Return the episode so far; with an observation, it ends where the next response begins."""
         text = self.grammar.task(self.instruction) + "".join(map(self.grammar.turn, self.turns))
         if observation is None:
             return text
@@ -94,7 +94,7 @@ class ReActTrial:
     def read(self, observation: Observation, response: str) -> Move:
         """Read a thought or an action."""
         thought, words = self.grammar.read(response)
-        action = self.env.project(words) if words else None
+        action = self.env.parse_action(words) if words else None
         self.turns.append(Turn(observation.text, thought, words))
         if thought and not words and self.settings.thoughts == "own_step":
             return Move(None, True, thought=True, said=f"think: {thought}")
@@ -102,7 +102,7 @@ class ReActTrial:
 
 
 def grammar_of(env: Environment, settings: Prompting) -> Grammar:
-    """Return how episodes of an environment are written for ReAct. Raises ``UserError`` where there is no way."""
+    """Return the format of ReAct's episodes in an environment. Raises ``UserError`` if no format exists."""
     known = GRAMMARS[settings.thoughts]
     if env.name not in known:
         raise choose(f"environment of prompting.method={settings.method}", env.name, known)
@@ -110,7 +110,7 @@ def grammar_of(env: Environment, settings: Prompting) -> Grammar:
 
 
 def reflection_prompt(settings: Prompting, examples: Sequence[str], trial: ReActTrial) -> str:
-    """Return what Reflexion asks after a trial that failed (reconstruction)."""
+    """Return Reflexion's prompt after a failed trial (RECONSTRUCTION)."""
     parts = [
         "You see an agent's attempt at a task that it did not solve. Do not summarise the environment. Write, in a "
         "few sentences, what went wrong in the last attempt and a short plan of what to do next time, with the names "

@@ -1,4 +1,4 @@
-"""What an agent asks a served model, and what comes back."""
+"""Requests to a served model, and their answers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from bepo.rollouts.collect import Overlong
 
 @dataclass(frozen=True)
 class Request:
-    """One user message; the sampling is sent as it stands here."""
+    """One user message with its sampling parameters."""
 
-    place: str  # of the request in the evaluation: split, evaluation seed, task, trial, number of the call
+    place: str  # in the evaluation: split, evaluation seed, task, trial, number of the call
     prompt: str
     max_tokens: int
     temperature: float
     top_p: float = 1.0
-    top_k: int = -1  # -1: every token
+    top_k: int = -1  # -1: all tokens
     stop: tuple[str, ...] = ()
     image: np.ndarray | None = None  # (H, W, 3) uint8, for ``IMAGE`` in the prompt
     seed: int = 0
@@ -28,14 +28,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the model said."""
+    """A response of the model."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why the endpoint gave no answer. It is never an action: the episode is missing."""
+    """The reason why the endpoint gave no answer. The episode then counts as missing, never as an action."""
 
     reason: str
 
@@ -44,9 +44,9 @@ class Chat(Protocol):
     """A served model."""
 
     def ask(self, requests: Sequence[Request]) -> list[Answer | Failure | Overlong]:
-        """Return what came back for each request, in their order.
+        """Return the answer to each request, in the same order.
 
-        A prompt that exceeds the model's context, with room for a response, gives ``Overlong``.
-        Raises ``UserError`` where no request can succeed: a wrong key, an unknown model, a budget that is used up.
+        The answer is ``Overlong`` if prompt and response do not fit into the model's context. Raises ``UserError`` if
+        no request can succeed: a wrong key, an unknown model, an exhausted budget.
         """
         ...

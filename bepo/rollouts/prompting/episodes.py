@@ -1,4 +1,4 @@
-"""Episodes of agents around a served model, all stepped together."""
+"""Episodes of agents around a served model. All episodes of a pass step together."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from bepo.rollouts.task_sets import TaskSet
 
 @dataclass
 class Episode:
-    """One task in one pass: its trials, one after the other, of which the last one counts."""
+    """One task in one pass, with one or more trials. The last trial counts."""
 
     task: Task
     number: int  # of the task in its set
-    trial: int = 0  # from 1, as soon as it begins
+    trial: int = 0  # counted from 1; 0 before the first trial
     agent: Trial | None = None
-    steps: list[dict[str, Any]] = field(default_factory=list)  # of all trials, as transcripts have them
+    steps: list[dict[str, Any]] = field(default_factory=list)  # of all trials, in the format of transcripts
     calls: int = 0  # of the running trial
     taken: int = 0  # environment steps of the running trial
-    total: float = 0.0  # its return
+    total: float = 0.0  # return of the running trial
     task_score: float = 0.0
-    over: bool = False  # the running trial
+    over: bool = False  # whether the running trial is over
     solved: bool = False
     broken: bool = False
-    missing: str = ""  # why the endpoint gave no answer
-    overlong: bool = False  # a prompt exceeded the model's context: the task is not solved, and not tried again
+    missing: str = ""  # why the endpoint gave no answer; empty: it did
+    overlong: bool = False  # whether a prompt exceeded the model's context; such a task is failed and not tried again
     memories: list[str] = field(default_factory=list)
     last_said: str = ""
 
     @property
     def goes_on(self) -> bool:
-        """Whether another trial may follow."""
+        """Whether another trial can follow."""
         return not (self.solved or self.missing or self.overlong)
 
     def end(self, answer: Failure | Overlong) -> None:
-        """End the episode without a response: it is missing, or it fails because its prompt is too long."""
+        """End the episode without a response, as missing or (prompt too long) as failed."""
         self.over = True
         if isinstance(answer, Failure):
             self.missing = answer.reason
@@ -57,7 +57,7 @@ class Episode:
 class PromptedPass:
     """Plays a pass over a task set with a served model.
 
-    ``template`` is a request with the sampling of all requests of actions.
+    ``template`` is a request with the sampling parameters for actions.
     """
 
     def __init__(self, env: Environment, agent: Agent, prompting: Prompting, chat: Chat, template: Request) -> None:
@@ -69,21 +69,21 @@ class PromptedPass:
 
     @property
     def trials(self) -> int:
-        """The number of trials that a task has at most."""
+        """The maximum number of trials of a task."""
         return self._prompting.trials if self._prompting.method == "reflexion" else 1
 
     @property
     def calls(self) -> int:
-        """The number of responses that a trial has at most."""
+        """The maximum number of responses in a trial."""
         return self._prompting.calls or self._env.horizon
 
     @property
     def requests(self) -> int:
-        """The number of requests that a task takes at most: responses, and a reflection between two trials."""
+        """The maximum number of requests for a task: responses, and a reflection between two trials."""
         return self.trials * self.calls + self.trials - 1
 
     def play(self, tasks: TaskSet, seed: int) -> list[Episode]:
-        """Play one episode of each task, with as many trials as the method has."""
+        """Play one episode of each task, with all trials of the method."""
         episodes = [Episode(task, number) for number, task in enumerate(tasks.tasks)]
         place = f"{tasks.split}/{seed}"
         for trial in range(1, self.trials + 1):
@@ -128,7 +128,7 @@ class PromptedPass:
                     episode.end(answer)
                     continue
                 agent = episode.agent
-                assert agent is not None  # the trial has begun
+                assert agent is not None  # set when the trial began
                 move = agent.read(observations[i], answer.text)
                 episode.calls += 1
                 step = {"trial": trial, "prompt": request.prompt, "response": answer.text, "action": move.action}
@@ -152,14 +152,14 @@ class PromptedPass:
                 episodes[i].over |= episodes[i].calls >= self.calls
 
     def _request(self, episode: Episode, observation: Any, place: str, seed: int) -> Request:
-        assert episode.agent is not None  # the trial has begun
+        assert episode.agent is not None  # set when the trial began
         call = f"{place}/{episode.task.id}/{episode.trial}/{episode.calls}"
         drawn = derive_seed(seed, episode.number, episode.trial, episode.calls)
         prompt, image = episode.agent.prompt(observation), observation.image
         return replace(self._template, place=call, prompt=prompt, image=image, seed=drawn)
 
     def _reflect(self, episodes: Sequence[Episode], place: str) -> None:
-        """Ask for a reflection on each trial that failed."""
+        """Ask for a reflection on each failed trial."""
         if not episodes or self._exemplars is None:
             return
         examples = self._exemplars.reflections()
@@ -183,11 +183,11 @@ class PromptedPass:
 
 
 def episode_row(episode: Episode, split: str, seed: int, trials: int) -> dict[str, Any]:
-    """Return the row of an episode that is not missing, as ``bepo.rollouts.evaluation.episode_rows`` has it.
+    """Return the row of an episode that is not missing, in the format of ``bepo.rollouts.evaluation.episode_rows``.
 
-    Besides it has ``calls`` (responses of all trials), ``overlong`` (whether it ended because a prompt exceeded the
-    model's context), and of a method with several trials ``solved_at``, the trial that solved the task; None: none did.
-    Steps, return and score are those of the last trial.
+    Further columns are ``calls`` (responses of all trials) and ``overlong`` (whether a prompt exceeded the model's
+    context). A method with several trials has ``solved_at``: the number of the trial that solved the task, or None.
+    Steps, return and score belong to the last trial.
     """
     answers = [step for step in episode.steps if step["observation"] != ""]
     row = {

@@ -1,4 +1,4 @@
-"""Examples for prompts: episodes of the environment's own expert, with thoughts of our own (a reconstruction)."""
+"""Examples for prompts: episodes of the environment's expert with thoughts that we add (RECONSTRUCTION)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from bepo.envs import Environment, Task
 from bepo.rollouts.prompting import Prompting
 from bepo.rollouts.prompting.transcript import Grammar, Turn
 
-_MOST_TASKS = 200  # training tasks that are looked through
-_PRODUCT = re.compile(r"b0\w{8}$")  # the number of a product
-_MOVES = ("go ", "open ", "close ", "look", "examine ", "inventory")  # of ALFWorld: the way, not the goal
+_MOST_TASKS = 200  # search at most so many training tasks
+_PRODUCT = re.compile(r"b0\w{8}$")  # the asin of a product
+_MOVES = ("go ", "open ", "close ", "look", "examine ", "inventory")  # ALFWorld's commands that are not part of a plan
 
 
 class Exemplars:
-    """Examples of an environment, made from training tasks: no test task is among them."""
+    """Examples of an environment, made from training tasks, never from test tasks."""
 
     def __init__(self, env: Environment, settings: Prompting, grammar: Grammar) -> None:
         self._env, self._settings, self._grammar = env, settings, grammar
@@ -27,11 +27,11 @@ class Exemplars:
         self.reflections = lru_cache(maxsize=1)(self._reflections)
 
     def _of_kind(self, kind: str) -> tuple[str, ...]:
-        """Return the examples for a task of this kind: solved tasks of that kind, as far as there are any."""
+        """Return the examples for a task of this type: solved tasks, of the same type if there are any."""
         return tuple(islice(self._written(kind), self._settings.exemplars))
 
     def _reflections(self) -> tuple[str, ...]:
-        """Return two examples of reflections: an episode that is cut before its goal, and the plan that it lacked."""
+        """Return two examples of reflections: an episode that is cut before its goal, and the plan that it needed."""
         found = []
         for instruction, turns in islice(self._solved(""), 2):
             half = turns[: max(len(turns) // 2, 1)]
@@ -46,10 +46,10 @@ class Exemplars:
             yield self._grammar.task(instruction) + "".join(map(self._grammar.turn, turns)).rstrip()
 
     def _solved(self, kind: str) -> Iterator[tuple[str, list[Turn]]]:
-        """Yield instruction and turns of training tasks that the expert solves, those of the kind before others."""
+        """Yield instruction and turns of training tasks that the expert solves, tasks of this type first."""
         if not self._env.has_expert:
             raise UserError(
-                f"env={self._env.name} has no expert, whose episodes are the examples: choose prompting=direct, or "
+                f"env={self._env.name} has no expert to make examples with: choose prompting=direct or "
                 "prompting.exemplars=0"
             )
         tasks = list(islice(self._env.tasks("train"), _MOST_TASKS))
@@ -72,7 +72,7 @@ class Exemplars:
 
 
 def _with_thoughts(seen: Sequence[tuple[str, str]], own_step: bool) -> list[Turn]:
-    """Return the turns of an episode: a plan first, and after each part of it what comes next."""
+    """Return the turns of an episode, with a plan as the first thought and the rest of the plan after each part."""
     goals = [(action, _words(action)) for _, action in seen if not action.startswith(_MOVES)]
     turns: list[Turn] = []
     left, due = list(goals), True
@@ -93,7 +93,7 @@ def _with_thoughts(seen: Sequence[tuple[str, str]], own_step: bool) -> list[Turn
 
 
 def _words(action: str) -> str:
-    """Return an action as a thought says it, without what is not seen yet: the numbers of objects, and products."""
+    """Return an action in the words of a thought, without numbers of objects and products, which are not seen yet."""
     kind, _, rest = action.rstrip("]").partition("[")
     if kind == "search":
         return "search for what the task describes"

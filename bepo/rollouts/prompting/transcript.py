@@ -1,4 +1,4 @@
-"""How ReAct writes an episode: the words around observations, thoughts and actions (a reconstruction)."""
+"""The format of ReAct's episodes: the words around observations, thoughts and actions (RECONSTRUCTION)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import NamedTuple
 from bepo.envs import PromptText
 
 _TOO_MUCH = re.compile(r"\n|Observation:")
-"""Where a chat model goes on with what is not its part."""
+"""The point from which a chat model continues with text that is not its turn."""
 
 
 class Turn(NamedTuple):
-    """One response, and what was seen before it."""
+    """One response, and the observation before it."""
 
     observation: str
-    thought: str  # empty: none
-    action: str  # empty: the response was a thought alone, or nothing that can be read
+    thought: str  # empty: no thought
+    action: str  # empty: the response was only a thought, or unreadable
 
 
 @dataclass(frozen=True)
 class Grammar:
-    """Thought and action in one response: ``Thought: ... Action: ...``."""
+    """The default format, with thought and action in one response: ``Thought: ... Action: ...``."""
 
     ask: str = "Thought:"
     rules: str = (
@@ -47,7 +47,7 @@ class Grammar:
         return f"{self.observation(turn.observation)}Thought: {turn.thought}\nAction: {turn.action}\n"
 
     def read(self, response: str) -> tuple[str, str]:
-        """Return the thought and the action of a response, each empty where there is none."""
+        """Return the thought and the action of a response; a missing part is empty."""
         thought, found, action = response.partition("Action:")
         words = _first_line(action) if found else ""
         return " ".join(thought.removeprefix("Thought:").split("\n")[0].split()), words
@@ -55,7 +55,7 @@ class Grammar:
 
 @dataclass(frozen=True)
 class CommandGrammar(Grammar):
-    """ALFWorld in ReAct's own code: commands behind ``>``; a thought is a command that is answered "OK."."""
+    """ALFWorld's format in ReAct's code: a command follows ``>``; a thought is a command with the answer "OK."."""
 
     ask: str = ">"
     rules: str = "Interact with a household to solve a task."
@@ -65,7 +65,7 @@ class CommandGrammar(Grammar):
         return f"{self.rules}{_announce(examples)}"
 
     def task(self, instruction: str) -> str:
-        """Return nothing: the first observation says the task."""
+        """Return an empty text: the first observation contains the task."""
         return ""
 
     def observation(self, text: str) -> str:
@@ -73,7 +73,7 @@ class CommandGrammar(Grammar):
         return f"{text.strip()}\n"
 
     def turn(self, turn: Turn) -> str:
-        """Return an observation, and the command behind it."""
+        """Return an observation, and the command after it."""
         return f"{self.observation(turn.observation)}> {turn.action or f'think: {turn.thought}'}\n"
 
     def read(self, response: str) -> tuple[str, str]:
@@ -84,7 +84,7 @@ class CommandGrammar(Grammar):
 
 @dataclass(frozen=True)
 class BracketGrammar(Grammar):
-    """WebShop in ReAct's own code: ``Action: think[...]`` is answered "OK."."""
+    """WebShop's format in ReAct's code: the answer to ``Action: think[...]`` is "OK."."""
 
     ask: str = "Action:"
     rules: str = "Webshop"
@@ -98,7 +98,7 @@ class BracketGrammar(Grammar):
         return f"Instruction:\n{instruction}\n"
 
     def turn(self, turn: Turn) -> str:
-        """Return an observation, and the action behind it."""
+        """Return an observation, and the action after it."""
         return f"{self.observation(turn.observation)}Action: {turn.action or f'think[{turn.thought}]'}\n"
 
     def read(self, response: str) -> tuple[str, str]:
@@ -112,7 +112,7 @@ GRAMMARS: dict[str, dict[str, Grammar]] = {
     "in_response": {"alfworld": Grammar(), "webshop": Grammar()},
     "own_step": {"alfworld": CommandGrammar(), "webshop": BracketGrammar()},
 }
-"""How episodes are written, by ``prompting.thoughts`` and environment."""
+"""The formats of episodes, by ``prompting.thoughts`` and environment."""
 
 
 def _announce(examples: int) -> str:
@@ -122,5 +122,5 @@ def _announce(examples: int) -> str:
 
 
 def _first_line(text: str) -> str:
-    """Return what a model was asked for, without what it went on to write."""
+    """Return the first line of a response, without the continuation that the model was not asked for."""
     return _TOO_MUCH.split(text.strip(), maxsplit=1)[0].strip()

@@ -1,9 +1,9 @@
-"""Backends: who holds the weights, samples episodes with them and updates them. Each is registered by its settings.
+"""Backends: they hold the weights, sample episodes and update the policy. Each file registers one backend's settings.
 
-``bepo.runs.run`` decides what happens when, and an ``Engine`` does it. Tasks, prompts, environments, credit estimators,
-evaluation and files are the same for every backend.
+``bepo.runs.run`` calls the methods of an ``Engine``. All backends share everything else: tasks, prompts, environments,
+credit estimators, evaluation and files.
 
-Sizes: R is the number of response tokens of a batch, laid end to end as in ``RolloutBatch.tokens``.
+Sizes: R is the number of response tokens of a batch, concatenated as in ``RolloutBatch.tokens``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bepo.training import Optimisation
 
 @dataclass(frozen=True)
 class Setup:
-    """What an engine starts from: the parts of a run's config that it reads, and what the run derived from them."""
+    """The input of an engine: parts of a run's config, and values that the run derived from them."""
 
     env: Environment
     agent: Agent
@@ -38,24 +38,24 @@ class Setup:
     loss: Loss
     training: Optimisation
     evaluation: Evaluation
-    sampling: Sampling  # how training rollouts are sampled
+    sampling: Sampling  # of training rollouts
     trajectories: int  # trajectories of one update
     updates: int  # updates of the whole run
-    needs_critic: bool  # does the credit estimator read values?
+    needs_critic: bool  # whether the credit estimator reads values
     task_sets: Mapping[Split, TaskSet]  # by split
-    device: str  # "cpu" or "cuda", as ``Backend.resolve`` returned it
+    device: str  # "cpu" or "cuda", from ``Backend.resolve``
     cache: Path  # folder of warm starts, shared by all runs
     folder: Path  # folder of this run
-    published: Path | None = None  # folder of published warm starts, which are taken where they fit
-    weights: Path | None = None  # folder of a trained policy, in place of the one that the settings describe
+    published: Path | None = None  # folder of published warm starts, used if the settings are equal
+    weights: Path | None = None  # folder of a trained policy that replaces the policy of the settings
 
 
 @dataclass(frozen=True)
 class Rollouts:
-    """A batch on its way through an update, with what its engine needs to find its own data about it.
+    """A batch during an update, with the engine's own data about it.
 
-    ``remote`` belongs to the engine that made it: nothing else reads it. ``seconds`` are the durations of the engine's
-    own stages by name, logged as ``time/<stage>``.
+    Only the engine that made it reads ``remote``. ``seconds`` are the durations of the engine's stages by name, logged
+    as ``time/<stage>``.
     """
 
     batch: RolloutBatch
@@ -68,12 +68,12 @@ class Rollouts:
 
 
 class Engine(Protocol):
-    """A running backend. Between two calls it keeps weights and processes, but remembers no rollouts.
+    """A running backend. Between two calls it keeps weights and processes, but no rollouts.
 
-    An update is ``collect``, ``compute_values``, ``update``, ``release``, each given what the one before returned.
-    ``facts`` go into ``run.json``: ``backend``, ``device``, ``world_size``, ``versions`` and, where there is one,
-    ``warm_start``. ``end_ids`` are the ids of the tokens that end a complete response; one that was cut at the token
-    limit ends with another.
+    For an update, call ``collect``, ``prepare_batch``, ``update`` and ``release`` with the result of the call before.
+    ``facts`` is metadata for ``run.json``: ``backend``, ``device``, ``world_size``, ``versions`` and, if there is a
+    warm start, ``warm_start``. ``end_ids`` are the IDs of the tokens that end a complete response. A response that was
+    cut at the token limit ends with another token.
     """
 
     facts: dict[str, Any]
@@ -82,19 +82,18 @@ class Engine(Protocol):
     def collect(
         self, tasks: Sequence[Task], group_size: int, sampling: Sampling, seed: int, expert_steps: bool = False
     ) -> Rollouts:
-        """Run ``group_size`` episodes of each task with the current policy, as ``bepo.rollouts.collect.collect`` does.
+        """Run ``group_size`` episodes of each task with the current policy, like ``bepo.rollouts.collect.collect``.
 
-        Every draw follows from ``seed``. ``expert_steps`` fills these columns of the batch. Whatever ``remote`` refers
-        to is kept until ``release``.
+        Every draw follows from ``seed``. ``expert_steps`` also fills the columns of that name. The engine keeps the
+        data of ``remote`` until ``release``.
         """
         ...
 
-    def compute_values(self, rollouts: Rollouts) -> Rollouts:
-        """Return the rollouts with all that the models compute of them before an update.
+    def prepare_batch(self, rollouts: Rollouts) -> Rollouts:
+        """Return the rollouts with all model outputs that an update needs.
 
-        That is the critic's value of every response token, where there is a critic, ``batch.entropy`` where sampling
-        does not tell it, and whatever else the engine's own ``update`` reads, such as log-probabilities. The argument
-        is not changed.
+        These are the critic's value of every response token (if there is a critic), ``batch.entropy`` (if sampling does
+        not give it), and inputs of the engine's ``update`` such as log-probabilities. The argument is not changed.
         """
         ...
 
@@ -105,20 +104,20 @@ class Engine(Protocol):
         seed: int,
         returns: Float[np.ndarray, " R"] | None,
     ) -> dict[str, float]:
-        """Update the policy, and the critic where there is one, on the rollouts that ``compute_values`` returned.
+        """Update the policy, and the critic if there is one, on the rollouts of ``prepare_batch``.
 
-        ``advantage`` has one number for every response token. ``returns``, of the same shape, is what the critic is
-        fitted to; None where there is no critic. The order of minibatches follows from ``seed``. Returns the statistics
-        that are logged as ``train/<name>``.
+        ``advantage`` has one number for every response token. ``returns``, of the same shape, is the critic's target;
+        None without a critic. The order of minibatches follows from ``seed``. Returns the statistics to log as
+        ``train/<name>``.
         """
         ...
 
     def release(self, rollouts: Rollouts) -> None:
-        """Free what the engine keeps of the rollouts."""
+        """Free the engine's data about the rollouts."""
         ...
 
     def cpu_seconds(self) -> float:
-        """Return the CPU seconds that the processes of the engine, this one among them, have used so far."""
+        """Return the CPU seconds of the engine's processes so far, including this process."""
         ...
 
     def save(self, folder: Path) -> None:
@@ -130,44 +129,44 @@ class Engine(Protocol):
         ...
 
     def policy_in(self, folder: Path) -> Path:
-        """Return where in a checkpoint the policy is, as a folder that transformers loads."""
+        """Return the policy's folder in a checkpoint, in transformers' format."""
         ...
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Return the text of token ids, special tokens included."""
+        """Return the text of token IDs, special tokens included."""
         ...
 
     def close(self) -> None:
-        """End every process of the engine. It is called however the run ends."""
+        """End every process of the engine. It is called at every end of a run, also after errors."""
         ...
 
 
 class Backend(Plugin):
-    """The settings of a backend; each backend is a dataclass that derives from this class."""
+    """The base class of backends: dataclasses of settings."""
 
     group = "backend"
 
     @property
     def world_size(self) -> int:
-        """The number of devices that a run takes."""
+        """The number of devices of a run."""
         return 1
 
     def resolve(self) -> str:
         """Return the device to use, ``"cpu"`` or ``"cuda"``.
 
-        Raises ``UserError`` where the machine or the installation cannot do what the settings ask for.
+        Raises ``UserError`` if the machine or the installation does not support the settings.
         """
         raise NotImplementedError
 
     def start(self, setup: Setup) -> Engine:
-        """Start the processes of a run and return its engine."""
+        """Start the processes of a run, and return its engine."""
         raise NotImplementedError
 
 
 def collect_and_release(
     engine: Engine, tasks: Sequence[Task], group_size: int, sampling: Sampling, seed: int
 ) -> RolloutBatch:
-    """Collect a batch that no update follows, as an evaluation does."""
+    """Collect a batch without an update after it, as in an evaluation."""
     rollouts = engine.collect(tasks, group_size, sampling, seed)
     engine.release(rollouts)
     return rollouts.batch

@@ -1,4 +1,4 @@
-"""The backend of one process: policy, learner and environments together, on one device."""
+"""The backend with one process: policy, learner and environments, on one device."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 @register
 @dataclass
 class Local(Backend):
-    """Everything in this process, on one device."""
+    """Runs everything in this process, on one device."""
 
     name: Literal["local"] = "local"
     device: Literal["auto", "cpu", "cuda"] = setting("auto", identity=False)
-    """Where the model runs; auto takes a GPU where torch finds one."""
+    """The model's device; ``auto`` uses a GPU if torch finds one."""
     threads: int = setting(1, at_least=1, at_most=1024, identity=False)
-    """The number of CPU threads. Another number rounds differently, so each session of a run says its own."""
+    """Number of CPU threads. It changes rounding, so each session of a run records it."""
 
     def resolve(self) -> str:
         """Return the device to use, and set torch's number of threads.
 
-        Raises ``UserError`` where CUDA is asked for and torch finds no GPU.
+        Raises ``UserError`` if CUDA is chosen but torch finds no GPU.
         """
         import torch
 
@@ -38,18 +38,18 @@ class Local(Backend):
         return "cuda" if self.device != "cpu" and torch.cuda.is_available() else "cpu"
 
     def missing(self) -> Missing | None:
-        """Return why torch cannot use a GPU, where the settings ask for one."""
+        """Return why torch cannot use a GPU, if the settings ask for one."""
         return gpu_missing() if self.device == "cuda" else None
 
     def start(self, setup: Setup) -> LocalEngine:
-        """Build the policy, after its warm start where it has one, and return the engine."""
+        """Build the policy, run its warm start if it has one, and return the engine."""
         from bepo.training.local_engine import LocalEngine
 
         return LocalEngine(setup)
 
 
 def gpu_missing() -> Missing | None:
-    """Return why torch cannot use a GPU on this machine, or None where it can."""
+    """Return why torch cannot use a GPU on this machine; None if it can."""
     import torch
 
     if torch.cuda.is_available():

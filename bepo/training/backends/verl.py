@@ -1,6 +1,6 @@
-"""verl, vLLM, Ray and FSDP as a backend: the same runs on one GPU or many, and on a CPU for tests.
+"""verl, vLLM, Ray and FSDP as a backend, on one or many GPUs; on a CPU for tests.
 
-On a machine without verl this file alone is imported.
+This is the only file of the backend that is imported on a machine without verl.
 """
 
 from __future__ import annotations
@@ -23,36 +23,37 @@ class Verl(Backend):
 
     name: Literal["verl"] = "verl"
     device: Literal["auto", "cpu", "cuda"] = setting("auto", identity=False)
-    """Where models run; auto takes GPUs where torch finds them, and cpu is for tests of the whole stack."""
+    """The models' device; ``auto`` uses GPUs if torch finds them, ``cpu`` is for tests of the whole stack."""
     n_gpus: int = setting(1, at_least=1, identity=False)
-    """The number of devices of a node, which is the number of its training ranks; on a CPU, ranks are processes."""
+    """Number of devices of a node; each is one training rank. On a CPU, ranks are processes."""
     nodes: int = setting(1, at_least=1, identity=False)
-    """The number of nodes; with more than one, they are those of the Ray cluster at RAY_ADDRESS."""
+    """Number of nodes. More than one need a Ray cluster at RAY_ADDRESS."""
     tensor_parallel_size: int = setting(1, at_least=1, identity=False)
-    """The number of devices of one vLLM replica; there are nodes x n_gpus / tensor_parallel_size replicas."""
+    """Number of devices of one vLLM replica; there are nodes x n_gpus / tensor_parallel_size replicas."""
     micro_batch_tokens: int = setting(16384, at_least=1, identity=False)
-    """A device takes at most this many tokens in one pass, and where torch's own attention reads text, at most those of
-    four transitions of full length (1,024 at least), as its cost grows with their square. Changes rounding only."""
+    """Maximum number of tokens of a device in one pass. It changes only rounding. For text with torch's own attention,
+    four transitions of full length (at least 1,024 tokens) are the limit too, because the cost is quadratic."""
     attention: Literal["auto", "flash_attention_2", "sdpa"] = setting("auto", identity=False)
-    """What computes attention in training; rounding differs. auto takes FlashAttention where flash-attn is installed,
-    and torch's own (sdpa) elsewhere."""
+    """The implementation of attention in training; it changes rounding. ``auto``: FlashAttention if flash-attn is
+    installed, else torch's own (``sdpa``)."""
     gpu_memory_utilization: float = setting(0.5, above=0, below=1, identity=False)
-    """The share of a device's memory that vLLM may use while it generates."""
+    """Share of a device's memory that vLLM may use during generation."""
     request_seeds: bool = setting(True, neutral=True)
-    """Draw each response from a seed of its own, so that a run repeats but for rounding. false draws those of one vLLM
-    replica from one stream, in the order in which they happen to be computed, which takes less time (docs/gpu.md)."""
+    """Whether each response has a separate seed, so that a run is reproducible up to rounding. If false, all responses
+    of a vLLM replica share one random stream: faster, but not reproducible (docs/gpu.md)."""
     offload: bool = setting(False, identity=False)
-    """Keep parameters and optimiser states in CPU memory while they are not used."""
+    """Whether to keep unused parameters and optimiser states in CPU memory."""
     env_workers: int = setting(4, at_least=1, identity=False)
-    """The number of processes that run environments."""
+    """Number of processes that run environments."""
     agent_workers: int = setting(1, at_least=1, identity=False)
-    """The number of processes that run episodes against vLLM."""
+    """Number of processes that run episodes with vLLM."""
     patience: int = setting(3600, at_least=1, identity=False)
-    """A stage that takes more than this many seconds counts as hung, and the program ends."""
+    """Timeout of a stage in seconds. A stage that takes longer ends the program."""
     verbose: bool = setting(False, identity=False)
-    """Show what verl's processes print; otherwise they write to the run's verl.log and to Ray's session folder."""
+    """Whether to show the output of verl's processes. If false, it goes to the run's verl.log and Ray's session
+    folder."""
     overrides: dict[str, Any] = field(default_factory=dict)
-    """verl's own settings, merged last: ``+backend.overrides.actor_rollout_ref.rollout.max_num_seqs=64``."""
+    """verl's own settings, merged last, such as ``+backend.overrides.actor_rollout_ref.rollout.max_num_seqs=64``."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,13 +65,13 @@ class Verl(Backend):
 
     @property
     def world_size(self) -> int:
-        """The number of devices that a run takes, on all nodes."""
+        """The number of devices of a run, on all nodes."""
         return self.nodes * self.n_gpus
 
     def resolve(self) -> str:
         """Return the device to use, and prepare this process for it.
 
-        Raises ``UserError`` for whatever is missing: verl, vLLM, GPUs, memory, shared memory, ports.
+        Raises ``UserError`` if a package, GPUs, memory or ports are missing.
         """
         from bepo.training.verl.devices import find_device
         from bepo.training.verl.machine import check
@@ -80,7 +81,7 @@ class Verl(Backend):
         return device
 
     def missing(self) -> Missing | None:
-        """Return the first package or resource that this machine lacks, with a remedy."""
+        """Return the first package or resource that this machine lacks, and what to do about it."""
         from bepo.training.verl.machine import check
 
         try:
@@ -92,12 +93,12 @@ class Verl(Backend):
     def start(self, setup: Setup) -> VerlEngine:
         """Start Ray and every process of the run, and return the engine.
 
-        What they print goes to the run's ``verl.log``. Raises ``UserError`` where a process cannot start.
+        Their output goes to the run's ``verl.log``. Raises ``UserError`` if a process cannot start.
         """
         from bepo.training.verl.quiet import Quiet
 
         quiet = Quiet(None if self.verbose else setup.folder / "verl.log")
-        with quiet:  # verl and vLLM print while they are imported, too
+        with quiet:  # verl and vLLM print during import too
             from bepo.training.verl.engine import VerlEngine
 
         return VerlEngine(self, setup, quiet)

@@ -1,4 +1,4 @@
-"""An episode against vLLM, as verl's agent loop: one transition for each environment step."""
+"""An episode with vLLM as verl's agent loop: one transition for each environment step."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from bepo.rollouts.collect import Overlong
 from bepo.training.verl.episodes import TASKS, Episode, EpisodeWorkers, Prompt
 from bepo.training.verl.patches import patch_episodes
 
-patch_episodes()  # verl imports this file in the processes that play episodes
+patch_episodes()  # verl imports this file in the processes that run episodes
 
 
 class StepLoop(AgentLoopBase):
-    """Plays one trajectory; verl makes a loop for each. Every element that ``run`` returns is one transition for verl.
+    """Runs one trajectory; verl makes one loop for each. Each element that ``run`` returns is one transition for verl.
 
-    An episode whose next prompt is too long ends there, as a truncation; the first prompt must fit. A failure becomes a
-    transition that says so, because verl would log an exception and go on without the trajectory.
+    An episode ends as a truncation if its next prompt is too long; the first prompt must fit. A failure is returned as
+    a transition, because verl would only log an exception and continue without the trajectory.
     """
 
     def __init__(self, trainer_config, server_manager, tokenizer, processor, **unused: Any) -> None:
-        """Take from verl what a step needs.
+        """Keep the parts of verl that a step needs.
 
-        verl's own ``__init__`` is not called: it prepares prompts that grow token by token, and ours are written anew
-        at each step.
+        verl's own ``__init__`` is not called: it prepares prompts that grow token by token, but here each step has a
+        new prompt.
         """
         config = trainer_config.config.actor_rollout_ref
         self.max_prompt_length = config.rollout.prompt_length
@@ -46,16 +46,16 @@ class StepLoop(AgentLoopBase):
             processor.tokenizer = self.tokenizer
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> list[AgentLoopOutput]:
-        """Play the trajectory that ``row`` names, and return its transitions.
+        """Run the trajectory of ``row``, and return its transitions.
 
-        ``row`` has the columns that ``StagedTrainer.roll_out`` was given; its sampling settings count, not verl's.
+        ``row`` has the columns of ``StagedTrainer.roll_out``. Its sampling settings replace verl's.
         """
         try:
             return await self._play(row)
         except Exception as error:
             logging.getLogger(__name__).exception("episode failed")
             lines = str(error).strip().splitlines()
-            end_token: Any = self.tokenizer.eos_token_id  # by its stub it may also be text
+            end_token: Any = self.tokenizer.eos_token_id  # in its stub it may also be text
             return [_failed(lines[-1] if lines else repr(error), end_token)]
 
     async def _play(self, row: dict[str, Any]) -> list[AgentLoopOutput]:
@@ -74,7 +74,7 @@ class StepLoop(AgentLoopBase):
                 image_data=pictures.get("images"),
             )
             ids = list(response.token_ids)
-            text: Any = self.tokenizer.decode(ids, skip_special_tokens=True)  # by its stub it may also be a list
+            text: Any = self.tokenizer.decode(ids, skip_special_tokens=True)  # in its stub it may also be a list
             transition, prompt = await episode.step(text)
             try:
                 reads = None if prompt is None else self._read(prompt, int(row["min_pixels"]))
@@ -88,12 +88,12 @@ class StepLoop(AgentLoopBase):
         return outputs
 
     def _read(self, prompt: Prompt, min_pixels: int) -> tuple[list[int], dict[str, list]]:
-        """Return a prompt's token ids, and its pictures. Raises ``Overlong``."""
+        """Return a prompt's token IDs, and its pictures. Raises ``Overlong``."""
         pictures = {} if prompt.image is None else {"images": [self._picture(prompt.image, min_pixels)]}
         return self._encode(prompt, pictures), pictures
 
     def _encode(self, prompt: Prompt, pictures: dict[str, list]) -> list[int]:
-        """Return the token ids that the policy's own ``encode`` would.
+        """Return the same token IDs as the policy's own ``encode``.
 
         Raises ``Overlong`` for a prompt of more than ``max_prompt_length`` tokens.
         """
@@ -110,12 +110,12 @@ class StepLoop(AgentLoopBase):
         return list(ids)
 
     def _picture(self, image: np.ndarray, min_pixels: int) -> Image.Image:
-        """Return the picture, enlarged as the policy's image processor would, so that verl and vLLM leave it unchanged.
+        """Return the picture, enlarged like the policy's image processor does, so that verl and vLLM do not change it.
 
-        Raises ``UserError`` where the model has no processor: verl only warns if one does not load.
+        Raises ``UserError`` if the model has no processor: verl only warns if it does not load.
         """
         if self.processor is None:
-            raise UserError("the environment shows pictures, and verl finds no processor of them with the model")
+            raise UserError("the environment shows pictures, but verl finds no image processor for the model")
         picture = Image.fromarray(image)
         if picture.width * picture.height >= min_pixels:
             return picture
@@ -126,7 +126,7 @@ class StepLoop(AgentLoopBase):
 
     @staticmethod
     def _chat(template: Any, content: str | list[dict[str, str]]) -> str:
-        """Write one user message with the chat template of a tokenizer or processor."""
+        """Return one user message in the chat template of a tokenizer or processor."""
         message = [{"role": "user", "content": content}]
         return template.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
 
@@ -145,7 +145,7 @@ async def _task(group: int, n_workers: int) -> tuple[Task, EpisodeWorkers]:
 
 
 def _sampling(row: dict[str, Any], seed: int) -> dict[str, Any]:
-    """Return vLLM's sampling settings for one request, which has a seed of its own where the row asks for it."""
+    """Return vLLM's sampling settings for one request, with a separate seed if the row asks for it."""
     settings = {name: float(row[name]) for name in ("temperature", "top_p")}
     settings |= {"top_k": int(row["top_k"]), "logprobs": True}
     return settings | ({"seed": seed} if row["request_seeds"] else {})
@@ -156,7 +156,7 @@ def _output(
 ) -> AgentLoopOutput:
     """Return a transition for verl.
 
-    All fields are set, because verl drops those that are not, and needs the same ones in every transition.
+    All fields are set, because verl drops unset fields, but needs the same fields in every transition.
     """
     return AgentLoopOutput(
         prompt_ids=prompt_ids,
@@ -172,9 +172,9 @@ def _output(
 
 
 def _finish(outputs: list[AgentLoopOutput]) -> None:
-    """Write return and success into the last transition, from which verl copies them to the others of the trajectory.
+    """Write return and success into the last transition; verl copies them to the trajectory's other transitions.
 
-    Nothing of ours reads them: the reward of each step is in its row.
+    Only verl reads them: bepo has the reward of each step in its row.
     """
     last = outputs[-1]
     last.reward_score = float(sum(o.extra_fields["row"]["r"] for o in outputs))
@@ -182,6 +182,6 @@ def _finish(outputs: list[AgentLoopOutput]) -> None:
 
 
 def _failed(reason: str, end_token: int) -> AgentLoopOutput:
-    """Return a transition of one token that says why the episode failed."""
+    """Return a transition of one token with the reason why the episode failed."""
     extra = {"failure": reason, "reward_extra_info": {"acc": 0.0}}
     return _output([end_token], [end_token], [0.0], {}, extra)

@@ -1,6 +1,6 @@
-"""What of backend=verl depends on the kind of device. CUDA's is here; another kind is a distribution of its own.
+"""The parts of backend=verl that depend on the type of device. CUDA is here; other types are separate distributions.
 
-The CPU's, for tests, is ``tests/verl/cpu``.
+The CPU, for tests, is in ``tests/verl/cpu``.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from bepo.training.backends.verl import Verl
 
-GROUP = "bepo.verl_devices"  # of entry points: the name of a device and its class
-REMEDY = {"cpu": "make verl, then .venv-verl/bin/python", "cuda": GPU_ENVIRONMENT}  # where packages are missing
+GROUP = "bepo.verl_devices"  # entry points: the name of a device and its class
+REMEDY = {"cpu": "make verl, then .venv-verl/bin/python", "cuda": GPU_ENVIRONMENT}  # how to install missing packages
 _ENVIRONMENT = {
     "HF_HUB_OFFLINE": os.environ.get("HF_HUB_OFFLINE", "0"),
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -31,34 +31,34 @@ _ENVIRONMENT = {
 
 
 class Device:
-    """CUDA, and the base class of other kinds of devices, which are found by an entry point of ``GROUP``."""
+    """CUDA, and the base class of other types of devices, which register an entry point of ``GROUP``."""
 
     vllm = ("vllm", "0.24.0")
-    """The distribution that vLLM is installed as, and its version."""
+    """The name of vLLM's distribution, and its version."""
     bucket_megabytes = 2048
-    """Weights on their way to vLLM at a time."""
+    """Size of a bucket of weights on the way to vLLM."""
 
     def check(self, settings: Verl) -> None:
-        """Raise ``UserError`` where this machine lacks what the settings ask for."""
+        """Raise ``UserError`` if this machine does not support the settings."""
 
     def check_model(self, config: PreTrainedConfig) -> None:
-        """Raise ``UserError`` for a language model with this config that vLLM cannot run here."""
+        """Raise ``UserError`` if vLLM cannot run a language model with this config here."""
 
     def environment(self) -> dict[str, str]:
         """Return the environment variables of every process of an engine."""
         return dict(_ENVIRONMENT)
 
     def prepare(self) -> None:
-        """Set what verl, vLLM and Ray read from the environment when they are imported; child processes inherit it."""
+        """Set the environment variables that verl, vLLM and Ray read at import; child processes inherit them."""
         os.environ.update(self.environment())
 
     def verl_settings(self, settings: Verl) -> dict[str, Any]:
-        """Return what verl's config has on this device instead of its defaults."""
+        """Return the values of verl's config that differ from its defaults on this device."""
         return {}
 
 
 def find_device(name: str) -> Device:
-    """Return the kind of device by its name. Raises ``Missing`` where nothing is installed for it."""
+    """Return the device with a name. Raises ``Missing`` if its distribution is not installed."""
     if name == "cuda":
         return Device()
     for entry in entry_points(group=GROUP, name=name):
@@ -67,7 +67,7 @@ def find_device(name: str) -> Device:
 
 
 def check_package(name: str, needed: str | None, remedy: str) -> None:
-    """Raise ``Missing`` where a distribution is not installed, or in another version than ``needed``."""
+    """Raise ``Missing`` if a distribution is not installed, or its version is not ``needed``."""
     try:
         installed = version(name)
     except PackageNotFoundError:

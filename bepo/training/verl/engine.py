@@ -1,4 +1,4 @@
-"""The engine of backend=verl: it turns the calls of ``bepo.training.backends.Engine`` into verl's stages."""
+"""The engine of backend=verl: it implements ``bepo.training.backends.Engine`` with verl's stages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from bepo.policies.pretrained import end_ids_of
 from bepo.rollouts.collect import Sampling
 from bepo.training.backends import Rollouts, Setup
 from bepo.training.backends.verl import Verl
-from bepo.training.start import warm_start_facts
+from bepo.training.starting_policy import warm_start_metadata
 from bepo.training.verl import pictures
 from bepo.training.verl.devices import find_device
 from bepo.training.verl.episodes import TASKS, EpisodeWorkers, Tasks
@@ -56,28 +56,28 @@ _OF_LOSS = f"actor/{STATISTIC}"
 
 @dataclass(frozen=True)
 class StoredBatch:
-    """Where TransferQueue stores a batch, the key of each of its N transitions, and what was measured on it so far."""
+    """A batch in TransferQueue: its handle, the key of each of its N transitions, and its metrics so far."""
 
-    batch: KVBatchMeta  # with rows of padding, once log-probabilities are computed
+    batch: KVBatchMeta  # has rows of padding after log-probabilities are computed
     keys: list[str]  # (N,) in the order of ``RolloutBatch``
     metrics: dict[str, float]  # verl's metrics, and counts of rows and episodes
 
 
 class VerlEngine:
-    """verl, Ray, vLLM and the environments of a run; their processes run from here to ``close``.
+    """verl, Ray, vLLM and the environments of a run. Their processes run until ``close``.
 
     ``Rollouts.remote`` is a ``StoredBatch``. See ``bepo.training.backends.Engine`` for the methods.
     """
 
     def __init__(self, settings: Verl, setup: Setup, quiet: Quiet) -> None:
-        """Start every process. Raises ``UserError`` of one line where one of them cannot start."""
+        """Start every process. Raises ``UserError`` with one line if a process cannot start."""
         if setup.policy.constrained:
             raise UserError(
-                "backend=verl samples whole responses from vLLM: policy.constrained=true needs backend=local"
+                "backend=verl cannot restrict vLLM to admissible actions: policy.constrained=true needs backend=local"
             )
         self.settings, self.setup = settings, setup
         self._session = Session(setup.folder, quiet, settings.patience)
-        self._vllm_is_current = False  # does vLLM have the current weights?
+        self._vllm_is_current = False  # whether vLLM has the current weights
         try:
             with self._session.stage("start"):
                 self._start()
@@ -91,7 +91,7 @@ class VerlEngine:
             "device": setup.device,
             "world_size": settings.world_size,
             "versions": {name: version(name) for name in packages},
-            **warm_start_facts(setup),
+            **warm_start_metadata(setup),
         }
 
     def _start(self) -> None:
@@ -108,7 +108,7 @@ class VerlEngine:
         self.end_ids = end_ids_of(config.actor_rollout_ref.model.path, self._trainer.tokenizer)
 
     def _model_path(self) -> str:
-        """Return what verl loads the model from; a policy without weights is built, warm-started and saved first."""
+        """Return the path from which verl loads the model. A built-in policy is built, warm-started and saved first."""
         if self.setup.weights is not None:
             return str(self.setup.weights)
         if self.setup.policy.weights is not None:
@@ -127,8 +127,8 @@ class VerlEngine:
     ) -> Rollouts:
         """Run ``group_size`` episodes of each task.
 
-        With ``backend.request_seeds`` each request to vLLM has a seed of its own, derived from ``seed``, so that a
-        response depends on the other requests of the batch through rounding only.
+        With ``backend.request_seeds`` each request to vLLM has a separate seed, derived from ``seed``. Other requests
+        of the batch then affect a response only through rounding.
         """
         with self._session.stage("rollout"):
             if not self._vllm_is_current:
@@ -156,7 +156,7 @@ class VerlEngine:
         return Rollouts(batch, StoredBatch(stored, keys, counts))
 
     def _checked_batch(self, transitions: Sequence[dict[str, Any]], n_episodes: int) -> RolloutBatch:
-        """Return the transitions as a batch, in the order of tasks and trajectories, whichever ended first.
+        """Return the transitions as a batch, in the order of tasks and trajectories.
 
         Raises ``UserError`` if an episode failed or is missing.
         """
@@ -174,11 +174,11 @@ class VerlEngine:
             )
         return batch
 
-    def compute_values(self, rollouts: Rollouts) -> Rollouts:
-        """Return the rollouts with what verl's losses read.
+    def prepare_batch(self, rollouts: Rollouts) -> Rollouts:
+        """Return the rollouts with the inputs of verl's losses.
 
-        TransferQueue then holds log-probabilities under the policy and the reference, entropies, and values where there
-        is a critic; entropies and values are also in the batch.
+        TransferQueue then holds log-probabilities under the policy and the reference, entropies, and values if there is
+        a critic. Entropies and values are also in the batch.
         """
         stored: StoredBatch = rollouts.remote
         with self._session.stage("compute_log_probs"):
@@ -201,7 +201,7 @@ class VerlEngine:
         seed: int,
         returns: Float[np.ndarray, " R"] | None,
     ) -> dict[str, float]:
-        """Update in the minibatches of backend=local, and return statistics averaged over minibatches."""
+        """Update with the minibatches of backend=local, and return statistics averaged over minibatches."""
         stored: StoredBatch = rollouts.remote
         ends = rollouts.batch.language.response_offset[1:-1]
         pieces = [np.split(x.astype(np.float32), ends) for x in (advantage, advantage if returns is None else returns)]
@@ -212,20 +212,20 @@ class VerlEngine:
         return self._statistics(metrics, len(stored.keys))
 
     def release(self, rollouts: Rollouts) -> None:
-        """Delete what TransferQueue stores of the rollouts, and all pictures: no two rollouts are kept at a time."""
+        """Delete the rollouts from TransferQueue, and all pictures: only one batch of rollouts is kept at a time."""
         with self._session.stage("clear"):
             self._trainer.clear(rollouts.remote.batch)
             ray.get(self._pictures.clear.remote())
 
     def cpu_seconds(self) -> float:
-        """Return the CPU seconds of this process and of every process that it started and that still lives."""
+        """Return the CPU seconds of this process and of its running child processes."""
         return time.process_time() + cpu_seconds(self._session.mark)
 
     def save(self, folder: Path) -> None:
-        """Write verl's checkpoint; the run's last has the policy for transformers, too, in ``actor/huggingface``."""
+        """Write verl's checkpoint. A run's last one also has the policy for transformers, in ``actor/huggingface``."""
         with self._session.stage("save"):
             self._trainer.save(str(folder.absolute()))
-        for file in self._initial_policy.glob("tokenizer*.json"):  # in verl's copy, a tiny model's vocabulary is lost
+        for file in self._initial_policy.glob("tokenizer*.json"):  # verl's copy loses a tiny model's vocabulary
             shutil.copy(file, self.policy_in(folder))
 
     def policy_in(self, folder: Path) -> Path:
@@ -233,13 +233,13 @@ class VerlEngine:
         return folder / "actor" / "huggingface"
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """Return the text of token ids, special tokens included."""
+        """Return the text of token IDs, special tokens included."""
         return self._trainer.tokenizer.batch_decode([list(row) for row in ids])
 
     def load(self, folder: Path) -> None:
-        """Restore what ``save`` wrote into ``folder``, whose name ends with the number of updates made.
+        """Restore a checkpoint of ``save``; the name of ``folder`` ends with the number of updates.
 
-        Raises ``UserError`` for a checkpoint of another number of devices: verl keeps a file a rank.
+        Raises ``UserError`` for a checkpoint from another number of devices, because verl writes one file per rank.
         """
         check_ranks(folder, self.settings)
         with self._session.stage("load"):
@@ -256,7 +256,7 @@ class VerlEngine:
         self._vllm_is_current = True
 
     def _statistics(self, metrics: dict[str, float], n_transitions: int) -> dict[str, float]:
-        """Return verl's metrics under the local backend's names, with counts that only this backend has."""
+        """Return verl's metrics under the local backend's names, and counts that only this backend has."""
         training = self.setup.training
         steps = math.ceil(n_transitions / training.minibatch_size) * training.epochs
         named = {ours: float(metrics[theirs]) for ours, theirs in _METRICS.items() if theirs in metrics}
@@ -267,18 +267,18 @@ class VerlEngine:
 
 
 def check_ranks(checkpoint: Path, settings: Verl) -> None:
-    """Raise ``UserError`` where a checkpoint was not written by as many ranks as the settings have."""
+    """Raise ``UserError`` if the number of ranks of a checkpoint differs from that of the settings."""
     ranks = json.loads((checkpoint / "actor" / "fsdp_config.json").read_text(encoding="utf-8"))["world_size"]
     if ranks != settings.world_size:
         raise UserError(
-            f"{checkpoint} was written by {ranks} devices, and backend.nodes={settings.nodes} x "
+            f"{checkpoint} was written by {ranks} devices, but backend.nodes={settings.nodes} x "
             f"backend.n_gpus={settings.n_gpus} are {settings.world_size}: go on with {ranks}, or remove "
             f"{checkpoint.parent} to start anew"
         )
 
 
 def _place(transition: dict[str, Any]) -> tuple[int, int, int]:
-    """Return the task, the trajectory and the step of a stored transition."""
+    """Return the numbers of task, trajectory and step of a stored transition."""
     row = transition["extra_fields"]["row"]
     return row["uid"], row["traj"], row["t"]
 

@@ -1,9 +1,9 @@
-"""Environments in Ray workers, so that a slow environment delays only the episodes of its own worker.
+"""Environments in Ray workers. A slow environment delays only the episodes of its own worker.
 
-A worker that dies is replaced by Ray. ``Episode`` is the one mechanism that continues an episode after that: it plays
-the episode's responses again, on the next worker, and environments need nothing of their own for it.
+Ray replaces a worker that dies. ``Episode`` then continues the episode: it replays the episode's responses on the new
+worker. Environments do not need code for this.
 
-Workers import this file. It needs neither torch nor verl, so that sixteen of them start in seconds.
+Workers import this file. It imports neither torch nor verl, so sixteen workers start in seconds.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from bepo.envs import Environment, Task
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import EpisodeBatch, Prompts, Sample
 
-NAME = "bepo-episodes"  # prefix of the workers' names; each adds its number
-TASKS = "bepo-tasks"  # name of the actor that knows the tasks of the current batch
-_MAX_DEATHS = 4  # of workers during one step of an episode
-_MAX_SECONDS = 300.0  # for a worker to come back: its new process imports the project first
-_TOKEN_COLUMNS = ("prompt_ids", "response_ids", "logprobs", "allowed", "entropy")  # of a row; verl stores these itself
+NAME = "bepo-episodes"  # prefix of the workers' names, followed by a number
+TASKS = "bepo-tasks"  # name of the actor with the tasks of the current batch
+_MAX_DEATHS = 4  # deaths of workers during one step of an episode
+_MAX_SECONDS = 300.0  # until a replaced worker is ready: its process first imports the project
+_TOKEN_COLUMNS = ("prompt_ids", "response_ids", "logprobs", "allowed", "entropy")  # columns that verl stores itself
 
 T = TypeVar("T")
 
 
 class Tasks:
-    """The tasks of the batch that is being played, for every agent loop; a Ray actor."""
+    """The tasks of the current batch, for all agent loops; a Ray actor."""
 
     def __init__(self) -> None:
         self._tasks: list[Task] = []
@@ -47,26 +47,26 @@ class Tasks:
 
 
 class Prompt(NamedTuple):
-    """What the policy reads before the next step of an episode."""
+    """The prompt of the next step of an episode."""
 
     text: str
     image: np.ndarray | None  # (H, W, 3) uint8, the picture in the text
 
 
 class EpisodeWorker:
-    """Plays many episodes, one call at a time; a Ray actor."""
+    """Runs many episodes, one call at a time; a Ray actor."""
 
     def __init__(self, env: Environment, agent: Agent) -> None:
         self._env, self._agent = env, agent
-        self._running: dict[str, tuple[EpisodeBatch, Prompts]] = {}  # episodes of one, by key
+        self._running: dict[str, tuple[EpisodeBatch, Prompts]] = {}  # batches of one episode, by key
 
     def start(
         self, key: str, task: Task, group: int, member: int, expert_steps: bool, responses: Sequence[str]
     ) -> Prompt | None:
-        """Start an episode, play ``responses``, and return the prompt after them, or None where the episode is over.
+        """Start an episode, replay ``responses``, and return the next prompt, or None if the episode is over.
 
-        ``key`` names the episode in later calls. ``group`` and ``member`` are its place in the batch, and
-        ``expert_steps`` says whether its rows have these columns.
+        ``key`` names the episode in later calls. ``group`` and ``member`` are its position in the batch. With
+        ``expert_steps``, its rows have these columns.
         """
         episode = EpisodeBatch(self._env, self._agent, [(task, group, member)], expert_steps)
         self._running[key] = episode, episode.prompts()
@@ -76,10 +76,10 @@ class EpisodeWorker:
         return prompt
 
     def step(self, key: str, response: str) -> tuple[dict[str, Any], Prompt | None]:
-        """Act as the response says.
+        """Take the action of a response.
 
-        Returns the transition as a row of ``RolloutBatch.from_rows`` without its tokens, and the next prompt, which is
-        None where the episode is over.
+        Returns the transition as a row of ``RolloutBatch.from_rows``, without its tokens, and the next prompt, or None
+        if the episode is over.
         """
         episode, prompts = self._running[key]
         episode.step(prompts, [Sample([], [], [], response)])
@@ -88,7 +88,7 @@ class EpisodeWorker:
         return row, self._prompt(key)
 
     def drop(self, key: str) -> None:
-        """Forget an episode that nobody goes on with."""
+        """Forget an episode that will not continue."""
         self._running.pop(key, None)
 
     def _prompt(self, key: str) -> Prompt | None:
@@ -102,7 +102,7 @@ class EpisodeWorker:
 
 @dataclass
 class EpisodeWorkers:
-    """Handles of all workers. Ray restarts a worker that dies, without its episodes."""
+    """The handles of all workers. Ray restarts a worker that dies, without its episodes."""
 
     handles: list[Any]
 
@@ -115,20 +115,20 @@ class EpisodeWorkers:
 
     @classmethod
     def find(cls, n: int) -> EpisodeWorkers:
-        """Return the ``n`` workers that another process of the same Ray job started."""
+        """Return the ``n`` workers that another process of the same Ray job has started."""
         return cls([ray.get_actor(f"{NAME}-{i}") for i in range(n)])
 
 
 class Episode:
-    """One episode as the agent loop sees it. It survives the death of its worker.
+    """An agent loop's handle of one episode. It survives the death of its worker.
 
-    ``responses`` are those played so far, and ``restarts`` counts how often they were played again.
+    ``responses`` are the responses so far; ``restarts`` counts how often they were replayed.
     """
 
     def __init__(
         self, workers: EpisodeWorkers, key: str, task: Task, group: int, member: int, expert_steps: bool = False
     ) -> None:
-        """``group`` and ``member`` are its place in the batch, from which the worker that plays it follows."""
+        """``group`` and ``member`` are its position in the batch, which determines its worker."""
         self._workers, self._key, self._task, self._place = workers, key, task, (group, member)
         self._expert_steps = expert_steps
         self._first = hash(self._place) % len(workers.handles)
@@ -140,11 +140,11 @@ class Episode:
         return self._workers.handles[(self._first + self.restarts) % len(self._workers.handles)]
 
     async def start(self) -> Prompt | None:
-        """Start the episode, and return its first prompt. Raises ``RuntimeError`` where workers keep dying."""
+        """Start the episode, and return its first prompt. Raises ``RuntimeError`` if workers keep dying."""
         return await self._with_restarts(self._replay)
 
     async def step(self, response: str) -> tuple[dict[str, Any], Prompt | None]:
-        """Do what ``EpisodeWorker.step`` does. Raises ``RuntimeError`` where workers keep dying."""
+        """Call ``EpisodeWorker.step``. Raises ``RuntimeError`` if workers keep dying."""
 
         async def step() -> tuple[dict[str, Any], Prompt | None]:
             return await self._worker.step.remote(self._key, response)
@@ -158,18 +158,18 @@ class Episode:
         return result
 
     async def drop(self) -> None:
-        """End the episode before it is over; a worker that died has forgotten it already."""
+        """End the episode before it is over. A worker that died has already lost it."""
         with suppress(ray.exceptions.RayActorError, ray.exceptions.ActorUnavailableError):
             await self._worker.drop.remote(self._key)
 
     async def _replay(self) -> Prompt | None:
-        """Start the episode on its current worker, and bring it to where its responses lead."""
+        """Start the episode on its current worker, and replay its responses."""
         return await self._worker.start.remote(self._key, self._task, *self._place, self._expert_steps, self.responses)
 
     async def _with_restarts(
         self, call: Callable[[], Awaitable[T]], after_restart: Callable[[], Awaitable[T]] | None = None
     ) -> T:
-        """Await ``call``; while workers are gone, await ``after_restart`` (by default ``call``) on the next one."""
+        """Await ``call``. If the worker dies, await ``after_restart`` (by default ``call``) on the new worker."""
         try:
             return await call()
         except (ray.exceptions.RayActorError, ray.exceptions.ActorUnavailableError):

@@ -1,7 +1,7 @@
-"""How the processes of an engine end, whatever happens to the program, so that none is left behind.
+"""Ends all processes of an engine, whatever happens to the program.
 
-Every process of an engine carries its mark, an environment variable. Run as a program, this file is the watchdog; it
-needs psutil only.
+Every process of an engine has its mark, an environment variable. Run as a program, this file is the watchdog; it needs
+only psutil.
 """
 
 from __future__ import annotations
@@ -20,47 +20,47 @@ import psutil
 MARK = "BEPO_ENGINE"  # name of the environment variable
 _GRACE = 5.0  # seconds between asking a process to end and killing it
 _SEGMENT = "/dev/shm/psm_"
-_ROUNDS = 3  # a process that is about to end may start another
+_ROUNDS = 3  # repeat, because a process may start another one before it ends
 
 
 class Watchdog:
-    """A process that sees the program end, even by SIGKILL, and then ends what the engine started."""
+    """A process that waits for the end of the program, even by SIGKILL, and then ends the engine's processes."""
 
     def __init__(self, mark: str) -> None:
         command = [sys.executable, __file__, mark]
-        null, pipe = subprocess.DEVNULL, subprocess.PIPE  # the pipe closes with the program
+        null, pipe = subprocess.DEVNULL, subprocess.PIPE  # the end of the program closes the pipe
         self._process = subprocess.Popen(command, stdin=pipe, stdout=null, stderr=null, start_new_session=True)
 
     def stop(self) -> None:
-        """End the watchdog, after it has ended the processes that are left."""
+        """End the remaining processes, then the watchdog."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
 
 
-class Patience:
-    """Ends the program if a stage does not end.
+class StageTimeout:
+    """Ends the program if a stage exceeds its timeout.
 
-    verl needs it: it waits for ever if a vLLM worker fails while it is sent weights.
+    verl needs it: it waits for ever if a vLLM worker fails while it receives weights.
     """
 
     def __init__(self, seconds: float, mark: str) -> None:
-        """``seconds`` is how long one stage may take."""
+        """``seconds`` is the timeout of one stage."""
         self._seconds, self._mark = seconds, mark
         self._stage: tuple[str, float] | None = None  # its name, and when it began
         self._stopped = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
 
     def begin(self, stage: str) -> None:
-        """Start to count the seconds of a stage."""
+        """Start the timeout of a stage."""
         self._stage = stage, time.monotonic()
 
     def end(self) -> None:
-        """Note that the stage has ended."""
+        """End the timeout, because the stage has ended."""
         self._stage = None
 
     def stop(self) -> None:
-        """Watch no longer."""
+        """End the thread that checks the timeout."""
         self._stopped.set()
 
     def _watch(self) -> None:
@@ -68,8 +68,8 @@ class Patience:
             stage = self._stage
             if stage and time.monotonic() - stage[1] > self._seconds:
                 print(
-                    f"error: backend=verl, stage {stage[0]}: no end after {self._seconds} s (backend.patience); "
-                    "all processes ended, the same command goes on from the checkpoint",
+                    f"error: backend=verl, stage {stage[0]}: timeout after {self._seconds} s (backend.patience); "
+                    "all processes were ended; repeat the command to continue from the last checkpoint",
                     file=sys.__stderr__,
                     flush=True,
                 )
@@ -78,9 +78,9 @@ class Patience:
 
 
 def end_processes(mark: str, memory: Iterable[Path] = ()) -> None:
-    """End every process with this mark, and remove the shared memory that those processes used.
+    """End every process with this mark, and remove the shared memory of these processes.
 
-    ``memory`` are segments to remove as well, of processes that have ended before.
+    ``memory`` are further segments to remove, of processes that have ended before.
     """
     segments = set(memory)
     for _ in range(_ROUNDS):
@@ -101,9 +101,9 @@ def end_processes(mark: str, memory: Iterable[Path] = ()) -> None:
 
 
 def shared_memory(processes: Iterable[psutil.Process]) -> set[Path]:
-    """Return the named segments of shared memory that the processes use, of those that may be looked into.
+    """Return the named segments of shared memory of those processes that this user may inspect.
 
-    vLLM's queues make them, and they stay when the process that made them is killed.
+    vLLM's queues make such segments. They remain if their process is killed.
     """
     segments = set()
     for process in processes:
@@ -113,19 +113,19 @@ def shared_memory(processes: Iterable[psutil.Process]) -> set[Path]:
     return segments
 
 
-def orphans(since: float) -> set[Path]:
-    """Return this user's segments that were made after ``since``, seconds of the epoch, and that no process uses.
+def unused_memory(since: float) -> set[Path]:
+    """Return this user's segments that were made after ``since`` (seconds since the epoch) and that no process uses.
 
-    Ray kills what its workers started, sometimes before anybody has seen which memory that used.
+    Ray may kill processes before the watchdog has seen which memory they use.
     """
     own = set()
     for path in Path("/dev/shm").glob(f"{Path(_SEGMENT).name}*"):
-        with suppress(OSError):  # somebody removed it meanwhile
+        with suppress(OSError):  # it may be removed at any time
             status = path.stat()
             own |= {path} if status.st_uid == os.getuid() and status.st_mtime >= since else set()
     if not own:
         return own
-    time.sleep(1)  # whoever makes a segment uses it a moment later
+    time.sleep(1)  # a new segment may be in use only a moment later
     return own - shared_memory(psutil.process_iter())
 
 
@@ -153,5 +153,5 @@ if __name__ == "__main__":
     began = time.time()
     sys.stdin.read()
     end_processes(sys.argv[1])
-    for path in orphans(began):
+    for path in unused_memory(began):
         path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The losses of ``bepo``, in the form that verl calls. verl's workers import this file by its name.
+"""The losses of ``bepo`` in the form that verl calls. verl's workers import this file by its name.
 
 Shapes: b transitions with at most r response tokens each, padded.
 """
@@ -22,7 +22,7 @@ from bepo.training.verl.patches import patch_training
 
 patch_training()  # verl imports this file in the processes that train
 
-STATISTIC = "loss/"  # what the names of a policy loss's statistics begin with among verl's metrics
+STATISTIC = "loss/"  # prefix of a policy loss's statistics among verl's metrics
 
 
 def actor_loss(
@@ -30,8 +30,8 @@ def actor_loss(
 ) -> tuple[Tensor, dict[str, Any]]:
     """Return verl's loss of the actor (policy loss, entropy bonus and KL loss) with ``loss`` as its policy loss.
 
-    ``config`` is verl's config of the actor. verl finds a policy loss by its name, so ``loss`` is registered first, in
-    the worker that calls this.
+    ``config`` is verl's config of the actor. verl looks up a policy loss by its name, so ``loss`` is first registered
+    in the worker that calls this function.
     """
     register_policy_loss(config.policy_loss.loss_mode)(partial(policy_loss, loss))
     return ppo_loss(config, model_output, data, dp_group)
@@ -47,9 +47,9 @@ def policy_loss(
     config: Any,
     rollout_is_weights: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, float]]:
-    """Return the loss of response tokens as verl aggregates them, and its statistics averaged over these tokens.
+    """Return the loss of response tokens, aggregated like in verl, and its statistics averaged over these tokens.
 
-    The arguments behind ``loss`` are those of verl, shape (b, r). Rows of padding have an empty mask.
+    The arguments after ``loss`` are verl's, shape (b, r). Rows of padding have an empty mask.
     """
     mask = response_mask.bool()
     per_token, stats = loss(log_prob, old_log_prob, advantages, mask)
@@ -65,8 +65,8 @@ def value_loss(
 ) -> tuple[Tensor, dict[str, Metric]]:
     """Return ``bepo.training.critic.clipped_value_loss`` averaged over the minibatch's response tokens.
 
-    ``config`` is verl's config of the critic. The average is over the tokens of all data-parallel ranks, whose
-    gradients verl averages: hence the factor ``dp_size``.
+    ``config`` is verl's config of the critic. The average is over the tokens of all data-parallel ranks. verl averages
+    their gradients; the factor ``dp_size`` compensates for that.
     """
     value = no_padding_2_padding(model_output["values"], data)
     dp_size, n_tokens = data["dp_size"], data["batch_num_tokens"]

@@ -1,4 +1,4 @@
-"""What a machine needs for backend=verl."""
+"""Checks that a machine has everything for backend=verl."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHARED_MEMORY = 1 << 30  # bytes for Ray's object store and for weights on their
 
 
 def check(settings: Verl) -> str:
-    """Return the device. Raises ``UserError`` naming what is missing (packages, GPUs, memory, ports) and a remedy."""
+    """Return the device. Raises ``UserError`` if packages, GPUs, memory or ports are missing, with what to do."""
     name = _device(settings)
     for package, needed in NEEDED.items():
         check_package(package, needed, REMEDY[name])
@@ -40,7 +40,7 @@ def check(settings: Verl) -> str:
 
 
 def attention(settings: Verl, device: str) -> str:
-    """Return what computes attention in training, by the name that transformers knows it by."""
+    """Return transformers' name of the implementation of attention in training."""
     if settings.attention == "auto":
         return "flash_attention_2" if device == "cuda" and _has_flash_attention() else "sdpa"
     return settings.attention
@@ -62,7 +62,7 @@ def _device(settings: Verl) -> str:
 
 
 def _check_ports() -> None:
-    """Raise ``UserError`` where no TCP port can be opened."""
+    """Raise ``UserError`` if no TCP port can be opened."""
     try:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

@@ -1,10 +1,10 @@
-"""All that this project replaces in verl, read against the version that ``machine.NEEDED`` names.
+"""All functions of verl that this project replaces, for the version in ``machine.NEEDED``.
 
-Each of verl's processes imports this file while it imports verl (``machine.environment``): what is replaced in all of
-them stands first. ``patch_training`` is for the processes that train a policy, where ``losses`` calls it.
+Each of verl's processes imports this file while it imports verl (``machine.environment``). The first replacements are
+for all processes. ``patch_training`` is for the processes that train a policy; ``losses`` calls it.
 
-``tests/verl/test_patches.py`` lists what is replaced here, and what else the project uses of verl beyond its public
-interface, and names each function that another version of verl has changed.
+``tests/verl/test_patches.py`` lists the replaced functions and all other uses of verl beyond its public interface. It
+names each function that another version of verl has changed.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from tensordict import TensorDict
     from torch import Tensor, nn
 
-NO_LABEL = -100  # of a token whose prediction nobody reads
+NO_LABEL = -100  # label of tokens whose prediction is not used
 
 _job_id = RuntimeContext.get_job_id
 
 
 def job_id(context: RuntimeContext) -> str:
-    """Return Ray's id of the job, and the engine's mark.
+    """Return Ray's ID of the job, and the engine's mark.
 
-    verl names the socket through which vLLM is sent weights by this id, in a folder of the whole machine. Every Ray of
-    one run gives its job the same id, so the sockets of two runs would be one, and both would wait for ever.
+    verl sends weights to vLLM through a socket with this ID as its name, in a folder for the whole machine. Jobs of
+    different Ray instances have the same ID, so two runs would share one socket, and both would wait for ever.
     """
     mark = os.environ.get(MARK)
     return f"{_job_id(context)}-{mark}" if mark else _job_id(context)
@@ -42,7 +42,7 @@ RuntimeContext.get_job_id = job_id
 
 
 def load_critic(local_path: str, torch_dtype: Any, model_config: Any, trust_remote_code: bool) -> nn.Module:
-    """Load a critic with the attention that its config asks for; verl's own takes FlashAttention, whatever it says."""
+    """Load a critic with the attention of its config. verl's own function always uses FlashAttention."""
     return AutoModelForTokenClassification.from_pretrained(
         local_path,
         dtype=torch_dtype,
@@ -56,7 +56,7 @@ verl.utils.model.load_valuehead_model = load_critic
 
 
 def patch_episodes() -> None:
-    """Let a process that plays episodes store each picture once."""
+    """Let a process that runs episodes store each picture once."""
     from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 
     if "pictures" not in _theirs:
@@ -65,10 +65,10 @@ def patch_episodes() -> None:
 
 
 def patch_training() -> None:
-    """Repair what fails or wastes in a process that trains a policy.
+    """Replace the functions of verl that fail or waste resources in a process that trains a policy.
 
-    That is the head of fused kernels, logits of prompts, a copy of the policy in every checkpoint, and pictures: where
-    they are stored, and two faults.
+    They concern fused kernels (the head, and logits of prompts), copies of the policy in checkpoints, and pictures
+    (their storage, and two faults).
     """
     import verl.models.transformers.qwen2_vl as qwen2_vl
     import verl.utils.fsdp_utils
@@ -93,26 +93,26 @@ def patch_training() -> None:
     verl.workers.engine_workers.maybe_fix_3d_position_ids = restore_positions
 
 
-_theirs: dict[str, Any] = {}  # verl's own functions, once they are replaced
+_theirs: dict[str, Any] = {}  # verl's original functions, after their replacement
 
 
 def wrap_targets(model: nn.Module, kinds: list[str]) -> list[nn.Module]:
-    """Return the modules that FSDP2 shards one by one, as verl does, but for a language model's head.
+    """Return verl's list of modules that FSDP2 shards one by one, without a language model's head.
 
-    verl's fused kernels read the head's weight without calling the head, so nothing would gather it: it belongs to the
-    whole model's own shard, which is gathered while the model is called. Heads tied to the embedding are already there.
+    verl's fused kernels read the head's weight without calling the head, so FSDP would not gather it. As part of the
+    whole model's shard it is gathered when the model is called. Heads tied to the embedding are already there.
     """
     head = getattr(model, "lm_head", None)
     return [module for module in _theirs["targets"](model, kinds) if module is not head]
 
 
 def label_responses(engine: Any, micro_batch: TensorDict) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return verl's inputs of the model, where fused kernels are told which tokens are no response.
+    """Return verl's inputs of the model, with the label ``NO_LABEL`` for all tokens that are not response tokens.
 
-    Their labels become ``NO_LABEL``. verl reads the log-probabilities of responses only.
+    verl reads only the log-probabilities of responses, so fused kernels can skip these labels.
     """
     inputs, output_args = _theirs["inputs"](engine, micro_batch)
-    if not inputs.get("return_dict"):  # the mark of fused kernels: a critic has none
+    if not inputs.get("return_dict"):  # only fused kernels set it; a critic does not use them
         return inputs, output_args
     ids = inputs["input_ids"]
     labels = inputs["shift_labels"] if "shift_labels" in inputs else ids.roll(-1, -1)
@@ -127,10 +127,10 @@ def label_responses(engine: Any, micro_batch: TensorDict) -> tuple[dict[str, Any
 
 
 def before_responses(offsets: Tensor, response_length: Tensor) -> Tensor:
-    """Return which tokens stand just before one of a response, (tokens,) bool.
+    """Return which tokens come directly before a response token, (tokens,) bool.
 
-    The sequences lie end to end and begin at ``offsets`` (b + 1,); each ends with its response, of
-    ``response_length`` (b,) tokens.
+    The sequences are concatenated and begin at ``offsets`` (b + 1,). Each ends with its response of ``response_length``
+    (b,) tokens.
     """
     lengths = offsets.diff()
     end = offsets[1:].repeat_interleave(lengths)
@@ -141,9 +141,9 @@ def before_responses(offsets: Tensor, response_length: Tensor) -> Tensor:
 def head_of_labelled(
     kernel: Any, hidden_states: Tensor, vocab_weights: Tensor, input_ids: Tensor, temperature: float = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """Return log-probabilities and entropies of labels as verl's fused kernels do, and 0 where there is ``NO_LABEL``.
+    """Return log-probabilities and entropies of labels like verl's fused kernels, and 0 for ``NO_LABEL``.
 
-    Logits of those are not computed; there must be one label at least.
+    Logits are computed only for labels; there must be at least one label.
     """
     labelled = input_ids != NO_LABEL
     found = _theirs["head"](kernel, hidden_states[labelled], vocab_weights, input_ids[labelled], temperature)
@@ -153,24 +153,24 @@ def head_of_labelled(
 
 
 def policy_after(update: int) -> str:
-    """Return the word of verl's ``save_contents`` for a copy of the policy in the checkpoint after an update alone."""
+    """Return the word in verl's ``save_contents`` for a copy of the policy only in the checkpoint after ``update``."""
     return f"hf_model after {update}"
 
 
 def saves_policy(manager: Any) -> bool:
-    """Return whether the checkpoint that is being written has a copy of the policy for transformers."""
+    """Return whether the current checkpoint gets a copy of the policy for transformers."""
     return policy_after(manager.previous_global_step) in manager.checkpoint_save_contents
 
 
 def store_pictures(worker: Any, output: Any, input_ids: Tensor) -> dict[str, Any]:
-    """Return what verl stores of a transition's picture, with its digest instead of its pixel values."""
+    """Return verl's data of a transition's picture, with a digest instead of the pixel values."""
     from bepo.training.verl.pictures import store
 
     return store(_theirs["pictures"](worker, output, input_ids))
 
 
 def extract_pictures(rows: Any, indices: list[int] | None = None) -> dict[str, Any]:
-    """Return the pictures of a micro-batch as verl does, from where ``store_pictures`` has put them."""
+    """Return the pictures of a micro-batch in verl's format, from the storage of ``store_pictures``."""
     from verl.utils.tensordict_utils import unwrap_non_tensor_data
 
     from bepo.training.verl.pictures import restore
@@ -179,10 +179,10 @@ def extract_pictures(rows: Any, indices: list[int] | None = None) -> dict[str, A
 
 
 def restore_positions(data: TensorDict) -> None:
-    """Make ``data["position_ids"]`` ragged in the lengths of transitions again.
+    """Restore the ragged axis of ``data["position_ids"]``, the lengths of transitions.
 
-    With pictures they are (4, length) for each transition, and lose their ragged axis on the way between processes.
-    Where all lengths are equal, they arrive ragged in the axis of 4, which verl does not notice.
+    With pictures they have the shape (4, length) for each transition, and lose the ragged axis between processes. If
+    all lengths are equal, they arrive with the axis of 4 as the ragged one, and verl does not notice it.
     """
     from verl.utils.tensordict_utils import nested_tensor_from_tensor_list
 
@@ -205,10 +205,11 @@ def embed(
     pixel_values_videos: Tensor | None = None,
     *grids: Tensor | None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Return embeddings and mask as verl does, also for a micro-batch without pictures, such as one of padding rows.
+    """Return embeddings and mask like verl, also for a micro-batch without pictures, such as one of padding rows.
 
-    There, with transformers 5, verl takes the vision tower's output for a tensor. The tower runs on a picture of zeros,
-    whose features count 0, so that all ranks gather its weights together.
+    For such a micro-batch the vision tower runs on a picture of zeros, with its features multiplied by 0, so that all
+    ranks gather its weights together. verl's own code fails here with transformers 5: it takes the tower's output for a
+    tensor.
     """
     from verl.utils.transformers_compat import unpack_visual_output
 

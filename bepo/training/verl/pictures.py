@@ -1,8 +1,8 @@
-"""The pictures of a batch, each stored once, however many transitions show it.
+"""The pictures of a batch, each stored once, even if many transitions show it.
 
-By itself verl stores the pixel values of every transition in TransferQueue, from where log-probabilities, reference and
-update each read them. Here a transition has the digest of its picture, and the pixel values are in Ray's shared
-memory, from where a rank takes each picture of a micro-batch once.
+verl stores the pixel values of every transition in TransferQueue, and the stages for log-probabilities, reference and
+update each read them. Here a transition has only the digest of its picture. The pixel values are in Ray's shared
+memory, and a rank reads each picture of a micro-batch once.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import ray
 import torch
 from torch import Tensor
 
-NAME = "bepo-pictures"  # of the actor
-DIGEST = "picture"  # takes the place of pixel values among what verl stores of a transition
+NAME = "bepo-pictures"  # name of the actor
+DIGEST = "picture"  # the field that replaces pixel values in verl's data of a transition
 
 
 class Pictures:
-    """Where the pixel values of each picture are, by digest; a Ray actor, which keeps them alive."""
+    """References to the pixel values of each picture, by digest; a Ray actor, which keeps them in memory."""
 
     def __init__(self) -> None:
         self._places: dict[str, Any] = {}
 
     def put(self, digest: str, place: list[Any]) -> None:
-        """Keep a picture, whose place is given in a list, so that Ray does not fetch it."""
+        """Keep the reference to a picture; it is passed in a list, so that Ray does not fetch the picture."""
         self._places.setdefault(digest, place[0])
 
     def missing(self, digest: str) -> bool:
@@ -35,18 +35,18 @@ class Pictures:
         return digest not in self._places
 
     def get(self, digests: list[str]) -> list[Any]:
-        """Return where pictures are."""
+        """Return references to pictures."""
         return [self._places[digest] for digest in digests]
 
     def clear(self) -> int:
-        """Forget all pictures, and return how many there were."""
+        """Delete all pictures, and return their number."""
         n = len(self._places)
         self._places = {}
         return n
 
 
 def store(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Return what the model reads of a transition besides tokens, with its pixel values stored and replaced."""
+    """Store the pixel values of a transition, and return its non-token inputs with a digest instead."""
     if "pixel_values" not in inputs:
         return inputs
     pixels = inputs["pixel_values"].numpy()
@@ -57,7 +57,7 @@ def store(inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def restore(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return what ``store`` was given, for each transition of a micro-batch; rows of padding have no picture."""
+    """Return the original inputs of ``store`` for each transition of a micro-batch; padding rows have no picture."""
     rows = list(rows)
     digests = sorted({row[DIGEST] for row in rows if DIGEST in row})
     if not digests:

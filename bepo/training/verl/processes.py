@@ -1,4 +1,4 @@
-"""Ray: how it starts, and how its failures are told in one line."""
+"""Starts Ray, and describes failures of its processes in one line."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from bepo.training.verl.lifetime import MARK
 
 
 def start_ray(config: DictConfig, settings: Verl, device: str, mark: str) -> Path:
-    """Start a Ray of our own, or join the cluster at RAY_ADDRESS; Ray's processes inherit the mark.
+    """Start a new Ray instance, or join the cluster at RAY_ADDRESS; Ray's processes inherit the mark.
 
-    Returns the folder of its logs. Raises ``UserError`` where several nodes are asked for and RAY_ADDRESS is not set.
+    Returns the folder of its logs. Raises ``UserError`` for several nodes if RAY_ADDRESS is not set.
     """
     options: Any = OmegaConf.to_container(config.ray_kwargs.ray_init)
     runtime = get_ppo_ray_runtime_env(config)
@@ -41,12 +41,12 @@ def start_ray(config: DictConfig, settings: Verl, device: str, mark: str) -> Pat
     finally:
         del os.environ[MARK]
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C; Ray's handler would end in silence
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C; Ray's handler prints nothing
     return Path(context.address_info["session_dir"]) / "logs"
 
 
 def describe_failure(error: BaseException) -> str:
-    """Return the cause of a failure among Ray's processes in one line, with a remedy where one is known."""
+    """Return the cause of a failure of Ray's processes in one line and, if known, what to do about it."""
     text = str(error)
     if isinstance(error, ray.exceptions.OutOfMemoryError) or "OutOfMemory" in text or "out of memory" in text:
         return (
@@ -54,15 +54,15 @@ def describe_failure(error: BaseException) -> str:
             "or set backend.offload"
         )
     if isinstance(error, ray.exceptions.RayActorError):
-        return f"a worker process died ({_last_line(text)}); the kernel's out-of-memory killer does that too"
+        return f"a worker process died ({_last_line(text)}); the kernel may have killed it for lack of memory"
     if "Address already in use" in text:
-        return "a port that verl or vLLM wanted was taken in between: run the same command again"
+        return "another program took a port of verl or vLLM: repeat the command"
     if "No space left on device" in text or "shared memory" in text:
         return f"not enough shared memory in /dev/shm ({_last_line(text)})"
     return _last_line(text) or type(error).__name__
 
 
 def _last_line(text: str) -> str:
-    """Return the last line that is not blank, at most 300 characters of it; empty where there is none."""
+    """Return the first 300 characters of the last line that is not blank; empty if all lines are blank."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:300] if lines else ""

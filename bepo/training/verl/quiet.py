@@ -1,4 +1,4 @@
-"""What verl prints goes into a file instead of the terminal."""
+"""Redirects verl's output from the terminal to a file."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _LOGGERS = ("verl", "vllm", "ray", "transfer_queue")
 
 
 class Quiet:
-    """A context in which prints go to a file and warnings nowhere. It can be entered again and again."""
+    """A reusable context that writes output to a file and drops warnings."""
 
     def __init__(self, path: Path | None) -> None:
-        """``path`` is the file, which is appended to; None leaves everything on the terminal."""
-        # Loggers that are made inside the context keep the file: it stays open until the program ends.
+        """``path`` is the file to append to; None leaves everything on the terminal."""
+        # Loggers that are made inside the context keep using the file, so it stays open until the program ends.
         self._file = path.open("a", buffering=1, encoding="utf-8") if path else None
         self._stack = ExitStack()
         if self._file is not None:
@@ -37,5 +37,5 @@ class Quiet:
         self._stack.close()
 
     def note(self, error: BaseException) -> None:
-        """Write the traceback of an exception into the file."""
+        """Write the traceback of an exception to the file."""
         traceback.print_exception(error, file=self._file or sys.stderr)

@@ -12,33 +12,33 @@ import transfer_queue as tq
 
 from bepo.core.deadline import within
 from bepo.core.errors import UserError
-from bepo.training.verl.lifetime import Patience, Watchdog, end_processes, marked_processes, shared_memory
+from bepo.training.verl.lifetime import StageTimeout, Watchdog, end_processes, marked_processes, shared_memory
 from bepo.training.verl.processes import describe_failure
 from bepo.training.verl.quiet import Quiet
 
-_SECONDS_TO_END = 20.0  # for each of TransferQueue and Ray to end in order
+_SECONDS_TO_END = 20.0  # timeout for a normal end of TransferQueue, and of Ray
 
 
 class Session:
-    """Everything that one engine starts, known by a mark in the environment of its processes.
+    """All processes of one engine, identified by a mark in their environment.
 
-    From its making until ``close``, a watchdog ends the processes if the program is killed.
+    Until ``close``, a watchdog ends the processes if the program is killed.
     """
 
-    def __init__(self, folder: Path, quiet: Quiet, patience: float) -> None:
-        """``folder`` is the run's, and ``patience`` the number of seconds after which a stage counts as hung."""
+    def __init__(self, folder: Path, quiet: Quiet, stage_timeout: float) -> None:
+        """``folder`` is the run's folder; ``stage_timeout`` is the timeout of a stage in seconds."""
         self.mark = uuid.uuid4().hex
-        self.ray_logs: Path | None = None  # once Ray runs; each run on a machine has its own
+        self.ray_logs: Path | None = None  # set when Ray has started; each run on a machine has its own
         self._folder, self._quiet, self._closed = folder, quiet, False
-        self._patience, self._watchdog = Patience(patience, self.mark), Watchdog(self.mark)
+        self._timeout, self._watchdog = StageTimeout(stage_timeout, self.mark), Watchdog(self.mark)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Run one of verl's stages: what it prints goes to the log, and a stage that hangs ends the program.
+        """Run one of verl's stages with its output in the log. A stage that exceeds its timeout ends the program.
 
-        Raises ``UserError`` of one line, with the stage and the cause, for every failure.
+        Raises ``UserError`` with one line, the stage and the cause, for every failure.
         """
-        self._patience.begin(name)
+        self._timeout.begin(name)
         try:
             with self._quiet:
                 yield
@@ -48,19 +48,19 @@ class Session:
             self._quiet.note(error)
             raise UserError(f"backend=verl, stage {name}: {describe_failure(error)}; {self.logs}") from error
         finally:
-            self._patience.end()
+            self._timeout.end()
 
     @property
     def logs(self) -> str:
-        """Say where the logs are, for an error message."""
+        """The paths of the logs, for an error message."""
         return f"see {self._folder / 'verl.log'}{f' and {self.ray_logs}' if self.ray_logs else ''}"
 
     def close(self) -> None:
-        """Ask TransferQueue and Ray to end, and then end the processes that are left."""
+        """Ask TransferQueue and Ray to end, then end the remaining processes."""
         if self._closed:
             return
         self._closed = True
-        self._patience.stop()
+        self._timeout.stop()
         memory = shared_memory(marked_processes(self.mark))
         with self._quiet:
             for end in (tq.close, ray.shutdown):

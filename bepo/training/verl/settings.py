@@ -1,4 +1,4 @@
-"""verl's own config, made of its defaults as shipped, what a run's settings determine, and the backend's overrides."""
+"""Builds verl's config from its shipped defaults, a run's settings, and the backend's overrides."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from bepo.training.verl.patches import policy_after
 
 _DEFAULTS = Path(verl.__path__[0]) / "trainer" / "config" / "_generated_ppo_trainer.yaml"
 _LOOP = Path(__file__).parent / "agent_loop.yaml"
-_FULL_TRANSITIONS, _LEAST_TOKENS = 4, 1024  # of a micro-batch that is packed without FlashAttention
+_FULL_TRANSITIONS, _LEAST_TOKENS = 4, 1024  # limits of a packed micro-batch without FlashAttention
 LOSS = "bepo"  # verl's name for the run's policy loss, which ``losses`` registers
 
 
 def compose(settings: Verl, setup: Setup, model: str) -> DictConfig:
-    """Return verl's config, validated by verl. Raises ``UserError`` with verl's objection.
+    """Return verl's config, validated by verl. Raises ``UserError`` with verl's message.
 
-    ``model`` is a folder or a name on the model hub. verl's tree is not composed by Hydra: its groups use parent paths,
-    which Hydra 1.4 refuses.
+    ``model`` is a folder or a name on the model hub. Hydra 1.4 cannot compose verl's config, because its groups use
+    parent paths.
     """
-    if setup.loss.aggregation != "token_mean":  # verl would count rows of padding as responses
-        raise UserError(f"loss.aggregation={setup.loss.aggregation}: backend=verl has token_mean only")
+    if setup.loss.aggregation != "token_mean":  # verl would count padding rows as responses
+        raise UserError(f"loss.aggregation={setup.loss.aggregation}: backend=verl only supports token_mean")
     config: Any = OmegaConf.load(_DEFAULTS)  # a DictConfig: the file holds a mapping
     OmegaConf.set_struct(config, False)
     of_device = find_device(setup.device).verl_settings(settings)
@@ -45,7 +45,7 @@ def compose(settings: Verl, setup: Setup, model: str) -> DictConfig:
 
 
 def _common(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
-    """Return what a run's settings determine on every device."""
+    """Return the part of verl's config that follows from a run's settings, for all devices."""
     prompt, response = setup.policy.max_prompt_length, setup.policy.max_response_length
     return {
         "algorithm": {"adv_estimator": "grpo"},  # not used: bepo.runs.run computes advantages
@@ -61,7 +61,7 @@ def _common(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
             "ref": {"fsdp_config": _fsdp(settings)},
             "rollout": {
                 "name": "vllm",
-                "n": 1,  # each row says how many trajectories it stands for
+                "n": 1,  # each row has its own number of trajectories
                 "temperature": setup.sampling.temperature,
                 "prompt_length": prompt,
                 "response_length": response,
@@ -69,8 +69,8 @@ def _common(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
                 "tensor_model_parallel_size": settings.tensor_parallel_size,
                 "gpu_memory_utilization": settings.gpu_memory_utilization,
                 "load_format": "auto",
-                "enable_prefix_caching": True,  # as verl has it: what prompts begin with in common is read once
-                "seed": crc32(setup.folder.name.encode()) >> 1,  # of each replica's stream: another one for each run
+                "enable_prefix_caching": True,  # verl's default: common prefixes of prompts are computed once
+                "seed": crc32(setup.folder.name.encode()) >> 1,  # of each replica's stream; differs between runs
                 "calculate_log_probs": True,
                 "agent": {
                     "num_workers": settings.agent_workers,
@@ -98,9 +98,9 @@ def _common(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
 
 
 def _model(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
-    """Return what loads the model. Transitions are packed end to end, without padding between them.
+    """Return the settings of the model. Transitions are packed without padding.
 
-    With pictures that needs FlashAttention: verl packs them for its kernel alone.
+    With pictures, packing needs FlashAttention: verl packs them only for that kernel.
     """
     kind = attention(settings, setup.device)
     return {
@@ -109,12 +109,12 @@ def _model(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
         "enable_gradient_checkpointing": setup.policy.recomputes_activations,
         "override_config": {"attn_implementation": kind},
         "use_remove_padding": kind == "flash_attention_2" or not setup.policy.reads_pictures,
-        "use_fused_kernels": True,  # log-probabilities and entropy of 512 tokens at a time: no batch's logits are kept
+        "use_fused_kernels": True,  # compute log-probabilities of 512 tokens at a time, to keep few logits in memory
     }
 
 
 def _micro_batch_tokens(settings: Verl, setup: Setup) -> int:
-    """Return how many tokens a micro-batch may have: few where torch's attention reads them packed."""
+    """Return the maximum number of tokens of a micro-batch, which is lower for torch's attention on packed tokens."""
     if attention(settings, setup.device) == "flash_attention_2" or setup.policy.reads_pictures:
         return settings.micro_batch_tokens
     longest = setup.policy.max_prompt_length + setup.policy.max_response_length
@@ -128,7 +128,7 @@ def _actor(settings: Verl, setup: Setup) -> dict[str, Any]:
         "optim": _optimiser(training.learning_rate, training.weight_decay, training.max_grad_norm)
         | {"betas": [training.beta1, training.beta2]},
         "grad_clip": training.max_grad_norm,
-        "ppo_mini_batch_size": 1,  # ``StagedTrainer.update`` sets it, and makes the epochs and their order
+        "ppo_mini_batch_size": 1,  # ``StagedTrainer.update`` sets it, and the epochs and their order
         "shuffle": False,
         "use_dynamic_bsz": True,  # transitions vary in number and length
         "ppo_max_token_len_per_gpu": _micro_batch_tokens(settings, setup),

@@ -1,8 +1,8 @@
-"""How a batch is laid out so that verl makes the optimiser steps of backend=local, with equal shares for its ranks.
+"""Orders a batch so that verl makes the optimiser steps of backend=local, with equal shares for its ranks.
 
-verl cuts a batch into one contiguous part a rank and, without shuffling, each part into steps of equally many rows. A
-step of n transitions is therefore filled up with masked rows, and the ranks' shares of a step stand in their parts at
-the same place.
+verl divides a batch into one contiguous part per rank, and each part (without shuffling) into steps with equal numbers
+of rows. A step of n transitions is therefore padded with masked rows. The ranks' shares of a step are at the same
+position in their parts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_
 
 
 def rows_of_a_step(n_transitions: int, minibatch_size: int, n_ranks: int) -> int:
-    """Return the number of rows of each step, padding included: a multiple of the ranks."""
+    """Return the number of rows of each step, padding included: a multiple of the number of ranks."""
     return math.ceil(min(minibatch_size, n_transitions) / n_ranks) * n_ranks
 
 
@@ -33,8 +33,8 @@ def order_of_rows(
 ) -> list[int]:
     """Return the order of the batch's rows in which verl makes ``steps``.
 
-    ``keys`` are those of the transitions, and each step is indices into them. The batch has these transitions and
-    padding, in any order. The ranks' shares of a step are balanced by what they cost.
+    ``keys`` are the keys of the transitions; each step has indices of them. The batch has these transitions and
+    padding, in any order. The ranks' shares of a step have similar costs.
     """
     rows = len(batch) // len(steps)
     place = {key: i for i, key in enumerate(batch.keys)}

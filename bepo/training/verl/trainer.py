@@ -1,4 +1,4 @@
-"""verl's synchronous trainer, one stage at a time: ``VerlEngine`` says when each stage runs."""
+"""verl's synchronous trainer as separate stages, which ``VerlEngine`` calls."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ Credit = dict[str, tuple[torch.Tensor, torch.Tensor]]
 """Advantages and value targets of a transition's response tokens, shape (r,) each, by the transition's key."""
 
 _PARTITION = "train"
-_CHECK_SECONDS = 5.0  # between checks that the processes which play episodes are alive
-_POLL_SECONDS = 0.1  # between checks which episodes have ended; verl's 2.0 would be most of a small run
+_CHECK_SECONDS = 5.0  # between checks that the processes of episodes are alive
+_POLL_SECONDS = 0.1  # between checks for finished episodes; verl's 2.0 would dominate small runs
 
 
 class StagedTrainer(PPOTrainerSync):
-    """verl's trainer without its loop, which is the caller's.
+    """verl's trainer without its loop: the caller runs the stages.
 
-    It also differs from verl's in where tasks come from (arguments, not a data loader), in the minibatches (those of
-    backend=local), in who computes advantages (the caller), and in the losses. It keeps no batch: every stage takes one
-    and returns what it adds.
+    Other differences from verl's trainer: tasks are arguments (no data loader), minibatches are those of backend=local,
+    the caller computes advantages, and the losses are bepo's. It keeps no batch: every stage takes a batch and returns
+    its results.
 
     ``config.trainer.v1.trainer_mode`` stays "sync", because verl compares that string in many places.
     """
@@ -55,7 +55,7 @@ class StagedTrainer(PPOTrainerSync):
         self.global_steps = 0
 
     def start(self) -> None:
-        """Start the processes of training, generation and episodes."""
+        """Start the processes for training, generation and episodes."""
         self.init()
         actor = omega_conf_to_dataclass(self.config.actor_rollout_ref.actor)
         self.actor_rollout_wg.set_loss_fn(partial(actor_loss, loss=self.loss, config=actor))
@@ -67,10 +67,10 @@ class StagedTrainer(PPOTrainerSync):
         )
 
     def on_init_end(self) -> None:
-        """Do nothing: the engine sends weights to vLLM before the first episodes, when a checkpoint may be loaded."""
+        """Do nothing: the engine sends weights to vLLM before the first episodes, after a checkpoint is loaded."""
 
     def _init_dataloader(self) -> None:
-        """Tell the optimisers' schedules their length; there is no data loader, because ``roll_out`` is given tasks."""
+        """Set the length of the optimisers' schedules. A data loader is not needed, because tasks are arguments."""
         with open_dict(self.config):
             for optim in (self.config.actor_rollout_ref.actor.optim, self.config.critic.optim):
                 optim.total_training_steps = self.config.trainer.total_training_steps
@@ -82,9 +82,9 @@ class StagedTrainer(PPOTrainerSync):
         self.checkpoint_manager.update_weights(self.global_steps)
 
     def roll_out(self, n_tasks: int, group_size: int, **columns: Any) -> KVBatchMeta:
-        """Play ``group_size`` episodes of each of ``n_tasks`` tasks, and return where their transitions are stored.
+        """Run ``group_size`` episodes of each of ``n_tasks`` tasks, and return the handle of their transitions.
 
-        Every episode is given ``columns``, and the number of its task in the column ``index``.
+        Every episode gets ``columns``, and the number of its task in the column ``index``.
         """
         uids = [uuid.uuid4().hex for _ in range(n_tasks)]
         fields = {name: _column([value] * n_tasks) for name, value in columns.items()}
@@ -104,21 +104,21 @@ class StagedTrainer(PPOTrainerSync):
         return batch
 
     def _wait_for_episodes(self, partition_id: str, last_debug_time: float) -> float:
-        """Wait a moment, and raise Ray's error if a process that plays episodes has died; verl would wait for ever."""
+        """Wait a moment, and raise Ray's error if a process of episodes has died; verl would wait for ever."""
         time.sleep(_POLL_SECONDS)
         if time.monotonic() - self._checked > _CHECK_SECONDS:
             self._checked = time.monotonic()
             alive = [worker.__ray_ready__.remote() for worker in self.agent_loop_manager.agent_loop_workers]
-            with suppress(ray.exceptions.GetTimeoutError):  # a busy process is not a dead one
+            with suppress(ray.exceptions.GetTimeoutError):  # the process is busy, not dead
                 ray.get(alive, timeout=_CHECK_SECONDS)
         return last_debug_time
 
     def compute_log_probs(self, batch: KVBatchMeta) -> tuple[KVBatchMeta, dict[str, float], dict[str, float]]:
-        """Compute log-probabilities under the policy and the reference, and values where there is a critic.
+        """Compute log-probabilities under the policy and the reference, and values if there is a critic.
 
         Returns the batch with rows of padding, seconds by stage, and verl's metrics.
         """
-        self.checkpoint_manager.sleep_replicas()  # vLLM gives its memory to training
+        self.checkpoint_manager.sleep_replicas()  # free vLLM's memory for training
         metrics: dict[str, float] = {}
         seconds: dict[str, float] = {}
         batch.extra_info["temperature"] = self.config.actor_rollout_ref.rollout.temperature
@@ -136,10 +136,10 @@ class StagedTrainer(PPOTrainerSync):
         return batch, seconds, metrics
 
     def update(self, batch: KVBatchMeta, credit: Credit, seed: int) -> dict[str, float]:
-        """Update critic and actor on a batch that ``compute_log_probs`` returned, and return verl's metrics.
+        """Update critic and actor on a batch of ``compute_log_probs``, and return verl's metrics.
 
-        ``credit`` has an entry for every transition that is no padding, and its order is that of the transitions.
-        ``seed`` draws the minibatches from them as on any backend. Metrics are means over the epochs.
+        ``credit`` has an entry for every transition, without padding, in the order of the transitions. ``seed``
+        determines the minibatches, as on all backends. Metrics are means over the epochs.
         """
         batch = _store_credit(batch, credit)
         of_epochs: list[dict[str, float]] = []
@@ -154,7 +154,7 @@ class StagedTrainer(PPOTrainerSync):
         return {name: float(np.mean([metrics[name] for metrics in of_epochs])) for name in of_epochs[0]}
 
     def clear(self, batch: KVBatchMeta) -> None:
-        """Delete what TransferQueue stores of the batch."""
+        """Delete the batch from TransferQueue."""
         tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
 
     @cached_property
@@ -163,11 +163,11 @@ class StagedTrainer(PPOTrainerSync):
         return max(self.actor_rollout_wg._query_dispatch_info("actor")) + 1
 
     def _get_required_batch_multiple(self, dp_size: int) -> int:
-        """Return the number to a multiple of which verl pads a batch, which ``compute_log_probs`` has padded."""
+        """Return the multiple to which verl pads a batch; ``compute_log_probs`` has padded it to whole steps."""
         return dp_size
 
     def _in_steps(self, batch: KVBatchMeta, keys: Sequence[str], seed: int, epoch: int) -> KVBatchMeta:
-        """Return the batch in the order in which verl makes the steps of an epoch, and tell verl how large they are."""
+        """Return the batch in the order in which verl makes the steps of an epoch, and set their size in verl."""
         steps = list(minibatches(len(keys), self.training.minibatch_size, seed, epoch))
         with open_dict(self.config):
             for part in (self.config.actor_rollout_ref.actor, self.config.critic):
@@ -179,13 +179,13 @@ class StagedTrainer(PPOTrainerSync):
     # --- checkpoints ---------------------------------------------------------------------------------------
 
     def save(self, folder: str) -> None:
-        """Write ``actor/``, and ``critic/`` where there is a critic, in verl's format."""
+        """Write ``actor/``, and ``critic/`` if there is a critic, in verl's format."""
         self.actor_rollout_wg.save_checkpoint(f"{folder}/actor", None, self.global_steps)
         if self.use_critic:
             self.critic_wg.save_checkpoint(f"{folder}/critic", None, self.global_steps)
 
     def load(self, folder: str, update: int) -> None:
-        """Restore what ``save`` wrote after the given number of updates."""
+        """Restore the checkpoint that ``save`` wrote after ``update`` updates."""
         self.global_steps = update
         self.actor_rollout_wg.load_checkpoint(local_path=f"{folder}/actor", del_local_after_load=False)
         if self.use_critic:
@@ -200,7 +200,7 @@ def read(batch: KVBatchMeta, *fields: str) -> list[dict[str, Any]]:
 
 
 def _store_credit(batch: KVBatchMeta, credit: Credit) -> KVBatchMeta:
-    """Write advantages and value targets into TransferQueue; rows of padding have one token each, and get 0."""
+    """Write advantages and value targets into TransferQueue; padding rows have one token each, with the value 0."""
     zero = (torch.zeros(1), torch.zeros(1))
     is_padding = [tag.get("is_padding", False) for tag in batch.tags]
     rows = [zero if padding else credit[key] for key, padding in zip(batch.keys, is_padding)]
@@ -210,7 +210,7 @@ def _store_credit(batch: KVBatchMeta, credit: Credit) -> KVBatchMeta:
 
 
 def _column(values: list) -> np.ndarray:
-    """Return the values as an array of objects, shape (n,)."""
+    """Return the values as an object array, shape (n,)."""
     column = np.empty(len(values), dtype=object)
     column[:] = values
     return column
@@ -218,7 +218,7 @@ def _column(values: list) -> np.ndarray:
 
 @contextmanager
 def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
-    """Write the duration of the block into ``seconds[name]``."""
+    """Store the duration of the block in ``seconds[name]``."""
     start = time.perf_counter()
     yield
     seconds[name] = time.perf_counter() - start

@@ -1,4 +1,4 @@
-"""What decides which policy training starts from; runs that agree in it share its warm start and first evaluations."""
+"""The settings of the policy that training starts from. Runs with equal ones share warm start and first evaluations."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from bepo.store.published import WARM_START, warm_start_key
 from bepo.training.backends import Setup
 
 
-def start_of(setup: Setup) -> dict[str, Any]:
-    """Return all that decides which policy training starts from, and how it acts.
+def starting_policy_of(setup: Setup) -> dict[str, Any]:
+    """Return all settings that determine the policy that training starts from, and its actions.
 
-    As in a run's id, a neutral field that has its default is left out: one that is added later orphans no warm start.
+    As in a run ID, neutral fields with their default are left out, so a new field does not invalidate old warm starts.
     """
     import torch
 
@@ -32,16 +32,16 @@ def start_of(setup: Setup) -> dict[str, Any]:
 
 
 def warm_start_name(setup: Setup) -> str | None:
-    """Return the name of the folder of the warm start; None where training starts from a policy without one."""
+    """Return the folder name of the warm start; None if training starts without a warm start."""
     if setup.weights is not None or setup.policy.warm_start_settings is None or not setup.env.has_expert:
         return None
-    return f"{setup.env.name}-{setup.policy.name}-{warm_start_key(start_of(setup))}"
+    return f"{setup.env.name}-{setup.policy.name}-{warm_start_key(starting_policy_of(setup))}"
 
 
-def warm_start_facts(setup: Setup) -> dict[str, Any]:
-    """Return what ``run.json`` says of the warm start in the cache: ``warm_start`` with name and digest, or nothing.
+def warm_start_metadata(setup: Setup) -> dict[str, Any]:
+    """Return metadata for ``run.json``: ``warm_start`` with name and digest, or an empty dictionary.
 
-    Equal settings give equal names, and equal weights equal digests: another kind of processor rounds otherwise.
+    Equal settings give equal names. Digests are equal only if the weights are: other processors round differently.
     """
     if (name := warm_start_name(setup)) is None:
         return {}

@@ -1,0 +1,175 @@
+"""``python -m bepo.lab fidelity|learn|bias [ESTIMATOR ...] [key=value ...]``: measure estimators against the truth.
+
+``fidelity`` compares advantages and gradients with the exact ones, ``learn`` trains log-linear policies, ``bias``
+compares the exact expected update with the true gradient. An ESTIMATOR is a choice of ``credit``, presets included,
+with its settings in quotes ("gated_bepo gae_lambda=0"), or a control. Without any, all are measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import numpy as np
+import pandas as pd
+from hydra import compose, initialize_config_dir
+from tqdm import tqdm
+
+from bepo.core.errors import Parser, UserError, choose, exit_code, path_of
+from bepo.core.registry import assignments, check_type
+from bepo.core.settings import Settings, setting
+from bepo.credit import estimators
+from bepo.lab.bias import bias, every_group
+from bepo.lab.controls import CONTROLS
+from bepo.lab.fidelity import MEASURES, Estimate, fidelity, of_estimator, probe
+from bepo.lab.learn import Learning, learn, warm_start
+from bepo.lab.policies import at_success, noisy_expert, softmax
+from bepo.lab.worlds import FAMILIES, Dials, Worlds
+from bepo.runs.compose import CONFIG_ERRORS, explain, register_configs, to_config
+from bepo.store.files import write_atomically
+
+_CONF = Path(__file__).parents[2] / "conf"
+_SHOWN = ("error", "bias2", "variance", "sign_error", "rank", "gradient_cosine", "gradient_efficiency", "zero")
+
+
+@dataclass
+class Scene(Settings):
+    """Which worlds are measured, from which policy."""
+
+    world: str = "sokoban"
+    """The family of worlds."""
+    worlds: int | None = setting(None, at_least=1, at_most=5000)
+    """Number of worlds; null: 16 for fidelity, 300 for learning, 1 for the exact bias."""
+    success: float = setting(0.3, above=0, below=1)
+    """Success rate of the policy at the start."""
+    groups: int = setting(200, at_least=1)
+    """Groups of each world, for fidelity."""
+
+    group = "lab"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; return 0, or 2 after one line that says what is wrong."""
+    options = _parser().parse_args(arguments)
+    return exit_code(lambda: _run(options))
+
+
+def _parser() -> Parser:
+    parts = [f"{item.name}={item.default}" for part in (Scene, Dials, Learning) for item in fields(part)]
+    measures = "\n".join(f"  {name:20} {meaning}" for name, meaning in MEASURES.items())
+    parser = Parser(
+        prog="python -m bepo.lab",
+        description=__doc__,
+        epilog=f"settings: {' '.join(dict.fromkeys(parts))}\nworlds: {', '.join(FAMILIES)}\n"
+        f"controls: {', '.join(CONTROLS)}\nmeasures of fidelity:\n{measures}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("what", choices=("fidelity", "learn", "bias"))
+    parser.add_argument("words", nargs="*", metavar="ESTIMATOR | key=value")
+    parser.add_argument("--out", type=path_of, metavar="FILE.csv", help="also write a row for each world or seed")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> None:
+    names = [word for word in options.words if "=" not in word.split(" ")[0]]
+    given = assignments([word for word in options.words if "=" in word.split(" ")[0]])
+    scene, dials, how = _settings(given)
+    estimates = {name: _estimate(name) for name in names} or _every_estimate()
+    measured = {"fidelity": _fidelity, "learn": _learn, "bias": _bias}[options.what](scene, dials, how, estimates)
+    print(_summary(measured))
+    if options.out is not None:
+        write_atomically(options.out, measured.to_csv(index=False))
+        print(options.out)
+
+
+def _settings(given: dict[str, Any]) -> tuple[Scene, Dials, Learning]:
+    """Return the settings that a command line names. Raises ``UserError`` for unknown names and wrong values."""
+    kinds = {part: get_type_hints(part) for part in (Scene, Dials, Learning)}
+    own = {part: {item.name for item in fields(part)} for part in kinds}
+    for name, value in given.items():
+        if not any(name in names for names in own.values()):
+            raise choose("setting", name, sorted({known for names in own.values() for known in names}))
+        check_type(f"lab.{name}", value, next(kinds[part][name] for part in kinds if name in own[part]))
+    scene = Scene(**{k: v for k, v in given.items() if k in own[Scene]})
+    dials = Dials(**{k: v for k, v in given.items() if k in own[Dials]})
+    how = Learning(**{k: v for k, v in given.items() if k in own[Learning]})
+    if scene.world not in FAMILIES:
+        raise choose("world", scene.world, FAMILIES)
+    return scene, dials, how
+
+
+def _every_estimate() -> dict[str, Estimate]:
+    names = [name for name, cls in estimators().items() if not cls.needs_critic]
+    return {name: _estimate(name) for name in names} | CONTROLS
+
+
+def _estimate(text: str) -> Estimate:
+    """Return what a word of the command line names: a control, or an estimator or preset with its settings."""
+    if text in CONTROLS:
+        return CONTROLS[text]
+    name, *settings = text.split()
+    register_configs()
+    try:
+        with initialize_config_dir(str(_CONF)):
+            composed = compose("train", [f"credit={name}", *(f"credit.{word}" for word in settings)])
+        credit = to_config(composed).credit
+    except CONFIG_ERRORS as error:
+        raise UserError(f"{text!r}: {explain(error)}") from None
+    if credit.needs_critic:
+        raise UserError(f"credit={name} needs a critic: the lab has none")
+    return of_estimator(credit)
+
+
+def _worlds(scene: Scene, dials: Dials, default: int) -> Worlds:
+    return Worlds(FAMILIES[scene.world](scene.worlds or default), dials)
+
+
+def _fidelity(scene: Scene, dials: Dials, how: Learning, estimates: dict[str, Estimate]) -> pd.DataFrame:
+    worlds = _worlds(scene, dials, 16)
+    policy = at_success(worlds, noisy_expert(worlds, seed=how.seed), scene.success)
+    probed = probe(worlds, policy, how.group_size, scene.groups, how.seed)
+    tables = []
+    for name, estimate in tqdm(estimates.items(), unit="estimator", leave=False, disable=None):
+        measured = fidelity(np.asarray(estimate(probed), float), probed)
+        tables.append(pd.DataFrame({"estimator": name, "world": [w.name for w in worlds.worlds], **measured}))
+    return pd.concat(tables)
+
+
+def _learn(scene: Scene, dials: Dials, how: Learning, estimates: dict[str, Estimate]) -> pd.DataFrame:
+    worlds = _worlds(scene, dials, 300)
+    start, tables = warm_start(worlds, scene.success, how.seed), []
+    with tqdm(total=len(estimates) * how.updates, unit="update", leave=False, disable=None) as bar:
+        for name, estimate in estimates.items():
+            bar.set_description(name)
+            curve = learn(worlds, start, estimate, how, bar.update)
+            columns = {"training": curve.training.mean(0), "final": curve.final, "before": curve.before}
+            tables.append(pd.DataFrame({"estimator": name, "seed": range(how.seeds), **columns}))
+    return pd.concat(tables)
+
+
+def _bias(scene: Scene, dials: Dials, how: Learning, estimates: dict[str, Estimate]) -> pd.DataFrame:
+    worlds = _worlds(scene, dials, 1)
+    every, probability = every_group(worlds, softmax(noisy_expert(worlds, seed=how.seed)), how.group_size)
+    rows = [(name, *bias(estimate, every, probability)) for name, estimate in estimates.items()]
+    return pd.DataFrame(rows, columns=["estimator", "scale", "distance"])
+
+
+def _summary(measured: pd.DataFrame) -> str:
+    """Return the mean of each number over worlds or seeds, with its standard error, an estimator a row."""
+    rows: dict[str, dict[str, str]] = {}
+    for name, same in measured.groupby("estimator", sort=False):
+        columns = [c for c in same if c not in ("estimator", "world", "seed") and (c in _SHOWN or c not in MEASURES)]
+        rows[str(name)] = {str(column): _with_error(same[column].to_numpy(float)) for column in columns}
+    return pd.DataFrame.from_dict(rows, orient="index").to_string()
+
+
+def _with_error(values: np.ndarray) -> str:
+    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+    return f"{values.mean():.3f} ± {error:.3f}" if error else f"{values.mean():.3f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

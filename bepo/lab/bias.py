@@ -1,0 +1,98 @@
+"""The exact expected update of an estimator: all groups of all trajectories, weighted by their probability.
+
+Only for tiny worlds: T trajectories and groups of K make T^K groups.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+from jaxtyping import Float
+
+from bepo.core.batch import Terminal
+from bepo.core.errors import UserError
+from bepo.lab.fidelity import Estimate, Probe
+from bepo.lab.rollouts import LabRollouts, as_batch
+from bepo.lab.worlds import Worlds
+
+MOST_TRANSITIONS = 2_000_000
+_Path = tuple[float, list[tuple[int, int, int, float]]]  # probability; state, action, successor, reward of each step
+
+
+def trajectories(worlds: Worlds, policy: Float[np.ndarray, "1 S A"]) -> list[_Path]:
+    """Return every trajectory of the one world, with its probability; slips are not enumerated.
+
+    Raises ``UserError`` where they are too many.
+    """
+    if worlds.n_worlds != 1 or worlds.dials.slip or worlds.dials.reward_noise:
+        raise UserError("exact bias: one world without slip and reward_noise")
+    n, done = worlds.n_states, list[_Path]()
+    running: list[_Path] = [(1.0, [])]
+    for _ in range(worlds.dials.horizon):
+        grown: list[_Path] = []
+        for probability, steps in running:
+            state = steps[-1][2] if steps else int(worlds.start[0])
+            for action in range(worlds.n_actions):
+                there, reward = int(worlds.next[0, state, action]), float(worlds.reward[0, state, action])
+                path = probability * float(policy[0, state, action]), [*steps, (state, action, there, reward)]
+                (done if there >= n else grown).append(path)
+        running = grown
+        if (len(done) + len(running)) * worlds.dials.horizon > MOST_TRANSITIONS:
+            raise UserError(f"exact bias: {worlds.worlds[0].name} has too many trajectories to enumerate")
+    return done + running
+
+
+def every_group(worlds: Worlds, policy: Float[np.ndarray, "1 S A"], group_size: int) -> tuple[Probe, np.ndarray]:
+    """Return all groups of ``group_size`` trajectories as one batch, and the probability of each group.
+
+    Raises ``UserError`` where they are too many.
+    """
+    paths = trajectories(worlds, policy)
+    longest = max(len(steps) for _, steps in paths)
+    if len(paths) ** group_size * group_size * longest > MOST_TRANSITIONS:
+        raise UserError(f"exact bias: {len(paths)} trajectories in groups of {group_size} are too many to enumerate")
+    groups = list(product(range(len(paths)), repeat=group_size))
+    chosen = [paths[i] for members in groups for i in members]
+    length = np.array([len(steps) for _, steps in chosen])
+    trajectory = np.repeat(np.arange(len(chosen)), length)
+    step = np.concatenate([np.arange(n) for n in length])
+    columns = np.array([row for _, steps in chosen for row in steps])
+    state, action, following = columns[:, :3].T.astype(int)
+    ends = np.select([following == worlds.n_states, following > worlds.n_states], [Terminal.SUCCESS, Terminal.FAILURE])
+    last = np.append(trajectory[1:] != trajectory[:-1], True)
+    terminal = np.where(last & (ends == 0), int(Terminal.TRUNCATION), ends)
+    which = np.zeros(len(groups), int)
+    batch = as_batch(
+        worlds, which, trajectory // group_size, trajectory, step, state, following, terminal, columns[:, 3], action
+    )
+    probability = np.prod([[paths[i][0] for i in members] for members in groups], axis=1)
+    one = np.zeros(1, int)
+    return Probe(worlds, one, policy, LabRollouts(batch, state, following, action), which), probability
+
+
+def expected_update(estimate: Estimate, every: Probe, probability: np.ndarray) -> Float[np.ndarray, "S A"]:
+    """Return E[sum over a group's transitions of advantage x grad log pi(a | key)] / K, by the logits of each key."""
+    worlds, rollouts, batch = every.worlds, every.rollouts, every.rollouts.batch
+    key, n_trajectories = worlds.policy_key[0, rollouts.state], batch.n_trajectories / batch.n_groups
+    weight = probability[batch.group] * estimate(every) / n_trajectories
+    found = np.zeros((worlds.n_states, worlds.n_actions))
+    for action in range(worlds.n_actions):
+        score = (rollouts.action == action) - every.policy[0, key, action]
+        found[:, action] = np.bincount(key, weights=weight * score, minlength=worlds.n_states)
+    return found
+
+
+def bias(estimate: Estimate, every: Probe, probability: np.ndarray) -> tuple[float, float]:
+    """Return how the expected update compares with the true gradient of success.
+
+    The first number is the best scale, the second the relative distance that is left at this scale: 0 for an unbiased
+    direction. Raises ``UserError`` where success does not depend on the policy.
+    """
+    update = expected_update(estimate, every, probability)
+    true = every.gradient[0]
+    square = float((true * true).sum())
+    if square == 0:
+        raise UserError("exact bias: the true gradient is 0; is lab.horizon long enough for a success?")
+    scale = float((update * true).sum()) / square
+    return scale, float(np.sqrt(((update - scale * true) ** 2).sum() / square)) / (abs(scale) or 1.0)

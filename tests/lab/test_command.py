@@ -1,0 +1,53 @@
+"""The command: tables, a file, and one line for bad input."""
+
+import pandas as pd
+import pytest
+
+from bepo.lab.__main__ import main
+
+
+def test_fidelity_prints_a_row_an_estimator_and_writes_one_a_world(tmp_path, capsys):
+    out = tmp_path / "fidelity.csv"
+    small = ["world=chain", "worlds=3", "groups=20", "horizon=12"]
+    names = ["grpo", "gated_bepo gae_lambda=0", "gate_soft_k3", "exact"]
+    assert main(["fidelity", *names, *small, "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in names) and "error" in printed
+    table = pd.read_csv(out)
+    assert len(table) == 4 * 3 and table[table.estimator == "exact"].error.abs().max() < 1e-9
+
+
+def test_without_names_every_estimator_is_measured(capsys):
+    assert main(["bias", "world=tree", "group_size=2", "horizon=4"]) == 0
+    rows = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()[1:]}
+    assert {"grpo", "rloo", "gated_bepo", "graphgpo", "oracle", "exact", "random"} <= rows.keys()
+    assert rows["exact"] == ["1.000", "0.000"]
+
+
+@pytest.mark.slow
+def test_learning_from_the_command_line(capsys):
+    small = ["world=grid", "worlds=12", "seeds=2", "updates=2", "tasks=4", "success=0.1"]
+    assert main(["learn", "grpo", "random", *small]) == 0
+    assert "training" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["fidelity", "grp0"], "grp0"),
+        (["fidelity", "grpo gama=1"], "gama"),
+        (["fidelity", "ppo"], "needs a critic"),
+        (["fidelity", "world=maze"], "chain"),
+        (["fidelity", "slip=2"], "slip=2"),
+        (["fidelity", "slipp=0.1"], "slip"),
+        (["fidelity", "seeds=many"], "seeds"),
+        (["bias", "grpo", "world=sokoban"], "too many"),
+        (["bias", "grpo", "world=chain", "slip=0.1"], "slip"),
+        (["bias", "grpo", "world=tree", "group_size=2", "horizon=3"], "lab.horizon"),
+        (["fidelity", "grpo", "world=tree", "worlds=1", "horizon=1"], "reaches 0.000"),
+    ],
+)
+def test_bad_input_is_one_line(arguments, words, capsys):
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("\n") == 1
