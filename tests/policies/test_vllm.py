@@ -157,5 +157,5 @@ def test_autotokenizer_reads_what_the_tiny_model_reads(architecture, tmp_path):
 
 
 def test_without_the_program_there_is_no_endpoint(tmp_path):
-    with pytest.raises(Missing, match="there is no program no-such-vllm"):
+    with pytest.raises(Missing, match=r"policy=vllm: .*no-such-vllm"):
         Vllm(command="no-such-vllm").endpoint(tmp_path).__enter__()
