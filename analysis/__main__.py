@@ -1,63 +1,50 @@
-"""Rebuild tables, figures and the page from finished runs: ``python -m analysis [LABEL ...] [--tier TIER]``.
+"""Rebuild tables, figures and the page from finished runs.
 
-With labels only these are built, and the page and the paper's macros stay as they are.
-``python -m analysis explain main-results/ALFWorld/All/HGPO/1.5B`` prints what is behind one number.
-``python -m analysis results`` writes docs/results.md from the published runs.
-``python -m analysis plan`` says how many more seeds would decide each undecided claim, and what they cost.
-``python -m analysis runs [tier=smoke status=partial ...]`` lists the runs; ``--gc RUN_ID ...`` removes some instead.
-``python -m analysis study NAME [--metric return ...]`` makes a table and curves of any study, your own included.
-``python -m analysis curves RUN ... [--metric train/entropy ...]`` draws runs, also while they train.
+``python -m analysis [LABEL ...]`` builds artefacts. Without labels it builds all of them, the page and the paper's
+macros. With labels the page and the macros stay as they are. Every other use starts with a command.
 """
 
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from analysis.data.sources import open_source
+from analysis.data.sources import Source, open_source
 from bepo.core.errors import Parser, UserError, choose, exit_code, path_of
 from bepo.runs.config import TIERS
 from bepo.store.files import check_regular
 from bepo.store.find import DEFAULT, existing, views
 
 _MOST_SEEDS = 10_000
+_BUILD = "build"
+_SOURCES = (
+    "local: RESULTS only; published: paper/runs only; wandb:ENTITY/PROJECT: downloaded into RESULTS/wandb; "
+    "default: RESULTS and paper/runs"
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; return 0, or 2 after one line that says what is wrong."""
-    options = _parser().parse_args(arguments)
+    """Run the command. Return 0, or 2 after a line that says what is wrong."""
+    words = sys.argv[1:] if arguments is None else arguments
+    if words[:1] not in ([name] for name in (*_COMMANDS, "-h", "--help")):
+        words = [_BUILD, *words]
+    options = _parser().parse_args(words)
     return exit_code(lambda: _run(options))
-
-
-def _check_matplotlib() -> None:
-    """Raise ``UserError`` if matplotlib cannot be imported with what the environment says."""
-    settings = Path(os.environ.get("MATPLOTLIBRC", ""))
-    try:
-        if settings.exists() and not settings.is_dir():
-            check_regular(settings, "file of settings")
-        import matplotlib  # noqa: F401
-    except (ValueError, OSError) as error:
-        said = [f"{name}={os.environ[name]}" for name in ("MPLBACKEND", "MATPLOTLIBRC") if os.environ.get(name)]
-        raise UserError(f"{' '.join(said)}: matplotlib cannot start with this, unset it ({error})") from None
 
 
 def _parser() -> Parser:
     form = argparse.RawDescriptionHelpFormatter
     parser = Parser(prog="python -m analysis", description=__doc__, formatter_class=form)
-    add = parser.add_argument
-    labels = "artefacts (default: all), or: explain ENTRY, plan, runs FILTER ..., study NAME ..., curves RUN ..."
-    add("names", nargs="*", metavar="LABEL", help=labels)
-    add("--tier", help=f"{', '.join(TIERS)}; default: every tier that has runs (explain, plan: the highest)")
-    add("--results", type=path_of, default=DEFAULT, help="folder of finished runs")
-    sources = "local: RESULTS alone; published: paper/runs alone; wandb:ENTITY/PROJECT, kept in RESULTS/wandb"
-    add("--source", help=f"{sources} (default: RESULTS and paper/runs together)")
-    add("--out", type=path_of, help="folder to write to (default: paper; curves and --seeds: RESULTS/views)")
-    add(
-        "--seeds", type=_seeds, default=(), metavar="8-11", help="count runs of these training seeds only (8,9 or 8-11)"
-    )
-    add("--metric", action="append", default=[], help="study, curves: another metric; may be repeated")
-    add("--gc", nargs="+", default=[], metavar="RUN_ID", help="runs: remove exactly these")
-    add("--allow-mixed", action="store_true", help="average over method versions, task sets and backends")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, (run, names, taken) in _COMMANDS.items():
+        add = commands.add_parser(name, help=run.__doc__, description=run.__doc__).add_argument
+        if names:
+            add("names", nargs="*", metavar=names)
+        for option in taken:
+            add(option, **_OPTIONS[option])
+        add("--results", type=path_of, default=DEFAULT, help="folder of finished runs")
+        add("--source", help=_SOURCES)
     return parser
 
 
@@ -74,72 +61,136 @@ def _seeds(text: str) -> list[int]:
 
 
 def _run(options: argparse.Namespace) -> None:
-    if options.tier not in (None, *TIERS):
+    if getattr(options, "tier", None) not in (None, *TIERS):
         raise choose("tier", options.tier, TIERS)
-    if options.gc and options.names[:1] != ["runs"]:
-        raise UserError(f"--gc {' '.join(options.gc)}: goes with `runs`")
-    if options.metric and options.names[:1] not in (["study"], ["curves"]):
-        raise UserError(f"--metric {options.metric[0]}: goes with `study` and `curves`")
-    if options.seeds and options.names[:1] in (["runs"], ["curves"]):
-        raise UserError(
-            f"--seeds: goes with tables, figures, claims and plan; `{options.names[0]}` takes runs themselves"
-        )
     if options.source in (None, "local"):
         existing(options.results)
-    if options.names[:1] != ["runs"]:
+    if options.command != "runs":
         _check_matplotlib()
-    command, names = (options.names[0], options.names[1:]) if options.names else ("", [])
-    # Statistics, plots and algebra take seconds to import: each command imports what it needs.
-    if command == "runs":
-        from analysis.output import ledger
-
-        source = open_source(options.results, options.source)
-        if options.gc:
-            if names:
-                raise UserError(f"{' '.join(names)}: --gc removes the runs that it names, and takes no filter")
-            ledger.remove(source.results, options.gc)
-            print(f"removed {' '.join(dict.fromkeys(options.gc))}")
-            return
-        table = ledger.ledger(source.results, source.published.values())
-        found = ledger.filtered(table, names)
-        print(ledger.values_instead(table, names) if found.empty and len(table) else ledger.to_text(found))
-    elif command == "curves":
-        from analysis.output.curves import draw_curves
-
-        print(draw_curves(names, options.results, options.metric, options.tier, options.out))
-    else:
-        _build(command, names, options)
+    _COMMANDS[options.command][0](options)
 
 
-def _build(command: str, names: list[str], options: argparse.Namespace) -> None:
+def _check_matplotlib() -> None:
+    """Raise ``UserError`` if matplotlib cannot be imported with its environment variables."""
+    settings = Path(os.environ.get("MATPLOTLIBRC", ""))
+    try:
+        if settings.exists() and not settings.is_dir():
+            check_regular(settings, "file of settings")
+        import matplotlib  # noqa: F401
+    except (ValueError, OSError) as error:
+        said = [f"{name}={os.environ[name]}" for name in ("MPLBACKEND", "MATPLOTLIBRC") if os.environ.get(name)]
+        raise UserError(f"{' '.join(said)}: matplotlib cannot start with this, unset it ({error})") from None
+
+
+# Statistics, plots and algebra take seconds to import: each command imports what it needs.
+def _build(options: argparse.Namespace) -> None:
+    """Build tables and figures: all, or those with these labels. Without a command, this one runs."""
+    from analysis.output.rebuild import rebuild
+
+    source, tiers = _source(options)
+    for name in options.names:
+        if name in _COMMANDS:
+            raise UserError(f"{name}: a command stands before its options: python -m analysis {name} ...")
+    rebuild(options.names, source, tiers, _out(options), options.allow_mixed, commands=tuple(_COMMANDS))
+
+
+def _explain(options: argparse.Namespace) -> None:
+    """Print the runs, configs and seeds behind a number, such as main-results/ALFWorld/All/HGPO/1.5B."""
     from analysis.output.explain import explain
-    from analysis.output.plan import plan
-    from analysis.output.rebuild import rebuild, rebuild_studies
+
+    source, tiers = _source(options)
+    if not options.names:
+        raise UserError("explain: name an entry, such as main-results/ALFWorld/All/HGPO/1.5B or claims/NAME")
+    for path in options.names:
+        print(explain(path, source, tiers, options.allow_mixed))
+
+
+def _power(options: argparse.Namespace) -> None:
+    """Estimate how many more seeds would decide each undecided claim, and what they cost."""
+    from analysis.output.power import power
+
+    source, tiers = _source(options)
+    print(power(source, tiers[-1], options.allow_mixed))
+
+
+def _results(options: argparse.Namespace) -> None:
+    """Write docs/results.md from the published runs."""
     from analysis.output.results import PAGE, results
 
+    page = (options.out or PAGE.parent) / PAGE.name
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(results(open_source(options.results, "published"), options.tier or "laptop"), encoding="utf-8")
+    print(page)
+
+
+def _study(options: argparse.Namespace) -> None:
+    """Make a table and curves of any study, also of your own."""
+    from analysis.output.rebuild import rebuild_studies
+
+    source, tiers = _source(options)
+    rebuild_studies(options.names, source, tiers, _out(options), options.metric)
+
+
+def _curves(options: argparse.Namespace) -> None:
+    """Draw metrics of runs, also while they train."""
+    from analysis.output.curves import draw_curves
+
+    print(draw_curves(options.names, options.results, options.metric, options.tier, options.out))
+
+
+def _runs(options: argparse.Namespace) -> None:
+    """List runs (tier=smoke status=partial ...), or delete some: runs delete RUN_ID ..."""
+    from analysis.output import ledger
+
+    source = open_source(options.results, options.source)
+    if options.names[:1] == ["delete"]:
+        ledger.delete(source.results, options.names[1:])
+        print(f"deleted {' '.join(dict.fromkeys(options.names[1:]))}")
+        return
+    table = ledger.ledger(source.results, source.published.values())
+    found = ledger.filtered(table, options.names)
+    print(ledger.values_instead(table, options.names) if found.empty and len(table) else ledger.to_text(found))
+
+
+def _source(options: argparse.Namespace) -> tuple[Source, list[str]]:
+    """Return the runs and the tiers to analyse. Raises ``UserError`` if no study has a run."""
     source = open_source(options.results, options.source, options.seeds)
-    out = options.out or (views(options.results) if options.seeds else Path("paper"))
     tiers = [options.tier] if options.tier else source.tiers()
     if not tiers:
         raise UserError(f"{source.results}: no study has a run yet; try `make reproduce`")
-    if command == "plan":
-        if names:
-            raise UserError(f"plan {' '.join(names)}: takes no names; --tier chooses")
-        print(plan(source, tiers[-1], options.allow_mixed))
-    elif command == "results":
-        page = (options.out or PAGE.parent) / PAGE.name
-        page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(results(open_source(options.results, "published"), options.tier or "laptop"), encoding="utf-8")
-        print(page)
-    elif options.names == ["explain"]:
-        raise UserError("explain what? An entry, such as main-results/ALFWorld/All/HGPO/1.5B")
-    elif command == "explain":
-        for path in names:
-            print(explain(path, source, tiers, options.allow_mixed))
-    elif command == "study":
-        rebuild_studies(names, source, tiers, out, options.metric)
-    else:
-        rebuild(options.names, source, tiers, out, options.allow_mixed)
+    return source, tiers
+
+
+def _out(options: argparse.Namespace) -> Path:
+    return options.out or (views(options.results) if options.seeds else Path("paper"))
+
+
+_OPTIONS: dict[str, dict] = {
+    "--tier": {"help": f"{', '.join(TIERS)}; default: every tier that has runs (explain, power: the highest)"},
+    "--out": {
+        "type": path_of,
+        "help": "folder to write to (default: paper; with --seeds, and for curves: RESULTS/views)",
+    },
+    "--seeds": {
+        "type": _seeds,
+        "default": (),
+        "metavar": "8-11",
+        "help": "use runs of these training seeds only (8,9 or 8-11)",
+    },
+    "--metric": {"action": "append", "default": [], "help": "another metric; may be repeated"},
+    "--allow-mixed": {"action": "store_true", "help": "average over method versions, task sets and backends"},
+}
+
+_COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], None], str, tuple[str, ...]]] = {
+    _BUILD: (_build, "LABEL", ("--tier", "--seeds", "--out", "--allow-mixed")),
+    "explain": (_explain, "ENTRY", ("--tier", "--seeds", "--allow-mixed")),
+    "power": (_power, "", ("--tier", "--seeds", "--allow-mixed")),
+    "results": (_results, "", ("--tier", "--out")),
+    "runs": (_runs, "FILTER", ()),
+    "study": (_study, "NAME", ("--tier", "--seeds", "--out", "--metric")),
+    "curves": (_curves, "RUN", ("--tier", "--out", "--metric")),
+}
+"""Each command: its function, what its names are (empty: it takes none), and its options beside those of all."""
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 from bepo.runs.compose import config_of
 from bepo.runs.config import identity_of
+from bepo.store.run_files import read_run
 from bepo.store.runs import run_id
-from bepo.store.stored import read_run
 from bepo.sweep.plan import PlannedRun
 from bepo.sweep.pool import Pool
 from bepo.sweep.studies import Cell

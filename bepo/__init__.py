@@ -12,19 +12,19 @@ __version__ = "0.1.0"
 
 
 def _excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Say in one word that a command was interrupted while it was imported, which takes seconds."""
+    """Print "interrupted" instead of a traceback when Ctrl-C arrives during the imports, which take seconds."""
     if issubclass(kind, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)
     else:
         sys.__excepthook__(kind, error, trace)
 
 
-if sys.argv[:1] == ["-m"]:  # python -m, which has not found the module yet
+if sys.argv[:1] == ["-m"]:  # started by python -m, and the module is still to be found
     sys.excepthook = _excepthook
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``load`` when it is first used: a command that needs no pandas starts without."""
+    """Import ``load`` when it is first used, so that other commands start without pandas."""
     if name == "load":
         from bepo.explore.frames import load
 

@@ -27,19 +27,19 @@ _COMPLETION = r"""_bepo() {
   COMPREPLY=("${COMPREPLY[@]#"$cut"}")
 }
 complete -o nospace -o default -F _bepo bepo"""
-"""For bash, which replaces only what is behind the last ``=``, and for zsh with ``bashcompinit``, which replaces the
-word. Hydra completes what belongs to a config."""
+"""Completion for bash, and for zsh with ``bashcompinit``. Hydra completes the overrides of a config. Bash replaces only
+the text after the last ``=``, zsh replaces the whole word."""
 
 
 def commands() -> dict[str, Path]:
-    """Return every command with its source: the top-level files of this package, and the folders that can be run."""
+    """Return the source file of every command by name: the top-level files, and the folders with a ``__main__.py``."""
     files = {path.stem: path for path in _FOLDER.glob("*.py") if not path.stem.startswith("_")}
     folders = {path.parent.name: path for path in _FOLDER.glob("*/__main__.py")}
     return dict(sorted((files | folders | {"analysis": _FOLDER.parent / "analysis" / "__main__.py"}).items()))
 
 
 def main() -> int:
-    """Run the command that is named; return 0 after the list of commands, or 2 for an unknown one."""
+    """Run the named command. Return 0 after the list of commands, or 2 for an unknown command."""
     name, *arguments = sys.argv[1:] or ["--help"]
     known = commands()
     if name in ("--help", "-h", "help", "--completion"):
@@ -51,7 +51,7 @@ def main() -> int:
     sys.argv = [module, *arguments]
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
-    except KeyboardInterrupt:  # while it was imported
+    except KeyboardInterrupt:  # during its imports
         print("interrupted", file=sys.stderr)
         return 130
     return 0
@@ -61,13 +61,13 @@ def _help() -> str:
     titles = "\n".join(f"  {command:9} {_title(path)}" for command, path in commands().items())
     return (
         f"bepo COMMAND ...\n\n{titles}\n\n"
-        "bepo COMMAND --help says more; `python -m bepo.COMMAND` is the same.\n"
+        "`bepo COMMAND --help` prints the options. `python -m bepo.COMMAND` runs the same command.\n"
         'Completion in bash or zsh: eval "$(bepo --completion)"'
     )
 
 
 def _title(path: Path) -> str:
-    """Return what a command is for: its docstring's first line without the command itself; nothing is imported."""
+    """Return the first line of a command's docstring without the command itself. The module is not imported."""
     first = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").splitlines()[0]
     title = first.rpartition("``: ")[2] if first.startswith("``") else first.partition(": ``")[0]
     return title[:1].upper() + title[1:].rstrip(".")

@@ -20,19 +20,21 @@ _OF_A_RUN = ("run=", "results=", "tracking.", "progress=", "evaluation.", "backe
 def configured(cfg: DictConfig, overrides: Sequence[str]) -> Config:
     """Return the config of an evaluation.
 
-    That of a run (``run=ID``) is the run's own, with the fields of ``overrides``. Raises ``UserError`` if there is
-    no such run, or if an override changes what it was trained for.
+    With ``run=ID`` it is the config of that run, changed by ``overrides``. Raises ``UserError`` if the run does not
+    exist, or if an override changes a setting of its training.
     """
     if cfg.updates != 0:
-        raise UserError(f"updates={cfg.updates}: an evaluation makes none; python -m bepo.train does")
+        raise UserError(f"updates={cfg.updates}: must be 0 for an evaluation; python -m bepo.train trains")
     if cfg.run is None:
         return to_config(cfg)
     stored = find_run(cfg.run, Path(cfg.results))
     if stored.config["updates"] == 0:
-        raise UserError(f"run={cfg.run}: an evaluation has no policy of its own; evaluate the run that it evaluated")
+        raise UserError(f"run={cfg.run}: is an evaluation and has no policy; name the run that it evaluated")
     for override in overrides:
         if not override.lstrip("+").startswith(_OF_A_RUN):
-            raise UserError(f"{override}: run={cfg.run} brings its settings; choices: {', '.join(_OF_A_RUN)}")
+            raise UserError(
+                f"{override}: cannot be changed, run={cfg.run} fixes the settings; choices: {', '.join(_OF_A_RUN)}"
+            )
     same = {"updates": 0, "study": {}, "results": cfg.results, "progress": cfg.progress}
     return with_fields(config_of(stored.config | same), overrides)
 

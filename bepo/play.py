@@ -1,6 +1,6 @@
 """``python -m bepo.play ENV [field=value ...]``: play a task in the terminal, or watch the expert play it.
 
-Answer with the number of an action or with its words. ``?`` asks the expert, ``q`` or the end of the input stops.
+Answer with the number or the words of an action. ``?`` asks the expert. ``q`` or the end of the input stops.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WIDTH = 96  # the largest number of columns of an image
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Play one episode, and return the exit code: 0, or 2 after a mistake of the user."""
+    """Play one episode. Return the exit status: 0, or 2 for bad input."""
     parser = Parser(prog="python -m bepo.play", description=__doc__)
     parser.add_argument("env", help=f"one of {', '.join(environments())}")
     parser.add_argument("settings", nargs="*", default=[], metavar="field=value", help="settings of the environment")
@@ -76,12 +76,12 @@ def ask_expert(env: Environment, episodes: Episodes) -> str | None:
 
 
 def ask_person(env: Environment, episodes: Episodes) -> str | None:
-    """Print the actions, and ask until an answer is an action; return None if the person stops."""
+    """Print the actions and ask until the answer is one of them. Return None if the person stops."""
     actions = episodes.observations[0].admissible
     print("  ".join(f"{n} {action}" for n, action in enumerate(actions, start=1)))
     for answer in _answers():
         if answer == "?":
-            print(f"the expert: {(env.has_expert and episodes.expert(0)) or 'no way from here'}")
+            print(f"the expert: {(env.has_expert and episodes.expert(0)) or 'knows no solution from here'}")
             continue
         if answer.isdecimal() and actions:
             action = {str(n): action for n, action in enumerate(actions, start=1)}.get(answer)
@@ -89,20 +89,20 @@ def ask_person(env: Environment, episodes: Episodes) -> str | None:
             action = env.parse_action(answer)
         if action is not None:
             return action
-        print(f"{answer!r} is no action: a number from 1 to {len(actions)}, the words of an action, ? or q")
+        print(f"{answer!r} is not an action; choices: a number from 1 to {len(actions)}, the words of an action, ?, q")
     return None
 
 
 def print_observation(observation: Observation) -> None:
-    """Print an observation's text, with its image as coloured blocks."""
+    """Print the text of an observation, with its image as coloured blocks."""
     before, _, after = observation.text.partition(IMAGE)
     print(before if observation.image is None else f"{before}{blocks(observation.image)}{after}")
 
 
 def blocks(image: UInt8[np.ndarray, "H W 3"]) -> str:
-    """Return an image as half blocks in the terminal's true colours, two rows of pixels in a line of text.
+    """Return an image as half blocks in true colours. A line of text shows two rows of pixels.
 
-    Of an image wider than 96 pixels, only every second, third, ... pixel is used.
+    An image wider than 96 pixels is scaled down: every second, third, ... pixel is shown.
     """
     stride = -(-image.shape[1] // _WIDTH)
     pixels = image[::stride, ::stride]
@@ -123,7 +123,7 @@ def _task(env: Environment, split: Split, number: int) -> Task:
 
 
 def _answers() -> Iterator[str]:
-    """Yield the lines of the terminal or of a pipe that are not blank, until q or the end of the input."""
+    """Yield the lines of standard input that are not blank, until ``q`` or the end of the input."""
     while True:
         print("> ", end="", flush=True)
         line = sys.stdin.readline()

@@ -1,8 +1,8 @@
-"""``python -m bepo.publish [RESULTS]``: add the complete runs of a results folder to the published ones; check them.
+"""``python -m bepo.publish [RESULTS]``: add the complete runs of a results folder to the published runs; check them.
 
-A run is published if all of its sessions worked on a clean commit, its files are as they were written, and its
-settings have the id that this bepo gives them. Runs of the main studies with seed 0 keep their rollouts and
-transcripts, and those of Gated-BEPO among them their policy, unless the model is the larger one.
+A run is published if it was trained on a clean commit, its files have not changed, and this version of bepo gives its
+settings the same run ID. Archives of the main studies with seed 0 also hold rollouts and transcripts. For Gated-BEPO
+with a small model, the policy is published as well.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from bepo.runs.config import TIERS, identity_of
 from bepo.runs.metrics import success_rate
 from bepo.store.archive import check_archive, write_archive
 from bepo.store.cells import read_cell
-from bepo.store.files import Corrupt, remedied
+from bepo.store.files import Corrupt, advise
 from bepo.store.published import PUBLISHED, PublishedRuns
+from bepo.store.run_files import RUN, StoredRun, read_run
 from bepo.store.runs import run_id
-from bepo.store.stored import RUN, StoredRun, read_run
 from bepo.sweep.published_trials import check_trials, publish_trials
 
 _ANOTHER_START = (
-    "remove it and the runs that began with it from the results folder, and train them from the published one"
+    "remove it, and the runs that started from it, from the results folder; train them again from the published one"
 )
 MOST_BYTES = 60_000_000
-"""All archives of a tier together may have so many bytes."""
+"""Size limit of the published files of a tier, in bytes."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = Parser(prog="python -m bepo.publish", description=(__doc__ or "").split("\n\n")[1])
     add = parser.add_argument
-    add("results", nargs="?", type=path_of, metavar="RESULTS", help="folder of finished runs; without: check only")
+    add("results", nargs="?", type=path_of, metavar="RESULTS", help="folder of finished runs (default: only check)")
     add("--tier", default="laptop", help="the tier of the runs (default: laptop)")
     add("--to", type=path_of, default=PUBLISHED, metavar="FOLDER", help="default: paper/runs")
     options = parser.parse_args(arguments)
@@ -57,12 +57,12 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _publish(results: Path, published: PublishedRuns) -> None:
-    """Write archives and cells of every run that may be published; say which may not, and why.
+    """Write archives and cells of every run that may be published. Print which may not, and why.
 
     Raises ``UserError`` if the folder has no studies of the tier.
     """
     if not any(results.glob(f"studies/*/{published.tier}")):
-        raise UserError(f"{results}: no results folder with studies of tier {published.tier}")
+        raise UserError(f"{results}: not a results folder with studies of tier {published.tier}")
     cells: dict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)  # by run, each with its study
     for path in sorted(results.glob(f"studies/*/{published.tier}/*.json")):
         try:
@@ -80,7 +80,7 @@ def _publish(results: Path, published: PublishedRuns) -> None:
             except Corrupt as error:
                 print(f"left out: {error}", file=sys.stderr)
                 continue
-        elif not published.archive(identifier).exists():  # else a sweep has skipped it, and noted its cells
+        elif not published.archive(identifier).exists():  # otherwise a sweep skipped it and noted only its cells
             continue
         for study, cell in found:
             added[study].append(cell)
@@ -92,13 +92,13 @@ def _publish(results: Path, published: PublishedRuns) -> None:
 
 
 def _publish_run(run: StoredRun, results: Path, studies: Collection[str], published: PublishedRuns) -> None:
-    """Write the archive of a run and its warm start unless they are there, and its policy if that is to be kept.
+    """Write the archive of a run, its warm start, and its policy if it is to be kept. Existing files stay.
 
     Raises ``Corrupt``.
     """
     if problem := obstacle(run):
         raise Corrupt(f"{run.path}: {problem}")
-    with remedied(_ANOTHER_START):
+    with advise(_ANOTHER_START):
         published.add_warm_start(results, run)
     complete = run.config["seed"] == 0 and any(study.startswith("main_") for study in studies)
     if not published.archive(run.id).exists():
@@ -108,41 +108,41 @@ def _publish_run(run: StoredRun, results: Path, studies: Collection[str], publis
 
 
 def obstacle(run: StoredRun) -> str:
-    """Say why a run is not one to publish; empty if it is."""
-    for session in run.facts["sessions"]:
+    """Return why a run cannot be published; empty if it can."""
+    for session in run.metadata["sessions"]:
         if session.get("commit") is None or session.get("dirty"):
-            return "it was trained from sources that no commit has: commit them, remove it and train it again"
+            return "it was trained with uncommitted sources; commit them, remove the run and train it again"
     return stale(run)
 
 
 def stale(run: StoredRun) -> str:
-    """Say how this bepo would train other than the run says; empty if it would be the same run."""
+    """Return how this version of bepo would train the run differently; empty if it would be the same run."""
     try:
         today = run_id(identity_of(config_of(run.config)))
     except UserError as error:
-        return f"its settings are no longer understood ({error})"
+        return f"this version of bepo does not know its settings ({error})"
     if today == run.id:
         return ""
     commits = ", ".join(sorted(commit[:7] for commit in run.commits))
-    return f"its settings have the id {today} today; at commit {commits} it can be trained again"
+    return f"its settings now have the run ID {today}; commit {commits} can train it again"
 
 
 def _another_result(run: StoredRun) -> str:
-    """Say how the result of a run is not that of its episodes; empty if it is."""
-    stated = run.facts["result"]
+    """Return how the stated result of a run differs from its episodes; empty if they agree."""
+    stated = run.metadata["result"]
     counted = success_rate(run.episodes(), "test", stated["updates"])
-    return "" if stated["success"] == counted else f"its success is {stated['success']}, and {counted} by its episodes"
+    return "" if stated["success"] == counted else f"states success {stated['success']}, its episodes give {counted}"
 
 
 def check(published: PublishedRuns) -> Iterator[str]:
-    """Yield what is wrong with published runs: archives that are not intact, cells without a run, too many bytes.
+    """Yield what is wrong with published runs: damaged archives, cells without a run, too many bytes.
 
-    Also a run whose result is not what its episodes come to, one that this bepo would train otherwise, and a complete
-    trial of Optuna without its runs.
+    Also yield runs that state another result than their episodes give, runs that ``obstacle`` refuses, and complete
+    Optuna trials whose runs are missing.
     """
     pointed = {cell["run_id"] for study in published.studies() for cell in published.cells(study)}
     for identifier in sorted(pointed - set(published.ids())):
-        yield f"{published.folder}: a study's cell is run {identifier}, which is not there"
+        yield f"{published.folder}: run {identifier} of a study's cell is missing"
     policies = published.with_policy()
     for identifier in published.ids():
         try:
@@ -151,7 +151,7 @@ def check(published: PublishedRuns) -> Iterator[str]:
             yield str(error)
             continue
         if identifier not in pointed:
-            yield f"{run.path}: no study has it"
+            yield f"{run.path}: does not belong to a study"
         if problem := obstacle(run) or _another_result(run):
             yield f"{run.path}: {problem}"
         try:
@@ -162,12 +162,12 @@ def check(published: PublishedRuns) -> Iterator[str]:
             yield str(error)
     yield from map(str, published.damaged_warm_starts())
     for identifier in sorted(set(published.with_policy()) - set(published.ids())):
-        yield f"{published.folder}: a policy of run {identifier}, which is not there"
+        yield f"{published.folder}: there is a policy of run {identifier}, but the run is missing"
     yield from check_trials(published)
     if published.noted_commits() != published.commits():
-        yield f"{published.folder / 'published.json'}: its commits are not those of the runs"
+        yield f"{published.folder / 'published.json'}: lists other commits than the runs"
     if _bytes(published) > MOST_BYTES:
-        yield f"{published.folder}: {_bytes(published)} bytes, and at most {MOST_BYTES} are published"
+        yield f"{published.folder}: {_bytes(published)} bytes; must be at most {MOST_BYTES}"
 
 
 def _bytes(published: PublishedRuns) -> int:

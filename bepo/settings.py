@@ -1,8 +1,8 @@
 """``python -m bepo.settings [FILE]``: write the settings of the main experiments, or the settings reference.
 
-A ``.json`` file gets the settings of the main experiments. Analysis reads data only, so the paper's tables take what
-Hydra composes from ``paper/settings.json``. A ``.md`` file gets every field with its default, range and meaning
-(``docs/settings.md``). A test fails if one of the two files is out of date.
+A ``.json`` file gets the settings of the main experiments as Hydra composes them. The paper's tables read them from
+``paper/settings.json``. A ``.md`` file gets every field with its default, range and meaning (``docs/settings.md``). A
+test fails if one of the two files is out of date.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FIELDS = {
 
 
 def main_settings() -> dict[str, dict[str, dict[str, Any]]]:
-    """Return ``{tier: {"env model": config}}`` of Gated-BEPO, with the fields that the tables show."""
+    """Return the configs of Gated-BEPO as ``{tier: {"env model": config}}``, with the fields that the tables show."""
     register_configs()
     with initialize_config_dir(str(ROOT / "experiments")):
         return {tier: dict(_places(tier)) for tier in TIERS}
@@ -60,7 +60,7 @@ def _places(tier: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the file that is named, or ``paper/settings.json``, and print its path."""
+    """Write the named file, by default ``paper/settings.json``, and print its path."""
     parser = Parser(prog="python -m bepo.settings", description=(__doc__ or "").split("\n\n")[1])
     parser.add_argument("file", nargs="?", type=path_of, default=FILE, metavar="FILE", help=f"default: {FILE}")
     path = parser.parse_args(arguments).file

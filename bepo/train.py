@@ -15,17 +15,17 @@ from bepo.runs.compose import register_configs, to_config
 from bepo.runs.config import Config, identity_of
 from bepo.runs.objectives import VALIDATION_SUCCESS, checked_objectives, checked_seeds, values_of
 from bepo.runs.run import run
+from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder, run_id
-from bepo.store.stored import read_run
 
 
 def objectives(config: Config, overrides: Sequence[str]) -> float | list[float]:
-    """Run, and return what a sweeper of Hydra optimises: success on validation tasks, never on test tasks.
+    """Train, and return what a Hydra sweeper optimises: success on validation tasks, never on test tasks.
 
-    An Optuna study says itself what it optimises, as means over the training seeds that it names.
+    An Optuna study names its objectives and its training seeds; each objective is averaged over these seeds.
     """
     if config.is_evaluation:
-        raise UserError("updates=0: there is nothing to train; python -m bepo.evaluate evaluates a policy as it is")
+        raise UserError("updates=0: must be at least 1 for training; python -m bepo.evaluate evaluates a policy")
     names = checked_objectives(config.study.get("objectives", [VALIDATION_SUCCESS]))
     seeds = checked_seeds(config.study["seeds"]) if "seeds" in config.study else []
     runs = [(replace(config, seed=seed), [*overrides, f"seed={seed}"]) for seed in seeds]

@@ -1,6 +1,6 @@
 """``python -m bepo.upload ENTITY/PROJECT [RESULTS]``: upload the study cells of a results folder to a W&B project.
 
-A run uploads the cells that point at it when it ends; studies that came to share it later are uploaded here.
+A run uploads the study cells that point at it when it ends. This command adds the cells that were written later.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from bepo.core.errors import Parser, exit_code, path_of
-from bepo.store.tracking import Tracking, publish
+from bepo.store.tracking import Tracking, upload_cells
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _upload(name: str, results: Path) -> None:
     entity, project = name.split("/")
-    number = publish(Tracking("online", project, entity), results)
+    number = upload_cells(Tracking("online", project, entity), results)
     print(f"{number} cells of {results} -> {name}")
 
 

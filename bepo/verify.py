@@ -1,8 +1,8 @@
 """``python -m bepo.verify [RUN ...]``: train published runs again, and compare every number.
 
-On the same kind of CPU, with the same versions, all numbers but times are equal bit for bit. Elsewhere the first update
-agrees within 1e-4, and the end lies in the 99 % prediction interval of the same setting's other seeds, if they are four
-or more.
+On the same kind of CPU, with the same versions, all numbers except times must be equal bit for bit. On another machine
+the first update must agree within 1e-4. The final success must lie in the 99 % prediction interval of the other seeds
+of the setting, if there are at least four.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from bepo.runs.evaluation_run import evaluate
 from bepo.runs.run import run
 from bepo.store.find import beginning_with
 from bepo.store.published import PUBLISHED, WARM_STARTS, PublishedRuns
+from bepo.store.run_files import StoredRun, read_run
 from bepo.store.runs import run_id
-from bepo.store.stored import StoredRun, read_run
 from bepo.store.tracking import Tracking
 
 _SHOWN = 10
 _LEAST_SEEDS = 4
-"""An interval from fewer seeds is wider than all success rates that there are."""
+"""With fewer seeds the prediction interval is wider than [0, 1]."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = Parser(prog="python -m bepo.verify", description=(__doc__ or "").partition("\n\n")[2])
     add = parser.add_argument
-    add("runs", nargs="*", metavar="RUN", help="ids of published runs or their beginnings (default: a random one)")
-    add("--updates", type=int, metavar="N", help="stop after N updates, and compare these")
-    only = "compare the published run only where it is of this kind of machine"
+    add("runs", nargs="*", metavar="RUN", help="IDs of published runs, or their beginnings (default: a random run)")
+    add("--updates", type=int, metavar="N", help="train and compare only the first N updates")
+    only = "compare with the published run only on the same kind of machine"
     add("--twice", action="store_true", help=f"train twice and compare the two; {only}")
     add("--tier", default="laptop", help="the tier of the runs (default: laptop)")
     add("--published", type=path_of, default=PUBLISHED, metavar="FOLDER", help="default: paper/runs")
@@ -61,7 +61,7 @@ def _chosen(options: argparse.Namespace) -> list[StoredRun]:
 
 
 def _full(name: str, known: list[str]) -> str:
-    """Return the run id that begins so. Raises ``UserError`` where it is none, or not one alone."""
+    """Return the run ID that begins with ``name``. Raises ``UserError`` unless there is exactly one."""
     if found := beginning_with(name, known):
         return found[0]
     raise UserError(
@@ -70,10 +70,10 @@ def _full(name: str, known: list[str]) -> str:
 
 
 def _verify(options: argparse.Namespace, expected: StoredRun) -> bool:
-    """Train a run again and say how it compares; return whether it came out otherwise."""
+    """Train a run again and print how it compares. Return whether it differs."""
     if problem := stale(expected):
         raise UserError(f"{expected.path}: {problem}")
-    name, whole = f"run {expected.id}", expected.facts["result"]["updates"]
+    name, whole = f"run {expected.id}", expected.metadata["result"]["updates"]
     updates = min(options.updates or whole, whole)
     print(
         f"{name}: {expected.config['env']['name']} {expected.config['credit']['name']} seed {expected.config['seed']}"
@@ -90,14 +90,14 @@ def _verify(options: argparse.Namespace, expected: StoredRun) -> bool:
 
 
 def _how_elsewhere(twice: bool, whole: bool) -> str:
-    """Say what was compared where the published run is of another kind of machine."""
+    """Return what was compared if the published run was trained on another kind of machine."""
     if twice:
-        return "with each other; the published run is of another kind of machine"
-    return "on another kind of machine, by the first update " + ("and the end" if whole else "alone")
+        return "with each other; the published run was trained on another kind of machine"
+    return "on another kind of machine: the first update" + (" and the final success" if whole else " only")
 
 
 def _problems(options: argparse.Namespace, expected: StoredRun, found: list[StoredRun]) -> Iterator[str]:
-    """Yield the differences among the runs trained here, and from the published one as far as it can be compared."""
+    """Yield the differences between the runs trained here, and from the published run as far as it is comparable."""
     for again in found[1:]:
         yield from differences(found[0], again)
     if same_kind(expected, found[0]):
@@ -107,7 +107,7 @@ def _problems(options: argparse.Namespace, expected: StoredRun, found: list[Stor
 
 
 def _train(expected: StoredRun, updates: int, results: Path) -> StoredRun:
-    """Train a run again, from its published warm start where that is published."""
+    """Train a run again, from its published warm start if there is one."""
     if (starts := expected.path.parent / WARM_STARTS).exists():
         shutil.copytree(starts, results / WARM_STARTS)
     config = config_of(expected.config)
@@ -117,26 +117,30 @@ def _train(expected: StoredRun, updates: int, results: Path) -> StoredRun:
 
 
 def _rough(options: argparse.Namespace, first: StoredRun, again: StoredRun) -> Iterator[str]:
-    """Yield what lies outside of the bounds for another kind of machine."""
-    end = _end(options, first, again) if first.facts["result"]["updates"] == again.facts["result"]["updates"] else ()
+    """Yield the differences that are larger than another kind of machine explains."""
+    end = (
+        _end(options, first, again)
+        if first.metadata["result"]["updates"] == again.metadata["result"]["updates"]
+        else ()
+    )
     return chain(differences_of_first_update(first, again), end)
 
 
 def _end(options: argparse.Namespace, first: StoredRun, again: StoredRun) -> Iterator[str]:
     published = PublishedRuns(options.published / options.tier)
     runs = (published.run(name) for name in published.ids() if name != first.id)
-    values = [r.facts["result"]["success"] for r in runs if _row(r) == _row(first)]
+    values = [r.metadata["result"]["success"] for r in runs if _row(r) == _row(first)]
     if len(values) < _LEAST_SEEDS:
-        print(f"  its setting has {len(values)} other published seeds, too few to predict its end from")
+        print(f"  only {len(values)} other published seeds of this setting: too few to predict the final success")
         return
     low, high = prediction_interval(values)
-    success = again.facts["result"]["success"]
+    success = again.metadata["result"]["success"]
     if not low <= success <= high:
-        yield f"success is {success:.3f}, outside of [{low:.3f}, {high:.3f}], which other seeds predict"
+        yield f"success is {success:.3f}, outside the prediction interval of the other seeds [{low:.3f}, {high:.3f}]"
 
 
 def _row(stored: StoredRun) -> dict:
-    return {**stored.facts["identity"], "seed": None}
+    return {**stored.metadata["identity"], "seed": None}
 
 
 if __name__ == "__main__":

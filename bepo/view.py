@@ -1,8 +1,8 @@
 """``python -m bepo.view RUN ...``: see what runs did, on one local page or in the terminal.
 
-RUN is a run folder, an archive, the beginning of a run id, or a study; without RUN the page is a table of all runs,
-runs.html, with the test tasks that each of them solves. The page of runs has the runs' curves, settings and
-episodes, with the advantage of every step by every estimator. It works from disk and loads nothing.
+RUN is a run folder, an archive, the beginning of a run ID, or a study. The page shows curves, settings and episodes,
+with the advantage of every step by every estimator. Without RUN, runs.html lists all runs and the test tasks that each
+solves. The pages need no server and no network.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import webbrowser
 from bepo.core.errors import Parser, UserError, exit_code, path_of
 from bepo.store.files import write_output
 from bepo.store.find import DEFAULT, existing, find_runs, read_every, views
-from bepo.store.stored import StoredRun
+from bepo.store.run_files import StoredRun
 
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write and open the page, or print; return the exit code: 0, or 2 after a mistake of the user."""
+    """Write and open the page, or print. Return the exit status: 0, or 2 for bad input."""
     options = _parser().parse_intermixed_args(arguments)
     return exit_code(lambda: _view(options))
 
@@ -31,17 +31,13 @@ def _parser() -> Parser:
     parser = Parser(prog="python -m bepo.view", description=__doc__, formatter_class=form)
     add = parser.add_argument
     add("runs", nargs="*", metavar="RUN", help="what to show")
-    add("--compare", nargs=2, metavar=("A", "B"), help="pair two runs' test episodes, and show where they first differ")
+    add("--compare", nargs=2, metavar=("A", "B"), help="pair the test episodes of two runs, show where they differ")
     add("--text", action="store_true", help="print one episode, or the comparison, instead of writing a page")
-    add("--episode", type=int, default=1, metavar="N", help="with --text: which one, from 1 (default: 1)")
+    add("--episode", type=int, default=1, metavar="N", help="with --text: number of the episode (default: 1)")
     add("--from", dest="source", metavar="SOURCE", help="with --text: 'test episodes', or 'update 50' of training")
-    add("--results", type=path_of, default=DEFAULT, help="folder of runs (default: results)")
-    add("--tier", help="of a study: only its runs at this tier")
-    add(
-        "--out",
-        type=path_of,
-        help="file to write (default: in RESULTS/views, or in views if that is read-only)",
-    )
+    add("--results", type=path_of, default=DEFAULT, help="results folder (default: results)")
+    add("--tier", help="only runs of a study at this tier")
+    add("--out", type=path_of, help="file to write (default: in RESULTS/views, or in views if that is read-only)")
     add("--no-open", action="store_true", help="only write the page")
     return parser
 
@@ -52,9 +48,9 @@ def _view(options: argparse.Namespace) -> None:
     named = [run for name in options.runs for run in find_runs(name, options.results, options.tier)]
     runs = list({run.path: run for run in [*pair, *named]}.values())
     if len(pair) == 2 and pair[0].path == pair[1].path:
-        raise UserError(f"--compare {' '.join(options.compare)}: this is one run; name two")
+        raise UserError(f"--compare {' '.join(options.compare)}: both name the same run; name two")
     if not options.text and (options.source or options.episode != 1):
-        raise UserError("--episode and --from choose what --text prints; a page has every episode")
+        raise UserError("--episode and --from need --text; a page has every episode")
     if not runs:
         _write_overview(options)
     elif options.text:
@@ -67,7 +63,7 @@ def _write_overview(options: argparse.Namespace) -> None:
     from bepo.explore.overview import overview
 
     if options.text:
-        raise UserError("--text prints an episode of one run: which? `python -m analysis runs` lists them")
+        raise UserError("--text: name a run; `python -m analysis runs` lists them")
     _save(overview(read_every(options.results, options.tier), options.results), "runs", options)
 
 
@@ -82,7 +78,7 @@ def _print(runs: list[StoredRun], pair: list[StoredRun], options: argparse.Names
     from bepo.explore.text import comparison, transcript
 
     if not pair and len(runs) > 1:
-        raise UserError(f"--text prints an episode of one run, not of {len(runs)}")
+        raise UserError(f"--text prints an episode of one run, but {len(runs)} are named")
     lines = comparison(*pair) if pair else transcript(runs[0], options.source, options.episode)
     for line in lines:
         print(line)
@@ -97,7 +93,7 @@ def _write(runs: list[StoredRun], compared: tuple[int, int] | None, options: arg
 
 
 def _save(text: str, name: str, options: argparse.Namespace) -> None:
-    """Write a page, print its path, and open it where there is a screen."""
+    """Write a page, print its path, and open it if there is a display."""
     out = options.out or views(options.results) / f"{name}.html"
     write_output(out, text)
     print(out)

@@ -28,10 +28,10 @@ def nested(flat: Mapping[str, object]) -> dict:
 
 def rewrite(run: Path, change: Callable[[dict], object]) -> None:
     """Change what ``run.json`` says, in a way that vouches for itself."""
-    facts = read_object(run / "run.json", "run file")
-    facts.pop("digest", None)
-    change(facts)
-    write_sealed(run / "run.json", facts)
+    metadata = read_object(run / "run.json", "run file")
+    metadata.pop("digest", None)
+    change(metadata)
+    write_sealed(run / "run.json", metadata)
 
 
 def write_run(

@@ -1,7 +1,9 @@
-"""What a claim says, as "and" and "or" of plain inequalities, so that each of them can be tested by itself.
+"""Formulas of claims: plain inequalities joined by "and" and "or", so that each inequality can be tested.
 
-``ours > max(a, b)`` is ``ours > a and ours > b``; ``max(x - a, y - b) > 0`` is ``x > a or y > b``; ``a < b < c`` is
-``a < b and b < c``; ``similar(a, b, margin=3)`` is ``a < b + 3 and b < a + 3``, an equivalence test.
+* ``ours > max(a, b)`` becomes ``ours > a and ours > b``.
+* ``max(x - a, y - b) > 0`` becomes ``x > a or y > b``.
+* ``a < b < c`` becomes ``a < b and b < c``.
+* ``similar(a, b, margin=3)`` becomes ``a < b + 3 and b < a + 3``, an equivalence test.
 """
 
 from __future__ import annotations
@@ -32,17 +34,17 @@ class Inequality:
 
     @property
     def constant(self) -> float:
-        """What the quantity is where every term is 0."""
+        """The value of the quantity if every term is 0."""
         return self.quantity(dict.fromkeys(self.quantity.terms, 0.0))
 
     @property
     def of_spread(self) -> bool:
-        """Does it compare the deviations of two entries?"""
-        return self.is_lead and all(term.endswith(".std") for term in self.coefficients)
+        """Whether it compares the deviations of two entries."""
+        return self.is_difference and all(term.endswith(".std") for term in self.coefficients)
 
     @property
-    def is_lead(self) -> bool:
-        """Does it say that one term lies above another, and nothing else?"""
+    def is_difference(self) -> bool:
+        """Whether it only says that one term is greater than another."""
         return sorted(self.coefficients.values()) == [-1.0, 1.0] and self.constant == 0
 
     def __str__(self) -> str:
@@ -81,9 +83,9 @@ def inequalities(formula: Formula) -> Iterator[Inequality]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """``left > right``, or ``left < right`` for a plain bound on the right.
+    """``left > right``, or ``left < right`` if the right side is a number.
 
-    The sign "=" stands for two printings of one quantity, "~" for equivalence within ``margin``.
+    The sign "=" means one quantity printed twice; "~" means equivalence within ``margin``.
     """
 
     left: Expression
@@ -99,12 +101,12 @@ class Comparison:
 
     @property
     def size(self) -> Expression:
-        """What the claim gives the size of: the difference of both sides, or the left one beside a plain bound."""
+        """The quantity whose size the claim states: the difference of both sides, or the left side of a bound."""
         return self.left if not self.right.terms else self.difference
 
     @cached_property
     def formula(self) -> Formula:
-        """The comparison as inequalities. Raises ``ExpressionError`` where they are not linear."""
+        """The comparison as inequalities. Raises ``ExpressionError`` if they are not linear."""
         difference, margin = self.difference.algebra, sympy.Rational(str(self.margin))
         if self.sign == "~":
             return _joined("and", [_positive(margin - difference), _positive(margin + difference)])
@@ -134,14 +136,14 @@ _SIGNS = {ast.Gt: ">", ast.Lt: "<", ast.Eq: "="}
 
 
 def _comparison(left: Expression, sign: str, right: Expression) -> Comparison:
-    """Return the comparison with the greater side on the left, or with a plain bound on the right."""
+    """Return the comparison with the greater side on the left, or with a number on the right."""
     turned = left.terms == frozenset() or (sign == "<" and bool(right.terms))
     other = {">": "<", "<": ">", "=": "="}[sign]
     return Comparison(right, other, left) if turned else Comparison(left, sign, right)
 
 
 def conjunction(of: list[Comparison]) -> Formula:
-    """Return the formula that says that every comparison holds."""
+    """Return the formula that every comparison holds."""
     return _joined("and", [comparison.formula for comparison in of])
 
 
@@ -158,15 +160,15 @@ def _positive(algebra: Any) -> Formula:
     extreme, stand_in = extremes[0], sympy.Dummy()
     slope = sympy.diff(algebra.xreplace({extreme: stand_in}), stand_in)
     if not slope.is_number:
-        raise ExpressionError(f"{extreme} is multiplied by what is measured")
+        raise ExpressionError(f"{extreme}: min and max must not be multiplied by a measured term")
     word = "or" if (slope > 0) == isinstance(extreme, sympy.Max) else "and"
     return _joined(word, [_positive(algebra.xreplace({extreme: one})) for one in sorted(extreme.args, key=str)])
 
 
 def _numerator(algebra: sympy.Expr) -> sympy.Expr:
-    """Return a sum that is positive where ``algebra`` is, for terms that are positive: shares, seconds, norms.
+    """Return a sum that is positive exactly if ``algebra`` is, assuming positive terms (shares, seconds, norms).
 
-    Its smallest coefficient of a term is 1 or -1, so that a bound is in the term's own unit.
+    The smallest coefficient of a term is 1 or -1, so that a constant has the unit of the term.
     """
     above, below = sympy.fraction(sympy.together(algebra))
     above, below = sympy.expand(above), sympy.expand(below)

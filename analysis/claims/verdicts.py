@@ -16,7 +16,7 @@ from analysis.grid.table import Entry
 
 VERDICTS = ("supported", "contradicted", "undecided", "not judged", "not run")
 NOT_JUDGED = "smoke"
-"""The tier whose runs are no evidence: they show that everything runs."""
+"""The tier whose runs only show that everything runs. They are not evidence."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,11 @@ class Verdict:
 
     @property
     def decided_by(self) -> str:
-        """The deciding inequality as text where the claim has several, or one with numbers in it.
-
-        Of a single lead the claim's own sentence says which one.
-        """
+        """The deciding inequality as text; empty if the claim is a single difference, which its sentence names."""
         if self.deciding is None or self.tested is None:
             return ""
         one = self.deciding.inequality
-        return str(one) if self.tested.parts or not one.is_lead else ""
+        return str(one) if self.tested.parts or not one.is_difference else ""
 
 
 def deciding(tested: Outcome) -> Estimated:
@@ -147,11 +144,15 @@ def half_widths(tested: Outcome) -> float:
 def tally(evaluated: Sequence[Evaluated]) -> dict[str, str]:
     """Return the counts that the paper's text uses."""
     own = [e for e in evaluated if not e.claim.extension]
-    leads = [e.printed.separated for e in own if e.printed.separated is not None]
+    differences = [e.printed.separated for e in own if e.printed.separated is not None]
     words, carried = (Counter(e.runs.word for e in evaluated if e.claim.extension is kind) for kind in (False, True))
     counts = {"claims": len(own), "printed_claims": sum(e.printed.verdict != "not printed" for e in own)}
     counts |= {"inconsistent": sum(e.printed.verdict == "no" for e in own)}
-    counts |= {"leads": len(leads), "separated_leads": sum(leads), "extensions": len(evaluated) - len(own)}
+    counts |= {
+        "differences": len(differences),
+        "separated_differences": sum(differences),
+        "extensions": len(evaluated) - len(own),
+    }
     decided = Counter(e.claim.about for e in evaluated if e.runs.word in ("supported", "contradicted"))
     counts |= {f"decided_{about}": decided[about] for about in ("learning", "mechanism")}
     for word in VERDICTS:

@@ -1,4 +1,4 @@
-"""What training costs until it succeeds this often: updates, generated tokens and seconds."""
+"""The cost of training up to a success rate: updates, generated tokens and seconds."""
 
 from typing import NamedTuple
 
@@ -7,12 +7,12 @@ import numpy as np
 from analysis.data.runs import Run
 
 STAGES = tuple(f"seconds/{stage}" for stage in ("rollout", "old_logprob", "reference", "values", "credit", "update"))
-"""The stages of an update: its evaluations, which nobody needs for training, are left out."""
+"""The stages of an update, without evaluations."""
 WINDOW = 10  # updates in the running mean of training success
 
 
 class Cost(NamedTuple):
-    """What a run had used at an update: updates, generated tokens, and seconds (of a CPU if it ran on one)."""
+    """The cost of a run up to an update: updates, generated tokens, and seconds (CPU seconds if it ran on a CPU)."""
 
     updates: float
     tokens: float
@@ -20,10 +20,10 @@ class Cost(NamedTuple):
 
 
 def cost_to(run: Run, success: float) -> tuple[Cost, bool]:
-    """Return the cost up to the first update at which the mean training success of ten updates reaches this share.
+    """Return the cost up to the first update at which the mean training success of ten updates reaches ``success``.
 
-    The second value says whether it ever did; a run that did not has the cost of all its updates. Raises ``KeyError``
-    where the success was not logged.
+    Also return whether the run reached it. If not, the cost is that of all updates. Raises ``KeyError`` if training
+    success was not logged.
     """
     rows = run.metrics
     means = np.convolve(rows["train/success"].to_numpy(float), np.full(WINDOW, 1 / WINDOW), mode="valid")

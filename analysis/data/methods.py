@@ -1,6 +1,6 @@
-"""What methods and environments are called in print, and in which order methods stand.
+"""Names of methods and environments in tables and figures, and the order of methods.
 
-Estimators and environments say their names themselves; here are the paper's order and its prompting baselines.
+Estimators and environments declare their own names. This file adds the paper's order and its prompting baselines.
 """
 
 import re
@@ -16,19 +16,18 @@ ORDER = ("ppo", "rloo", "grpo", "gagpo", "gigpo", "hgpo", "graphgpo", "gated_bep
 PROMPTED = {"gpt-4o": "GPT-4o", "gemini-2.5-pro": "Gemini-2.5-Pro", "qwen2.5": "Qwen2.5", "qwen2.5-vl": "Qwen2.5-VL"}
 PROMPTED |= {"qwen3": "Qwen3", "react": "ReAct", "reflexion": "Reflexion"}
 PROMPTED |= {"react_original": "ReAct, its own protocol", "reflexion_original": "Reflexion, its own protocol"}
-# What is asked in words that a tiny model, trained to imitate actions, does not know.
+# Prompting methods that need language. A tiny model is trained to imitate actions and does not know words.
 NEEDS_LANGUAGE = ("react", "reflexion", "react_original", "reflexion_original")
-_VERSION = r"([-@](\d{2}.*|latest|preview.*))?"  # behind the name of a closed model
+_VERSION = r"([-@](\d{2}.*|latest|preview.*))?"  # after the name of a closed model
 _ASKED_DIRECTLY = {"small": "qwen2.5", "large": "qwen2.5", "vl": "qwen2.5-vl"}
 RECONSTRUCTION = "ʳ reconstruction: the paper's version has no public code."
 
 
-# The estimators and the environments by name.
 known_methods, known_environments = cache(estimators), cache(environments)
 
 
 def name_of(method: str) -> str:
-    """Return a method's name in print; a method that nobody knows keeps its own."""
+    """Return a method's name in print; an unknown method keeps its own name."""
     known = known_methods()
     return (known[method].label if method in known else PROMPTED.get(method)) or method
 
@@ -40,21 +39,22 @@ def environment_name(env: str) -> str:
 
 
 def is_reconstruction(method: str) -> bool:
-    """Was the method rebuilt from a description, for want of public code? Estimators say so themselves."""
+    """Return whether the method was rebuilt from its description, because it has no public code."""
     known = known_methods()
     return known[method].reconstruction if method in known else method in NEEDS_LANGUAGE
 
 
-def is_control(method: str) -> bool:
-    """Is it no method, but a control with knowledge that no method has?"""
+def is_upper_bound(method: str) -> bool:
+    """Return whether this is an upper bound with privileged information, and not a method."""
     known = known_methods()
     return method in known and known[method].upper_bound
 
 
 def method_of(config: Mapping[str, Any], updates: int) -> str:
-    """Return which method a run is of: its estimator, or, of an evaluation, the model or the way it was asked.
+    """Return the method of a run.
 
-    A finished run that is evaluated again is of the method that trained it.
+    It is the estimator of a training run, and the model or the prompting method of an evaluation. A finished run that
+    is evaluated again has the method that trained it.
     """
     asked = config.get("prompting") or {}
     if updates or config.get("run"):
@@ -68,5 +68,5 @@ def method_of(config: Mapping[str, Any], updates: int) -> str:
 
 
 def ordered(methods: Iterable[str]) -> list[str]:
-    """Return methods in the paper's order, then all others by name."""
+    """Return methods in the paper's order, then the others by name."""
     return sorted(methods, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))

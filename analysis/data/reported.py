@@ -1,4 +1,4 @@
-"""The paper's reported numbers, transcribed once: ``paper/reported/<label>.csv``; ``text.csv`` has those in prose."""
+"""The paper's reported numbers: ``paper/reported/<label>.csv`` by table; ``text.csv`` has the numbers in prose."""
 
 import csv
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ PAPER = Path(__file__).parents[2] / "paper"
 REPORTED = PAPER / "reported"
 
 EntryKey = tuple[str, str, str, str]
-"""Names one number: the label of its table, then row, group and column as in ``paper/reported``."""
+"""The key of one number: the label of its table, then row, group and column as in ``paper/reported``."""
 
 
 @dataclass(frozen=True)
 class Reported:
-    """A reported entry; ``mean`` and ``std`` are the texts that the paper prints, ``std`` empty where it has none."""
+    """A reported entry. ``mean`` and ``std`` are the texts that the paper prints; ``std`` is empty without a deviation."""
 
     label: str
     row: str
@@ -29,12 +29,12 @@ class Reported:
 
     @property
     def key(self) -> EntryKey:
-        """Its name among all numbers."""
+        """The key of the entry."""
         return self.label, self.row, self.group, self.column
 
     @property
     def value(self) -> Estimate | str:
-        """The number, or the text of an entry that holds none."""
+        """The number, or the text if the entry is not a number."""
         try:
             return Estimate(float(self.mean), float(self.std) if self.std else nan)
         except ValueError:
@@ -42,12 +42,12 @@ class Reported:
 
     @property
     def copied(self) -> bool:
-        """Did the paper take the number from elsewhere?"""
+        """Whether the paper took the number from elsewhere."""
         return self.note.startswith("copied:")
 
 
 def entries_of(label: str) -> list[Reported]:
-    """Return the reported entries of a table in their order; none for a table that the paper does not have."""
+    """Return the reported entries of a table in their order; an empty list for a table that is not in the paper."""
     path = REPORTED / f"{label}.csv"
     if not path.exists():
         return []
@@ -61,5 +61,5 @@ def all_entries() -> dict[EntryKey, Reported]:
 
 
 def last_unit(text: str) -> Decimal:
-    """Return one unit of the last digit of a printed number: 0.1 for ``72.8``. Its rounding may hide half of that."""
-    return Decimal(1).scaleb(int(Decimal(text).as_tuple().exponent))  # an infinity has none
+    """Return one unit of the last digit of a printed number: 0.1 for ``72.8``. The rounding error is at most half."""
+    return Decimal(1).scaleb(int(Decimal(text).as_tuple().exponent))  # of a finite number

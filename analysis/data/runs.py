@@ -17,7 +17,7 @@ from analysis.data.methods import method_of
 from bepo.core.batch import RolloutBatch
 from bepo.runs.config import versions_today, with_neutral_defaults
 from bepo.store.files import Corrupt
-from bepo.store.stored import StoredRun
+from bepo.store.run_files import StoredRun
 
 # Training seeds are averaged over, backends and method versions are never mixed: select() looks at them itself.
 _LOOKED_AT = ("seed", "backend", "method_versions")
@@ -46,25 +46,25 @@ class Run:
         """Raise ``Corrupt`` if the run's files lack what an analysis needs."""
         self._stored, self.published = stored, published
         self._passes: dict[str, pd.DataFrame] = {}
-        self.id, self.path, self.config, self.facts = stored.id, stored.path, stored.config, stored.facts
+        self.id, self.path, self.config, self.metadata = stored.id, stored.path, stored.config, stored.metadata
         try:
-            self.identity: dict[str, Any] = dict(self.facts["identity"])
+            self.identity: dict[str, Any] = dict(self.metadata["identity"])
             self._named = flat(with_neutral_defaults(self.identity))
             self.settings = flat({name: part for name, part in self.identity.items() if name not in _LOOKED_AT})
             self.env, self.model = str(self.config["env"]["name"]), str(self.settings["model"])
-            self.updates, self.tier = int(self.facts["result"]["updates"]), str(self.facts["tier"])
+            self.updates, self.tier = int(self.metadata["result"]["updates"]), str(self.metadata["tier"])
             self.seed, self.method = int(self.config["seed"]), method_of(self.config, self.updates)
-            self.missing = {str(k): int(n) for k, n in (self.facts["result"].get("missing") or {}).items()}
-            self.task_set = str(self.facts["task_sets"]["test"]["digest"])
-            self.tasks = int(self.facts["task_sets"]["test"]["tasks"])
+            self.missing = {str(k): int(n) for k, n in (self.metadata["result"].get("missing") or {}).items()}
+            self.task_set = str(self.metadata["task_sets"]["test"]["digest"])
+            self.tasks = int(self.metadata["task_sets"]["test"]["tasks"])
             self.versions: dict[str, int] = dict(self.identity["method_versions"])
             for part in ("env", "backend", *(("credit",) if self.updates else ())):  # an evaluation has no estimator
                 _ = self.identity[part]["name"]
-            self.environment_facts: dict[str, object] = dict(self.facts.get("environment", {}))
-            self.started = str(self.facts["sessions"][-1]["started"])
-            commits = [(s.get("commit") or "unknown", s.get("dirty")) for s in map(dict, self.facts["sessions"])]
+            self.environment_facts: dict[str, object] = dict(self.metadata.get("environment", {}))
+            self.started = str(self.metadata["sessions"][-1]["started"])
+            commits = [(s.get("commit") or "unknown", s.get("dirty")) for s in map(dict, self.metadata["sessions"])]
             self.commits = [(commit[:10], bool(dirty)) for commit, dirty in commits]
-            self.cpus = {str(session["machine"]["cpu"]) for session in self.facts["sessions"]}
+            self.cpus = {str(session["machine"]["cpu"]) for session in self.metadata["sessions"]}
         except (KeyError, IndexError, TypeError, ValueError) as error:
             why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
             raise Corrupt(f"{self.path}: not a run of this bepo, {why}") from None
@@ -194,9 +194,9 @@ def changed_since(identity: dict[str, Any]) -> list[str]:
 
 METHOD = RowKey(lambda run: run.method)
 EVERY_METHOD: Mapping[str, RowKey] = dict.fromkeys(
-    ("main_alfworld", "main_webshop", "main_sokoban", "main_sokoban_text", "room"), METHOD
+    ("main_alfworld", "main_webshop", "main_sokoban", "main_sokoban_text", "headroom"), METHOD
 )
-"""The studies that compare all methods on an environment, and the one that has the control where these have none."""
+"""The studies that compare all methods on an environment, and the one that adds the oracle to ALFWorld and WebShop."""
 
 
 def evaluated(*envs: str) -> RowKey:

@@ -1,4 +1,4 @@
-"""Where runs come from: a results folder, a W&B project that is brought into this form first, and published runs."""
+"""Sources of runs: a results folder, published runs, and a W&B project that is downloaded into a results folder."""
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -11,22 +11,22 @@ from bepo.store import tracking
 from bepo.store.cells import read_cell
 from bepo.store.files import Corrupt
 from bepo.store.published import PUBLISHED, PublishedRuns
-from bepo.store.stored import RUN, StoredRun, read_run, refuse_older
+from bepo.store.run_files import RUN, StoredRun, read_run, refuse_older
 
 _ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError, RuntimeError, OSError)
-"""What reading a file of another content than bepo writes can raise."""
+"""Errors that reading a malformed file can raise."""
 
 
 class Source:
-    """A results folder, and published runs beside it: of two runs with one id the one in the folder counts.
+    """A results folder and published runs. If both have a run, the one in the folder counts.
 
-    Every run and every study's cells are read and checked once, however many artefacts use them.
+    Every run and the cells of every study are read and checked once, however many artefacts use them.
     """
 
     def __init__(self, results: Path, published: Path | None = None, seeds: Collection[int] = ()) -> None:
-        """``published`` is a folder with one folder of published runs for each tier; None: there are none.
+        """Read runs from ``results`` and, if given, from ``published``, which has one folder per tier.
 
-        Studies have runs of these training ``seeds`` only; without, of all.
+        With ``seeds``, studies have only runs of these training seeds.
         """
         self.results, self.seeds = results, sorted(seeds)
         self.published = {tier: PublishedRuns(published / tier) for tier in TIERS} if published else {}
@@ -35,12 +35,12 @@ class Source:
 
     @property
     def label(self) -> str:
-        """Where the runs come from, in words."""
+        """The folders of the runs, in words."""
         published = [str(runs.folder) for runs in self.published.values() if runs.studies()]
         return " and ".join([str(self.results)] * self.results.exists() + published)
 
     def tiers(self) -> list[str]:
-        """Return the tiers that some study has runs at, from the least to the most meaningful."""
+        """Return the tiers at which some study has runs, from smoke to paper."""
         present = {path.name for path in (self.results / "studies").glob("*/*") if path.is_dir()}
         present |= {tier for tier, runs in self.published.items() if runs.studies()}
         return [tier for tier in TIERS if tier in present]
@@ -48,17 +48,17 @@ class Source:
     def study(self, name: str, tier: str, key: RowKey = METHOD, allow_mixed: bool = False) -> StudyRuns:
         """Return the runs that the study's cells point at and that may be compared.
 
-        Incomplete, corrupt and foreign runs are named in ``skipped``, and never averaged.
+        Incomplete, corrupt and malformed runs are never averaged; ``skipped`` names them.
         """
         study = StudyRuns(name, tier, key=key, trials=self.trials(tier), seeds=self.seeds)
         return select(study, self._usable(study), allow_mixed)
 
     def trials(self, *tiers: str) -> tuple[Path, ...]:
-        """Return the folders that may hold a database of Optuna; a study in a later one counts."""
+        """Return the folders that may hold an Optuna database. If two have a study, the later one counts."""
         return (*(self.published[tier].folder for tier in tiers if tier in self.published), self.results)
 
     def all_of_study(self, name: str, tier: str) -> list[Run]:
-        """Return the complete, intact runs that the study's cells point at, also those that may not be compared."""
+        """Return the complete, intact runs that the study's cells point at, also runs that must not be compared."""
         return self._usable(StudyRuns(name, tier))
 
     def studies(self) -> list[str]:
@@ -67,7 +67,7 @@ class Source:
         return sorted(local.union(*(runs.studies() for runs in self.published.values())))
 
     def _usable(self, study: StudyRuns) -> list[Run]:
-        """Return the complete runs of a study, and note in ``skipped`` why others are left out."""
+        """Return the complete runs of a study. ``skipped`` gets the reasons for the others."""
         name, tier = study.name, study.tier
         identifiers, usable = set(), []
         if (name, tier) not in self._read_cells:
@@ -87,7 +87,7 @@ class Source:
         return usable
 
     def _cells(self, study: str, tier: str) -> Iterator[dict[str, Any] | str]:
-        """Yield the study's cells, or why one cannot be read."""
+        """Yield the study's cells, and a message for each that cannot be read."""
         for path in sorted((self.results / "studies" / study / tier).glob("*.json")):
             try:
                 yield read_cell(path)
@@ -100,7 +100,7 @@ class Source:
                 yield str(error)
 
     def run(self, identifier: str, tier: str) -> Run | str:
-        """Return the run, or why it cannot be used."""
+        """Return the run, or a message that says why it cannot be used."""
         if identifier not in self._read:
             try:
                 run = Run(self._stored(identifier, tier), self._is_published(identifier))
@@ -110,7 +110,7 @@ class Source:
                 self._read[identifier] = run
             except Corrupt as error:
                 self._read[identifier] = str(error)
-            except _ODD as error:  # it vouches for itself, but a stranger made it
+            except _ODD as error:  # its checksums are right, but another program wrote it
                 folder = self.results / "runs" / identifier
                 self._read[identifier] = f"{folder}: not a run of this bepo ({error!r:.200})"
         return self._read[identifier]
@@ -136,10 +136,11 @@ class Source:
 
 
 def open_source(results: Path, source: str | None = None, seeds: Collection[int] = ()) -> Source:
-    """Return the runs that ``source`` names: None for a results folder and the published runs together.
+    """Return the runs that ``source`` names.
 
-    ``local`` is the results folder alone, ``published`` the published runs alone; ``wandb:entity/project`` is
-    downloaded into a folder below the results folder. ``seeds`` are the training seeds that count, all without.
+    None: the results folder and the published runs. ``local``: only the results folder. ``published``: only the
+    published runs. ``wandb:entity/project``: a W&B project, downloaded into a folder below the results folder. With
+    ``seeds``, only runs of these training seeds count.
     """
     if source == "published":
         return Source(PUBLISHED / "no results folder", PUBLISHED, seeds)

@@ -1,6 +1,7 @@
-"""Aggregation as the paper nests it (supplement, "Evaluation metrics"), and what can be said beyond a mean.
+"""Means, deviations and intervals over training seeds, evaluation seeds and tasks.
 
-A sample is an array (training seeds, evaluation seeds, tasks), in per cent. Intervals are at 95 %.
+The nesting is the paper's (supplement, "Evaluation metrics"). A sample is an array (training seeds, evaluation seeds,
+tasks), in per cent. Intervals are at 95 %.
 """
 
 from bisect import bisect_left
@@ -24,7 +25,7 @@ Level = Literal["training", "evaluation"]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean in per cent and its sample standard deviation, nan where there is none."""
+    """A mean in per cent and its sample standard deviation, which may be nan."""
 
     mean: float
     std: float = nan
@@ -32,13 +33,13 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Interval:
-    """The bounds of an interval; both are nan where there is none."""
+    """The bounds of an interval; both are nan if it does not exist."""
 
     low: float
     high: float
 
     def text(self, form: str, none: str) -> str:
-        """Return ``[1.2, 3.4]`` with numbers in this format; ``none`` where there is no interval."""
+        """Return ``[1.2, 3.4]`` with numbers in this format, or the text ``none`` if both bounds are nan."""
         return f"[{self.low:{form}}, {self.high:{form}}]" if isfinite(self.low) else none
 
 
@@ -47,9 +48,9 @@ NO_INTERVAL = Interval(nan, nan)
 
 @dataclass(frozen=True)
 class Sample:
-    """What the runs of one entry reached: per training seed an array (evaluation seeds, tasks), in per cent.
+    """The results of one entry: for each training seed an array (evaluation seeds, tasks), in per cent.
 
-    ``tasks`` and ``kinds`` describe the columns; ``tasks`` is None where runs differ in them.
+    ``tasks`` and ``kinds`` describe the columns. ``tasks`` is None if the runs have different tasks.
     """
 
     seeds: tuple[int, ...]
@@ -64,7 +65,7 @@ class Sample:
 
     @cached_property
     def by_task(self) -> np.ndarray:
-        """The mean over evaluation passes, shape (training seeds, tasks); of use where all runs have the same tasks."""
+        """The mean over evaluation passes, shape (training seeds, tasks). All runs must have the same tasks."""
         return np.stack([v.mean(axis=0) for v in self.values])
 
     @property
@@ -75,7 +76,7 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduced(Estimate):
-    """An estimate of a sample of runs; ``std`` is over ``n`` seeds of the named level, nan for one seed."""
+    """An estimate from runs. ``std`` is over ``n`` seeds of the named level, and nan for one seed."""
 
     n: int
     level: Level
@@ -83,9 +84,9 @@ class Reproduced(Estimate):
 
 
 def estimate(sample: Sample, level: Level = "training") -> Reproduced:
-    """Return mean and deviation over training seeds, or, of one training seed, over evaluation seeds (the ablations).
+    """Return mean and deviation over seeds of ``level``.
 
-    With several training seeds the deviation is over them, whatever was asked for: it is the one that counts.
+    With several training seeds the deviation is always over training seeds.
     """
     level = level if len(sample.seeds) == 1 else "training"
     values = sample.per_seed if level == "training" else sample.values[0].mean(axis=1)
@@ -96,9 +97,9 @@ def estimate(sample: Sample, level: Level = "training") -> Reproduced:
 def bootstrap(*samples: Sample) -> Interval:
     """Return the bootstrap interval of the mean of a sample, or of the difference of two on the same tasks.
 
-    Tasks are drawn anew within each kind (stratified), the same for both samples. So are training seeds, the same where
-    both have the same (they share warm start and task order). There is no interval where runs differ in their tasks, or
-    where all episodes of every sample end alike: no deviation was seen, which is not one of zero.
+    Tasks are resampled within each kind (stratified), the same for both samples. Training seeds are resampled too, the
+    same for both samples if these have the same seeds (they share warm start and task order). The bounds are nan if the
+    runs have different tasks, or if all episodes of every sample have the same result.
     """
     first = samples[0]
     if not _share_tasks(samples) or not _vary(samples):
@@ -113,9 +114,9 @@ def bootstrap(*samples: Sample) -> Interval:
 class Comparison:
     """The comparison of two entries a and b, in points.
 
-    ``improvement`` is the chance that a training of a beats one of b (Agarwal et al., 2021), ``chance`` its bootstrap
-    interval over training seeds. ``interval`` of the difference decides whether they are separated; ``paired`` is the
-    bootstrap on the shared tasks.
+    ``improvement``: the probability that a training of a beats one of b (Agarwal et al., 2021). ``chance``: its
+    bootstrap interval over training seeds. ``interval``: of the difference; it decides whether a and b are separated.
+    ``paired``: the bootstrap interval on the shared tasks.
     """
 
     difference: float = nan
@@ -128,20 +129,20 @@ class Comparison:
 
     @property
     def separated(self) -> bool | None:
-        """Is zero outside the interval? None with one training seed: tasks alone cannot tell methods apart."""
+        """Whether zero is outside the interval; None with one training seed, as tasks alone cannot separate methods."""
         return None if self.seeds < 2 else self.interval.low > 0 or self.interval.high < 0
 
 
 def compare(a: Sample, b: Sample) -> Comparison:
     """Compare two entries.
 
-    With two training seeds or more each, the interval is Welch's; there is none where all seeds agree exactly. With one
-    it is the paired bootstrap: what the tasks say of these two trainings, not of the methods.
+    With two or more training seeds each, the interval is Welch's; its bounds are nan if all seeds agree exactly. With
+    one seed it is the paired bootstrap, which describes these two trainings and not the methods.
     """
     paired, seeds, p = bootstrap(a, b), min(len(a.seeds), len(b.seeds)), nan
     wins = np.heaviside(a.per_seed[:, None] - b.per_seed[None, :], 0.5)
     drawn = resampled(len(a.seeds), 1), resampled(len(b.seeds), 2)
-    told = seeds > 1 and np.ptp(wins) > 0  # where all pairs of seeds agree, resamples do, too
+    told = seeds > 1 and np.ptp(wins) > 0  # if all pairs of seeds agree, all resamples agree
     chance = quantiles(np.einsum("ri,ij,rj->r", drawn[0], wins, drawn[1])) if told else NO_INTERVAL
     interval = combination((1, -1), (a, b)) if seeds > 1 else paired
     if seeds > 1 and not isnan(interval.low):
@@ -154,7 +155,7 @@ def compare(a: Sample, b: Sample) -> Comparison:
 def half_width(coefficients: Sequence[float], deviations: Sequence[float], counts: Sequence[int]) -> float:
     """Return half the width of Welch's interval of a sum of independent means, each times its coefficient.
 
-    Each mean is over ``counts`` seeds with the sample deviation of ``deviations``; nan if nothing deviates.
+    Each mean is over ``counts`` seeds with a sample deviation of ``deviations``. Nan if all deviations are 0.
     """
     parts = [c**2 * s**2 / n for c, s, n in zip(coefficients, deviations, counts, strict=True)]
     return float(stats.t.ppf(1 - _ALPHA / 2, freedom(parts, counts)) * sqrt(sum(parts))) if sum(parts) else nan
@@ -171,8 +172,8 @@ def freedom(parts: Sequence[float], counts: Sequence[int]) -> float:
 def combination(coefficients: Sequence[float], samples: Sequence[Sample]) -> Interval:
     """Return the interval of a sum of entries, each times its coefficient.
 
-    It is Welch's over training seeds; there is none where all seeds agree exactly: no deviation was seen, which is not
-    one of zero. Where an entry has one seed it is a bootstrap over the shared tasks; there is none where they differ.
+    It is Welch's over training seeds, or, if an entry has one seed, a bootstrap over the shared tasks. The bounds are
+    nan if nothing deviates, and without shared tasks.
     """
     if min(len(s.seeds) for s in samples) > 1:
         middle = float(sum(c * s.per_seed.mean() for c, s in zip(coefficients, samples)))
@@ -186,7 +187,7 @@ def combination(coefficients: Sequence[float], samples: Sequence[Sample]) -> Int
 
 
 def seeds_to_detect(gap: float, std: float, power: float = 0.8) -> float:
-    """Return the training seeds a side with which a two-sided t test at 5 % finds a gap in points with this power."""
+    """Return the training seeds per side with which a two-sided t test at 5 % detects a gap in points."""
     if isnan(std) or gap == 0:
         return inf
     if std == 0:
@@ -195,12 +196,12 @@ def seeds_to_detect(gap: float, std: float, power: float = 0.8) -> float:
 
 
 def detectable(std: float, n: int, power: float = 0.8) -> float:
-    """Return the least gap in points that ``n`` training seeds a side detect with this power; inf for one seed."""
+    """Return the smallest gap in points that ``n`` training seeds per side detect; inf for one seed."""
     return inf if n < 2 or isnan(std) else std * _TEST.solve_power(nobs1=n, alpha=_ALPHA, power=power)
 
 
 def pooled_std(a: Sample, b: Sample) -> float:
-    """Return the root mean variance over training seeds of two entries; nan where one has a single seed."""
+    """Return the root mean variance over training seeds of two entries; nan if one has a single seed."""
     several = min(len(a.seeds), len(b.seeds)) > 1
     return sqrt((a.per_seed.var(ddof=1) + b.per_seed.var(ddof=1)) / 2) if several else nan
 
@@ -210,7 +211,7 @@ def _share_tasks(samples: Sequence[Sample]) -> bool:
 
 
 def resampled(seeds: int, stream: int = 0) -> np.ndarray:
-    """Return (resamples, seeds): the share of each seed among as many that are drawn with replacement."""
+    """Return (resamples, seeds): the share of each seed in a bootstrap sample."""
     return _weights(("",) * seeds, stream)
 
 
@@ -220,7 +221,7 @@ def _vary(samples: Sequence[Sample]) -> bool:
 
 @lru_cache(maxsize=64)
 def _weights(kinds: tuple[str, ...], stream: int = 0) -> np.ndarray:
-    """Return (resamples, items): how often each is drawn with replacement within its kind, over the number of items."""
+    """Return (resamples, items): how often each item is drawn within its kind, divided by the number of items."""
     rng = np.random.default_rng(stream)
     _, kind_of_item = np.unique(np.array(kinds), return_inverse=True)
     counts = np.zeros((_RESAMPLES, len(kinds)))

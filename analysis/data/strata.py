@@ -1,4 +1,4 @@
-"""Several environments at once (Agarwal et al., 2021): strata are environments, seeds are drawn anew within each."""
+"""Statistics over several environments (Agarwal et al., 2021): seeds are resampled within each environment."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,13 +8,13 @@ from analysis.data.runs import Run, grouped
 from analysis.data.statistics import NO_INTERVAL, Interval, half_width, quantiles, resampled
 
 Strata = Sequence[np.ndarray]
-"""One array of scores, one a training seed, for each environment."""
+"""For each environment an array of scores, one per training seed."""
 
 
 def by_environment(runs: Iterable[Run]) -> dict[str, list[list[Run]]]:
-    """Return for each method its runs, ordered by seed, in every environment that has two methods.
+    """Return each method's runs, ordered by seed, in every environment that has at least two methods.
 
-    Methods that lack one of these environments are left out.
+    Methods without runs in one of these environments are left out.
     """
     places = grouped(sorted(runs, key=lambda run: (run.seed, run.id)), lambda run: (run.env, run.model, run.task_set))
     shared = [same for _, same in sorted(places.items()) if len({run.method for run in same}) > 1]
@@ -26,7 +26,7 @@ def by_environment(runs: Iterable[Run]) -> dict[str, list[list[Run]]]:
 
 
 def strata(runs: Iterable[Run]) -> dict[str, list[np.ndarray]]:
-    """Return for each method of ``by_environment`` the final success of its runs, in per cent."""
+    """Return the final success of the runs of ``by_environment``, in per cent."""
     found = by_environment(runs)
     return {method: [np.array([_score(run) for run in same]) for same in places] for method, places in found.items()}
 
@@ -50,8 +50,8 @@ def profile_bands(scores: Strata, thresholds: np.ndarray) -> tuple[np.ndarray, n
 def mean_curve(curves: Strata) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the mean over environments, and its pointwise 95 % interval (Welch's): (mean, low, high).
 
-    ``curves`` has the shape (training seeds, points) for each; the interval is nan where an environment has one seed,
-    and at points where no seeds differ.
+    Each array of ``curves`` has the shape (training seeds, points). The interval is nan if an environment has one seed,
+    and at points where all seeds are equal.
     """
     mean = np.mean([own.mean(axis=0) for own in curves], axis=0)
     counts, shares = [len(own) for own in curves], [1 / len(curves)] * len(curves)
@@ -63,9 +63,9 @@ def mean_curve(curves: Strata) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def improvement(a: Strata, b: Strata) -> tuple[float, Interval]:
-    """Return the chance that a training by ``a`` ends above one by ``b``, averaged over environments; ties count half.
+    """Return the probability that a training by ``a`` ends above one by ``b``, averaged over environments.
 
-    There is no interval where an environment has one seed, or all pairs of seeds agree.
+    Ties count half. The bounds of the interval are nan if an environment has one seed, or if all pairs of seeds agree.
     """
     wins = [np.heaviside(x[:, None] - y[None, :], 0.5) for x, y in zip(a, b, strict=True)]
     chance = float(np.mean([own.mean() for own in wins]))

@@ -1,4 +1,4 @@
-"""What artefacts are called: the paper's own numbers and readable headings, from ``paper/artefacts.yaml``."""
+"""Titles of artefacts: the paper's numbers and readable headings, from ``paper/artefacts.yaml``."""
 
 from functools import cache
 
@@ -11,12 +11,12 @@ _KINDS = {"tables": "Table", "figures": "Figure"}
 
 
 def number_of(label: str) -> str:
-    """Return ``Table 2`` for what the paper numbers so; empty for what it does not have."""
+    """Return the paper's number of an artefact, such as ``Table 2``; empty if it is not in the paper."""
     return _names().get(label, ("", ""))[0]
 
 
 def title_of(label: str) -> str:
-    """Return ``Table 2: Main results on ALFWorld and WebShop``; the label of an artefact that has no heading."""
+    """Return number and heading, such as ``Table 2: Main results on ALFWorld and WebShop``; the label if it has no heading."""
     return ": ".join(filter(None, _names().get(label, ("", label))))
 
 

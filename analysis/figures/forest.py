@@ -1,4 +1,4 @@
-"""Figure claims-forest: the leads that the paper claims, reported and reproduced side by side with their intervals."""
+"""Figure claims-forest: the differences that the paper claims, reported and reproduced, with their intervals."""
 
 from math import isfinite
 
@@ -20,8 +20,8 @@ _ROW = 0.145  # inches
 
 @artefact("claims-forest", "figure", of=OfEntries)
 def claims_forest(entries: Entries) -> Figure:
-    """Draw every claim that one entry of success or score lies above another, where it was printed or run."""
-    shown = [e for e in entries.evaluated if _is_lead(e, entries) and (e.printed.worst or e.runs.deciding)]
+    """Draw every printed or tested claim that one success or score is higher than another."""
+    shown = [e for e in entries.evaluated if _is_difference(e, entries) and (e.printed.worst or e.runs.deciding)]
     shown.sort(key=lambda e: e.claim.extension)
     figure, axes = panels(1, 2, PAGE, 1.1 + _ROW * len(shown), sharey=True)
     printed = all_entries()
@@ -35,23 +35,23 @@ def claims_forest(entries: Entries) -> Figure:
             _draw(axes[1], row, f"{e.claim.id}, {e.runs.word}", own.value, own.interval, colour)
     for axis, title in zip(axes, ("Reported", f"Reproduced (tier {entries.tier})")):
         axis.axvline(0, color="black", linewidth=0.6)
-        axis.set(xlabel="Lead in points", title=title)
+        axis.set(xlabel="Difference in points", title=title)
         axis.grid(axis="y", visible=False)
     axes[0].set_yticks(range(len(shown)), [e.claim.id + " *" * e.claim.extension for e in shown])
     axes[0].set_ylim(len(shown) - 0.4, -0.6)
     words = "Grey: undecided; green: supported; red: contradicted." if entries.tier != NOT_JUDGED else "Not judged."
     caption = (
-        "Claims that one success or task score lies above another: the lead in points with its 95 % interval, from the "
-        f"printed deviations of three training seeds, and from the runs of tier {entries.tier}. {words} "
-        "*: carried over to text Sokoban."
+        "Claims that one success or task score is higher than another: the difference in points with its 95 % "
+        "interval, from the printed deviations of three training seeds, and from the runs of tier "
+        f"{entries.tier}. {words} *: carried over to text Sokoban."
     )
-    notes = ["Verdicts are corrected for the number of claims, intervals are not. One training seed has no interval."]
+    notes = ["Verdicts are corrected for the number of claims, intervals are not. One training seed gives no interval."]
     return Figure(caption, figure, [run for e in shown for run in _runs(e, entries)], notes)
 
 
-def _is_lead(e: Evaluated, entries: Entries) -> bool:
+def _is_difference(e: Evaluated, entries: Entries) -> bool:
     formula = e.claim.formula
-    if not isinstance(formula, Inequality) or not formula.is_lead or formula.of_spread:
+    if not isinstance(formula, Inequality) or not formula.is_difference or formula.of_spread:
         return False
     keys = [e.claim.entries[name] for name in e.claim.names]
     return all(key not in entries.by_key or entries.by_key[key].episodes for key in keys)

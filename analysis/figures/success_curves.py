@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from analysis.data.methods import is_control, name_of, ordered
+from analysis.data.methods import is_upper_bound, name_of, ordered
 from analysis.data.runs import OBSERVATIONS, Run, StudyRuns
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
@@ -42,7 +42,7 @@ def sokoban_success(study: StudyRuns) -> Figure:
 
 @artefact("sokoban-text-curves", "figure", study="main_sokoban_text")
 def sokoban_text(study: StudyRuns) -> Figure:
-    """Draw all methods and the control on boards as text."""
+    """Draw all methods and the oracle on boards as text."""
     return _curves(study, "Extension: Sokoban success, boards as text")
 
 
@@ -69,7 +69,7 @@ def _curves(study: StudyRuns, subject: str, splits: Sequence[str] = TEST) -> Fig
         for row in rows:
             line = {
                 "label": _label(row),
-                "linestyle": "--" if "augmented" in row or is_control(row.split()[0]) else "-",
+                "linestyle": "--" if "augmented" in row or is_upper_bound(row.split()[0]) else "-",
             }
             line |= {} if split == "training" else {"marker": "o", "markersize": 2}
             style.band(

@@ -168,7 +168,8 @@ def importances(study: optuna.Study) -> dict[str, float]:
     evaluator = ped_anova() if conditional(study) else fanova(seed=0)
     with catch_warnings():
         simplefilter("ignore")  # few trials of a condition: the notes say how many trials there are
-        return optuna.importance.get_param_importances(study, evaluator=evaluator, target=lambda t: t.values[0])
+        found = optuna.importance.get_param_importances(study, evaluator=evaluator, target=lambda t: t.values[0])
+    return dict(sorted(found.items(), key=lambda pair: (-pair[1], pair[0])))  # equal shares have no order of their own
 
 
 def _draw_sequence(axis: Axes, study: optuna.Study) -> None:

@@ -22,8 +22,8 @@ def of_evaluations(lines: Iterable[Line]) -> Iterator[str]:
 
 def _facts(run: Run) -> Iterator[str]:
     """Yield how a policy was asked, the spread of its passes, and what ended episodes early."""
-    if protocol := run.facts.get("protocol"):
-        yield from _asked(protocol, run.facts["served"])
+    if protocol := run.metadata.get("protocol"):
+        yield from _asked(protocol, run.metadata["served"])
     else:
         if run.config["policy"].get("warm_start"):
             yield "imitation only: a tiny model after its warm start, which is no pretrained one"
@@ -37,7 +37,7 @@ def _facts(run: Run) -> Iterator[str]:
         trials = int(run["prompting.trials"] or run.config["prompting"]["trials"])
         shares = ", ".join(f"{100 * float((at <= n).mean()):.1f} after {n}" for n in AFTER if n <= trials)
         yield f"success by number of trials: {shares}"
-    if overlong := run.facts["result"].get("overlong"):
+    if overlong := run.metadata["result"].get("overlong"):
         yield f"{overlong} of {len(run.final)} episodes failed because a prompt exceeded the model's context"
 
 

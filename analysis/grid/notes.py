@@ -95,7 +95,7 @@ def _leaders(lines: Sequence[Line], metrics: Sequence[Metric]) -> list[str]:
             ranked = [
                 (line.name, e.reproduced, e.versus)
                 for line, e in zip(same, entries)
-                if e.reproduced and not e.of_control
+                if e.reproduced and not e.of_upper_bound
             ]
             ranked.sort(key=lambda named: -named[1].mean)
             if metric.headline and len(ranked) > 1 and ranked[0][2].difference:
@@ -129,11 +129,11 @@ def _power(versus: Comparison, std: float) -> str:
 
 
 def _signs(lines: Sequence[Line], entries: Sequence[Entry]) -> list[str]:
-    controls = any(entry.of_control for entry in entries)
+    bounds = any(entry.of_upper_bound for entry in entries)
     verdicts, marks = {e.versus.separated for e in entries if e.rival}, "".join(line.mark for line in lines)
     texts = {
-        "Bold marks the highest mean.": bool(verdicts) and not controls,
-        "Bold marks the highest mean of the methods; controls take no part.": bool(verdicts) and controls,
+        "Bold marks the highest mean.": bool(verdicts) and not bounds,
+        "Bold marks the highest mean of the methods; upper bounds are not ranked.": bool(verdicts) and bounds,
         f"{NOT_SEPARATED} not separated from the next (Welch's t, 95 %).": False in verdicts,
         f"{ONE_SEED} one training seed: no ranking of methods follows.": None in verdicts,
         "ᶜ reported numbers that the paper took from elsewhere.": "ᶜ" in marks,
@@ -158,7 +158,7 @@ def origins(runs: Iterable[Run]) -> list[str]:
     runs = sorted(runs, key=lambda run: run.id)
     commits = sorted({commit for run in runs for commit, _ in run.commits})
     dirty = [run.id for run in runs if any(changed for _, changed in run.commits)]
-    devices = sorted({str(run.facts.get("device", "unknown")) for run in runs})
+    devices = sorted({str(run.metadata.get("device", "unknown")) for run in runs})
     cpus = sorted({cpu for run in runs for cpu in run.cpus})
     warm = [run for run in runs if run.config["policy"].get("warm_start")]
     shared = any(len({run.seed for run in same}) > 1 for same in grouped(warm, _start).values())

@@ -7,7 +7,7 @@ from math import isnan
 
 from matplotlib.figure import Figure as Picture
 
-from analysis.data.methods import is_control
+from analysis.data.methods import is_upper_bound
 from analysis.data.reported import EntryKey
 from analysis.data.runs import Run
 from analysis.data.statistics import Comparison, Estimate, Reproduced
@@ -69,13 +69,13 @@ class Entry:
         return self.reproduced.mean - self.reported.mean if self.reproduced and self.reported else None
 
     @property
-    def of_control(self) -> bool:
-        """Is it of a control, which is no method and takes no part in their ranking?"""
-        return any(is_control(run.method) for run in self.runs)
+    def of_upper_bound(self) -> bool:
+        """Whether it is an upper bound, which is not ranked with the methods."""
+        return any(is_upper_bound(run.method) for run in self.runs)
 
     @property
     def refused(self) -> bool:
-        """Are there runs that may not be averaged?"""
+        """Whether its runs must not be averaged."""
         return self.missing.startswith("mixed")
 
     def printed(self, form: str) -> tuple[Printed, Printed, Printed]:

@@ -1,4 +1,4 @@
-"""Runs side by side, the gate, and sweeps: `marimo edit analysis/notebooks/runs.py -- --results results`."""
+"""Compare runs, the gate, and sweeps: `marimo edit analysis/notebooks/runs.py -- --results results`."""
 
 import marimo
 
@@ -68,7 +68,7 @@ def _(every, explore, metrics, mo, runs):
     mo.vstack(
         [
             explore.curves(chosen, metrics.value),
-            mo.md("## Final success, and the lead over the last run on the shared tasks"),
+            mo.md("## Final success, and the difference to the last run on the shared tasks"),
             explore.outcomes(chosen),
             mo.md("## Settings that differ"),
             explore.differences(chosen),
@@ -84,10 +84,10 @@ def _(open_source, artefacts, build, every, explore, mo, results, tier):
     of_tier = [run for run in every.values() if run.tier == tier.value]
     mo.vstack(
         [
-            mo.md("# What the gate works on"),
+            mo.md("# Where the gate is open"),
             tier,
             *(part for one in shown for part in (one.figure, mo.md(one.caption))),
-            mo.md("## Where advantage rests on no comparison\nShare of sum |A|, per cent."),
+            mo.md("## Advantage without comparison\nShare of sum |A|, per cent."),
             explore.degeneracy(of_tier),
         ]
     )

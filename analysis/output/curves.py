@@ -71,5 +71,5 @@ def _lines(runs: Runs, table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd
     for run, label in zip(runs.stored, names_of(runs.stored)):
         method, own = run.config["credit"]["name"], pd.DataFrame(table[table["run"] == run.id])
         twin = used[method] = used.get(method, -1) + 1
-        label += "" if run.facts else f" ({len(own)} of {run.config.get('updates', '?')} updates)"
+        label += "" if run.metadata else f" ({len(own)} of {run.config.get('updates', '?')} updates)"
         yield {"color": style.method_colour(method), "linestyle": _DASHES[twin % len(_DASHES)], "label": label}, own

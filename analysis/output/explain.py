@@ -71,7 +71,7 @@ def _run(run: Run, value: float) -> list[str]:
         "task set": f"{run.task_set}, {run.tasks} tasks",
         "commit": ", ".join(commit + " (uncommitted changes)" * dirty for commit, dirty in run.commits),
         "versions": versions or "not recorded",
-        "started": f"{run.started} on {run.facts.get('device', 'unknown')}",
+        "started": f"{run.started} on {run.metadata.get('device', 'unknown')}",
         **run.environment_facts,
         "config": run.path / "config.json",
     }

@@ -1,6 +1,6 @@
-"""The ledger: one row for each run, of any status, and the removal of runs that are named.
+"""The ledger: one row for each run of any status. Also deletes named runs.
 
-``python -m analysis runs [FIELD=VALUE ...] [--gc RUN_ID ...]``
+``python -m analysis runs [FIELD=VALUE ...]``, ``python -m analysis runs delete RUN_ID ...``
 """
 
 import shutil
@@ -17,8 +17,8 @@ from bepo.explore.frames import differing
 from bepo.store.cells import study_cells
 from bepo.store.files import Corrupt
 from bepo.store.published import PublishedRuns
+from bepo.store.run_files import read_config, success_of
 from bepo.store.runs import RunFolder
-from bepo.store.stored import read_config, success_of
 
 COLUMNS = ("run", "status", "tier", "study", "env", "credit", "model", "seed", "success", "wall", "commit", "began")
 COLUMNS += ("differs",)
@@ -92,15 +92,18 @@ def to_text(table: pd.DataFrame) -> str:
     return f"{text}\n{len(table)} runs: {', '.join(f'{n} {status}' for status, n in counts.items())}"
 
 
-def remove(results: Path, identifiers: Sequence[str]) -> None:
-    """Delete the folders of these runs and the study cells that point there, which are missing again.
+def delete(results: Path, identifiers: Sequence[str]) -> None:
+    """Delete the folders of these runs and the study cells that point there; the cells are missing again.
 
-    Raises ``UserError``, before anything is deleted, for an unknown id, or one whose run is being written.
+    Raises ``UserError``, before anything is deleted, for an unknown ID, for a run that is being written, and without
+    IDs.
     """
+    if not identifiers:
+        raise UserError("runs delete: name at least one run ID")
     known = {path.name for path in (results / "runs").glob("*") if path.is_dir()}
     for identifier in identifiers:
         if identifier not in known:
-            raise UserError(f"--gc {identifier}: no run of {results / 'runs'}; nothing was removed")
+            raise UserError(f"runs delete {identifier}: no such run in {results / 'runs'}; nothing was deleted")
     with ExitStack() as locks:
         for folder in [locks.enter_context(RunFolder(results, name).locked()) for name in dict.fromkeys(identifiers)]:
             shutil.rmtree(folder.path)
@@ -127,7 +130,7 @@ def _published_rows(runs: PublishedRuns, configs: dict[str, dict[str, Any]]) -> 
         config, facts = {"tier": runs.tier}, {}
         with suppress(Corrupt):
             run = runs.run(run_id)
-            config, facts = run.config, run.facts
+            config, facts = run.config, run.metadata
             status = "published (outdated)" if _is_outdated(facts) else "published"
             configs[run_id] = config
         yield _described(run_id, status, studies.get(run_id, ""), config, facts)
@@ -176,7 +179,7 @@ def _status(folder: RunFolder) -> tuple[str, dict, dict]:
     try:
         progress = folder.progress(hashed=False)
         config = progress.run.config if progress.run else read_config(folder.path)
-        facts = progress.run.facts if progress.run else {}
+        facts = progress.run.metadata if progress.run else {}
         if not progress.run:
             folder.sessions()
     except Corrupt:

@@ -14,19 +14,24 @@ from analysis.output.text import to_markdown
 from bepo.core.errors import UserError, choose
 from bepo.runs.config import TIERS
 
-COMMANDS = ("explain", "plan", "results", "runs", "study", "curves")
-"""What may stand in the place of labels."""
 
-
-def rebuild(labels: Sequence[str], source: Source, tiers: Sequence[str], out: Path, allow_mixed: bool = False) -> None:
+def rebuild(
+    labels: Sequence[str],
+    source: Source,
+    tiers: Sequence[str],
+    out: Path,
+    allow_mixed: bool = False,
+    commands: Sequence[str] = (),
+) -> None:
     """Write the artefacts with these labels at these tiers; without labels all of them, the page and the macros.
 
-    The page shows every tier that has runs. Raises ``UserError`` for a label that does not exist.
+    The page shows every tier that has runs. Raises ``UserError`` for an unknown label; the message lists ``commands``
+    beside the labels.
     """
     known = artefacts()
     for label in labels:
         if label not in known:
-            raise choose("artefact or command", label, [*known, *COMMANDS])
+            raise choose("artefact or command", label, [*known, *commands])
     every = set(tiers) if labels else {*source.tiers(), *tiers}
     built = [
         build(known[label], source, tier, allow_mixed)

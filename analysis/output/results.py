@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from analysis.data.methods import RECONSTRUCTION, environment_name, is_control, is_reconstruction, name_of, ordered
+from analysis.data.methods import RECONSTRUCTION, environment_name, is_reconstruction, is_upper_bound, name_of, ordered
 from analysis.data.runs import EVERY_METHOD, METHOD, Run, Studies, grouped
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
@@ -34,7 +34,7 @@ updates. Final: the last policy on the test tasks. No advantage: the share of tr
 exactly 0, in per cent. CPU: seconds of all updates, median. The best method is in bold; no test is implied."""
 _ARTEFACTS = {
     "Pre-registered comparisons": "replication",
-    "Headroom": "room",
+    "Headroom": "headroom",
     "Warm starts": "warm-starts",
     "Decided claims": "decided-claims",
 }
@@ -70,11 +70,11 @@ def _place(run: Run) -> tuple[str, str, float | None]:
 def _rows(runs: Iterable[Run]) -> Iterator[str]:
     by_method = grouped(runs, lambda run: run.method)
     measured = {name: (learning(same), final(same)) for name, same in by_method.items()}
-    best = [max(rates[k].mean() for name, rates in measured.items() if not is_control(name)) for k in (0, 1)]
+    best = [max(rates[k].mean() for name, rates in measured.items() if not is_upper_bound(name)) for k in (0, 1)]
     for name in ordered(by_method):
         texts = [mean_of(rates).text for rates in measured[name]]
         shown = [
-            f"**{t}**" if r.mean() == top and not is_control(name) else t
+            f"**{t}**" if r.mean() == top and not is_upper_bound(name) else t
             for t, r, top in zip(texts, measured[name], best)
         ]
         same = by_method[name]

@@ -8,7 +8,7 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.colors import to_hex
 
-from analysis.data.methods import is_control, known_methods, name_of, ordered
+from analysis.data.methods import is_upper_bound, known_methods, name_of, ordered
 from analysis.data.runs import RowKey, Run, StudyRuns
 from analysis.data.sources import Source
 from analysis.grid.grid import grid
@@ -125,7 +125,7 @@ def _curves(study: StudyRuns, metrics: Sequence[str]) -> Figure:
     for axis, (metric, label) in zip(axes, shown.items()):
         style.over_updates(axis, label)
         for row in rows:
-            line = {"label": _label(row), "linestyle": "--" if is_control(row.split(" ")[0]) else "-"}
+            line = {"label": _label(row), "linestyle": "--" if is_upper_bound(row.split(" ")[0]) else "-"}
             top = 100 if label.endswith("(%)") else inf
             style.band(axis, _values(study.rows[row], metric), colours[row], 0 if top == 100 else -inf, top, **line)
         style.if_empty(axis, study.runs)

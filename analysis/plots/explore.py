@@ -1,4 +1,4 @@
-"""What the notebooks ask: which runs there are, what they logged, how they differ, and which rollouts they kept."""
+"""Data for the notebooks: the runs, their metrics, their differences, and the rollouts they kept."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -21,9 +21,9 @@ _DASHES = ("-", "--", ":", "-.")
 
 
 def runs(results: Path, source: str | None = None) -> dict[str, Run]:
-    """Return every complete, intact run by a name to choose it by, the newest first; ``source`` as in open_source.
+    """Return every complete, intact run by a readable name, the newest first. ``source``: see ``open_source``.
 
-    The name has the settings in which a run differs from others of its tier, environment, model and method.
+    The name contains the settings in which a run differs from others of its tier, environment, model and method.
     """
     runs = sorted(open_source(results, source).runs(), key=lambda r: (r.started, r.id), reverse=True)
     kinds = {run.id: f"{run.tier} {run.env} {run.model} {name_of(run.method)}" for run in runs}
@@ -35,7 +35,7 @@ def runs(results: Path, source: str | None = None) -> dict[str, Run]:
 
 
 def rollouts(run: Run) -> dict[str, Callable[[], RolloutBatch]]:
-    """Return what reads each rollout batch that a run kept, by its update."""
+    """Return functions that read the rollout batches a run kept, by update."""
     return {f"update {update}": partial(run.rollouts, update) for update in run.kept_updates}
 
 
@@ -45,13 +45,13 @@ def short(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def differences(chosen: Mapping[str, Run]) -> pd.DataFrame:
-    """Return the settings in which the runs differ: a row a setting, a column a run."""
+    """Return the settings in which the runs differ: one row per setting, one column per run."""
     table = pd.DataFrame({name: run.settings | {"seed": run.seed} for name, run in chosen.items()}, dtype=object)
     return table.loc[table.astype(str).nunique(axis=1) > 1, :]
 
 
 def curves(chosen: Mapping[str, Run], metrics: Sequence[str]) -> Picture:
-    """Draw an axis a metric, with a line a run in the colour of its method."""
+    """Draw one axis per metric, with one line per run in the colour of its method."""
     figure, axes = panels(max(len(metrics), 1), 1, PAGE, 1.7 * max(len(metrics), 1), sharex=True)
     for axis, metric in zip(axes, metrics):
         over_updates(axis, metric)
@@ -63,7 +63,7 @@ def curves(chosen: Mapping[str, Run], metrics: Sequence[str]) -> Picture:
 
 
 def outcomes(chosen: Mapping[str, Run]) -> pd.DataFrame:
-    """Return the final success of each run, and its lead over the last one on the shared tasks (points, 95 %)."""
+    """Return the final success of each run, and its difference to the last run on the shared tasks (points, 95 %)."""
     success = Metric("success", "Success")
     estimates = {name: own for name, run in chosen.items() if (own := success.estimate([run]))}
     *_, last = (own.sample for own in estimates.values())
@@ -72,12 +72,12 @@ def outcomes(chosen: Mapping[str, Run]) -> pd.DataFrame:
         rows.append({"run": name, "success": own.mean})
         if own.sample is not last and own.sample.tasks == last.tasks:
             versus = compare(own.sample, last)
-            rows[-1] |= {"lead": versus.difference, "low": versus.interval.low, "high": versus.interval.high}
+            rows[-1] |= {"difference": versus.difference, "low": versus.interval.low, "high": versus.interval.high}
     return pd.DataFrame(rows).round(2)
 
 
 def degeneracy(chosen: Sequence[Run]) -> pd.DataFrame:
-    """Return the means over updates of where the advantage mass of each run rests, in per cent."""
+    """Return the shares of the advantage mass of each run, averaged over updates, in per cent."""
     rows = []
     for run in chosen:
         means = (100 * run.metrics.filter(like="credit/mass_").mean()).rename(lambda name: name.split("mass_", 1)[1])

@@ -1,6 +1,6 @@
 """Tables main-results, sokoban-main, sokoban-text and qwen3-results: methods on environments and models."""
 
-from analysis.data.methods import ORDER, PROMPTED, is_control, name_of
+from analysis.data.methods import ORDER, PROMPTED, is_upper_bound, name_of
 from analysis.data.runs import METHOD, Studies, StudyRuns, evaluated
 from analysis.grid.artefact import artefact
 from analysis.grid.grid import grid
@@ -38,7 +38,7 @@ TEXT = (
 
 
 def _type(row: str) -> str:
-    return "Prompting" if row in PROMPTED else "Control" if is_control(row) else "RL Training"
+    return "Prompting" if row in PROMPTED else "Upper bound" if is_upper_bound(row) else "RL Training"
 
 
 TYPED = Rows(("Type", "Method"), lambda row: [_type(row), name_of(row)], named=1)
@@ -62,10 +62,10 @@ def sokoban_main(studies: Studies) -> Table:
 
 @artefact("sokoban-text", "table", study="main_sokoban_text")
 def sokoban_text(study: StudyRuns) -> Table:
-    """Compare all methods and the control on Sokoban as text: an extension, which the paper does not have."""
+    """Compare all methods and the oracle on Sokoban as text, which the paper does not have."""
     caption = (
         "Extension: Sokoban boards as text (%). Final success on test tasks, and success in training, averaged over "
-        "all updates. The oracle is no method, but a control that knows how far success is."
+        "all updates. The oracle is an upper bound, not a method: its credit uses the expert's distance to success."
     )
     methods = Block(model="small", env="sokoban", rows=(*ORDER, "oracle"))
     return grid("sokoban-text", study, caption, TEXT, (methods,), TYPED)
@@ -73,6 +73,6 @@ def sokoban_text(study: StudyRuns) -> Table:
 
 @artefact("qwen3-results", "table", study="qwen3_transfer")
 def qwen3_results(study: StudyRuns) -> Table:
-    """Does the order of methods carry over to another family of models?"""
+    """Compare methods on another family of models."""
     caption = "Transfer to another family of models, the paper's Qwen3-1.7B (%)."
     return grid("qwen3-results", study, caption, QWEN3, (Block(model="qwen3"),))

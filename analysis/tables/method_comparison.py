@@ -1,6 +1,6 @@
 """Table method-comparison: what tells step-credit estimators apart, as each says of itself."""
 
-from analysis.data.methods import RECONSTRUCTION, is_reconstruction, known_methods, name_of, ordered
+from analysis.data.methods import RECONSTRUCTION, is_reconstruction, is_upper_bound, known_methods, name_of, ordered
 from analysis.data.reported import entries_of
 from analysis.data.runs import Studies, grouped
 from analysis.grid.artefact import artefact
@@ -15,7 +15,11 @@ def method_comparison(_: Studies) -> Table:
     entries = grouped(entries_of("method-comparison"), lambda entry: entry.row)
     papers = {row: {entry.column: entry.mean for entry in same} for row, same in entries.items()}
     known = known_methods()
-    own = [n for n, c in known.items() if c.traits["step_credit"] != "None" and not c.needs_critic | c.upper_bound]
+    own = [
+        n
+        for n, cls in known.items()
+        if cls.traits["step_credit"] != "None" and not cls.needs_critic | is_upper_bound(n)
+    ]
     rows = []
     for name in [*papers, *ordered(set(own) - set(papers))]:
         traits, paper = known[name].traits, papers.get(name)

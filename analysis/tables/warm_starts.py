@@ -1,4 +1,4 @@
-"""Table warm-starts: how much do success and leads depend on the policy that training starts from?"""
+"""Table warm-starts: success, and differences over GRPO, from several warm starts."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
 from analysis.grid.success import Rates, difference, final, learning, mean_of, with_interval
 from analysis.grid.table import Printed, Table
-from analysis.tables.room import BASE
+from analysis.tables.headroom import BASE
 
 _SEED = "policy.warm_start.seed"
 _MEASURES = (learning, final)
@@ -21,23 +21,23 @@ BY_START = RowKey(lambda run: f"{run.method} {run[_SEED]}", (_SEED,))
 
 @dataclass(frozen=True)
 class _Block:
-    """Rows of the table: the rates of each method in training and in the end, and how a lead over GRPO is told."""
+    """Rows of the table: each method's rates in training and at the end, and the text of a difference over GRPO."""
 
     heading: str
     rates: dict[str, list[Rates]]
-    lead: Callable[[Rates, Rates], str]
+    over_base: Callable[[Rates, Rates], str]
 
     def rows(self) -> Iterator[list[Printed | str]]:
         """Yield a row for each method."""
         for method in ordered(self.rates):
             pairs = zip(self.rates[method], self.rates[BASE])
-            leads = ["–", "–"] if method == BASE else [self.lead(own, base) for own, base in pairs]
-            yield [name_of(method), *map(mean_of, self.rates[method]), *leads]
+            differences = ["–", "–"] if method == BASE else [self.over_base(own, base) for own, base in pairs]
+            yield [name_of(method), *map(mean_of, self.rates[method]), *differences]
 
 
 @artefact("warm-starts", "table", study="warm_start", key=BY_START)
 def warm_starts(study: StudyRuns) -> Table:
-    """Compare methods with GRPO from each of several warm starts, and over them."""
+    """Compare methods with GRPO from each of several warm starts, and over all starts."""
     blocks, used, chance, facts = [], [], [], {}
     by_start = sorted(study.runs, key=lambda run: (run.env, run.model, run[_SEED], run.seed, run.id))
     for (env, model), runs in grouped(by_start, lambda run: (run.env, run.model)).items():
@@ -51,21 +51,25 @@ def warm_starts(study: StudyRuns) -> Table:
             for (name, *texts), method in zip(over.rows(), ordered(over.rates)):
                 chance.append(f"{place}, {name}: {by_chance[method]:.1f}.")
                 texts = [text.text if isinstance(text, Printed) else text for text in texts]
-                told = zip(("learning", "final", "lead", "lead-final"), texts)
+                told = zip(("learning", "final", "difference", "difference-final"), texts)
                 facts |= {f"starts/{env}/{model}/{method}/{what}": text for what, text in told}
                 facts |= {f"starts/{env}/{model}/{method}/by-chance": f"{by_chance[method]:.1f}"}
     return Table(
-        "Success (%) from several warm starts: what intervals over training seeds, which share a start, do not know.",
-        ["Method", "In training", "Final", "Lead in training", "Lead at the end"],
+        "Success (%) from several warm starts. Training seeds share a start, so intervals over them do not include "
+        "its effect.",
+        ["Method", "In training", "Final", "Difference in training", "Difference at the end"],
         [row for block in blocks for row in block.rows()],
         [
             " ".join(protocol([study], used)),
-            "A start is the seed of the warm start: other demonstrations, and other batches of them. In training: "
-            "success averaged over all updates; final: on the test tasks. Lead: over GRPO, in points. Of one start: ± "
-            "one sample standard deviation over training seeds, and Welch's 95 % intervals. Over starts: mean and "
-            "standard deviation of the starts' means, and Student's 95 % interval of the mean lead of a start.",
+            "A start is a seed of the warm start: other demonstrations in other batches. In training: success averaged "
+            "over all updates. Final: success on the test tasks. Difference: over GRPO, in points. Rows of one start: "
+            "± one sample standard deviation over training seeds, and Welch's 95 % interval. Rows over starts: mean "
+            "and standard deviation of the starts' means, and Student's 95 % interval of the mean difference.",
             *(
-                ["If starts were alike, their means in training would deviate by: " + " ".join(chance)]
+                [
+                    "Expected standard deviation of the starts' means in training if all starts were equal: "
+                    + " ".join(chance)
+                ]
                 if chance
                 else []
             ),
@@ -90,20 +94,20 @@ def _of_start(place: str, start: int, runs: Sequence[Run]) -> _Block:
 
 
 def _over(place: str, starts: Sequence[Sequence[Run]]) -> tuple[_Block, dict[str, float]]:
-    """Return the rows over all starts, and for each method how its means in training would deviate by seeds alone."""
+    """Return the rows over all starts, and for each method the deviation of its training means by seeds alone."""
     by_method = [grouped(runs, lambda run: run.method) for runs in starts]
     methods = set.intersection(*map(set, by_method))
     means = {m: [np.array([of(each[m]).mean() for each in by_method]) for of in _MEASURES] for m in methods}
     by_chance = {m: _by_chance([learning(each[m]) for each in by_method]) for m in methods}
-    return _Block(f"{place}, over {len(starts)} starts", means, _mean_lead), by_chance
+    return _Block(f"{place}, over {len(starts)} starts", means, _mean_difference), by_chance
 
 
-def _mean_lead(own: Rates, base: Rates) -> str:
-    """Return the mean of the starts' leads with Student's interval."""
+def _mean_difference(own: Rates, base: Rates) -> str:
+    """Return the mean of the starts' differences with Student's interval."""
     return with_interval(float((own - base).mean()), [1], [own - base], "z.1f")
 
 
 def _by_chance(samples: Sequence[Rates]) -> float:
-    """Return the deviation that means of samples have whose true means are equal; nan without two seeds anywhere."""
+    """Return the deviation of the samples' means if their true means were equal; nan if no sample has two seeds."""
     variances = [rates.var(ddof=1) / len(rates) for rates in samples if len(rates) > 1]
     return sqrt(float(np.mean(variances))) if variances else nan

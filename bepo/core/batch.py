@@ -53,8 +53,8 @@ class RolloutBatch:
     Transitions are ordered by group, trajectory and step, so that transition ``i + 1`` follows transition ``i`` unless
     ``terminal[i]`` is set. States are interned: an id stands for one key *in one group*, so groups cannot mix.
 
-    Raises ``UserError`` where steps are not numbered 0, 1, ... within each trajectory, or where anything but the last
-    transition of a trajectory, and that one, is marked as its end.
+    Raises ``UserError`` if the steps of a trajectory are not numbered 0, 1, ..., or if a trajectory is not marked
+    terminal at exactly its last transition.
     """
 
     task: list[str]  # (G,) task ids
@@ -65,26 +65,26 @@ class RolloutBatch:
     next_state: Int[np.ndarray, " N"]  # 0..S-1, the observed successor even where it ends the trajectory
     terminal: Int[np.ndarray, " N"]  # a ``Terminal``
     reward: Float[np.ndarray, " N"]
-    valid: Bool[np.ndarray, " N"]  # was the response a well-formed action?
+    valid: Bool[np.ndarray, " N"]  # whether the response was a well-formed action
     task_score: Float[np.ndarray, " M"]  # the environment's own score of each trajectory, in [0, 1]
     state_group: Int[np.ndarray, " S"]  # the group of each state
     state_key: list[str]  # (S,) the interned keys, for people to read
-    row: Int[np.ndarray, " N"]  # the place of each transition in the rows that the batch was made from
+    row: Int[np.ndarray, " N"]  # index of each transition in the rows that the batch was made from
     tokens: Tokens | None = None
     broken: Bool[np.ndarray, " M"] = None  # pyright: ignore[reportAssignmentType] (set after __init__)
-    """Was the trajectory cut off by a broken environment? Left out: none was."""
+    """Whether a broken environment ended the trajectory. Default: False."""
     action: Int[np.ndarray, " N"] = None  # pyright: ignore[reportAssignmentType]
-    """Id of the action that was read from the response, 0..A-1; -1 where none could be read, and where left out."""
+    """Id of the action that was read from the response, 0..A-1; -1 for a response without an action. Default: -1."""
     action_key: list[str] = field(default_factory=list)
     """(A,) the interned actions, as the environment was given them."""
     entropy: Float[np.ndarray, " N"] = None  # pyright: ignore[reportAssignmentType]
-    """Entropy of the distribution that a response token was drawn from, in nats, averaged over the response's tokens;
-    NaN where nobody computed it, and where left out."""
+    """Entropy of the sampling distribution in nats, averaged over the response's tokens; NaN if not computed.
+    Default: NaN."""
     expert_steps: Float[np.ndarray, " N"] | None = None
-    """Number of steps that the environment's expert would still need from the state that the transition starts in; NaN
-    where it knows no way. None: nobody asked."""
+    """Number of steps that the environment's expert needs from the state that the transition starts in; NaN if the
+    expert knows no solution. None: not computed."""
     next_expert_steps: Float[np.ndarray, " N"] | None = None
-    """The same of the state that the transition leads to; 0 after success, NaN after failure."""
+    """``expert_steps`` of the successor state; 0 after success, NaN after failure."""
 
     def __post_init__(self) -> None:
         n, m = len(self.group), len(self.task_score)
@@ -113,7 +113,7 @@ class RolloutBatch:
             raise UserError(f"trajectory {bad}: task_score is {self.task_score[bad]:g}, must be from 0 to 1")
 
     def _check_lengths(self) -> None:
-        """Raise ``UserError`` for arrays that cannot belong together, as those of a file from elsewhere may be."""
+        """Raise ``UserError`` for arrays whose lengths do not match. A file from elsewhere may hold such arrays."""
         sizes = dict.fromkeys(_OF_TRANSITIONS, len(self.group)) | {"broken": len(self.task_score)}
         sizes |= {"state_key": len(self.state_group)}
         for name, size in sizes.items():
@@ -122,7 +122,7 @@ class RolloutBatch:
                 raise UserError(f"{name} has {len(value)} entries, not {size}")
 
     def _check_ids(self) -> None:
-        """Raise ``UserError`` for ids of what is not there."""
+        """Raise ``UserError`` for ids out of range."""
         ids = {"group": len(self.task), "trajectory": len(self.task_score), "state": len(self.state_key)}
         ids |= {"next_state": len(self.state_key)}
         for name, size in ids.items():
@@ -191,8 +191,8 @@ class RolloutBatch:
 
     @cached_property
     def by_state(self) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " s"], Int[np.ndarray, " s"]]:
-        """Return the transitions sorted by the state that they start in, the s states that occur there in that order,
-        and the place of each state's first transition in that order."""
+        """Return the transitions sorted by the state that they start in, the s states in that order, and the index of
+        each state's first transition in that order."""
         order = np.argsort(self.state, kind="stable")
         ordered = self.state[order]
         starts = run_starts(ordered)
@@ -200,19 +200,19 @@ class RolloutBatch:
 
     @property
     def actions(self) -> list[str | None]:
-        """The words of each transition's action, None where none could be read."""
+        """Return the words of each transition's action; None if the response had no action."""
         words = [*self.action_key, None]
         return [words[i] for i in self.action.tolist()]
 
     @property
     def language(self) -> Tokens:
-        """The tokens. Raises ``UserError`` where the batch has none."""
+        """Return the tokens. Raises ``UserError`` if the batch has no tokens."""
         if self.tokens is None:
-            raise UserError("these rollouts have no tokens: nothing was read or written by a language model")
+            raise UserError("these rollouts have no tokens: they do not come from a language model")
         return self.tokens
 
     def penalised(self, penalty: float) -> RolloutBatch:
-        """Return the same batch with ``penalty`` taken off the reward of each invalid transition."""
+        """Return the same batch with ``penalty`` subtracted from the reward of each invalid transition."""
         return replace(self, reward=self.reward - penalty * ~self.valid) if penalty else self
 
     # --- making, joining ------------------------------------------------------------------------
@@ -222,11 +222,14 @@ class RolloutBatch:
         """Make a batch of plain rows, which may come in any order.
 
         Keys of a row: ``uid`` task group, ``traj`` trajectory, ``t`` step, ``obs`` and ``next`` state keys, ``r``
-        reward, ``done`` (None, ``"success"``, ``"failure"``, ``"truncation"``), ``valid``; optionally ``task`` (task
-        id, default the uid), ``task_score`` and ``broken`` (read from the last row of a trajectory; defaults 1 on
-        success, else 0, and False), ``action`` (its words, or None), ``entropy``, ``expert_steps`` and
-        ``next_expert_steps`` (both or none, of all rows or of none), and the token columns that ``Tokens.pack`` reads.
-        Raises ``UserError`` if there is no row.
+        reward, ``done`` (None, ``"success"``, ``"failure"``, ``"truncation"``), ``valid``.
+
+        Optional keys: ``task`` (task id; default: the uid), ``action`` (its words, or None), ``entropy``, and the token
+        columns that ``Tokens.pack`` reads. ``task_score`` (default: 1 on success, else 0) and ``broken`` (default:
+        False) are read from the last row of a trajectory. ``expert_steps`` and ``next_expert_steps`` must be in all
+        rows or in no row.
+
+        Raises ``UserError`` for an empty list.
         """
         rows = list(rows)
         if not rows:
@@ -269,9 +272,9 @@ class RolloutBatch:
 
     @classmethod
     def concat(cls, parts: Sequence[RolloutBatch]) -> RolloutBatch:
-        """Lay batches end to end. Ids are shifted; no groups and no states are merged, but equal actions are.
+        """Concatenate batches. Ids are shifted; groups and states stay separate, equal actions are merged.
 
-        What the expert would need is left out unless every batch has it.
+        The expert's steps are dropped unless every batch has them.
         """
         g, m, s, n = (offsets([size(p) for p in parts]) for size in _SIZES)
 
@@ -307,7 +310,7 @@ class RolloutBatch:
         )
 
     def first_groups(self, n: int) -> RolloutBatch:
-        """Return the first ``n`` groups as a batch of their own; every action keeps its id."""
+        """Return the first ``n`` groups as a batch; every action keeps its id."""
         transitions, trajectories, states = (
             int((groups < n).sum()) for groups in (self.group, self.trajectory_group, self.state_group)
         )
@@ -326,14 +329,14 @@ class RolloutBatch:
     # --- files ---------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write ``path`` (.npz) with what ``to_bytes`` returns."""
+        """Write the batch to ``path`` (.npz), as ``to_bytes`` returns it."""
         Path(path).write_bytes(self.to_bytes())
 
     def to_bytes(self) -> bytes:
-        """Return the batch as an npz file: one array a field, as named and shaped above; tokens as ``tokens.<field>``.
+        """Return the batch as an npz file with one array per field; tokens are ``tokens.<field>``.
 
-        Strings are numpy unicode arrays, nothing is pickled, and fields that are None are left out. ``format_version``
-        is 2, and ``digest`` is that of all other arrays. See docs/files.md.
+        Strings are numpy unicode arrays and nothing is pickled. Fields that are None are left out. ``format_version``
+        is 2, and ``digest`` is the checksum of all other arrays. See docs/files.md.
         """
         arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "tokens"}
         if self.tokens is not None:
@@ -346,13 +349,13 @@ class RolloutBatch:
 
     @classmethod
     def load(cls, path: str | Path | IO[bytes]) -> RolloutBatch:
-        """Read what ``save`` wrote, and files of format 1, which have no actions, entropies and digest.
+        """Read a file that ``save`` wrote. Files of format 1 have no actions, entropies and digest.
 
-        Raises ``UserError`` for any other file, and for one that was changed since.
+        Raises ``UserError`` for any other file, and for a file that was changed.
         """
         try:
             if isinstance(path, str | Path) and Path(path).exists() and not Path(path).is_file():
-                raise UserError(f"{path}: not a file of rollouts, but no regular file")  # a pipe would be waited for
+                raise UserError(f"{path}: not a regular file")  # reading a FIFO would block
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             version = int(arrays["format_version"])
@@ -373,7 +376,7 @@ class RolloutBatch:
 
 
 def _digest(arrays: Mapping[str, np.ndarray]) -> str:
-    """Return the SHA-256 of names, types, shapes and contents, 64 hex digits."""
+    """Return the SHA-256 of names, types, shapes and contents as 64 hex digits."""
     found = sha256()
     for name, array in sorted(arrays.items()):
         found.update(f"{name} {array.dtype.str} {array.shape} ".encode() + np.ascontiguousarray(array).tobytes())

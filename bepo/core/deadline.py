@@ -1,4 +1,4 @@
-"""Calls that may hang: how long to wait for one."""
+"""A time limit for calls that may hang."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ T = TypeVar("T")
 
 
 def within(seconds: float | None, call: Callable[[], T]) -> T:
-    """Return what ``call`` returns, or raise what it raises; None waits for ever.
+    """Return what ``call`` returns, or raise what it raises. ``seconds`` is the time limit; None waits for ever.
 
-    Raises ``TimeoutError`` when it takes longer: it goes on in a thread that does not keep the program from ending.
+    Raises ``TimeoutError`` after the limit. The call then continues in a daemon thread, which does not keep the program
+    from ending.
     """
     future: Future[T] = Future()
 
@@ -27,6 +28,6 @@ def within(seconds: float | None, call: Callable[[], T]) -> T:
     try:
         return future.result(seconds)
     except TimeoutError as error:
-        if future.done():  # its own error, or an answer just behind the deadline
+        if future.done():  # a TimeoutError of the call itself, or an answer just after the limit
             return future.result()
         raise TimeoutError(f"no answer for {seconds:g} seconds") from error

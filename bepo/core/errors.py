@@ -1,4 +1,4 @@
-"""The exceptions that are shown to users in one line."""
+"""Errors that are shown to users in one line, and exit statuses of commands."""
 
 import argparse
 import difflib
@@ -15,18 +15,18 @@ GPU_ENVIRONMENT = (
     "python3 -m venv .venv-gpu && .venv-gpu/bin/pip install -r requirements/verl-gpu.txt "
     "&& .venv-gpu/bin/pip install --no-deps -e ."
 )
-"""The command that makes the environment of verl and vLLM (docs/gpu.md): their torch is another than the project's, so
-nothing of theirs is installed beside it."""
-_MOST_CHARACTERS = 1200  # of a message; it may quote a file of any size
+"""The command that makes the environment of verl and vLLM (docs/gpu.md). They need another version of torch than the
+project, so they are installed in their own environment."""
+_MOST_CHARACTERS = 1200  # length limit of a message, which may quote a file of any size
 
 
 def printable(text: str) -> str:
-    """Return a text in which blanks replace all that a terminal would act on, such as escape sequences."""
+    """Replace control characters, such as those of escape sequences, by blanks."""
     return "".join(c if c.isprintable() else " " for c in text)
 
 
 class UserError(ValueError):
-    """A mistake a user can mend. Shown as one line of bounded length, without a traceback."""
+    """An error that the user can fix. It is shown as one line of bounded length, without a traceback."""
 
     def __str__(self) -> str:
         text = super().__str__()
@@ -36,30 +36,29 @@ class UserError(ValueError):
 
 
 class Missing(UserError):
-    """What a machine lacks for something, and the one command that gets it (see
-    ``bepo.core.settings.Settings.missing``)."""
+    """Something that this machine lacks, and the command that installs it (``bepo.core.settings.Settings.missing``)."""
 
-    def __init__(self, problem: str, remedy: str) -> None:
-        super().__init__(f"{problem}; to mend it: {remedy}")
-        self.problem, self.remedy = problem, remedy
+    def __init__(self, problem: str, fix: str) -> None:
+        super().__init__(f"{problem}; to fix it: {fix}")
+        self.problem, self.fix = problem, fix
 
 
 def choose(what: str, value: object, choices: Iterable[object]) -> UserError:
-    """Return a ``UserError`` that names the value and the choices, and the nearest of them if one is near."""
+    """Return a ``UserError`` that names the value, the choices, and the choice that is spelt most like the value."""
     words = sorted(map(str, choices))
     return UserError(f"unknown {what} {value!r}; choices: {', '.join(words)}{nearest(value, words)}")
 
 
 def nearest(value: object, choices: Iterable[str]) -> str:
-    """Return "; did you mean X?" for the choice that is spelt most like a value; empty if none is."""
+    """Return "; did you mean X?" for the choice that is spelt most like a value; empty if all are too different."""
     found = difflib.get_close_matches(str(value), list(choices), 1)
     return f"; did you mean {found[0]}?" if found else ""
 
 
 def exit_code(work: Callable[[], int | None]) -> int:
-    """Do the work of a command that writes and prints; return its status (0 for None), or 2 after one line on an error.
+    """Do the work of a command. Return its exit status (0 for None), or 2 after one line about an error.
 
-    A reader that has seen enough of what is printed is no mistake.
+    A closed output pipe, as with ``| head``, is not an error.
     """
     ready_streams()
     try:
@@ -74,7 +73,7 @@ def exit_code(work: Callable[[], int | None]) -> int:
 
 
 def ready_streams() -> None:
-    """Let a command print whatever the terminal's encoding is, and although a stream is closed (``2>&-``)."""
+    """Prepare the standard streams for any encoding of the terminal, and for streams that are closed (``2>&-``)."""
     sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115 (until the process ends)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -93,8 +92,8 @@ def say(text: str, *, end: str = "\n", file: TextIO | TextIOBase | None = None) 
 
 
 def status_of(error: OSError) -> int:
-    """Return the exit status after a file could not be used, and say it in one line; 0 after a closed pipe."""
-    if error.filename is None:  # standard output: what is left of it goes nowhere
+    """Print one line about a file that cannot be used, and return exit status 2; return 0 after a closed pipe."""
+    if error.filename is None:  # standard output: discard what is still buffered
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
@@ -104,31 +103,31 @@ def status_of(error: OSError) -> int:
 
 
 def place_of(error: OSError) -> str:
-    """Return which file cannot be used, and why."""
+    """Return which file cannot be read or written, and why."""
     return str(UserError(f"{error.filename or 'standard output'}: cannot be read or written ({why(error)})"))
 
 
 def why(error: Exception) -> str:
-    """Return what the system says about a path that cannot be used, without the path."""
+    """Return the system's reason why a path cannot be used, without the path."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def path_of(text: str) -> Path:
-    """Return a path of a command line. Refuse an empty one, which would be the current folder."""
+    """Return a path of a command line. Refuse an empty text, which would mean the current folder."""
     if not text.strip():
         raise argparse.ArgumentTypeError("an empty path; . is the current folder")
     return Path(text)
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of command lines that says in one line what is wrong with one, and exits with status 2."""
+    """A parser of command lines that prints an error in one line and exits with status 2."""
 
     def error(self, message: str) -> NoReturn:
-        """Say it without the usage, which ``--help`` shows."""
-        self.exit(2, f"error: {message} (--help shows what {self.prog} takes)\n")
+        """Print an error without the usage, and exit with status 2."""
+        self.exit(2, f"error: {message} (see {self.prog} --help)\n")
 
     def print_help(self, file: Any = None) -> None:
-        """Print the help; a reader that has seen enough of it is no mistake."""
+        """Print the help. A closed output pipe, as with ``| head``, is not an error."""
         ready_streams()
         try:
             super().print_help(file)

@@ -1,7 +1,7 @@
 """The empirical rollout graph: visit counts, successors, Bellman backups, fixed points and their certificates.
 
-The groups of a batch are disjoint graphs that are handled at once. How groups are batched changes no number: a group
-that has converged is frozen while the others go on.
+The groups of a batch are disjoint graphs, and one vectorised call handles all of them. A group that has converged is
+frozen while the others continue, so the result does not depend on how groups are batched.
 
 Sizes: N transitions, S states, G groups.
 """
@@ -26,8 +26,8 @@ N_TERMINALS = len(Terminal) - 1
 class RolloutGraph:
     """The graph whose edges are the transitions of a batch, with multiplicity: ``state -> successor``, reward ``r``.
 
-    ``truncation`` says what the time limit is: ``absorb`` makes it an end that is worth 0 (Gated-BEPO paper);
-    ``bootstrap`` lets a truncated transition keep the state that it reached, where some transition of the group starts
+    ``truncation`` says how the time limit counts. ``absorb``: as an absorbing end with value 0 (Gated-BEPO paper).
+    ``bootstrap``: a truncated transition keeps the state that it reached if another transition of the group starts
     there.
     """
 
@@ -56,7 +56,7 @@ class RolloutGraph:
         return np.bincount(edges[run_starts(edges)] // width, minlength=self.batch.n_states)
 
     def state_mean(self, x: Float[np.ndarray, " N"]) -> Float[np.ndarray, " S"]:
-        """Return the mean of ``x`` over the transitions that start in each state; 0 where none does."""
+        """Return the mean of ``x`` over the transitions that start in each state; 0 for a state without transitions."""
         total = np.bincount(self.batch.state, weights=x, minlength=self.batch.n_states)
         return total / np.maximum(self.visits, 1)
 
@@ -65,7 +65,7 @@ class RolloutGraph:
         return self.state_mean(discounted_returns(self.batch, gamma))
 
     def targets(self, value: Float[np.ndarray, "... S"], gamma: float) -> Float[np.ndarray, "... N"]:
-        """Return r_i + gamma V(s'_i) of each transition; absorbing successors are worth 0."""
+        """Return r_i + gamma V(s'_i) of each transition; absorbing successors have value 0."""
         return self.batch.reward + gamma * with_terminals(value)[..., self.successor]
 
     def residuals(self, value: Float[np.ndarray, "... S"], gamma: float) -> Float[np.ndarray, "... N"]:
@@ -77,8 +77,8 @@ class RolloutGraph:
     ) -> Float[np.ndarray, " S"]:
         """Return the values after one Bellman backup of every source state over its edges (paper, Eq. bellman_backup).
 
-        ``softmax`` is the Boltzmann mean ``sum_i p_i q_i, p proportional to exp(q_i / temperature)``; the paper names
-        no temperature. It is not a contraction in general: the certificate tells whether it converged.
+        ``softmax`` is the Boltzmann mean ``sum_i p_i q_i, p proportional to exp(q_i / temperature)``. The paper does
+        not state a temperature. This backup is not a contraction in general; the certificate says if it converged.
         """
         q = self.targets(value, gamma)
         if operator == "mean":
@@ -106,11 +106,11 @@ class RolloutGraph:
 
 @dataclass
 class FixedPoint:
-    """State values, and the evidence of how far they are from the fixed point, for each of G groups."""
+    """State values, and a certificate of their distance from the fixed point for each of G groups."""
 
     iterates: list[Float[np.ndarray, " S"]]  # V^(0), V^(1), ..., the last of which is ``value``
     sweeps: Int[np.ndarray, " G"]
-    change: Float[np.ndarray, " G"]  # ||V^(k) - V^(k-1)||_inf of the last sweep; inf where no sweep was made
+    change: Float[np.ndarray, " G"]  # ||V^(k) - V^(k-1)||_inf of the last sweep; inf without a sweep
     converged: np.ndarray  # (G,) bool: change <= tolerance
 
     @property
@@ -124,7 +124,7 @@ class FixedPoint:
         return len(self.iterates) - 1
 
     def after(self, sweeps: int) -> Float[np.ndarray, " S"]:
-        """Return V^(sweeps), or the last iterate where fewer sweeps were enough."""
+        """Return V^(sweeps), or the last iterate if fewer sweeps were made."""
         return self.iterates[min(sweeps, self.last)]
 
     def error_bound(self, gamma: float) -> Float[np.ndarray, " G"]:
@@ -140,8 +140,7 @@ def iterate(
     operator: Backup = "mean",
     temperature: float = 1.0,
 ) -> FixedPoint:
-    """Sweep from Monte-Carlo values until the change of each group is within ``tolerance``, at most ``iterations``
-    times."""
+    """Sweep from Monte-Carlo values until each group changes by at most ``tolerance``, or for ``iterations`` sweeps."""
     batch = graph.batch
     iterates = [graph.monte_carlo(gamma)]
     sweeps = np.zeros(batch.n_groups, int)
@@ -159,10 +158,10 @@ def iterate(
 
 
 def solve(graph: RolloutGraph, gamma: float) -> FixedPoint:
-    """Return the exact fixed point of the mean backup, V* = (I - gamma P)^-1 r, also at gamma = 1.
+    """Return the exact fixed point of the mean backup, V* = (I - gamma P)^-1 r.
 
-    There it exists because every state of a batch lies on a trajectory that ends, so that absorption is certain (with
-    ``truncation="absorb"``).
+    With ``truncation="absorb"`` it also exists for gamma = 1: every state lies on a trajectory that ends, so absorption
+    is certain.
     """
     from scipy.sparse import csc_matrix, identity
     from scipy.sparse.linalg import splu
@@ -179,11 +178,10 @@ def solve(graph: RolloutGraph, gamma: float) -> FixedPoint:
 
 
 def centring_error(graph: RolloutGraph, residual: Float[np.ndarray, " N"]) -> float:
-    """Return max_s |mean of the residuals that start in s|, which is 0 at the mean fixed point (paper, Eq.
-    state_centering)."""
+    """Return max_s |mean of the residuals that start in s|; 0 at the mean fixed point (paper, Eq. state_centering)."""
     return float(np.abs(graph.state_mean(residual)).max())
 
 
 def with_terminals(value: Float[np.ndarray, "... S"]) -> Float[np.ndarray, "... S+3"]:
-    """Return values with three zeros at the end, to which the negative ids of absorbing successors point."""
+    """Append three zeros to values. The negative ids of absorbing successors point at them."""
     return np.concatenate([value, np.zeros((*value.shape[:-1], N_TERMINALS))], axis=-1)

@@ -1,4 +1,4 @@
-"""Interning: small whole numbers in place of keys, in order of first appearance."""
+"""Interning: replace keys by small integers, in order of first appearance."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jaxtyping import Int
 
 
 def interner() -> Callable[[Any], int]:
-    """Return a function that gives each new key the next number, from 0, and each known key its own."""
+    """Return a function that maps each new key to the next number, from 0, and a known key to its number."""
     seen: dict[Any, int] = {}
     return lambda key: seen.setdefault(key, len(seen))
 
@@ -31,9 +31,9 @@ def interned_actions(words: Iterable[str | None]) -> tuple[Int[np.ndarray, " n"]
 def interned_states(
     rows: Sequence[Mapping[str, Any]], group: Int[np.ndarray, " N"]
 ) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " N"], list[str], Int[np.ndarray, " S"]]:
-    """Return numbers of source and successor keys, and the key and the group of each number.
+    """Return the numbers of source and successor keys, and the key and the group of each number.
 
-    Equal keys of two groups are two states, and each group owns a contiguous range of numbers.
+    Equal keys in two groups are two states. Each group has a contiguous range of numbers.
     """
     ids: dict[tuple[int, Any], int] = {}
     source = np.array([ids.setdefault((g, r["obs"]), len(ids)) for g, r in zip(group.tolist(), rows)], np.int32)

@@ -1,4 +1,4 @@
-"""What a program is doing while nothing else is to be seen: the phases before and after training."""
+"""Progress lines for the phases before and after training, such as a warm start."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _listeners: list[Listener] = []
 
 @runtime_checkable
 class Listener(Protocol):
-    """Whoever shows what is reported; only the newest one is told."""
+    """Shows what is reported. Only the newest listener receives reports."""
 
     def show(self, phase: str, detail: str) -> None:
-        """Show where a phase stands."""
+        """Show the progress of a phase."""
 
     def show_within(self, detail: str) -> None:
-        """Show where a part of the phase at hand stands."""
+        """Show the progress of a part of the current phase."""
 
     def note(self, line: str) -> None:
-        """Show a line that stays."""
+        """Print a line that stays."""
 
 
 class Phases:
-    """Writes phases to a stream: on a terminal one line that changes, elsewhere a line every five seconds.
+    """Writes progress to a stream: one changing line on a terminal, else a line every five seconds.
 
-    What takes less than five seconds leaves no line in a pipe or a file.
+    A phase of less than five seconds writes nothing to a pipe or a file.
     """
 
     def __init__(self, stream: TextIO | TextIOBase, clock: Callable[[], float] = time.monotonic) -> None:
@@ -42,13 +42,13 @@ class Phases:
         self._phase, self._detail, self._last, self._open = "", "", 0.0, False
 
     def show(self, phase: str, detail: str) -> None:
-        """Show where a phase stands, unless a line was written just before."""
+        """Show the progress of a phase, unless a line was written just before."""
         self._begin(phase)
         self._detail = detail
         self._write(f"{phase}: {detail}")
 
     def show_within(self, detail: str) -> None:
-        """Show where a part of the phase at hand stands, such as one pass of an evaluation."""
+        """Show the progress of a part of the current phase, such as one pass of an evaluation."""
         self._begin(self._phase or "training")
         self._write(f"{self._phase}: {self._detail}{', ' if self._detail else ''}{detail}")
 
@@ -66,12 +66,12 @@ class Phases:
         say(f"{before}{line}{after}", end="", file=self._stream)
 
     def note(self, line: str) -> None:
-        """Write a line that stays."""
+        """Print a line that stays."""
         self.close()
         say(line, file=self._stream)
 
     def close(self) -> None:
-        """End the line that changes, if there is one."""
+        """End the changing line, if there is one."""
         if self._open:
             say("", file=self._stream)
         self._phase, self._detail, self._open = "", "", False
@@ -79,7 +79,7 @@ class Phases:
 
 @contextmanager
 def shown(wanted: bool = True) -> Iterator[None]:
-    """Show the phases that are reported within a ``with`` block on stderr, if that is wanted."""
+    """Show the progress that is reported within a ``with`` block on stderr, if ``wanted``."""
     phases = Phases(sys.stderr)
     try:
         with listening(phases) if wanted else nullcontext():
@@ -90,7 +90,7 @@ def shown(wanted: bool = True) -> Iterator[None]:
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Tell ``listener`` what is reported within a ``with`` block, and nobody else."""
+    """Send what is reported within a ``with`` block to ``listener`` only."""
     _listeners.append(listener)
     try:
         yield
@@ -99,18 +99,18 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 def report(phase: str, detail: str) -> None:
-    """Say what the program does, such as ``report("warm start", "step 150")``; nothing happens where nobody looks."""
+    """Report the progress of a phase, as in ``report("warm start", "step 150")``. Without a listener, do nothing."""
     for phases in _listeners[-1:]:
         phases.show(phase, detail)
 
 
 def report_within(detail: str) -> None:
-    """Say where a part of the phase at hand stands, such as ``report_within("step 3 of at most 15")``."""
+    """Report the progress of a part of the current phase, as in ``report_within("step 3 of at most 15")``."""
     for phases in _listeners[-1:]:
         phases.show_within(detail)
 
 
 def note(line: str) -> None:
-    """Say in a line that stays what a user should know; nothing happens where nobody looks."""
+    """Report a line that stays on the screen. Without a listener, do nothing."""
     for phases in _listeners[-1:]:
         phases.note(line)

@@ -1,4 +1,4 @@
-"""Plug-ins: dataclasses of settings that a package finds in its own files, by name."""
+"""Plug-ins: dataclasses of settings in the files of a package, found by name."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from bepo.core.settings import Settings
 
 
 class Plugin(Settings):
-    """A dataclass of settings, known by its ``name``. What a plug-in may say of itself has its default here."""
+    """Base of plug-ins: dataclasses of settings with a ``name``, and defaults for what a plug-in may declare."""
 
     name: str
 
     @classmethod
     def check_class(cls) -> None:
-        """Raise ``UserError`` where the class says something of itself that cannot be."""
+        """Raise ``UserError`` if a class attribute has an invalid value."""
 
     def facts(self) -> dict[str, Any]:
-        """Return what ``run.json`` should say beside the settings, such as a version of the data."""
+        """Return metadata for ``run.json`` beside the settings, such as a version of the data."""
         return {}
 
 
@@ -33,31 +33,30 @@ C = TypeVar("C", bound=type[Plugin])
 
 
 class Registry(Generic[P]):
-    """The plug-ins of one package: each of its files, or folders, registers those that it defines."""
+    """The plug-ins of one package. Each file or folder of the package registers its own."""
 
     def __init__(self, package: str, group: str, what: str) -> None:
-        """``group`` is what the plug-ins are called in overrides (``env``), ``what`` in words (``environment``)."""
+        """``group`` is the name in overrides (``env``), ``what`` the name in messages (``environment``)."""
         self._package, self._group, self._what = package, group, what
-        self._known: dict[str, Any] = {}  # type[P]; a decorator that says so would hide each class behind its base
+        self._known: dict[str, Any] = {}  # of type[P]; with that type the decorator would lose each subclass's type
         self._complete = False
 
     def register(self, cls: C) -> C:
-        """Class decorator: make a plug-in known under its ``name``.
+        """Register a plug-in class under its ``name``; use as a class decorator.
 
-        Raises ``UserError`` for a class that is no dataclass, is none of this group, lacks a default or what it must
-        say of itself, and for a name that a class of another file has: one of the two would be trained under the id of
-        the other.
+        Raises ``UserError`` if the class is not a dataclass, has the wrong base class, or lacks a default or a required
+        class attribute. Raises it also if another file has a plug-in of this name: run IDs could not tell them apart.
         """
         place = f"{cls.__module__}.{cls.__qualname__}"
         if "__dataclass_fields__" not in vars(cls):
-            raise UserError(f"{place}: a plug-in is a dataclass: write @dataclass below @register")
+            raise UserError(f"{place}: must be a dataclass; write @dataclass below @register")
         if not issubclass(cls, Plugin) or cls.group != self._group:
             raise UserError(f"{place}: must derive from the base class of {self._package}")
         kinds = get_type_hints(cls)
         if unsaid := [name for name in kinds if get_origin(kinds[name]) is ClassVar and not hasattr(cls, name)]:
-            raise UserError(f"{place}: must say its {', '.join(unsaid)}")
+            raise UserError(f"{place}: must set the class attributes {', '.join(unsaid)}")
         if bare := [item.name for item in fields(cls) if item.default is item.default_factory is MISSING]:
-            raise UserError(f"{place}: a setting has a default: {', '.join(bare)} has none")
+            raise UserError(f"{place}: every setting needs a default; missing for: {', '.join(bare)}")
         if (words := choices(kinds["name"])) and cls.name not in words:
             raise choose(f"name of {place}", cls.name, words)
         try:
@@ -66,16 +65,16 @@ class Registry(Generic[P]):
             raise UserError(f"{place}: {error}") from None
         other = self._known.get(cls.name, cls)
         if other.__module__ != cls.__module__:
-            raise UserError(f"{place}: its name {cls.name!r} is that of {other.__module__}.{other.__qualname__}")
+            raise UserError(f"{place}: name {cls.name!r} is taken by {other.__module__}.{other.__qualname__}")
         self._known[cls.name] = cls
         return cls
 
     def __call__(self) -> dict[str, type[P]]:
         """Return every plug-in by name.
 
-        Every file and folder of the package is imported once, but for those whose name begins with an underscore. What
-        takes seconds to import, such as torch, belongs inside the functions that need it. Raises ``UserError`` for a
-        file that is not valid Python.
+        Every file and folder of the package is imported once, except those whose name begins with an underscore. Import
+        slow packages, such as torch, inside the functions that need them. Raises ``UserError`` for a file that is not
+        valid Python.
         """
         if not self._complete:
             for name in self._modules():
@@ -87,7 +86,7 @@ class Registry(Generic[P]):
         return dict(sorted(self._known.items()))
 
     def unregistered(self, name: str) -> str | None:
-        """Return the module that would be the plug-in ``name`` if it had registered one, or None."""
+        """Return the module ``name`` of the package if it exists but registers no plug-in of that name, else None."""
         return f"{self._package}.{name}" if name in self._modules() and name not in self() else None
 
     def _modules(self) -> list[str]:
@@ -95,9 +94,9 @@ class Registry(Generic[P]):
         return [module.name for module in found if not module.name.startswith("_")]
 
     def make(self, name: str, /, **settings: Any) -> P:
-        """Return the plug-in ``name`` with settings that did not come through Hydra, which checks what it composes.
+        """Return the plug-in ``name`` with settings that Hydra has not checked.
 
-        Raises ``UserError`` naming the choices for an unknown name, setting or value.
+        Raises ``UserError`` with the choices for an unknown name, setting or value.
         """
         known = self()
         if name not in known:
@@ -111,7 +110,7 @@ class Registry(Generic[P]):
 
 
 def assignments(texts: Sequence[str]) -> dict[str, Any]:
-    """Read ``key=value`` pairs of a command line; a value that is no JSON is a word. Raises ``UserError``."""
+    """Read ``key=value`` pairs of a command line. A value that is not valid JSON is a string. Raises ``UserError``."""
     values: dict[str, Any] = {}
     for text in texts:
         key, found, value = text.partition("=")
@@ -125,7 +124,7 @@ def assignments(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def choices(kind: object) -> tuple[Any, ...]:
-    """Return the words that a type allows: those of a ``Literal``, alone or in a union; none for other types."""
+    """Return the values of a ``Literal`` type, alone or in a union; empty for other types."""
     return tuple(word for k in _alternatives(kind) if get_origin(k) is Literal for word in get_args(k))
 
 

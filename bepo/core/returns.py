@@ -1,4 +1,4 @@
-"""Returns, the GAE recursion and the statistics of groups, all in float64 over the flat arrays of a batch."""
+"""Returns, generalised advantage estimation and group statistics, in float64 over the flat arrays of a batch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from bepo.core.batch import RolloutBatch, run_starts
 
 EPSILON = 1e-6  # added to every standard deviation, as in verl-agent
-TIE = 1e-9  # a spread below TIE * scale is rounding, not signal
+TIE = 1e-9  # values that differ by less than TIE * scale count as equal: the difference is rounding
 
 Std = Literal["sample", "population", "none"]
 Pool = Literal["transition", "trajectory"]
@@ -49,11 +49,10 @@ def gae(
 def standardise(
     x: Float[np.ndarray, "... n"], starts: Int[np.ndarray, " k"], std: Std = "sample"
 ) -> Float[np.ndarray, "... n"]:
-    """Return ``x`` centred within each of k blocks, which begin at ``starts``, and divided by the block's standard
-    deviation + 1e-6, unless ``std="none"``.
+    """Subtract the mean of each of k blocks from ``x`` and divide by the block's standard deviation + 1e-6.
 
-    A value that is its block's mean up to rounding gives exactly 0, and so does a block of equal values: in floating
-    point the quotient of two rounding errors would otherwise reach 0.7 (docs/credit.md, "Ties").
+    Blocks begin at ``starts``. ``std="none"`` does not divide. A value that equals its block's mean up to rounding
+    gives exactly 0. Without this rule the quotient of two rounding errors would reach 0.7 (docs/credit.md, "Ties").
     """
     size = np.diff(np.append(starts, x.shape[-1]))
     mean = np.add.reduceat(x, starts, axis=-1) / size
@@ -68,7 +67,7 @@ def standardise(
 
 
 def tied(x: Float[np.ndarray, "... n"], starts: Int[np.ndarray, " k"]) -> Bool[np.ndarray, "... k"]:
-    """Return which of k blocks have values that are all equal up to rounding; a block of one value has."""
+    """Return which of k blocks have only values that are equal up to rounding, shape (k,)."""
     high, low = np.maximum.reduceat(x, starts, axis=-1), np.minimum.reduceat(x, starts, axis=-1)
     return high - low <= TIE * np.maximum(np.abs(high), np.abs(low))
 
@@ -82,11 +81,11 @@ def outcome_advantage(
 ) -> Float[np.ndarray, " N"]:
     """Return the group-relative outcome advantage of each transition (paper, Eq. outcome_advantage).
 
-    Every transition carries its trajectory's undiscounted return, less ``invalid_penalty`` on that transition alone
-    where its action is invalid (verl-agent's ``apply_invalid_action_penalty``). ``pool="transition"`` takes mean and
-    deviation over transitions, so that long trajectories weigh more; ``"trajectory"`` takes them over trajectories,
-    each once, with its return. Where all returns are equal there is no deviation to divide by, and only the penalty
-    remains. A pool of one gives 0, or its own score with ``singleton="raw"``.
+    The score of a transition is its trajectory's undiscounted return. ``invalid_penalty`` is subtracted from the score
+    of an invalid transition (verl-agent's ``apply_invalid_action_penalty``). ``pool="transition"`` takes mean and
+    deviation over transitions, so long trajectories weigh more. ``pool="trajectory"`` takes them over the returns of
+    trajectories. If all returns are equal, scores are not divided and only the penalty remains. A group of one gives 0,
+    or its own score with ``singleton="raw"``.
     """
     score = batch.episode_return[batch.trajectory] - invalid_penalty * ~batch.valid
     if pool == "transition":
@@ -99,7 +98,7 @@ def outcome_advantage(
 
 
 def _against_trajectories(batch: RolloutBatch, score: np.ndarray, std: Std) -> np.ndarray:
-    """Return the scores of transitions, standardised by mean and deviation of their group's trajectory returns."""
+    """Standardise the scores of transitions by the mean and deviation of their group's trajectory returns."""
     value, ids, n = batch.episode_return, batch.trajectory_group, batch.n_groups
     count = np.bincount(ids, minlength=n)
     mean = np.bincount(ids, weights=value, minlength=n) / count
@@ -114,7 +113,7 @@ def _against_trajectories(batch: RolloutBatch, score: np.ndarray, std: Std) -> n
 
 
 def standardise_by_state(batch: RolloutBatch, x: Float[np.ndarray, " N"], std: Std) -> Float[np.ndarray, " N"]:
-    """Return ``x`` standardised among the transitions of each state; a state with one transition gives 0."""
+    """Standardise ``x`` over the transitions of each state. A state with one transition gives 0."""
     order, _, starts = batch.by_state
     out = np.empty(len(batch))
     out[order] = standardise(x[order], starts, std)

@@ -1,4 +1,4 @@
-"""Settings: dataclasses whose fields say their range, and how they count for a run's identity."""
+"""Settings: dataclasses whose fields declare their range and whether they are part of the run ID."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NEUTRAL = "neutral"
 
 @dataclass(frozen=True)
 class Range:
-    """The finite numbers that a setting may be; None stands for no bound but that of 64 bits."""
+    """The range of a setting. Numbers must be finite and below 2^63; None: no further bound."""
 
     at_least: float | None = None
     above: float | None = None
@@ -33,7 +33,7 @@ class Range:
         )
 
     def __str__(self) -> str:
-        """Words that go on "must be ..."."""
+        """Return the text that follows "must be" in a message."""
         low = f"at least {self.at_least:g}" if self.at_least is not None else ""
         low = f"above {self.above:g}" if self.above is not None else low
         high = f"at most {self.at_most:g}" if self.at_most is not None else ""
@@ -54,12 +54,13 @@ def setting(
 ) -> Any:
     """Declare a field of a ``Settings`` dataclass.
 
-    The bounds are those of its number, or of every number in its list; None is always allowed where the type allows it.
-    Without bounds a number must be finite.
-    ``identity=False`` says that the field does not change the experiment, at most how its numbers are rounded: it is no
-    part of a run's id; ``identity="default"`` says the same of a field that ids always held: they hold its default.
-    ``neutral=True`` says that the default changes nothing: a run that has the default keeps the id that it had before
-    the field existed. A field that is added after runs were published must be neutral or outside of the identity.
+    The bounds hold for a number, and for every number of a list. None is allowed if the type allows it. Without bounds
+    a number must be finite.
+
+    ``identity=False``: excluded from the run ID, because the field changes at most the rounding of numbers.
+    ``identity="default"``: the run ID always contains the default value, which keeps old IDs valid.
+    ``neutral=True``: the default is excluded from the run ID, so that runs from before the field existed keep theirs.
+    A field that is added after runs were published must be neutral or have ``identity=False``.
     """
     bounds = Range(at_least, above, at_most, below)
     metadata = {_IDENTITY: identity, _NEUTRAL: neutral} | ({RANGE: bounds} if bounds != Range() else {})
@@ -73,9 +74,9 @@ class Settings:
     """Base of dataclasses of settings. Raises ``UserError`` for a number outside its declared range."""
 
     group: ClassVar[str] = ""
-    """What its fields are called on a command line: ``training`` for ``training.learning_rate``."""
+    """Prefix of the fields on a command line, such as ``training`` in ``training.learning_rate``."""
     method_version: ClassVar[int | None] = None
-    """Part of every run id: raise it when the same settings give other numbers. None: nothing here changes numbers."""
+    """Part of the run ID. Raise it when the same settings give other numbers. None: these settings change no number."""
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -86,9 +87,9 @@ class Settings:
                 raise UserError(f"{name}={value}: must be {bounds}{'' if fits else ', and finite and below 2^63'}")
 
     def missing(self) -> Missing | None:
-        """Return what this machine lacks for these settings, and the command that gets it; cheap, without side effects.
+        """Return what this machine lacks for these settings, and the command that installs it; None: nothing.
 
-        ``python -m bepo.doctor`` lists it, for every choice of a field.
+        Must be cheap and without side effects: ``python -m bepo.doctor`` calls it for every choice of a field.
         """
         return None
 
@@ -99,9 +100,9 @@ def _numbers(value: object) -> Iterable[float]:
 
 
 def identity(value: Any) -> Any:
-    """Return settings as plain data, at any depth, without what is no part of a run's identity.
+    """Return settings as plain data, at any depth, with only what the run ID contains.
 
-    Left out are fields that say ``identity=False``, and neutral fields that have their default.
+    Fields with ``identity=False`` are left out, and neutral fields with their default value.
     """
     if not is_dataclass(value):
         return value
@@ -112,7 +113,7 @@ def identity(value: Any) -> Any:
 
 
 def in_identity(value: Any, path: str) -> bool:
-    """Return whether the field at a dotted path of settings is part of a run's identity; so is what is no field."""
+    """Return whether the run ID depends on the field at a dotted path of settings; true for an unknown field."""
     for name in path.split("."):
         known = {item.name: item for item in fields(value)} if is_dataclass(value) else {}
         if name not in known:
@@ -124,7 +125,7 @@ def in_identity(value: Any, path: str) -> bool:
 
 
 def outside_identity(value: Any) -> dict[str, Any]:
-    """Return the settings that are no part of a run's identity as plain data, at any depth."""
+    """Return the settings that the run ID does not contain as plain data, at any depth."""
     found = {}
     for item in fields(value):
         part = vars(value)[item.name]
@@ -141,9 +142,9 @@ def _changes_the_run(item: Field) -> bool:
 
 @cache
 def neutral_defaults(kind: type) -> dict[str, Any]:
-    """Return the neutral fields of a dataclass, and of the dataclasses in it, at their defaults, as plain data.
+    """Return the defaults of the neutral fields of a dataclass, and of the dataclasses in it, as plain data.
 
-    All callers share what is returned, so they do not change it.
+    The result is cached: do not change it.
     """
     found, types = {}, get_type_hints(kind)
     for item in fields(kind):

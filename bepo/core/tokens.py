@@ -1,4 +1,4 @@
-"""The language model's side of a rollout batch: what was read and written, token by token."""
+"""The tokens of a rollout batch: the prompts and responses of the language model."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from bepo.core.errors import UserError
 
 @dataclass
 class Tokens:
-    """Prompts and responses of N transitions, as ragged arrays laid end to end.
+    """Prompts and responses of N transitions, as concatenated arrays of different lengths.
 
-    ``ids`` holds each transition's prompt and then its response; P and R are the total prompt and response tokens.
+    ``ids`` holds each transition's prompt and then its response. P and R are the numbers of prompt and response tokens.
     ``allowed_*`` lists, for every response token, the tokens that could have been sampled (empty: all of them).
-    ``images`` holds the I distinct pictures that prompts show, and ``image`` says which of them the prompt of a
-    transition shows.
+    ``images`` holds the I distinct pictures of the prompts; ``image`` is the index of the picture of each transition.
     """
 
     ids: Int[np.ndarray, " P_plus_R"]
@@ -29,10 +28,10 @@ class Tokens:
     logprob: Float[np.ndarray, " R"]
     allowed_ids: Int[np.ndarray, " L"]
     allowed_length: Int[np.ndarray, " R"]
-    value: Float[np.ndarray, " R_or_0"] = field(default_factory=lambda: np.empty(0, np.float32))  # a critic's, if any
+    value: Float[np.ndarray, " R_or_0"] = field(default_factory=lambda: np.empty(0, np.float32))  # of a critic, if any
     image: Int[np.ndarray, " N_or_0"] = field(
         default_factory=lambda: np.empty(0, np.int32)
-    )  # -1: none; empty: none at all
+    )  # -1: no picture; empty: no pictures in the batch
     images: UInt8[np.ndarray, "I H W 3"] = field(default_factory=lambda: np.empty((0, 0, 0, 3), np.uint8))
 
     @cached_property
@@ -66,10 +65,9 @@ class Tokens:
 
     @classmethod
     def pack(cls, rows: Sequence[Mapping[str, Any]]) -> Tokens:
-        """Make tokens of rows with ``prompt_ids``, ``response_ids``, ``logprobs``; optionally ``allowed``, ``values``,
-        ``image``.
+        """Make tokens of rows with ``prompt_ids``, ``response_ids`` and ``logprobs``.
 
-        Raises ``UserError`` if pictures differ in size.
+        Optional keys are ``allowed``, ``values`` and ``image``. Raises ``UserError`` if pictures differ in size.
         """
         allowed = [a for row in rows for a in row.get("allowed") or [()] * len(row["response_ids"])]
         pieces = [part for row in rows for part in (row["prompt_ids"], row["response_ids"])]
@@ -103,7 +101,7 @@ class Tokens:
 
     @classmethod
     def concat(cls, parts: Sequence[Tokens]) -> Tokens:
-        """Lay parts end to end; equal pictures are kept once."""
+        """Concatenate tokens. Equal pictures are kept once."""
         some = any(len(p.images) for p in parts)
         pictures = [p.picture(i) for p in parts for i in range(len(p.prompt_length))] if some else []
         image, images = distinct(pictures)
@@ -113,7 +111,7 @@ class Tokens:
 
 
 def distinct(pictures: Sequence[np.ndarray | None]) -> tuple[Int[np.ndarray, " N_or_0"], UInt8[np.ndarray, "I H W 3"]]:
-    """Return which picture each transition shows (-1: none), and each different picture once, by first appearance.
+    """Return the picture index of each transition (-1: no picture), and each distinct picture by first appearance.
 
     Raises ``UserError`` if pictures differ in size.
     """
@@ -134,7 +132,7 @@ def distinct(pictures: Sequence[np.ndarray | None]) -> tuple[Int[np.ndarray, " N
 
 
 def offsets(lengths: Sequence[int] | np.ndarray) -> Int[np.ndarray, " n_plus_1"]:
-    """Return where each of the pieces laid end to end begins, and where the last one ends."""
+    """Return where each of the concatenated pieces begins, and where the last one ends."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 

@@ -69,8 +69,8 @@ def table(found: list[Finding], colour: bool | None = None) -> str:
             part = f.part
             lines.append(part)
         lines.append(f"  {bad if f.problem else good}{plain} {f.name:{width}}  {f.problem or f.note}".rstrip())
-        if f.remedy:
-            lines.append(f"      {'→' if yes == '✓' else '->'} {f.remedy}")
+        if f.fix:
+            lines.append(f"      {'→' if yes == '✓' else '->'} {f.fix}")
     usable = sum(not f.problem for f in shown)
     return "\n".join([*lines, f"{usable} of {len(shown)} usable"])
 

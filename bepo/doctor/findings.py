@@ -18,7 +18,7 @@ class Finding:
     part: str
     name: str
     problem: str = ""  # empty: usable
-    remedy: str = ""
+    fix: str = ""
     note: str = ""
     minor: bool = False  # a choice that is listed only if something is missing
 
@@ -36,7 +36,7 @@ def plugin_findings(part: str, name: str, cls: type[Settings]) -> Iterator[Findi
                 continue
             label, changed = f"{name} {field.name}={choice}", {field.name: choice}
             _, other = _examined(part, label, lambda changed=changed: replace(default, **changed), minor=True)
-            yield replace(other, problem="", remedy="") if other.problem == finding.problem else other
+            yield replace(other, problem="", fix="") if other.problem == finding.problem else other
 
 
 def _examined(
@@ -51,5 +51,5 @@ def _examined(
         problem = error
     if problem is None:
         return made, Finding(part, name, minor=minor)
-    text, remedy = (problem.problem, problem.remedy) if isinstance(problem, Missing) else (str(problem), "")
-    return made, Finding(part, name, text, remedy, minor=minor)
+    text, fix = (problem.problem, problem.fix) if isinstance(problem, Missing) else (str(problem), "")
+    return made, Finding(part, name, text, fix, minor=minor)

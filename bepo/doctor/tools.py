@@ -38,7 +38,7 @@ def _weights() -> Iterator[Finding]:
         path = OmegaConf.load(file).policy.path
         name, problem = f"paper_{file.stem}", weights_missing(path)
         if problem:
-            yield Finding("weights", name, problem.problem, problem.remedy)
+            yield Finding("weights", name, problem.problem, problem.fix)
         else:
             yield Finding("weights", name, note=path)
 
@@ -58,8 +58,8 @@ def _packages() -> Iterator[Finding]:
         except PackageNotFoundError:
             wrong.append(f"{requirement.name} (none)")
     if wrong:
-        remedy = GPU_ENVIRONMENT if find_spec("verl") else "make install"
-        yield Finding("tools", "packages", f"other than asked for: {', '.join(wrong)}", remedy)
+        fix = GPU_ENVIRONMENT if find_spec("verl") else "make install"
+        yield Finding("tools", "packages", f"other than asked for: {', '.join(wrong)}", fix)
     else:
         yield Finding("tools", "packages", note=f"{len(needed)} as asked for, Python {platform.python_version()}")
 
@@ -100,9 +100,9 @@ def _has(python: Path, package: str) -> bool:
 
 
 def _programs() -> Iterator[Finding]:
-    for name, program, problem, remedy in PROGRAMS:
+    for name, program, problem, fix in PROGRAMS:
         found = shutil.which(program)
-        yield Finding("tools", name, note=found) if found else Finding("tools", name, problem, remedy)
+        yield Finding("tools", name, note=found) if found else Finding("tools", name, problem, fix)
 
 
 PROGRAMS = [

@@ -14,7 +14,7 @@ from bepo.explore.frames import read_rollouts
 from bepo.explore.groups import Plain, groups, summaries
 from bepo.explore.words import prompts_and_responses, tokenizer_of
 from bepo.store.files import Corrupt, read_object
-from bepo.store.stored import StoredRun
+from bepo.store.run_files import StoredRun
 
 TEST = "test episodes"
 

@@ -16,7 +16,7 @@ from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError, choose
 from bepo.runs.config import TIERS, with_neutral_defaults
 from bepo.store.find import existing, find_runs, read_every
-from bepo.store.stored import StoredRun, success_of
+from bepo.store.run_files import StoredRun, success_of
 
 _NOT_COMPARED = ("tracking", "results", "progress", "study", "digest", "checkpoint_every", "checkpoints", "keep")
 
@@ -161,12 +161,12 @@ def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
 
 
 def _facts(run: StoredRun) -> dict[str, Any]:
-    result = run.facts.get("result", {})
+    result = run.metadata.get("result", {})
     return {
-        "status": "complete" if run.facts and not result.get("missing") else "partial",
+        "status": "complete" if run.metadata and not result.get("missing") else "partial",
         "tier": run.config.get("tier"),
         "model": run.config.get("model", "small"),
-        "updates": result.get("updates", len(run.metrics()) if not run.facts else None),
+        "updates": result.get("updates", len(run.metrics()) if not run.metadata else None),
         "success": success_of(result),
         "path": str(run.path),
     }

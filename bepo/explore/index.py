@@ -14,7 +14,7 @@ from bepo.explore.episodes import TEST, episodes
 from bepo.explore.frames import differing, flat
 from bepo.explore.groups import Plain
 from bepo.explore.page import render
-from bepo.store.stored import StoredRun, success_of
+from bepo.store.run_files import StoredRun, success_of
 
 _COLOURS = ("#56B4E9", "#CC79A7", "#8C8C8C", "#B07D2B", "#6A51A3")
 _NOT_SHOWN = ("update", "cpu/", "time/")
@@ -53,12 +53,12 @@ def page(runs: Sequence[StoredRun], compared: tuple[int, int] | None = None) -> 
 def _why(run: StoredRun) -> str:
     if run.path.suffix == ".zip":
         return ", like most published archives"
-    return " yet" if not run.facts else ""
+    return " yet" if not run.metadata else ""
 
 
 def facts(run: StoredRun, before: Sequence[StoredRun]) -> Plain:
     """Return what the page says of a run; ``before`` are those that stand above it."""
-    config, result = run.config, run.facts.get("result", {})
+    config, result = run.config, run.metadata.get("result", {})
     name = config["credit"]["name"]
     return {
         "id": run.id,
@@ -112,7 +112,7 @@ def _text(value: object) -> str | None:
 
 def whole_episodes(run: StoredRun) -> list[Plain]:
     """Return the rows of evaluation episodes; none where an endpoint left some unanswered: the rest is a selection."""
-    return [] if run.facts.get("result", {}).get("missing") else run.episodes()
+    return [] if run.metadata.get("result", {}).get("missing") else run.episodes()
 
 
 def curves(metrics: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, list[Plain]]:

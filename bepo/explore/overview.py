@@ -12,7 +12,7 @@ from bepo.explore.index import facts, names_of, whole_episodes
 from bepo.explore.page import render
 from bepo.store.cells import study_cells
 from bepo.store.find import published_studies
-from bepo.store.stored import StoredRun
+from bepo.store.run_files import StoredRun
 
 _POINTS = 40  # of a small curve
 
@@ -24,8 +24,8 @@ def overview(runs: Sequence[StoredRun], results: Path) -> str:
     rows, tasks = [], {}
     for number, (run, name) in enumerate(zip(runs, names)):
         page = f"{run.id[:6]}.html"
-        task_set = str(run.facts.get("task_sets", {}).get("test", {}).get("digest", ""))
-        solved = _solved(whole_episodes(run), run.facts.get("result", {}).get("updates"))
+        task_set = str(run.metadata.get("task_sets", {}).get("test", {}).get("digest", ""))
+        solved = _solved(whole_episodes(run), run.metadata.get("result", {}).get("updates"))
         if solved and task_set not in tasks:
             tasks[task_set] = [task for task, _ in solved]
         row = facts(run, runs[:number]) | {"name": name, "study": ", ".join(studies.get(run.id, ()))}

@@ -9,7 +9,7 @@ from bepo.explore.compare import first_difference, pairs
 from bepo.explore.episodes import EpisodeGroup, episodes
 from bepo.explore.groups import Plain
 from bepo.explore.index import check_comparable, label_of
-from bepo.store.stored import StoredRun
+from bepo.store.run_files import StoredRun
 
 _INDENT = "    "
 

@@ -7,7 +7,7 @@ import re
 from tokenizers import Tokenizer
 
 from bepo.core.batch import RolloutBatch
-from bepo.store.stored import StoredRun
+from bepo.store.run_files import StoredRun
 
 _PICTURE = re.compile(r"(?:<\|image_pad\|>|<image>)+")
 _PLACES = ("policy/tokenizer.json", "checkpoint-*/policy/tokenizer.json")

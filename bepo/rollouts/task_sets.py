@@ -14,7 +14,7 @@ from bepo.core.errors import UserError
 from bepo.core.phases import report
 from bepo.core.settings import identity
 from bepo.envs import Environment, Split, Task
-from bepo.store.files import check_made_for, digest, read_sealed, remedied, write_sealed
+from bepo.store.files import advise, check_made_for, digest, read_sealed, write_sealed
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def _reported(tasks: Iterator[Task], phase: str, size: int) -> Iterator[Task]:
 
 def _read(path: Path, split: Split, size: int, settings: dict[str, Any]) -> TaskSet:
     try:
-        with remedied("remove the file to make it anew"):
+        with advise("remove the file to make it anew"):
             content = read_sealed(path, "task set")
             if "env" in content:  # older files lack the settings that they were made for
                 check_made_for(path, {"env": content["env"]}, {"env": settings})

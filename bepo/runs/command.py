@@ -1,4 +1,4 @@
-"""What commands that Hydra composes have in common: a wrong config is one line and exit status 2, in a grid too."""
+"""What all Hydra commands share: exit statuses, and one line about a wrong config, also in a multirun."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hydra.utils import execution_whitelist
 
 from bepo.core.errors import place_of, ready_streams, status_of
 from bepo.runs.compose import CONFIG_ERRORS, explain
-from bepo.runs.meanings import explained
+from bepo.runs.field_docs import explained
 from bepo.store.runs import Busy
 
 CLASSES = (
@@ -30,32 +30,32 @@ CLASSES = (
     "logging.Formatter",
     "logging.StreamHandler",
 )
-"""What a config may have Hydra make, beside its sweepers and launchers: a file of a stranger names nothing else."""
-_IN_A_CELL = ("bepo.training.verl.*", "verl.*")  # what verl's own config names while a run works
-_RETRY_SECONDS = 2.0  # before a cell that another process works on is tried again
+"""The classes that a config may name beside sweepers and launchers. Others are refused: a config must not run code."""
+_IN_A_CELL = ("bepo.training.verl.*", "verl.*")  # classes that verl's own config names during a run
+_RETRY_SECONDS = 2.0  # wait before retrying a cell that another process is working on
 
-_UNUSABLE_PATH = (PermissionError, NotADirectoryError, IsADirectoryError)  # a folder that a setting names
+_UNUSABLE_PATH = (PermissionError, NotADirectoryError, IsADirectoryError)  # errors of a folder that a setting names
 
 T = TypeVar("T")
 
 
 class CellFailed(CompactHydraException):
-    """A cell of Hydra's own multirun failed, which was said already; the others run."""
+    """A cell of Hydra's own multirun failed. The error was printed; the other cells run."""
 
 
 def work_of_cell(work: Callable[[list[str]], T]) -> T:
-    """Do what a command does with a composed config, given its overrides, and return what comes of it.
+    """Call ``work`` with the overrides of the composed config, and return its result.
 
-    Exits with status 2 after one line about a wrong config, 1 after another error's traceback, and 130 after Ctrl-C.
-    Raises ``CellFailed`` instead where it is a cell of a grid.
+    Exits with status 2 after one line about a wrong config, 1 after the traceback of another error, and 130 after
+    Ctrl-C. In a multirun, raises ``CellFailed`` instead of exiting.
     """
     _end_with_sweep()
     overrides, is_multirun = HydraConfig.get().overrides.task, HydraConfig.get().mode == RunMode.MULTIRUN
     try:
         with execution_whitelist(_IN_A_CELL, reset=True):
-            return _without_haste(work, overrides) if is_multirun else work(overrides)
+            return _wait_while_busy(work, overrides) if is_multirun else work(overrides)
     except KeyboardInterrupt:
-        print("interrupted; the same command goes on where it stopped", file=sys.stderr)
+        print("interrupted; the same command continues from here", file=sys.stderr)
         sys.exit(130)
     except CONFIG_ERRORS as error:
         line = explain(error)
@@ -72,8 +72,8 @@ def work_of_cell(work: Callable[[list[str]], T]) -> T:
     sys.exit(status)
 
 
-def _without_haste(work: Callable[[list[str]], T], overrides: list[str]) -> T:
-    """Do the work of a cell; where another process does it already, because two cells are equal, wait for that one."""
+def _wait_while_busy(work: Callable[[list[str]], T], overrides: list[str]) -> T:
+    """Do the work of a cell. While another process works on an equal cell, wait and try again."""
     while True:
         try:
             return work(overrides)
@@ -83,17 +83,17 @@ def _without_haste(work: Callable[[list[str]], T], overrides: list[str]) -> T:
 
 @contextmanager
 def _help_explained() -> Iterator[None]:
-    """Print what is printed within a ``with`` block with the meaning of each field of a config beside it."""
+    """Add the meaning of each config field to the help that is printed within a ``with`` block."""
     with redirect_stdout(StringIO()) as text:
         try:
             yield
-        finally:  # Hydra exits where it has shown its help
+        finally:  # Hydra exits after its help
             print(explained(text.getvalue()), end="", file=sys.__stdout__)
 
 
 @cache
 def _end_with_sweep() -> None:
-    """Let a multirun that is killed take joblib's workers with it; their runs go on from their checkpoints."""
+    """End joblib's workers when their multirun is killed. Their runs can continue from their checkpoints."""
     if not multiprocessing.current_process().name.startswith("LokyProcess"):
         return
     sweep = os.getppid()
@@ -107,17 +107,17 @@ def _end_with_sweep() -> None:
 
 
 def run_command(main: Callable[[], object]) -> None:
-    """Run a command of Hydra's, whose ``--help`` says what fields mean.
+    """Run a Hydra command. Its ``--help`` explains the fields.
 
-    Exits with status 2 after one line about a wrong config, 1 where a cell failed.
+    Exits with status 2 after one line about a wrong config, and 1 if a cell failed.
     """
     ready_streams()
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra leaves it to us to say what is wrong
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra raises errors instead of printing them
     try:
         with _help_explained() if {"--help", "-h"} & {*sys.argv} else nullcontext():
             main()
         sys.stdout.flush()
-    except BrokenPipeError as error:  # the reader of --help has seen enough
+    except BrokenPipeError as error:  # as with --help | head
         sys.exit(status_of(error))
     except CellFailed:
         sys.exit(1)
@@ -125,7 +125,7 @@ def run_command(main: Callable[[], object]) -> None:
         print(f"error: {explain(error)}", file=sys.stderr)
         sys.exit(2)
     except (ValueError, TypeError, OSError, AssertionError, RuntimeError, ImportError) as error:
-        # Hydra's too, but it does not say of which override
-        problem = explain(error) or traceback.extract_tb(error.__traceback__)[-1].line  # an assertion has no message
+        # Hydra raises these too, without naming the override. An assertion has no message: show its source line.
+        problem = explain(error) or traceback.extract_tb(error.__traceback__)[-1].line
         print(f"error: {' '.join(sys.argv[1:])}: {problem}", file=sys.stderr)
         sys.exit(2)

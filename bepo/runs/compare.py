@@ -1,4 +1,4 @@
-"""Whether a run that was trained again came out as before."""
+"""Comparison of a run with the same run trained again."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Any
 
 from scipy import stats
 
-from bepo.store.stored import Rows, StoredRun
+from bepo.store.run_files import Rows, StoredRun
 
 _CLOCKS = ("time/", "cpu/")
 _KIND = ("cpu", "instructions", "threads", "blas", "versions")
 FIRST_UPDATE = 1e-4
-"""How far numbers of the first update may be apart on another kind of machine, relative to the larger or to 1."""
+"""Tolerance for numbers of the first update on another kind of machine, relative to the number or absolute below 1."""
 
 
 def same_kind(first: StoredRun, again: StoredRun) -> bool:
-    """Were both runs trained on one kind of CPU, with the same threads, libraries and versions?"""
-    kinds = [{name: s["machine"][name] for name in _KIND} for run in (first, again) for s in run.facts["sessions"]]
+    """Return whether both runs were trained on the same kind of CPU with the same threads, libraries and versions."""
+    kinds = [{name: s["machine"][name] for name in _KIND} for run in (first, again) for s in run.metadata["sessions"]]
     return all(kind == kinds[0] for kind in kinds)
 
 
 def differences(first: StoredRun, again: StoredRun) -> Iterator[str]:
-    """Yield every number but times of the first run that is not the same in the other, bit for bit, and other tasks.
+    """Yield every number of the first run, except times, that is not equal bit for bit in the other; also other tasks.
 
-    A run of fewer updates is compared over those that it has. What only the other run has is no difference: stopped
-    early it evaluates where the first did not, and a newer bepo may record more.
+    If one run has fewer updates, only these are compared. Values that only ``again`` has are ignored: a run that stops
+    early evaluates at other updates, and a newer version may record more.
     """
     yield from _other_tasks(first, again)
-    updates = min(run.facts["result"]["updates"] for run in (first, again))
+    updates = min(run.metadata["result"]["updates"] for run in (first, again))
     yield from _differences("metrics", _until(first.metrics(), updates), _until(again.metrics(), updates))
     before, now = (_passes(run.episodes(), updates) for run in (first, again))
     for key, rows in sorted(before.items()):
@@ -44,12 +44,12 @@ def differences_of_first_update(first: StoredRun, again: StoredRun) -> Iterator[
     for name in sorted(a):
         if name.startswith(_CLOCKS) or not isinstance(a[name], (int, float)) or a[name] == b.get(name):
             continue
-        if name not in b or not abs(a[name] - b[name]) <= FIRST_UPDATE * max(1, abs(a[name])):  # a NaN is a difference
+        if name not in b or not abs(a[name] - b[name]) <= FIRST_UPDATE * max(1, abs(a[name])):  # true for a NaN
             yield f"update 1: {name} is {b.get(name)}, and was {a[name]}"
 
 
 def prediction_interval(values: Sequence[float], level: float = 0.99) -> tuple[float, float]:
-    """Return the interval in which one more value of the same normal distribution lies with probability ``level``.
+    """Return the prediction interval for one more value of the same normal distribution, at confidence ``level``.
 
     Raises ``ValueError`` for fewer than two values.
     """
@@ -60,7 +60,7 @@ def prediction_interval(values: Sequence[float], level: float = 0.99) -> tuple[f
 
 
 def _other_tasks(first: StoredRun, again: StoredRun) -> Iterator[str]:
-    before, now = (run.facts["task_sets"] for run in (first, again))
+    before, now = (run.metadata["task_sets"] for run in (first, again))
     for split in sorted(before):
         if now.get(split) != before[split]:
             yield f"{split} tasks: {now.get(split)}, and before {before[split]}"

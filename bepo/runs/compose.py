@@ -1,4 +1,4 @@
-"""Hydra learns here what a config may be made of, and what it says of a wrong one becomes one line."""
+"""Configs between Hydra and the dataclasses: register the schema, convert, and explain errors in one line."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ from bepo.runs.config import PLUGINS, Config
 from bepo.runs.trials_database import database_url
 
 _ADVICE = r"Config search path|\.?\nTo append|\n    (full_key|object_type)|\nSee http|\nYou may|\nCheck that"
-"""What stands behind the problem in Hydra's and OmegaConf's messages."""
+"""Matches the advice that follows the problem in messages of Hydra and OmegaConf."""
 CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError, UserError)
-"""What composing a config raises where the config is at fault."""
+"""The errors of a wrong config."""
 
 
 def register_configs() -> None:
-    """Hand the schema and every plug-in's dataclass to Hydra, so that a new file is a new choice.
+    """Register the schema and the dataclass of every plug-in with Hydra, so that a new file is a new choice.
 
-    ``${trials_database:FOLDER}`` in a file is the URL of the Optuna trials of a results folder.
-
-    Commands do this when they are imported; one line about a plug-in that cannot be registered ends the program.
+    Also register ``${trials_database:FOLDER}``, the URL of the Optuna trials of a results folder. Commands call this at
+    import. Exits with one line about a plug-in that cannot be registered.
     """
     if code := exit_code(_register):
         sys.exit(code)
@@ -47,13 +46,13 @@ def _register() -> None:
 
 
 def search_path(folder: Path) -> str:
-    """Return the override that lets Hydra find config files in one more folder, whatever characters its name has."""
+    """Return the override that adds a folder to Hydra's search path, with special characters quoted."""
     name = str(folder).replace("\\", "\\\\").replace("'", "\\'")
     return f"hydra.searchpath=['file://{name}']"
 
 
 def explain(error: BaseException) -> str:
-    """Return what is wrong with a config in one line: Hydra's advice is left out, and OmegaConf's cause is added."""
+    """Return what is wrong with a config in one line, without Hydra's advice but with OmegaConf's cause."""
     problem = re.split(_ADVICE, str(error))[0]
     if isinstance(cause := error.__cause__, OmegaConfBaseException | HydraException):
         problem += f": {str(cause).splitlines()[0]}{_fields_instead(cause)}"
@@ -63,7 +62,7 @@ def explain(error: BaseException) -> str:
 
 
 def _fields_instead(error: BaseException) -> str:
-    """Return the fields of the plug-in or group that lacks a key, unless OmegaConf suggests one of them itself."""
+    """Return the fields of the plug-in or group without this key, unless OmegaConf already suggests one."""
     if not isinstance(error, ConfigKeyError | ConfigAttributeError):
         return ""
     kind = error.object_type
@@ -73,11 +72,11 @@ def _fields_instead(error: BaseException) -> str:
 
 
 def _suggested(problem: str) -> str:
-    """Return Hydra's words for an unknown choice with the nearest one, and for a new key with how it is added."""
+    """Add the nearest choice to Hydra's message about an unknown choice, and how to add a new key."""
     if unknown := re.search(r"Could not find '(?:([^']+)/)?([^'/]+)'( Available options in '[^']*':) (.*)", problem):
         group, value, options = unknown[1], unknown[2], unknown[4].split(" ")
         module = PLUGINS[group].unregistered(value) if group in PLUGINS else None
-        forgot = f"; {module} registers no plug-in: write @register above its class" if module else ""
+        forgot = f"; {module} does not register its class: write @register above it" if module else ""
         return f"{problem[: unknown.start(3)]}; choices: {', '.join(options)}{nearest(value, options)}{forgot}"
     if unknown := re.search(r"Invalid value '([^']*)', expected one of \[(.*)\]", problem):
         return problem + nearest(unknown[1], re.findall(r"'([^']*)'", unknown[2]))
@@ -87,12 +86,14 @@ def _suggested(problem: str) -> str:
 
 
 def to_config(composed: DictConfig) -> Config:
-    """Return a composed config as dataclasses. Raises ``UserError`` for what no part of a run has, or one that is left
-    out, and OmegaConf's own errors."""
+    """Return a composed config as dataclasses.
+
+    Raises ``UserError`` for an unknown key or a missing part, and OmegaConf's errors for wrong values.
+    """
     _refuse_unknown(composed)
     config = OmegaConf.to_object(composed)
     if not isinstance(config, Config):
-        raise UserError(f"not the config of a run, but {type(config).__name__}: it has to begin with conf/train.yaml")
+        raise UserError(f"not the config of a run, but {type(config).__name__}: its defaults must name train")
     for group, plugins in PLUGINS.items():
         if not isinstance(part := vars(config)[group], Settings):
             raise choose(group, part, plugins())
@@ -103,10 +104,10 @@ def to_config(composed: DictConfig) -> Config:
 
 
 def _refuse_unknown(node: DictConfig, path: str = "") -> None:
-    """Raise ``UserError`` for a key that is no field: OmegaConf would set it as an attribute of the object."""
+    """Raise ``UserError`` for a key that is not a field. OmegaConf would set it as an attribute of the object."""
     kind = OmegaConf.get_type(node)
     if kind is None or not is_dataclass(kind):
-        return  # a dictionary of anything, such as policy.extra
+        return  # a free dictionary, such as policy.extra
     known = [item.name for item in fields(kind)]
     for name in map(str, node):
         if name not in known:
@@ -117,9 +118,9 @@ def _refuse_unknown(node: DictConfig, path: str = "") -> None:
 
 
 def config_of(stored: dict[str, Any]) -> Config:
-    """Return the config that a run's ``config.json`` holds; a field that was added since has its default.
+    """Return the config in a run's ``config.json``. Fields that are newer than the run have their defaults.
 
-    Raises ``UserError`` if this bepo does not know one of its parts or fields.
+    Raises ``UserError`` if this version of bepo does not know one of its parts or fields.
     """
     schema = OmegaConf.structured(Config)
     for group, plugins in PLUGINS.items():
@@ -134,7 +135,7 @@ def config_of(stored: dict[str, Any]) -> Config:
 
 
 def with_fields(config: Config, overrides: Sequence[str]) -> Config:
-    """Return a config with other values of single fields, ``evaluation.tasks=16``. Raises ``UserError``."""
+    """Return a config with some fields changed, as in ``evaluation.tasks=16``. Raises ``UserError``."""
     try:
         changes = OmegaConf.from_dotlist([override.lstrip("+") for override in overrides])
         return to_config(cast(DictConfig, OmegaConf.merge(OmegaConf.structured(config), changes)))

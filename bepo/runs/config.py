@@ -1,4 +1,4 @@
-"""What a run is made of: the schema of its config, and the identity that names it."""
+"""The config of a run: its schema, and the identity that the run ID is a hash of."""
 
 from __future__ import annotations
 
@@ -22,34 +22,35 @@ from bepo.training import Optimisation
 from bepo.training.backends import backends
 
 METHOD_VERSION = 2
-"""The version of all that is no plug-in. Raise it when the same config gives other numbers."""
+"""Version of all code outside of plug-ins. Raise it when the same config gives other numbers."""
 PLUGINS = {"env": environments, "credit": estimators, "loss": losses, "policy": policies, "backend": backends}
-"""The parts of a config that are chosen by name, and what there is to choose from."""
+"""The parts of a config that are chosen by name, and their registries."""
 TIERS = ("smoke", "laptop", "paper")
-"""The tiers, from the least to the most meaningful."""
+"""The tiers, from the smallest to the largest."""
 OF_UPDATES = ("credit", "loss", "training", "rollout", "seed")
-"""The parts of a config that an evaluation has nothing of, beside the number of updates."""
-_MISSING = "???"  # OmegaConf's word for a value that must be given
+"""The parts of a config that an evaluation does not use."""
+_MISSING = "???"  # OmegaConf's mark of a required value
 
 
 @dataclass
 class Rollout(Settings):
-    """Data of one update (paper, supplement, Table "Environment- and backbone-specific settings")."""
+    """The episodes of one update (paper, supplement, Table "Environment- and backbone-specific settings")."""
 
     tasks: int = setting(16, at_least=1, at_most=100_000)
-    """Tasks per update, each the origin of one group of trajectories."""
+    """Groups per update. Each group has its own task, unless `grouped` is false."""
     group_size: int = setting(8, at_least=1, at_most=100_000)
-    """K, trajectories per task."""
+    """Trajectories per group (K)."""
     grouped: bool = True
-    """False: tasks x group_size different tasks with one trajectory each, for estimators that compare none (PPO)."""
+    """Whether the trajectories of a group share one task. False: `tasks` x `group_size` different tasks with one
+    trajectory each, for estimators that do not compare trajectories (PPO)."""
     train_tasks: int = setting(4096, at_least=1, at_most=1_000_000)
-    """Size of the training set of tasks; updates draw from it without replacement until it is used up."""
+    """Size of the training set of tasks. Updates draw from it without replacement until it is used up."""
     temperature: float = setting(1.0, above=0)
-    """The temperature at which responses of training rollouts are drawn."""
+    """Sampling temperature of training rollouts."""
     top_p: float = 1.0
-    """Only 1: training samples from the whole distribution."""
+    """Must be 1: training samples from the whole distribution."""
     top_k: int = -1
-    """Only -1: training samples from the whole distribution."""
+    """Must be -1: training samples from the whole distribution."""
 
     group = "rollout"
 
@@ -57,42 +58,42 @@ class Rollout(Settings):
         super().__post_init__()
         if self.top_p != 1 or self.top_k != -1:
             raise UserError(
-                f"rollout.top_p={self.top_p}, rollout.top_k={self.top_k}: training samples from the whole distribution "
-                "(1.0 and -1), or a token could have no probability under the updated policy"
+                f"rollout.top_p={self.top_p}, rollout.top_k={self.top_k}: must be 1.0 and -1, because training samples "
+                "from the whole distribution"
             )
 
     @property
     def tasks_per_update(self) -> int:
-        """Different tasks of one update."""
+        """Number of different tasks of one update."""
         return self.tasks if self.grouped else self.tasks * self.group_size
 
     @property
     def trajectories_per_task(self) -> int:
-        """K, or 1 where tasks are not grouped."""
+        """Number of trajectories of each task: ``group_size``, or 1 if tasks are not grouped."""
         return self.group_size if self.grouped else 1
 
     @property
     def sampling(self) -> Sampling:
-        """How responses of training rollouts are drawn."""
+        """The sampling parameters of training rollouts."""
         return Sampling(self.temperature, self.top_p, self.top_k)
 
 
 @dataclass
 class Config(Settings):
-    """Everything a run is made of. A field that says ``identity=False`` does not change the experiment."""
+    """The config of a run."""
 
     env: Any = _MISSING
     """The environment."""
     policy: Any = _MISSING
     """The language model that acts."""
     credit: Any = _MISSING
-    """The estimator of the advantage of each step."""
+    """The estimator of advantages."""
     loss: Any = _MISSING
-    """What an optimiser step lowers."""
+    """The policy loss."""
     backend: Any = _MISSING
-    """What samples responses and updates the policy."""
+    """The engine that samples responses and updates the policy."""
     agent: Agent = field(default_factory=Agent)
-    """What prompts show, and how responses are read."""
+    """Prompts, and how actions are parsed from responses."""
     rollout: Rollout = field(default_factory=Rollout)
     """The episodes of one update."""
     training: Optimisation = field(default_factory=Optimisation)
@@ -100,77 +101,75 @@ class Config(Settings):
     evaluation: Evaluation = field(default_factory=Evaluation)
     """How success is measured."""
     updates: int = setting(150, at_least=0, at_most=1_000_000)
-    """0: nothing is trained, the policy is evaluated as it is (``python -m bepo.evaluate``)."""
+    """Number of updates. 0: only evaluate the policy (``python -m bepo.evaluate``)."""
     run: str | None = setting(None, neutral=True)
-    """The id of a finished run whose last policy is evaluated; only where ``updates`` is 0."""
+    """ID of a finished run whose policy is evaluated. Requires ``updates=0``."""
     seed: int = setting(0, at_least=0)
-    """Training seed: tasks, rollouts and minibatches follow from it."""
+    """Training seed. It determines tasks, rollouts and minibatches."""
     tier: str = _MISSING
-    """Name of the tier. With ``model`` it names the policy, ``conf/tier/<tier>/policy/<model>.yaml``."""
+    """Name of the tier. Together with ``model`` it names the policy, ``conf/tier/<tier>/policy/<model>.yaml``."""
     model: Literal["small", "large", "qwen3", "vl", "closed"] = "small"
-    """Which of the paper's models the policy is, or stands for; the closed ones are only served."""
+    """The model of the paper that the policy is or stands for. A closed model can only be served."""
     prompting: Prompting = setting(factory=Prompting, neutral=True)
-    """How a served policy is asked; what is trained is asked directly."""
+    """How a served policy is prompted. A trained policy is always prompted directly."""
     tracking: Tracking = setting(factory=Tracking, identity=False)
     """Weights & Biases."""
     results: str = setting("results", identity=False)
-    """Folder for runs, task sets and warm starts."""
+    """The results folder: runs, studies, task sets and warm starts."""
     checkpoint_every: int = setting(10, at_least=1, identity=False)
     """Updates between checkpoints."""
     checkpoints: int = setting(2, at_least=0, identity=False)
-    """Checkpoints that a run in progress keeps: with two, it goes on although the newest is damaged. With 0 it keeps
-    one, which goes before the next is written where the disk lacks room for both: a kill meanwhile begins it anew."""
+    """Number of checkpoints that a run keeps. With 2 it can continue if the newest is damaged. 0: keep one, and remove
+    it before the next is written if the disk is too full for both; a run that is killed then starts again."""
     keep: Literal["policy", "resume"] = setting("policy", identity=False)
-    """What stays of a finished run's checkpoints: its policy, or all that a run of more updates needs to go on."""
+    """What a finished run keeps. `policy`: its policy. `resume`: also the checkpoint that a longer run continues."""
     save_rollouts: int = setting(0, at_least=0, identity=False)
-    """Keep the rollouts of every n-th update, whole; 0: only a few megabytes of the first, the middle and the last."""
+    """Keep the whole rollouts of every n-th update. 0: only a few megabytes of the first, the middle and the last."""
     progress: bool = setting(True, identity=False)
-    """Show a progress bar, where there is a terminal."""
+    """Whether to show a progress bar on a terminal."""
     study: dict[str, Any] = setting(factory=dict, identity=False)
-    """What an experiment file says about itself: its name and its question."""
+    """Metadata of the experiment file, such as its name and its question."""
 
     @property
     def is_evaluation(self) -> bool:
-        """Whether the policy is evaluated, and not trained."""
+        """Whether the policy is only evaluated, not trained."""
         return self.updates == 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.results.strip():
-            raise UserError(f"results={self.results}: must name a folder; . is the current one")
+            raise UserError(f"results={self.results}: must name a folder; . is the current folder")
         if self.study:
             folder_name(self.study.get("name"), "study.name")
         if not all(isinstance(part, Settings) for part in (self.env, self.policy, self.credit)):
-            return  # a schema, or a part that was left out
+            return  # the schema, or a config with a missing part
         if self.run is not None and not self.is_evaluation:
-            raise UserError(
-                f"run={self.run}: python -m bepo.evaluate evaluates a run's policy; no training starts from it"
-            )
+            raise UserError(f"run={self.run}: needs updates=0; python -m bepo.evaluate evaluates the policy of a run")
         if self.policy.served and not self.is_evaluation:
-            raise UserError(f"policy={self.policy.name} is only served, not trained: python -m bepo.evaluate")
+            raise UserError(f"policy={self.policy.name}: cannot be trained; python -m bepo.evaluate evaluates it")
         if self.prompting.method != "direct" and not self.policy.served:
             raise UserError(
-                f"prompting.method={self.prompting.method} asks a served model, which knows a language: "
-                f"policy={self.policy.name} does not do; choices: policy=served, policy=vllm"
+                f"prompting.method={self.prompting.method}: needs a served model, not policy={self.policy.name}; "
+                "choices: policy=served, policy=vllm"
             )
         if not self.policy.served:
             _ = self.evaluation.sampling  # refuses a temperature of 0
         if self.policy.constrained and self.env.free_text:
-            raise UserError(f"policy.constrained=true picks among listed actions; {self.env.free_text}")
+            raise UserError(f"policy.constrained=true: needs a list of allowed actions; {self.env.free_text}")
         if self.credit.compares_trajectories and self.rollout.trajectories_per_task < 2:
             raise UserError(
-                f"credit={self.credit.name} compares the trajectories of a task: rollout.group_size="
-                f"{self.rollout.group_size} must be at least 2, and rollout.grouped={self.rollout.grouped} be true"
+                f"credit={self.credit.name}: compares the trajectories of a task, so rollout.group_size="
+                f"{self.rollout.group_size} must be at least 2 and rollout.grouped={self.rollout.grouped} must be true"
             )
 
 
 def cell_overrides(config: Config, overrides: Sequence[str]) -> list[str]:
-    """Return the overrides that are part of the run's identity: they name a study's cell."""
+    """Return the overrides that the run ID depends on. They name a cell of a study."""
     return [o for o in overrides if in_identity(config, o.lstrip("+~").split("=")[0])]
 
 
 def identity_of(config: Config) -> dict[str, Any]:
-    """Return what the run id is a hash of: everything that changes the experiment, with the versions of the code."""
+    """Return the content of the run ID: everything that changes the experiment, with the versions of the code."""
     parts = _of_evaluation(config) if config.is_evaluation else identity(config)
     versioned = {name: value for name in parts if isinstance(value := vars(config)[name], Settings)}
     versions = {name: value.method_version for name, value in versioned.items() if value.method_version is not None}
@@ -178,9 +177,9 @@ def identity_of(config: Config) -> dict[str, Any]:
 
 
 def _of_evaluation(config: Config) -> dict[str, Any]:
-    """Return what changes an evaluation: nothing that belongs to updates, and no training seed.
+    """Return the content of the run ID of an evaluation: without the settings of updates and the training seed.
 
-    A policy with a warm start depends on the training tasks that this was fitted to.
+    A policy with a warm start also depends on the number of training tasks, which the warm start is fitted to.
     """
     parts = {name: part for name, part in identity(config).items() if name not in OF_UPDATES}
     parts["evaluation"] = {name: value for name, value in parts["evaluation"].items() if name != "every"}
@@ -190,10 +189,7 @@ def _of_evaluation(config: Config) -> dict[str, Any]:
 
 
 def versions_today(identity: dict[str, Any]) -> dict[str, int | None]:
-    """Return the method versions that the parts of an identity have in this bepo.
-
-    None stands for a part that it does not have any more.
-    """
+    """Return the current method versions of the parts of an identity; None for a part that no longer exists."""
     found: dict[str, int | None] = {"run": METHOD_VERSION, "agent": Agent.method_version}
     for part, plugins in PLUGINS.items():
         known = plugins().get(identity.get(part, {}).get("name"))
@@ -202,7 +198,7 @@ def versions_today(identity: dict[str, Any]) -> dict[str, int | None]:
 
 
 def with_neutral_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored config, or identity, with the neutral fields that it lacks at their defaults."""
+    """Return a stored config or identity, and add missing neutral fields with their defaults."""
     filled = _filled(config, neutral_defaults(Config))
     for part, plugins in PLUGINS.items():
         own = config.get(part, {})

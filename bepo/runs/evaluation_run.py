@@ -1,4 +1,4 @@
-"""The life of an evaluation: a run that trains nothing. Read ``evaluate`` from top to bottom."""
+"""An evaluation: a run without training. ``evaluate`` reads from top to bottom as its life."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from bepo.core.errors import UserError, say
 from bepo.rollouts.task_sets import task_set
 from bepo.runs.config import Config, cell_overrides, identity_of
 from bepo.runs.metrics import success_rate
-from bepo.runs.mirror import labels_of
 from bepo.runs.players import EnginePlayer, Player
-from bepo.runs.run import facts_of, make_setup, new_session, task_sets_of
+from bepo.runs.run import make_setup, metadata_of, new_session, task_sets_of
+from bepo.runs.wandb_labels import labels_of
 from bepo.store.cells import files_of_run, note_cell
 from bepo.store.files import disk_errors
 from bepo.store.find import find_run
+from bepo.store.run_files import read_run, refuse_older
 from bepo.store.runs import RunFolder, run_id
-from bepo.store.stored import read_run, refuse_older
 from bepo.store.tracking import Tracker
 
 
 def evaluate(config: Config, overrides: Sequence[str] = ()) -> float:
     """Evaluate the policy on the test tasks, leave a complete run folder, and return its success rate.
 
-    A complete evaluation is not repeated, and a killed one goes on: behind its last whole pass, or, of a served policy,
-    behind its last answer. An episode whose prompt exceeds the model's context is a failure; one that an endpoint did
-    not answer is missing, and tried again. Raises ``UserError`` where episodes are missing: there is no rate then.
-    ``overrides`` name its cell in its study, if it belongs to one.
+    A complete evaluation is not repeated. A killed one continues after its last complete pass, or after its last answer
+    if the policy is served. An episode whose prompt exceeds the model's context is a failure. An episode without an
+    answer of the endpoint is missing, and the next session tries it again. Raises ``UserError`` if episodes are
+    missing, because the success rate is unknown then. ``overrides`` name the cell of a study, if there is one.
     """
     results = Path(config.results)
     refuse_older(results)
@@ -41,7 +41,7 @@ def evaluate(config: Config, overrides: Sequence[str] = ()) -> float:
         if config.study:
             note_cell(results, config.study["name"], config.tier, cell_overrides(config, overrides), folder.id)
         if folder.is_complete:
-            done = read_run(folder.path).facts["result"]
+            done = read_run(folder.path).metadata["result"]
             if not done.get("missing"):
                 print(f"run {folder.id} is complete: {_said(done)} ({folder.path})")
                 return done["success"]
@@ -61,19 +61,19 @@ def evaluate(config: Config, overrides: Sequence[str] = ()) -> float:
 
 
 def _said(result: dict[str, Any]) -> str:
-    """Say the success rate of a result, and how many episodes ended because a prompt was too long."""
+    """Return the success rate of a result in words, and how many episodes ended because a prompt was too long."""
     overlong = result.get("overlong", 0)
     cut = f"; {overlong} failed because a prompt exceeded the model's context" if overlong else ""
     return f"success {result['success']:.3f} on held-out tasks{cut}"
 
 
 def missing_reasons(missing: Mapping[str, int]) -> str:
-    """Say how many episodes are missing for each reason."""
+    """Return the number of missing episodes by reason, in words."""
     return ", ".join(f"{count} x {reason}" for reason, count in missing.items())
 
 
 def _player(config: Config, folder: RunFolder, weights: Path | None) -> Player:
-    """Return what plays the episodes. Raises ``UserError`` where it cannot be had on this machine."""
+    """Return the player of the episodes. Raises ``UserError`` if this machine lacks something for it."""
     if config.policy.served:
         from bepo.runs.served_player import ServedPlayer
 
@@ -85,7 +85,7 @@ def _player(config: Config, folder: RunFolder, weights: Path | None) -> Player:
 
 
 def _weights(config: Config) -> Path | None:
-    """Return the folder of the policy of the run that is evaluated, if one is. Raises ``UserError``."""
+    """Return the policy folder of the run that is evaluated, or None without ``run``. Raises ``UserError``."""
     return None if config.run is None else find_run(config.run, Path(config.results)).policy()
 
 
@@ -98,7 +98,7 @@ class _Evaluation:
         self.tasks = task_set(config.env, "test", config.evaluation.tasks, Path(config.results) / "task_sets")
 
     def finish(self) -> dict[str, Any]:
-        """Make the passes that are left, and complete the folder; returns the result as ``run.json`` has it."""
+        """Make the remaining passes, and complete the folder. Return the result as in ``run.json``."""
         config, folder, results = self.config, self.folder, Path(self.config.results)
         folder.reopen()
         folder.start(asdict(config), new_session(config))
@@ -108,7 +108,7 @@ class _Evaluation:
             missing = self._play()
             rows = folder.rows("episodes")
             if not rows:
-                raise UserError(f"run {folder.id}: no episode was answered ({'; '.join(missing)})")
+                raise UserError(f"run {folder.id}: no episode got an answer ({'; '.join(missing)})")
             if all(row.get("overlong") and not row["steps"] for row in rows):
                 raise UserError(
                     f"run {folder.id}: every first prompt exceeds the model's context (with "
@@ -118,8 +118,8 @@ class _Evaluation:
             success = None if missing else success_rate(rows, "test", 0)
             result = {"success": success, "updates": 0, "missing": dict(missing)}
             result["overlong"] = sum(row.get("overlong", False) for row in rows)
-            facts = facts_of(config, folder, {"test": self.tasks}, self.player.facts, self.clock)
-            folder.complete(facts | {"result": result})
+            metadata = metadata_of(config, folder, {"test": self.tasks}, self.player.metadata, self.clock)
+            folder.complete(metadata | {"result": result})
         except BaseException:
             tracker.finish(None)
             raise
@@ -129,7 +129,7 @@ class _Evaluation:
         return result
 
     def _play(self) -> Counter[str]:
-        """Make the passes that are not whole, and return how many episodes are missing, by reason."""
+        """Make the passes that are not complete. Return the number of missing episodes by reason."""
         folder, missing = self.folder, Counter[str]()
         passes: dict[int, list[dict[str, Any]]] = {}
         for row in folder.rows_of_passes():
@@ -138,7 +138,7 @@ class _Evaluation:
         left = [seed for seed in range(self.config.evaluation.seeds) if seed not in whole]
         folder.rewrite("metrics", [])
         folder.rewrite("episodes", [row for rows in whole.values() for row in rows])
-        folder.vouch_for_passes()
+        folder.note_passes()
         if left and (estimate := self.player.estimate(self.tasks)):
             say(estimate)
         for seed in left:
@@ -149,6 +149,6 @@ class _Evaluation:
             missing.update(made.missing)
             whole[seed] = [{"update": 0, **row} for row in made.rows]
             folder.append("episodes", *whole[seed])
-            folder.vouch_for_passes()
+            folder.note_passes()
         folder.rewrite("episodes", [row for seed in sorted(whole) for row in whole[seed]])
         return missing

@@ -1,4 +1,4 @@
-"""Evaluations of a run: which passes are due when, and where their episodes are kept."""
+"""Evaluations during training: when passes are made, and where their episodes are kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bepo.rollouts.task_sets import TaskSet
 from bepo.rollouts.transcripts import transcripts
 from bepo.runs.config import METHOD_VERSION, Config
 from bepo.runs.metrics import success_rate
-from bepo.store.files import check_made_for, digest, locked, read_sealed, remedied, write_sealed
+from bepo.store.files import advise, check_made_for, digest, locked, read_sealed, write_sealed
 from bepo.store.runs import RunFolder
 from bepo.training.backends import Engine, Setup, collect_and_release
 from bepo.training.starting_policy import starting_policy_of
@@ -27,29 +27,29 @@ HELD_OUT: tuple[Split, ...] = ("validation", "test")
 
 
 class Evaluations:
-    """The evaluation passes of a run, which ``episodes.jsonl`` keeps.
+    """The evaluation passes of a run; their episodes are in ``episodes.jsonl``.
 
-    Before the first and after the last update, there are ``evaluation.seeds`` passes over the tasks of each held-out
-    split; every ``evaluation.every`` updates, there is one of each.
+    Before the first and after the last update there are ``evaluation.seeds`` passes over the tasks of each held-out
+    split. Every ``evaluation.every`` updates there is one pass over each split.
     """
 
     def __init__(self, config: Config, setup: Setup, folder: RunFolder, engine: Engine) -> None:
         self._config, self._setup, self._folder, self._engine = config, setup, folder, engine
 
     def is_due(self, update: int) -> bool:
-        """Return whether passes are made after this update because of ``evaluation.every``."""
+        """Return whether ``evaluation.every`` asks for passes after this update."""
         every = self._config.evaluation.every
         return every > 0 and update % every == 0
 
     def first(self) -> None:
-        """Note the passes of the policy that training starts from; runs that start from the same one share them."""
+        """Record the passes of the initial policy. Runs that start from the same policy share them."""
         for split in HELD_OUT:
             for seed in range(self._config.evaluation.seeds):
                 self._report("before training", split, seed)
                 self._note(0, self._shared(split, seed))
 
     def while_training(self, update: int) -> dict[str, float]:
-        """Make the passes that are due after an update, and return success rates for its row."""
+        """Make the passes after an update, and return success rates for the update's row."""
         found = {}
         for split in HELD_OUT:
             rows = self._pass(split, 0, update)
@@ -58,7 +58,7 @@ class Evaluations:
         return found
 
     def last(self, update: int) -> float:
-        """Make the passes of the last policy that are not made yet, and return its success rate on the test tasks."""
+        """Make the remaining passes of the last policy, and return its success rate on the test tasks."""
         for split in HELD_OUT:
             for seed in range(int(self.is_due(update)), self._config.evaluation.seeds):
                 self._report("after training", split, seed)
@@ -69,7 +69,7 @@ class Evaluations:
         report(f"evaluating {when}", f"{split} tasks, pass {seed + 1} of {self._config.evaluation.seeds}")
 
     def _pass(self, split: Split, seed: int, update: int) -> list[dict[str, Any]]:
-        """Play one episode of each task, and keep their transcripts if they are the ones that are kept."""
+        """Play one episode of each task, and keep transcripts of the last policy's first test pass."""
         tasks = self._setup.task_sets[split]
         collect = partial(collect_and_release, self._engine)
         batch = play(collect, tasks, seed, self._config.evaluation.sampling)
@@ -82,21 +82,21 @@ class Evaluations:
         self._folder.append("episodes", *({"update": update, **row} for row in rows))
 
     def _shared(self, split: Split, seed: int) -> list[dict[str, Any]]:
-        """Return a pass of the first policy, from the results folder if another run made it."""
-        facts = self._facts(self._setup.task_sets[split], seed)
-        name = f"{self._config.env.name}-{split}-{seed}-{digest(json.dumps(facts, sort_keys=True), 12)}"
+        """Return a pass of the initial policy, from the results folder if another run has made it."""
+        settings = self._settings_of_pass(self._setup.task_sets[split], seed)
+        name = f"{self._config.env.name}-{split}-{seed}-{digest(json.dumps(settings, sort_keys=True), 12)}"
         path = Path(self._config.results) / "first_evaluations" / f"{name}.json"
         with locked(path.with_suffix(".lock")):
             if not path.exists():
-                write_sealed(path, {**facts, "rows": self._pass(split, seed, 0)})
-        with remedied("remove the file to make it anew"):
+                write_sealed(path, {**settings, "rows": self._pass(split, seed, 0)})
+        with advise("remove the file, it will be made again"):
             made_for = read_sealed(path, "evaluation of a first policy")
             rows = made_for.pop("rows", [])
-            check_made_for(path, made_for, facts)
+            check_made_for(path, made_for, settings)
         return rows
 
-    def _facts(self, tasks: TaskSet, seed: int) -> dict[str, Any]:
-        """Return all that decides the rows of a pass of the first policy."""
+    def _settings_of_pass(self, tasks: TaskSet, seed: int) -> dict[str, Any]:
+        """Return everything that determines the rows of a pass of the initial policy."""
         return {
             "start": starting_policy_of(self._setup),
             "backend": identity(self._config.backend),

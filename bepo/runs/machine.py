@@ -1,4 +1,4 @@
-"""The machine of a session: what the last digits of a number may depend on, beside the settings."""
+"""The machine of a session: hardware, libraries and versions, which affect the last digits of numbers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def machine() -> dict[str, Any]:
 
 
 def cpu_model() -> str:
-    """Return the name that Linux gives the CPU; elsewhere what Python knows."""
+    """Return the name of the CPU as Linux reports it; on other systems, as Python reports it."""
     info = Path("/proc/cpuinfo")
     found = re.search(r"^model name\s*: (.*)$", info.read_text(encoding="utf-8") if info.exists() else "", re.MULTILINE)
     return found[1] if found else platform.processor() or platform.machine()

@@ -1,4 +1,4 @@
-"""What an update reports, under the names of ``metrics.jsonl``, and what the rows of a run come to."""
+"""The metrics of an update, under the names of ``metrics.jsonl``, and totals over the rows of a run."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from bepo.rollouts.collect import overlong
 def rollout_metrics(
     batch: RolloutBatch, max_response_length: int, end_ids: Collection[int], horizon: int
 ) -> dict[str, float]:
-    """Return means over trajectories (shares are between 0 and 1, lengths in steps and tokens), and counts.
+    """Return means over trajectories (shares in [0, 1], lengths in steps or tokens), and counts.
 
-    Where trajectories ended because their next prompt was too long, ``train/overlong_episodes`` counts them.
+    ``train/overlong_episodes`` counts trajectories whose next prompt was too long; it is left out if it is 0.
     """
     length, cut = batch.step[batch.last] + 1, int(overlong(batch, horizon).sum())
     counted: dict[str, float] = {"train/overlong_episodes": cut} if cut else {}
@@ -39,7 +39,7 @@ def rollout_metrics(
 
 
 def credit_metrics(credit: Credit) -> dict[str, float]:
-    """Return mean and deviation of the advantages of transitions, and all that the estimator reports."""
+    """Return mean and standard deviation of the transitions' advantages, and the metrics of the estimator."""
     moments = {"advantage_mean": float(credit.advantage.mean()), "advantage_std": float(credit.advantage.std())}
     return prefixed("credit", moments | credit.numbers())
 
@@ -50,7 +50,7 @@ def prefixed(prefix: str, values: Mapping[str, float]) -> dict[str, float]:
 
 
 def cut_share(tokens: Tokens, max_response_length: int, end_ids: Collection[int]) -> float:
-    """Return the share of responses that were cut at the token limit: they do not end with one of ``end_ids``."""
+    """Return the share of responses that were cut at the token limit, without one of ``end_ids`` at their end."""
     last = tokens.ids[tokens.transition_offset[1:] - 1]
     return float(((tokens.response_length >= max_response_length) & ~np.isin(last, list(end_ids))).mean())
 
@@ -63,7 +63,7 @@ def success_rate(rows: Iterable[Mapping[str, Any]], split: Split, update: int) -
 def seconds_of_updates(rows: Iterable[Mapping[str, Any]], clock: str = "time/", evaluation: bool = True) -> float:
     """Return the seconds of all updates, from rows of ``metrics.jsonl``.
 
-    ``clock`` is the prefix of the seconds that count, and ``evaluation`` says whether those of evaluations do.
+    ``clock`` is the prefix of the columns that are added, and ``evaluation`` says whether evaluations are included.
     """
     seconds = ((name, value) for row in rows for name, value in row.items() if name.startswith(clock))
     return sum(value for name, value in seconds if evaluation or name != f"{clock}evaluation")

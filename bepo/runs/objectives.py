@@ -1,4 +1,4 @@
-"""What an Optuna study optimises, read from the runs of a trial's training seeds."""
+"""The objectives of Optuna studies, averaged over the training seeds of a trial."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from bepo.core.errors import UserError, choose
 from bepo.runs.metrics import seconds_of_updates, success_rate
-from bepo.store.stored import StoredRun
+from bepo.store.run_files import StoredRun
 
 
 def validation_success(run: StoredRun) -> float:
-    """Return the success rate of the last validation pass; test tasks are not for choosing settings."""
-    return success_rate(run.episodes(), "validation", run.facts["result"]["updates"])
+    """Return the success rate of the last validation pass. Test tasks must not be used to choose settings."""
+    return success_rate(run.episodes(), "validation", run.metadata["result"]["updates"])
 
 
 def training_seconds(run: StoredRun) -> float:
-    """Return the seconds of all updates without evaluation: CPU seconds of a run on a CPU, else those of the clock."""
+    """Return the seconds of all updates without evaluation: CPU seconds on a CPU, else wall-clock seconds."""
     return seconds_of_updates(run.metrics(), run.clock, evaluation=False)
 
 
 @dataclass(frozen=True)
 class Objective:
-    """How a run scores, and whether that is to be as large or as small as possible."""
+    """An objective: its value for a run, and whether to maximise or minimise it."""
 
     value: Callable[[StoredRun], float]
     direction: Literal["maximize", "minimize"]
@@ -47,18 +47,18 @@ def values_of(names: Sequence[str], runs: Sequence[StoredRun]) -> list[float]:
 
 
 def checked_objectives(names: Any) -> list[str]:
-    """Return the names of objectives. Raises ``UserError`` for anything but a list of those that there are."""
+    """Return the names of objectives. Raises ``UserError`` unless they are a list of known objectives."""
     _chosen(names)
     return list(names)
 
 
 def checked_directions(names: Sequence[str], sweeper: DictConfig) -> list[str]:
-    """Return what a sweeper is told to do with each objective, ``maximize`` or ``minimize``.
+    """Return the direction of each objective, ``maximize`` or ``minimize``.
 
-    Raises ``UserError`` where it would do the opposite of what the objective is for (Hydra's default is to minimise).
+    Raises ``UserError`` if the sweeper has another direction. Hydra's default is to minimise.
     """
     own: list[str] = [objective.direction for objective in _chosen(names)]
-    # A direction is a member of an enumeration of Hydra's sweeper where neither file nor command line says it.
+    # The default direction is a member of an Enum of Hydra's sweeper; a given one is a string.
     given = list(sweeper.direction) if OmegaConf.is_list(sweeper.direction) else [sweeper.direction]
     said = [one.name if isinstance(one, Enum) else str(one) for one in given]
     if said != own:
@@ -68,7 +68,7 @@ def checked_directions(names: Sequence[str], sweeper: DictConfig) -> list[str]:
 
 
 def checked_seeds(seeds: Any) -> list[int]:
-    """Return the training seeds of a study. Raises ``UserError`` for anything but whole numbers, each of them once."""
+    """Return the training seeds of a study. Raises ``UserError`` unless they are distinct whole numbers."""
     listed = list(seeds) if isinstance(seeds, list | ListConfig) else []
     if (
         not listed
@@ -76,13 +76,13 @@ def checked_seeds(seeds: Any) -> list[int]:
         or len({*listed}) < len(listed)
     ):
         raise UserError(
-            f"study.seeds={seeds}: must be a list of whole numbers from 0 to 2^63 - 1, at least one, and each once"
+            f"study.seeds={seeds}: must be a list of distinct whole numbers from 0 to 2^63 - 1, at least one"
         )
     return listed
 
 
 def checked_trials(sweeper: DictConfig) -> int:
-    """Return the number of trials that a search is to have. Raises ``UserError`` for none, or more than can be made."""
+    """Return the number of trials of a search. Raises ``UserError`` if it is out of range."""
     if not 1 <= sweeper.n_trials <= _MOST_TRIALS:
         raise UserError(f"hydra.sweeper.n_trials={sweeper.n_trials}: must be at least 1 and at most {_MOST_TRIALS}")
     return sweeper.n_trials
@@ -90,7 +90,7 @@ def checked_trials(sweeper: DictConfig) -> int:
 
 def _chosen(names: Any) -> list[Objective]:
     if not isinstance(names, list | ListConfig) or not names:
-        raise UserError(f"study.objectives={names}: must be a list of {', '.join(OBJECTIVES)}, one or more")
+        raise UserError(f"study.objectives={names}: must be a list; choices: {', '.join(OBJECTIVES)}")
     unknown = [name for name in names if str(name) not in OBJECTIVES]
     if unknown:
         raise choose("objective", unknown[0], OBJECTIVES)

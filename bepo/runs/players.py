@@ -1,4 +1,4 @@
-"""What plays the episodes of an evaluation."""
+"""Players of evaluation episodes: the interface, and the player of a backend's engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bepo.training.backends import Engine, collect_and_release
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass over a task set: a row an episode, and the episodes in words, in the order of the tasks."""
+    """One pass over a task set: a row and a transcript for each episode, in the order of the tasks."""
 
     rows: list[dict[str, Any]]
     transcripts: Iterator[dict[str, Any]]
@@ -27,20 +27,20 @@ class Player(Protocol):
     """Plays passes over task sets."""
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """What ``run.json`` says of what played."""
+    def metadata(self) -> dict[str, Any]:
+        """Metadata of the engine or endpoint for ``run.json``."""
         ...
 
     def estimate(self, tasks: TaskSet) -> str:
-        """Say what an evaluation would cost, before anything is sent; empty where it costs nothing."""
+        """Return the estimated cost of an evaluation in words; empty if it costs nothing."""
         ...
 
     def play(self, tasks: TaskSet, seed: int) -> Pass:
-        """Play one episode of each task; what is drawn at random follows from ``seed``."""
+        """Play one episode of each task. ``seed`` determines all random draws."""
         ...
 
     def close(self) -> None:
-        """End every process that it started."""
+        """End every process that the player started."""
         ...
 
 
@@ -51,16 +51,16 @@ class EnginePlayer:
         self._engine, self._sampling, self._horizon = engine, sampling, horizon
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """What ``run.json`` says of the engine."""
+    def metadata(self) -> dict[str, Any]:
+        """Metadata of the engine for ``run.json``."""
         return self._engine.facts
 
     def estimate(self, tasks: TaskSet) -> str:
-        """Return nothing: it costs nothing."""
+        """Return an empty text: the evaluation costs nothing."""
         return ""
 
     def play(self, tasks: TaskSet, seed: int) -> Pass:
-        """Play one episode of each task; every draw follows from ``seed``."""
+        """Play one episode of each task. ``seed`` determines all random draws."""
         batch = play(partial(collect_and_release, self._engine), tasks, seed, self._sampling)
         rows = episode_rows(batch, tasks, seed, self._horizon)
         return Pass(rows, transcripts(batch, rows, self._engine.decode))

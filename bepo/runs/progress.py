@@ -1,4 +1,4 @@
-"""What a person at a terminal sees of a run, and how they stop it."""
+"""The progress bar of a run, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from tqdm import tqdm
 from bepo.core.phases import listening, report
 from bepo.runs.config import Config
 
-_PATIENCE = 0.3  # seconds between two redrawings of the bar within an update
+_REDRAW_SECONDS = 0.3  # between two redrawings of the bar within an update
 
 
 class ProgressBar:
-    """One bar for all updates of a run, with the newest success, return, gate and validation; without a terminal, a
-    line every few seconds."""
+    """A bar over all updates of a run, with the newest success, return, gate and validation success.
+
+    Without a terminal, it prints a line every few seconds.
+    """
 
     def __init__(self, config: Config, done: int) -> None:
         name = f"{config.credit.name} seed {config.seed}"
@@ -30,7 +32,7 @@ class ProgressBar:
         self._updates = config.updates
 
     def advance(self, row: dict[str, float]) -> None:
-        """Add an update, whose row of ``metrics.jsonl`` this is."""
+        """Add an update with its row of ``metrics.jsonl``."""
         self._validation = row.get("eval/validation_success", self._validation)
         shown = {
             "success": row["train/success"],
@@ -42,17 +44,17 @@ class ProgressBar:
         self._words = ", ".join(f"{name} {value}" for name, value in words.items())
         self._bar.set_postfix_str(self._words, refresh=False)
         self._bar.update()
-        if self._bar.disable:  # there is no terminal: a line now and then
+        if self._bar.disable:  # without a terminal
             report("training", f"update {row['update']} of {self._updates}, {self._words}")
 
     def show_within(self, detail: str) -> None:
-        """Show behind the bar what an update is doing, a few times a second at most."""
-        if time.monotonic() - self._drawn > _PATIENCE:
+        """Show the progress within an update behind the bar, at most a few times a second."""
+        if time.monotonic() - self._drawn > _REDRAW_SECONDS:
             self._drawn = time.monotonic()
             self._bar.set_postfix_str(f"{self._words}{', ' * bool(self._words)}{detail}")
 
     def show(self, phase: str, detail: str) -> None:
-        """Show behind the bar what happens between updates, such as an evaluation."""
+        """Show the progress between updates behind the bar, such as that of an evaluation."""
         self.show_within(f"{phase} {detail}")
 
     def note(self, line: str) -> None:
@@ -73,9 +75,9 @@ class ProgressBar:
 
 @contextmanager
 def interrupts(until: str) -> Iterator[list[int]]:
-    """Let Ctrl-C wait for the end of what is at hand, which ``until`` names; a second one stops at once.
+    """Delay Ctrl-C until the block has finished its current work, named by ``until``. A second Ctrl-C stops at once.
 
-    Yields a list, empty until the first one.
+    Yields a list that is empty until the first Ctrl-C.
     """
     received: list[int] = []
 
@@ -83,11 +85,11 @@ def interrupts(until: str) -> Iterator[list[int]]:
         if received:
             raise KeyboardInterrupt
         received.append(number)
-        print(f"\nstopping after {until} (Ctrl-C again: at once)", file=sys.stderr)
+        print(f"\nstopping after {until} (Ctrl-C again stops at once)", file=sys.stderr)
 
     try:
         before = signal.signal(signal.SIGINT, note)
-    except ValueError:  # not the main thread: a launcher decides
+    except ValueError:  # not the main thread: the launcher handles signals
         yield received
         return
     try:

@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 from bepo.core.registry import choices
 from bepo.core.settings import RANGE, Range
 from bepo.runs.config import PLUGINS, Config
-from bepo.runs.meanings import dataclass_in, field_docs
+from bepo.runs.field_docs import dataclass_in, field_docs
 
 _HEAD = """# Settings
 
@@ -22,7 +22,7 @@ _TABLE = "| field | default | allowed | meaning |\n|---|---|---|---|"
 
 
 def reference() -> str:
-    """Return the whole page: the fields of a run, then of its parts, then of every plug-in."""
+    """Return the page: the fields of a run, then of its parts, then of every plug-in."""
     sections = [_HEAD, *_section("A run", Config, "")]
     for group, plugins in PLUGINS.items():
         for name, kind in plugins().items():
@@ -31,7 +31,7 @@ def reference() -> str:
 
 
 def _section(title: str, kind: type, path: str) -> Iterator[str]:
-    """Yield a heading and a table of a dataclass, and then those of the dataclasses in it."""
+    """Yield a heading and a table for a dataclass, then for each dataclass in it."""
     docs, hints = field_docs(kind), get_type_hints(kind)
     inner = {item.name: dataclass_in(hints[item.name]) for item in fields(kind)}
     shown = [item for item in fields(kind) if item.name != "name" and item.name not in PLUGINS]
@@ -63,7 +63,7 @@ def _allowed(item: Field, hint: Any) -> str:
 
 
 def _plain(value: Any) -> str:
-    """Return a value as it is written on a command line."""
+    """Return a value in the syntax of the command line."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return "" if is_dataclass(value) or value == "???" else str(value)

@@ -1,4 +1,4 @@
-"""The life of a run: read ``run`` from top to bottom, then ``_Run.finish``."""
+"""The life of a training run. Read ``run`` from top to bottom, then ``_Run.finish``."""
 
 from __future__ import annotations
 
@@ -22,31 +22,32 @@ from bepo.credit import Credit, Estimator
 from bepo.envs import Split, Task
 from bepo.rollouts.task_sets import TaskSet, task_set
 from bepo.runs.config import Config, cell_overrides, identity_of
+from bepo.runs.continuation import continue_shorter_run
 from bepo.runs.evaluations import Evaluations
-from bepo.runs.keep import go_on_from_a_shorter_run, keep_rollouts
 from bepo.runs.machine import machine
 from bepo.runs.metrics import credit_metrics, prefixed, rollout_metrics
-from bepo.runs.mirror import labels_of, origin, summary_of
 from bepo.runs.progress import ProgressBar, interrupts
+from bepo.runs.rollout_files import keep_rollouts
+from bepo.runs.wandb_labels import labels_of, origin, summary_of
 from bepo.store.cells import files_of_run, note_cell
-from bepo.store.files import disk_errors, remedied, remove_leftovers
+from bepo.store.files import advise, disk_errors, remove_leftovers
 from bepo.store.published import PUBLISHED, WARM_STARTS
+from bepo.store.run_files import StoredRun, read_run, refuse_older
 from bepo.store.runs import RunFolder, run_id
 from bepo.store.source import SOURCE
-from bepo.store.stored import StoredRun, read_run, refuse_older
 from bepo.store.tracking import Tracker
 from bepo.training.backends import Engine, Setup
 
-_SIGNS_OF_LIFE = ("policy_loss", "grad_norm", "value_loss", "critic_grad_norm", "kl", "entropy")  # of an update
-_SHARED = ("task_sets", WARM_STARTS, "first_evaluations")  # folders of all runs of a results folder
-_TASK_STREAM = 0x7461736B  # keeps the order of tasks apart from other draws of the same seed
+_MUST_BE_FINITE = ("policy_loss", "grad_norm", "value_loss", "critic_grad_norm", "kl", "entropy")  # of an update
+_SHARED = ("task_sets", WARM_STARTS, "first_evaluations")  # folders that all runs of a results folder share
+_TASK_STREAM = 0x7461736B  # random stream of the order of tasks
 
 
 def run(config: Config, overrides: Sequence[str] = ()) -> float:
     """Train as ``config`` says, leave a complete run folder, and return the final test success rate.
 
-    A complete run is not repeated, and a killed one goes on from its checkpoint to the same numbers. ``overrides``
-    name the run's cell in its study, if it belongs to one.
+    A complete run is not repeated. A killed run continues from its checkpoint and gives the same numbers. ``overrides``
+    name the cell of a study, if there is one.
     """
     with disk_errors(Path(config.results)):
         return _finished(config, overrides)
@@ -54,34 +55,34 @@ def run(config: Config, overrides: Sequence[str] = ()) -> float:
 
 def _said(done: StoredRun) -> float:
     """Print that a run is complete, and return its success."""
-    success = done.facts["result"]["success"]
+    success = done.metadata["result"]["success"]
     print(f"run {done.path.name} is complete: success {success:.3f} ({done.path})")
     return success
 
 
 def _finished(config: Config, overrides: Sequence[str]) -> float:
-    """Do what ``run`` says."""
+    """Train and return the success rate, as documented in ``run``."""
     results, device = Path(config.results), config.backend.resolve()
     refuse_older(results)
     for shared in (*_SHARED, *results.glob("studies/*/*")):
-        remove_leftovers(results / shared, seconds=600)  # of a younger one the writer may be at work
+        remove_leftovers(results / shared, seconds=600)  # another process may still write a younger one
     identity = identity_of(config)
     folder = RunFolder(results, run_id(identity))
-    if folder.is_complete and not os.access(folder.path, os.W_OK):  # a reader, who can take no lock
-        with remedied(folder.remedy):
+    if folder.is_complete and not os.access(folder.path, os.W_OK):  # read-only: no lock is possible
+        with advise(folder.advice):
             return _said(read_run(folder.path))
     with folder.locked(), phases.shown(config.progress):
         if config.study:
             note_cell(results, config.study["name"], config.tier, cell_overrides(config, overrides), folder.id)
         if folder.is_complete:
-            with remedied(folder.remedy):
+            with advise(folder.advice):
                 done = read_run(folder.path)
             if done.config.get("keep") != "resume":
-                folder.drop_checkpoints()  # where the run was killed behind its last step
+                folder.drop_checkpoints()  # if the run was killed after it was completed
             return _said(done)
         session = new_session(config)
         if not folder.checkpoints():
-            go_on_from_a_shorter_run(folder, identity)
+            continue_shorter_run(folder, identity)
         folder.start(asdict(config), session)
         setup = make_setup(config, folder, device, task_sets_of(config))
         engine = config.backend.start(setup)
@@ -91,13 +92,13 @@ def _finished(config: Config, overrides: Sequence[str]) -> float:
         finally:
             engine.close()
         say(f"run {folder.id}: success {success:.3f} on held-out tasks ({folder.path})")
-        if work.interrupted:  # when nothing was left to stop
+        if work.interrupted:  # Ctrl-C came too late to stop the run
             raise KeyboardInterrupt
         return success
 
 
 def new_session(config: Config) -> dict[str, Any]:
-    """Return what a run notes of a session of work on it that begins now."""
+    """Return the metadata of a session of work that begins now."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     session = {"started": now, **origin(config), **SOURCE, "machine": machine()}
     return session | {"settings": outside_identity(config)}
@@ -115,7 +116,7 @@ def task_sets_of(config: Config) -> dict[Split, TaskSet]:
 def make_setup(
     config: Config, folder: RunFolder, device: str, task_sets: dict[Split, TaskSet], weights: Path | None = None
 ) -> Setup:
-    """Return what the engine of a run starts from; ``weights`` is the folder of a trained policy."""
+    """Return the set-up of a run's engine; ``weights`` is the folder of a trained policy."""
     return Setup(
         env=config.env,
         agent=config.agent,
@@ -137,7 +138,7 @@ def make_setup(
 
 
 class Stopwatch:
-    """Seconds of successive stages: by the clock, and of the CPU over all processes of an engine."""
+    """Seconds of successive stages: wall-clock, and CPU over all processes of an engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -146,14 +147,14 @@ class Stopwatch:
         self._wall, self._cpu = time.perf_counter(), engine.cpu_seconds()
 
     def lap(self, stage: str) -> None:
-        """Note what the stage that ends now has taken."""
+        """Record the seconds of the stage that ends now."""
         wall, cpu = time.perf_counter(), self._engine.cpu_seconds()
         self.wall[stage], self.cpu[stage] = wall - self._wall, max(cpu - self._cpu, 0.0)
         self._wall, self._cpu = wall, cpu
 
 
 class _Run:
-    """A run in progress: its parts, and where it stands."""
+    """A run in progress."""
 
     def __init__(
         self, config: Config, setup: Setup, folder: RunFolder, engine: Engine, overrides: Sequence[str] = ()
@@ -165,14 +166,14 @@ class _Run:
         saved = folder.rewind()
         self.update = saved[0] if saved else 0
         self.begun = saved is not None
-        self.interrupted = False  # while its end was written
+        self.interrupted = False  # whether Ctrl-C came while the end of the run was written
         if saved:
             engine.load(saved[1])
         labels = labels_of(config, folder, overrides)
         self.tracker = Tracker(config.tracking, folder.id, folder.path, labels, earlier=folder.rows("metrics"))
 
     def finish(self) -> float:
-        """Make the updates that are left, evaluate, and complete the folder; returns the final test success rate."""
+        """Make the remaining updates, evaluate, and complete the folder. Return the final test success rate."""
         config, folder = self.config, self.folder
         try:
             if not self.begun:
@@ -206,7 +207,7 @@ class _Run:
             raise
 
     def _train_step(self) -> dict[str, Any]:
-        """Rollouts, advantages, one policy update; returns the row of ``metrics.jsonl``, times in seconds."""
+        """Collect rollouts, compute advantages, update the policy. Return the row of ``metrics.jsonl``."""
         config, seed = self.config, derive_seed(self.config.seed, self.update)
         watch = Stopwatch(self.engine)
         tasks = draw_tasks(self.task_sets["train"], config.rollout.tasks_per_update, config.seed, self.update)
@@ -219,12 +220,12 @@ class _Run:
         credit = config.credit(batch)
         if not isinstance(credit, Credit):
             name = config.credit.name
-            raise UserError(f"credit={name}: returned {type(credit).__name__}, must return bepo.credit.Credit")
+            raise UserError(f"credit={name}: must return bepo.credit.Credit, not {type(credit).__name__}")
         watch.lap("credit")
         advantage = credit.of_tokens(batch.language.response_length)
         self._refuse_non_finite({"credit/advantage": float(np.abs(advantage).max())})
         stats = self.engine.update(rollouts, advantage, seed, credit.token_return)
-        self._refuse_non_finite({f"train/{name}": stats[name] for name in _SIGNS_OF_LIFE if name in stats})
+        self._refuse_non_finite({f"train/{name}": stats[name] for name in _MUST_BE_FINITE if name in stats})
         self.engine.release(rollouts)
         watch.lap("update")
         keep_rollouts(self.folder.path, batch, self.update, config.updates, config.save_rollouts)
@@ -244,15 +245,15 @@ class _Run:
         """Raise ``UserError`` for a number that is not finite, before anything of this update is saved."""
         for name, value in values.items():
             if not math.isfinite(value):
-                of_credit = f"the estimator {self.config.credit.name} returned it"
-                reason = of_credit if name.startswith("credit/") else "other settings are needed"
+                of_credit = f"check the estimator {self.config.credit.name}"
+                advice = of_credit if name.startswith("credit/") else "try a lower training.learning_rate"
                 raise UserError(
-                    f"run {self.folder.id}: {name} is {value} at update {self.update}: the run stops, and its last "
-                    f"checkpoint stays as it is ({self.folder.path}); {reason}"
+                    f"run {self.folder.id}: stopped at update {self.update}, {name} became {value}; {advice}; the last "
+                    f"checkpoint is kept in {self.folder.path}"
                 )
 
     def _checkpoint(self) -> None:
-        """Save where the run stands, unless that is saved already."""
+        """Save a checkpoint, unless the update has one already."""
         if any(update == self.update for update, _ in self.folder.checkpoints()):
             return
         with self.folder.new_checkpoint(self.update, self.config.checkpoints) as path:
@@ -260,13 +261,13 @@ class _Run:
 
     def _complete(self, success: float) -> None:
         wall, cpu = self.began
-        facts = facts_of(self.config, self.folder, self.task_sets, self.engine.facts, wall)
-        facts["method"] = method_facts(self.config.credit)
-        facts["result"] = {"success": success, "updates": self.update}
-        facts["cpu_seconds_last_session"] = round(self.engine.cpu_seconds() - cpu, 1)
+        metadata = metadata_of(self.config, self.folder, self.task_sets, self.engine.facts, wall)
+        metadata["method"] = metadata_of_method(self.config.credit)
+        metadata["result"] = {"success": success, "updates": self.update}
+        metadata["cpu_seconds_last_session"] = round(self.engine.cpu_seconds() - cpu, 1)
         (_, checkpoint), *_ = self.folder.checkpoints()
         self.folder.keep_policy(self.engine.policy_in(checkpoint))
-        self.folder.complete(facts)
+        self.folder.complete(metadata)
         self.folder.drop_checkpoints(keep=int(self.config.keep == "resume"))
         results = Path(self.config.results)
         labels = labels_of(self.config, self.folder, self.overrides)
@@ -275,12 +276,12 @@ class _Run:
         self.tracker.finish(summary_of(self.folder, self.update, success), files, results, labels)
 
 
-def facts_of(
+def metadata_of(
     config: Config, folder: RunFolder, task_sets: Mapping[Split, TaskSet], played_on: Mapping[str, Any], began: float
 ) -> dict[str, Any]:
-    """Return what ``run.json`` says of a training or an evaluation beside its result.
+    """Return the metadata of a training or an evaluation for ``run.json``, without its result.
 
-    ``played_on`` are the facts of the engine or endpoint, ``began`` the clock when the last session began.
+    ``played_on`` is the metadata of the engine or endpoint, ``began`` the clock when the last session began.
     """
     return {
         "status": "complete",
@@ -296,13 +297,13 @@ def facts_of(
     }
 
 
-def method_facts(credit: Estimator) -> dict[str, Any]:
-    """Return what a table may say about an estimator, kept with its numbers."""
+def metadata_of_method(credit: Estimator) -> dict[str, Any]:
+    """Return what tables say about an estimator, so that a run keeps it with its numbers."""
     return {"citation": credit.citation, "reconstruction": credit.reconstruction, **credit.traits}
 
 
 def draw_tasks(train: TaskSet, n: int, seed: int, update: int) -> list[Task]:
-    """Return the ``n`` tasks of an update: successive slices of seeded permutations of the set, one for each pass."""
+    """Return the ``n`` tasks of an update: the next slice of seeded permutations of the set, one per epoch."""
     first = (update - 1) * n
     epochs = range(first // len(train), (first + n - 1) // len(train) + 1)
     orders = [np.random.default_rng(derive_seed(seed, _TASK_STREAM, e)).permutation(len(train)) for e in epochs]

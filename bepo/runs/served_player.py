@@ -1,4 +1,4 @@
-"""Plays the episodes of an evaluation with a served policy."""
+"""The player of evaluation episodes with a served policy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ServedPlayer:
     """Plays with a served policy. See ``bepo.runs.players.Player`` for the methods."""
 
     def __init__(self, config: Config, folder: RunFolder) -> None:
-        """Raise ``UserError`` where there is no model, no key or no endpoint."""
+        """Connect to the endpoint. Raises ``UserError`` without a model, a key or an endpoint."""
         self._config, self._open = config, ExitStack()
         try:
             url = self._open.enter_context(config.policy.endpoint(folder.path))
@@ -46,7 +46,7 @@ class ServedPlayer:
         self._pass = PromptedPass(config.env, config.agent, asked, self._endpoint, self._template)
 
     def estimate(self, tasks: TaskSet) -> str:
-        """Say how many requests an evaluation takes at most, and about what they would cost."""
+        """Return the largest number of requests of an evaluation and their estimated cost, in words."""
         requests = len(tasks) * self._config.evaluation.seeds * self._pass.requests
         first = [prompt_tokens(self._request(prompt)) for prompt in self._pass.first_prompts(tasks.tasks)]
         prompt, response = requests * sum(first) / len(first), requests * self._template.max_tokens
@@ -54,9 +54,9 @@ class ServedPlayer:
         price = "no prices are set" if cost is None else f"{cost:.2f} in money"
         paid = sum(self._endpoint.answers.tokens())
         return (
-            f"at most {requests:,} requests to {self._config.policy.served_model}: {prompt:,.0f} tokens if all prompts "
-            f"were as long as the first ones, at most {response:,.0f} tokens of responses, {price}; "
-            f"{len(self._endpoint.answers.rows):,} answers ({paid:,} tokens) are here already"
+            f"at most {requests:,} requests to {self._config.policy.served_model}: {prompt:,.0f} prompt tokens if all "
+            f"prompts are as long as the first ones, at most {response:,.0f} response tokens, {price}; "
+            f"{len(self._endpoint.answers.rows):,} answers ({paid:,} tokens) are stored already"
         )
 
     def play(self, tasks: TaskSet, seed: int) -> Pass:
@@ -72,17 +72,17 @@ class ServedPlayer:
         return Pass(rows, transcripts_of(episodes, row_of), missing)
 
     def _note_empty_answers(self) -> None:
-        """Say how many answers have no text, which are invalid actions."""
+        """Report how many answers have no text. They count as invalid actions."""
         answers = [row for row in self._endpoint.answers.rows if "text" in row]
         empty = [row for row in answers if not row["text"]]
         if empty:
             cut = sum(row["finish_reason"] == "length" for row in empty)
             limit = f"policy.max_response_length={self._template.max_tokens}"
-            note(f"{len(empty)} of {len(answers)} answers have no text, {cut} of them because {limit} cut them")
+            note(f"{len(empty)} of {len(answers)} answers have no text, {cut} of them because of {limit}")
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """What ``run.json`` says: the endpoint, the models that it reported, what was sent, and what it took."""
+    def metadata(self) -> dict[str, Any]:
+        """Metadata for ``run.json``: the endpoint, the models that it reported, what was sent, and its cost."""
         rows = self._endpoint.answers.rows
         prompt, response = self._endpoint.answers.tokens()
         return {
@@ -106,7 +106,7 @@ class ServedPlayer:
         }
 
     def _protocol(self) -> dict[str, Any]:
-        """Return how the policy was asked, as a table says it."""
+        """Return how the policy was prompted, in the words of a table."""
         asked, agent, direct = self._config.prompting, self._config.agent, self._config.prompting.method == "direct"
         sent = self._endpoint.body(self._request(""))
         shown = "steps" if agent.history_observations else "actions"
@@ -128,5 +128,5 @@ class ServedPlayer:
         return Request(**{**vars(self._template), "prompt": prompt})
 
     def close(self) -> None:
-        """Close the connections, and end a server that was started."""
+        """Close the connections, and end the server if one was started."""
         self._open.close()

@@ -1,4 +1,4 @@
-"""The address of the database in which Optuna keeps the trials of a results folder."""
+"""The URL of the Optuna database of a results folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bepo.store.published import TRIALS
 
 
 def database_url(folder: str | Path) -> str:
-    """Return the URL of a folder's database. Characters that mean something in a URL, such as ``?``, are quoted."""
-    from sqlalchemy import URL  # a run without trials starts without it
+    """Return the URL of a folder's database, with special characters such as ``?`` quoted."""
+    from sqlalchemy import URL  # imported late, because most runs do not need it
 
     return URL.create("sqlite", database=str(Path(folder) / TRIALS)).render_as_string()

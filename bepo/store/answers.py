@@ -1,4 +1,4 @@
-"""Answers of an endpoint that were paid for: ``answers.jsonl`` of an evaluation, one row an answer."""
+"""Stored answers of an endpoint: ``answers.jsonl`` of an evaluation, one row per answer."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ _COLUMNS = {"request", "place", "usage", "text", "finish_reason", "model", "fing
 
 
 def request_digest(place: str, body: dict[str, Any]) -> str:
-    """Return what an answer is known by: the request, and its place in the evaluation.
+    """Return the key of an answer: a digest of the request and of its place in the evaluation.
 
-    ``place`` tells equal requests apart, those of two passes for instance, whose answers are drawn independently.
+    ``place`` distinguishes equal requests whose answers are drawn independently, such as those of two passes.
     """
     return digest(json.dumps([place, body], sort_keys=True), 32)
 
 
 class Answers:
-    """The answers of one run. A row is on the disk before its answer is used, so that nothing is paid for twice.
+    """The answers of one run. A row is on disk before its answer is used, so that no request is paid for twice.
 
-    Each row vouches for itself by a digest of the run id and its other fields, which rows of older versions lack.
-    A row has ``request`` (the digest), ``place``, ``usage`` (tokens), and either ``text``, ``finish_reason``, ``model``
-    and ``fingerprint``, or ``error``: the answer was of no use, but may have cost something.
+    A row has ``request`` (the digest), ``place`` and ``usage`` (tokens). A usable answer adds ``text``,
+    ``finish_reason``, ``model`` and ``fingerprint``; an unusable one adds ``error``. The field ``digest`` is a checksum
+    of the run ID and the other fields. Rows of older versions do not have it.
     """
 
     def __init__(self, path: Path, run_id: str) -> None:
-        """Read the answers that are there. Raises ``Corrupt`` for a row that changed, or that is of another run."""
+        """Read the stored answers. Raises ``Corrupt`` for a row that changed or that belongs to another run."""
         self._path, self._run_id, self._lock = path, run_id, Lock()
         whole, _, torn = (read_bytes(path, "file of rows") if path.exists() else b"").rpartition(b"\n")
         lines = whole.split(b"\n") if whole else []
         self.rows: list[dict[str, Any]] = []
         for number, line in enumerate(lines, start=1):
             if not self._is_intact(line):
-                raise Corrupt(f"{path}: line {number} changed since it was written; remove it to ask again")
+                raise Corrupt(f"{path}: line {number} changed since it was written; remove the line to ask again")
             self.rows.append(json.loads(line))
-        if torn or not path.exists():  # by a killed process
+        if torn or not path.exists():  # a killed process can leave half a line
             write_atomically(path, whole + b"\n" * bool(whole))
         self._known = {row["request"]: row for row in self.rows if "text" in row}
 
     def get(self, request: str) -> dict[str, Any] | None:
-        """Return the row of an answer that was paid for, if there is one."""
+        """Return the row of a stored answer to a request, or None."""
         return self._known.get(request)
 
     def _is_intact(self, line: bytes) -> bool:
-        """Return whether a line is a row as it was written. Rows without a digest come before those that have one."""
+        """Return whether a line is unchanged. Rows without a digest are accepted only before the first digest."""
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
@@ -65,7 +65,7 @@ class Answers:
         return digest(json.dumps([self._run_id, content], sort_keys=True), 16)
 
     def add(self, row: dict[str, Any]) -> None:
-        """Note what came back, synced to the disk; several threads may call this."""
+        """Append an answer and sync it to disk. This method is thread-safe."""
         row = row | {"digest": self._digest(row)}
         with self._lock, self._path.open("a", encoding="utf-8") as file:
             file.write(row_line(row))
@@ -76,7 +76,7 @@ class Answers:
                 self._known[row["request"]] = row
 
     def tokens(self) -> tuple[int, int]:
-        """Return how many tokens of prompts and of responses were paid for, over all sessions."""
+        """Return the numbers of prompt and response tokens over all sessions."""
         rows = list(self.rows)
         prompt, response = (sum(row["usage"].get(name) or 0 for row in rows) for name in ("prompt", "response"))
         return prompt, response

@@ -1,4 +1,4 @@
-"""Archives of complete runs: one zip file each, with the rows as columns, that unpack to the same bytes."""
+"""Archives of complete runs: one zip file each, which stores rows as columns and unpacks to the same bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bepo.store.files import (
     unsealed,
     write_atomically,
 )
-from bepo.store.stored import (
+from bepo.store.run_files import (
     CONFIG,
     CONTENT,
     RUN,
@@ -29,21 +29,21 @@ from bepo.store.stored import (
     TRANSCRIPTS,
     Rows,
     StoredRun,
-    check_facts,
+    check_metadata,
     read_folder_of_run,
 )
 
 POLICIES = "policies"
-"""The folder beside the archives with the policies of a few runs."""
+"""The folder beside the archives that holds the policies of some runs."""
 _MOST_FILES = 10_000
-_NO_TIME = (1980, 1, 1, 0, 0, 0)  # equal content gives equal bytes
+_NO_TIME = (1980, 1, 1, 0, 0, 0)  # a constant, so that equal content gives equal bytes
 
 
 class ArchivedRun(StoredRun):
     """A complete run, read from an archive: ``path`` is the zip file.
 
-    Of an archive without transcripts, or without rollouts, there are none to be read. Its policy, if that is published,
-    is in the folder ``policies/<run id>`` beside it.
+    Most archives hold no transcripts and no rollouts. A published policy is in the folder ``policies/<run id>`` beside
+    the archive.
     """
 
     def rows(self, stream: str) -> Rows:
@@ -60,28 +60,28 @@ class ArchivedRun(StoredRun):
         return _read(self.path, name)
 
     def policy(self) -> Path:
-        """Return the folder of the policy. Raises ``UserError`` where it is not published, or not as it was."""
+        """Return the folder of the policy. Raises ``UserError`` if it is not published or its files changed."""
         folder = self.path.parent / POLICIES / self.id
         if not folder.exists():
             with_one = ", ".join(sorted(path.name for path in folder.parent.glob("*"))) or "none"
-            raise UserError(f"run {self.id}: its policy is not published; runs with a published one: {with_one}")
+            raise UserError(f"run {self.id}: its policy is not published; choices: {with_one}")
         read_folder_of_run(folder, self.id)
         return folder
 
 
 def write_archive(run: StoredRun, path: Path, complete: bool = False) -> None:
-    """Write an archive of a run. Rollouts and transcripts are in it if it is to be ``complete``.
+    """Write an archive of a run; a ``complete`` archive also holds rollouts and transcripts.
 
     Raises ``Corrupt`` if the archive would not unpack to the rows of the run.
     """
     members = {name: run.read(name) for name in (CONFIG, SESSIONS, RUN)}
     for stream in STREAMS:
         packed = _packed(run.rows(stream))
-        if digest(_text(_unpacked(packed))) != run.facts["files"][f"{stream}.jsonl"]:
-            raise Corrupt(f"{run.path}: {stream}.jsonl does not survive being packed")
+        if digest(_text(_unpacked(packed))) != run.metadata["files"][f"{stream}.jsonl"]:
+            raise Corrupt(f"{run.path}: {stream}.jsonl cannot be archived, it would not unpack to the same rows")
         members[f"{stream}.json"] = json.dumps(packed, separators=(",", ":")).encode()
     if complete:
-        members |= {name: run.read(name) for name in run.facts["files"] if name == TRANSCRIPTS or "/" in name}
+        members |= {name: run.read(name) for name in run.metadata["files"] if name == TRANSCRIPTS or "/" in name}
     members[CONTENT] = sealed({"files": {name: digest(data) for name, data in members.items()}}).encode()
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_LZMA) as file:
@@ -92,27 +92,27 @@ def write_archive(run: StoredRun, path: Path, complete: bool = False) -> None:
 
 
 def read_archive(path: Path) -> ArchivedRun:
-    """Read an archive whose name is the run's id, and check all of its files. Raises ``Corrupt``."""
+    """Read an archive whose file name is the run ID, and check all of its files. Raises ``Corrupt``."""
     content = unsealed(_read(path, CONTENT), path / CONTENT, "list of files")
     members = {name: _read(path, name) for name in content["files"]}
     for name, expected in content["files"].items():
         if digest(members[name]) != expected:
             raise Corrupt(f"{path}: {name} changed since it was packed")
-    facts, config = (
+    metadata, config = (
         unsealed(members.get(name, b""), path / name, what) for name, what in ((RUN, "run file"), (CONFIG, "config"))
     )
-    check_facts(facts, path, path.stem)
-    return ArchivedRun(path, facts, config)
+    check_metadata(metadata, path, path.stem)
+    return ArchivedRun(path, metadata, config)
 
 
 def check_archive(path: Path) -> ArchivedRun:
-    """Read an archive, and check that every file in it unpacks to what ``run.json`` vouches for. Raises ``Corrupt``."""
+    """Read an archive, and compare every unpacked file with its digest in ``run.json``. Raises ``Corrupt``."""
     run = read_archive(path)
-    files: dict[str, str | bytes] = {name: run.read(name) for name in run.names() if name in run.facts["files"]}
+    files: dict[str, str | bytes] = {name: run.read(name) for name in run.names() if name in run.metadata["files"]}
     files |= {f"{stream}.jsonl": _text(run.rows(stream)) for stream in STREAMS}
     for name, data in files.items():
-        if digest(data) != run.facts["files"].get(name):
-            raise Corrupt(f"{path}: {name} is not the one that run.json vouches for")
+        if digest(data) != run.metadata["files"].get(name):
+            raise Corrupt(f"{path}: {name} does not match its digest in run.json")
     return run
 
 
@@ -133,7 +133,7 @@ def _read(path: Path, name: str) -> bytes:
 
 
 def _packed(rows: Rows) -> dict[str, Any]:
-    """Return rows as columns; ``shape`` says which of the ``shapes``, lists of names, each row has."""
+    """Return rows as columns. ``shapes`` holds lists of column names; ``shape`` is the index of each row's list."""
     shapes: dict[tuple[str, ...], int] = {}
     shape = [shapes.setdefault(tuple(row), len(shapes)) for row in rows]
     columns: dict[str, list[Any]] = {}

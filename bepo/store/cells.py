@@ -1,4 +1,4 @@
-"""Cells of studies: files that say which run each point of a sweep is, so that studies share runs."""
+"""Cells of studies: files that point from each point of a sweep to its run, so that studies share runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FIELDS = {"overrides", "varying", "run_id"}
 def read_cell(path: Path) -> dict[str, Any]:
     """Read a study's cell, ``{"run_id": ..., "overrides": [...]}``, without its digest. Raises ``Corrupt``.
 
-    A cell that was written before cells had digests is read as it is.
+    Older cells have no digest and are read without a check.
     """
     data = read_bytes(path, "study cell")
     found = parse_object(data, path, "study cell")
@@ -27,23 +27,23 @@ def read_cell(path: Path) -> dict[str, Any]:
 
 
 def checked_cell(cell: Any, path: Path) -> dict[str, Any]:
-    """Return a cell that was read from ``path``. Raises ``Corrupt`` if it names no run."""
+    """Return a cell that was read from ``path``. Raises ``Corrupt`` if it does not name a run."""
     if (
         not isinstance(cell, dict)
         or not isinstance(cell.get("run_id"), str)
         or not re.fullmatch(r"\w[\w.-]{0,99}", cell["run_id"])
     ):
-        raise Corrupt(f"{path}: not a study cell, it names no run")
+        raise Corrupt(f"{path}: not a study cell, it has no valid run_id")
     return cell
 
 
 def note_cell(
     results: Path, study: str, tier: str, overrides: list[str], run_id: str, varying: Sequence[str] = ()
 ) -> None:
-    """Point a cell of a study at a run. A cell that pointed elsewhere, because a config changed, is overwritten.
+    """Point a cell of a study at a run. An older cell of the same overrides is overwritten.
 
-    ``varying`` are the overrides by which it differs from the study's other cells, or the number of its Optuna trial;
-    without them the cell keeps those that it has.
+    ``varying`` are the overrides by which the cell differs from the study's other cells, or the number of its Optuna
+    trial. Without them the cell keeps its present ones.
     """
     name = digest("\n".join(sorted(overrides)), 12)
     path = results / "studies" / study / tier / f"{name}.json"
@@ -56,19 +56,19 @@ def note_cell(
 
 
 def study_cells(results: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the path of every readable cell of every study, with the id of the run that it points at."""
+    """Yield the path of every readable cell of every study, and the ID of its run."""
     for path in sorted(results.glob("studies/*/*/*.json")):
         with suppress(Corrupt):
             yield path, read_cell(path)["run_id"]
 
 
 def cells_of_run(results: Path, run_id: str) -> dict[str, dict[str, Any]]:
-    """Return the cell of each study that points at a run, by the study's name; of several the last by its file."""
+    """Return the cells that point at a run, by study. If a study has several, return the last by file name."""
     return {path.parts[-3]: read_cell(path) for path, run in study_cells(results) if run == run_id}
 
 
 def files_of_run(results: Path, run_id: str) -> Iterator[Path]:
-    """Yield the files of a complete run: ``run.json``, those that it vouches for, and the cells that point at it."""
+    """Yield the files of a complete run: those listed in ``run.json``, itself, and the cells that point at the run."""
     folder = results / "runs" / run_id
     files = json.loads((folder / "run.json").read_text(encoding="utf-8"))["files"]
     yield from (folder / name for name in sorted(files))

@@ -1,4 +1,4 @@
-"""Files that several processes read and write: whole or not at all, with digests and locks."""
+"""Files that several processes share: atomic writes, checksums, locks and rows."""
 
 from __future__ import annotations
 
@@ -23,23 +23,21 @@ from filelock import FileLock, Timeout
 from bepo.core.errors import UserError, why
 
 MOST_BYTES = 1 << 28
-"""Of a file that is read at once; a run's largest has a few MB."""
-
-
+"""Size limit of a file that is read into memory. The largest file of a run has a few MB."""
 _INDENTATION = re.compile(rb"\n *")
 
 
 class Corrupt(UserError):
-    """A file or a folder is not what it claims to be. The message begins with its path."""
+    """A file or a folder is damaged or has unexpected content. The message begins with its path."""
 
 
 class DiskFull(UserError):
-    """There is no space left to write what has to be written."""
+    """The disk is full."""
 
 
 @contextmanager
 def disk_errors(place: Path, needed: int | None = None) -> Iterator[None]:
-    """Raise ``DiskFull``, which names a place and the bytes needed, for whatever a full disk makes libraries raise."""
+    """Raise ``DiskFull`` with the path and the bytes needed, whatever error a library raises on a full disk."""
     try:
         yield
     except DiskFull:
@@ -51,39 +49,39 @@ def disk_errors(place: Path, needed: int | None = None) -> Iterator[None]:
         free = shutil.disk_usage(next(p for p in (place, *place.parents) if p.exists())).free
         wanted = "more" if needed is None else f"{needed} bytes"
         raise DiskFull(
-            f"{place}: no space left on its disk, {free} bytes are free and {wanted} are needed; once there is space, "
-            "the same command goes on from the last checkpoint"
+            f"{place}: no space left on the disk, {free} bytes are free and {wanted} are needed; free some space, then "
+            "the same command continues from the last checkpoint"
         ) from None
 
 
 def _is_of_full_disk(error: BaseException) -> bool:
-    """Return whether an error, of Python or of a library that says it in words, comes from a full disk or quota."""
+    """Return whether an error of Python or of a library comes from a full disk or an exceeded quota."""
     words = ("No space left on device", "disk is full", "Disk quota exceeded", "inline_container.cc")  # the last: torch
     return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or any(word in str(error) for word in words)
 
 
 def remove_leftovers(folder: Path, seconds: float = 0.0) -> None:
-    """Remove what a killed process left half written in a folder, ``*.part``, if it is at least ``seconds`` old."""
+    """Remove files and folders that a killed process left half written (``*.part``), at least ``seconds`` old."""
     for part in folder.glob("*.part"):
-        with suppress(OSError):  # another process was faster
+        with suppress(OSError):  # another process removed it
             if time.time() - part.stat().st_mtime >= seconds:
                 shutil.rmtree(part) if part.is_dir() else part.unlink()
 
 
 def folder_name(name: Any, what: str) -> str:
-    """Return a name that becomes a file or a folder. Raises ``UserError`` for one that could lead elsewhere."""
+    """Return the name of a file or a folder. Raises ``UserError`` for a name that could leave the folder."""
     if not isinstance(name, str) or not re.fullmatch(r"\w[\w.+-]{0,99}", name):
-        raise UserError(f"{what}={str(name)[:40]!r}: must be a name of letters, digits and . _ + -")
+        raise UserError(f"{what}={str(name)[:40]!r}: must be a name of letters, digits and . _ + - (100 at most)")
     return name
 
 
 def part_of(path: Path) -> Path:
-    """Return a name for a file while it is written. Two containers on one folder can have the same process number."""
+    """Return a unique temporary path for a file. Two containers can share a folder and have equal process IDs."""
     return path.with_name(f"{path.name}.{socket.gethostname()[:64]}.{os.getpid()}.{secrets.token_hex(4)}.part")
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that readers see the old content or the new one, never a part, even after a power cut."""
+    """Write a file atomically: readers see the old or the new content, never a part, even after a power cut."""
     data = content.encode() if isinstance(content, str) else content
     part = part_of(path)
     with disk_errors(path, len(data)):
@@ -96,7 +94,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         except OSError as error:
             with suppress(OSError):
                 part.unlink()
-            error.filename = str(path)  # and not that of the part
+            error.filename = str(path)  # not the temporary path
             raise
 
 
@@ -122,16 +120,16 @@ def digest(content: str | bytes, length: int = 64) -> str:
 
 
 def digest_of_file(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes, 64 hex digits. Raises ``Corrupt`` for what is no file."""
+    """Return the SHA-256 of a file as 64 hex digits. Raises ``Corrupt`` unless it is a regular file."""
     check_regular(path, "file")
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_bytes(path: Path, what: str) -> bytes:
-    """Return the content of a file. Raises ``Corrupt`` for one of more than 256 MB, and for what is no file.
+    """Return the content of a regular file. Raises ``Corrupt`` for anything else, and above 256 MB.
 
-    A pipe that a stranger has put in its place would be waited for without end.
+    Other kinds of files are refused because reading a FIFO would block.
     """
     if check_regular(path, what) > MOST_BYTES:
         raise Corrupt(f"{path}: not a {what}, it has more than {MOST_BYTES} bytes")
@@ -142,7 +140,7 @@ def read_bytes(path: Path, what: str) -> bytes:
 
 
 def check_regular(path: Path, what: str) -> int:
-    """Return the size of a file. Raises ``Corrupt`` if it is missing, or a folder, a pipe or a device."""
+    """Return the size of a file in bytes. Raises ``Corrupt`` if it is missing, or a folder, a pipe or a device."""
     try:
         state = path.stat()
     except FileNotFoundError:
@@ -150,52 +148,52 @@ def check_regular(path: Path, what: str) -> int:
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
         raise Corrupt(f"{path}: not a {what} ({why(error)})") from None
     if not stat.S_ISREG(state.st_mode):
-        raise Corrupt(f"{path}: not a {what}, but no regular file")
+        raise Corrupt(f"{path}: not a {what}: not a regular file")
     return state.st_size
 
 
 def digests_of_folder(path: Path) -> dict[str, str]:
-    """Return the digest of every file below a folder, by its path in there."""
+    """Return the digest of every file below a folder, by its relative path."""
     files = sorted(file for file in path.rglob("*") if not file.is_dir())
     return {str(file.relative_to(path)): digest_of_file(file) for file in files}
 
 
-def seal_folder(path: Path, name: str, **facts: Any) -> None:
-    """Write ``path/name``: the facts, and the digest of every other file below the folder; all are synced.
+def seal_folder(path: Path, name: str, **metadata: Any) -> None:
+    """Write metadata and the digest of every other file below a folder to ``path/name``, and sync the folder.
 
-    Whoever may read the folder may read its files: safetensors makes its own for their owner alone.
+    Files get the folder's read permissions, because safetensors makes files that only their owner can read.
     """
     for file in (file for file in path.rglob("*") if file.is_file()):
         file.chmod(path.stat().st_mode & 0o666)
-    write_sealed(path / name, {**facts, "files": digests_of_folder(path)})
+    write_sealed(path / name, {**metadata, "files": digests_of_folder(path)})
     sync_folder(path)
 
 
 def read_sealed_folder(path: Path, name: str) -> dict[str, Any]:
-    """Return the facts that ``seal_folder`` wrote. Raises ``Corrupt`` naming a file that was changed, lost or added."""
-    facts = read_sealed(path / name, "list of files")
+    """Return the metadata that ``seal_folder`` wrote. Raises ``Corrupt`` for a changed, lost or added file."""
+    metadata = read_sealed(path / name, "list of files")
     found = digests_of_folder(path)
     found.pop(name)
-    expected = facts.pop("files")
+    expected = metadata.pop("files")
     changed = [file for file in found.keys() | expected.keys() if found.get(file) != expected.get(file)]
     if changed:
         raise Corrupt(f"{path / min(changed)}: {_change(min(changed), found, expected)} since {name} was written")
-    return facts
+    return metadata
 
 
 @contextmanager
-def remedied(remedy: str) -> Iterator[None]:
-    """Add to a ``Corrupt`` that is raised here what its reader can do about it."""
+def advise(advice: str) -> Iterator[None]:
+    """Append advice to the message of a ``Corrupt`` that is raised within a ``with`` block."""
     try:
         yield
     except Corrupt as error:
-        raise Corrupt(f"{error}; {remedy}") from None
+        raise Corrupt(f"{error}; {advice}") from None
 
 
 def check_made_for(place: Path, found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Raise ``Corrupt`` if a file that runs share says that it was made for other settings than it is read for.
+    """Raise ``Corrupt`` if a shared file was made for other settings than expected.
 
-    Its name says for which ones, but a file can be copied under another's name.
+    The file name contains a digest of the settings, but a file can be renamed.
     """
     wanted = json.loads(json.dumps(finite(dict(expected))))
     if others := list(_differences(found, wanted)):
@@ -216,12 +214,12 @@ def _change(file: str, found: dict[str, str], expected: dict[str, str]) -> str:
 
 
 def size_of_folder(path: Path) -> int:
-    """Return the bytes of all files below a folder."""
+    """Return the size of all files below a folder in bytes."""
     return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
 
 
 def link_or_copy(source: str, target: str) -> str:
-    """Make ``target`` another name of the file ``source``, or a copy where the file system has no hard links."""
+    """Make ``target`` a hard link to the file ``source``, or a copy if the file system has no hard links."""
     try:
         os.link(source, target)
     except OSError:
@@ -230,7 +228,7 @@ def link_or_copy(source: str, target: str) -> str:
 
 
 def sync_folder(path: Path) -> None:
-    """Make sure that every file below a folder, and the folder itself, outlives a power cut."""
+    """Sync every file below a folder, and the folder itself, to disk."""
     for place in (*path.rglob("*"), path):
         descriptor = os.open(place, os.O_RDONLY)
         try:
@@ -241,7 +239,7 @@ def sync_folder(path: Path) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock for the time of a ``with`` block; wait for it as long as another holds it."""
+    """Hold a lock during a ``with`` block. Wait without limit while another process holds it."""
     lock = acquire(path)
     try:
         yield
@@ -252,7 +250,7 @@ def locked(path: Path) -> Iterator[None]:
 def acquire(path: Path, timeout: float = -1) -> FileLock:
     """Return a lock that is held until its ``release`` or the end of the process.
 
-    Raises ``filelock.Timeout`` if another still holds it after ``timeout`` seconds; a negative one waits forever.
+    Raises ``filelock.Timeout`` if another holder keeps it for ``timeout`` seconds. A negative timeout waits for ever.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)
@@ -261,7 +259,7 @@ def acquire(path: Path, timeout: float = -1) -> FileLock:
 
 
 def try_acquire(path: Path) -> FileLock | None:
-    """Return a lock as ``acquire`` does, or None if another holds it."""
+    """Return a lock as ``acquire`` does, or None if it is held already."""
     try:
         return acquire(path, timeout=0)
     except Timeout:
@@ -269,17 +267,17 @@ def try_acquire(path: Path) -> FileLock | None:
 
 
 def write_sealed(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON object that vouches for itself: its field ``digest`` is that of all others."""
+    """Write a JSON object with a field ``digest``, the checksum of all other fields."""
     write_atomically(path, sealed(content))
 
 
 def read_sealed(path: Path, what: str) -> dict[str, Any]:
-    """Read what ``write_sealed`` wrote. Raises ``Corrupt`` for a file that differs from it in a single byte."""
+    """Read what ``write_sealed`` wrote. Raises ``Corrupt`` if a single byte differs."""
     return unsealed(read_bytes(path, what), path, what)
 
 
 def sealed(content: dict[str, Any]) -> str:
-    """Return a JSON object that vouches for itself: its field ``digest`` is that of all others."""
+    """Return a JSON object with a field ``digest``, the checksum of all other fields."""
     text = json.dumps(finite(content), sort_keys=True, allow_nan=False)
     return json.dumps(json.loads(text) | {"digest": digest(text)}, indent=1, sort_keys=True)
 
@@ -289,11 +287,11 @@ def unsealed(data: bytes, place: Path, what: str) -> dict[str, Any]:
     found = parse_object(data, place, what)
     found.pop("digest", None)
     try:
-        # As ``sealed`` would write it, without line breaks and indentation: json is ten times faster so.
+        # Compare without line breaks and indentation: json is ten times faster without indentation.
         whole = found | {"digest": digest(json.dumps(found, sort_keys=True, allow_nan=False))}
         if _INDENTATION.sub(b"", data) == json.dumps(whole, sort_keys=True, separators=(",", ": ")).encode():
             return found
-    except (ValueError, RecursionError):  # no text that ``sealed`` could have written
+    except (ValueError, RecursionError):  # ``sealed`` cannot have written this text
         pass
     raise Corrupt(f"{place}: changed since it was written")
 
@@ -315,14 +313,14 @@ def parse_object(data: bytes, place: Path, what: str) -> dict[str, Any]:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Read the rows of a JSONL file up to the first torn line, which a killed writer can leave at the end.
+    """Read the rows of a JSONL file up to the first incomplete line. A killed writer can leave one at the end.
 
-    Raises ``Corrupt`` for a file that cannot be one.
+    Raises ``Corrupt`` if the path is not a regular file.
     """
     text = read_bytes(path, "file of rows").decode(errors="replace") if path.exists() else ""
     lines = text.splitlines()
     try:
-        rows = json.loads(f"[{','.join(lines)}]")  # at once: several times faster than line by line
+        rows = json.loads(f"[{','.join(lines)}]")  # several times faster than line by line
     except (ValueError, RecursionError):
         rows = []
     if len(rows) != len(lines) or not all(isinstance(row, dict) for row in rows):
@@ -335,7 +333,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _row(line: str) -> dict[str, Any] | None:
-    """Return the row that a line holds; None if it holds none."""
+    """Return the row of a line; None if the line is not a JSON object."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
@@ -349,7 +347,7 @@ def row_line(row: dict[str, Any]) -> str:
 
 
 def finite(value: Any) -> Any:
-    """Return ``value`` with None in place of the numbers that JSON cannot hold (NaN and the infinities)."""
+    """Replace numbers that JSON cannot hold (NaN and the infinities) by None, at any depth."""
     if isinstance(value, dict):
         return {k: finite(v) for k, v in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Runs by name: a folder, an archive, a run id or its beginning, whether they are complete or not."""
+"""Find runs by name: a folder, an archive, a run ID or its beginning. They may be complete or in progress."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from bepo.store.archive import read_archive
 from bepo.store.cells import read_cell
 from bepo.store.files import Corrupt
 from bepo.store.published import PUBLISHED, PublishedRuns
-from bepo.store.stored import CONFIG, ROLLOUTS, RUN, TRANSCRIPTS, StoredRun, read_config, read_run
+from bepo.store.run_files import CONFIG, ROLLOUTS, RUN, TRANSCRIPTS, StoredRun, read_config, read_run
 
 DEFAULT = Path("results")
-"""The results folder where none is named."""
+"""The default results folder."""
 
 
 class UnfinishedRun(StoredRun):
-    """A run without ``run.json``: what it has written so far, also while another process writes it."""
+    """A run without ``run.json``, as far as it is written. Another process may be writing it."""
 
     @property
     def id(self) -> str:
-        """The run id, which is the name of its folder."""
+        """The run ID, which is the name of its folder."""
         return self.path.name
 
     def names(self) -> list[str]:
-        """Return the names of the transcripts and rollout batches that are there so far."""
+        """Return the names of the transcripts and rollout batches that are written so far."""
         found = [path for path in (self.path / TRANSCRIPTS, *(self.path / ROLLOUTS).glob("*.npz")) if path.exists()]
         return sorted(str(path.relative_to(self.path)) for path in found)
 
     def transcripts(self) -> list[dict]:
-        """Read the transcripts; none while they are being written."""
+        """Read the transcripts; empty while they are being written."""
         try:
             return super().transcripts()
         except (gzip.BadGzipFile, EOFError, ValueError):
@@ -41,12 +41,12 @@ class UnfinishedRun(StoredRun):
 
 
 def existing(results: Path) -> Path:
-    """Return a results folder. Raises ``UserError`` for one that does not exist, which is taken for misspelt.
+    """Return a results folder. Raises ``UserError`` if it does not exist.
 
-    The default ``results`` may be missing: the published runs are beside it.
+    The default folder may be missing: then only the published runs are read.
     """
     if results != DEFAULT and not results.is_dir():
-        raise UserError(f"results={results}: no such folder; without it, the published runs are read")
+        raise UserError(f"results={results}: no such folder; leave it out to read the published runs")
     return results
 
 
@@ -72,15 +72,15 @@ def read_any(path: Path) -> StoredRun:
 
 
 def every_run(results: Path) -> dict[str, Path]:
-    """Return the place of every run by its id: of a results folder, and of the published runs that are not in it."""
+    """Return the path of every run of a results folder and of every published run, by run ID."""
     published = {path.stem: path for path in sorted(PUBLISHED.glob("*/*.zip"))}
     return published | {path.parent.name: path.parent for path in sorted(results.glob(f"runs/*/{CONFIG}"))}
 
 
 def read_every(results: Path, tier: str | None = None) -> list[StoredRun]:
-    """Read every run of ``every_run``, or those of a tier; one that cannot be read is named on standard error instead.
+    """Read every run of ``every_run``, or only those of a tier. Print runs that cannot be read on standard error.
 
-    Raises ``UserError`` where there is no run, and for a tier that none has.
+    Raises ``UserError`` if no run is left.
     """
     runs = _readable(every_run(results).values(), f"results={results}")
     tiers = [run.config.get("tier", "") for run in runs]
@@ -90,7 +90,7 @@ def read_every(results: Path, tier: str | None = None) -> list[StoredRun]:
 
 
 def _readable(paths: Iterable[Path], name: str) -> list[StoredRun]:
-    """Read runs; one that cannot be read is named on standard error instead. Raises ``UserError`` if none is left."""
+    """Read runs. Print those that cannot be read on standard error. Raises ``UserError`` if no run can be read."""
     runs = []
     for path in paths:
         try:
@@ -103,27 +103,28 @@ def _readable(paths: Iterable[Path], name: str) -> list[StoredRun]:
 
 
 def find_run(run_id: str, results: Path) -> StoredRun:
-    """Return the complete run with an id, of a results folder or else published.
+    """Return the complete run with a given ID from a results folder or the published runs.
 
-    Raises ``UserError`` where there is none, or where it is not complete or not as it was.
+    Raises ``UserError`` if the run is missing or incomplete, or if its files changed.
     """
     places = every_run(results)
     path = places.get(run_id)
     if path is None:
         near = beginning_with(run_id, places)
         raise UserError(
-            f"run={run_id}: there is no such run in {results} or among the published ones; "
+            f"run={run_id}: not found in {results} or the published runs; "
             f"`python -m analysis runs` lists them{f'; did you mean {near[0]}?' if near else ''}"
         )
     return read_archive(path) if path.suffix == ".zip" else read_run(path)
 
 
 def find_runs(name: str, results: Path, tier: str | None = None) -> list[StoredRun]:
-    """Return the runs that ``name`` stands for; ``tier`` limits those of a study.
+    """Return the runs with this name; ``tier`` limits those of a study.
 
-    ``name`` is a run folder, an archive (.zip), a results folder, a run id or its beginning, or a study of ``results``
-    or of the published runs. Of several runs, those that cannot be read are named on standard error instead. Raises
-    ``UserError`` where there is none, or where the beginning is that of several ids, and ``Corrupt`` for a single run.
+    ``name`` is a run folder, an archive (.zip), a results folder, a run ID or its beginning, or a study of ``results``
+    or of the published runs. Raises ``UserError`` if nothing has this name, or if several run IDs begin with it.
+    Raises ``Corrupt`` for a single run that cannot be read. Of several runs, print those that cannot be read on
+    standard error.
     """
     path = Path(name)
     if path.suffix == ".zip" or (path / CONFIG).exists():
@@ -139,22 +140,22 @@ def find_runs(name: str, results: Path, tier: str | None = None) -> list[StoredR
     if not chosen:
         of_tier = f" of tier {tier}" if tier else ""
         raise UserError(
-            f"run {name!r}: neither a run folder, an archive, the beginning of a run id nor a study with runs{of_tier} "
-            f"in {results} or the published runs; `python -m analysis runs` lists the runs"
+            f"run {name!r}: not found in {results} or the published runs{of_tier}; choices: a run folder, an archive, "
+            "the beginning of a run ID, a study; `python -m analysis runs` lists the runs"
         )
     return [read_any(places[chosen[0]])] if len(chosen) == 1 else _readable(map(places.__getitem__, chosen), name)
 
 
 def beginning_with(name: str, ids: Iterable[str]) -> list[str]:
-    """Return the one run id that begins so, or none. Raises ``UserError`` where several do."""
+    """Return the run ID that begins with ``name`` in a list, or an empty list. Raises ``UserError`` for several."""
     found = [run_id for run_id in ids if run_id.startswith(name)] if name else []
     if len(found) > 1:
-        raise UserError(f"run {name!r}: several ids begin so; choices: {', '.join(found)}")
+        raise UserError(f"run {name!r}: several run IDs begin with it; choices: {', '.join(found)}")
     return found
 
 
 def _runs_of_study(study: str, results: Path, tier: str | None) -> Iterator[str]:
-    """Yield the ids of the runs that the cells of a study point at."""
+    """Yield the run IDs of the cells of a study."""
     if study in {path.name for path in (results / "studies").glob("*")}:
         for path in sorted((results / "studies" / study).glob(f"{tier or '*'}/*.json")):
             try:
@@ -165,6 +166,6 @@ def _runs_of_study(study: str, results: Path, tier: str | None) -> Iterator[str]
 
 
 def published_studies(tier: str | None = None) -> Iterator[tuple[str, str]]:
-    """Yield the study and the run id of each readable cell of the published runs."""
+    """Yield the study and the run ID of each readable cell of the published runs."""
     for folder in sorted(path for path in PUBLISHED.glob("*") if path.is_dir() and tier in (None, path.name)):
         yield from PublishedRuns(folder).runs_of_studies()

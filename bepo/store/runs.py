@@ -1,17 +1,18 @@
-"""The folder of a run, whose ``run.json`` is written last: that file *is* completeness.
+"""The folder of a run. ``run.json`` is written last; a run is complete if it has this file.
 
-results/runs/<run id>/
+``results/runs/<run id>/`` holds::
+
     config.json           the resolved config
-    metrics.jsonl         one row an update
-    episodes.jsonl        one row an evaluation episode
-    rollouts/*.npz        rollout batches of the first, the middle and the last update, and those that were asked for
-    transcripts.jsonl.gz  one row a test episode of the last policy: what it read, wrote and got
-    answers.jsonl         of a served policy's evaluation: what the endpoint answered, one row an answer
-    passes.json           of an evaluation in progress: vouches for the rows of its whole passes
-    sessions.json         for each session of work: start, commit, uncommitted changes or not, machine, settings
-    checkpoint-<update>/  the newest checkpoints; content.json vouches for their files and for the rows before them
-    policy/               the policy of a finished run; content.json vouches for its files
-    run.json              result, versions, and a digest of every file that it vouches for: all but the folders' own
+    metrics.jsonl         one row per update
+    episodes.jsonl        one row per evaluation episode
+    rollouts/*.npz        rollout batches of the first, the middle and the last update, and of ``save_rollouts``
+    transcripts.jsonl.gz  one row per test episode of the last policy: prompts, responses, actions and rewards
+    answers.jsonl         evaluation of a served policy: one row per answer of the endpoint
+    passes.json           evaluation in progress: checksum of the rows of its complete passes
+    sessions.json         for each session: start, commit, whether the sources were dirty, machine, settings
+    checkpoint-<update>/  the newest checkpoints; content.json has checksums of their files and of earlier rows
+    policy/               the policy of a finished run; content.json has checksums of its files
+    run.json              result, versions, and the checksum of every file outside of checkpoint and policy folders
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from bepo.store.files import (
     write_atomically,
     write_sealed,
 )
-from bepo.store.stored import (
+from bepo.store.run_files import (
     CONTENT,
     FORMAT_VERSION,
     ROLLOUTS,
@@ -61,29 +62,32 @@ PASSES = "passes.json"
 
 
 class Busy(UserError):
-    """Another process works on the run."""
+    """Another process is working on the run."""
 
 
 def run_id(identity: dict[str, Any]) -> str:
-    """Return 12 hex digits of the SHA-256 of everything that can change a run's result."""
+    """Return the run ID: 12 hex digits of the SHA-256 of everything that can change the result of a run."""
     return digest(json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False), 12)
 
 
 class RunFolder:
-    """A run being written."""
+    """The folder of a run that is being written."""
 
     def __init__(self, results: Path, identifier: str) -> None:
         self.id, self.results = identifier, results
         self.path = results / "runs" / identifier
 
     @property
-    def remedy(self) -> str:
-        """What its user can do where the run is corrupt: nothing is removed without being asked."""
-        return f"to train it again, remove it: python -m analysis runs --gc {self.id} --results {self.results}"
+    def advice(self) -> str:
+        """How to train a corrupt run again. No run is removed automatically."""
+        return f"to train it again, remove it: python -m analysis runs delete {self.id} --results {self.results}"
 
     @contextmanager
     def locked(self) -> Iterator[RunFolder]:
-        """Hold the run; the lock dies with the process. Raises ``Busy``, or ``UserError`` if it cannot be written."""
+        """Lock the run during a ``with`` block; the lock ends with the process.
+
+        Raises ``Busy`` if it is locked, or ``UserError`` if the folder cannot be written.
+        """
         try:
             lock = try_acquire(self.path / ".lock")
         except OSError as error:
@@ -105,21 +109,21 @@ class RunFolder:
             file.write("".join(row_line(row) for row in rows))
 
     def rewrite(self, stream: str, rows: Iterable[dict[str, Any]]) -> None:
-        """Replace all rows of ``metrics`` or ``episodes``, for which nothing vouches then."""
+        """Replace all rows of ``metrics`` or ``episodes``, and remove the checksum of their passes."""
         (self.path / PASSES).unlink(missing_ok=True)
         write_atomically(self.path / f"{stream}.jsonl", "".join(map(row_line, rows)))
 
     def rows(self, stream: str) -> list[dict[str, Any]]:
-        """Read the rows that are there so far, also while another process writes them."""
+        """Read the rows that are written so far. Another process may be writing them."""
         return read_rows(self.path / f"{stream}.jsonl")
 
-    def vouch_for_passes(self) -> None:
-        """Note the digest of the rows of ``episodes`` that are there: whole passes of an evaluation in progress."""
+    def note_passes(self) -> None:
+        """Write the checksum of the rows of ``episodes``, which must be complete passes of an evaluation."""
         data = (self.path / "episodes.jsonl").read_bytes()
         write_sealed(self.path / PASSES, {"run": self.id, "bytes": len(data), "of_rows": digest(data)})
 
     def rows_of_passes(self) -> list[dict[str, Any]]:
-        """Return the rows of ``episodes`` that ``vouch_for_passes`` has seen. Raises ``Corrupt`` if they changed."""
+        """Return the rows of ``episodes`` that ``note_passes`` has seen. Raises ``Corrupt`` if they changed."""
         if not (self.path / PASSES).exists():
             return []
         path, noted = self.path / "episodes.jsonl", read_sealed(self.path / PASSES, "list of passes")
@@ -129,34 +133,34 @@ class RunFolder:
         return [json.loads(line) for line in data.splitlines()]
 
     def write_transcripts(self, episodes: Iterable[dict[str, Any]]) -> None:
-        """Keep one row an episode; a second call overwrites the first."""
+        """Write one row per episode, and overwrite earlier transcripts."""
         lines = "".join(row_line(episode) for episode in episodes)
         write_atomically(self.path / TRANSCRIPTS, gzip.compress(lines.encode(), mtime=0))
 
     # --- checkpoints ---------------------------------------------------------------------------------------
 
     def checkpoints(self) -> list[tuple[int, Path]]:
-        """Return the update and the folder of each finished checkpoint, the newest first; their files are unchecked."""
+        """Return the update and the folder of each finished checkpoint, the newest first. Files are not checked."""
         numbered = ((path.name.removeprefix("checkpoint-"), path) for path in self.path.glob("checkpoint-*"))
         found = ((int(number), path) for number, path in numbered if number.isdecimal() and path.is_dir())
         return sorted(found, reverse=True)
 
     @contextmanager
     def new_checkpoint(self, update: int, keep: int = 2) -> Iterator[Path]:
-        """Yield a folder to fill; when the block ends it becomes a checkpoint, and the newest ``keep`` stay.
+        """Yield a folder to fill. It becomes a checkpoint when the block ends; the newest ``keep`` checkpoints stay.
 
-        Where the disk has no room for one more, all but the newest are removed first, and stderr says so; with
-        ``keep=0`` the newest as well, and the new one stays.
+        If the disk is too full for one more checkpoint, older ones are removed first, with a line on stderr. The newest
+        is removed only with ``keep=0``. The new checkpoint always stays.
         """
         folder = self.path / f"checkpoint-{update}"
         part = folder.with_suffix(".part")
         shutil.rmtree(part, ignore_errors=True)
-        self._make_room(keep)
+        self._free_space(keep)
         part.mkdir()
         try:
             yield part
         except BaseException:
-            shutil.rmtree(part, ignore_errors=True)  # its place is needed where the disk is full
+            shutil.rmtree(part, ignore_errors=True)  # a full disk needs the space
             raise
         rows = {stream: (self.path / f"{stream}.jsonl").read_bytes() for stream in self._streams()}
         lengths = {stream: {"bytes": len(data), "digest": digest(data)} for stream, data in rows.items()}
@@ -164,24 +168,24 @@ class RunFolder:
         part.rename(folder)
         self.drop_checkpoints(max(keep, 1))
 
-    def _make_room(self, keep: int) -> None:
-        """Remove the oldest checkpoints while the disk has no room for one more of the newest's size.
+    def _free_space(self, keep: int) -> None:
+        """Remove the oldest checkpoints until one more of the newest's size fits on the disk.
 
-        The newest stays unless ``keep`` is 0: without it, a run that is killed while it writes the next one begins
-        anew. None is removed where that would not make room: the run then ends with what it has.
+        The newest stays unless ``keep`` is 0: without it, a run that is killed during the next checkpoint starts again.
+        If this cannot free enough space, all checkpoints stay and the run ends.
         """
         found = [path for _, path in self.checkpoints()]
         if not found:
             return
         sizes = [size_of_folder(path) for path in found]
-        missing = sizes[0] + sizes[0] // 20 - shutil.disk_usage(self.path).free  # metadata takes some bytes, too
+        missing = sizes[0] + sizes[0] // 20 - shutil.disk_usage(self.path).free  # 5 % for file-system metadata
         if missing > sum(sizes[min(keep, 1) :]):
             return
         while missing > 0:
             oldest, size = found.pop(), sizes.pop()
             shutil.rmtree(oldest.rename(oldest.with_suffix(".part")))  # a kill must not leave half a checkpoint
             missing -= size
-            print(f"{oldest}: removed before the next one is written, for which the disk has no room", file=sys.stderr)
+            print(f"{oldest}: removed, because the disk is too full for the next checkpoint", file=sys.stderr)
 
     def drop_checkpoints(self, keep: int = 0) -> None:
         """Remove all but the newest ``keep`` checkpoints."""
@@ -189,9 +193,9 @@ class RunFolder:
             shutil.rmtree(path)
 
     def keep_policy(self, folder: Path) -> None:
-        """Keep a folder with the policy, in transformers' format, as ``policy``.
+        """Store a folder with the policy, in the format of transformers, as ``policy``.
 
-        It shares the files' bytes with ``folder`` where the file system has hard links, and is a copy elsewhere.
+        Files are hard links to those in ``folder``, or copies if the file system has no hard links.
         """
         part = self.path / "policy.part"
         for old in (part, self.path / "policy"):
@@ -200,8 +204,8 @@ class RunFolder:
         seal_folder(part, CONTENT, run=self.id)
         part.rename(self.path / "policy")
 
-    def go_on_from(self, other: RunFolder) -> None:
-        """Begin where a run ended that kept its checkpoint: with a copy of it, of its rows, rollouts and sessions."""
+    def continue_from(self, other: RunFolder) -> None:
+        """Copy the newest checkpoint, rows, rollouts and sessions of another run, which kept its checkpoint."""
         update, checkpoint = other.checkpoints()[0]
         for stream in other._streams():
             shutil.copy(other.path / f"{stream}.jsonl", self.path)
@@ -216,10 +220,10 @@ class RunFolder:
         part.rename(part.with_suffix(""))
 
     def rewind(self) -> tuple[int, Path] | None:
-        """Return the newest intact checkpoint, and drop the rows that came after it, which the run writes again.
+        """Return the newest intact checkpoint, and drop later rows, which the run writes again.
 
-        Damaged checkpoints are named on stderr and left out. None, and no rows, where there is no checkpoint at all.
-        Raises ``Corrupt``, and changes nothing, if there are some and none is intact.
+        Damaged checkpoints are skipped with a line on stderr. Without a checkpoint, return None and drop all rows.
+        Raises ``Corrupt`` if all checkpoints are damaged, and changes nothing then.
         """
         problems = []
         for update, path in self.checkpoints():
@@ -229,16 +233,16 @@ class RunFolder:
                 problems.append(str(error))
                 continue
             for problem in problems:
-                print(f"{problem}; going on from update {update}", file=sys.stderr)
+                print(f"{problem}; continuing from update {update}", file=sys.stderr)
             self._truncate(lengths)
             return update, path
         if problems:
-            raise Corrupt(f"{problems[0]}; no checkpoint is intact: remove {self.path} to start anew")
+            raise Corrupt(f"{problems[0]}; no checkpoint is intact; remove {self.path} to train from the beginning")
         self._truncate({})
         return None
 
     def _intact(self, path: Path) -> dict[str, int]:
-        """Return how many bytes of each stream a checkpoint vouches for. Raises ``Corrupt`` if anything changed."""
+        """Return the number of bytes of each stream before a checkpoint. Raises ``Corrupt`` if anything changed."""
         content = read_folder_of_run(path, self.id)
         for stream, expected in content["rows"].items():
             file = self.path / f"{stream}.jsonl"
@@ -257,7 +261,7 @@ class RunFolder:
     # --- completeness --------------------------------------------------------------------------------------
 
     def start(self, config: dict[str, Any], session: dict[str, Any]) -> None:
-        """Note the config, and one more session of work on the run: when, where and by which source."""
+        """Write the config, and add a session of work on the run."""
         write_sealed(self.path / "config.json", config)
         self._write_sessions([*self.sessions(), session])
 
@@ -265,32 +269,32 @@ class RunFolder:
         write_sealed(self.path / SESSIONS, {"sessions": sessions})
 
     def sessions(self) -> list[dict[str, Any]]:
-        """Return what is noted of each session of work, the oldest first. Raises ``Corrupt``."""
+        """Return the metadata of each session of work, the oldest first. Raises ``Corrupt``."""
         path = self.path / SESSIONS
         return read_sealed(path, "list of sessions")["sessions"] if path.exists() else []
 
     def reopen(self) -> None:
-        """Make a complete run one in progress, such as an evaluation of which episodes are missing."""
+        """Make a complete run incomplete again, such as an evaluation with missing episodes."""
         (self.path / "run.json").unlink(missing_ok=True)
 
-    def complete(self, facts: dict[str, Any]) -> None:
-        """Write ``run.json``: the facts, with digest and size of every file that it vouches for."""
+    def complete(self, metadata: dict[str, Any]) -> None:
+        """Write ``run.json``: the metadata, with digest and size of every file outside of folders and of rollouts."""
         streams = [f"{stream}.jsonl" for stream in self._streams()]
         optional = [name for name in (TRANSCRIPTS, ANSWERS) if (self.path / name).exists()]
         names = ["config.json", SESSIONS, *streams, *optional]
         names += [str(path.relative_to(self.path)) for path in sorted((self.path / ROLLOUTS).glob("*.npz"))]
         digests = {name: digest_of_file(self.path / name) for name in names}
         sizes = {name: (self.path / name).stat().st_size for name in names}
-        content = {"format_version": FORMAT_VERSION, "run_id": self.id, **facts, "files": digests, "sizes": sizes}
+        content = {"format_version": FORMAT_VERSION, "run_id": self.id, **metadata, "files": digests, "sizes": sizes}
         write_sealed(self.path / "run.json", content)
 
     @property
     def is_complete(self) -> bool:
-        """Was the run finished? Whether its files are still what they were, ``read_run`` tells."""
+        """Whether the run was finished. ``read_run`` checks its files."""
         return (self.path / "run.json").exists()
 
     def progress(self, *, hashed: bool = True) -> Progress:
-        """Return where the run stands; a run that says it is complete is checked, as ``read_run`` does."""
+        """Return the progress of the run. A complete run is checked as by ``read_run``."""
         status = "partial" if (self.path / "config.json").exists() else "missing"
         try:
             if not self.is_complete:
@@ -299,18 +303,18 @@ class RunFolder:
             run = read_run(self.path, hashed=hashed)
         except Corrupt as error:
             return Progress("corrupt", problem=str(error))
-        result = run.facts.get("result", {})
+        result = run.metadata.get("result", {})
         if not isinstance(result, dict):
-            return Progress("corrupt", problem=f"{self.path}: its result is no result, but {str(result)[:80]!r}")
+            return Progress("corrupt", problem=f"{self.path}: its result is not an object: {str(result)[:80]!r}")
         return Progress("partial" if result.get("missing") else "complete", result.get("updates", 0), run=run)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands."""
+    """The progress of a run."""
 
     status: Literal["complete", "partial", "missing", "corrupt"]
-    updates: int = 0  # that were made
+    updates: int = 0  # number of updates made
     last: dict[str, Any] = field(default_factory=dict)  # the newest row of a run in progress
-    problem: str = ""  # what is wrong with a corrupt one
-    run: StoredRun | None = None  # a complete one, as it was read and checked
+    problem: str = ""  # what is wrong with a corrupt run
+    run: StoredRun | None = None  # a complete run, as it was read and checked

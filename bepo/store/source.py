@@ -1,9 +1,7 @@
-"""Which source code a process runs.
+"""The commit of the running source code.
 
-It is asked for while this module is imported: a commit that is made later is not the one whose code runs.
-
-Only what a run imports or reads counts as its source: the files that ``FILES`` names, tracked by git or not. Tests,
-documents, notebooks and other files beside them do not change a run.
+It is read when this module is imported, because a later commit does not change the code that runs. Only files that a
+run imports or reads count as its source (``FILES``), tracked by git or not. Tests, documents and notebooks do not.
 """
 
 from __future__ import annotations
@@ -13,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 FILES = ("bepo/*.py", "bepo/*.yaml", "conf/*.yaml", "experiments/*.yaml")
-"""The sources of a run, as patterns of git from the top of the tree; ``*`` matches folders, too."""
+"""The sources of a run as git patterns, relative to the top of the tree. ``*`` also matches slashes."""
 
 
 def source_state(root: Path) -> dict[str, Any]:
-    """Return the commit of the source tree at ``root``, and whether a source of runs has uncommitted changes.
+    """Return the ``commit`` of the source tree at ``root``, and whether it is ``dirty``: has uncommitted changes.
 
-    Both are None outside a checkout.
+    Both are None outside a git checkout.
     """
 
     def git(*args: str) -> str | None:

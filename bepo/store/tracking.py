@@ -1,6 +1,6 @@
-"""Weights & Biases as a mirror of the run folder; the only importer of wandb.
+"""Logging of runs to Weights & Biases; only this module imports wandb.
 
-A run's W&B files are those of its folder, under the same paths, so that what is read back is the same.
+W&B gets the files of the run folder under the same paths, so that a download restores the folder.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from bepo.core.errors import Missing, UserError
 from bepo.core.settings import Settings
 from bepo.store.files import finite
 
-PLACES = ("runs/", "studies/")  # of a results folder, as files of a W&B run
+PLACES = ("runs/", "studies/")  # the folders of a results folder that W&B gets
 T = TypeVar("T")
 JobType = Literal["training", "tuning", "evaluation", "sweep", "studies"]
 _OF_EPISODE = ("task", "kind", "success", "task_score", "return", "steps")
-_PATIENCE = 30.0  # seconds that W&B may take to start
-_SILENCE = 60.0  # seconds without an answer after which W&B is left alone; its client can wait for ever
-_GOODBYE = 5.0  # seconds for W&B to end once it is left alone
-_HOMES = {"WANDB_DATA_DIR": "~/.local/share", "WANDB_CACHE_DIR": "~/.cache"}  # where W&B stages files, and its logs
-_LONGEST_TAG, _LONGEST_NAME = 64, 128  # characters that W&B takes
+_START_TIMEOUT = 30.0  # seconds for W&B to start
+_TIMEOUT = 60.0  # seconds for an answer, after which W&B is given up; its client can wait for ever
+_TEARDOWN_TIMEOUT = 5.0  # seconds for W&B to end after it was given up
+_HOMES = {"WANDB_DATA_DIR": "~/.local/share", "WANDB_CACHE_DIR": "~/.cache"}  # where W&B stages files and writes logs
+_LONGEST_TAG, _LONGEST_NAME = 64, 128  # limits of W&B in characters
 
 
 @dataclass
 class Tracking(Settings):
-    """``tracking.mode=online`` is all it takes to log to a server; offline runs are uploaded by ``wandb sync``."""
+    """Weights & Biases. ``tracking.mode=online`` logs to a server; ``wandb sync`` uploads offline runs later."""
 
     mode: Literal["offline", "online", "disabled"] = "offline"
-    """Write a mirror for ``wandb sync``, log to a server, or neither."""
+    """Write local files for ``wandb sync``, log to a server, or do not use W&B."""
     project: str = "bepo"
-    """The project of W&B."""
+    """The W&B project."""
     entity: str | None = None
-    """The user or the team of W&B; null: the default of whoever is logged in."""
+    """The W&B user or team; null: the default of the logged-in user."""
 
     group = "tracking"
 
     def missing(self) -> Missing | None:
-        return None if self.mode != "online" or _logged_in() else Missing("nobody is logged in to W&B", "wandb login")
+        return None if self.mode != "online" or _logged_in() else Missing("not logged in to W&B", "wandb login")
 
 
 def _logged_in() -> bool:
@@ -62,7 +62,7 @@ def _logged_in() -> bool:
 
 @dataclass(frozen=True)
 class Labels:
-    """Under what a user of W&B finds a run: its name, its group, what kind of work it is, its tags, and its config."""
+    """How a run appears in W&B: its name, group, job type, tags and config."""
 
     name: str
     group: str
@@ -72,10 +72,10 @@ class Labels:
 
 
 class Tracker:
-    """Mirrors one run. Its W&B id is the run id, so a resume or a late sync never makes a second run.
+    """Logs one run. Its W&B ID is the run ID, so that a resumed run or a late sync does not make a second run.
 
-    Offline, ``earlier`` rows are logged again and take the place of what earlier sessions left: one W&B folder holds
-    the whole run, however often it was killed.
+    Offline, ``earlier`` rows are logged again and the W&B folders of earlier sessions are removed, so that one folder
+    holds the whole run.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Tracker:
         if settings.mode == "disabled":
             return
         before = list(folder.glob("wandb/offline-run-*"))
-        self._run = self._ask(lambda: _begin(settings, folder, labels, run_id), 2 * _PATIENCE + _SILENCE)
+        self._run = self._ask(lambda: _begin(settings, folder, labels, run_id), 2 * _START_TIMEOUT + _TIMEOUT)
         if self._run is not None and self._run.offline:
             for row in earlier:
                 self.log(row)
@@ -97,8 +97,8 @@ class Tracker:
         if (run := self._run) is not None:
             self._ask(lambda: run.log(finite(row), step=row["update"]))
 
-    def _ask(self, call: Callable[[], T], seconds: float | None = _SILENCE) -> T | None:
-        """Return W&B's answer. Go on without W&B, and say so, where it fails: it mirrors what the run's folder has."""
+    def _ask(self, call: Callable[[], T], seconds: float | None = _TIMEOUT) -> T | None:
+        """Return W&B's answer. If it fails, print so and continue without W&B: the run folder has everything."""
         try:
             return _answer(call, seconds)
         except BaseException as error:
@@ -106,11 +106,11 @@ class Tracker:
             if not isinstance(error, Exception):
                 raise
             problem = (str(error) or repr(error)).splitlines()[0]
-            print(f"W&B stopped ({problem:.300}); the run goes on without it", file=sys.stderr)
+            print(f"W&B stopped ({problem:.300}); the run continues without it", file=sys.stderr)
             return None
 
     def log_transcripts(self, update: int, episodes: Iterable[dict[str, Any]]) -> None:
-        """Log transcripts as a table ``transcripts`` with an update's row: a row an episode, its steps as one text."""
+        """Log a table ``transcripts`` at an update: one row per episode, with its steps as one text."""
         if (run := self._run) is None:
             return
         import wandb
@@ -129,9 +129,9 @@ class Tracker:
         root: Path = Path(),
         labels: Labels | None = None,
     ) -> None:
-        """End the run, once; without ``summary`` it counts as failed. ``files`` go along, by their paths in ``root``.
+        """End the run, and upload ``files`` under their paths relative to ``root``. Without ``summary`` the run failed.
 
-        ``labels`` has the tags and the config as they are by now: other studies may have come to share the run.
+        ``labels`` updates tags and config: other studies may share the run by now.
         """
         if (run := self._run) is None:
             return
@@ -146,11 +146,11 @@ class Tracker:
         self._ask(describe)
         if self._run is not None:
             self._run = None
-            self._ask(lambda: run.finish(exit_code=0 if summary is not None else 1), _patience_at_end(run))
+            self._ask(lambda: run.finish(exit_code=0 if summary is not None else 1), _finish_timeout(run))
 
 
 def _cell(value: Any) -> Any:
-    """Return a cell of a table of transcripts, in which the steps are counted."""
+    """Return the value of a table cell; the number of steps for the list of steps."""
     return len(value) if isinstance(value, list) else value
 
 
@@ -161,16 +161,16 @@ def _step_text(step: dict[str, Any]) -> str:
 def log_table(
     settings: Tracking, folder: Path, labels: Labels, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
 ) -> None:
-    """Upload a table as a W&B run of its own. Raises ``UserError`` if W&B does not start, or stops answering."""
+    """Upload a table as a separate W&B run. Raises ``UserError`` if W&B does not start, or stops answering."""
     if settings.mode == "disabled":
         return
     import wandb
 
     table = wandb.Table(list(columns), [list(row) for row in rows], allow_mixed_types=True)
     try:
-        run = _answer(lambda: _start(settings, folder, labels), _PATIENCE + _SILENCE)
-        _answer(lambda: run.log({name: table}), _SILENCE)
-        _answer(run.finish, _patience_at_end(run))
+        run = _answer(lambda: _start(settings, folder, labels), _START_TIMEOUT + _TIMEOUT)
+        _answer(lambda: run.log({name: table}), _TIMEOUT)
+        _answer(run.finish, _finish_timeout(run))
     except (wandb.Error, OSError) as error:  # a TimeoutError is one
         problem = (str(error) or repr(error)).splitlines()[0]
         raise UserError(
@@ -179,9 +179,9 @@ def log_table(
 
 
 def _answer(call: Callable[[], T], seconds: float | None) -> T:
-    """Return W&B's answer. Raises what it raises, and ``TimeoutError`` if there is none.
+    """Return W&B's answer. Raises what W&B raises, or ``TimeoutError`` after the time limit.
 
-    Then, and after Ctrl-C, W&B is left alone: its own hook would ask, and wait, when the program ends.
+    After any error, and after Ctrl-C, W&B is torn down: otherwise its exit hook would block the end of the program.
     """
     try:
         return within(seconds, call)
@@ -189,17 +189,17 @@ def _answer(call: Callable[[], T], seconds: float | None) -> T:
         import wandb
 
         with suppress(Exception, SystemExit):
-            within(_GOODBYE, wandb.teardown)
+            within(_TEARDOWN_TIMEOUT, wandb.teardown)
         raise
 
 
-def _patience_at_end(run: Any) -> float | None:
-    """Return how many seconds the end of a run may take: online it uploads, as long as that takes."""
-    return _SILENCE if run.offline else None
+def _finish_timeout(run: Any) -> float | None:
+    """Return the time limit for the end of a run; None online, because an upload may take long."""
+    return _TIMEOUT if run.offline else None
 
 
 def _begin(settings: Tracking, folder: Path, labels: Labels, run_id: str) -> Any:
-    """Return a W&B run, whose rows are counted by updates."""
+    """Return a W&B run whose x-axis is the update."""
     run = _start_or_offline(settings, folder, labels, run_id)
     run.define_metric("update", hidden=True)
     run.define_metric("*", step_metric="update")
@@ -207,29 +207,29 @@ def _begin(settings: Tracking, folder: Path, labels: Labels, run_id: str) -> Any
 
 
 def _start_or_offline(settings: Tracking, folder: Path, labels: Labels, run_id: str) -> Any:
-    """Return a W&B run, an offline one where the server does not answer, which is said."""
+    """Return a W&B run. If the server does not answer, print so and return an offline run."""
     try:
         return _start(settings, folder, labels, run_id)
     except UserError as error:
         if settings.mode != "online":
             raise
-        print(f"{error}; tracking goes on offline, `wandb sync` uploads it", file=sys.stderr)
+        print(f"{error}; tracking continues offline, `wandb sync` uploads it", file=sys.stderr)
         import wandb
 
-        wandb.teardown()  # else the first try would still hold the run's id
+        wandb.teardown()  # otherwise the first try would still hold the run ID
         return _start(replace(settings, mode="offline"), folder, labels, run_id)
 
 
 def _start(settings: Tracking, folder: Path, labels: Labels, run_id: str | None = None) -> Any:
-    """Return a W&B run; the one with this id goes on. Raises ``UserError`` if W&B does not start."""
+    """Return a W&B run; a run with the same ID is resumed. Raises ``UserError`` if W&B does not start."""
     import wandb
 
     os.environ.setdefault("WANDB_DISABLE_WEAVE", "true")  # W&B advertises it wherever openai is imported
     for variable, home in _HOMES.items():
         if not _is_writable(home):
             os.environ.setdefault(variable, str(folder.absolute() / "wandb"))
-    if sweep := os.environ.pop("WANDB_SWEEP_ID", ""):  # W&B would choose another id at every session
-        print(f"WANDB_SWEEP_ID={sweep}: ignored, the W&B id of a run is its run id", file=sys.stderr)
+    if sweep := os.environ.pop("WANDB_SWEEP_ID", ""):  # with it, W&B would choose another ID at every session
+        print(f"WANDB_SWEEP_ID={sweep}: ignored, the W&B ID of a run is its run ID", file=sys.stderr)
     try:
         return wandb.init(
             mode=settings.mode,
@@ -243,7 +243,7 @@ def _start(settings: Tracking, folder: Path, labels: Labels, run_id: str | None 
             group=labels.group or None,
             job_type=labels.job_type,
             tags=_tags(labels),
-            settings=wandb.Settings(silent=True, console="off", x_disable_stats=True, init_timeout=_PATIENCE),
+            settings=wandb.Settings(silent=True, console="off", x_disable_stats=True, init_timeout=_START_TIMEOUT),
         )
     except (wandb.Error, ValueError, TypeError, OSError) as error:  # a malformed WANDB_ variable is a ValueError
         problem = " ".join(str(error).split())
@@ -253,21 +253,21 @@ def _start(settings: Tracking, folder: Path, labels: Labels, run_id: str | None 
 
 
 def _is_writable(home: str) -> bool:
-    """Return whether W&B can make its folder in a folder of the home folder, which may be missing."""
+    """Return whether W&B can make its folder below ``home``, which may be missing."""
     place = Path(os.path.expanduser(home)).absolute() / "wandb"
     return os.access(next(p for p in (place, *place.parents) if p.exists()), os.W_OK)
 
 
 def _tags(labels: Labels) -> tuple[str, ...]:
-    """Return the tags, each once, as long as W&B allows."""
+    """Return the distinct tags, cut to the length that W&B allows."""
     return tuple(dict.fromkeys(tag[:_LONGEST_TAG] for tag in labels.tags if tag))
 
 
-def publish(settings: Tracking, results: Path) -> int:
-    """Upload every study cell of a results folder, and return the number of them.
+def upload_cells(settings: Tracking, results: Path) -> int:
+    """Upload every study cell of a results folder, and return their number.
 
-    A run uploads the cells that point at it when it ends. Studies that came to share it later are known only here.
-    Raises ``UserError`` if there is no cell, or W&B does not take them.
+    A run uploads the cells that point at it when it ends; this adds cells that were written later. Raises ``UserError``
+    without cells, or if W&B refuses them.
     """
     import wandb
 
@@ -284,10 +284,10 @@ def publish(settings: Tracking, results: Path) -> int:
 
 
 def download(project: str, results: Path) -> None:
-    """Bring the runs and study cells of a W&B project (``entity/project``) into a results folder.
+    """Download the runs and study cells of a W&B project (``entity/project``) into a results folder.
 
-    A run that is there already stays; of several uploads of a cell the newest counts. Raises ``UserError`` if the
-    project cannot be read.
+    Complete runs of the folder stay. If a cell was uploaded several times, the newest is used. Raises ``UserError`` if
+    the project cannot be read.
     """
     import wandb
 
@@ -296,7 +296,7 @@ def download(project: str, results: Path) -> None:
         files = [file for run in runs for file in run.files() if _is_of_results(file.name)]
         complete = {p.parent.name for p in results.glob("runs/*/run.json")}
         wanted = [f for f in files if f.name.split("/")[1] not in complete or not f.name.startswith("runs/")]
-        # Of equal names the newest is the last to be written; run.json comes after all it vouches for.
+        # The newest of equal names is written last, and each run.json after the files that it lists.
         for file in sorted(wanted, key=lambda f: (f.name.endswith("/run.json"), f.updated_at, f.name)):
             file.download(root=str(results), replace=True).close()
     except (wandb.Error, OSError, ValueError) as error:
@@ -304,13 +304,13 @@ def download(project: str, results: Path) -> None:
 
 
 def _is_of_results(name: str) -> bool:
-    """Return whether a file of a W&B run is one of a results folder; others could lead anywhere on this machine."""
+    """Return whether a W&B file belongs into a results folder. Other names could point outside of the folder."""
     parts = name.split("/")
     return name.startswith(PLACES) and all(re.fullmatch(r"\w[\w.+-]*", part) for part in parts)
 
 
 def _attach(run: Any, files: Iterable[Path], root: Path) -> None:
-    """Let W&B upload files as they are when the run ends. A relative link each: nothing is copied."""
+    """Let W&B upload files when the run ends. It gets relative links, so that nothing is copied."""
     for path in files:
         link = Path(run.dir) / path.relative_to(root)
         link.parent.mkdir(parents=True, exist_ok=True)

@@ -13,8 +13,8 @@ from joblib import cpu_count
 from bepo.core.errors import Parser, UserError, exit_code, say, why
 from bepo.runs.compose import register_configs
 from bepo.store.published import PUBLISHED
+from bepo.store.run_files import refuse_older
 from bepo.store.source import SOURCE
-from bepo.store.stored import refuse_older
 from bepo.sweep.check import check_tuning
 from bepo.sweep.estimate import Throughput
 from bepo.sweep.execute import Execution

@@ -9,7 +9,7 @@ import optuna
 
 from bepo.runs.objectives import values_of
 from bepo.store.files import FileLock
-from bepo.store.stored import read_run
+from bepo.store.run_files import read_run
 from bepo.sweep.plan import PlannedRun
 
 

@@ -14,7 +14,7 @@ from bepo.runs.config import Config
 from bepo.runs.machine import cpu_model
 from bepo.runs.metrics import seconds_of_updates
 from bepo.store.files import Corrupt
-from bepo.store.stored import StoredRun, read_run
+from bepo.store.run_files import StoredRun, read_run
 from bepo.sweep.plan import PlannedRun
 
 # Seconds an update and GPUs of a run at tier=paper. ALFWorld with the small model: the paper's runtime analysis
@@ -65,8 +65,8 @@ class Throughput:
         """Add a complete run, unless it was trained on a CPU of another model."""
         try:
             run = read_run(folder, hashed=False)
-            cpus = {session["machine"]["cpu"] for session in run.facts["sessions"]}
-            if run.facts["result"]["updates"] and (run.clock == "time/" or cpus == {self._cpu}):
+            cpus = {session["machine"]["cpu"] for session in run.metadata["sessions"]}
+            if run.metadata["result"]["updates"] and (run.clock == "time/" or cpus == {self._cpu}):
                 for kind in _kinds(run.config, _needs_critic(run.config)):
                     self._seconds[kind].append(_seconds_an_update(run))
         except Corrupt as error:
@@ -93,9 +93,9 @@ class Throughput:
 def _seconds_an_update(run: StoredRun) -> float:
     """Return what an update has cost, with a share of what came before and after all updates, where that is known."""
     name = "cpu_seconds_last_session" if run.clock == "cpu/" else "wall_seconds_last_session"
-    whole = run.facts.get(name) if len(run.facts["sessions"]) == 1 else None
+    whole = run.metadata.get(name) if len(run.metadata["sessions"]) == 1 else None
     seconds = seconds_of_updates(run.metrics(), run.clock) if whole is None else whole
-    return seconds / run.facts["result"]["updates"]
+    return seconds / run.metadata["result"]["updates"]
 
 
 def _tiny_cost(config: Config) -> float:

@@ -9,8 +9,8 @@ from typing import Any
 import optuna
 
 from bepo.runs.metrics import seconds_of_updates
+from bepo.store.run_files import success_of
 from bepo.store.runs import RunFolder
-from bepo.store.stored import success_of
 from bepo.store.tracking import Labels, Tracking, log_table
 from bepo.sweep.outcome import GridOutcome
 from bepo.sweep.plan import PlannedRun
@@ -41,7 +41,7 @@ def _row(study: str, cell: str, folder: RunFolder, problem: str) -> list[Any]:
     """Return a row in the order of ``COLUMNS``; success is None for a run that is not complete."""
     progress = folder.progress()
     seconds = [seconds_of_updates(folder.rows("metrics"), clock) for clock in ("time/", "cpu/")]
-    success = progress.run and success_of(progress.run.facts["result"])
+    success = progress.run and success_of(progress.run.metadata["result"])
     return [study, cell, progress.status, folder.id, success, *seconds, problem or progress.problem]
 
 

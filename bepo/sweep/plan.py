@@ -11,8 +11,8 @@ from bepo.core.errors import UserError
 from bepo.runs.config import Config, cell_overrides, identity_of
 from bepo.store.cells import note_cell
 from bepo.store.published import PUBLISHED, PublishedRuns
+from bepo.store.run_files import read_run
 from bepo.store.runs import Progress, RunFolder, run_id
-from bepo.store.stored import read_run
 from bepo.sweep.studies import Cell, PlannedStudy, compose_cells
 
 
@@ -56,7 +56,7 @@ class PlannedRun:
 
     def result(self) -> dict[str, Any]:
         """Read the result of a complete run. Raises ``Corrupt``."""
-        return read_run(self.folder.path).facts["result"]
+        return read_run(self.folder.path).metadata["result"]
 
 
 def plan_runs(studies: Sequence[PlannedStudy]) -> list[PlannedRun]:

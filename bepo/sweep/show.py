@@ -69,7 +69,7 @@ def _problems(
 
 def format_corrupt(run: PlannedRun, state: Progress) -> str:
     """Return what is wrong with a corrupt run, and how to train it again."""
-    return f"{state.problem}; {run.folder.remedy}"
+    return f"{state.problem}; {run.folder.advice}"
 
 
 def format_time(estimates: Sequence[TimeEstimate], jobs: int) -> str:

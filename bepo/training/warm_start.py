@@ -22,7 +22,7 @@ from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling, collect
 from bepo.rollouts.evaluation import play
 from bepo.rollouts.task_sets import TaskSet
-from bepo.store.files import check_made_for, locked, read_sealed_folder, remedied, seal_folder, sync_folder
+from bepo.store.files import advise, check_made_for, locked, read_sealed_folder, seal_folder, sync_folder
 from bepo.store.published import WARM_START, read_warm_start
 from bepo.training.backends import Setup
 from bepo.training.starting_policy import starting_policy_of, warm_start_name
@@ -55,7 +55,7 @@ def initial_policy(setup: Setup) -> LanguageModel:
         with locked(setup.cache / f"{name}.lock"):
             if not folder.exists():
                 _make(folder, policy, setup)
-        with remedied(f"remove {folder} to make it anew"):
+        with advise(f"remove {folder} to make it anew"):
             made_for = read_sealed_folder(folder, WARM_START)
             made_for.pop("curve", None)
             check_made_for(folder, made_for, starting_policy_of(setup))

@@ -50,8 +50,8 @@ SPREAD = {  # method: how often each training seed succeeds
     "hgpo": (1.0, 0.0, 0.3, 0.8),
 }
 LABELS = (*MAIN, *ABLATIONS, "in-text", "claims", "decided-claims", "claim-measures", "checks", "granularity")
-LABELS += ("method-comparison", "supp-common-hparams", "supp-environment-hparams", "sample-efficiency", "room")
-LABELS += ("share-of-lead", "warm-starts", "replication")
+LABELS += ("method-comparison", "supp-common-hparams", "supp-environment-hparams", "sample-efficiency", "headroom")
+LABELS += ("share-of-headroom", "warm-starts", "replication")
 ROOT = Path(__file__).parents[2]
 
 
@@ -90,7 +90,7 @@ def made(tmp_path_factory):
         ]
     for method, rate in (("oracle", 0.8), ("grpo", 0.3)):
         for seed in range(3):
-            run("room", "webshop", seed=seed, rate=rate, **{"credit.name": method})
+            run("headroom", "webshop", seed=seed, rate=rate, **{"credit.name": method})
     paths["gagpo"] = [run("gated_gagpo", "webshop", **{"credit.name": "gagpo"})]
     paths["runtime"] = [run("runtime", "alfworld", seed=9)]  # another than the main runs
     for start, method, seed in itertools.product(range(3), ("gated_bepo", "grpo"), range(3)):
@@ -319,24 +319,28 @@ def test_the_cost_to_a_success_that_all_seeds_reach(made):
 
 
 def test_where_the_tier_can_judge(made):
-    """Seed s of GRPO succeeds in 0.3 + 0.1 s of the training episodes at every update, of the control in 0.1 more."""
-    (found,) = [line for line in read(made, "room") if line["Environment"] == "WebShop" and line["Model"] == "small"]
-    base, control = [30.0, 40.0, 50.0], [40.0, 50.0, 60.0]
-    error = (plain.variance(base) / 3 + plain.variance(control) / 3) ** 0.5
-    assert near(found["Lead"], plain.fmean(control) - plain.fmean(base)) and found["Seeds"] == "3 + 3"
-    assert float(found["Standard error"]) == pytest.approx(error, abs=0.05) and found["Room"] == "no"  # 10 < 4 x 8.2
+    """Seed s of GRPO succeeds in 0.3 + 0.1 s of the training episodes at every update, of the oracle in 0.1 more."""
+    (found,) = [
+        line for line in read(made, "headroom") if line["Environment"] == "WebShop" and line["Model"] == "small"
+    ]
+    base, oracle = [30.0, 40.0, 50.0], [40.0, 50.0, 60.0]
+    error = (plain.variance(base) / 3 + plain.variance(oracle) / 3) ** 0.5
+    assert near(found["Difference"], plain.fmean(oracle) - plain.fmean(base)) and found["Seeds"] == "3 + 3"
+    assert (
+        float(found["Standard error"]) == pytest.approx(error, abs=0.05) and found["Headroom"] == "no"
+    )  # 10 < 4 x 8.2
 
 
-def test_leads_from_several_starts(made):
-    """Welch's interval over the seeds of a start, and Student's over the mean leads of three starts."""
+def test_differences_from_several_starts(made):
+    """Welch's interval over the seeds of a start, and Student's over the mean differences of three starts."""
     lines = [line for line in read(made, "warm-starts") if line["Method"] == "Gated-BEPO"]
     rates = [[means(made[1]["start", start, method]) for method in ("gated_bepo", "grpo")] for start in range(3)]
     (low, high), _ = welch(*rates[1])
-    lead = plain.fmean(rates[1][0]) - plain.fmean(rates[1][1])
-    assert lines[1]["Lead at the end"] == f"{lead:.1f} [{low:.1f}, {high:.1f}]"
-    leads = [plain.fmean(own) - plain.fmean(base) for own, base in rates]
-    low, high = stats.t.interval(0.95, 2, plain.fmean(leads), plain.stdev(leads) / 3**0.5)
-    assert lines[3]["Lead at the end"] == f"{plain.fmean(leads):.1f} [{low:.1f}, {high:.1f}]"
+    difference = plain.fmean(rates[1][0]) - plain.fmean(rates[1][1])
+    assert lines[1]["Difference at the end"] == f"{difference:.1f} [{low:.1f}, {high:.1f}]"
+    differences = [plain.fmean(own) - plain.fmean(base) for own, base in rates]
+    low, high = stats.t.interval(0.95, 2, plain.fmean(differences), plain.stdev(differences) / 3**0.5)
+    assert lines[3]["Difference at the end"] == f"{plain.fmean(differences):.1f} [{low:.1f}, {high:.1f}]"
     assert near(lines[3]["Final"], plain.fmean(plain.fmean(own) for own, _ in rates))
 
 

@@ -96,7 +96,7 @@ def test_claims_agree_with_the_printed_numbers_but_one_only_by_rounding():
     assert found["alfworld-over-hgpo-7b"].worst.value == pytest.approx(2.9)  # said 2.95: rounding allows 2.8 to 3.0
     assert found["alfworld-over-hgpo-7b"].stated == 2.95
     told = [own.separated for own in found.values() if own.separated is not None]
-    assert (sum(told), len(told)) == (5, 20)  # leads beyond the printed deviations of three training seeds
+    assert (sum(told), len(told)) == (5, 20)  # differences beyond the printed deviations of three training seeds
     assert [n for n in found if n.endswith(("hgpo-1.5b", "hgpo-7b")) and found[n].separated] == ["webshop-over-hgpo-7b"]
 
 
@@ -239,7 +239,7 @@ def test_an_extension_may_name_blocks_that_only_its_runs_make(tmp_path):
 
 
 def test_what_the_paper_prints_of_the_inequality_that_decides_is_at_hand(tmp_path):
-    """The paper's least lead is that over HGPO; the least of these runs is that over RLOO."""
+    """The paper's smallest difference is over HGPO, that of these runs over RLOO."""
     for method, rates in (("gated_bepo", (9, 8, 9)), ("rloo", (8, 7, 8)), ("hgpo", (3, 4, 3))):
         shop(tmp_path / "r", method, rates, 3)
     path = claim(tmp_path, "ours > max(hgpo, rloo)", entries={"rloo": OURS.replace("gated_bepo", "rloo")})
@@ -347,7 +347,7 @@ def test_the_page_begins_with_what_reproduced(tmp_path):
     head, _, rest = shown.partition('<ul class="contents">')
     assert "6 runs, up to 3 training seeds: WebShop; HGPO, Gated-BEPO" in head and "<article" in rest
     assert "Supported: 1 claims" in head and "+53.3" in head and 'href="#main-results.laptop"' in head
-    assert "has not been run on real weights" in head
+    assert "Tier <code>paper</code> has not been run" in head
 
 
 def test_explain_decides_a_claim_at_the_highest_tier_that_has_its_runs(tmp_path):

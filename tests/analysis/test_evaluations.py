@@ -8,8 +8,8 @@ from analysis.grid.artefact import artefacts
 from analysis.output.ledger import ledger
 from bepo.explore.index import facts, whole_episodes
 from bepo.store.files import read_object
+from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder
-from bepo.store.stored import read_run
 from tests.chat_server import overlong, serving
 from tests.command import Command
 from tests.stored_runs import rewrite, write_run

@@ -12,7 +12,7 @@ from analysis.claims.expression import ExpressionError
 from analysis.claims.formula import Inequality, comparisons, conjunction, inequalities
 from analysis.claims.inference import LEVEL, Measured, Outcome, decide, seeds_for_spread, significance
 from analysis.data.sources import Source
-from analysis.output.plan import plan
+from analysis.output.power import power
 from bepo.core.errors import UserError
 from tests.stored_runs import write_run
 
@@ -171,7 +171,7 @@ def test_every_form_of_claim_that_occurs_is_simulated():
 
     def form(claim):
         kinds = {
-            ("spread" if one.of_spread else "bound" if len(one.coefficients) < 2 else "lead")
+            ("spread" if one.of_spread else "bound" if len(one.coefficients) < 2 else "difference")
             for one in inequalities(claim)
         }
         words = set() if isinstance(claim, Inequality) else {claim.word}
@@ -182,7 +182,7 @@ def test_every_form_of_claim_that_occurs_is_simulated():
     assert {form(claim.formula) for claim in read()} <= simulated | {frozenset({"and"})}
 
 
-def test_a_plan_says_how_many_seeds_would_decide(tmp_path):
+def test_power_says_how_many_seeds_would_decide(tmp_path):
     """Two seeds that differ by five points need as many seeds as the power of a t test says."""
     for method, rates_ in (("gated_bepo", (7, 8)), ("gigpo", (7, 7.4)), ("grpo", (6, 7))):
         for seed, rate in enumerate(rates_):
@@ -193,13 +193,13 @@ def test_a_plan_says_how_many_seeds_would_decide(tmp_path):
                 {"env.name": "sokoban", "credit.name": method, "seed": seed, "study.name": "main_sokoban_text"},
                 passes,
             )
-    shown = plan(Source(tmp_path), "laptop")
+    shown = power(Source(tmp_path), "laptop")
     seeds = TTestIndPower().solve_power((75 - 65) / (50**0.5), alpha=0.05, power=0.8)
     line = next(line for line in shown.splitlines() if line.startswith("text-sokoban-over-grpo "))
     assert line.split()[1] == str(ceil(seeds)) and line.split()[2] == str(2 * ceil(seeds) - 4)
     command = f"main_sokoban_text env=sokoban model=small tier=laptop seeds={ceil(seeds)}"
     assert line.endswith(f"python -m bepo.sweep {command}") and "0 of" in shown
     with pytest.raises(UserError, match="no claim has runs at tier paper"):
-        plan(Source(tmp_path), "paper")
-    with pytest.raises(UserError, match="no verdict counts at tier smoke"):
-        plan(Source(tmp_path), "smoke")
+        power(Source(tmp_path), "paper")
+    with pytest.raises(UserError, match=r"tier=smoke.*laptop or paper"):
+        power(Source(tmp_path), "smoke")

@@ -1,4 +1,4 @@
-"""The ledger of runs, and what --gc may remove."""
+"""The ledger of runs, and what `runs delete` may delete."""
 
 import shutil
 
@@ -10,8 +10,8 @@ from bepo.core.errors import UserError
 from bepo.store.archive import write_archive
 from bepo.store.cells import note_cell
 from bepo.store.published import PublishedRuns
+from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder
-from bepo.store.stored import read_run
 from tests.stored_runs import write_run
 
 
@@ -91,17 +91,17 @@ def test_a_folder_of_a_run_that_never_began_changes_no_filter(results, capsys):
 def test_only_what_is_named_is_removed(results, capsys):
     assert main(["runs", "status=partial", "--results", str(results)]) == 0
     assert "run2" in (out := capsys.readouterr().out) and "1 runs: 1 partial" in out
-    assert main(["runs", "--gc", "run1", "run", "--results", str(results)]) == 2
-    assert "nothing was removed" in capsys.readouterr().err
+    assert main(["runs", "delete", "run1", "run", "--results", str(results)]) == 2
+    assert "nothing was deleted" in capsys.readouterr().err
     with RunFolder(results, "run2").locked():
-        assert main(["runs", "--gc", "run1", "run2", "--results", str(results)]) == 2
+        assert main(["runs", "delete", "run1", "run2", "--results", str(results)]) == 2
     assert "run2 is being written" in capsys.readouterr().err
     before = {p.name for p in (results / "runs").iterdir()}
-    assert main(["runs", "--gc", "run1", "--results", str(results)]) == 0
-    assert capsys.readouterr().out == "removed run1\n"
+    assert main(["runs", "delete", "run1", "--results", str(results)]) == 0
+    assert capsys.readouterr().out == "deleted run1\n"
     assert {p.name for p in (results / "runs").iterdir()} == before - {"run1"} == {"run0", "run2"}
     assert len(list((results / "studies").glob("*/*/*.json"))) == 2
-    assert main(["runs", "--gc", "run0", "--results", str(results)]) == 0
+    assert main(["runs", "delete", "run0", "--results", str(results)]) == 0
     assert not list((results / "studies").glob("*/*/*.json"))  # they pointed at run0
 
 

@@ -62,7 +62,7 @@ def test_questions_of_the_notebooks(results):
     assert len(found) == 2 and all(explore.rollouts(run) for run in found.values())
     ours, theirs = sorted(found, key=lambda name: "GRPO" in name)
     table = explore.outcomes({n: found[n] for n in (ours, theirs)})
-    assert table["success"].tolist() == [75.0, 25.0] and table["lead"][0] == 50.0
+    assert table["success"].tolist() == [75.0, 25.0] and table["difference"][0] == 50.0
     assert "credit.name" in explore.differences(found).index
     assert "env.name" not in explore.differences(found).index
     assert (explore.degeneracy(list(found.values()))["tied_states"] == 25.0).all()

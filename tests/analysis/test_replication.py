@@ -1,4 +1,4 @@
-"""The table of declared leads, against Student's test by hand and Holm's correction by its definition."""
+"""The table of pre-registered comparisons, against Student's test by hand and Holm's correction by its definition."""
 
 import itertools
 import statistics as plain
@@ -33,31 +33,31 @@ def rows_of(table):
     return [[getattr(cell, "text", cell) for cell in row] for row in table.rows]
 
 
-def leads(rival):
+def differences(rival):
     return [100 * (own - other) for own, other in zip(RATES["gated_bepo"], RATES[rival])]
 
 
-def test_each_lead_is_tested_over_pairs_and_corrected_for_all_six(tmp_path):
+def test_each_comparison_is_tested_over_pairs_and_corrected_for_all_six(tmp_path):
     table = built_of(tmp_path, RATES).table
     rows = rows_of(table)
     assert [row[:2] for row in rows] == [[m, r] for m in ("In training", "Final") for r in ("GRPO", "GiGPO", "HGPO")]
-    p = {rival: stats.ttest_1samp(leads(rival), 0).pvalue for rival in ("grpo", "gigpo", "hgpo")}
+    p = {rival: stats.ttest_1samp(differences(rival), 0).pvalue for rival in ("grpo", "gigpo", "hgpo")}
     p |= {name: 1.0 for name in ("final grpo", "final gigpo", "final hgpo")}  # nothing deviates
     corrected, reached = {}, 0.0
     for rank, name in enumerate(sorted(p, key=p.get)):
         reached = max(reached, min(1.0, (6 - rank) * p[name]))
         corrected[name] = reached
     for row, rival in zip(rows, ("grpo", "gigpo", "hgpo")):
-        low, high = stats.ttest_1samp(leads(rival), 0).confidence_interval(0.95)
-        assert row[5] == f"{plain.fmean(leads(rival)):z.1f} [{low:.1f}, {high:.1f}]"
+        low, high = stats.ttest_1samp(differences(rival), 0).confidence_interval(0.95)
+        assert row[5] == f"{plain.fmean(differences(rival)):z.1f} [{low:.1f}, {high:.1f}]"
         assert row[6:8] == [f"{p[rival]:.2g}", f"{corrected[rival]:.2g}"]
         samples = ([100 * rate for rate in RATES[method]] for method in ("gated_bepo", rival))
         low, high = stats.ttest_ind(*samples, equal_var=False).confidence_interval(0.95)
-        assert row[2] == f"{plain.fmean(leads(rival)):z.1f} [{low:.1f}, {high:.1f}]"
+        assert row[2] == f"{plain.fmean(differences(rival)):z.1f} [{low:.1f}, {high:.1f}]"
     assert [row[8] for row in rows] == ["holds", "undecided", "reversed", *["undecided"] * 3]
     assert [table.facts[f"declared_{word}"] for word in ("holds", "reversed", "undecided")] == ["1", "1", "4"]
     assert table.facts["replication/learning/grpo/verdict"] == "holds"
-    assert table.facts["replication/learning/hgpo/lead"] == rows[2][5]
+    assert table.facts["replication/learning/hgpo/difference"] == rows[2][5]
 
 
 @pytest.mark.parametrize("tier, seeds, said", [("laptop", 7, "not complete"), ("smoke", 8, "not judged")])
@@ -71,10 +71,8 @@ def test_there_is_no_verdict_before_all_pairs_are_complete_nor_of_smoke(tmp_path
 def test_the_page_counts_the_verdicts_once_there_are_any(tmp_path, seeds):
     built = built_of(tmp_path, {method: rates[:seeds] for method, rates in RATES.items()})
     head, _, _ = page.render([built], ["laptop"], "r", {"laptop": []}).partition('<ul class="contents">')
-    said = (
-        '6 leads that were <a href="#replication.laptop">declared before their runs</a>, 1 hold, 1 are reversed and 4'
-    )
-    assert (said in head) == (seeds == 8) and ("declared before" in head) == (seeds == 8)
+    said = '6 <a href="#replication.laptop">pre-registered comparisons</a>, 1 hold, 1 are reversed and 4'
+    assert (said in head) == (seeds == 8) and ("pre-registered" in head) == (seeds == 8)
 
 
 def test_only_the_declared_seeds_count(tmp_path):

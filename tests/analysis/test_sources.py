@@ -18,7 +18,7 @@ from bepo.runs.config import METHOD_VERSION
 from bepo.store.archive import write_archive
 from bepo.store.cells import read_cell
 from bepo.store.published import PublishedRuns
-from bepo.store.stored import read_run
+from bepo.store.run_files import read_run
 from tests.stored_runs import rewrite, write_run
 
 PASSES = ((1, 0, 0, 0), (1, 1, 0, 0))

@@ -11,7 +11,7 @@ from analysis.data.sources import open_source
 from analysis.grid.parts import setting_rows
 from analysis.output.study import build_study, row_colours, varying
 from bepo.core.errors import UserError
-from bepo.store.stored import read_run
+from bepo.store.run_files import read_run
 from tests.stored_runs import write_run
 
 

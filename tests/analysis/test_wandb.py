@@ -11,7 +11,7 @@ import wandb
 from analysis.__main__ import main
 from analysis.data.sources import Source, open_source
 from bepo.store.cells import files_of_run, note_cell
-from bepo.store.tracking import Labels, Tracker, Tracking, publish
+from bepo.store.tracking import Labels, Tracker, Tracking, upload_cells
 from tests.stored_runs import write_run
 
 pytestmark = pytest.mark.slow
@@ -72,7 +72,7 @@ def results(tmp_path):
         run = write_run(results, "main_sokoban", {"model": "vl", "seed": seed}, PASSES)
         track(run, results)
     note_cell(results, "shared", "laptop", ["seed=1"], run.id)
-    assert publish(Tracking("offline"), results) == 3
+    assert upload_cells(Tracking("offline"), results) == 3
     return results
 
 
@@ -87,7 +87,7 @@ def test_the_frames_are_those_of_the_folder(results, tmp_path, monkeypatch):
         for a, b in zip(mine.runs, other.runs, strict=True):
             pd.testing.assert_frame_equal(a.episodes, b.episodes)
             pd.testing.assert_frame_equal(a.metrics, b.metrics)
-        assert [r.facts for r in mine.runs] == [r.facts for r in other.runs]
+        assert [r.metadata for r in mine.runs] == [r.metadata for r in other.runs]
 
 
 def test_what_is_there_already_is_not_fetched_again_and_the_newest_cell_counts(results, tmp_path, monkeypatch):

@@ -27,7 +27,7 @@ def table_of(folder, rates):
     return build(artefacts()["warm-starts"], Source(folder), "laptop").table
 
 
-def test_leads_within_and_over_starts(tmp_path):
+def test_differences_within_and_over_starts(tmp_path):
     table = table_of(tmp_path, RATES)
     rows = [[cell.text for cell in row] for row in table.rows]
     assert [heading.rpartition(", ")[2] for heading in table.headings[::2]] == [
@@ -37,11 +37,11 @@ def test_leads_within_and_over_starts(tmp_path):
     own, base = (100 * np.array(RATES[1][method]) for method in ("gated_bepo", "grpo"))
     welch = stats.ttest_ind(own, base, equal_var=False).confidence_interval(0.95)
     assert rows[3][3] == f"{own.mean() - base.mean():.1f} [{welch.low:.1f}, {welch.high:.1f}]"
-    leads = [100 * (plain.fmean(of["gated_bepo"]) - plain.fmean(of["grpo"])) for of in RATES.values()]
-    student = stats.ttest_1samp(leads, 0).confidence_interval(0.95)
-    assert rows[-1][3] == f"{plain.fmean(leads):.1f} [{student.low:.1f}, {student.high:.1f}]"
-    assert rows[-1][3] == table.facts["starts/sokoban/small/gated_bepo/lead"]
-    assert rows[-1][4] == "0.0" and "no" not in table.facts["starts/sokoban/small/gated_bepo/lead-final"]
+    differences = [100 * (plain.fmean(of["gated_bepo"]) - plain.fmean(of["grpo"])) for of in RATES.values()]
+    student = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
+    assert rows[-1][3] == f"{plain.fmean(differences):.1f} [{student.low:.1f}, {student.high:.1f}]"
+    assert rows[-1][3] == table.facts["starts/sokoban/small/gated_bepo/difference"]
+    assert rows[-1][4] == "0.0" and "no" not in table.facts["starts/sokoban/small/gated_bepo/difference-final"]
 
 
 def test_what_seeds_alone_would_make_of_the_starts_means(tmp_path):
@@ -55,4 +55,4 @@ def test_what_seeds_alone_would_make_of_the_starts_means(tmp_path):
 
 def test_a_start_without_the_base_and_a_single_start_say_nothing_over_starts(tmp_path):
     table = table_of(tmp_path, {0: RATES[0], 1: {"gated_bepo": (0.5, 0.6)}})
-    assert len(table.rows) == 2 and not table.facts and "If starts were alike" not in " ".join(table.notes)
+    assert len(table.rows) == 2 and not table.facts and "if all starts were equal" not in " ".join(table.notes)

@@ -15,7 +15,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from bepo.store.stored import read_run
+from bepo.store.run_files import read_run
 from tests.command import SMALLEST, Command, run, without_seconds
 
 SHORT = [*(s for s in SMALLEST if not s.startswith(("policy.warm_start", "updates", "checkpoint_every")))]
@@ -30,7 +30,7 @@ def content(run_folder: Path) -> dict:
     run = read_run(run_folder)
     kept = {update: run.read(name) for update, name in run.rollouts().items()}
     rows = {stream: without_seconds(run_folder, stream) for stream in ("metrics", "episodes")}
-    return {"result": run.facts["result"], "transcripts": run.transcripts(), "rollouts": kept, **rows}
+    return {"result": run.metadata["result"], "transcripts": run.transcripts(), "rollouts": kept, **rows}
 
 
 def contents(results: Path) -> dict[str, dict]:

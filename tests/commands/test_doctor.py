@@ -48,14 +48,14 @@ def test_every_plugin_is_listed_by_existing(found):
 def test_what_every_machine_has_is_usable_and_every_problem_has_words(found):
     by_name = {f.name: f for f in found}
     assert not any(by_name[n].problem for n in ("sokoban", "tiny", "tiny_vl", "local", "wandb", "packages", "optuna"))
-    assert all(f.problem or not f.remedy for f in found)
+    assert all(f.problem or not f.fix for f in found)
 
 
 def test_choices_of_a_plugin(monkeypatch):
     monkeypatch.setattr("bepo.envs.environments", lambda: {"needy": Needy})
     found = {f.name: f for f in findings() if f.part == "environments"}
     assert found["needy"] == Finding("environments", "needy")
-    assert (found["needy data=original"].problem, found["needy data=original"].remedy) == (
+    assert (found["needy data=original"].problem, found["needy data=original"].fix) == (
         "no original data",
         "fetch-data",
     )
@@ -69,7 +69,7 @@ def test_what_cannot_be_imported_is_a_finding(monkeypatch):
     monkeypatch.setattr("bepo.envs.environments", broken)
     monkeypatch.setattr(doctor, "LOOKS", [broken])
     first, *_, last = findings()
-    assert (first.name, first.remedy, last.name) == ("environments", "make install", "broken")
+    assert (first.name, first.fix, last.name) == ("environments", "make install", "broken")
     assert "thefuzz" in first.problem and "thefuzz" in last.problem
 
 
@@ -105,7 +105,7 @@ def test_strict_and_json(monkeypatch, capsys):
 
 
 def test_weights(tmp_path, monkeypatch):
-    assert "hf download no/such" in weights_missing("no/such").remedy
+    assert "hf download no/such" in weights_missing("no/such").fix
     (tmp_path / "config.json").write_text("{}", encoding="utf-8")
     assert "no weights" in weights_missing(str(tmp_path)).problem
     (tmp_path / "model.safetensors").touch()
@@ -117,6 +117,6 @@ def test_wandb_login(tmp_path, monkeypatch):
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.delenv("NETRC", raising=False)
     assert Tracking().missing() is None
-    assert Tracking(mode="online").missing().remedy == "wandb login"
+    assert Tracking(mode="online").missing().fix == "wandb login"
     monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
     assert Tracking(mode="online").missing() is None

@@ -41,7 +41,7 @@ def test_a_person_may_look_and_leave(name, monkeypatch, capsys):
 
 def test_numbers_words_hints_and_slips(monkeypatch, capsys):
     code, out, _ = played(monkeypatch, capsys, "jump\n9\n\n?\n2\nGO UP\nq\n1\n", "sokoban", "--task", "2", "dim=7")
-    assert code == 0 and "'jump' is no action" in out and "'9' is no action" in out and "the expert: " in out
+    assert code == 0 and "'jump' is not an action" in out and "'9' is not an action" in out and "the expert: " in out
     assert "down: reward -0.1" in out and "up: reward -0.1" in out
     assert out.splitlines()[-1] == "stopped: score 0, return -0.2 after 2 steps"
 

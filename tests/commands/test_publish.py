@@ -16,8 +16,8 @@ from bepo.store import find
 from bepo.store.archive import read_archive, write_archive
 from bepo.store.files import digest_of_file, digests_of_folder, read_sealed, seal_folder, sealed, write_sealed
 from bepo.store.published import TRIALS, PublishedRuns
+from bepo.store.run_files import RUN, read_run
 from bepo.store.runs import run_id
-from bepo.store.stored import RUN, read_run
 from bepo.sweep import plan
 from bepo.sweep.__main__ import main as sweep
 from bepo.sweep.plan import plan_cells
@@ -169,9 +169,9 @@ def test_a_sweep_skips_published_runs_and_their_new_cells_are_published(publishe
 def test_a_run_of_uncommitted_sources_is_left_out(results, tmp_path, capsys):
     shutil.copytree(results, tmp_path / "r")
     for path in tmp_path.glob("r/runs/*/run.json"):
-        facts = read_sealed(path, "run file")
-        facts["sessions"][0]["dirty"] = True
-        write_sealed(path, facts)
+        metadata = read_sealed(path, "run file")
+        metadata["sessions"][0]["dirty"] = True
+        write_sealed(path, metadata)
     assert publish.main([str(tmp_path / "r"), "--tier", "smoke", "--to", str(tmp_path / "p")]) == 0
     assert capsys.readouterr().err.count("sources that no commit has") == 2
     assert not PublishedRuns(tmp_path / "p" / "smoke").ids()
@@ -211,7 +211,7 @@ def test_a_warm_start_is_published_with_its_run_and_trained_from(warm_started, t
     (start,) = PublishedRuns(tmp_path / "smoke").warm_starts()
     (run,) = runs_of(tmp_path)
     assert digests_of_folder(start) == digests_of_folder(warm_started / "warm_starts" / start.name)
-    assert run.facts["warm_start"] == {"name": start.name, "digest": digest_of_file(start / "warm_start.json")}
+    assert run.metadata["warm_start"] == {"name": start.name, "digest": digest_of_file(start / "warm_start.json")}
     monkeypatch.setattr(warm_start, "fit", None)
     assert verify.main([run.id, "--tier", "smoke", "--published", str(tmp_path)]) == 0
     weights = start / "model.safetensors"
@@ -270,7 +270,7 @@ def test_numbers_that_are_missing_and_other_tasks_are_differences(published):
     rows = run.metrics()
     del rows[0]["train/grad_norm"]
     again.rows = lambda stream: rows if stream == "metrics" else []
-    again.facts["task_sets"]["test"]["digest"] = "other"
+    again.metadata["task_sets"]["test"]["digest"] = "other"
     found = list(differences(run, again))
     assert found[0].startswith("test tasks: ") and "metrics, row 1: train/grad_norm is None" in found[1]
     assert any(line.startswith("episodes of ") and ": 0 rows" in line for line in found)
@@ -279,8 +279,8 @@ def test_numbers_that_are_missing_and_other_tasks_are_differences(published):
 
 def test_a_result_that_its_episodes_do_not_give_is_found(published, capsys):
     run, _ = runs_of(published)
-    run.facts["result"]["success"] += 0.125
-    run.read = lambda name: sealed(run.facts).encode() if name == RUN else read_archive(run.path).read(name)
+    run.metadata["result"]["success"] += 0.125
+    run.read = lambda name: sealed(run.metadata).encode() if name == RUN else read_archive(run.path).read(name)
     write_archive(run, run.path)
     assert publish.main(["--tier", "smoke", "--to", str(published)]) == 2
     assert f"{run.path}: its success is " in capsys.readouterr().err

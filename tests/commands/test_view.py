@@ -57,14 +57,14 @@ def test_a_comparison_as_text_names_the_first_difference(results, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--text"], "--text prints an episode of one run: which?"),
+        (["--text"], "--text: name a run"),
         (["--tier", "nowhere"], "no run of tier 'nowhere'; tiers that have runs: "),
-        (["nowhere"], "run 'nowhere': neither a run folder"),
-        (["explored", "--text"], "--text prints an episode of one run, not of 2"),
+        (["nowhere"], "run 'nowhere': "),
+        (["explored", "--text"], "but 2 are named"),
         (["--compare", "explored", "explored"], "--compare explored: 2 runs; name one of"),
         (["FIRST", "--text", "--episode", "9"], "--episode 9: test episodes of run"),
         (["FIRST", "--text", "--from", "update 7"], "choices: test episodes, update 1"),
-        (["--compare", "FIRST", "FIRST"], "this is one run; name two"),
+        (["--compare", "FIRST", "FIRST"], "--compare"),
     ],
 )
 def test_a_mistake_gets_one_line(results, capsys, arguments, message):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError
-from bepo.runs.keep import bounded
+from bepo.runs.rollout_files import bounded
 from tests.strategies import rollouts
 
 

@@ -30,7 +30,7 @@ def test_a_name_is_that_of_one_file():
     registry = Registry("bepo.losses", "loss", "loss")
     registry.register(plugin("original"))
     registry.register(plugin("original"))  # the module was loaded again
-    with pytest.raises(UserError, match=r"^copy\..*Mine: its name 'mine' is that of original\."):
+    with pytest.raises(UserError, match=r"^copy\..*Mine: name 'mine' is taken by original\."):
         registry.register(plugin("copy"))
 
 
@@ -43,9 +43,9 @@ def test_what_a_plug_in_leaves_out_is_named_at_once():
         name: str = "mute"
 
     registry = Registry("bepo.losses", "loss", "loss")
-    with pytest.raises(UserError, match="Plain: a plug-in is a dataclass: write @dataclass below @register"):
+    with pytest.raises(UserError, match="Plain: must be a dataclass"):
         registry.register(Plain)
-    with pytest.raises(UserError, match=r"Mute: must say its version$"):
+    with pytest.raises(UserError, match=r"Mute: .*version$"):
         registry.register(Mute)
 
 
@@ -69,7 +69,7 @@ def test_what_a_plug_in_cannot_be_is_named_at_once():
     for wrong, message in (
         (Stranger, "Stranger: must derive from the base class of bepo.losses"),
         (Other, "unknown name of .*Other 'that'; choices: this"),
-        (Bare, "Bare: a setting has a default: strength has none"),
+        (Bare, "Bare: .*strength"),
     ):
         with pytest.raises(UserError, match=message):
             registry.register(wrong)

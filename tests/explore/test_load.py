@@ -10,7 +10,7 @@ from bepo.core.errors import UserError
 from bepo.explore.frames import differing
 from bepo.store.archive import write_archive
 from bepo.store.files import Corrupt, write_sealed
-from bepo.store.stored import read_run
+from bepo.store.run_files import read_run
 from bepo.view import main
 from tests.explore.runs_with_episodes import write
 

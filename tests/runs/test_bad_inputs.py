@@ -142,6 +142,8 @@ def placed(module: str, arguments: list[str], folder: Path) -> list[str]:
     of_results = {"analysis": ["--results", str(folder)], "bepo.view": ["--results", str(folder)]}
     composed = module in ("bepo.train", "bepo.evaluate", "bepo.sweep")
     place = [f"results={folder}"] if composed else of_results.get(module, [])
+    if module == "analysis":  # a command stands first, and of two folders the last counts
+        return [*arguments, *([] if "--results" in arguments else place)]
     return [*place, *arguments]
 
 

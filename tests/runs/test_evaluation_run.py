@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
+from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder
-from bepo.store.stored import read_run
 from tests.command import SMALLEST, Command, train
 
 pytestmark = pytest.mark.slow  # these train
@@ -22,7 +22,7 @@ def evaluate(results, *overrides):
 
 def only(results, updates):
     """The runs of a results folder with so many updates: the only one."""
-    (found,) = [run for run in map(read_run, results.glob("runs/*")) if run.facts["result"]["updates"] == updates]
+    (found,) = [run for run in map(read_run, results.glob("runs/*")) if run.metadata["result"]["updates"] == updates]
     return found
 
 
@@ -52,9 +52,9 @@ def test_an_evaluation_of_the_untrained_policy_is_that_of_update_0(trained, tmp_
     assert found.id in out and found.metrics() == []
     assert passes(found, 0) == by_pass(passes(reference, 0))
     assert [t["task"] for t in found.transcripts()] == [row["task"] for row in passes(found, 0)[:4]]
-    assert found.facts["sessions"][0]["job"] == "evaluation"
+    assert found.metadata["sessions"][0]["job"] == "evaluation"
     for unused in ("credit", "loss", "training", "rollout", "seed"):
-        assert unused not in found.facts["identity"]
+        assert unused not in found.metadata["identity"]
     again = evaluate(tmp_path, *settings, "seed=1", "credit=grpo", "training.learning_rate=1")
     assert again[0] == 0 and f"run {found.id} is complete" in again[1]
 
@@ -65,13 +65,13 @@ def test_a_finished_run_is_evaluated_as_its_last_policy_was(trained):
     assert code == 0, err
     found = only(trained, 0)
     assert passes(found, 0) == by_pass(passes(run, UPDATES)) != by_pass(passes(run, 0))
-    assert found.facts["identity"]["run"] == run.id and found.transcripts() == run.transcripts()
+    assert found.metadata["identity"]["run"] == run.id and found.transcripts() == run.transcripts()
     folder = found.path
     (folder / "run.json").unlink()  # as after SIGKILL in the second pass
     rows = (folder / "episodes.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     changed = json.dumps(json.loads(rows[0]) | {"steps": 99}) + "\n"
     (folder / "episodes.jsonl").write_text("".join([changed, *rows[1:4]]), encoding="utf-8")
-    RunFolder(trained, folder.name).vouch_for_passes()
+    RunFolder(trained, folder.name).note_passes()
     with (folder / "episodes.jsonl").open("a", encoding="utf-8") as file:
         file.write("".join(rows[4:6]) + '{"torn')
     assert evaluate(trained, f"run={run.id}")[0] == 0

@@ -97,7 +97,7 @@ def test_tokens_that_cannot_be_are_estimated(case, server, tmp_path):
     """The answer counts, and so does what it costs: neither more of the budget than it can be, nor less."""
     server.faults += [lambda handler, request: handler.complete(request, usage=COUNTS[case])]
     evaluate(configured(server, tmp_path, *QUICK, "policy.concurrency=1"))
-    served = only(tmp_path).facts["served"]
+    served = only(tmp_path).metadata["served"]
     prompt = server.bodies[0]["messages"][0]["content"]
     text = server.answer(prompt)
     others = sum(len(sent["messages"][0]["content"]) // 4 for sent in server.bodies[1:])
@@ -199,7 +199,7 @@ def test_what_a_terminal_would_act_on_is_not_printed(server, tmp_path, capfd):
     with pytest.raises(UserError) as told:
         evaluate(configured(server, tmp_path, *QUICK, "evaluation.tasks=3"))
     out, err = capfd.readouterr()
-    result = only(tmp_path).facts["result"]["missing"]
+    result = only(tmp_path).metadata["result"]["missing"]
     assert sum(result.values()) == 2 and all(reason.isprintable() for reason in result)
     assert str(told.value).isprintable() and not {"\x1b", "\x07", "\u202e"} & {*out, *err}
 
@@ -225,7 +225,7 @@ def test_answers_without_text_are_counted(server, tmp_path, capfd):
     server.faults += [thinking("length")]
     config = configured(server, tmp_path, *QUICK, "progress=true")
     evaluate(config)
-    served = only(tmp_path).facts["served"]
+    served = only(tmp_path).metadata["served"]
     assert served["empty_answers"] == 1
     words = f"1 of {served['answers']} answers have no text, 1 of them because policy.max_response_length=512"
     assert words in capfd.readouterr().err

@@ -10,8 +10,8 @@ from transformers import AutoModelForCausalLM
 
 from bepo.core.batch import RolloutBatch
 from bepo.store.files import Corrupt
+from bepo.store.run_files import STREAMS, read_run
 from bepo.store.runs import run_id
-from bepo.store.stored import STREAMS, read_run
 from tests.command import rows, run, start, stop_after, train, without_seconds
 
 pytestmark = pytest.mark.slow  # these train
@@ -31,12 +31,12 @@ def test_run_json_describes_the_run(whole):
     (path,) = results.glob("runs/*")
     found = read_run(path)
     assert found.id == path.name and found.id in out
-    assert found.facts["tier"] == "smoke" and found.facts["seed"] == 0
-    assert {s: p["tasks"] for s, p in found.facts["task_sets"].items()} == {"train": 8, "validation": 4, "test": 4}
-    (session,) = found.facts["sessions"]
+    assert found.metadata["tier"] == "smoke" and found.metadata["seed"] == 0
+    assert {s: p["tasks"] for s, p in found.metadata["task_sets"].items()} == {"train": 8, "validation": 4, "test": 4}
+    (session,) = found.metadata["sessions"]
     assert session.keys() == {"started", "study", "job", "commit", "dirty", "machine", "settings"}
     assert session["machine"]["threads"] == 1 and {"cpu", "instructions", "blas"} < session["machine"].keys()
-    assert run_id(found.facts["identity"]) == found.id
+    assert run_id(found.metadata["identity"]) == found.id
     assert "torch" in session["machine"]["versions"]
     metrics = found.metrics()
     assert [r["update"] for r in metrics] == list(range(1, 31))
@@ -49,7 +49,7 @@ def test_run_json_describes_the_run(whole):
         assert len(passes) == 8 and {r["evaluation_seed"] for r in passes} == {0, 1}
         assert len({r["task"] for r in passes}) == 4
     final = [r["success"] for r in episodes if (r["split"], r["update"]) == ("test", 30)]
-    assert found.facts["result"]["success"] == pytest.approx(sum(final) / 8)
+    assert found.metadata["result"]["success"] == pytest.approx(sum(final) / 8)
     due = [r for r in metrics if "eval/test_success" in r]
     assert [r["update"] for r in due] == [5, 10, 15, 20, 25, 30]
     for row in due:
@@ -77,7 +77,7 @@ def test_what_a_finished_run_keeps(whole):
         assert sum(step["reward"] for step in transcript["steps"]) == pytest.approx(row["return"])
         assert all(step["prompt"] and step["observation"] for step in transcript["steps"])
     for name in ("transcripts.jsonl.gz", "rollouts/000001.npz"):
-        assert name in found.facts["files"]
+        assert name in found.metadata["files"]
 
 
 def test_evaluations_of_the_first_policy_are_made_once_and_shared(whole, tmp_path):
@@ -111,12 +111,12 @@ def test_a_run_of_more_updates_goes_on_from_a_finished_one(whole, tmp_path, shor
     (short,) = tmp_path.glob("runs/*")
     assert [p.name for p in short.glob("checkpoint-*")] == [f"checkpoint-{shorter}"]
     code, _, err = train(tmp_path)
-    assert code == 0 and f"goes on from update {shorter} of run {short.name}" in err
+    assert code == 0 and f"from update {shorter} of run {short.name}" in err
     (expected,) = whole[0].glob("runs/*")
     found = read_run(tmp_path / "runs" / expected.name)
     for stream in STREAMS:
         assert without_seconds(found.path, stream) == without_seconds(expected, stream)
-    assert len(found.facts["sessions"]) == 2 and read_run(short)
+    assert len(found.metadata["sessions"]) == 2 and read_run(short)
     assert found.transcripts() == read_run(expected).transcripts()
 
 

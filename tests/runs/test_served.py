@@ -20,8 +20,8 @@ from bepo.core.errors import UserError
 from bepo.runs.compose import register_configs
 from bepo.runs.config import identity_of
 from bepo.runs.evaluation_run import evaluate
+from bepo.store.run_files import read_run
 from bepo.store.runs import run_id
-from bepo.store.stored import read_run
 from tests.chat_server import cut, filtered, foreign, malformed, overlong, serving, slow, status
 from tests.command import Command
 
@@ -71,11 +71,11 @@ def test_a_run_says_what_was_asked_and_what_it_took(undisturbed):
     run, requests = undisturbed
     rows = run.episodes()
     assert len(rows) == 6 and {row["evaluation_seed"] for row in rows} == {0, 1}
-    assert run.facts["result"]["success"] == sum(row["success"] for row in rows) / 6
-    assert sum(row["calls"] for row in rows) == requests == run.facts["served"]["answers"]
-    assert run.facts["served"]["reported"] == {"a-model": requests}
-    assert run.facts["served"]["tokens"]["response"] == 7 * requests
-    assert run.facts["protocol"]["sampling"] == {"max_tokens": 512, "temperature": 0.4}
+    assert run.metadata["result"]["success"] == sum(row["success"] for row in rows) / 6
+    assert sum(row["calls"] for row in rows) == requests == run.metadata["served"]["answers"]
+    assert run.metadata["served"]["reported"] == {"a-model": requests}
+    assert run.metadata["served"]["tokens"]["response"] == 7 * requests
+    assert run.metadata["protocol"]["sampling"] == {"max_tokens": 512, "temperature": 0.4}
     transcripts = run.transcripts()
     assert [t["task"] for t in transcripts] == [row["task"] for row in rows[:3]]
     for transcript in transcripts:
@@ -122,17 +122,17 @@ def test_an_error_is_never_an_action(fault, server, undisturbed, tmp_path, capsy
         evaluate(config)
     run, requests = undisturbed
     found = only(tmp_path)
-    ((reason, count),) = found.facts["result"]["missing"].items()
-    assert words in reason and count == 1 and found.facts["result"]["success"] is None
+    ((reason, count),) = found.metadata["result"]["missing"].items()
+    assert words in reason and count == 1 and found.metadata["result"]["success"] is None
     assert "success" not in capsys.readouterr().out
     assert [row for row in run.episodes() if row in found.episodes()] == found.episodes()
-    assert len(found.episodes()) == 5 and sum(found.facts["served"]["useless_answers"].values()) == useless
+    assert len(found.episodes()) == 5 and sum(found.metadata["served"]["useless_answers"].values()) == useless
     before = len(server.bodies)
     with pytest.raises(UserError, match="no key"):  # what is there stays, if it cannot be tried again
         evaluate(configured(server, tmp_path, "policy.key_env=NO_SUCH_KEY"))
-    assert only(tmp_path).facts == found.facts
+    assert only(tmp_path).metadata == found.metadata
     evaluate(config)
-    assert only(tmp_path).episodes() == run.episodes() and only(tmp_path).facts["result"]["missing"] == {}
+    assert only(tmp_path).episodes() == run.episodes() and only(tmp_path).metadata["result"]["missing"] == {}
     assert len(server.bodies) == requests + 1 > before
     evaluate(config)
     assert len(server.bodies) == requests + 1
@@ -163,7 +163,7 @@ def test_a_prompt_that_exceeds_the_context_fails_its_episode(endpoint, server, u
     assert row["success"] is False and row["calls"] == row["steps"] == 0
     others = [row for row in found.episodes() if not row["overlong"]]
     assert len(others) == 5 and all(row in run.episodes() for row in others)
-    assert found.facts["result"] == {"success": success, "updates": 0, "missing": {}, "overlong": 1}
+    assert found.metadata["result"] == {"success": success, "updates": 0, "missing": {}, "overlong": 1}
     assert success == sum(row["success"] for row in others) / 6
     assert "1 failed because a prompt exceeded the model's context" in capsys.readouterr().out
 
@@ -218,11 +218,11 @@ def test_a_killed_evaluation_goes_on_without_paying_twice(server, undisturbed, t
     evaluate(configured(server, tmp_path))
     run, requests = undisturbed
     found = only(tmp_path)
-    assert found.episodes() == run.episodes() and found.facts["served"] == run.facts["served"] | {
+    assert found.episodes() == run.episodes() and found.metadata["served"] == run.metadata["served"] | {
         "base_url": server.url
     }
     assert requests <= len(server.bodies) <= requests + 2  # those under way at the kill
-    assert len(found.facts["sessions"]) == 2
+    assert len(found.metadata["sessions"]) == 2
 
 
 def in_progress(server, results, number):
@@ -315,8 +315,8 @@ def test_no_request_is_sent_beyond_the_budget(server, undisturbed, tmp_path):
     evaluate(configured(server, tmp_path, *prices, "policy.budget_money=1e9"))
     found = only(tmp_path)
     assert found.episodes() == run.episodes() and len(server.bodies) == requests
-    tokens = found.facts["served"]["tokens"]
-    assert found.facts["served"]["cost"] == tokens["prompt"] + 2 * tokens["response"]
+    tokens = found.metadata["served"]["tokens"]
+    assert found.metadata["served"]["cost"] == tokens["prompt"] + 2 * tokens["response"]
 
 
 def test_the_cost_is_estimated_before_anything_is_sent(server, tmp_path, capsys):
@@ -347,7 +347,7 @@ def test_a_version_of_a_model_is_the_model(asked, reported, same, server, tmp_pa
     config = configured(server, tmp_path, f"policy.model={asked}", "evaluation.tasks=1", "evaluation.seeds=1")
     if same:
         evaluate(config)
-        assert only(tmp_path).facts["served"]["reported"].keys() == {reported}
+        assert only(tmp_path).metadata["served"]["reported"].keys() == {reported}
     else:
         with pytest.raises(UserError, match=f"no episode was answered .answered by {reported}, not by {asked}"):
             evaluate(config)

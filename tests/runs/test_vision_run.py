@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from bepo.store.stored import STREAMS, read_run
+from bepo.store.run_files import STREAMS, read_run
 from tests.command import rows, run, start, stop_after, train
 
 pytestmark = pytest.mark.slow  # these train

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from bepo.store.archive import check_archive, read_archive, write_archive
 from bepo.store.files import Corrupt
+from bepo.store.run_files import StoredRun, read_run
 from bepo.store.runs import RunFolder
-from bepo.store.stored import StoredRun, read_run
 
 VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 ROWS = st.lists(st.dictionaries(st.sampled_from("abcdef"), VALUES))
@@ -39,7 +39,7 @@ def test_an_archive_unpacks_to_the_same_rows(tmp_path, metrics, episodes):
     found = check_archive(tmp_path / "abc.zip")
     assert [*map(list, map(dict.items, found.metrics()))] == [*map(list, map(dict.items, run.metrics()))]
     assert found.episodes() == run.episodes()
-    assert (found.facts, found.config, found.id) == (run.facts, run.config, run.id)
+    assert (found.metadata, found.config, found.id) == (run.metadata, run.config, run.id)
 
 
 def test_only_a_complete_archive_has_rollouts_and_transcripts(tmp_path):
@@ -71,7 +71,7 @@ def test_no_flipped_bit_is_read(tmp_path):
         except Corrupt as error:
             assert str(error).startswith(str(path))
         else:  # a byte of the zip format that says nothing
-            assert (found.facts, found.config, found.metrics()) == (run.facts, run.config, run.metrics())
+            assert (found.metadata, found.config, found.metrics()) == (run.metadata, run.config, run.metrics())
 
 
 def rewritten(path: Path, name: str, data: bytes) -> None:

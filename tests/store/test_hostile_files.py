@@ -23,8 +23,8 @@ from bepo.store import archive, files
 from bepo.store.archive import read_archive, write_archive
 from bepo.store.cells import note_cell
 from bepo.store.files import Corrupt, DiskFull, digest_of_file, folder_name, part_of, remove_leftovers, write_atomically
+from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder
-from bepo.store.stored import read_run
 from bepo.store.tracking import _attach, _is_of_results
 from tests.stored_runs import rewrite, write_run
 
@@ -48,7 +48,7 @@ def results(two_runs, tmp_path):
 def replaced(run: Path, name: str, text: str) -> None:
     """Replace a file in a way that ``run.json`` vouches for."""
     (run / name).write_text(text, encoding="utf-8")
-    rewrite(run, lambda facts: facts["files"].update({name: digest_of_file(run / name)}))
+    rewrite(run, lambda metadata: metadata["files"].update({name: digest_of_file(run / name)}))
 
 
 def pipe(run: Path, name: str) -> None:
@@ -68,12 +68,14 @@ ATTACKS = {
     "run file is a pipe": lambda run: pipe(run, "run.json"),
     "metrics are a pipe": lambda run: pipe(run, "metrics.jsonl"),
     "config is a pipe": lambda run: pipe(run, "config.json"),
-    "digest is a number": lambda run: rewrite(run, lambda facts: facts["files"].update({"metrics.jsonl": 5})),
-    "file outside": lambda run: rewrite(run, lambda facts: facts["files"].update({"../../../etc/passwd": "0" * 64})),
-    "result is a text": lambda run: rewrite(run, lambda facts: facts.update(result="x")),
-    "sessions are numbers": lambda run: rewrite(run, lambda facts: facts.update(sessions=[1])),
-    "identity is a list": lambda run: rewrite(run, lambda facts: facts.update(identity=[1])),
-    "part is a number": lambda run: rewrite(run, lambda facts: facts["identity"].update(credit=3)),
+    "digest is a number": lambda run: rewrite(run, lambda metadata: metadata["files"].update({"metrics.jsonl": 5})),
+    "file outside": lambda run: rewrite(
+        run, lambda metadata: metadata["files"].update({"../../../etc/passwd": "0" * 64})
+    ),
+    "result is a text": lambda run: rewrite(run, lambda metadata: metadata.update(result="x")),
+    "sessions are numbers": lambda run: rewrite(run, lambda metadata: metadata.update(sessions=[1])),
+    "identity is a list": lambda run: rewrite(run, lambda metadata: metadata.update(identity=[1])),
+    "part is a number": lambda run: rewrite(run, lambda metadata: metadata["identity"].update(credit=3)),
 }
 
 

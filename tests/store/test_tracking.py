@@ -11,7 +11,7 @@ import pytest
 
 from bepo import upload
 from bepo.store.cells import note_cell
-from bepo.store.stored import read_run
+from bepo.store.run_files import read_run
 from tests.command import SMALLEST, Command, launch, rows, stop_after, train
 
 pytestmark = pytest.mark.slow  # these train
@@ -160,7 +160,7 @@ def test_a_finished_sweep_uploads_its_ledger(tmp_path):
     stored = {path.parent.name: read_run(path.parent) for path in tmp_path.glob("runs/*/run.json")}
     assert {row[3] for row in table["data"]} == stored.keys() and len(stored) == 2
     for _, _, status, identifier, success, seconds, cpu_seconds, problem in table["data"]:
-        assert (status, success, problem) == ("complete", stored[identifier].facts["result"]["success"], "")
+        assert (status, success, problem) == ("complete", stored[identifier].metadata["result"]["success"], "")
         rows_of_run = stored[identifier].metrics()
         assert cpu_seconds == pytest.approx(sum(v for row in rows_of_run for k, v in row.items() if k[:4] == "cpu/"))
         assert seconds > 0
@@ -192,11 +192,11 @@ tracker.log({"update": 1, "loss": 0.5})
 core = int(subprocess.run(["pgrep", "-P", str(os.getpid()), "wandb-core"], capture_output=True, check=True).stdout)
 print(core, flush=True)
 os.kill(core, signal.SIGSTOP)
-tracking._GOODBYE = 1.0
+tracking._TEARDOWN_TIMEOUT = 1.0
 if how == "interrupted":
     threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 else:
-    tracking._SILENCE = 2.0
+    tracking._TIMEOUT = 2.0
 try:
     tracker.finish({"test_success": 1.0})
 except KeyboardInterrupt:
@@ -209,7 +209,7 @@ sys.exit(3)
 
 @pytest.mark.parametrize(
     "how, said",
-    [("waiting", "W&B stopped (no answer for 2 seconds); the run goes on without it\n"), ("interrupted", "")],
+    [("waiting", "W&B stopped (no answer for 2 seconds); the run continues without it\n"), ("interrupted", "")],
     ids=["waiting", "interrupted"],
 )
 def test_a_service_that_never_answers_keeps_no_run_from_its_end(tmp_path, how, said):

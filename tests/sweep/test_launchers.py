@@ -7,7 +7,7 @@ import sys
 import optuna
 import pytest
 
-from bepo.store.stored import read_run
+from bepo.store.run_files import read_run
 from tests.command import SMALLEST, run
 
 pytestmark = pytest.mark.slow  # these train

@@ -16,8 +16,8 @@ from analysis.__main__ import main as analysis
 from bepo.core.errors import UserError
 from bepo.runs.compose import register_configs
 from bepo.runs.machine import cpu_model
+from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder
-from bepo.store.stored import read_run
 from bepo.sweep import studies
 from bepo.sweep.__main__ import _jobs, main
 from bepo.sweep.estimate import Throughput
@@ -79,7 +79,7 @@ def test_killed_and_shared_every_cell_is_done_once(tmp_path):
     for item in trained:
         assert [r["update"] for r in item.metrics()] == list(range(1, 16))
         resumed = item.path == partial.parent
-        assert len(item.facts["sessions"]) == (2 if resumed else 1)  # nothing was begun twice
+        assert len(item.metadata["sessions"]) == (2 if resumed else 1)  # nothing was begun twice
     cells = [json.loads(p.read_text(encoding="utf-8")) for p in tmp_path.glob("studies/main_sokoban/smoke/*.json")]
     assert {c["run_id"] for c in cells} == {item.id for item in trained} and len(cells) == 4
 
@@ -216,8 +216,8 @@ def test_estimates_prefer_the_nearest_runs(tmp_path):
             folder.append(
                 "metrics", *({"update": u, "cpu/update": seconds / 10, "time/update": 99.0} for u in range(10))
             )
-            facts = {"sessions": [{"machine": {"cpu": cpu or cpu_model()}}] * sessions, "result": {"updates": 10}}
-            folder.complete(facts | {"device": "cpu", "cpu_seconds_last_session": seconds / sessions})
+            metadata = {"sessions": [{"machine": {"cpu": cpu or cpu_model()}}] * sessions, "result": {"updates": 10}}
+            folder.complete(metadata | {"device": "cpu", "cpu_seconds_last_session": seconds / sessions})
 
     settings = [f"results={tmp_path}", "model=small,large", "updates=20", "seed=0", "tier=laptop"]
     runs = plan_runs([compose_study("main_sokoban", [*settings, "credit=grpo,gigpo,gated_bepo,ppo"])])
@@ -274,10 +274,10 @@ def test_a_corrupt_run_is_named_and_left_alone(tmp_path, capsys):
     settings = ("main_sokoban", *TINY, "updates=1", "credit=grpo", "--jobs", "2")
     code, out = finish(sweep(tmp_path, *settings, "seed=0,1"))
     assert code == 0, out
-    metrics, facts = sorted(tmp_path.glob("runs/*/run.json"))
+    metrics, run_file = sorted(tmp_path.glob("runs/*/run.json"))
     metrics = metrics.with_name("metrics.jsonl")
     metrics.write_text("", encoding="utf-8")
-    facts.write_text(facts.read_text(encoding="utf-8")[:100], encoding="utf-8")
+    run_file.write_text(run_file.read_text(encoding="utf-8")[:100], encoding="utf-8")
     before = {path: path.read_bytes() for path in tmp_path.glob("runs/*/*.json*")}
 
     assert main([*settings, "seed=0,1,2", f"results={tmp_path}", "--dry-run"]) == 1
@@ -287,12 +287,13 @@ def test_a_corrupt_run_is_named_and_left_alone(tmp_path, capsys):
     code, out = finish(sweep(tmp_path, *settings, "seed=0,1,2"))
     assert code == 1 and "1 of 3 runs complete" in out, out
     assert (
-        f"FAILED  {metrics}: changed since the run was completed" in out and f"FAILED  {facts}: not a run file" in out
+        f"FAILED  {metrics}: changed since the run was completed" in out
+        and f"FAILED  {run_file}: not a run file" in out
     )
-    assert f"python -m analysis runs --gc {metrics.parent.name} --results {tmp_path}" in out
+    assert f"python -m analysis runs delete {metrics.parent.name} --results {tmp_path}" in out
     assert before.items() <= {path: path.read_bytes() for path in tmp_path.glob("runs/*/*.json*")}.items()
 
-    assert analysis(["runs", "--gc", metrics.parent.name, facts.parent.name, "--results", str(tmp_path)]) == 0
+    assert analysis(["runs", "--gc", metrics.parent.name, run_file.parent.name, "--results", str(tmp_path)]) == 0
     capsys.readouterr()
     assert main([*settings, "seed=0,1,2", f"results={tmp_path}", "--dry-run"]) == 0
     assert "main_sokoban                 3         1         0         2       -" in capsys.readouterr().out

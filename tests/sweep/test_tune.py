@@ -17,8 +17,8 @@ from bepo.runs.compose import register_configs
 from bepo.runs.config import identity_of
 from bepo.runs.objectives import values_of
 from bepo.store.files import acquire, digest
+from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder
-from bepo.store.stored import read_run
 from bepo.sweep import studies
 from bepo.sweep.__main__ import main
 from bepo.sweep.attempt import Attempt, means_of_passes
@@ -86,7 +86,7 @@ def test_two_processes_share_a_study_and_one_goes_on_with_the_others_trial(tmp_p
     assert f"trial {retry.number} (retries trial {killed.number})" in out and "failed" not in out
     assert len(list(tmp_path.glob("runs/*"))) == 4 or len({str(t.params) for t in counted_trials(study)}) == 1
     resumed = read_run(partial.parent)
-    assert len(resumed.facts["sessions"]) == 2 and [r["update"] for r in resumed.metrics()] == list(range(1, 16))
+    assert len(resumed.metadata["sessions"]) == 2 and [r["update"] for r in resumed.metrics()] == list(range(1, 16))
 
 
 def test_ctrl_c_leaves_a_trial_that_goes_on_from_its_checkpoint(tmp_path):
@@ -103,7 +103,7 @@ def test_ctrl_c_leaves_a_trial_that_goes_on_from_its_checkpoint(tmp_path):
     assert code == 0 and "1 of 1 trials of 1 seeds (1 complete)" in out and "trial 1 (retries trial 0)" in out, out
     (path,) = tmp_path.glob("runs/*")  # the same settings
     run = read_run(path)
-    assert len(run.facts["sessions"]) == 2 and [r["update"] for r in run.metrics()] == list(range(1, 17))
+    assert len(run.metadata["sessions"]) == 2 and [r["update"] for r in run.metrics()] == list(range(1, 17))
     (trial,) = counted_trials(stored(tmp_path, "tune_gated_bepo"))
     passes = [r["eval/validation_success"] for r in run.metrics() if "eval/validation_success" in r]
     assert trial.intermediate_values == dict(enumerate(passes)) and len(passes) == 8

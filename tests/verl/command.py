@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from bepo.store.stored import StoredRun, read_run
+from bepo.store.run_files import StoredRun, read_run
 
 SLOW = float(
     os.environ.get("BEPO_TEST_SLOW", "1")

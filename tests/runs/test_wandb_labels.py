@@ -6,7 +6,7 @@ import pytest
 
 from bepo.credit import estimators
 from bepo.runs.compose import register_configs
-from bepo.runs.mirror import labels_of
+from bepo.runs.wandb_labels import labels_of
 from bepo.store.cells import note_cell
 from bepo.store.runs import RunFolder
 from bepo.sweep.studies import compose_study

@@ -8,18 +8,18 @@ from analysis.output.build import build
 from tests.stored_runs import write_run
 
 
-def rows_of(folder, control, base=(0.30, 0.32, 0.34), study="room", **settings):
+def rows_of(folder, oracle, base=(0.30, 0.32, 0.34), study="headroom", **settings):
     """Build the table from runs that succeed so often in training, a number for each seed."""
-    for method, rates in (("grpo", base), ("oracle", control)):
+    for method, rates in (("grpo", base), ("oracle", oracle)):
         for seed, rate in enumerate(rates):
             at = {"credit.name": method, "seed": seed, **settings}
             write_run(folder, study, at, [[1, 0]], metrics={"train/success": rate})
-    table = build(artefacts()["room"], Source(folder), "laptop").table
+    table = build(artefacts()["headroom"], Source(folder), "laptop").table
     return [[cell.text for cell in row] for row in table.rows]
 
 
 @pytest.mark.parametrize(
-    "control, lead, error, verdict",
+    "oracle, difference, error, verdict",
     [
         ((0.40, 0.42, 0.44), "+10.0", "1.6", "yes"),  # 2 points of deviation each: 2 sqrt(2 / 3)
         ((0.38, 0.39, 0.40), "+7.0", "1.3", "no"),  # fewer than 8 points
@@ -27,10 +27,10 @@ def rows_of(folder, control, base=(0.30, 0.32, 0.34), study="room", **settings):
         ((0.50, 0.52), "+19.0", "1.5", "too few seeds"),
     ],
 )
-def test_the_rule(tmp_path, control, lead, error, verdict):
-    (row,) = rows_of(tmp_path, control)
+def test_the_rule(tmp_path, oracle, difference, error, verdict):
+    (row,) = rows_of(tmp_path, oracle)
     assert row[:3] == ["Sokoban", "small", "32.0 ± 2.0"]
-    assert row[4:] == [lead, error, f"3 + {len(control)}", verdict]
+    assert row[4:] == [difference, error, f"3 + {len(oracle)}", verdict]
 
 
 def test_runs_of_main_studies_count_too(tmp_path):
@@ -41,18 +41,20 @@ def test_other_settings_are_another_row_and_a_method_alone_is_not_tested(tmp_pat
     rows_of(tmp_path, (0.5, 0.5, 0.5))
     rows = rows_of(tmp_path, (0.4, 0.4, 0.4), study="main_sokoban_text", **{"env.horizon": 9})
     assert sorted(row[4] for row in rows) == ["+18.0", "+8.0"]
-    write_run(tmp_path, "room", {"env.name": "webshop", "credit.name": "grpo"}, [[1, 0]], metrics={"train/success": 1})
+    write_run(
+        tmp_path, "headroom", {"env.name": "webshop", "credit.name": "grpo"}, [[1, 0]], metrics={"train/success": 1}
+    )
     alone = rows_of(tmp_path, ())[-1]
     assert (alone[0], alone[3:]) == ("WebShop", ["not run", "–", "–", "1 + 0", "not tested"])
 
 
-def test_a_control_that_starts_from_another_policy_decides_nothing(tmp_path):
+def test_an_oracle_that_starts_from_another_policy_decides_nothing(tmp_path):
     rows_of(tmp_path, (), base=(0.3, 0.3, 0.3))
     for seed in range(3):
         at = {"credit.name": "oracle", "seed": seed}
-        write_run(tmp_path, "room", at, [[1, 0]], metrics={"train/success": 0.5}, solved_before=1)
-    table = build(artefacts()["room"], Source(tmp_path), "laptop").table
+        write_run(tmp_path, "headroom", at, [[1, 0]], metrics={"train/success": 0.5}, solved_before=1)
+    table = build(artefacts()["headroom"], Source(tmp_path), "laptop").table
     assert [row[-1].text for row in table.rows] == ["not tested"]
-    assert not build(artefacts()["share-of-lead"], Source(tmp_path), "laptop").table.rows
+    assert not build(artefacts()["share-of-headroom"], Source(tmp_path), "laptop").table.rows
     method = build(artefacts()["sample-efficiency"], Source(tmp_path), "laptop").table
     assert "Its rows differ in success before training: they are not on a par." in method.notes[0]

@@ -8,7 +8,7 @@ import pytest
 from bepo.core.errors import choose
 from bepo.runs.compose import _suggested
 from bepo.runs.config import PLUGINS, Config
-from bepo.runs.meanings import explained, field_docs
+from bepo.runs.field_docs import explained, field_docs
 
 HELP = """Train.
 == Config ==

@@ -1,4 +1,4 @@
-"""``python -m analysis plan``: how many more training seeds would decide each undecided claim, and what they cost."""
+"""``python -m analysis power``: how many more training seeds would decide each undecided claim, and their cost."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ from bepo.core.errors import UserError
 
 @dataclass(frozen=True)
 class Need:
-    """What would decide a claim, if its differences and deviations are as large as they look now.
+    """What would decide a claim, if its differences and deviations stay as large as they are now.
 
-    ``seeds`` are training seeds of every entry, inf where nothing that was seen says how many; ``runs`` is the number
-    of runs that this adds, ``hours`` their core-hours, ``studies`` the studies to repeat, ``place`` the environment and
-    the model as overrides, each where all of its runs have the same.
+    ``seeds``: training seeds of every entry; inf if the runs do not allow an estimate. ``runs``: how many runs this
+    adds. ``hours``: their core-hours. ``studies``: the studies to repeat. ``place``: the environment and the model as
+    overrides, each only if all runs of the claim have the same.
     """
 
     claim: str
@@ -32,13 +32,13 @@ class Need:
     place: str
 
 
-def plan(source: Source, tier: str, allow_mixed: bool = False) -> str:
+def power(source: Source, tier: str, allow_mixed: bool = False) -> str:
     """Return a table of what each undecided claim needs, cheapest first.
 
-    Raises ``UserError`` where no claim has runs, and at tier smoke.
+    Raises ``UserError`` if no claim has runs, and at tier smoke.
     """
     if tier == NOT_JUDGED:
-        raise UserError(f"no verdict counts at tier {tier}: plan needs runs of tier laptop or paper")
+        raise UserError(f"tier={tier}: claims are not judged at this tier; power needs runs of tier laptop or paper")
     entries = artefacts()["claims"].load(source, tier, allow_mixed)
     assert isinstance(entries, Entries)
     tested = [e for e in entries.evaluated if e.runs.tested]
@@ -47,11 +47,11 @@ def plan(source: Source, tier: str, allow_mixed: bool = False) -> str:
     needs = sorted((need(e, entries) for e in tested if e.runs.word == "undecided"), key=lambda n: (n.hours, n.claim))
     decided = len(tested) - len(needs)
     head = f"{decided} of {len(tested)} claims with runs are decided at tier {tier}."
-    why = "With 80 % power, if differences and deviations are as they look now, the others need about:"
+    why = "With 80 % power, if differences and deviations stay as they are now, the others need about:"
     rows = (
-        "Runs and core-hours are of the claim's rows; the command trains every row of its studies (credit=... fewer).\n"
-        "All this is for one test, uncorrected for other claims: a lower bound. Seeds added after a verdict was\n"
-        "seen do not keep its error rate: train as many new ones, and test the claim on these alone, as in\n"
+        "Runs and core-hours: of the claim's rows. The command trains every row of its studies (credit=...: fewer).\n"
+        "The estimate is for one test, without correction for other claims: a lower bound. Seeds added after a\n"
+        "verdict was seen do not keep its error rate. Train as many new seeds, and test the claim on these alone:\n"
         "  python -m bepo.sweep main_sokoban_text tier=laptop seed=8,9,10,11; python -m analysis claims --seeds 8-11"
     )
     return "\n".join([head, *([why, "", *_lines(needs, tier), "", rows] if needs else [])])
@@ -63,14 +63,11 @@ def need(e: Evaluated, entries: Entries) -> Need:
     seeds = seeds_needed(e.runs.tested)
     every = [entries.by_key[e.claim.entries[name]] for name in e.claim.names]
     studies = sorted({run.config.get("study", {}).get("name", "") for entry in every for run in entry.runs} - {""})
-    by_id: dict[str, Run] = {}
-    for entry in every:
-        by_id |= {run.id: run for run in entry.runs}
-    rows = {(run.env, run.model, run.method, str(run.settings)): run for run in by_id.values()}
-    have = len(by_id)
-    more = max(int(seeds) * len(rows) - have, 0) if isfinite(seeds) else 0
-    hours = float(np.mean([_cpu_hours(run) for run in by_id.values()])) * more if isfinite(seeds) else inf
-    places = {"env": {run.env for run in by_id.values()}, "model": {run.model for run in by_id.values()}}
+    runs = list({run.id: run for entry in every for run in entry.runs}.values())
+    rows = {(run.env, run.model, run.method, str(run.settings)) for run in runs}
+    more = max(int(seeds) * len(rows) - len(runs), 0) if isfinite(seeds) else 0
+    hours = float(np.mean([_cpu_hours(run) for run in runs])) * more if isfinite(seeds) else inf
+    places = {"env": {run.env for run in runs}, "model": {run.model for run in runs}}
     place = " ".join(f"{name}={next(iter(values))}" for name, values in places.items() if len(values) == 1)
     return Need(e.claim.id, seeds, more, hours, tuple(studies), place)
 
@@ -80,7 +77,7 @@ def _cpu_hours(run: Run) -> float:
 
 
 def _lines(needs: list[Need], tier: str) -> Iterator[str]:
-    unknown = f"more than {MOST_SEEDS} seeds, or nobody can tell: one seed, or seeds that agree"
+    unknown = f"more than {MOST_SEEDS} seeds, or no estimate (one seed, or seeds that agree exactly)"
     yield f"{'claim':34} {'seeds':>6} {'runs':>5} {'core-hours':>10}  command"
     for one in needs:
         if not isfinite(one.seeds):

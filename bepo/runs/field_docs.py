@@ -1,4 +1,4 @@
-"""What the fields of a config mean: their docstrings, read from the sources, for ``--help``."""
+"""The meanings of config fields for ``--help``, read from the docstrings in the sources."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COLUMN, _WIDTH = 34, 120
 
 @cache
 def field_docs(kind: type) -> dict[str, str]:
-    """Return the docstring of every field that has one, of a dataclass and its base classes, each in one line."""
+    """Return the docstrings of the fields of a dataclass and its base classes, each in one line, by field."""
     found: dict[str, str] = {}
     for cls in reversed(kind.__mro__):
         if cls.__module__.startswith("bepo."):
@@ -41,7 +41,7 @@ def _documented(cls: ast.stmt) -> dict[str, str]:
 
 
 def meanings(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return what each field of a composed config means, by its dotted path, where it has a docstring."""
+    """Return the docstrings of the fields of a composed config by dotted path."""
     return dict(_meanings(config, Config, ""))
 
 
@@ -66,7 +66,7 @@ def dataclass_in(hint: Any) -> type | None:
 
 
 def explained(help_text: str) -> str:
-    """Return Hydra's help with the meaning of each field beside its value; other text is left as it is."""
+    """Add the meaning of each field to Hydra's help, beside its value. Other text stays unchanged."""
     before, heading, rest = help_text.partition(_HEADING)
     if not heading:
         return help_text
@@ -88,7 +88,7 @@ def explained(help_text: str) -> str:
 
 
 def _beside(line: str, meaning: str) -> list[str]:
-    """Return a line with what it means to its right, on as many lines as that takes."""
+    """Return a line with its meaning to the right, wrapped onto more lines if necessary."""
     if not meaning:
         return [line]
     first, *more = textwrap.wrap(meaning, _WIDTH - _COLUMN - 2)

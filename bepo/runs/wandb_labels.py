@@ -1,4 +1,4 @@
-"""What W&B is told of a run beside its rows: where it belongs, and what it came to."""
+"""The labels of a run in W&B (name, group, tags, config), and its summary."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from bepo.store.cells import cells_of_run
 from bepo.store.runs import RunFolder
 from bepo.store.tracking import JobType, Labels
 
-_NOT_SHOWN = ("tracking", "results", "progress", "study")  # of the config: they say nothing about the run
-_SAID = ("env", "tier", "seed")  # overrides that a name has no need of, because it says the same in other words
+_NOT_SHOWN = ("tracking", "results", "progress", "study")  # parts of the config that do not describe the run
+_SAID = ("env", "tier", "seed")  # overrides that the name of a run contains in another form
 
 
 def origin(config: Config) -> dict[str, str]:
-    """Return what a session says of why it runs: the study that started it, if any, and the kind of work."""
+    """Return why a session runs: the ``study`` that started it (may be empty), and the ``job`` type."""
     job: JobType = "evaluation" if config.is_evaluation else "tuning" if "objectives" in config.study else "training"
     return {"study": config.study.get("name", ""), "job": job}
 
 
 def labels_of(config: Config, folder: RunFolder, overrides: Sequence[str] = ()) -> Labels:
-    """Return where a run belongs: its group is the study that started it, or its tier where there is none.
+    """Return the labels of a run. Its group is the study that started it, or else its tier.
 
-    ``overrides`` are those that make the run. Studies that share it come from the cells that point at it by now.
+    ``overrides`` are those of the run. The studies that share the run are read from the cells that point at it.
     """
     first = (folder.sessions() or [origin(config)])[0]
     started_by = first.get("study", "")
@@ -42,7 +42,7 @@ def labels_of(config: Config, folder: RunFolder, overrides: Sequence[str] = ()) 
     seed = "" if config.is_evaluation else f" seed={config.seed}"
     warnings = [] if config.is_evaluation else _warnings(config.credit)
     return Labels(
-        name=f"{config.env.name} {text:.96}{seed}",  # W&B takes 128 characters
+        name=f"{config.env.name} {text:.96}{seed}",  # W&B allows 128 characters
         group=started_by or config.tier,
         job_type=first.get("job", "training"),
         tags=(*place.values(), *warnings, config.model, text, *sorted(cells)),
@@ -51,20 +51,20 @@ def labels_of(config: Config, folder: RunFolder, overrides: Sequence[str] = ()) 
 
 
 def _warnings(credit: Estimator) -> list[str]:
-    """Return tags that say what an estimator is other than a method as its authors wrote it."""
+    """Return tags for an upper bound with privileged information, and for a reconstructed method."""
     return ["control"] * credit.upper_bound + ["reconstruction"] * credit.reconstruction
 
 
 def method_of(config: Config) -> str:
-    """Return the name of the credit estimator, or of the way in which an evaluated policy is asked."""
+    """Return the name of the credit estimator, or the prompting method of an evaluation."""
     return config.prompting.method if config.is_evaluation else config.credit.name
 
 
 def summary_of(folder: RunFolder, updates: int, success: float) -> dict[str, Any]:
-    """Return what a complete run of so many updates came to.
+    """Return the summary of a complete run with this number of updates.
 
-    That is its test success rate, before and after training, that of its last validation passes, and what all updates
-    with their evaluations took: seconds by the clock, and CPU seconds.
+    It has the test success rate before and after training, the last validation success rate, and the seconds of all
+    updates including evaluations: wall-clock and CPU.
     """
     rows, metrics = folder.rows("episodes"), folder.rows("metrics")
     return {

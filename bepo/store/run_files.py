@@ -1,4 +1,4 @@
-"""A complete run, read and checked."""
+"""The files of a run: their names and formats, and a complete run as it is read and checked."""
 
 from __future__ import annotations
 
@@ -34,40 +34,40 @@ RUN = "run.json"
 SESSIONS = "sessions.json"
 CONTENT = "content.json"
 TRANSCRIPTS = "transcripts.jsonl.gz"
-_NAME = re.compile(r"(\w[\w-]*/)?\w[\w.-]*")  # of a file in a run's folder
+_NAME = re.compile(r"(\w[\w-]*/)?\w[\w.-]*")  # a file in the folder of a run
 ROLLOUTS = "rollouts"
 
 
 def success_of(result: Mapping[str, Any]) -> float | None:
-    """Return the success rate that a result states; None where episodes are missing, because the rest is a selection.
+    """Return the success rate of a result; None if episodes are missing, because the others are a biased sample.
 
-    Results that were written before also state the rate of the rest, which is not returned.
+    Older results state a rate in that case, which is ignored.
     """
     return None if result.get("missing") else result.get("success")
 
 
 @dataclass
 class StoredRun:
-    """A complete run, read and checked; ``facts`` is the content of its ``run.json``."""
+    """A complete run, read and checked; ``metadata`` is the content of its ``run.json``."""
 
     path: Path
-    facts: dict[str, Any]
+    metadata: dict[str, Any]
     config: dict[str, Any]
 
     @property
     def id(self) -> str:
-        """The run id, 12 hex digits."""
-        return self.facts["run_id"]
+        """The run ID, 12 hex digits."""
+        return self.metadata["run_id"]
 
     @property
     def commits(self) -> set[str]:
-        """The commits whose code trained the run, without the sessions of sources that no commit has."""
-        return {session["commit"] for session in self.facts["sessions"] if session.get("commit")}
+        """The commits that trained the run. Sessions outside a git checkout have no commit."""
+        return {session["commit"] for session in self.metadata["sessions"] if session.get("commit")}
 
     @property
     def clock(self) -> str:
-        """Prefix of the seconds in a row that say what the run costs: CPU seconds on a CPU, else those of the clock."""
-        return "cpu/" if self.facts.get("device") == "cpu" else "time/"
+        """Prefix of the columns that measure the cost of the run: CPU seconds on a CPU, else wall-clock seconds."""
+        return "cpu/" if self.metadata.get("device") == "cpu" else "time/"
 
     def metrics(self) -> Rows:
         """Read one row for each update."""
@@ -78,12 +78,12 @@ class StoredRun:
         return self.rows("episodes")
 
     def transcripts(self) -> Rows:
-        """Read one row for each test episode of the last policy's first pass: the episode, and its ``steps``."""
+        """Read the transcripts: a row with ``steps`` for each test episode of the first pass of the last policy."""
         lines = gzip.decompress(self.read(TRANSCRIPTS)).decode().splitlines() if TRANSCRIPTS in self.names() else []
         return [json.loads(line) for line in lines]
 
     def rollouts(self) -> dict[int, str]:
-        """Return the name of each file with a rollout batch that was kept, by its update."""
+        """Return the file name of each rollout batch that was kept, by update."""
         named = ((Path(name).stem, name) for name in self.names() if name.startswith(f"{ROLLOUTS}/"))
         return {int(update): name for update, name in named if update.isdecimal()}
 
@@ -92,8 +92,8 @@ class StoredRun:
         return read_rows(self.path / f"{stream}.jsonl")
 
     def names(self) -> list[str]:
-        """Return the names of the files that ``run.json`` vouches for."""
-        return sorted(self.facts["files"])
+        """Return the names of the files that ``run.json`` lists."""
+        return sorted(self.metadata["files"])
 
     def read(self, name: str) -> bytes:
         """Read a file of the run. Raises ``Corrupt`` for what is not a file."""
@@ -101,24 +101,24 @@ class StoredRun:
         return (self.path / name).read_bytes()
 
     def policy(self) -> Path:
-        """Return the folder of the policy, which transformers loads. Raises ``Corrupt`` if it is not as it was."""
+        """Return the folder of the policy, in the format of transformers. Raises ``Corrupt`` if a file changed."""
         read_folder_of_run(self.path / "policy", self.id)
         return self.path / "policy"
 
 
 def read_folder_of_run(folder: Path, run_id: str) -> dict[str, Any]:
-    """Return the facts of a sealed folder that belongs to a run, such as a checkpoint.
+    """Return the metadata of a sealed folder that belongs to a run, such as a checkpoint.
 
-    Raises ``Corrupt`` if it is not as it was, or belongs to another run. Older folders do not say to which one.
+    Raises ``Corrupt`` if a file changed or if the folder belongs to another run. Older folders do not name their run.
     """
-    facts = read_sealed_folder(folder, CONTENT)
-    if facts.get("run", run_id) != run_id:
-        raise Corrupt(f"{folder}: belongs to run {facts['run']!r:.40}, not to run {run_id}")
-    return facts
+    metadata = read_sealed_folder(folder, CONTENT)
+    if metadata.get("run", run_id) != run_id:
+        raise Corrupt(f"{folder}: belongs to run {metadata['run']!r:.40}, not to run {run_id}")
+    return metadata
 
 
 def refuse_older(results: Path) -> None:
-    """Raise ``UserError`` for a results folder whose complete runs are all of an older format."""
+    """Raise ``UserError`` if all complete runs of a results folder have an older format."""
     versions = set()
     for path in results.glob("runs/*/run.json"):
         with suppress(Corrupt):
@@ -129,44 +129,44 @@ def refuse_older(results: Path) -> None:
     if versions:
         found = ", ".join(map(str, sorted(versions)))
         raise UserError(
-            f"results={results}: its runs have format {found}, this bepo reads {FORMAT_VERSION}: choose another folder"
+            f"results={results}: its runs have format {found}, this bepo reads {FORMAT_VERSION}; choose another folder"
         )
 
 
 def read_run(path: Path, *, hashed: bool = True) -> StoredRun:
-    """Read a complete run, and compare the digest of each of its files with that in ``run.json``.
+    """Read a complete run, and compare the digest of each file with ``run.json``.
 
-    ``hashed=False`` is for lists of many runs: it believes a file that is older than ``run.json`` and has the size that
-    this says. Raises ``Corrupt`` naming the file at fault.
+    ``hashed=False`` is faster, for lists of many runs: a file is not hashed if it is older than ``run.json`` and has
+    the stated size. Raises ``Corrupt`` naming the damaged file.
     """
     if not (path / RUN).is_file():
-        raise Corrupt(f"{path}: incomplete, there is no {RUN}")
+        raise Corrupt(f"{path}: incomplete, {RUN} is missing")
     data = read_bytes(path / RUN, "run file")
-    check_facts(parse_object(data, path / RUN, "run file"), path / RUN, path.name)
-    facts = unsealed(data, path / RUN, "run file")
+    check_metadata(parse_object(data, path / RUN, "run file"), path / RUN, path.name)
+    metadata = unsealed(data, path / RUN, "run file")
     completed = (path / RUN).stat().st_mtime_ns
-    for name, expected in facts["files"].items():
+    for name, expected in metadata["files"].items():
         try:
             state = (path / name).stat()
         except OSError:
             raise Corrupt(f"{path / name}: missing") from None
-        believed = state.st_mtime_ns < completed and state.st_size == facts.get("sizes", {}).get(name)
-        if (hashed or not believed) and digest_of_file(path / name) != expected:
+        plausible = state.st_mtime_ns < completed and state.st_size == metadata.get("sizes", {}).get(name)
+        if (hashed or not plausible) and digest_of_file(path / name) != expected:
             raise Corrupt(f"{path / name}: changed since the run was completed")
-    return StoredRun(path, facts, read_config(path))
+    return StoredRun(path, metadata, read_config(path))
 
 
-def check_facts(facts: dict[str, Any], place: Path, run_id: str) -> None:
-    """Raise ``Corrupt`` unless ``facts`` are those of this run, in the format that this bepo reads."""
-    if facts.get("format_version") != FORMAT_VERSION:
-        raise Corrupt(f"{place}: run format {facts.get('format_version')}; this bepo reads {FORMAT_VERSION}")
-    files = facts.get("files")
-    if not isinstance(files, dict) or not isinstance(facts.get("sizes", {}), dict) or facts.get("run_id") != run_id:
+def check_metadata(found: dict[str, Any], place: Path, run_id: str) -> None:
+    """Raise ``Corrupt`` unless the content of a ``run.json`` belongs to this run and has the current format."""
+    if found.get("format_version") != FORMAT_VERSION:
+        raise Corrupt(f"{place}: run format {found.get('format_version')}; this bepo reads {FORMAT_VERSION}")
+    files = found.get("files")
+    if not isinstance(files, dict) or not isinstance(found.get("sizes", {}), dict) or found.get("run_id") != run_id:
         raise Corrupt(f"{place}: not the file of run {run_id}")
     if outside := [name for name in files if not _NAME.fullmatch(name)]:
-        raise Corrupt(f"{place}: a run has no file {outside[0][:80]!r}")
+        raise Corrupt(f"{place}: a run cannot have a file {outside[0][:80]!r}")
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Read the config of a run, complete or not. Raises ``Corrupt``."""
+    """Read the config of a run, which may be in progress. Raises ``Corrupt``."""
     return read_sealed(path / CONFIG, "config")
