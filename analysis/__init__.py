@@ -1,3 +1,3 @@
-"""Finished runs in, paper artefacts out. It reads the files of runs and trains nothing."""
+"""Turn finished runs into tables, figures and the page. This package reads run folders and trains nothing."""
 
 import bepo  # noqa: F401 (Ctrl-C while the rest is imported)

@@ -1,7 +1,7 @@
 """Rebuild tables, figures and the page from finished runs.
 
 ``python -m analysis [LABEL ...]`` builds artefacts. Without labels it builds all of them, the page and the paper's
-macros. With labels the page and the macros stay as they are. Every other use starts with a command.
+macros. With labels the page and the macros stay as they are. All other commands are named first.
 """
 
 import argparse
@@ -25,7 +25,7 @@ _SOURCES = (
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command. Return 0, or 2 after a line that says what is wrong."""
+    """Run the command. Return 0, or 2 after an error message."""
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] not in ([name] for name in (*_COMMANDS, "-h", "--help")):
         words = [_BUILD, *words]

@@ -1,4 +1,4 @@
-"""What the paper claims (``paper/claims.yaml``), and where it should agree with itself (``paper/checks.yaml``)."""
+"""Read the paper's claims (``paper/claims.yaml``) and the checks of its consistency (``paper/checks.yaml``)."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -24,12 +24,11 @@ _OPTIONAL = {"claims": {"stated", "note", "about", "extension"}, "checks": {"rea
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim, or one check of the paper against itself.
+    """One claim of the paper, or one check of its consistency.
 
-    ``comparisons`` must all hold. ``stated`` are the sizes that the text gives them, None where it gives none.
-    ``about`` is ``mechanism`` for cost, coverage, convergence and diagnostics, else ``learning``. ``extension`` marks
-    what the paper says of other runs than the entries', carried over by us. ``reason`` says why the two sides of a
-    check should be equal.
+    All ``comparisons`` must hold. ``stated`` has the size that the text gives each, or None. ``about`` is
+    ``mechanism`` for cost, coverage, convergence and diagnostics, else ``learning``. ``extension`` marks a claim that
+    we carried over to runs which the paper does not have. ``reason`` says why both sides of a check should be equal.
     """
 
     id: str
@@ -45,12 +44,12 @@ class Claim:
 
     @cached_property
     def formula(self) -> Formula:
-        """What the claim says, in inequalities."""
+        """The claim as inequalities."""
         return conjunction(list(self.comparisons))
 
     @property
     def family(self) -> str:
-        """The claims that it is decided with, in words: easy ones, of cost say, must not lend others their power."""
+        """The name of the claims that are corrected together. Easy claims (cost, say) must not add power to others."""
         return f"{'carried over' if self.extension else 'of the paper'}, about {self.about}"
 
     @property
@@ -62,8 +61,8 @@ class Claim:
 def read(path: Path = CLAIMS, known: Collection[EntryKey] | None = None) -> list[Claim]:
     """Return all claims, or checks, of a file.
 
-    Raises ``UserError`` for unknown fields, names and entries (``known`` are those there are). An extension may name
-    blocks of rows that only its runs make: of its entries label, row and column must be known.
+    Raises ``UserError`` for unknown fields, names and entries (``known`` has the existing entries). The groups of an
+    extension's entries need not be known, because only its runs make them.
     """
     try:
         items = yaml.safe_load(path.read_text(encoding="utf-8")) or []
@@ -85,9 +84,9 @@ def read(path: Path = CLAIMS, known: Collection[EntryKey] | None = None) -> list
 def _claim(item: Any, known: Collection[EntryKey] | None, kind: str) -> Claim:
     fields, optional = _FIELDS, _OPTIONAL[kind]
     if not isinstance(item, dict) or set(item) - fields - optional or fields - set(item):
-        raise UserError(f"its fields are {', '.join(sorted(fields))}, and perhaps {', '.join(sorted(optional))}")
+        raise UserError(f"fields: required are {', '.join(sorted(fields))}; optional are {', '.join(sorted(optional))}")
     if not isinstance(item["entries"], dict):
-        raise UserError("entries must be names with `label | row | group | column` each")
+        raise UserError("entries must be a mapping from names to `label | row | group | column`")
     entries = {name: _key(text) for name, text in item["entries"].items()}
     said = [None if text is None else str(text) for text in _list(item.get("stated", []))]
     entries |= {f"stated_{i}": _key(text) for i, text in enumerate(said) if text and "|" in text}
@@ -98,9 +97,9 @@ def _claim(item: Any, known: Collection[EntryKey] | None, kind: str) -> Claim:
     every = [comparison for text in texts for comparison in comparisons(text)]
     stated = [None if text is None else Expression.read(text) for text in said]
     if len(stated) > len(every):
-        raise UserError(f"{len(stated)} sizes are stated, and it has {len(every)} comparisons")
+        raise UserError(f"stated has {len(stated)} sizes, but there are only {len(every)} comparisons")
     if item.get("about", "mechanism") != "mechanism":
-        raise UserError(f"about: {item['about']!r} is not mechanism, the only choice")
+        raise UserError(f"about={item['about']!r}: must be mechanism, or be left out")
     unknown = {n for e in (*(c.difference for c in every), *filter(None, stated)) for n in e.names - set(entries)}
     if unknown:
         raise UserError(f"{min(unknown)!r} is not among its entries: {', '.join(entries)}")
@@ -108,9 +107,9 @@ def _claim(item: Any, known: Collection[EntryKey] | None, kind: str) -> Claim:
     more = {name: item[name] for name in optional & set(item) if name != "stated"}
     claim = Claim(item["id"], item["claim"], item["at"], entries, tuple(every), sizes, **more)
     if any(comparison.sign == "=" for comparison in every) != (kind == "checks"):
-        raise UserError("== is for checks of the paper against itself, in paper/checks.yaml, and they have no other")
+        raise UserError("== belongs to paper/checks.yaml, whose checks have no other comparison")
     if kind == "claims" and not all(one.quantity.terms for one in inequalities(claim.formula)):
-        raise UserError("one of its comparisons has no entries")
+        raise UserError("every comparison must contain an entry")
     return claim
 
 
@@ -126,9 +125,9 @@ def _key(text: str) -> EntryKey:
 
 
 def _without_wildcards(entries: Mapping[str, EntryKey]) -> tuple[dict[str, EntryKey], dict[str, list[str]]]:
-    """Replace an entry whose row is ``*`` by one for each printed row that no other entry of the claim is.
+    """Replace an entry whose row is ``*`` by entries for all printed rows that the claim does not name otherwise.
 
-    Return the entries, and the names that a wildcard's name stands for.
+    Return the entries, and for each wildcard the names that replace it.
     """
     plain = {name: key for name, key in entries.items() if key[1] != "*"}
     lists: dict[str, list[str]] = {}
@@ -165,7 +164,7 @@ def _refuse_unknown(
 
 
 def _is_block(group: str) -> bool:
-    """Can runs make such a block of rows: ``qwen3``, ``sokoban small`` or ``gate_form sokoban small``?"""
+    """Whether runs can make such a block: ``qwen3``, ``sokoban small`` or ``gate_form sokoban small``."""
     found = re.fullmatch(r"(?:(?:(\w+) )?(\w+) )?(\w+)", group)
     if not found or not (_ROOT / "conf" / "model" / f"{found[3]}.yaml").exists():
         return False

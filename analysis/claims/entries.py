@@ -1,18 +1,18 @@
-"""The entries of all tables of a tier, with every claim evaluated: what artefacts about claims are made of."""
+"""The input of artefacts about claims: the entries of all tables of a tier, and every claim evaluated."""
 
 from functools import lru_cache
 
 from analysis.claims.verdicts import Evaluated, evaluate
 from analysis.data.reported import EntryKey
-from analysis.data.runs import Studies, StudyRuns
 from analysis.data.sources import Source
+from analysis.data.studies import Studies, StudyRuns
 from analysis.grid.artefact import REGISTRY, Artefact
 from analysis.grid.table import Entry
 from bepo.core.errors import choose
 
 
 class Entries(Studies):
-    """The entries of all other tables at one tier by their keys, with the runs behind them."""
+    """The entries of all other tables at one tier by key, and every claim evaluated."""
 
     by_key: dict[EntryKey, Entry]
     evaluated: list[Evaluated]

@@ -1,4 +1,4 @@
-"""Arithmetic on named quantities, as ``paper/claims.yaml`` writes it: ``100 * a / (a + b)``, ``min(a, b) - c.std``."""
+"""Arithmetic expressions of ``paper/claims.yaml``, such as ``100 * a / (a + b)`` and ``min(a, b) - c.std``."""
 
 import ast
 import operator
@@ -12,13 +12,13 @@ _FUNCTIONS = {"min": sympy.Min, "max": sympy.Max}
 
 
 class ExpressionError(ValueError):
-    """The text is no such arithmetic."""
+    """The text is not a valid expression."""
 
 
 class Expression:
-    """Numbers, names, ``name.std``, + - * / and min, max; a division by zero is nan.
+    """Numbers, names, ``name.std``, + - * / and min, max. Division by zero gives nan.
 
-    ``terms`` are the names and ``name.std``s that it is made of; ``algebra`` is the same for sympy.
+    ``terms``: the names and ``name.std``s in the expression. ``algebra``: the expression in sympy.
     """
 
     def __init__(self, algebra: sympy.Expr, text: str = "") -> None:
@@ -28,7 +28,7 @@ class Expression:
 
     @classmethod
     def read(cls, text: str | float) -> "Expression":
-        """Read a text. Raises ``ExpressionError`` for anything that is not such arithmetic."""
+        """Read a text. Raises ``ExpressionError`` for anything else."""
         try:
             return cls.of(ast.parse(str(text), mode="eval").body)
         except SyntaxError:
@@ -47,7 +47,7 @@ class Expression:
         return self._differentiated(values)[0]
 
     def gradient(self, values: Mapping[str, float]) -> dict[str, float]:
-        """Return the derivative by each term; terms that are the least, or the greatest, together share it."""
+        """Return the derivative by each term. Terms that tie in min or max share it equally."""
         slopes = self._differentiated(values)[1]
         return {term: slopes.get(term, 0.0) for term in sorted(self.terms)}
 
@@ -71,14 +71,16 @@ def _algebra(node: ast.AST) -> sympy.Expr:
         case ast.BinOp() if type(node.op) in _OPERATIONS:
             return _OPERATIONS[type(node.op)](_algebra(node.left), _algebra(node.right))
         case ast.Call(func=ast.Name(id=name), keywords=[]) if name in _FUNCTIONS and node.args:
-            return _FUNCTIONS[name](*map(_algebra, node.args), evaluate=False)  # to compare its terms takes seconds
+            return _FUNCTIONS[name](
+                *map(_algebra, node.args), evaluate=False
+            )  # evaluation compares all terms, which takes seconds
     raise ExpressionError(f"{ast.unparse(node)!r}: only numbers, names, name.std, + - * / and min, max")
 
 
 def _differentiate(node: sympy.Basic, values: Mapping[str, float]) -> tuple[float, dict[str, float]]:
-    """Return the value and the derivatives, by the rules for sums, products, quotients, min and max.
+    """Return the value and the derivatives.
 
-    Derivatives that sympy makes of a max of a dozen terms take seconds.
+    Sympy would need seconds for the derivative of a max of a dozen terms.
     """
     if isinstance(node, sympy.Symbol):
         return values[str(node)], {str(node): 1.0}
@@ -91,7 +93,7 @@ def _differentiate(node: sympy.Basic, values: Mapping[str, float]) -> tuple[floa
     if isinstance(node, sympy.Mul):
         others = [prod(numbers[:i] + numbers[i + 1 :]) for i in range(len(numbers))]
         return prod(numbers), _sum((other, slopes) for other, (_, slopes) in zip(others, parts))
-    if isinstance(node, sympy.Pow):  # of a whole number: a quotient
+    if isinstance(node, sympy.Pow):  # a quotient: the power is a whole number
         (base, slopes), (power, _) = parts
         return base**power, _sum([(power * base ** (power - 1), slopes)])
     extreme = max(numbers) if isinstance(node, sympy.Max) else min(numbers)

@@ -1,9 +1,11 @@
-"""Tests of what a claim says: each inequality by itself, and what follows for "and", "or" and all claims together.
+"""Statistical tests of claims.
 
-An inequality between means is tested by Welch's t test over training seeds (Welch, 1947); runs that stand behind
-several of its terms are paired. One between deviations is tested by permutation. "And" is an intersection-union test
-(its p is the largest of its parts; Berger, 1982), "or" is Holm's (the smallest, times their number). All claims of a
-tier and a family together are decided by Benjamini and Hochberg (1995) at 5 %; Holm's correction stands beside it.
+* An inequality between means: Welch's t test over training seeds (Welch, 1947). If the same runs are behind several of
+  its terms, these are paired.
+* An inequality between deviations: a permutation test.
+* "and": an intersection-union test, whose p is the largest of its parts (Berger, 1982).
+* "or": Holm's correction, which gives the smallest p times the number of parts.
+* All claims of a tier and a family: Benjamini and Hochberg (1995) at 5 %. Holm's correction is reported beside it.
 """
 
 from __future__ import annotations
@@ -23,13 +25,13 @@ from analysis.data.reported import EntryKey
 from analysis.data.statistics import freedom
 
 LEVEL = 0.05
-"""Of two-sided tests, of one claim or of all claims of a tier together."""
+"""The level of two-sided tests, of one claim or of all claims of a family."""
 _MOST_SPLITS = 20_000
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What the runs of an entry reached: one value a training seed, and the ids of the runs behind them."""
+    """The results of an entry: one value per training seed, and the IDs of the runs."""
 
     key: EntryKey
     seeds: tuple[int, ...]
@@ -38,15 +40,15 @@ class Measured:
 
 
 Values = Mapping[str, Measured]
-"""What is measured, by the names that a claim gives its entries."""
+"""The results by the names that a claim gives its entries."""
 
 
 @dataclass(frozen=True)
 class Estimated:
-    """An inequality's quantity, which is claimed to be positive, with its standard error over training seeds.
+    """The quantity of an inequality, claimed to be positive, with its standard error over training seeds.
 
-    ``freedom`` are the degrees of freedom; error and freedom are nan where a t test says nothing: one training seed, or
-    no deviation at all. ``p`` are the one-sided p values of "positive" and of "negative", 1 where nothing can be said.
+    ``freedom``: the degrees of freedom. Error and freedom are nan if a t test is not possible (one training seed, or no
+    deviation). ``p``: the one-sided p values of "positive" and of "negative"; 1 if no test is possible.
     """
 
     inequality: Inequality
@@ -58,14 +60,14 @@ class Estimated:
 
     @cached_property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval; nan where there is none."""
+        """The 95 % interval; nan if no t test is possible."""
         half = float(stdtrit(self.freedom, 1 - LEVEL / 2)) * self.error if isfinite(self.error) else nan
         return self.value - half, self.value + half
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A formula with its parts; ``support`` and ``against`` are p values, small where the runs say so."""
+    """A tested formula with its parts. ``support`` and ``against`` are p values of the formula and of its opposite."""
 
     formula: Formula
     parts: tuple[Outcome, ...]
@@ -75,7 +77,7 @@ class Outcome:
 
     @property
     def word(self) -> str:
-        """What joins its parts: "and" or "or"; empty for an inequality."""
+        """The word that joins its parts, "and" or "or"; empty for an inequality."""
         return self.formula.word if isinstance(self.formula, Joined) else ""
 
     def leaves(self) -> list[Estimated]:
@@ -128,7 +130,7 @@ def _estimated(inequality: Inequality, values: Values, paired: bool) -> Estimate
 
 
 def _spread(inequality: Inequality, values: Values) -> Estimated:
-    """Test by permutation whether the seeds of one entry deviate more from their median than those of the other."""
+    """Test by permutation whether one entry's seeds deviate more from their median than the other's."""
     more, less = (
         values[term.removesuffix(".std")].values
         for term, _ in sorted(inequality.coefficients.items(), key=lambda pair: -pair[1])
@@ -148,7 +150,7 @@ def _spread(inequality: Inequality, values: Values) -> Estimated:
 
 @cache
 def _splits(n: int, k: int) -> np.ndarray:
-    """Return the ways to choose ``k`` of ``n``, one a row, or many of them at random, the first as observed."""
+    """Return all ways to choose ``k`` of ``n`` items, one per row; if too many, random ones after the observed one."""
     if comb(n, k) <= _MOST_SPLITS:
         return np.array(list(combinations(range(n), k)))
     rng = np.random.default_rng(0)
@@ -156,7 +158,7 @@ def _splits(n: int, k: int) -> np.ndarray:
 
 
 def seeds_for_spread() -> int:
-    """Return the least number of training seeds a side with which a permutation test can decide at all."""
+    """Return the smallest number of training seeds per side with which a permutation test can be significant."""
     return next(n for n in range(2, 100) if 2 / comb(2 * n, n) <= LEVEL)
 
 
@@ -164,7 +166,7 @@ def seeds_for_spread() -> int:
 class Decided:
     """``word`` after Benjamini-Hochberg over the ``size`` claims of a ``family``, with the adjusted p.
 
-    ``holm``: would Holm's correction decide it, too?
+    ``holm``: whether Holm's correction decides it too.
     """
 
     word: str  # supported, contradicted, undecided
@@ -175,7 +177,7 @@ class Decided:
 
 
 def decide(tested: Mapping[str, Outcome], families: Mapping[str, str]) -> dict[str, Decided]:
-    """Decide several claims, those of each family together; both mappings are by the claims' names."""
+    """Decide claims, correcting within each family. Both mappings are by claim name."""
     decided = {}
     for family in dict.fromkeys(families.values()):
         names = [name for name in tested if families[name] == family]

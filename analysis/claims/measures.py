@@ -1,9 +1,10 @@
-"""What of a run a claim is tested on: the final success decides; other measures of the same runs stand beside it.
+"""Measures on which claims are tested. The final success decides; the others have less noise and are shown beside it.
 
-They were declared when 12 of the 72 runs on text Sokoban were known, and none of other claims, and have less noise:
-``over training`` is the area under the curve of the test success over updates, divided by its length; ``last
-evaluations`` is the mean of the last three. Both are of evaluation seed 0. ``paired`` is the final success again,
-compared between runs of one training seed, which share warm start, training tasks and test tasks.
+* ``over training``: the area under the curve of test success over updates, divided by its length (evaluation seed 0).
+* ``last evaluations``: the mean of the last three evaluations (evaluation seed 0).
+* ``paired``: the final success, compared between runs of one training seed. They share warm start and tasks.
+
+The measures were declared when 12 of the 72 runs on text Sokoban were known, and no run of other claims.
 """
 
 from collections.abc import Callable
@@ -18,12 +19,12 @@ from analysis.grid.table import Entry
 
 FINAL, OVER_TRAINING, LAST = "final", "over training", "last evaluations"
 MEASURES = {OVER_TRAINING: (OVER_TRAINING, False), LAST: (LAST, False), "paired": (FINAL, True)}
-"""The measures beside the final one by name: what is measured, and whether differences are between runs of one seed."""
+"""The other measures by name: the quantity, and whether it is compared between runs of one seed."""
 _LAST = 3
 
 
 def measured(entry: Entry, measure: str) -> Measured | None:
-    """Return what the runs of an entry reached; None if it has none, or is no average over test episodes."""
+    """Return the results of an entry; None without runs, or if it is not an average over test episodes."""
     if entry.reproduced is None:
         return None
     sample, runs = entry.reproduced.sample, tuple(run.id for run in entry.runs)

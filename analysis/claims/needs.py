@@ -1,4 +1,4 @@
-"""How many training seeds a claim needs, if its differences and deviations are as large as they look now."""
+"""The number of training seeds that a claim needs, if differences and deviations stay as they are now."""
 
 from math import ceil, inf, isfinite, sqrt
 
@@ -9,9 +9,10 @@ MOST_SEEDS = 1000
 
 
 def seeds_needed(tested: Outcome) -> float:
-    """Return the training seeds that decide a formula with 80 % power at 5 %, uncorrected; inf where nothing tells.
+    """Return the training seeds that decide a formula with 80 % power at 5 %, uncorrected; inf without an estimate.
 
-    Of an "and" that holds every part counts, of one that does not the best part; of an "or" the reverse.
+    An "and" that holds needs the seeds of all parts; one that fails needs the seeds of its cheapest failing part. For
+    an "or" it is the reverse.
     """
     if tested.estimated:
         return _of_inequality(tested.estimated)
@@ -34,6 +35,6 @@ def _of_inequality(one: Estimated) -> float:
         return max(seeds_for_spread(), one.seeds + 1)
     if not isfinite(one.error) or one.seeds < 2:
         return inf
-    deviation = one.error * sqrt(one.seeds / 2)  # of one side, where both have the same
+    deviation = one.error * sqrt(one.seeds / 2)  # of one side, assuming both are equal
     seeds = seeds_to_detect(one.value, deviation) if abs(one.value) > deviation / sqrt(MOST_SEEDS) else inf
     return max(ceil(seeds), one.seeds + 1) if seeds <= MOST_SEEDS else inf

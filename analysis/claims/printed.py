@@ -1,4 +1,4 @@
-"""What the paper's own printed numbers say of its claims: nothing but their rounding is allowed."""
+"""Check claims against the paper's printed numbers. The only tolerance is their rounding."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from analysis.data.statistics import half_width
 
 # Training seeds behind each number of a table (Section "Experimental Setup"); one for tables that are not named.
 _TRAINED = {"main-results": 3, "sokoban-main": 3, "qwen3-results": 3}
-_EXACT = 1e-6  # rounding of our own arithmetic
+_EXACT = 1e-6  # rounding of floating-point arithmetic
 _ORDER = ("no", "by rounding", "yes")  # from the worst
 
 AllReported = Mapping[EntryKey, Reported]
@@ -20,7 +20,7 @@ AllReported = Mapping[EntryKey, Reported]
 
 @dataclass(frozen=True)
 class Range:
-    """A quantity with what its rounding may hide."""
+    """A quantity and the bounds of its rounding."""
 
     text: str
     value: float
@@ -28,11 +28,11 @@ class Range:
     high: float
 
     def above_zero(self) -> str:
-        """Is it above zero as printed (``yes``), only ``by rounding``, or not at all (``no``)?"""
+        """Return whether it is above zero: ``yes`` as printed, ``by rounding``, or ``no``."""
         return "yes" if self.value > 0 else "by rounding" if self.high + _EXACT > 0 else "no"
 
     def meets(self, other: "Range") -> bool:
-        """May both be the same number?"""
+        """Return whether both can be the same number."""
         return self.low <= other.high + _EXACT and other.low <= self.high + _EXACT
 
 
@@ -51,7 +51,7 @@ class Consistency:
 
 
 def consistency(claim: Claim, printed: AllReported) -> Consistency:
-    """Check a claim against the printed numbers, and against the sizes that it states."""
+    """Check a claim against the printed numbers and against its stated sizes."""
     sizes = [rounded(claim, comparison.size, printed) for comparison in claim.comparisons]
     if None in sizes:
         return Consistency("not printed")
@@ -67,7 +67,7 @@ def consistency(claim: Claim, printed: AllReported) -> Consistency:
 
 
 def _margin(claim: Claim, comparison: Comparison, printed: AllReported) -> float:
-    """Return how far a comparison is on the right side, in units of what rounding may hide."""
+    """Return by how much a comparison holds, in units of its rounding."""
     gap = rounded(claim, comparison.difference, printed)
     if gap is None:
         return 0.0
@@ -91,7 +91,7 @@ def _of_formula(claim: Claim, formula: Formula, printed: AllReported) -> str:
 
 
 def _printed_term(claim: Claim, term: str, printed: AllReported) -> str:
-    """Return a mean, or for ``name.std`` a deviation, as the paper prints it; empty where it does not."""
+    """Return a mean, or for ``name.std`` a deviation, as printed; empty if the paper does not print it."""
     entry = printed.get(claim.entries[term.removesuffix(".std")])
     text = "" if entry is None else entry.std if term.endswith(".std") else entry.mean
     try:
@@ -101,14 +101,14 @@ def _printed_term(claim: Claim, term: str, printed: AllReported) -> str:
 
 
 def rounded(claim: Claim, expression: Expression, printed: AllReported) -> Range | None:
-    """Return a quantity of a claim's printed numbers, with what rounding may hide; None if some are not printed."""
+    """Return a quantity of a claim's printed numbers with its rounding; None if some are not printed."""
     texts = {term: _printed_term(claim, term, printed) for term in expression.terms}
     if not all(texts.values()):
         return None
     values = {term: float(text) for term, text in texts.items()}
     value = expression(values)
     slack = sum(abs(slope) * float(last_unit(texts[term])) / 2 for term, slope in expression.gradient(values).items())
-    if not expression.terms and "." in expression.text:  # a size that the claim gives itself is rounded, too
+    if not expression.terms and "." in expression.text:  # a size that the claim states is rounded too
         slack = float(last_unit(expression.text)) / 2
     return Range(expression.text, value, value - slack, value + slack)
 
@@ -116,7 +116,7 @@ def rounded(claim: Claim, expression: Expression, printed: AllReported) -> Range
 def printed_interval(claim: Claim, quantity: Expression, printed: AllReported) -> tuple[float, float, float] | None:
     """Return a quantity of printed means and its 95 % interval (Welch) from printed deviations over training seeds.
 
-    None where the paper does not print all of them.
+    Return None if the paper does not print all of them.
     """
     names = sorted(quantity.names)
     means, deviations = ([_printed_term(claim, f"{n}{end}", printed) for n in names] for end in ("", ".std"))
@@ -130,7 +130,7 @@ def printed_interval(claim: Claim, quantity: Expression, printed: AllReported) -
 
 
 def _separated(claim: Claim, printed: AllReported) -> bool | None:
-    """Does the claim hold throughout Welch's intervals of the printed means and deviations?"""
+    """Return whether the claim holds throughout Welch's intervals of the printed means; None without deviations."""
     return _holds_throughout(claim, claim.formula, printed)
 
 

@@ -1,4 +1,4 @@
-"""Whether the size that the paper states lies in the interval of the runs."""
+"""Compare the sizes that the paper states with the intervals of the runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from analysis.data.statistics import half_width
 
 @dataclass(frozen=True)
 class Size:
-    """A size that the text states, beside that of the runs with its 95 % interval, nan where it has none."""
+    """A stated size, the size in the runs, and its 95 % interval, whose bounds may be nan."""
 
     text: str
     stated: float
@@ -23,14 +23,16 @@ class Size:
 
     @property
     def word(self) -> str:
-        """``within``: the interval holds the stated size; ``smaller``, ``larger``: the runs' is; or ``undecided``."""
+        """``within`` if the interval contains the stated size; ``smaller`` or ``larger`` if the runs' size is; else
+        ``undecided``.
+        """
         if isnan(self.low):
             return "undecided"
         return "within" if self.low <= self.stated <= self.high else "smaller" if self.high < self.stated else "larger"
 
 
 def sizes_of(claim: Claim, values: Mapping[str, Measured]) -> tuple[Size, ...]:
-    """Return every size that the claim states, beside that of the runs."""
+    """Return every size that the claim states, with the size in the runs."""
     printed = all_entries()
     found = []
     for comparison, stated in zip(claim.comparisons, claim.stated):

@@ -1,4 +1,4 @@
-"""What the printed numbers and the runs of a tier say of the paper's claims."""
+"""Verdicts on the paper's claims, from its printed numbers and from the runs of a tier."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,10 +21,10 @@ NOT_JUDGED = "smoke"
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the runs say: supported, contradicted, undecided, not run, or not judged (tier smoke).
+    """The verdict of the runs: supported, contradicted, undecided, not run, or not judged (tier smoke).
 
-    ``tested`` has the parts and p values, ``decided`` what follows beside all other claims, ``sizes`` whether the sizes
-    that the text gives lie in the intervals of the runs; ``missing`` are the entries without runs.
+    ``tested``: the parts and p values. ``decided``: the decision after correction for the other claims. ``sizes``: the
+    stated sizes beside the intervals of the runs. ``missing``: the entries without runs.
     """
 
     word: str
@@ -35,7 +35,7 @@ class Verdict:
 
     @property
     def deciding(self) -> Estimated | None:
-        """The inequality on which the verdict rests: the one that is nearest to failing, or that fails most clearly."""
+        """The deciding inequality: the nearest to failing, or, if the claim fails, the clearest failure."""
         return self.tested and deciding(self.tested)
 
     @property
@@ -48,7 +48,7 @@ class Verdict:
 
 
 def deciding(tested: Outcome) -> Estimated:
-    """Return the inequality of an outcome that is nearest to failing, or that fails most clearly."""
+    """Return the deciding inequality: the nearest to failing, or, if the claim fails, the clearest failure."""
     return _deciding(tested, tested.support < tested.against)
 
 
@@ -63,10 +63,10 @@ def _deciding(tested: Outcome, holds: bool) -> Estimated:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """A claim with what the printed numbers and the runs of a tier say of it.
+    """A claim with its verdicts from the printed numbers and from the runs of a tier.
 
-    ``beside`` has the tests on other measures of the same runs, by their names; they never decide. ``counterpart`` is
-    what the paper prints of the inequality that decides for the runs; None where it does not.
+    ``beside``: tests on other measures of the same runs, by name; they never decide. ``counterpart``: the printed
+    quantity of the inequality that decides for the runs, or None.
     """
 
     claim: Claim
@@ -92,7 +92,7 @@ def evaluate(entries: Mapping[EntryKey, Entry], tier: str, path: Path = CLAIMS) 
 
 
 def checks(path: Path = CHECKS) -> list[tuple[Claim, Consistency]]:
-    """Check where the paper should agree with itself."""
+    """Check the consistency of the paper."""
     printed = all_entries()
     return [(check, consistency(check, printed)) for check in read(path, known=printed)]
 
@@ -123,7 +123,7 @@ def _values(claim: Claim, entries: Mapping[EntryKey, Entry], measure: str) -> di
 
 
 def _beside(claim: Claim, verdict: Verdict, entries: Mapping[EntryKey, Entry]) -> dict[str, Outcome]:
-    """Test a claim about test episodes on the other measures, where every entry has them."""
+    """Test a claim about test episodes on the other measures, if every entry has them."""
     if verdict.tested is None or any(leaf.inequality.of_spread for leaf in verdict.tested.leaves()):
         return {}
     if not all(entries[claim.entries[name]].episodes for name in claim.names):
@@ -137,7 +137,7 @@ def _beside(claim: Claim, verdict: Verdict, entries: Mapping[EntryKey, Entry]) -
 
 
 def half_widths(tested: Outcome) -> float:
-    """Return half the width of the widest interval of its inequalities; inf where one has none."""
+    """Return half the width of the widest interval of the inequalities; inf if one has no interval."""
     return max((inf if isnan(leaf.error) else leaf.interval[1] - leaf.value for leaf in tested.leaves()), default=inf)
 
 

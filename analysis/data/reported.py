@@ -17,7 +17,7 @@ EntryKey = tuple[str, str, str, str]
 
 @dataclass(frozen=True)
 class Reported:
-    """A reported entry. ``mean`` and ``std`` are the texts that the paper prints; ``std`` is empty without a deviation."""
+    """A reported entry. ``mean`` and ``std`` are the printed texts; ``std`` is empty without a deviation."""
 
     label: str
     row: str

@@ -4,7 +4,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from analysis.data.runs import METHOD, RowKey, Run, StudyRuns, select
+from analysis.data.rows import METHOD, RowKey
+from analysis.data.runs import Run
+from analysis.data.studies import StudyRuns, select
 from bepo.core.errors import choose
 from bepo.runs.config import TIERS
 from bepo.store import tracking

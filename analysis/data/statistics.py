@@ -144,11 +144,12 @@ def compare(a: Sample, b: Sample) -> Comparison:
     drawn = resampled(len(a.seeds), 1), resampled(len(b.seeds), 2)
     told = seeds > 1 and np.ptp(wins) > 0  # if all pairs of seeds agree, all resamples agree
     chance = quantiles(np.einsum("ri,ij,rj->r", drawn[0], wins, drawn[1])) if told else NO_INTERVAL
-    interval = combination((1, -1), (a, b)) if seeds > 1 else paired
-    if seeds > 1 and not isnan(interval.low):
-        moments = [m for s in (a, b) for m in (s.per_seed.mean(), s.per_seed.std(ddof=1), len(s.seeds))]
-        p = float(stats.ttest_ind_from_stats(*moments, equal_var=False).pvalue)
-    difference = float(a.per_seed.mean() - b.per_seed.mean())
+    difference, interval = float(a.per_seed.mean() - b.per_seed.mean()), paired
+    if seeds > 1:  # not stats.ttest_ind, which warns if the seeds of one entry agree
+        (x, s, n), (y, t, m) = ((one.mean(), one.std(ddof=1), len(one)) for one in (a.per_seed, b.per_seed))
+        half = half_width((1, -1), (s, t), (n, m))
+        interval = Interval(difference - half, difference + half)
+        p = nan if isnan(half) else float(stats.ttest_ind_from_stats(x, s, n, y, t, m, equal_var=False).pvalue)
     return Comparison(difference, interval, float(wins.mean()), chance, seeds, p, paired)
 
 
@@ -167,23 +168,6 @@ def freedom(parts: Sequence[float], counts: Sequence[int]) -> float:
     ``parts`` are the variances of the means, not all of them 0.
     """
     return sum(parts) ** 2 / sum(part**2 / (n - 1) for part, n in zip(parts, counts))
-
-
-def combination(coefficients: Sequence[float], samples: Sequence[Sample]) -> Interval:
-    """Return the interval of a sum of entries, each times its coefficient.
-
-    It is Welch's over training seeds, or, if an entry has one seed, a bootstrap over the shared tasks. The bounds are
-    nan if nothing deviates, and without shared tasks.
-    """
-    if min(len(s.seeds) for s in samples) > 1:
-        middle = float(sum(c * s.per_seed.mean() for c, s in zip(coefficients, samples)))
-        deviations = [float(s.per_seed.std(ddof=1)) for s in samples]
-        half = half_width(coefficients, deviations, [len(s.seeds) for s in samples])
-        return Interval(middle - half, middle + half)
-    if not _share_tasks(samples) or not _vary(samples):
-        return NO_INTERVAL
-    by_task = sum(c * s.by_task.mean(axis=0) for c, s in zip(coefficients, samples))
-    return quantiles(_weights(samples[0].kinds) @ by_task)
 
 
 def seeds_to_detect(gap: float, std: float, power: float = 0.8) -> float:

@@ -16,7 +16,7 @@ def number_of(label: str) -> str:
 
 
 def title_of(label: str) -> str:
-    """Return number and heading, such as ``Table 2: Main results on ALFWorld and WebShop``; the label if it has no heading."""
+    """Return number and heading, such as ``Table 2: Main results``, or the label without a heading."""
     return ": ".join(filter(None, _names().get(label, ("", label))))
 
 

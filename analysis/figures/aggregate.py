@@ -1,4 +1,4 @@
-"""Figures performance-profiles and aggregate-curves: methods over all environments at once, and every training seed."""
+"""Figures performance-profiles and aggregate-curves: methods over all environments."""
 
 from collections.abc import Sequence
 
@@ -6,17 +6,19 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from analysis.data.methods import environment_name, is_upper_bound, name_of, ordered
-from analysis.data.runs import EVERY_METHOD, Run, Studies
+from analysis.data.rows import EVERY_METHOD
+from analysis.data.runs import Run
 from analysis.data.statistics import Interval
 from analysis.data.strata import Strata, by_environment, improvement, mean_curve, profile, profile_bands, strata
+from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
 from analysis.plots import hover, style
 
 OURS, _MODEL = "gated_bepo", "small"
 _FEW_SEEDS = (
-    "Of few seeds such intervals are too narrow: for the mean of normal numbers they hold in 75 % of all cases with "
-    "three seeds, in 84 % with five and in 89 % with eight."
+    "With few seeds such intervals are too narrow: for the mean of normal numbers their coverage is 75 % with three "
+    "seeds, 84 % with five and 89 % with eight."
 )
 _THRESHOLDS = np.arange(0.0, 100.0, 1.0)
 _PROGRESS = np.linspace(0, 100, 21)  # per cent of the updates
@@ -29,7 +31,7 @@ def _trained(studies: Studies) -> list[Run]:
 
 @artefact("performance-profiles", "figure", study=EVERY_METHOD)
 def performance_profiles(studies: Studies) -> Figure:
-    """Draw the share of runs above each success, and the chance that Gated-BEPO ends above each method."""
+    """Draw the share of runs above each success, and the probability that Gated-BEPO ends above each method."""
     runs = _trained(studies)
     found = strata(runs)
     methods = ordered(found)
@@ -47,12 +49,12 @@ def performance_profiles(studies: Studies) -> Figure:
     places = sorted({environment_name(run.env) for run in runs if run.method in found})
     caption = (
         f"Success over {' and '.join(places) or 'no environment'} (tier {studies.tier}, model {_MODEL}): (a) share of "
-        "runs that end above each success on the test tasks; (b) chance that a training by Gated-BEPO ends above one "
-        "by another method. Means over environments; bands and bars: 95 %, bootstrap of training seeds within each "
-        "environment (Agarwal et al., 2021); no bar where all pairs of seeds agree."
+        "runs that end above each success on the test tasks; (b) probability that a run of Gated-BEPO ends above a run "
+        "of another method. Means over environments. Bands and bars: 95 % interval, bootstrap of training seeds within "
+        "each environment (Agarwal et al., 2021). No bar if all pairs of seeds agree."
     )
     left = sorted({name_of(run.method) for run in runs} - set(map(name_of, found)))
-    notes = [f"Without runs in every environment, left out: {', '.join(left)}."] if left and found else []
+    notes = [f"Left out, because they lack runs in some environment: {', '.join(left)}."] if left and found else []
     notes += [_FEW_SEEDS] if found else []
     return Figure(caption, figure, [run for run in runs if run.method in found], notes)
 
@@ -85,7 +87,7 @@ def _draw_chances(axis: Axes, found: dict[str, list[np.ndarray]], others: Sequen
 
 @artefact("aggregate-curves", "figure", study=EVERY_METHOD)
 def aggregate_curves(studies: Studies) -> Figure:
-    """Draw a panel a method: test success averaged over environments, its mean and every training seed."""
+    """Draw one panel per method: test success averaged over environments, with its mean and every training seed."""
     runs = _trained(studies)
     found = by_environment(runs)
     methods = ordered(found)
@@ -112,15 +114,15 @@ def aggregate_curves(studies: Studies) -> Figure:
     seeds = style.counted({name_of(m): [run for run in found[m][0] if run.seed in _shared(found[m])] for m in methods})
     caption = (
         f"Test success over training, averaged over {places or 'no environment'} (tier {studies.tier}, model "
-        f"{_MODEL}). Thick: mean over environments of the mean over training seeds; band: its 95 % interval (Welch's "
-        f"t, cut to 0 to 100 %); thin: each training seed that every environment has ({seeds}). Dotted: "
-        "the mean of GRPO."
+        f"{_MODEL}). Thick line: mean over environments of the mean over training seeds. Band: its 95 % interval "
+        f"(Welch's t, cut to 0 to 100 %). Thin lines: training seeds that every environment has ({seeds}). Dotted "
+        "line: the mean of GRPO."
     )
     return Figure(caption, figure, shown)
 
 
 def _shared(places: Sequence[Sequence[Run]]) -> set[int]:
-    """Return the training seeds that a method has in every environment."""
+    """Return the training seeds that a method has in all environments."""
     return set.intersection(*({run.seed for run in same} for same in places))
 
 

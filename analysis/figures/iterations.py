@@ -1,9 +1,11 @@
-"""Figure ablation-diagnostics: what a Bellman sweep still changes, and what success comes of each budget."""
+"""Figure ablation-diagnostics: the advantage change and the success for each budget of Bellman sweeps."""
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from analysis.data.runs import Run, StudyRuns, settings
+from analysis.data.rows import settings
+from analysis.data.runs import Run
+from analysis.data.studies import StudyRuns
 from analysis.grid.artefact import artefact
 from analysis.grid.parts import Metric
 from analysis.grid.table import Figure
@@ -27,8 +29,8 @@ def iteration_budget(study: StudyRuns) -> Figure:
     style.legend_above(figure, change.lines, columns=2)
     style.letters((change, success))
     caption = (
-        f"Bellman sweeps on WebShop (tier {study.tier}). (a) Largest change of a standardised step advantage by the "
-        "last sweep of each budget, mean over updates; squares: by those sweeps of the runs with the largest budget. "
+        f"Bellman sweeps on WebShop (tier {study.tier}). (a) Largest change of a standardised step advantage in the "
+        "last sweep of each budget, mean over updates. Squares: the same sweeps in the runs with the largest budget. "
         f"(b) {note}"
     )
     return Figure(caption, figure, study.runs)
@@ -37,13 +39,13 @@ def iteration_budget(study: StudyRuns) -> Figure:
 def _draw_change(axis: Axes, rows: dict[int, list[Run]]) -> None:
     changes = {budget: value for budget, runs in rows.items() if (value := _mean_change(runs, budget))}
     if not changes:
-        style.nothing(axis, "no advantage changed" if rows else "not run")  # a logarithm has no zero
+        style.nothing(axis, "no advantage changed" if rows else "not run")  # zero has no logarithm
         return
     colour, within = style.method_colour("gated_bepo"), [_mean_change(rows[max(changes)], b) for b in changes]
     axis.plot(
         list(changes), list(changes.values()), color=colour, marker="o", markersize=3, label="runs of each budget"
     )
-    # Both lines may coincide: hollow squares around the dots, above them.
+    # Hollow squares around the dots, because both lines may coincide.
     reference = {"color": "black", "linewidth": 0.7, "linestyle": ":", "marker": "s", "markersize": 5.5}
     reference |= {"markerfacecolor": "none", "markeredgewidth": 0.7, "label": f"runs of {max(changes)} sweeps"}
     axis.plot(list(changes), within, zorder=3, **reference)
@@ -51,13 +53,13 @@ def _draw_change(axis: Axes, rows: dict[int, list[Run]]) -> None:
 
 
 def _mean_change(runs: list[Run], sweep: int) -> float:
-    """Return the mean over updates and runs; 0 where it was not logged, because nothing changed any more."""
+    """Return the mean over updates and runs. A value that was not logged counts as 0: nothing changed any more."""
     name = f"credit/delta_advantage_{sweep}"
     return float(np.mean([run.mean(name) if name in run.metrics else 0.0 for run in runs]))
 
 
 def _draw_success(axis: Axes, rows: dict[int, list[Run]]) -> str:
-    """Draw budgets side by side, unevenly spaced as they are; return what the bars are."""
+    """Draw the success of each budget. Return the sentence of the caption."""
     if not rows:
         style.nothing(axis)
         return "Not run."
@@ -67,4 +69,4 @@ def _draw_success(axis: Axes, rows: dict[int, list[Run]]) -> str:
     bars = axis.errorbar(list(estimates), means, errors, color=colour, marker="o", markersize=3, capsize=2)
     describe(bars[0], [f"{budget} sweeps: {m:.4g} ± {s:.2g}" for budget, m, s in zip(estimates, means, errors)])
     style.percent(axis)
-    return f"Final success; bars: one sample standard deviation over n = {first.n} {first.level} seeds."
+    return f"Final success. Bars: one sample standard deviation over n = {first.n} {first.level} seeds."

@@ -1,8 +1,8 @@
-"""Figure supp-runtime: where the seconds of an update go."""
+"""Figure supp-runtime: seconds per update by stage."""
 
 import pandas as pd
 
-from analysis.data.runs import StudyRuns
+from analysis.data.studies import StudyRuns
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
 from analysis.plots import style
@@ -22,12 +22,12 @@ _STAGES = {
 def runtime(study: StudyRuns) -> Figure:
     """Draw the seconds of each stage, on a scale that is linear around zero."""
     figure, (axis,) = style.panels(1, 1, style.COLUMN, 1.9)
-    axis.set_xlabel("Seconds an update")
+    axis.set_xlabel("Seconds per update")
     tables = {stage: style.by_seed(study.runs, f"seconds/{stage}") for stage in _STAGES}
     seconds = pd.DataFrame({stage: table.mean() for stage, table in tables.items() if not table.empty}).transpose()
     if "credit" not in seconds.index:
         style.nothing(axis)
-        return Figure(f"ALFWorld seconds an update by stage (tier {study.tier}). Not run.", figure)
+        return Figure(f"ALFWorld seconds per update by stage (tier {study.tier}). Not run.", figure)
     mean, std = seconds.mean(axis=1), seconds.std(axis=1, ddof=1).fillna(0)
     colours = [style.method_colour("gated_bepo") if stage == "credit" else "#B0B0B0" for stage in seconds.index]
     names = [_STAGES[stage] for stage in seconds.index]
@@ -40,9 +40,9 @@ def runtime(study: StudyRuns) -> Figure:
         axis.text(value + spread, place, f"  {value:.3g}", va="center", fontsize=6.5)
     share = 100 * mean["credit"] / mean.drop("evaluation", errors="ignore").sum()
     caption = (
-        f"ALFWorld seconds an update by stage on a symmetric-log scale (tier {study.tier}); colour: Gated-BEPO's "
+        f"ALFWorld seconds per update by stage on a symmetric-log scale (tier {study.tier}). Coloured: Gated-BEPO's "
         f"advantages with all diagnostics, {mean['credit']:.3g} s or {share:.2g} % of an update. Mean over updates, "
-        f"then over {style.counted({'': study.runs})}; bars: one sample standard deviation over training seeds."
+        f"then over {style.counted({'': study.runs})}. Bars: one sample standard deviation over training seeds."
     )
     notes = style.unlogged(study.runs, [f"seconds/{stage}" for stage in ("rollout", "credit", "update")])
     return Figure(caption, figure, study.runs, notes)

@@ -1,4 +1,4 @@
-"""Success against updates: of all methods, of pairs, and on aliased observations."""
+"""Success over updates: all methods, pairs of methods, and aliased observations."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -7,14 +7,16 @@ import numpy as np
 import pandas as pd
 
 from analysis.data.methods import is_upper_bound, name_of, ordered
-from analysis.data.runs import OBSERVATIONS, Run, StudyRuns
+from analysis.data.rows import OBSERVATIONS
+from analysis.data.runs import Run
+from analysis.data.studies import StudyRuns
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
 from analysis.plots import style
 
 _SMOOTH = 5  # updates in the running mean of training success
 TEST, VALIDATION = ("training", "test"), ("training", "validation")
-"""What figures show: the paper labels some curves test, which are tasks like those of training, some validation."""
+"""The curves of a figure. The paper labels some of them test (tasks like those of training), some validation."""
 _TITLES = {"training": "Training", "test": "Test tasks", "validation": "Validation tasks"}
 
 
@@ -33,7 +35,7 @@ def alfworld_aliasing(study: StudyRuns) -> Figure:
 
 @artefact("sokoban-success-curves", "figure", study="main_sokoban")
 def sokoban_success(study: StudyRuns) -> Figure:
-    """Draw all methods on pictures; on text where no run saw pictures."""
+    """Draw all methods on pictures; on text if no run has pictures."""
     models = sorted({run.model for run in study.runs})
     pictures = "vl" in models or not models
     model = "vl" if pictures else models[0]
@@ -47,7 +49,7 @@ def sokoban_text(study: StudyRuns) -> Figure:
 
 
 def alfworld_pair(study: StudyRuns, model: str) -> Figure:
-    """Draw Gated-BEPO and HGPO with one model, on the validation tasks: the paper calls these curves so."""
+    """Draw Gated-BEPO and HGPO with one model on the validation tasks, as the paper labels these curves."""
     pair = study.only(lambda run: run.model == model and run.method in ("gated_bepo", "hgpo"))
     return _curves(pair, f"ALFWorld success of Gated-BEPO and HGPO, {model} model", VALIDATION)
 
@@ -83,7 +85,7 @@ def _curves(study: StudyRuns, subject: str, splits: Sequence[str] = TEST) -> Fig
         style.letters(axes)
     note = f" Training: running mean of {_SMOOTH} updates." if study.runs else ""
     if lines and not any(np.any(line.get_ydata()) for line in lines):
-        note += " No episode succeeded: all curves are at zero."
+        note += " No episode succeeded, so all curves are at zero."
     caption = f"{subject} (tier {study.tier}). {style.bands_note({_label(row): study.rows[row] for row in rows})}{note}"
     return Figure(caption, figure, study.runs, style.unlogged(study.runs, ["train/success"]))
 
@@ -94,7 +96,7 @@ def _label(row: str) -> str:
 
 
 def _scenes(runs: Sequence[Run], split: str) -> str:
-    """Say of ALFWorld's splits whether their scenes are those of training."""
+    """Return whether the scenes of an ALFWorld split are those of training, as the end of a title."""
     tests = {run["env.test_split"] for run in runs} - {None}
     if split == "training" or len(tests) != 1:
         return ""

@@ -1,4 +1,4 @@
-"""What the main Gated-BEPO runs log: gate-activation, supp-gate-diagnostics and supp-rl-signals."""
+"""Figures gate-activation, supp-gate-diagnostics and supp-rl-signals: metrics of the main Gated-BEPO runs."""
 
 from math import inf
 
@@ -7,12 +7,12 @@ from matplotlib.figure import Figure as Picture
 from matplotlib.lines import Line2D
 
 from analysis.data.methods import environment_name
-from analysis.data.runs import Studies, StudyRuns
+from analysis.data.studies import Studies, StudyRuns
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
 from analysis.plots import style
 
-# What the gate covers: of transitions a thick line, of states a thin one.
+# Gate coverage of transitions (thick line) and of states (thin line).
 _COVERAGE = {"credit/gate_transition_coverage": ("of rollout records", 1.6)}
 _COVERAGE |= {"credit/gate_state_coverage": ("of unique graph states", 0.7)}
 _BUCKETS = {"1": "once", "2_3": "2–3", "4_7": "4–7", "8_up": "8 or more"}
@@ -31,7 +31,7 @@ _SIGNED = ("credit/token_advantage_mean",)
 
 @artefact("gate-activation", "figure", study="main_webshop")
 def gate_activation(study: StudyRuns) -> Figure:
-    """Draw how many transitions and states the gate is open at."""
+    """Draw the share of transitions and states with an open gate."""
     study = _gated(study)
     figure, (axis,) = style.panels(1, 1, style.COLUMN, 1.9)
     style.over_updates(axis, "Gate coverage (%)")
@@ -48,7 +48,7 @@ def gate_activation(study: StudyRuns) -> Figure:
 
 @artefact("supp-gate-diagnostics", "figure", study=("main_alfworld", "main_webshop"))
 def gate_diagnostics(studies: Studies) -> Figure:
-    """Draw what the gate has to work on: coverage, states, visits, and how often states recur."""
+    """Draw gate coverage, states per group, visits per state, and how often states recur."""
     studies = _by_environment(studies)
     figure, axes = style.panels(2, 2, style.PAGE, 3.8)
     coverage, sizes, repetition, buckets = axes
@@ -68,7 +68,7 @@ def gate_diagnostics(studies: Studies) -> Figure:
     style.letters(axes)
     subject = "Shared-state and gate diagnostics of the main Gated-BEPO runs, "
     subject += "matched and counted within each rollout group"
-    note = " (d): records by how often their state occurs in its group, at the first and the last update."
+    note = " (d) Records by the number of visits to their state in the group, at the first and the last update."
     names = [*_COVERAGE, "credit/states_per_group", "credit/visits_per_state", *_BUCKETS]
     return _figure(figure, studies, subject, names, note)
 
@@ -104,7 +104,7 @@ def _by_environment(studies: Studies) -> Studies:
 
 
 def _draw_traces(axis: Axes, studies: Studies, metric: str, title: str, unit: str, factor: float = 1) -> None:
-    """Draw a metric of each environment; all but a mean of signed numbers are at least 0."""
+    """Draw a metric of each environment. All but means of signed numbers are at least 0."""
     least = -inf if metric in _SIGNED else 0
     style.over_updates(axis, unit, title)
     for env, study in studies.items():

@@ -1,6 +1,6 @@
-"""Figures optuna-history and optuna-importance: what an Optuna study tried, and which settings mattered.
+"""Figures optuna-history and optuna-importance: the trials of Optuna studies and the importance of settings.
 
-The trials are in ``results/studies.db``, and in that of the published runs. Notebooks draw the same pictures.
+The trials are in ``results/studies.db`` and in that of the published runs. Notebooks draw the same pictures.
 """
 
 from collections import Counter
@@ -17,7 +17,8 @@ from matplotlib.ticker import MaxNLocator
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
-from analysis.data.runs import RowKey, Studies
+from analysis.data.rows import RowKey
+from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
 from analysis.plots.style import GREY, PAGE, nothing, panels, percent
@@ -25,12 +26,12 @@ from bepo.runs.trials_database import database_url
 from bepo.store.files import Corrupt
 from bepo.store.published import TRIALS
 
-# Every run is a row of its own: trials differ in whatever they try.
+# Every run is a separate row, because trials may differ in any setting.
 TRIAL = RowKey(lambda run: run.id, varies=("",))
 STUDIES = ("tune_every_axis", "tune_gated_bepo", "tune_success_and_time")
-_FEW = 20  # complete trials, below which importances are warned of
+_FEW = 20  # with fewer complete trials a note warns about importances
 _IN_A_ROW = 3  # studies
-_DARK = "#333333"  # a trial is no method, and has none of their colours
+_DARK = "#333333"  # not a colour of a method
 _MARKS: dict[TrialState, dict[str, Any]] = {
     TrialState.COMPLETE: {"marker": "o", "color": GREY},
     TrialState.PRUNED: {"marker": "o", "facecolors": "white", "edgecolors": GREY},
@@ -42,15 +43,15 @@ def history(studies: Studies) -> Figure:
     """Draw the trials."""
     stored = stored_studies(studies)
     caption = (
-        f"Optuna studies (tier {studies.tier}). One objective: trials in the order they began, and the best so far; "
-        f"two: every complete trial, and the front that no other trial beats in both. {counts(stored)}"
+        f"Optuna studies (tier {studies.tier}). One objective: trials in the order they began, and the best so far. "
+        f"Two objectives: every complete trial, and the Pareto front. {counts(stored)}"
     )
     return Figure(caption, picture(stored, draw_history), studies.runs)
 
 
 @artefact("optuna-importance", "figure", study=STUDIES, key=TRIAL)
 def importance(studies: Studies) -> Figure:
-    """Draw how much each setting matters."""
+    """Draw the importance of each setting."""
     stored = stored_studies(studies)
     few = [(s.study_name, len(complete(s))) for s in stored if len(complete(s)) < _FEW]
     notes = [f"Warning, {name}: {n} complete trials; shares are unstable below {_FEW} of them." for name, n in few]
@@ -60,7 +61,7 @@ def importance(studies: Studies) -> Figure:
 
 
 def stored_studies(studies: Studies) -> list[optuna.Study]:
-    """Return the Optuna studies of this tier, of whatever environments."""
+    """Return the Optuna studies of this tier, of all environments."""
     first = next(iter(studies.values()))
     stored = {}
     for folder in first.trials:
@@ -73,7 +74,7 @@ def stored_studies(studies: Studies) -> list[optuna.Study]:
 
 
 def counts(stored: list[optuna.Study]) -> str:
-    """Return the number of trials of each state: ``tune.webshop.smoke: 12 complete, 3 pruned trials.``"""
+    """Return the number of trials by state, such as ``tune.webshop.smoke: 12 complete, 3 pruned trials.``"""
     texts = []
     for study in stored:
         found = Counter(trial.state for trial in study.trials)
@@ -83,9 +84,9 @@ def counts(stored: list[optuna.Study]) -> str:
 
 
 def optuna_studies(*folders: Path) -> dict[str, optuna.Study]:
-    """Return the Optuna studies of some folders by name; of one name the last counts.
+    """Return the Optuna studies of some folders by name. If two have a name, the last one counts.
 
-    Raises ``Corrupt`` if a folder's database is something else.
+    Raises ``Corrupt`` if a folder's database is not Optuna's.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     found = {}
@@ -103,7 +104,7 @@ def optuna_studies(*folders: Path) -> dict[str, optuna.Study]:
 
 
 def picture(shown: Sequence[optuna.Study], draw: Callable[[Axes, optuna.Study], None]) -> Picture:
-    """Return a figure with one axis for each study, three in a row; ``draw`` draws a study on an axis."""
+    """Return a figure with one axis per study, three in a row. ``draw`` draws a study on an axis."""
     columns = min(max(len(shown), 1), _IN_A_ROW)
     rows = -(-max(len(shown), 1) // columns)
     figure, axes = panels(rows, columns, PAGE, 2.6 * rows)
@@ -118,23 +119,23 @@ def picture(shown: Sequence[optuna.Study], draw: Callable[[Axes, optuna.Study], 
 
 
 def title_of(study: optuna.Study) -> str:
-    """Return a study's name in two lines: names of tiers and environments beside each other would overlap."""
+    """Return a study's name in two lines, because names in one line would overlap."""
     return study.study_name.replace(".", "\n", 1)
 
 
 def complete(study: optuna.Study) -> list[FrozenTrial]:
-    """Return the trials that ran to their end."""
+    """Return the complete trials."""
     return study.get_trials(deepcopy=False, states=[TrialState.COMPLETE])
 
 
 def conditional(study: optuna.Study) -> list[str]:
-    """Return the settings that some complete trials have and others have no use for, in alphabetical order."""
+    """Return the settings that only some complete trials have, in alphabetical order."""
     searched = [set(trial.params) for trial in complete(study)]
     return sorted(set().union(*searched) - set.intersection(*searched)) if searched else []
 
 
 def draw_history(axis: Axes, study: optuna.Study) -> None:
-    """Draw trials in their order and the best so far; with two objectives the front."""
+    """Draw trials in order and the best so far; with two objectives the Pareto front."""
     if not complete(study):
         nothing(axis, "no complete trial")
     elif len(study.directions) > 1:
@@ -146,8 +147,8 @@ def draw_history(axis: Axes, study: optuna.Study) -> None:
 def draw_importance(axis: Axes, study: optuna.Study) -> None:
     """Draw how much of the first objective's variance each setting explains: fANOVA (Hutter et al., 2014).
 
-    That compares settings of every trial. Where some are conditional, it is PED-ANOVA (Watanabe et al., 2023), which
-    asks by which settings the best tenth of the trials differs from all.
+    fANOVA needs every setting in every trial. With conditional settings PED-ANOVA is used instead (Watanabe et al.,
+    2023): it compares the settings of the best tenth of the trials with those of all trials.
     """
     axis.set_xlabel("Share of variance (%)")
     shares = importances(study)
@@ -160,7 +161,7 @@ def draw_importance(axis: Axes, study: optuna.Study) -> None:
 
 
 def importances(study: optuna.Study) -> dict[str, float]:
-    """Return the importance of each setting for the first objective; none where no two complete trials differ."""
+    """Return the importance of each setting for the first objective; empty if no two complete trials differ."""
     done = complete(study)
     if min(len({repr(t.params) for t in done}), len({t.values[0] for t in done})) < 2:
         return {}
@@ -169,7 +170,7 @@ def importances(study: optuna.Study) -> dict[str, float]:
     with catch_warnings():
         simplefilter("ignore")  # few trials of a condition: the notes say how many trials there are
         found = optuna.importance.get_param_importances(study, evaluator=evaluator, target=lambda t: t.values[0])
-    return dict(sorted(found.items(), key=lambda pair: (-pair[1], pair[0])))  # equal shares have no order of their own
+    return dict(sorted(found.items(), key=lambda pair: (-pair[1], pair[0])))  # a fixed order for equal shares
 
 
 def _draw_sequence(axis: Axes, study: optuna.Study) -> None:
@@ -199,7 +200,7 @@ def _draw_front(axis: Axes, study: optuna.Study) -> None:
 
 
 def objective(study: optuna.Study, number: int) -> tuple[int, str]:
-    """Return what values are multiplied by to be shown, and the name of an axis; shares are shown in per cent."""
+    """Return the factor and the axis label of an objective. Shares are shown in per cent."""
     name = study.user_attrs.get("objectives", ["first objective", "second objective"])[number]
     share = name == "validation_success"
     return 100 if share else 1, name.replace("_", " ").capitalize() + " (%)" * share

@@ -1,4 +1,4 @@
-"""Figures optuna-parallel, optuna-slice and optuna-contour: which settings Optuna tried, and how good they were."""
+"""Figures optuna-parallel, optuna-slice and optuna-contour: the settings that Optuna tried, and their objective."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure as Picture
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 
-from analysis.data.runs import Studies
+from analysis.data.studies import Studies
 from analysis.figures.tuning import (
     STUDIES,
     TRIAL,
@@ -33,14 +33,14 @@ from analysis.grid.table import Figure
 from analysis.plots.style import PAGE, nothing, panels
 
 _COLOURS = "viridis"
-_MOST_SLICES = 6  # settings of a study, the most important first
+_MOST_SLICES = 6  # settings per study, the most important first
 
 
 class Setting(NamedTuple):
     """One searched setting as positions on an axis."""
 
     name: str
-    positions: Float[np.ndarray, " trials"]  # NaN where a trial has no use for it
+    positions: Float[np.ndarray, " trials"]  # NaN if a trial does not have the setting
     ticks: list[float]
     labels: list[str]
 
@@ -48,14 +48,14 @@ class Setting(NamedTuple):
 @artefact("optuna-parallel", "figure", study=STUDIES, key=TRIAL)
 def parallel(studies: Studies) -> Figure:
     """Draw each trial as a line through its settings."""
-    what = "Each line is a trial, through its settings, the most important on the left"
+    what = "Each line is a trial and passes through its settings; the most important setting is on the left"
     return _figure(studies, partial(picture, draw=draw_parallel), what)
 
 
 @artefact("optuna-slice", "figure", study=STUDIES, key=TRIAL)
 def slices(studies: Studies) -> Figure:
     """Draw the objective against each setting."""
-    what = "The objective against each setting, at most six of a study; later trials are darker"
+    what = "The objective against each setting, at most six per study; later trials are darker"
     return _figure(studies, _slices, what)
 
 
@@ -92,7 +92,7 @@ def _setting(name: str, kind: BaseDistribution, values: Sequence[object]) -> Set
 
 
 def draw_parallel(axis: Axes, study: optuna.Study) -> None:
-    """Draw trials as lines over settings; each setting's range is the height of the picture."""
+    """Draw trials as lines over settings. The height of the picture is the range of each setting."""
     known, colours = settings_of(study), _coloured(axis, study)
     if colours is None or not known:
         return nothing(axis, "no two complete trials that differ")
@@ -110,7 +110,7 @@ def draw_parallel(axis: Axes, study: optuna.Study) -> None:
 
 
 def draw_contour(axis: Axes, study: optuna.Study) -> None:
-    """Draw the objective over two settings, interpolated between trials where these span an area."""
+    """Draw the objective over two settings, interpolated between trials if these span an area."""
     known, colours = settings_of(study)[:2], _coloured(axis, study)
     if colours is None or len(known) < 2:
         return nothing(axis, "no two settings were searched")

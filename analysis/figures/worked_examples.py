@@ -1,4 +1,4 @@
-"""Figures credit-comparison and method-overview: estimators on small rollout groups, every number computed by them."""
+"""Figures credit-comparison and method-overview: real estimators on small rollout groups."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ METHODS = ("grpo", "gigpo", "hgpo", "gagpo", "graphgpo", "gated_bepo")
 
 @dataclass(frozen=True)
 class Pattern:
-    """A rollout group of ``patterns.yaml``, which says what its fields are."""
+    """A rollout group of ``patterns.yaml``, where the fields are explained."""
 
     title: str
     trajectories: list[str]
@@ -36,7 +36,7 @@ class Pattern:
 
 @artefact("credit-comparison", "figure")
 def credit_comparison(_: object) -> Figure:
-    """Show what each critic-free estimator makes of four groups."""
+    """Draw the advantages of each critic-free estimator on four groups."""
     figure, axes = panels(2, len(PATTERNS), PAGE, 3.3, height_ratios=(1, 1.15))
     graphs, tables = axes[: len(PATTERNS)], axes[len(PATTERNS) :]
     for pattern, graph, table in zip(PATTERNS, graphs, tables):
@@ -53,19 +53,20 @@ def credit_comparison(_: object) -> Figure:
     written = [", ".join(t.replace(" ", "") for t in pattern.trajectories) for pattern in PATTERNS]
     episodes = "; ".join(f"({letter}) {text}" for letter, text in zip("abcd", written))
     caption = (
-        "Credit of the estimators, as configured by default, in four rollout patterns. Above: the merged graph of a "
-        "group; arrows are the wider the more records, shaded states have two distinct successors (open gate), a tick "
-        f"returns 10 and a cross 0. Episodes: {episodes}. Below: advantages of records (2: S→A is the first such step "
-        "of episode 2) or the mean over an edge. (a) GRPO values the detour like the way. (b) Return matching values "
-        "S→B like S→C, although B leads to M, which usually succeeds. (c) Shortest paths prefer R, expected returns L. "
-        "(d) At P and R nothing was compared: Gated-BEPO keeps the outcome alone. ʳ reconstruction."
+        "Credit of the estimators, with default settings, in four rollout patterns. Top: the merged graph of a group. "
+        "Wider arrows stand for more records, shaded states have two distinct successors (open gate), a tick returns "
+        f"10 and a cross 0. Episodes: {episodes}. Bottom: advantages of records (2: S→A is the first such step of "
+        "episode 2), or the mean over an edge. (a) GRPO gives the detour the same credit as the direct way. (b) Return "
+        "matching gives S→B the same credit as S→C, although B leads to M, which usually succeeds. (c) Shortest paths "
+        "prefer R, expected returns prefer L. (d) At P and R there is no alternative to compare, so Gated-BEPO keeps "
+        "the outcome only. ʳ reconstruction."
     )
     return Figure(caption, figure)
 
 
 @artefact("method-overview", "figure")
 def method_overview(_: object) -> Figure:
-    """Show Gated-BEPO's stages on one group."""
+    """Draw the stages of Gated-BEPO on one group."""
     batch, estimator = group_of(OVERVIEW.trajectories), GatedBEPO()
     credit = estimator(batch)
     figure, axes = panels(1, 5, PAGE, 1.9, width_ratios=(1, 1.35, 1, 1, 1))
@@ -76,24 +77,24 @@ def method_overview(_: object) -> Figure:
     axes[1].set_title(OVERVIEW.title)
     titles = ("Outcome $\\hat{A}^{out}$", "Fixed point $\\hat{A}^{FP}$", "Mixed $\\hat{A}$")
     for axis, title, values in zip(axes[2:], titles, (credit.terms["outcome"], credit.terms["step"], credit.advantage)):
-        table = np.full((batch.n_trajectories, int(batch.step.max()) + 1), np.nan)  # nan after an episode's end
+        table = np.full((batch.n_trajectories, int(batch.step.max()) + 1), np.nan)  # nan after the end of an episode
         table[batch.trajectory, batch.step] = values
         matrix(axis, table, [""] * len(table), [str(t + 1) for t in range(table.shape[1])])
         axis.set(title=title, xlabel="Step")
     letters(axes)
     caption = (
         "The advantages of Gated-BEPO on one rollout group of four episodes, as the estimator computes them. "
-        "(a) States by episode and step; shaded: open gate, ρ = 1. (b) Equal states merged; under each name its "
-        "fixed-point value. (c) Outcome advantage of the episode. (d) Residuals of the values, accumulated along each "
+        "(a) States by episode and step. Shaded: open gate, ρ = 1. (b) Equal states merged, with the fixed-point value "
+        "under each name. (c) Outcome advantage of the episode. (d) Residuals of the values, accumulated along each "
         "episode and standardised over the group. (e) η times (c) plus w ρ times (d), with "
-        f"w = {estimator.step_weight:g} and η = {estimator.eta_min:g} where the gate is open, 1 elsewhere; every "
-        "response token of a step gets its number."
+        f"w = {estimator.step_weight:g} and η = {estimator.eta_min:g} if the gate is open, else 1. Every response "
+        "token of a step gets the advantage of the step."
     )
     return Figure(caption, figure)
 
 
 def transitions(batch: RolloutBatch, column: str) -> np.ndarray:
-    """Return the transitions that the name of a column means."""
+    """Return the transitions that a column's name selects."""
     episode, _, way = column.rpartition(": ")
     source, target = way.split("→")
     found = np.array(edges(batch)[source, target])

@@ -1,4 +1,4 @@
-"""What an artefact is, and the registry of all of them. Each file of ``tables/`` and ``figures/`` makes some."""
+"""Artefacts and their registry. Each file of ``tables/`` and ``figures/`` registers some."""
 
 import importlib
 import pkgutil
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from analysis.data.reported import PAPER
-from analysis.data.runs import METHOD, RowKey, Studies
+from analysis.data.rows import METHOD, RowKey
 from analysis.data.sources import Source
+from analysis.data.studies import Studies
 from analysis.grid.table import Entry, Figure, Table
 from bepo.core.errors import UserError, choose
 
@@ -20,7 +21,7 @@ StudyNames = str | tuple[str, ...] | Mapping[str, RowKey]
 
 @dataclass(frozen=True)
 class Artefact:
-    """``build`` makes a table or figure of studies by name; ``label`` is the paper's own."""
+    """A table or figure. ``build`` makes it from studies by name; ``label`` is its label in the paper."""
 
     label: str
     kind: Kind
@@ -28,11 +29,11 @@ class Artefact:
     build: Build
 
     def load(self, source: Source, tier: str, allow_mixed: bool = False) -> Studies:
-        """Return what ``build`` takes."""
+        """Return the studies that ``build`` takes."""
         return Studies({name: source.study(name, tier, key, allow_mixed) for name, key in self.studies.items()})
 
     def entries(self, source: Source, tier: str, allow_mixed: bool = False) -> list[Entry]:
-        """Build it, and return the entries of a table; a figure has none."""
+        """Build it and return the entries of a table; an empty list for a figure."""
         product = self.build(self.load(source, tier, allow_mixed))
         return product.entries if isinstance(product, Table) else []
 
@@ -44,12 +45,12 @@ _PLACES: dict[str, str] = {}  # the module of each label
 def artefact(
     label: str, kind: Kind, study: StudyNames = (), key: RowKey = METHOD, of: type[Artefact] = Artefact
 ) -> Callable[[Build], Build]:
-    """Decorate the builder of an artefact.
+    """Register the decorated function as the builder of an artefact.
 
-    ``study`` is a name, and the builder takes that ``StudyRuns``; or several names, and it takes them as ``Studies``.
-    ``key`` says which rows the runs make up (by default methods); a mapping gives each study its own. ``of`` is the
-    class of an artefact that loads something else. Raises ``UserError`` for another kind, and for a label that an
-    artefact of another file has.
+    ``study``: one name, and the builder takes its ``StudyRuns``; or several names, and it takes ``Studies``. A mapping
+    gives each study its own key. ``key``: assigns runs to rows (default: by method). ``of``: the class of an artefact
+    that loads something else. Raises ``UserError`` for an unknown kind, and for a label that another file has
+    registered.
     """
     if kind not in get_args(Kind):
         raise choose(f"kind of artefact {label}", kind, get_args(Kind))
@@ -57,7 +58,7 @@ def artefact(
     def register(build: Build) -> Build:
         place = _PLACES.setdefault(label, build.__module__)
         if place != build.__module__:
-            raise UserError(f"{build.__module__}: its label {label!r} is that of {place}")
+            raise UserError(f"{build.__module__}: label {label!r} is already registered by {place}")
         names = (study,) if isinstance(study, str) else study
         studies = names if isinstance(names, Mapping) else dict.fromkeys(names, key)
         of_studies = (lambda loaded: build(loaded[study])) if isinstance(study, str) else build
@@ -68,7 +69,7 @@ def artefact(
 
 
 def artefacts() -> dict[str, Artefact]:
-    """Return every artefact by label, in the order in which the paper shows them; others come last, by label."""
+    """Return every artefact by label: first in the paper's order, then the others by label."""
     for package in ("analysis.tables", "analysis.figures"):
         for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
             importlib.import_module(f"{package}.{module.name}")

@@ -1,6 +1,6 @@
-"""The shape that most tables share: rows are methods or settings, columns are metrics, blocks are models or factors.
+"""Grids, the layout of most tables: rows are methods or settings, columns are metrics, blocks are models or factors.
 
-Which rows there are follows from the reported numbers and from the runs; a table file says only how to name them.
+The rows follow from the reported numbers and from the runs. A table file only names them.
 """
 
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ from itertools import chain
 
 from analysis.data.methods import NEEDS_LANGUAGE, PROMPTED, known_methods, name_of
 from analysis.data.reported import Reported, entries_of
-from analysis.data.runs import Studies, StudyRuns
 from analysis.data.statistics import Estimate, Level, compare
+from analysis.data.studies import Studies, StudyRuns
 from analysis.grid import notes
 from analysis.grid.parts import Block, Line, Member, Metric, Rows
 from analysis.grid.table import NEEDS_WORDS, NOT_MEASURED, NOT_RUN, Entry, Printed, Table
@@ -25,11 +25,11 @@ def grid(
     rows: Rows = Rows(),  # noqa: B008 (frozen)
     level: Level = "training",
 ) -> Table:
-    """Return the table of ``label``: reported beside reproduced, with every entry's runs.
+    """Return the table of ``label``: reported beside reproduced numbers, with the runs of every entry.
 
-    ``blocks`` are the paper's; runs of other models or environments get blocks of their own behind them. ``level`` is
-    what the paper's deviations are over; ablations have one training seed, so theirs are over evaluation seeds. With
-    more than three metrics, reported and reproduced numbers stand below each other.
+    ``blocks`` are the paper's. Runs of other models or environments get additional blocks after them. ``level``: the
+    seeds of the paper's deviations; ablations have one training seed, so their level is evaluation seeds. With more
+    than three metrics, reproduced numbers are below the reported ones.
     """
     every = [studies] if isinstance(studies, StudyRuns) else list(studies.values())
     members = [Member(s.name, r.env, r.model, row, r) for s in every for row, runs in s.rows.items() for r in runs]
@@ -59,7 +59,7 @@ def grid(
 
 
 def _method(row: str) -> str:
-    """Return the name in print of the method that a row is; empty for a row of settings."""
+    """Return the printed name of a row's method; empty for a row of settings."""
     return name_of(row) if row in known_methods() or row in PROMPTED else ""
 
 
@@ -73,9 +73,9 @@ class _Grid:
     members: list[Member]
 
     def unlisted_blocks(self, blocks: Sequence[Block]) -> list[Block]:
-        """Return blocks for runs that the paper has no place for.
+        """Return blocks for runs that fit none of the paper's blocks.
 
-        Environments are blocks only where columns do not name them, and studies only where they are the paper's blocks.
+        They name the environment only if no column does, and the study only if the paper's blocks are studies.
         """
         by_study, by_env = any(b.study for b in blocks), not any(m.env for m in self.metrics)
         unlisted = {}
@@ -87,7 +87,7 @@ class _Grid:
         return list(unlisted.values())
 
     def lines(self, block: Block) -> list[Line]:
-        """Return the rows of a block: the paper's in its order, then those that only runs have."""
+        """Return the rows of a block: the paper's in its order, then rows that only runs have."""
         members = [member for member in self.members if block.takes(member)]
         printed, run = (p.row for p in self.reported if p.group == block.key), {m.row for m in members}
         known = dict.fromkeys([*printed, *block.rows])
@@ -117,7 +117,7 @@ class _Grid:
 
 
 def _rank(entries: list[Entry]) -> None:
-    """Mark the best method of a column of a block; compare each entry with it, and it with the next."""
+    """Mark the best method of a column in a block. Compare every entry with it, and it with the second best."""
     reported = [entry.reported.mean for entry in entries if entry.reported]
     for entry in entries:
         entry.best_reported = entry.reported is not None and entry.reported.mean == max(reported) > min(reported)
@@ -133,7 +133,7 @@ def _rank(entries: list[Entry]) -> None:
 
 
 def _columns(metrics: Sequence[Metric], tier: str) -> list[tuple[str, str]]:
-    """Return the heads of reported, reproduced and gap of each metric; what is not ranked has no gap."""
+    """Return the heads of reported, reproduced and gap for each metric; metrics that are not ranked have no gap."""
     heads = [f"{metric.group} {metric.name}".strip() if len(metrics) > 1 else "" for metric in metrics]
     parts = "Reported", f"Reproduced ({tier})", "Gap"
     return [(head, part) for head, metric in zip(heads, metrics) for part in parts[: 2 + metric.ranked]]
@@ -159,7 +159,7 @@ def _tried(line: Line) -> bool:
 
 
 def _absent(lines: Sequence[Line], tier: str) -> list[str]:
-    """Name the rows that have no line of this tier, and say why."""
+    """Return notes on the rows without numbers at this tier, by reason."""
     reasons: dict[str, dict[str, list[str]]] = {}
     for line in (line for line in lines if not _tried(line)):
         why = NEEDS_WORDS if tier != "paper" and line.row in NEEDS_LANGUAGE else NOT_RUN
@@ -172,5 +172,5 @@ def _absent(lines: Sequence[Line], tier: str) -> list[str]:
 
 def _seeds(entries: Sequence[Entry]) -> str:
     samples = [entry.reproduced.sample for entry in entries if entry.reproduced]
-    of_episodes = [sample for sample in samples if sample.tasks] or samples  # a logged metric has no evaluation seeds
+    of_episodes = [sample for sample in samples if sample.tasks] or samples  # logged metrics have no evaluation seeds
     return ", ".join(dict.fromkeys(sample.seed_counts for sample in of_episodes))

@@ -1,6 +1,6 @@
-"""Mathematics in the texts of tables: between dollar signs, in the letters of plain text, ``$η(ρ) A^out + w ρ A^FP$``.
+"""Mathematics in texts of tables: between dollar signs, in Unicode letters, such as ``$η(ρ) A^out + w ρ A^FP$``.
 
-``_`` and ``^`` put the word behind them below and above the line.
+``_`` and ``^`` make the next word a subscript or a superscript.
 """
 
 import re
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from markupsafe import Markup, escape
 
-_MATHS = re.compile(r"\$(?!\s)([^$\n\\{}#%&~]+)(?<!\s)\$(?!\d)")  # no commands of TeX: a run may have named it
+_MATHS = re.compile(r"\$(?!\s)([^$\n\\{}#%&~]+)(?<!\s)\$(?!\d)")  # no TeX commands: the text may come from a run
 _RAISED = re.compile(r"([_^])(\w+)")
 _TAGS = {"_": "sub", "^": "sup"}
 
@@ -25,7 +25,7 @@ def to_html(text: str) -> Markup:
 
 
 def to_tex(text: str, escaped: Callable[[str], str], letters: dict[str, str]) -> str:
-    """Return a text as TeX; ``escaped`` makes TeX of what is no mathematics, ``letters`` has TeX's names of signs."""
+    """Return a text as TeX. ``escaped`` converts plain text; ``letters`` has the TeX commands of Unicode letters."""
     parts = _MATHS.split(text)
     return "".join(f"${_in_tex(part, letters)}$" if i % 2 else escaped(part) for i, part in enumerate(parts))
 

@@ -1,4 +1,4 @@
-"""What stands under a table: what its numbers were measured on, what they are worth, and what is wrong with them."""
+"""Notes under a table: the protocol of its numbers, comparisons, and warnings."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -7,15 +7,16 @@ from math import isfinite, isnan
 import numpy as np
 
 from analysis.data.methods import RECONSTRUCTION, environment_name, known_environments
-from analysis.data.runs import Run, StudyRuns, grouped, mixture
+from analysis.data.runs import Run, grouped
 from analysis.data.statistics import Comparison, Sample, bootstrap, detectable, pooled_std, seeds_to_detect
+from analysis.data.studies import StudyRuns, mixture
 from analysis.grid.evaluations import of_evaluations
 from analysis.grid.parts import Line, Metric
 from analysis.grid.table import NOT_SEPARATED, ONE_SEED, Entry
 
 _LEVELS = {"training": "over training seeds (evaluation passes averaged within each)"}
 _LEVELS |= {"evaluation": "over evaluation seeds of one training seed"}
-_NO_INTERVAL = "[none: task sets differ, or nothing deviates]"
+_NO_INTERVAL = "[no interval: task sets differ, or nothing deviates]"
 _MUST_AGREE = {
     "task set": lambda run: run.task_set,
     "backend": lambda run: run["backend.name"],
@@ -43,14 +44,14 @@ def of_grid(studies: Sequence[StudyRuns], lines: Sequence[Line], metrics: Sequen
 
 
 def protocol(studies: Iterable[StudyRuns], runs: Sequence[Run]) -> list[str]:
-    """Return sentences on what the reproduced numbers were measured on, by environment."""
+    """Return sentences on the protocol of the reproduced numbers, by environment."""
     names, tiers, seeds = zip(*((study.name, study.tier, tuple(study.seeds)) for study in studies))
     only = [f"Training seeds {', '.join(map(str, seeds[0]))} only."] if seeds[0] else []
     if not runs:
         return [f"No complete run at tier {tiers[0]}.", *only]
     sentences = [f"Tier {tiers[0]}, {'studies' if len(names) > 1 else 'study'} {', '.join(names)}.", *only]
     sentences += [_place(env, same) for env, same in sorted(grouped(runs, lambda run: run.env).items())]
-    other = "This tier trains other models than the paper's: a gap compares protocols, not implementations."
+    other = "This tier trains other models than the paper, so a gap compares protocols, not implementations."
     return sentences if tiers[0] == "paper" else [*sentences, other]
 
 
@@ -58,7 +59,7 @@ def _place(env: str, runs: Sequence[Run]) -> str:
     by_model = dict(sorted(grouped(runs, lambda run: run.model).items()))
 
     def each(value_of: Callable[[Run], object]) -> str:
-        """Return the values, once where all models have the same."""
+        """Return the values, only once if all models have the same."""
         values = {m: " and ".join(sorted({str(value_of(run)) for run in same})) for m, same in by_model.items()}
         by_name = ", ".join(f"{text} ({model})" for model, text in values.items())
         return by_name if len(set(values.values())) > 1 else next(iter(values.values()))
@@ -75,11 +76,11 @@ def _place(env: str, runs: Sequence[Run]) -> str:
     ]
     text, groups = "; ".join(parts) + ".", grouped(runs, _start).values()
     differing = [name for name, of in _MUST_AGREE.items() if any(len({of(run) for run in same}) > 1 for same in groups)]
-    return f"{text} Its rows differ in {' and '.join(differing)}: they are not on a par." if differing else text
+    return f"{text} Its rows differ in {' and '.join(differing)}, so they are not comparable." if differing else text
 
 
 def _start(run: Run) -> tuple[str, str, int | None]:
-    """Return what decides which policy a run starts from; rows may differ in the seed of the warm start on purpose."""
+    """Return what decides the initial policy of a run. Rows may differ in the seed of the warm start on purpose."""
     return run.env, run.model, run["policy.warm_start.seed"]
 
 
@@ -88,7 +89,7 @@ def _before(run: Run) -> str:
 
 
 def _leaders(lines: Sequence[Line], metrics: Sequence[Metric]) -> list[str]:
-    """Say for the headline metrics of each block what the best row's lead is worth."""
+    """Return notes that compare the best row of each block with the second, on the headline metrics."""
     sentences = []
     for block, same in grouped(lines, lambda line: line.block).items():
         for metric, *entries in zip(metrics, *(line.entries for line in same)):
@@ -101,17 +102,17 @@ def _leaders(lines: Sequence[Line], metrics: Sequence[Metric]) -> list[str]:
             if metric.headline and len(ranked) > 1 and ranked[0][2].difference:
                 (name, best, versus), (other, second, _) = ranked[:2]
                 place = " ".join(p for p in (metric.group, metric.name, block.key and f"({block.key})") if p)
-                sentences.append(f"{place}: {name} over {other}: {_lead(versus, best.sample, second.sample)}")
+                sentences.append(f"{place}: {name} over {other}: {_comparison(versus, best.sample, second.sample)}")
     return sentences
 
 
-def _lead(versus: Comparison, best: Sample, second: Sample) -> str:
+def _comparison(versus: Comparison, best: Sample, second: Sample) -> str:
     points = f"{versus.difference:+.1f} points"
     if versus.separated is not None and isnan(versus.p):
-        return f"{points}; the training seeds of both agree exactly, so that nothing can be said of others."
+        return f"{points}; the training seeds of both agree exactly, so there is no interval."
     text = f"{points}, 95 % interval {versus.interval.text('.1f', _NO_INTERVAL)}"
     if versus.separated is None:
-        return f"{text} over tasks; with one training seed this says nothing of other trainings."
+        return f"{text} over tasks; with one training seed this does not extend to other trainings."
     text += f", {'' if versus.separated else 'not '}separated; probability of improvement {versus.improvement:.2f}"
     mean = bootstrap(best)
     if isfinite(mean.low):
@@ -120,11 +121,11 @@ def _lead(versus: Comparison, best: Sample, second: Sample) -> str:
 
 
 def _power(versus: Comparison, std: float) -> str:
-    """Say which gap the training seeds at hand would detect, and how many would detect the one that was seen."""
+    """Return the gap that these training seeds detect, and how many seeds detect the observed gap."""
     if not isfinite(std) or std == 0:
         return ""
     n, gap = versus.seeds, versus.difference
-    text = f"At this spread {n} seeds detect a gap of {detectable(std, n):.1f} points (power 0.8)"
+    text = f"With this standard deviation {n} seeds detect a gap of {detectable(std, n):.1f} points (power 0.8)"
     return f"{text}; {seeds_to_detect(gap, std):,} seeds detect {abs(gap):.1f}."
 
 
@@ -135,7 +136,7 @@ def _signs(lines: Sequence[Line], entries: Sequence[Entry]) -> list[str]:
         "Bold marks the highest mean.": bool(verdicts) and not bounds,
         "Bold marks the highest mean of the methods; upper bounds are not ranked.": bool(verdicts) and bounds,
         f"{NOT_SEPARATED} not separated from the next (Welch's t, 95 %).": False in verdicts,
-        f"{ONE_SEED} one training seed: no ranking of methods follows.": None in verdicts,
+        f"{ONE_SEED} one training seed: not a ranking of methods.": None in verdicts,
         "ᶜ reported numbers that the paper took from elsewhere.": "ᶜ" in marks,
         RECONSTRUCTION: "ʳ" in marks,
     }
@@ -143,18 +144,18 @@ def _signs(lines: Sequence[Line], entries: Sequence[Entry]) -> list[str]:
 
 
 def _mixtures(entries: Iterable[Entry]) -> list[str]:
-    """Name entries that were refused, or averaged on demand, though their runs do not belong together."""
+    """Return notes on entries whose runs must not be averaged: refused, or averaged with --allow-mixed."""
     refused, averaged = {}, {}
     for entry in entries:
         if entry.refused:
             refused.setdefault(f"Not averaged, {entry.missing}", f" ({entry.path}); --allow-mixed averages them.")
         elif reason := mixture(entry.runs):
-            averaged.setdefault(f"Averaged on demand although {reason}", f" ({entry.path}).")
+            averaged.setdefault(f"Averaged with --allow-mixed although {reason}", f" ({entry.path}).")
     return [start + end for start, end in (refused | averaged).items()]
 
 
 def origins(runs: Iterable[Run]) -> list[str]:
-    """Name what differs in the origin of runs: several commits or devices, changed sources, broken environments."""
+    """Return notes on the origin of runs: several commits or devices, changed sources, broken environments."""
     runs = sorted(runs, key=lambda run: run.id)
     commits = sorted({commit for run in runs for commit, _ in run.commits})
     dirty = [run.id for run in runs if any(changed for _, changed in run.commits)]
@@ -167,18 +168,18 @@ def origins(runs: Iterable[Run]) -> list[str]:
     older = ", ".join(f"{run.id} ({' '.join(run.changed_since)})" for run in runs if run.changed_since)
     texts = {
         f"Mixed commits: {', '.join(commits)}.": len(commits) > 1,
-        f"From a source tree with uncommitted changes: {', '.join(dirty)}.": bool(dirty),
-        f"Of method versions that this bepo does not have any more, it would train them otherwise: {older}.": older,
+        f"From sources with uncommitted changes: {', '.join(dirty)}.": bool(dirty),
+        f"Trained with older method versions; this version would train them differently: {older}.": older,
         f"Mixed devices: {', '.join(devices)}.": len(devices) > 1,
         f"Mixed processors: {', '.join(cpus)}.": len(cpus) > 1,
-        "Training seeds share one warm start: intervals over them are conditional on it.": shared,
-        f"Evaluation episodes that ended because their environment broke, counted as they stood: {counts}.": counts,
+        "Training seeds share one warm start, so intervals over them are conditional on it.": shared,
+        f"Evaluation episodes that ended because their environment broke, counted as they were: {counts}.": counts,
     }
     return [text for text, applies in texts.items() if applies]
 
 
 def _transcription(lines: Sequence[Line]) -> list[str]:
-    """Return what the transcription says about single reported numbers."""
+    """Return the transcription's notes on single reported numbers."""
     names: dict[str, dict[str, None]] = defaultdict(dict)
     for line in lines:
         for note in (entry.note for entry in line.reported if entry.note):

@@ -1,4 +1,4 @@
-"""The parts of a grid: what its columns measure, what its blocks take, how its rows are named."""
+"""The parts of a grid: metrics (columns), blocks and rows."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -18,12 +18,12 @@ from analysis.grid.table import Entry
 
 @dataclass(frozen=True)
 class Metric:
-    """A column: what is averaged over which episodes.
+    """A column: a quantity and the episodes over which it is averaged.
 
-    ``key`` is its name in ``paper/reported``, ``group`` the head over several columns. ``value`` is a column of the
-    episode rows, or a function of a run that raises ``KeyError`` where it was not logged. ``env`` and ``kind`` take
-    only runs of that environment and tasks of that kind. Where ``headline`` is set, a note says what the comparison is
-    worth. More is better if it is ``ranked``; otherwise it has no best row and no gap.
+    ``key``: its name in ``paper/reported``. ``group``: the head over several columns. ``value``: a column of the
+    episode rows, or a function of a run that raises ``KeyError`` if the metric was not logged. ``env`` and ``kind``
+    restrict the runs and the tasks. ``headline``: whether a note compares the best two rows. ``ranked``: whether more
+    is better; if not, best row and gap are left out.
     """
 
     key: str
@@ -38,14 +38,14 @@ class Metric:
 
     @property
     def episodes(self) -> tuple[str, str] | None:
-        """The column and the kind of the test episodes that it averages; None for a logged number."""
+        """The column and the kind of the averaged test episodes; None for a logged number."""
         return (self.value, self.kind or "") if isinstance(self.value, str) else None
 
     def estimate(self, runs: Iterable[Run], level: Level = "training") -> Reproduced | None:
-        """Return what the runs reached, or None if there is nothing to average.
+        """Return the estimate from the runs, or None if there is nothing to average.
 
-        Two runs of one seed count as passes of one. Of logged values, and of runs that differ in their tasks (mixed on
-        demand), only the means are kept.
+        Two runs with one seed count as passes of one run. Only means are kept for logged values, and for runs with
+        different tasks (``--allow-mixed``).
         """
         by_seed = grouped(sorted(runs, key=lambda run: run.seed), lambda run: run.seed)
         try:
@@ -64,7 +64,7 @@ class Metric:
         return estimate(Sample(tuple(by_seed), values, first, kinds), level)
 
     def _passes(self, run: Run) -> pd.DataFrame:
-        """Return (evaluation passes, tasks), or the one number that a run logged; without columns if there is none."""
+        """Return (evaluation passes, tasks), or the logged number of a run; without columns if it is missing."""
         if not isinstance(self.value, str):
             value = float(self.value(run))
             return pd.DataFrame([[value]] if np.isfinite(value) else [])
@@ -73,7 +73,7 @@ class Metric:
 
 
 class Member(NamedTuple):
-    """A run of a study, or the environment, model and row whose runs were refused, and why."""
+    """A run of a study; or an environment, model and row whose runs were refused, with the reason."""
 
     study: str
     env: str
@@ -85,9 +85,9 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """Rows under one heading: those of a model, an environment, or a factor that has its own study. None takes any.
+    """Rows under one heading, of a model, an environment, or a study. None means any.
 
-    ``key`` is its name in ``paper/reported`` and in paths. ``rows`` are those that it has without runs, too.
+    ``key``: its name in ``paper/reported`` and in paths. ``rows``: rows that are shown even without runs.
     """
 
     key: str = ""
@@ -98,16 +98,17 @@ class Block:
     rows: tuple[str, ...] = ()
 
     def takes(self, m: Member) -> bool:
-        """Does a run belong to the block?"""
+        """Return whether a run belongs to the block."""
         pairs = (self.study, m.study), (self.env, m.env), (self.model, m.model)
         return all(own in (None, other) for own, other in pairs)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """How rows are named: heads of the leading columns, and a row's labels in them.
+    """Names of rows: the heads of the first columns, and a row's labels in them.
 
-    ``named`` is the column with its name, also in paths; ``order`` the order of rows that the paper does not have.
+    ``named``: the column with the row's name, which is also used in paths. ``order``: orders the rows that are not in
+    the paper.
     """
 
     heads: tuple[str, ...] = ("Method",)
@@ -118,7 +119,7 @@ class Rows:
 
 @dataclass
 class Line:
-    """A row of a grid before it is laid out."""
+    """A row of a grid before layout."""
 
     block: Block
     row: str
@@ -128,7 +129,7 @@ class Line:
 
     @property
     def mark(self) -> str:
-        """The signs behind its name: numbers taken from elsewhere, and reconstructions."""
+        """The signs after its name: numbers copied from elsewhere, and reconstructions."""
         return "ᶜ" * any(entry.copied for entry in self.reported) + "ʳ" * is_reconstruction(self.row)
 
 
@@ -138,12 +139,12 @@ def setting_rows(heads: tuple[str, ...], labels: Callable[[dict[str, str]], list
 
 
 def _by_value(rows: Iterable[str]) -> list[str]:
-    """Return settings in order, numbers by size."""
+    """Return settings in order; numbers by size."""
     return sorted(rows, key=size_of)
 
 
 def size_of(row: str) -> list[tuple]:
-    """Return what rows of settings are sorted by: numbers by size, before texts; numbers in texts by theirs."""
+    """Return the sort key of a row of settings: numbers by size before texts; numbers inside texts by size too."""
     return [(name, *_size(value)) for name, _, value in (word.rpartition("=") for word in row.split(" "))]
 
 

@@ -1,4 +1,4 @@
-"""Success of the runs of a row, in training and in the end, in per cent, and differences of its means."""
+"""Success of the runs of a row in per cent, in training and at the end, and differences of means."""
 
 from collections.abc import Sequence
 from math import nan
@@ -11,7 +11,7 @@ from analysis.data.statistics import Estimate, Interval, half_width
 from analysis.grid.table import Printed
 
 Rates = Float[np.ndarray, " N"]
-"""Success in per cent, a number for each of N runs, or for each of N means."""
+"""Success in per cent of N runs, or N means."""
 
 
 def learning(runs: Sequence[Run]) -> Rates:
@@ -25,7 +25,7 @@ def final(runs: Sequence[Run]) -> Rates:
 
 
 def mean_of(rates: Rates) -> Printed:
-    """Return the mean with the sample deviation, which a single number has not."""
+    """Return the mean with the sample deviation, which is nan for a single number."""
     return Printed(Estimate(float(rates.mean()), _deviation(rates)))
 
 
@@ -35,7 +35,7 @@ def difference(a: Rates, b: Rates) -> str:
 
 
 def with_interval(value: float, slopes: Sequence[float], samples: Sequence[Rates], form: str) -> str:
-    """Return a sum of means, each times its slope, with its interval where all are of two numbers or more."""
+    """Return a sum of means, each times its slope; with its interval if all samples have two or more numbers."""
     counts = [len(rates) for rates in samples]
     half = half_width(slopes, [_deviation(rates) for rates in samples], counts) if min(counts) > 1 else nan
     return f"{value:{form}} {Interval(value - half, value + half).text(form, '')}".strip()

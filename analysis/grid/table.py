@@ -1,4 +1,4 @@
-"""What artefacts are made of: entries with the runs behind them, and the tables and figures that show them."""
+"""Tables and figures, and the entries of tables with the runs behind them."""
 
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
@@ -14,17 +14,17 @@ from analysis.data.statistics import Comparison, Estimate, Reproduced
 from analysis.grid.maths import plain
 
 NOT_RUN = "not run"
-NEEDS_WORDS = "does not apply to models that know no language"  # a method that asks them in words
-NOT_MEASURED = "none"  # there are runs, but nothing of the kind: no such task, or no such metric
+NEEDS_WORDS = "does not apply to models without language"  # of prompting methods
+NOT_MEASURED = "none"  # there are runs, but without this task kind or metric
 Value = Estimate | str | None
 Head = str | tuple[str, str]
-# Behind a best value: not told apart from the next; told apart by nothing, there being one training seed.
+# Signs after a best value: not separated from the second best; one training seed, so never separated.
 NOT_SEPARATED, ONE_SEED = "†", "‡"
 
 
 @dataclass(frozen=True)
 class Printed:
-    """A value as a table prints it: the format of its numbers, a sign behind it that a note explains, bold or not."""
+    """A value as a table prints it: number format, a sign after it that a note explains, and bold or not."""
 
     value: Value
     form: str = ".1f"
@@ -33,7 +33,7 @@ class Printed:
 
     @property
     def text(self) -> str:
-        """The value as plain text, with its sign: ``72.8 ± 3.6†``, or a dash for nothing."""
+        """The value as plain text with its sign, such as ``72.8 ± 3.6†``; a dash for None."""
         if not isinstance(self.value, Estimate):
             return ("–" if self.value is None else plain(self.value)) + self.mark
         numbers = [value for value in (self.value.mean, self.value.std) if not isnan(value)]
@@ -44,11 +44,11 @@ class Printed:
 class Entry:
     """One number of a table and everything behind it.
 
-    ``path`` is its name (``main-results/ALFWorld/All/HGPO/1.5B``). ``missing`` says why nothing was reproduced: ``not
-    run``, or why its runs may not be averaged. ``episodes`` are the column and the kind of the test episodes that it
-    averages (an empty kind for all), None for a logged number. ``versus`` compares it with the best method of its
-    column and block, whose path is ``rival`` (empty if there is none), or the best one with the next. A best mean is
-    the highest of the methods, and not the mean of all.
+    ``path``: its name (``main-results/ALFWorld/All/HGPO/1.5B``). ``missing``: why the reproduced number is missing,
+    such as ``not run``. ``episodes``: the column and the kind of the averaged test episodes (empty kind: all); None
+    for a logged number. ``versus``: the comparison with the best other method of its column and block, whose path is
+    ``rival`` (may be empty). ``best_reported``, ``best_reproduced``: whether the mean is the highest of all methods,
+    and not all are equal.
     """
 
     path: str
@@ -65,7 +65,7 @@ class Entry:
 
     @property
     def gap(self) -> float | None:
-        """Points by which the reproduced mean exceeds the reported one."""
+        """The reproduced mean minus the reported one, in points."""
         return self.reproduced.mean - self.reported.mean if self.reproduced and self.reported else None
 
     @property
@@ -79,7 +79,7 @@ class Entry:
         return self.missing.startswith("mixed")
 
     def printed(self, form: str) -> tuple[Printed, Printed, Printed]:
-        """Return what a table shows of it: reported, reproduced and gap, with numbers in this format."""
+        """Return the cells of a table: reported, reproduced and gap, with numbers in this format."""
         mark = ""
         if self.best_reproduced and not self.versus.separated:
             mark = ONE_SEED if self.versus.separated is None else NOT_SEPARATED
@@ -91,15 +91,14 @@ class Entry:
 
 @dataclass
 class Table:
-    """Rows of values under columns; ``heads`` are their names, or pairs of a head over several columns and a name.
+    """A table. ``heads`` has a name for each column, or a pair of a common head and a name.
 
     Texts may have mathematics between dollar signs (``analysis/grid/maths.py``).
 
-    ``headings`` names the block of each row. ``left`` columns are text, set flush left, and ``named`` is the one with
-    the rows' names. Columns with ``widths``, as shares of the line, are running text; such a table may run over pages,
-    unless it is ``short``.
-    ``entries`` are behind the numbers, ``methods`` the names of those that the rows are about (empty for other rows);
-    ``facts`` are numbers for the paper's running text that follow from the table.
+    ``headings``: the block of each row. ``left``: how many columns are left-aligned text. ``named``: the column with
+    the names of rows. ``widths``: columns of running text, with their shares of the line; such a table may be longer
+    than a page, unless it is ``short``. ``entries``: the numbers with their runs. ``methods``: the method of each row,
+    which may be empty. ``facts``: numbers for the paper's running text.
     """
 
     caption: str
@@ -123,30 +122,30 @@ class Table:
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns, with the heads over them."""
+        """The names of the columns, including common heads."""
         return [plain(" ".join(part for part in column if part)) for column in self.columns]
 
     @property
     def spans(self) -> list[tuple[str, list[int]]]:
-        """The heads over several columns from the left, each with the places of its columns."""
+        """The common heads from the left, each with the indices of its columns."""
         places = range(len(self.columns))
         return [(head, list(same)) for head, same in groupby(places, key=lambda j: self.columns[j][0])]
 
     @property
     def lines(self) -> list[tuple[str, list[Printed]]]:
-        """The rows, each with the heading above it, which is empty where a block goes on."""
+        """The rows, each with the heading above it; empty if the block continues."""
         begins = [b if a != b else "" for a, b in zip(["", *self.headings], self.headings)] or [""] * len(self.rows)
         return list(zip(begins, self.rows, strict=True))
 
     @property
     def runs(self) -> list[Run] | None:
-        """The runs behind its numbers; None without entries, where it is made of all runs of its studies."""
+        """The runs behind its numbers; None (all runs of its studies) if it has no entries."""
         return [run for entry in self.entries for run in entry.runs] if self.entries else None
 
 
 @dataclass
 class Figure:
-    """A picture and the runs that it shows; None where it is made of settings, or of all runs of its studies."""
+    """A picture and the runs that it shows; None: all runs of its studies, or it shows settings."""
 
     caption: str
     figure: Picture

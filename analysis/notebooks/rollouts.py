@@ -58,7 +58,9 @@ def _(file, group, mo, number, rollout_graph, table, task):
         [
             mo.hstack([file, task, number], justify="start"),
             rollout_graph.view(group, table[number.value].to_numpy(), number.value),
-            mo.md("Circles: state number and fixed-point value; shaded: the gate is open. Arrows: the wider the more."),
+            mo.md(
+                "Circles: state number and fixed-point value. Shaded: the gate is open. Wider arrows: more transitions."
+            ),
             table,
         ]
     )
@@ -73,7 +75,7 @@ def _(batch, explore, gamma, mo, rollout_graph):
             mo.md("# Bellman convergence, over all groups of the file"),
             gamma,
             rollout_graph.convergence_picture(sweeps),
-            mo.md("The dashed line is the paper's budget. Nothing is promised beyond the certificate."),
+            mo.md("The dashed line is the paper's budget. Only the certificate is a guaranteed bound."),
             explore.short(sweeps),
         ]
     )

@@ -1,4 +1,4 @@
-"""Artefacts as files: each is built from its studies at a tier, and written in every format."""
+"""Build artefacts from studies at a tier, and write them in every format."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -7,8 +7,9 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from analysis.data.runs import Run, StudyRuns
+from analysis.data.runs import Run
 from analysis.data.sources import Source
+from analysis.data.studies import StudyRuns
 from analysis.grid.artefact import Artefact
 from analysis.grid.table import Figure, Table
 from analysis.output.latex import figure_to_latex, to_latex, to_macros
@@ -18,7 +19,7 @@ from analysis.output.text import statistics, to_csv, to_markdown
 
 @dataclass
 class Built:
-    """One artefact of one tier; ``svg`` is its picture, once it is written."""
+    """One artefact at one tier. ``svg`` is its picture after ``write``."""
 
     label: str
     tier: str
@@ -28,19 +29,19 @@ class Built:
 
     @property
     def table(self) -> Table | None:
-        """The table, where it is one."""
+        """The table; None for a figure."""
         return self.product if isinstance(self.product, Table) else None
 
     @cached_property
     def runs(self) -> list[Run]:
-        """The runs that it shows; those of all of its studies where it does not say."""
+        """The runs that it shows; by default all runs of its studies."""
         shown = self.product.runs
         runs = {r.id: r for r in ((r for study in self.studies for r in study.runs) if shown is None else shown)}
         return sorted(runs.values(), key=lambda r: (str(r.env), r.model, r.method, r.seed, r.id))
 
     @property
     def skipped(self) -> list[str]:
-        """What was left out of its studies, and why."""
+        """The runs that were left out of its studies, and why."""
         return sorted({line for study in self.studies for line in (*study.skipped, *study.refused.values())})
 
 
@@ -53,7 +54,7 @@ def build(item: Artefact, source: Source, tier: str, allow_mixed: bool = False) 
 def write(built: Iterable[Built], out: Path) -> None:
     """Write ``tables/<label>.<tier>.{tex,md,csv,stats.csv}`` and ``figures/<label>.<tier>.{pdf,png,svg,tex}``.
 
-    A picture has its tier in a corner. Figures are closed.
+    The tier is printed in a corner of each picture. Figures are closed.
     """
     drawn, drawings = [], []
     for one in built:
@@ -74,7 +75,7 @@ def write(built: Iterable[Built], out: Path) -> None:
 
 
 def write_macros(built: Sequence[Built], out: Path) -> None:
-    """Write ``macros.<tier>.tex``, of every table of a tier."""
+    """Write ``macros.<tier>.tex`` from all tables of each tier."""
     for tier in {one.tier for one in built}:
         tables = [one.table for one in built if one.table and one.tier == tier]
         (out / f"macros.{tier}.tex").write_text(to_macros(tables), encoding="utf-8")

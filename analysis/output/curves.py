@@ -1,4 +1,4 @@
-"""Curves of any runs by name, also of runs in progress: ``python -m analysis curves RUN ... --metric ...``."""
+"""``python -m analysis curves RUN ... --metric ...``: curves of named runs, also of runs in progress."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from analysis.plots import style
 from bepo.core.errors import UserError, choose
 from bepo.explore.frames import Runs
 from bepo.explore.index import names_of
-from bepo.store.find import find_runs, views
+from bepo.store.find import find_runs
 
 _DASHES = ("-", "--", ":", "-.")
 _SMOOTH = 5  # updates in the running mean
@@ -22,26 +22,24 @@ DEFAULT = ("train/success", "eval/validation_success")
 def draw_curves(
     names: Sequence[str], results: Path, metrics: Sequence[str], tier: str | None = None, out: Path | None = None
 ) -> Path:
-    """Draw an axis a metric with a line a run, and return the picture (.png; a .pdf is beside it).
+    """Draw one axis per metric with one line per run, and return the path of the picture (.png; also written as .pdf).
 
-    It is written to ``out``, or else to the folder for views of ``results``.
-
-    Rollouts' metrics are running means of 5 updates. Raises ``UserError`` for an unknown run, and for a metric that no
-    run has logged so far.
+    The folder is ``out``, by default ``results/views``. Training metrics are running means of 5 updates. Raises
+    ``UserError`` for an unknown run, and for a metric that no run has logged.
     """
     if not names:
-        raise UserError("curves of which runs? Run folders, run ids or studies: see `python -m analysis runs`")
+        raise UserError("curves: name run folders, run IDs or studies; `python -m analysis runs` lists them")
     runs = Runs(list({r.path: r for name in names for r in find_runs(name, results, tier)}.values()))
     table = runs.metrics
     if table.empty:
-        raise UserError("no update is recorded yet: there is nothing to draw")
+        raise UserError("curves: these runs have no recorded update yet")
     known = [str(column) for column in table if "/" in str(column)]
     for metric in metrics:
         if metric not in known:
             raise choose("metric", metric, known)
     figure = _figure(runs, table, list(metrics) or [metric for metric in DEFAULT if metric in known])
     ids = "-".join(run.id[:6] for run in runs.stored[:4]) + "-and-more" * (len(runs) > 4)
-    path = (out or views(results)) / f"curves-{ids}.png"
+    path = (out or results / "views") / f"curves-{ids}.png"
     path.parent.mkdir(parents=True, exist_ok=True)
     for kind in ("pdf", "png"):
         figure.savefig(path.with_suffix(f".{kind}"), dpi=200)
@@ -66,10 +64,10 @@ def _figure(runs: Runs, table: pd.DataFrame, metrics: Sequence[str]) -> Figure:
 
 
 def _lines(runs: Runs, table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """Yield the look of each run's line, and its rows; runs of one method differ in their dashes."""
+    """Yield the style of each run's line, and its rows. Runs of one method have different dashes."""
     used: dict[str, int] = {}
     for run, label in zip(runs.stored, names_of(runs.stored)):
         method, own = run.config["credit"]["name"], pd.DataFrame(table[table["run"] == run.id])
         twin = used[method] = used.get(method, -1) + 1
-        label += "" if run.metadata else f" ({len(own)} of {run.config.get('updates', '?')} updates)"
+        label += "" if run.facts else f" ({len(own)} of {run.config.get('updates', '?')} updates)"
         yield {"color": style.method_colour(method), "linestyle": _DASHES[twin % len(_DASHES)], "label": label}, own

@@ -1,4 +1,4 @@
-"""``python -m analysis explain PATH``: the runs behind a number of a table."""
+"""``python -m analysis explain ENTRY``: the runs behind a number of a table."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -17,10 +17,10 @@ _NONE = "[no interval]"
 
 
 def explain(path: str, source: Source, tiers: Sequence[str], allow_mixed: bool = False) -> str:
-    """Say what is behind ``path`` (``main-results/ALFWorld/All/HGPO/1.5B``), at the last of ``tiers`` with runs of it.
+    """Explain the entry ``path``, such as ``main-results/ALFWorld/All/HGPO/1.5B``, at the last tier with runs of it.
 
-    The name that the paper's text has for the number is understood as well (``main-results/hgpo/1.5B/alfworld/All``).
-    Raises ``UserError`` naming the nearest choices.
+    The name in the paper's source is accepted too (``main-results/hgpo/1.5B/alfworld/All``). Raises ``UserError`` with
+    the nearest names.
     """
     label, _, name = path.partition("/")
     if label == "claims":
@@ -41,7 +41,7 @@ def explain(path: str, source: Source, tiers: Sequence[str], allow_mixed: bool =
 def _nearest(asked: str, known: Iterable[str]) -> str:
     lower = {name.lower(): name for name in known}
     names = [lower[name] for name in get_close_matches(asked.lower(), list(lower), n=3, cutoff=0.0)]
-    return f"nearest: {', '.join(names)}" if names else "this table has no entries made of runs"
+    return f"nearest: {', '.join(names)}" if names else "this table has no entries with runs"
 
 
 def _lines(entry: Entry, tier: str) -> list[str]:
@@ -53,7 +53,7 @@ def _lines(entry: Entry, tier: str) -> list[str]:
     mean, seeds = bootstrap(sample), f"± over {reproduced.n} {reproduced.level} seeds"
     lines.append(f"  reproduced  {Printed(reproduced, '.4g').text} (tier {tier}; {seeds})")
     lines.append(f"  seeds       {sample.seed_counts} training x evaluation")
-    if isfinite(mean.low):  # of episodes; a logged number has no tasks
+    if isfinite(mean.low):  # a logged number has no tasks and no interval
         lines.append(f"  interval    {mean.text('.2f', _NONE)} (95 %, bootstrap)")
     if entry.rival:
         lines.append(f"  against     {entry.rival}: {versus.difference:+.2f} {versus.interval.text('.2f', _NONE)}, ")
@@ -61,7 +61,7 @@ def _lines(entry: Entry, tier: str) -> list[str]:
         lines[-1] += f"paired {versus.paired.text('.2f', _NONE)}, probability of improvement {chance}"
     for run in entry.runs:
         lines += ["", *_run(run, float(sample.per_seed[sample.seeds.index(run.seed)]))]
-    return [*lines, "", "  config of all of them", *_common(entry.runs)]
+    return [*lines, "", "  settings that all runs share", *_common(entry.runs)]
 
 
 def _run(run: Run, value: float) -> list[str]:
@@ -79,7 +79,7 @@ def _run(run: Run, value: float) -> list[str]:
 
 
 def _common(runs: list[Run]) -> list[str]:
-    """Return the settings that all runs share, a line for each part of the config."""
+    """Return the settings that all runs share, one line per part of the config."""
     parts = defaultdict(list)
     for name, value in sorted(runs[0].settings.items()):
         if all(run.settings.get(name) == value for run in runs):

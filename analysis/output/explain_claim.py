@@ -1,4 +1,4 @@
-"""``python -m analysis explain claims/NAME``: how a claim is read, tested and decided."""
+"""``python -m analysis explain claims/NAME``: the formula, tests and verdict of a claim."""
 
 from collections.abc import Iterator, Sequence
 from math import isfinite, isnan
@@ -12,9 +12,9 @@ from analysis.grid.artefact import artefacts
 
 
 def explain_claim(name: str, source: Source, tiers: Sequence[str], allow_mixed: bool = False) -> list[str]:
-    """Return the lines of the explanation, at the last of ``tiers`` whose runs test the claim, else at the last.
+    """Return the lines of the explanation, at the last tier whose runs test the claim, else at the last tier.
 
-    Raises ``UserError`` naming the choices.
+    Raises ``UserError`` with the choices for an unknown claim.
     """
     found = []
     for tier in reversed(tiers):

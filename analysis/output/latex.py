@@ -19,16 +19,16 @@ _MATHS |= {"†": "^{\\dagger}", "‡": "^{\\ddagger}", "ᶜ": "^{\\mathrm{c}}",
 _SPECIAL |= {c: f"${maths}$" for c, maths in _MATHS.items()}
 
 COLUMN = 4.0  # inches: wider figures take both columns of a page
-WIDE = 72  # characters beyond which a table takes both columns of a page
+WIDE = 72  # in characters: wider tables take both columns of a page
 
 
 def escape(text: str) -> str:
-    """Return a text as TeX, with its mathematics."""
+    """Return a text as TeX, including its mathematics."""
     return to_tex(text, lambda part: "".join(_SPECIAL.get(c, c) for c in part), _MATHS)
 
 
 def to_latex(table: Table, label: str) -> str:
-    """Return a float; or, with columns of running text that is not short, a ``longtable``."""
+    """Return a float, or a ``longtable`` for a long table with columns of running text."""
     heads = [name for _, name in table.columns]
     texts = [heads, *([value.text for value in row] for row in table.rows)]
     characters = sum(2 + max(map(len, column)) for column in zip(*texts))  # the widest values, and the space between
@@ -44,7 +44,7 @@ def to_latex(table: Table, label: str) -> str:
 
 
 def figure_to_latex(figure: Figure, label: str, path: str) -> str:
-    """Return the picture with caption and notes, over both columns of a page where it is wider than one."""
+    """Return the picture with caption and notes. A wide picture takes both columns of a page."""
     kind = "figure*" if figure.figure.get_figwidth() > COLUMN else "figure"
     caption = escape(" ".join([figure.caption, *figure.notes]))
     return (
@@ -54,9 +54,9 @@ def figure_to_latex(figure: Figure, label: str, path: str) -> str:
 
 
 def to_macros(tables: Sequence[Table]) -> str:
-    """Return definitions of the numbers in the running text: ``\\reported{main-results/hgpo/7B/webshop/success}``.
+    """Return TeX definitions of the numbers for the text, such as ``\\reported{main-results/hgpo/7B/webshop/success}``.
 
-    They are every reported number, every entry of ``tables``, run or not, and their ``facts``.
+    They cover every reported number, every entry of ``tables`` (also without runs), and their ``facts``.
     """
     entries = {entry.key: entry for table in tables for entry in table.entries if any(entry.key)}
     reported = [(key, f"{e.mean} ± {e.std}" if e.std else e.mean) for key, e in sorted(all_entries().items())]
@@ -75,7 +75,7 @@ def _reproduced(entry: Entry) -> str:
 
 
 def _alignment(table: Table) -> str:
-    """Return a letter a column, with some space before a common head and after it; or the width of running text."""
+    """Return one letter per column, with space around common heads; or widths for running text."""
     if table.widths:
         ragged = ">{{\\raggedright\\arraybackslash}}p{{{:.2f}\\linewidth}}"
         return "".join(ragged.format(table.widths[j]) if j in table.widths else "l" for j in range(len(table.columns)))

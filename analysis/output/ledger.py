@@ -23,15 +23,15 @@ from bepo.store.runs import RunFolder
 COLUMNS = ("run", "status", "tier", "study", "env", "credit", "model", "seed", "success", "wall", "commit", "began")
 COLUMNS += ("differs",)
 _BEGINNINGS = ("status", "commit", "began")
-_FEW = 30  # values of a field, which are listed where no run meets a filter
+_FEW = 30  # a field with at most so many values is listed if no run matches
 
 
 def ledger(results: Path, published: Iterable[PublishedRuns] = ()) -> pd.DataFrame:
-    """Return every run of the folder, and the published runs that are not complete in it, the oldest first.
+    """Return every run of the folder, and published runs that are not complete there, the oldest first.
 
-    A published run is outdated if this bepo would train it otherwise. ``differs`` has the settings in which a run
-    differs from others of its environment, estimator, model and tier. ``commit`` ends with ``+`` after uncommitted
-    changes, ``wall`` where it counts only the last of several sessions.
+    A published run is outdated if a method version has changed since. ``differs``: the settings in which a run differs
+    from others of its environment, estimator, model and tier. ``commit`` ends with ``+`` if there were uncommitted
+    changes. ``wall`` ends with ``+`` if it counts only the last of several sessions.
     """
     studies = _joined((path.parts[-3], run) for path, run in study_cells(results))
     folders = [path for path in sorted((results / "runs").glob("*")) if path.is_dir()]
@@ -48,15 +48,16 @@ def ledger(results: Path, published: Iterable[PublishedRuns] = ()) -> pd.DataFra
 
 
 def _joined(studies: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the studies of each run, separated by commas, from pairs of a study and a run id."""
+    """Return the studies of each run, separated by commas, from pairs of a study and a run ID."""
     by_run = grouped(studies, lambda pair: pair[1])
     return {run: ",".join(dict.fromkeys(study for study, _ in same)) for run, same in by_run.items()}
 
 
 def filtered(table: pd.DataFrame, filters: Sequence[str]) -> pd.DataFrame:
-    """Return the rows that meet every ``field=value``; of several values, separated by commas, one is enough.
+    """Return the rows that match every ``field=value``, or one of several values separated by commas.
 
-    A study is one of a run's studies; a status, commit or date may be its beginning. Raises ``UserError``.
+    ``study`` matches any study of a run. ``status``, ``commit`` and ``began`` match by prefix. Raises ``UserError`` for
+    an unknown field.
     """
     for text in filters:
         name, sign, values = text.partition("=")
@@ -72,7 +73,7 @@ def filtered(table: pd.DataFrame, filters: Sequence[str]) -> pd.DataFrame:
 
 
 def values_instead(table: pd.DataFrame, filters: Sequence[str]) -> str:
-    """Return what runs have where no run meets these filters: the values of each field that has few."""
+    """Return a message for filters that match no run. It lists the values of fields that have few."""
     lines = [f"none of {len(table)} runs has {' '.join(filters)}"]
     for name in dict.fromkeys(text.partition("=")[0] for text in filters):
         values = table[name].map(str).str.split(",").explode() if name == "study" else table[name].map(str)
@@ -83,7 +84,7 @@ def values_instead(table: pd.DataFrame, filters: Sequence[str]) -> str:
 
 
 def to_text(table: pd.DataFrame) -> str:
-    """Return the ledger as text, with the number of runs of each status below."""
+    """Return the ledger as text, followed by the number of runs of each status."""
     if table.empty:
         return "no runs"
     counts = table["status"].map(lambda s: s.split()[0]).value_counts()
@@ -95,8 +96,7 @@ def to_text(table: pd.DataFrame) -> str:
 def delete(results: Path, identifiers: Sequence[str]) -> None:
     """Delete the folders of these runs and the study cells that point there; the cells are missing again.
 
-    Raises ``UserError``, before anything is deleted, for an unknown ID, for a run that is being written, and without
-    IDs.
+    Raises ``UserError`` for an unknown ID, for a run that is being written, and without IDs. Then nothing is deleted.
     """
     if not identifiers:
         raise UserError("runs delete: name at least one run ID")
@@ -113,7 +113,7 @@ def delete(results: Path, identifiers: Sequence[str]) -> None:
 
 
 def _differences(table: pd.DataFrame, configs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return for each run the settings in which it differs from others that the ledger would show alike."""
+    """Return for each run the settings in which it differs from runs with an otherwise equal row."""
     found = {}
     for _, alike in table.groupby(["tier", "env", "credit", "model"], dropna=False):
         settings = differing({run: configs[run] for run in alike["run"] if run in configs})
@@ -154,14 +154,14 @@ def _row(path: Path, studies: str, configs: dict[str, dict[str, Any]]) -> dict[s
 
 
 def _described(run_id: str, status: str, studies: str, config: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the row of a run by what is known of it."""
+    """Return the row of a run from its config and metadata, as far as they can be read."""
     known = facts.get("sessions")
     sessions = [s for s in known if isinstance(s, dict)] if isinstance(known, list) else []
     wall, settings = facts.get("wall_seconds_last_session"), flat(config)
     settings.setdefault("model", "small" if "seed" in settings else "")  # older runs do not say
     success = success_of(facts["result"]) if isinstance(facts.get("result"), dict) else None
     row = {"run": run_id, "status": status, "study": studies, "success": success}
-    # An empty text, as None would turn the seeds of all runs to floats.
+    # An empty text, because None would convert the seeds of all runs to floats.
     row |= {column: settings.get(column, "") for column in ("tier", "model", "seed")}
     row |= {column: settings.get(f"{column}.name", "") for column in ("env", "credit")}
     row["wall"] = f"{wall:.0f} s" + "+" * (len(sessions) > 1) if isinstance(wall, int | float) else ""
@@ -172,9 +172,9 @@ def _described(run_id: str, status: str, studies: str, config: dict[str, Any], f
 
 
 def _status(folder: RunFolder) -> tuple[str, dict, dict]:
-    """Return the status with the config and the facts, as far as they can be read."""
+    """Return status, config and metadata, as far as they can be read."""
     if not (folder.path / "config.json").exists():
-        return "empty", {}, {}  # begun and killed at once, or no run at all
+        return "empty", {}, {}  # killed at once, or not a run
     config: dict = {}
     try:
         progress = folder.progress(hashed=False)

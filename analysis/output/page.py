@@ -1,4 +1,4 @@
-"""The report: one HTML page with every artefact and its provenance, which opens from disk."""
+"""The report: one HTML page with every artefact and its provenance. It opens from disk."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -19,14 +19,14 @@ from analysis.output.subject import environments_in, subject
 from analysis.output.text import statistics
 
 _FOLDER = FileSystemLoader(Path(__file__).parent)
-_TABLES = {"text": "in-text"}  # where the entries of reported/text.csv are shown
+_TABLES = {"text": "in-text"}  # the table that shows reported/text.csv
 _COLUMNS = ("entry", "reproduced", "std", "over", "seeds", "low", "high", "rival", "difference", "improvement")
 
 
 def render(
     built: Sequence[Built], tiers: Sequence[str], source: str, claims: Mapping[str, Sequence[Evaluated]] | None = None
 ) -> str:
-    """Return the page; ``source`` says where the runs come from, ``claims`` has those of each tier, evaluated."""
+    """Return the page. ``source``: where the runs come from. ``claims``: the evaluated claims of each tier."""
     html = Environment(loader=_FOLDER, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     html.filters |= {"maths": to_html, "plain": plain}
     html.globals |= {"title": title_of, "number": number_of, "environment": environment_name, "method_name": name_of}
@@ -53,7 +53,7 @@ def _shown(value: Printed) -> str:
 
 
 def _answer(tier: str, evaluated: Sequence[Evaluated], items: Sequence[Built]) -> dict[str, Any]:
-    """Return what stands on top of the page about a tier: what was run, and its claims by verdict."""
+    """Return the summary of a tier at the top of the page: its runs, and its claims by verdict."""
     items = [item for item in items if item.tier == tier]
     runs = {run.id: run for item in items for run in item.runs}.values()
     shown = {item.label for item in items}
@@ -70,7 +70,7 @@ def _answer(tier: str, evaluated: Sequence[Evaluated], items: Sequence[Built]) -
 
 
 def _line(e: Evaluated, shown: set[str]) -> dict[str, Any]:
-    """Return a claim as a line: what it says, what was printed, what the runs gave, and the artefacts behind it."""
+    """Return a claim as a row: its text, the printed value, the reproduced value, and the tables behind it."""
     deciding, printed = e.runs.deciding, e.counterpart if e.runs.deciding else e.printed.worst
     keys = [e.claim.entries[name] for name in e.claim.names]
     labels = {key[0] for key in keys}
@@ -95,7 +95,7 @@ def _line(e: Evaluated, shown: set[str]) -> dict[str, Any]:
 
 
 def _numbers(table: Table) -> list[list[str]]:
-    """Return the statistics of the entries that have runs, under a line of heads."""
+    """Return a row of heads, and the statistics of the entries that have runs."""
     lines = csv.DictReader(statistics(table.entries).splitlines())
     return [list(_COLUMNS), *([_short(line[name]) for name in _COLUMNS] for line in lines if line["runs"])]
 

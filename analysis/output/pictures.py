@@ -1,4 +1,4 @@
-"""Pictures as files, drawn on all cores: fonts are embedded for each picture anew, which is most of an analysis."""
+"""Write pictures as files, on all cores: embedding fonts in each picture takes most of the time of an analysis."""
 
 import multiprocessing
 import sys
@@ -19,14 +19,14 @@ from matplotlib.transforms import Bbox
 from analysis.plots.hover import to_svg
 from analysis.plots.style import GREY
 
-# The same runs give the same bytes.
+# Without dates and versions the same runs give the same bytes.
 _METADATA = {"pdf": {"CreationDate": None}, "png": {"Software": None}}
-_ROOM = 0.1  # inches below a picture, for the text in its corner
+_MARGIN = 0.1  # inches below a picture, for the text in its corner
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A picture, the path of its files without their ending, and the text in its corner."""
+    """A picture, the path of its files without suffix, and the text in its corner."""
 
     picture: Figure
     path: Path
@@ -45,7 +45,7 @@ class Drawing:
 
 
 def write_all(drawings: Sequence[Drawing]) -> list[str]:
-    """Write the drawings, and return their SVGs. Linux draws on every core, in forks, which begin with all imports."""
+    """Write the drawings, and return their SVGs. On Linux every core draws, in forks that share all imports."""
     cores = min(cpu_count(), len(drawings))
     if cores < 2 or sys.platform != "linux":
         return [drawing.write() for drawing in drawings]
@@ -54,7 +54,7 @@ def write_all(drawings: Sequence[Drawing]) -> list[str]:
         return list(pool.map(_write, range(len(drawings))))
 
 
-_WAITING: list[Drawing] = []  # of a fork alone, which inherits the pictures: a copy would lose what its points say
+_WAITING: list[Drawing] = []  # forks inherit the pictures; pickling would lose the texts of points
 
 
 def _write(number: int) -> str:
@@ -62,16 +62,16 @@ def _write(number: int) -> str:
 
 
 def _settle(picture: Figure) -> None:
-    """Fix the layout, rounded: its solver's last bits differ from process to process, and bytes should not."""
+    """Fix the layout and round it: the solver's last bits differ between processes, the files must not."""
     picture.draw_without_rendering()
-    picture.set_layout_engine(None)  # not "none", with which every file is laid out again
+    picture.set_layout_engine(None)  # "none" would repeat the layout for every file
     for axis in picture.axes:
         axis.set_position(Bbox.from_bounds(*np.round(axis.get_position().bounds, 6)))
 
 
 def _sign(picture: Figure, text: str) -> None:
-    """Write a text into the corner below a picture, where its layout leaves room for it."""
+    """Write a text into the corner below a picture, and reserve space for it."""
     if engine := picture.get_layout_engine():
-        share = _ROOM / picture.get_figheight()
+        share = _MARGIN / picture.get_figheight()
         engine.set(rect=(0, share, 1, 1 - share))  # pyright: ignore[reportCallIssue] (of constrained layout)
     picture.text(0.998, 0.002, text, ha="right", va="bottom", fontsize=5, color=GREY)

@@ -1,4 +1,4 @@
-"""Artefacts from the command line: build those that are asked for, write them, and say in a few lines what they are."""
+"""Build the requested artefacts, write them, and print a summary."""
 
 import sys
 from collections.abc import Sequence
@@ -55,12 +55,12 @@ def rebuild(
 def rebuild_studies(
     names: Sequence[str], source: Source, tiers: Sequence[str], out: Path, metrics: Sequence[str]
 ) -> None:
-    """Write the table and the curves of each study that is named, at every tier at which it has runs.
+    """Write the table and the curves of each named study, at every tier at which it has runs.
 
-    Raises ``UserError`` if no study is named, or one that has no complete run.
+    Raises ``UserError`` if no study is named, or if one has no complete run.
     """
     if not names:
-        raise UserError(f"study of which name? choices: {', '.join(source.studies())}")
+        raise UserError(f"study: name one of {', '.join(source.studies())}")
     for name in names:
         built = [one for tier in tiers for one in build_study(name, source, tier, metrics)]
         if not built:
@@ -73,7 +73,7 @@ def rebuild_studies(
 
 
 def _print(built: list[Built]) -> None:
-    """Print what was left out, and the tables."""
+    """Print the runs that were left out, and the tables."""
     left_out, unfinished = _left_out(built)
     for line in left_out:
         print(f"left out: {line}", file=sys.stderr)
@@ -85,7 +85,7 @@ def _print(built: list[Built]) -> None:
 
 
 def _print_summary(built: list[Built]) -> None:
-    """Print a line for each tier with what was made, and one for what was left out."""
+    """Print one line per tier, and one line about runs that were left out."""
     for tier in reversed(TIERS):
         mine = [one for one in built if one.tier == tier]
         runs = {run.id for one in mine for run in one.runs}
@@ -96,8 +96,8 @@ def _print_summary(built: list[Built]) -> None:
     left_out, unfinished = _left_out(built)
     if left_out or unfinished:
         lines = [*left_out[:1], "..."] if len(left_out) > 1 else left_out
-        print(f"left out: {unfinished} runs that are not complete, {len(left_out)} for another reason; LABEL or `runs`")
-        print(f"          say more{': ' if lines else ''}{'; '.join(lines)}")
+        print(f"left out: {unfinished} runs that are not complete, {len(left_out)} for other reasons; name a LABEL, or")
+        print(f"          see `python -m analysis runs`{': ' if lines else ''}{'; '.join(lines)}")
 
 
 def _shows_runs(one: Built) -> bool:
@@ -106,7 +106,7 @@ def _shows_runs(one: Built) -> bool:
 
 
 def _left_out(built: list[Built]) -> tuple[list[str], int]:
-    """Return why runs were left out, and how many are only not complete."""
+    """Return the reasons for runs left out, and the number of incomplete runs."""
     skipped = sorted({line for one in built for line in one.skipped})
     reasons = [line for line in skipped if not line.endswith("incomplete, there is no run.json")]
     return reasons, len(skipped) - len(reasons)

@@ -1,7 +1,7 @@
-"""``docs/results.md``: what the published runs show, as one page of Markdown.
+"""``python -m analysis results``: write docs/results.md, the results of the published runs.
 
-A table for each environment and model, then pre-registered comparisons, headroom, warm starts, decided claims, and
-deviations from the plan (``paper/deviations.yaml``).
+The page has a table for each environment and model. Tables on pre-registered comparisons, headroom, warm starts and
+decided claims follow, and then the deviations from the plan (``paper/deviations.yaml``).
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,8 +11,10 @@ import numpy as np
 import yaml
 
 from analysis.data.methods import RECONSTRUCTION, environment_name, is_reconstruction, is_upper_bound, name_of, ordered
-from analysis.data.runs import EVERY_METHOD, METHOD, Run, Studies, grouped
+from analysis.data.rows import EVERY_METHOD, METHOD
+from analysis.data.runs import Run, grouped
 from analysis.data.sources import Source
+from analysis.data.studies import Studies
 from analysis.grid.artefact import artefacts
 from analysis.grid.success import final, learning, mean_of
 from analysis.output.build import build
@@ -23,7 +25,7 @@ DEVIATIONS = Path("paper/deviations.yaml")
 PAGE = Path("docs/results.md")
 _HEAD = """# Results at tier {tier}
 
-What the published runs show. Every number is computed from `paper/runs/{tier}`. This page is generated:
+The results of the published runs. Every number is computed from `paper/runs/{tier}`. This page is generated:
 `python -m analysis results`.
 
 The models are tiny and trained on a CPU. They stand in for the paper's models and say nothing about the size of effects
@@ -45,7 +47,7 @@ def results(source: Source, tier: str) -> str:
     parts = [_HEAD.format(tier=tier), "## Methods\n", *_methods(source, tier)]
     for title, label in _ARTEFACTS.items():
         table = build(artefacts()[label], source, tier).table
-        assert table is not None  # all four are tables
+        assert table is not None
         parts += [f"## {title}\n", to_markdown(table)]
     return "\n".join([*parts, "## Deviations from the plan\n", *_deviations()])
 

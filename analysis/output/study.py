@@ -1,4 +1,4 @@
-"""Any study as a table and curves: rows are what varies in it, whether the paper knows it or not."""
+"""``python -m analysis study NAME``: any study as a table and curves, with a row per setting that varies."""
 
 from collections.abc import Iterable, Sequence
 from itertools import cycle
@@ -9,8 +9,10 @@ import pandas as pd
 from matplotlib.colors import to_hex
 
 from analysis.data.methods import is_upper_bound, known_methods, name_of, ordered
-from analysis.data.runs import RowKey, Run, StudyRuns
+from analysis.data.rows import RowKey
+from analysis.data.runs import Run
 from analysis.data.sources import Source
+from analysis.data.studies import StudyRuns
 from analysis.grid.grid import grid
 from analysis.grid.parts import Block, Metric, Rows, size_of
 from analysis.grid.table import Figure, Table
@@ -26,10 +28,10 @@ _COLOURS = "tab10"
 
 
 def build_study(name: str, source: Source, tier: str, metrics: Sequence[str] = ()) -> list[Built]:
-    """Return the table and the curves of a study at a tier; nothing where it has no runs there.
+    """Return the table and the curves of a study at a tier; an empty list if it has no runs there.
 
-    ``metrics`` are columns beside success: ``score``, ``return``, ``steps``, ``valid`` of test episodes, or any logged
-    metric, averaged over updates. Raises ``UserError`` for an unknown study, and for a metric that no run logged.
+    ``metrics``: columns beside success. Either ``score``, ``return``, ``steps`` or ``valid`` of test episodes, or a
+    logged metric, averaged over updates. Raises ``UserError`` for an unknown study, and for a metric that no run has.
     """
     if name not in source.studies():
         raise choose("study with runs", name, source.studies())
@@ -47,7 +49,7 @@ def build_study(name: str, source: Source, tier: str, metrics: Sequence[str] = (
 
 
 def varying(runs: Sequence[Run]) -> list[str]:
-    """Return the fewest settings that tell the rows of these runs apart, the estimator first; seeds are no rows."""
+    """Return the fewest settings that distinguish the rows of these runs, the estimator first; seeds do not count."""
     values = differing({run.id: run.config for run in runs}) if runs else {}
     names = [name for name in next(iter(values.values()), {}) if name not in ("seed", "env.name", "model")]
     names.sort(key=lambda name: (name != "credit.name", not name.startswith("credit."), name))
@@ -61,7 +63,7 @@ def varying(runs: Sequence[Run]) -> list[str]:
 
 
 def row_of(run: Run, fields: Sequence[str]) -> str:
-    """Return what a run's row is called: its method, and the values of other settings that vary."""
+    """Return the name of a run's row: its method, and the values of other settings that vary."""
     written = {name: run.written(name) for name in fields if name != "credit.name"}
     words = [f"{name.rpartition('.')[2]}={value}" for name, value in written.items() if value is not None]
     return " ".join([run.method, *words])
@@ -92,7 +94,7 @@ def _table(label: str, study: StudyRuns, metrics: Sequence[Metric]) -> Table:
 
 
 def _short(row: str, several: bool) -> str:
-    """Return a row's name; the method is left out where all rows have the same."""
+    """Return a row's name, without the method if all rows have the same."""
     return _label(row) if several else row.partition(" ")[2] or _label(row)
 
 
@@ -102,7 +104,7 @@ def _ordered(rows: Iterable[str]) -> list[str]:
 
 
 def without_empty(table: Table) -> Table:
-    """Return a table without columns in which no row has anything, such as numbers that no paper reports."""
+    """Return a table without empty columns, such as reported numbers of a study that is not in the paper."""
     kept = [j for j in range(len(table.columns)) if any(row[j].value not in (None, "") for row in table.rows)]
     if not table.rows or len(kept) == len(table.columns):
         return table
@@ -146,13 +148,13 @@ def _values(runs: list[Run], metric: str) -> pd.DataFrame:
 
 
 def row_colours(rows: Sequence[str]) -> dict[str, str]:
-    """Return a colour for each row that no other has: the method's own where every row is another method."""
+    """Return a different colour for each row: the method's if every row has another method."""
     methods = [row.split(" ")[0] for row in rows]
     if len(set(methods)) == len(rows) and set(methods) <= known_methods().keys():
         return {row: style.method_colour(method) for row, method in zip(rows, methods)}
     if len(rows) > 20:
         raise UserError(
-            f"{len(rows)} rows are more than colours can tell apart; narrow the study with --tier or --source"
+            f"{len(rows)} rows: at most 20 have different colours; narrow the study with --tier or --source"
         )
     palette = mpl.color_sequences[_COLOURS if len(rows) <= 10 else "tab20"]
     return dict(zip(rows, map(to_hex, cycle(palette))))

@@ -1,4 +1,4 @@
-"""What an artefact is about, for the filters of the page: environments and methods by their names in print."""
+"""The subject of an artefact, for the filters of the page: environments and methods by printed names."""
 
 import re
 from typing import NamedTuple
@@ -15,7 +15,7 @@ class Subject(NamedTuple):
 
 
 def subject(one: Built) -> Subject:
-    """Return what the caption and the heads name, and what was run."""
+    """Return the environments and methods of an artefact, from its texts and from its runs."""
     texts, methods = [one.product.caption], {name_of(run.method) for run in one.runs}
     if table := one.table:
         texts += [*table.names, *table.headings, *(value.text for row in table.rows for value in row[: table.left])]
@@ -25,7 +25,7 @@ def subject(one: Built) -> Subject:
 
 
 def environments_in(*texts: str) -> list[str]:
-    """Return the environments that texts name, in print or as settings do."""
+    """Return the environments that texts name, by printed name or by setting."""
     words = {word.lower() for text in texts for word in re.findall(r"\w+", text)}
     names = {env: environment_name(env) for env in known_environments()}
     return sorted({name for env, name in names.items() if words & {env.lower(), name.lower()}})

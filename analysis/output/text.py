@@ -21,7 +21,7 @@ def to_markdown(table: Table) -> str:
 
 
 def to_csv(table: Table) -> str:
-    """Return a column of means and one of deviations for each column that holds estimates, and one of headings."""
+    """Return CSV: a column of headings, and for each column of estimates one of means and one of deviations."""
     columns = [pd.DataFrame({"group": table.headings})] if any(table.headings) else []
     for j, name in enumerate(table.names):
         values = [row[j].value for row in table.rows]
@@ -31,7 +31,7 @@ def to_csv(table: Table) -> str:
 
 
 def statistics(entries: Iterable[Entry]) -> str:
-    """Return every number of a table as CSV, one a line, with what is beyond its mean and the runs behind it."""
+    """Return every number of a table as CSV, one per row, with its intervals, comparisons and runs."""
     table = pd.DataFrame(map(_statistics, entries))
     return table.to_csv(index=False, lineterminator="\n", float_format="%.6g")
 
@@ -51,7 +51,7 @@ def _statistics(entry: Entry) -> dict[str, str | float | None]:
 
 
 def _parts(value: Estimate | str | None) -> tuple[str, str]:
-    """Return mean and deviation, or a text and nothing."""
+    """Return mean and deviation, or a text and an empty text."""
     if isinstance(value, Estimate):
         return f"{value.mean:.6g}", "" if isnan(value.std) else f"{value.std:.6g}"
     return value or "", ""

@@ -1,4 +1,4 @@
-"""Pictures as SVG that say a number where the pointer is: a mark with a ``<title>`` over each point and bar."""
+"""Pictures as SVG with tooltips: a mark with a ``<title>`` over each point and bar."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -16,36 +16,36 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 _TEXTS: WeakKeyDictionary[Artist, Sequence[str]] = WeakKeyDictionary()
-_MOST = 40  # marks of a line: of more points every second, third, ... has one
+_MOST = 40  # marks per line; with more points only every second, third, ... gets one
 _LINE = "line:"
 
 
 def describe(line: Line2D, texts: Sequence[str]) -> None:
-    """Let each point of a line say a text of its own."""
+    """Set the tooltip of each point of a line."""
     _TEXTS[line] = texts
 
 
 def belongs(artist: Artist, name: str) -> None:
-    """Mark what is drawn of one row, such as a method, so that a page can fade the others."""
+    """Mark an artist as part of a row, such as a method, so that the page can fade the others."""
     artist.set_gid(_LINE + name)
 
 
 def to_svg(figure: Figure, salt: str) -> str:
-    """Return the picture as SVG for a page: text is text, and marks say numbers; ``salt`` keeps ids apart."""
+    """Return the picture as SVG for a page, with text as text and tooltips. ``salt`` makes IDs unique."""
     file = StringIO()
     with mpl.rc_context({"svg.hashsalt": salt, "svg.fonttype": "none"}):
         figure.savefig(file, format="svg", metadata={"Date": None, "Title": salt})
     svg = file.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(rf'<g id="{_LINE}([^"]*)">', r'<g data-line="\1">', svg)
-    svg = re.sub(r'<g id="[^"]*">', "<g>", svg)  # the same in every picture
+    svg = re.sub(r'<g id="[^"]*">', "<g>", svg)  # these IDs are the same in every picture
     svg = _numbered(svg, salt)
     marks = "\n".join(mark for axis in figure.axes if axis.get_visible() for mark in _marks(figure, axis))
     return svg.replace("</svg>", f'<g class="marks" fill-opacity="0">\n{marks}\n</g>\n</svg>')
 
 
 def _numbered(svg: str, salt: str) -> str:
-    """Number the ids of what is used again: matplotlib's are hashes of lengths, whose last bit a layout may change."""
+    """Number the IDs of reused parts: matplotlib hashes lengths, whose last bit can differ between layouts."""
     names = dict.fromkeys(re.findall(r'id="([a-z][0-9a-f]{10})"', svg))
     numbers = {name: f"{salt}-{number}" for number, name in enumerate(names)}
     return re.sub(r"\b[a-z][0-9a-f]{10}\b", lambda found: numbers.get(found[0], found[0]), svg)
@@ -87,7 +87,7 @@ def _of_bar(figure: Figure, axis: Axes, bar: Rectangle, label: str) -> str:
 
 
 def _places(figure: Figure, pixels: np.ndarray) -> np.ndarray:
-    """Return places in the coordinates of the SVG: points from the top left."""
+    """Return positions in the coordinates of the SVG: points from the top left."""
     points = np.asarray(pixels, float) * 72 / figure.dpi
     return np.column_stack([points[:, 0], figure.get_figheight() * 72 - points[:, 1]])
 

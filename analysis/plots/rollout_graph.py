@@ -1,4 +1,4 @@
-"""A rollout group as a picture: its merged graph, and a number on every edge."""
+"""Pictures of a rollout group: its merged graph with a number on every edge."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -23,7 +23,7 @@ from bepo.core.returns import gae, standardise
 from bepo.credit.gated_bepo import GatedBEPO
 
 ENDS = {-Terminal.SUCCESS: "✓", -Terminal.FAILURE: "✗", -Terminal.TRUNCATION: "…"}
-# Red below zero, blue above: safe for colour-blind readers, and both dark at the ends; an arrow of zero is grey.
+# Red below zero, blue above, dark at both ends: safe for colour-blind readers. An arrow of zero is grey.
 SIGNED, SIGNED_LINES = "RdBu", "coolwarm_r"
 OPEN = "#FFD9B8"  # a state whose gate is open
 _REWARD = 10.0  # of a success, as in ALFWorld and WebShop
@@ -32,7 +32,7 @@ _VALUES = {"error": ("distance to V*", "-"), "bound": ("certificate", "--"), "ce
 
 
 def group_of(trajectories: Sequence[str]) -> RolloutBatch:
-    """Return a group written down: ``"S A +"`` goes through states S and A and succeeds, with ``-`` it fails."""
+    """Return a group from texts: ``"S A +"`` visits states S and A and succeeds; with ``-`` it fails."""
     rows = []
     for k, text in enumerate(trajectories):
         *states, end = text.split()
@@ -45,21 +45,21 @@ def group_of(trajectories: Sequence[str]) -> RolloutBatch:
 
 
 def advantages(batch: RolloutBatch, methods: Iterable[str] = ()) -> dict[str, np.ndarray]:
-    """Return the advantages by each estimator as configured by default; by all that need no critic for no methods."""
+    """Return the advantages of each estimator with default settings; by default of all without critic and expert."""
     known = known_methods()
     methods = methods or [name for name, cls in known.items() if not (cls.needs_critic or cls.needs_expert_steps)]
     return {name: known[name]()(batch).advantage for name in methods}
 
 
 def edges(batch: RolloutBatch) -> dict[tuple[str, str], list[int]]:
-    """Return the transitions of each edge of the merged graph, by the names of a state and of its successor."""
+    """Return the transitions of each edge of the merged graph, by the names of state and successor."""
     names = dict(enumerate(batch.state_key)) | ENDS
     pairs = [(names[state], names[after]) for state, after in zip(batch.state, batch.successor)]
     return grouped(range(len(pairs)), pairs.__getitem__)
 
 
 def layout(batch: RolloutBatch) -> dict[str, tuple[float, float]]:
-    """Return a place for each node: states in columns by the fewest steps to them, ends in a column of their own."""
+    """Return a position for each node: states in columns by distance from the start, ends in the last column."""
     graph = nx.DiGraph(list(edges(batch)))
     ends = [end for end in ENDS.values() if end in graph]
     starts = dict.fromkeys(batch.state_key[s] for s in batch.state[batch.step == 0])
@@ -77,10 +77,10 @@ def draw(
     limit: float = 2.0,
     size: float = 11,
 ) -> None:
-    """Draw states as circles (filled: branching, so that the default gate is open), ends as signs, edges as arrows.
+    """Draw states as circles (filled: at least two successors, so the default gate is open), ends as signs.
 
-    Arrows are the wider the more transitions they stand for. ``values`` (one a transition) colour them by their mean,
-    between ``-limit`` and ``limit``; ``text`` replaces the names of nodes.
+    Edges are arrows; wider arrows stand for more transitions. ``values`` (one per transition) colour them by mean,
+    between ``-limit`` and ``limit``. ``text`` replaces the names of nodes.
     """
     branches = dict(zip(batch.state_key, RolloutGraph(batch).branches))
     colours = ScalarMappable(Normalize(-limit, limit), SIGNED_LINES)
@@ -100,7 +100,7 @@ def draw(
 
 
 def _arrow(axis: Axes, start: tuple, end: tuple, line: dict[str, Any], size: float) -> None:
-    """Draw an arrow between two nodes of this size, or a ring on top of a node that leads to itself."""
+    """Draw an arrow between two nodes of this size, or a ring above a node that is its own successor."""
     if start == end:
         above = offset_copy(axis.transData, axis.get_figure(root=True), y=0.75 * size, units="points")
         ring = {"marker": "o", "markersize": 0.7 * size, "markerfacecolor": "none", "zorder": 0.5}
@@ -129,7 +129,7 @@ def matrix(axis: Axes, values: np.ndarray, rows: Sequence[str], columns: Sequenc
 
 
 def tasks(batch: RolloutBatch) -> dict[str, int]:
-    """Return the groups of a file by a name to choose them by, the one with the most mixed outcomes first."""
+    """Return the groups of a file by a readable name, the most mixed outcomes first."""
     success = [batch.success[batch.trajectory_group == group] for group in range(batch.n_groups)]
     order = sorted(range(batch.n_groups), key=lambda group: abs(success[group].mean() - 0.5))
     return {f"{g}: task {batch.task[g]}, {success[g].sum()} successes": g for g in order}
@@ -148,7 +148,7 @@ def one_group(batch: RolloutBatch, number: int) -> RolloutBatch:
 
 
 def transition_table(batch: RolloutBatch) -> pd.DataFrame:
-    """Return a row a transition: where it is, what Gated-BEPO's parts are there, and every estimator's advantage."""
+    """Return one row per transition: its position, the terms of Gated-BEPO, and every estimator's advantage."""
     graph, terms = RolloutGraph(batch), GatedBEPO()(batch).terms
     table = pd.DataFrame({"episode": batch.trajectory, "step": batch.step, "state": batch.state})
     table["next"] = [ENDS.get(s, s) for s in batch.successor]
@@ -158,7 +158,7 @@ def transition_table(batch: RolloutBatch) -> pd.DataFrame:
 
 
 def view(batch: RolloutBatch, values: np.ndarray, title: str) -> Figure:
-    """Return a picture with ``values`` (one a transition) on edges, and each state's number and fixed-point value."""
+    """Return a picture with ``values`` (one per transition) on edges, and each state's number and fixed-point value."""
     place = layout(batch)
     rows = max(np.unique([x for x, _ in place.values()], return_counts=True)[1])
     figure, (axis,) = panels(1, 1, PAGE, max(2.5, 0.35 * rows))
@@ -177,10 +177,11 @@ def view(batch: RolloutBatch, values: np.ndarray, title: str) -> Figure:
 
 
 def convergence(batch: RolloutBatch, gamma: float = 0.95, gae_lambda: float = 0.8, sweeps: int = 200) -> pd.DataFrame:
-    """Return a row a sweep; each column is the largest over the group.
+    """Return one row per sweep; each column is a maximum over the group.
 
-    ``change`` of a value, its ``error`` against the exact fixed point, the certificate's ``bound`` on that, the
-    ``centring`` error, and how far the standardised step ``advantage`` is from the exact one.
+    ``change``: of a value. ``error``: distance of a value to the exact fixed point. ``bound``: the certificate's bound
+    on the error. ``centring``: the centring error. ``advantage``: distance of the standardised step advantage to the
+    exact one.
     """
     graph = RolloutGraph(batch)
 
@@ -200,8 +201,8 @@ def convergence(batch: RolloutBatch, gamma: float = 0.95, gae_lambda: float = 0.
 
 
 def convergence_picture(table: pd.DataFrame) -> Figure:
-    """Draw what ``convergence`` returned, on logarithmic axes."""
-    if not table[["error", "advantage"]].to_numpy().any():  # a logarithm has no zero
+    """Draw the table of ``convergence`` on logarithmic axes."""
+    if not table[["error", "advantage"]].to_numpy().any():  # zero has no logarithm
         figure, (axis,) = panels(1, 1, PAGE, 2.4)
         nothing(axis, "nothing to solve: without sweeps the values are the fixed point")
         return figure

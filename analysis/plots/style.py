@@ -1,4 +1,4 @@
-"""How every picture looks: sizes of the printed page, one style, colours, and bands over training seeds."""
+"""The style of all pictures: page sizes, colours, and bands over training seeds."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
@@ -27,21 +27,21 @@ _STYLE = Path(__file__).with_name("page.mplstyle")
 def panels(rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
     """Return a figure of a printed size (inches) and its axes, row by row."""
     plt.style.use(_STYLE)
-    mpl.rcParams["figure.max_open_warning"] = 0  # all tiers are built before any is closed
+    mpl.rcParams["figure.max_open_warning"] = 0  # figures of all tiers are open at once
     options |= {"figsize": (width, height), "layout": "constrained", "squeeze": False, "dpi": 200}
     figure, axes = plt.subplots(rows, columns, **options)
     return figure, list(axes.flat)
 
 
 def colours(known: Mapping[str, type[Estimator] | type[Environment]]) -> dict[str, str]:
-    """Return a colour for each method or environment: its own, or else one of Matplotlib's that no other has."""
+    """Return a colour for each method or environment: its own, or an unused one of Matplotlib's."""
     own = {cls.colour for cls in known.values()}
     unused = (c for c in map(to_hex, mpl.color_sequences["tab20"]) if c not in own)
     return {name: cls.colour or next(unused) for name, cls in known.items()}
 
 
 def method_colour(method: str) -> str:
-    """Return the colour of a method in every picture; black for one that is no estimator."""
+    """Return the colour of a method; black if it is not an estimator."""
     return colours(known_methods()).get(method, "black")
 
 
@@ -53,25 +53,25 @@ def environment_line(env: str) -> dict[str, Any]:
 
 
 def over_updates(axis: Axes, label: str, title: str = "") -> None:
-    """Name the axes of curves over updates."""
+    """Label the axes of curves over updates."""
     axis.set(xlabel="Update", ylabel=label, title=title)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
 
 
 def percent(axis: Axes, least: float = 10) -> None:
-    """Show from a little below zero up to what is drawn, but at least to ``least`` and at most to 100."""
+    """Set the y axis from slightly below zero to the largest value, at least ``least`` and at most 100."""
     top = min(max(axis.get_ylim()[1], least), 100)
     axis.set_ylim(-0.03 * top, 1.02 * top)
 
 
 def not_below_zero(axis: Axes) -> None:
-    """Show no more than a line's width below zero, where there is nothing."""
+    """Let the y axis begin at most a line's width below zero."""
     bottom, top = axis.get_ylim()
     axis.set_ylim(max(bottom, -0.03 * top), top)
 
 
 def legend_above(figure: Figure, handles: Sequence, columns: int) -> None:
-    """Put one legend above all axes, where it hides no data; none without handles."""
+    """Put one legend above all axes, if there are handles."""
     if handles:
         figure.legend(handles=handles, loc="outside upper center", ncols=columns, columnspacing=1.2)
 
@@ -85,8 +85,8 @@ def letters(axes: Iterable[Axes]) -> None:
 def band(axis: Axes, table: pd.DataFrame, color: str, least: float = -inf, most: float = inf, **line: Any) -> None:
     """Draw the mean over training seeds, and a band of one sample standard deviation.
 
-    ``table`` has a row for each update and a column for each training seed; nothing is drawn if it is empty. The band
-    ends where the quantity does, at ``least`` and ``most``: no norm is below zero.
+    ``table`` has one row per update and one column per training seed. Nothing is drawn if it is empty. The band is cut
+    at ``least`` and ``most``, the limits of the quantity.
     """
     if table.empty:
         return
@@ -107,7 +107,7 @@ def band(axis: Axes, table: pd.DataFrame, color: str, least: float = -inf, most:
 
 
 def by_seed(runs: Iterable[Run], value: str, split: str = "") -> pd.DataFrame:
-    """Return (updates, training seeds): a metric of the runs that have it, or the mean of the episodes of a split."""
+    """Return (updates, training seeds): a metric of the runs that logged it, or the mean over episodes of a split."""
     tables = [(run.seed, run.episodes.loc[run.episodes["split"] == split, :] if split else run.metrics) for run in runs]
     frames = [table[["update", value]].assign(seed=seed) for seed, table in tables if value in table]
     if not frames:
@@ -117,26 +117,26 @@ def by_seed(runs: Iterable[Run], value: str, split: str = "") -> pd.DataFrame:
 
 
 def unlogged(runs: Sequence[Run], metrics: Iterable[str]) -> list[str]:
-    """Return notes that name the runs which are missing from curves, because they did not log a metric."""
+    """Return notes on the runs that are missing from curves because they did not log a metric."""
     logged = {run.id: run.metrics.dropna(axis="columns", how="all").columns for run in runs}
     missing = grouped(metrics, lambda metric: ", ".join(run for run in logged if metric not in logged[run]))
     return [f"Left out, not logged: {', '.join(names)} (runs {ids})." for ids, names in missing.items() if ids]
 
 
 def if_empty(axis: Axes, runs: Sequence[Run]) -> None:
-    """Let an axis without data say why it has none."""
+    """Write into an axis without data why it is empty."""
     if not (axis.lines or axis.patches):
         nothing(axis, "not logged" if runs else "not run")
 
 
 def nothing(axis: Axes, text: str = "not run") -> None:
-    """Write a text instead of ticks and lines."""
+    """Write a text into an axis, and remove its ticks."""
     axis.set(xticks=[], yticks=[])
     axis.text(0.5, 0.5, text, transform=axis.transAxes, ha="center", va="center", color=GREY)
 
 
 def counted(groups: Mapping[str, Iterable[Run]]) -> str:
-    """Return ``n = 3 training seeds`` where all groups agree, else the number by group; empty groups are left out."""
+    """Return ``n = 3 training seeds`` if all groups agree, else the number by group. Empty groups are left out."""
     counts = {name: len({run.seed for run in runs}) for name, runs in groups.items()}
     counts = {name: n for name, n in counts.items() if n}
     if len(set(counts.values())) > 1:
@@ -145,8 +145,8 @@ def counted(groups: Mapping[str, Iterable[Run]]) -> str:
 
 
 def bands_note(groups: Mapping[str, Iterable[Run]]) -> str:
-    """Return the sentence of a caption on what curves and bands are; ``groups`` are the runs of each curve."""
+    """Return the sentence of a caption that explains curves and bands. ``groups`` are the runs of each curve."""
     many = any(len({run.seed for run in runs}) > 1 for runs in groups.values())
     return f"Mean over {counted(groups)}" + (
-        "; bands: one sample standard deviation, as far as values are possible." if many else "; no band."
+        "; bands: one sample standard deviation, cut at the limits of the quantity." if many else "; no band."
     )

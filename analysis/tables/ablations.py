@@ -1,11 +1,12 @@
-"""The ablation tables: one factor each, on one environment, with one training seed."""
+"""The ablation tables: each varies one factor on one environment, with one training seed."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import yaml
 
-from analysis.data.runs import METHOD, RowKey, Run, settings
+from analysis.data.rows import METHOD, RowKey, settings
+from analysis.data.runs import Run
 from analysis.grid.artefact import StudyNames, artefact
 from analysis.grid.grid import grid
 from analysis.grid.parts import Block, Metric, setting_rows
@@ -26,7 +27,7 @@ def ablation(
     blocks: Sequence[Block] = WEBSHOP,
     metrics: Sequence[Metric] = (SUCCESS, SCORE),
 ) -> None:
-    """Make a grid of settings whose deviations are over evaluation seeds."""
+    """Register a table of settings whose deviations are over evaluation seeds."""
     rows = setting_rows(heads, labels)
     artefact(label, "table", study, key)(
         lambda runs: grid(label, runs, _WORDS["captions"][label], metrics, blocks, rows, level="evaluation")
@@ -39,7 +40,7 @@ def _thresholds(at: dict[str, str]) -> list[str]:
 
 
 def _factor(at: dict[str, str]) -> list[str]:
-    """Return the value of the first setting in words, with the ramp of a gate."""
+    """Return the name of the first setting's value, with the ramp length of a gate."""
     value = next(iter(at.values()))
     return [_WORDS["values"].get(value, value) + (f" k={at['full_visits']}" if "full_visits" in at else "")]
 
@@ -50,7 +51,7 @@ def _mixing_names(at: dict[str, str]) -> list[str]:
 
 
 def _components(at: dict[str, str]) -> list[str]:
-    """Return a mixing's name and which parts act in it, from the settings themselves."""
+    """Return a mixing's name, and which parts are active by its settings."""
     fixed_point, gate = at["mixing"] != "outcome_only", at["mixing"] in ("dynamic", "group_skew")
     down = gate and float(at.get("eta_min", 0.5)) < 1
     signs = ["yes" if part else "no" for part in (fixed_point, gate, down)]
@@ -58,7 +59,7 @@ def _components(at: dict[str, str]) -> list[str]:
 
 
 def _mixing(run: Run) -> str | None:
-    """Return the fields that act: ``eta_min`` counts only under the dynamic rule."""
+    """Return the active fields: ``eta_min`` has an effect only with the dynamic rule."""
     if run.method != "gated_bepo":
         return None
     return f"mixing={run['mixing']}" + (f" eta_min={run['eta_min']}" if run["mixing"] == "dynamic" else "")
@@ -70,7 +71,7 @@ def _change(run: Run) -> float:
 
 CHANGE = Metric("delta_advantage", "Max |ΔA|", value=_change, format=".2e", ranked=False)
 MIXING, ITERATIONS = RowKey(_mixing), settings("iterations")
-# A ramp's length counts only where there is a ramp.
+# The ramp length has an effect only with a ramp.
 GATE_FORM = RowKey(
     lambda run: f"gate={run['gate']}" + f" full_visits={run['full_visits']}" * (run["gate"] == "count_ramp")
 )

@@ -1,4 +1,4 @@
-"""Tables claims, claim-measures and checks: what the paper claims, what speaks for it, and its own agreement."""
+"""Tables claims, decided-claims, claim-measures and checks: the paper's claims, their verdicts, and its consistency."""
 
 from collections.abc import Mapping
 from math import isfinite, isnan
@@ -11,7 +11,7 @@ from analysis.claims.measures import FINAL, MEASURES
 from analysis.claims.needs import MOST_SEEDS, seeds_needed
 from analysis.claims.printed import Consistency
 from analysis.claims.verdicts import NOT_JUDGED, Evaluated, checks, deciding, half_widths, tally
-from analysis.data.runs import Studies
+from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.table import ONE_SEED, Table
 
@@ -40,7 +40,7 @@ def claims(entries: Entries) -> Table:
         "Size",
     ]
     return Table(
-        "Every empirical claim of the paper, against its own printed numbers and against the runs of this tier.",
+        "Every empirical claim of the paper, checked against its printed numbers and against the runs of this tier.",
         columns,
         [_row(e) for e in evaluated],
         _notes(evaluated, entries.tier),
@@ -92,38 +92,37 @@ def _reproduced(e: Evaluated) -> str:
 
 def _notes(evaluated: list[Evaluated], tier: str) -> list[str]:
     n = tally(evaluated)
-    judged = "No verdict counts at tier smoke: its runs show that everything runs." if tier == NOT_JUDGED else (
+    judged = "No verdicts at tier smoke: its runs only show that everything runs." if tier == NOT_JUDGED else (
         f"Tier {tier}: {n['supported']} supported, {n['contradicted']} contradicted, {n['undecided']} undecided, "
-        f"{n['not_run']} not run; of {n['extensions']} carried over to text Sokoban {n['extension_supported']} "
+        f"{n['not_run']} not run. Carried over to text Sokoban ({n['extensions']}): {n['extension_supported']} "
         f"supported, {n['extension_contradicted']} contradicted, {n['extension_undecided']} undecided, "
         f"{n['extension_not_run']} not run."
     )  # fmt: skip
     return [
         f"{n['inconsistent']} of the {n['printed_claims']} claims with printed numbers ({n['claims']} in all) disagree "
         f"with them. {judged}",
-        "Printed: the comparison that is nearest to failing, named where a claim has several (it need not be the one "
-        "that decides for the runs), with the rounding of the printed numbers (±), and the size that the text gives. "
-        "Agree: by rounding, if only that saves it.",
-        "Beyond its ±: does Welch's 95 % interval from the printed deviations of three training seeds leave the claim "
-        "standing? A dash where the paper has one training seed, or none of its numbers is concerned.",
-        "Reproduced: the inequality that decides, named where a claim has several, or one with numbers in it: left "
-        "side minus right side, with its 95 % interval over training seeds (Welch; paired where both sides are of the "
-        "same runs). p: two-sided, of the whole claim: and by intersection-union, or by Holm; deviations by "
-        "permutation. Seeds: training seeds of the entry that has fewest. "
-        "Verdict: by Benjamini-Hochberg at 5 % over the claims with runs of one family (of the paper or "
-        "carried over, about learning or mechanism), so that an interval, which is not corrected, may exclude 0 beside "
-        "undecided; "
-        f"{_HOLM} by Holm's correction too; {ONE_SEED} one training seed, from which nothing follows. "
+        "Printed: the comparison that is nearest to failing, with the rounding of the printed numbers (±) and the size "
+        "that the text states. It is named if a claim has several, and can differ from the one that decides for the "
+        "runs. Agree: yes, no, or by rounding (not as printed, but rounding could hide it).",
+        "Beyond its ±: whether the claim holds throughout Welch's 95 % interval from the printed deviations of three "
+        "training seeds. A dash: the paper has one training seed, or the claim has no printed numbers.",
+        "Reproduced: the deciding inequality, left side minus right side, with its 95 % interval over training seeds "
+        "(Welch; paired if both sides use the same runs). It is named if a claim has several, or if it contains a "
+        "number. p: two-sided, of the whole claim (and: intersection-union; or: Holm; deviations: permutation). Seeds: "
+        "training seeds of the entry with the fewest. Verdict: by Benjamini-Hochberg at 5 % over the claims of a "
+        "family that have runs (of the paper or carried over, about learning or mechanism). Intervals are not "
+        "corrected, so one may exclude 0 beside undecided. "
+        f"{_HOLM} also by Holm's correction; {ONE_SEED} one training seed: no conclusion. "
         "python -m analysis explain claims/NAME shows the arithmetic.",
-        "Size: does the size that the text gives lie in the 95 % interval of the runs (within), or is the runs' "
-        "smaller or larger?",
+        "Size: whether the stated size lies in the 95 % interval of the runs (within), or the size in the runs is "
+        "smaller or larger.",
         *(f"{e.claim.claim} Note: {e.claim.note}" for e in evaluated if e.claim.note),
     ]
 
 
 @artefact("decided-claims", "table", of=OfEntries)
 def decided_claims(entries: Entries) -> Table:
-    """List the claims that the runs decide, with their seeds, and say what the others need."""
+    """List the claims that the runs decide, with their seeds, and how many seeds the others need."""
     decided = [e for e in entries.evaluated if e.runs.word in ("supported", "contradicted")]
     decided.sort(key=lambda e: (e.claim.extension, e.runs.word != "supported"))
     columns = ["Claim", f"Reproduced ({entries.tier})", "p", "Seeds", "Verdict"]
@@ -134,7 +133,7 @@ def decided_claims(entries: Entries) -> Table:
         [
             _about(tally(entries.evaluated)),
             _undecided(entries.evaluated),
-            "Columns as in the table of every claim (supplement).",
+            "Columns: see the table of all claims (supplement).",
         ],
         headings=[_CARRIED_OVER if e.claim.extension else _OF_PAPER for e in decided],
         widths={0: 0.4, 1: 0.25},
@@ -144,17 +143,17 @@ def decided_claims(entries: Entries) -> Table:
 
 def _about(counts: Mapping[str, str]) -> str:
     learning, rest = counts["decided_learning"], counts["decided_mechanism"]
-    return f"About what agents learn: {learning}; about cost, coverage, convergence and diagnostics: {rest}."
+    return f"Decided about what agents learn: {learning}; about cost, coverage, convergence and diagnostics: {rest}."
 
 
 def _undecided(evaluated: list[Evaluated]) -> str:
-    """Say how many training seeds the undecided claims would need."""
+    """Return a sentence on how many training seeds the undecided claims would need."""
     needs = [seeds_needed(e.runs.tested) for e in evaluated if e.runs.word == "undecided" and e.runs.tested]
     few, finite = sum(n <= _FEW_SEEDS for n in needs), sum(map(isfinite, needs))
     return (
-        f"Undecided: {len(needs)}. If differences and deviations are as they look now, {few} of them need at most "
-        f"{_FEW_SEEDS} training seeds an entry in a test of their own (80 % power, uncorrected), {finite - few} more "
-        f"(at most {MOST_SEEDS}); of {len(needs) - finite} nobody can tell, or it is more than that."
+        f"Undecided: {len(needs)}. If differences and deviations stay as they are now, {few} of them need at most "
+        f"{_FEW_SEEDS} training seeds per entry in a single, uncorrected test (80 % power), and {finite - few} need "
+        f"more (at most {MOST_SEEDS}). For {len(needs) - finite} there is no estimate, or it is higher."
     )
 
 
@@ -164,20 +163,20 @@ def _seeds(e: Evaluated) -> str:
 
 @artefact("claim-measures", "table", of=OfEntries)
 def claim_measures(entries: Entries) -> Table:
-    """Set the tests of each claim on other measures of the same runs beside the one that decides."""
+    """Show the tests of each claim on other measures of the same runs beside the deciding one."""
     shown = [e for e in entries.evaluated if e.beside and e.runs.tested]
     names = [FINAL, *MEASURES]
     rows = [[e.claim.claim, *(_tested(_on(e).get(name)) for name in names)] for e in shown]
     return Table(
-        f"Claims about test episodes on measures with less noise (tier {entries.tier}), declared before most runs; the "
-        "final number alone decides.",
+        f"Claims about test episodes on measures with less noise (tier {entries.tier}), declared before most runs. "
+        "Only the final number decides.",
         ["Claim", *(name.capitalize() for name in names)],
         rows,
         [
-            "Each cell: the difference that decides the claim on this measure, half the width of its 95 % interval, "
-            "and the two-sided p of the whole claim, without correction for the number of claims.",
+            "Each cell: the deciding difference on this measure, half the width of its 95 % interval, and the "
+            "two-sided p of the whole claim, without correction for the number of claims.",
             "Over training: area under the test curve over updates, divided by its length. Last evaluations: the mean "
-            "of the last three. Paired: final success, compared between runs of one training seed.",
+            "of the last three. Paired: final success, compared between runs with the same training seed.",
             *_narrower(shown),
         ],
         widths={0: 0.4},
@@ -196,7 +195,7 @@ def _tested(tested: Outcome | None) -> str:
 
 
 def _narrower(shown: list[Evaluated]) -> list[str]:
-    """Say what each measure does to the intervals."""
+    """Return a note on how much narrower the intervals of each measure are."""
     notes = []
     for name in MEASURES:
         pairs = [
@@ -208,7 +207,7 @@ def _narrower(shown: list[Evaluated]) -> list[str]:
         if ratios:
             notes.append(f"{name}: {median(ratios):.2f}")
     return (
-        [f"Width of the interval over that of the final success, median over claims: {'; '.join(notes)}."]
+        [f"Width of the interval relative to that of final success, median over claims: {'; '.join(notes)}."]
         if notes
         else []
     )
@@ -216,15 +215,15 @@ def _narrower(shown: list[Evaluated]) -> list[str]:
 
 @artefact("checks", "table")
 def own_checks(_: Studies) -> Table:
-    """Check where the paper should agree with itself; these are no claims of the paper, and need no runs."""
+    """Check the consistency of the paper. These checks are ours, not the paper's claims, and need no runs."""
     found = checks()
     rows = [[check.claim, check.at.replace("--", "–"), _gap(own), own.verdict, check.reason] for check, own in found]
     differ = sum(own.verdict == "no" for _, own in found)
     return Table(
-        "Where the paper should agree with itself: checks of this project, not claims of the paper.",
+        "Consistency of the paper: our checks, not claims of the paper.",
         ["Check", "At", "Gap", "Agree", "Why both should be equal"],
         rows,
-        [f"{differ} of {len(found)} disagree. Gap: the one that is largest beside its rounding, the only tolerance."],
+        [f"{differ} of {len(found)} disagree. Gap: the largest relative to its rounding, the only tolerance."],
         left=2,
         widths={0: 0.35, 1: 0.15, 4: 0.3},
         facts={"checks": str(len(found)), "disagreements": str(differ)},

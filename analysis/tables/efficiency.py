@@ -1,4 +1,4 @@
-"""Table sample-efficiency: what each method needs until it succeeds this often."""
+"""Table sample-efficiency: the cost of each method up to a success rate."""
 
 from collections.abc import Sequence
 from math import sqrt
@@ -8,19 +8,21 @@ from scipy import stats
 
 from analysis.data.efficiency import WINDOW, Cost, cost_to
 from analysis.data.methods import environment_name, name_of, ordered
-from analysis.data.runs import EVERY_METHOD, Run, Studies, grouped
+from analysis.data.rows import EVERY_METHOD
+from analysis.data.runs import Run, grouped
 from analysis.data.statistics import CONFIDENCE
+from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
 from analysis.grid.table import Table
 
 THRESHOLDS = (25, 50, 75)  # per cent
-_ABBREVIATED = 10_000  # from here on, numbers are in thousands
+_ABBREVIATED = 10_000  # numbers from here on are printed in thousands
 
 
 @artefact("sample-efficiency", "table", study=EVERY_METHOD)
 def sample_efficiency(studies: Studies) -> Table:
-    """Compare updates, tokens and seconds to a success in training."""
+    """Compare updates, tokens and seconds up to a training success."""
     runs = [run for run in studies.pooled() if not run.is_evaluation and "train/success" in run.metrics]
     rows, headings, methods = [], [], []
     places = grouped(runs, lambda run: (run.env, run.model, run.task_set))
@@ -34,15 +36,15 @@ def sample_efficiency(studies: Studies) -> Table:
                 headings.append(f"{environment_name(env)}, model {model}: to {threshold} % in training")
                 methods.append(name_of(method))
     return Table(
-        f"What training costs until the mean training success of {WINDOW} updates reaches a threshold.",
+        f"Cost of training until the mean training success of {WINDOW} updates reaches a threshold.",
         ["Method", "Reached", "Updates", "Generated tokens", "Seconds"],
         rows,
         [
             " ".join(protocol(studies.values(), runs)),
-            "Reached: training seeds that ever do. Mean over training seeds with its 95 % interval (Student's t, cut "
-            "off at zero; none of one seed); ≥: some seeds never do and count with all their updates: this is a lower "
-            "bound without an interval. Seconds: of a CPU for runs on a CPU, else by the clock, evaluations left "
-            "out. k: thousands. A threshold that no run reaches is left out.",
+            "Reached: training seeds that reach the threshold. Cells: mean over training seeds with its 95 % interval "
+            "(Student's t, cut off at zero; no interval with one seed). ≥: some seeds do not reach it and count with "
+            "all their updates, so the mean is a lower bound and has no interval. Seconds: CPU time for runs on a CPU, "
+            "else wall-clock time, without evaluations. k: thousands. Thresholds that no run reaches are left out.",
             *origins(runs),
         ],
         headings=headings,
@@ -56,7 +58,7 @@ def _by_method(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def _cells(costs: Sequence[tuple[Cost, bool]]) -> list[str]:
-    """Return how many seeds reached it, and each cost."""
+    """Return how many seeds reached the threshold, and each cost."""
     reached = sum(own for _, own in costs)
     columns = zip(*(cost for cost, _ in costs))
     texts = [_mean(np.array(column), reached == len(costs)) if reached else "–" for column in columns]

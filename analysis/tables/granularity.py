@@ -1,11 +1,11 @@
-"""Table granularity: with how many evaluation episodes are the paper's printed success rates possible?"""
+"""Table granularity: the numbers of evaluation episodes with which the printed success rates are possible."""
 
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import cache
 
 from analysis.data.reported import entries_of, last_unit
-from analysis.data.runs import Studies
+from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Table
 
@@ -15,7 +15,7 @@ _CANDIDATES = range(32, 513, 32)
 
 
 _WEBSHOP = ("fusion", "gate", "gate-gae", "diagnostic", "maxiter", "supp-mixing")
-# Printed rates that the text says were measured on one number of episodes: tables, column, number of training seeds.
+# Printed rates with one stated number of episodes: tables, column, number of training seeds.
 _GROUPS = {
     "WebShop ablations": ([f"{name}-ablation" for name in _WEBSHOP], "success", 1),
     "ALFWorld ablation": (["backup-ablation"], "success", 1),
@@ -25,7 +25,7 @@ _GROUPS = {
 
 
 def possible(rate: str, episodes: int) -> bool:
-    """Is there a number of successes whose share prints as ``rate`` (in per cent), rounded or cut off?"""
+    """Return whether some number of successes prints as ``rate`` (in per cent), rounded or truncated."""
     printed, unit = Decimal(rate), last_unit(rate)
     near = int(printed * episodes / 100)
     shares = [Decimal(100 * k) / episodes for k in (near - 1, near, near + 1)]
@@ -39,13 +39,13 @@ def granularity(_: Studies) -> Table:
     printed, fit, fewest = (rows[0][j] for j in (1, 3, 5))
     return Table(
         "Printed success rates and the number of evaluation episodes: a rate is a whole number of successes over them.",
-        "Rates|Printed|Episodes stated|Possible|By chance|Fewest tasks a pass that fit|By chance".split("|"),
+        "Rates|Printed|Episodes stated|Possible|By chance|Fewest tasks per pass that fit|By chance".split("|"),
         rows,
         [
-            f"Stated: {_STATED} tasks a pass, {_PASSES} evaluation passes, one training seed (ablations) or three.",
-            "Possible: how many of the distinct two-decimal rates some number of successes gives, rounded or cut off; "
-            "by chance: how many of all two-decimal rates would be. Fewest: the least multiple of 32 tasks that gives "
-            "all of them (episodes). Episodes that an evaluation lost would blur this.",
+            f"Stated: {_STATED} tasks per pass, {_PASSES} evaluation passes, one training seed (ablations) or three.",
+            "Possible: how many of the distinct two-decimal rates are a whole number of successes, rounded or "
+            "truncated. By chance: the share of all two-decimal rates that are. Fewest: the smallest multiple of 32 "
+            "tasks with which all rates are possible (episodes in brackets). Lost episodes would change this.",
         ],
         facts={"webshop_rates": printed, "webshop_rates_fit": fit, "webshop_tasks": fewest.split(" ")[0]},
     )
@@ -63,5 +63,5 @@ def _row(name: str, labels: Sequence[str], column: str, training_seeds: int) -> 
 
 @cache
 def _chance(episodes: int) -> str:
-    """Return the share of all rates with two decimals that ``episodes`` can give."""
+    """Return the share of all two-decimal rates that are possible with ``episodes``."""
     return f"{sum(possible(f'{i / 100:.2f}', episodes) for i in range(10001)) / 100.01:.0f} %"

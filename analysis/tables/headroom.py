@@ -4,8 +4,10 @@ from collections.abc import Hashable, Sequence
 from math import hypot, nan, sqrt
 
 from analysis.data.methods import environment_name, name_of
-from analysis.data.runs import EVERY_METHOD, RowKey, Run, Studies, grouped
+from analysis.data.rows import EVERY_METHOD, RowKey
+from analysis.data.runs import Run, grouped
 from analysis.data.statistics import Estimate
+from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
 from analysis.grid.success import learning, mean_of

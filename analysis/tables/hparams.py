@@ -1,4 +1,4 @@
-"""Tables supp-common-hparams and supp-environment-hparams, from what was composed or run."""
+"""Tables supp-common-hparams and supp-environment-hparams, from composed settings and from runs."""
 
 import json
 from collections.abc import Iterable
@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis.data.reported import PAPER, entries_of
-from analysis.data.runs import Studies, StudyRuns, flat, grouped
+from analysis.data.runs import flat, grouped
+from analysis.data.studies import Studies, StudyRuns
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Printed, Table
 
@@ -14,7 +15,7 @@ COMPOSED = PAPER / "settings.json"  # python -m bepo.settings
 UNLIKE = " ≠"
 STUDIES = ("main_alfworld", "main_webshop", "main_sokoban")
 
-# The paper's words for what is one field here; other rows without a field are fixed in the code.
+# Names in the paper for a field of ours. Other rows without a field are fixed in the code.
 _FIELDS = {"Invalid graph edges / group skew": "credit.mixing"}
 _COLUMNS = {
     "train": ("Train", "rollout.tasks"),
@@ -32,13 +33,13 @@ _COLUMNS = {
 
 @dataclass(frozen=True)
 class PlaceSettings:
-    """Settings of Gated-BEPO at one place: an environment with a model. ``runs`` is 0 where they are only composed."""
+    """Settings of Gated-BEPO for an environment and a model. ``runs`` is 0 if they were composed but never run."""
 
     values: dict[str, Any]
     runs: int = 0
 
     def text(self, names: str) -> str:
-        """Return the values of dotted fields joined by `` / ``, as the paper does; a dash where one is missing."""
+        """Return the values of dotted fields joined by `` / ``, as the paper does; a dash if one is missing."""
         values = [self.values.get(name) for name in names.split(" / ")]
         return "–" if None in values else " / ".join(map(_printed, values))
 
@@ -56,7 +57,7 @@ def settings_of_tier(studies: Iterable[StudyRuns], tier: str) -> dict[str, Place
 
 
 def agree(ours: str, papers: str) -> bool | None:
-    """Do the numbers in two texts agree? None where one of them is no number."""
+    """Return whether the numbers in two texts agree; None if one of them is not a number."""
     try:
         a, b = ([float(part) for part in text.split(" / ")] for text in (ours, papers))
     except ValueError:
@@ -70,7 +71,7 @@ def _printed(value: object) -> str:
 
 @artefact("supp-common-hparams", "table", study=STUDIES)
 def common(studies: Studies) -> Table:
-    """Set the paper's common hyper-parameters beside those here."""
+    """Show the paper's common hyper-parameters beside ours."""
     places = settings_of_tier(studies.values(), studies.tier)
     rows, headings = [], []
     for entry in entries_of("supp-common-hparams"):
@@ -83,14 +84,14 @@ def common(studies: Studies) -> Table:
         "Hyper-parameters that all environments share.",
         ["Setting", "Reported", f"Here ({studies.tier})", "Config"],
         rows,
-        [_origin(places), "≠ another number than the paper's. Words of the config are its own."],
+        [_origin(places), "≠ differs from the paper's number. Text values are those of the config."],
         headings,
         left=4,
     )
 
 
 def _values(field: str, places: dict[str, PlaceSettings]) -> dict[str, list[str]]:
-    """Return each value that a field has somewhere in the tier with the places that have it; the commonest first."""
+    """Return each value that a field has in the tier, and where it has it; the most common value first."""
     if "." not in field:
         return {"fixed in the code": []}
     values = grouped(places, lambda place: places[place].text(field))
@@ -98,7 +99,7 @@ def _values(field: str, places: dict[str, PlaceSettings]) -> dict[str, list[str]
 
 
 def _text(values: dict[str, list[str]]) -> str:
-    """Return the value; where there are several, with the places of all but the commonest."""
+    """Return the value. If there are several, add the places of all but the most common one."""
     most, *others = values
     elsewhere = "; ".join(f"{value}: {', '.join(values[value])}" for value in others)
     return f"{most} ({elsewhere})" if others else most
@@ -106,7 +107,7 @@ def _text(values: dict[str, list[str]]) -> str:
 
 @artefact("supp-environment-hparams", "table", study=STUDIES)
 def environments(studies: Studies) -> Table:
-    """Set the paper's settings of each environment and model beside those here."""
+    """Show the paper's settings of each environment and model beside ours."""
     here = settings_of_tier(studies.values(), studies.tier)
     entries = grouped(entries_of("supp-environment-hparams"), lambda entry: f"{entry.row} {entry.group}")
     papers = {place: {entry.column: entry.mean for entry in same} for place, same in entries.items()}
@@ -121,14 +122,14 @@ def environments(studies: Studies) -> Table:
             ours = [Printed(text, mark=UNLIKE * (agree(text, papers_text) is False)) for text, papers_text in ours]
             rows.append([*names, studies.tier, *ours])
     return Table(
-        "Settings by environment and model. Train and Eval.: tasks an update and an evaluation pass; Prompt and "
-        "Response: most tokens; Steps: horizon; Minibatch: records of an optimiser step; Micro: of a pass, per device; "
-        "TP: devices of a sampling replica; $K$: trajectories of a task.",
+        "Settings by environment and model. Train and Eval.: tasks per update and per evaluation pass. Prompt and "
+        "Response: maximum tokens. Steps: horizon. Minibatch: records per optimiser step. Micro: records per forward "
+        "pass and device. TP: devices per sampling replica. $K$: trajectories per task.",
         ["Environment", "Model", "", *(head for head, _ in _COLUMNS.values())],
         rows,
         [
             _origin(here),
-            "≠ another number than the paper's. – no such setting: micro-batches are bounded in tokens here, and one "
+            "≠ differs from the paper's number. – no such setting here: micro-batches are limited in tokens, and one "
             "process samples without tensor parallelism.",
         ],
         left=3,
@@ -138,5 +139,5 @@ def environments(studies: Studies) -> Table:
 def _origin(places: dict[str, PlaceSettings]) -> str:
     run = [f"{place} ({own.runs})" for place, own in places.items() if own.runs]
     if not run:
-        return "As composed from conf/ and experiments/; nothing of it was run at this tier."
-    return f"From the runs of {', '.join(run)}; the others as composed from conf/ and experiments/."
+        return "Composed from conf/ and experiments/. None of these settings was run at this tier."
+    return f"From the runs of {', '.join(run)}. The others are composed from conf/ and experiments/."

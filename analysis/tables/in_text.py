@@ -1,4 +1,4 @@
-"""Table in-text: the numbers that stand in the paper's prose only, reported beside reproduced."""
+"""Table in-text: numbers that only the paper's prose has, reported beside reproduced."""
 
 import re
 from collections.abc import Callable
@@ -11,8 +11,10 @@ import yaml
 from analysis.data.efficiency import STAGES, cost_to
 from analysis.data.methods import known_environments
 from analysis.data.reported import PAPER, entries_of
-from analysis.data.runs import METHOD, OBSERVATIONS, Run, Studies, settings
+from analysis.data.rows import METHOD, OBSERVATIONS, settings
+from analysis.data.runs import Run
 from analysis.data.statistics import Estimate
+from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
 from analysis.grid.parts import Metric
@@ -43,25 +45,25 @@ def _share(run: Run, *stages: str) -> float:
 
 
 def _part(run: Run, metric: str, first: int, last: int, of: int = 100) -> float:
-    """Average a metric from ``first`` to ``last`` of ``of`` equal parts of the updates (of 100 unless said)."""
+    """Return the mean of a metric from part ``first`` to part ``last`` of ``of`` equal parts of the updates."""
     rows = run.metrics[metric]
     return float(rows.iloc[len(rows) * first // of : max(len(rows) * last // of, 1)].mean())
 
 
 def _updates_to(run: Run, success: float) -> float:
-    """Return the update at which the mean training success of ten updates reaches this, or the number of updates."""
+    """Return the update at which the mean training success of ten updates reaches ``success``, else the last update."""
     return cost_to(run, success)[0].updates
 
 
 def _gain(run: Run) -> float:
-    """Return the points of success on the test tasks that training added."""
+    """Return by how many points training raised the success on the test tasks."""
     rows = run.episodes[run.episodes["split"] == "test"]
     first, last = (np.mean(rows["success"][chosen]) for chosen in (rows["update"] == 0, rows["final"]))
     return 100 * float(last - first)
 
 
 def _validation(run: Run) -> float:
-    """Return the final success on the validation tasks. Raises ``KeyError`` where the environment has none."""
+    """Return the final success on the validation tasks. Raises ``KeyError`` if the environment has none."""
     rows = run.episodes[run.episodes["final"] & (run.episodes["split"] == "validation")]
     if rows.empty:
         raise KeyError("validation")
@@ -76,7 +78,7 @@ def _largest_change(run: Run, metric: str) -> float:
 
 
 def _token_advantage(run: Run) -> float:
-    """Return the size of a token's mean advantage, in per cent of the deviation over transitions; nan without any."""
+    """Return the absolute mean advantage of a token, in per cent of the deviation over transitions; nan if it is 0."""
     deviation = run.mean("credit/advantage_std")
     return 100 * float(np.mean(np.abs(run.metrics["credit/token_advantage_mean"]))) / deviation if deviation else nan
 
@@ -108,9 +110,9 @@ METRICS = {
 
 
 def _metric(name: str) -> Metric:
-    """Return a metric by its name, or the mean of a logged one over a part of the updates.
+    """Return a metric by its name, or the mean of a logged metric over a part of the updates.
 
-    ``train/entropy 0-10`` is over the first tenth of the updates, ``train/entropy 2/3`` over the second third.
+    ``train/entropy 0-10``: the first tenth of the updates. ``train/entropy 2/3``: the second third.
     """
     if part := re.fullmatch(r"(\S+) (\d+)/(\d+)", name):
         return _logged(lambda run: _part(run, part[1], int(part[2]) - 1, int(part[2]), int(part[3])), ".3g")
@@ -120,7 +122,7 @@ def _metric(name: str) -> Metric:
 
 
 def _environment(number: dict[str, str]) -> str:
-    """Return the environment that the number's key names, in its column or its group. Raises ``UserError``."""
+    """Return the environment in the number's column or group. Raises ``UserError`` if both lack one."""
     places = number["column"].split("/")[0], number["group"]
     if not (named := [env for env in places if env in known_environments()]):
         raise choose(f"environment of {number['text']}", " or ".join(places), known_environments())
@@ -129,7 +131,7 @@ def _environment(number: dict[str, str]) -> str:
 
 @artefact("in-text", "table", study=STUDIES)
 def in_text(studies: Studies) -> Table:
-    """Set the numbers of the text beside those of the runs."""
+    """Show the numbers of the text beside those of the runs."""
     of_paper = {entry.key: entry.value for entry in entries_of("text") if isinstance(entry.value, Estimate)}
     rows, entries = [], []
     for number in yaml.safe_load(NUMBERS.read_text(encoding="utf-8")):
@@ -148,13 +150,13 @@ def in_text(studies: Studies) -> Table:
         entries.append(entry)
     runs = list({run.id: run for entry in entries for run in entry.runs}.values())
     return Table(
-        "Numbers that stand in the paper's text only. A dash: the paper gives none.",
+        "Numbers that only the paper's text has. A dash: the paper gives no number.",
         ["Quantity", "Unit", "Reported", f"Reproduced ({studies.tier})", "Gap", "Seeds"],
         rows,
         [
             " ".join(protocol(studies.values(), runs)),
-            "Seeds: training × evaluation. ±: over training seeds, or, of one training seed, over evaluation seeds.",
-            "GAGPO is a reconstruction; with the gate it equals Gated-BEPO at zero Bellman iterations.",
+            "Seeds: training × evaluation. ±: over training seeds, or with one training seed over evaluation seeds.",
+            "GAGPO is a reconstruction. With the gate it equals Gated-BEPO with zero Bellman iterations.",
             *origins(runs),
         ],
         left=2,

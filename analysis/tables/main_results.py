@@ -1,7 +1,8 @@
 """Tables main-results, sokoban-main, sokoban-text and qwen3-results: methods on environments and models."""
 
 from analysis.data.methods import ORDER, PROMPTED, is_upper_bound, name_of
-from analysis.data.runs import METHOD, Studies, StudyRuns, evaluated
+from analysis.data.rows import METHOD, evaluated
+from analysis.data.studies import Studies, StudyRuns
 from analysis.grid.artefact import artefact
 from analysis.grid.grid import grid
 from analysis.grid.parts import Block, Metric, Rows

@@ -1,8 +1,9 @@
-"""Table method-comparison: what tells step-credit estimators apart, as each says of itself."""
+"""Table method-comparison: the traits of step-credit estimators, as their classes declare them."""
 
 from analysis.data.methods import RECONSTRUCTION, is_reconstruction, is_upper_bound, known_methods, name_of, ordered
 from analysis.data.reported import entries_of
-from analysis.data.runs import Studies, grouped
+from analysis.data.runs import grouped
+from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Printed, Table
 
@@ -11,7 +12,7 @@ _COLUMNS = ("step_credit", "temporal", "mixing")
 
 @artefact("method-comparison", "table")
 def method_comparison(_: Studies) -> Table:
-    """Set the estimators' traits beside the paper's description."""
+    """Show the estimators' traits beside the paper's description."""
     entries = grouped(entries_of("method-comparison"), lambda entry: entry.row)
     papers = {row: {entry.column: entry.mean for entry in same} for row, same in entries.items()}
     known = known_methods()
@@ -27,7 +28,7 @@ def method_comparison(_: Studies) -> Table:
         method = Printed(name_of(name), mark="ʳ" * is_reconstruction(name))
         rows.append([method, *(traits[column] for column in _COLUMNS), traits["needs"], printed])
     return Table(
-        "Critic-free estimators of step credit, as the code describes them, beside the paper's description.",
+        "Critic-free estimators of step credit, as the code declares them, beside the paper's description.",
         ["Method", "Step credit", "TD/GAE", "Gate/mix", "Needs", "Reported"],
         rows,
         [RECONSTRUCTION] if any(method.mark for method, *_ in rows) else [],

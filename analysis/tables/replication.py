@@ -10,8 +10,9 @@ from statsmodels.stats.multitest import multipletests
 from analysis.claims.formula import comparisons
 from analysis.claims.inference import LEVEL, Measured, significance
 from analysis.data.methods import name_of
-from analysis.data.runs import Run, Studies
+from analysis.data.runs import Run
 from analysis.data.statistics import Estimate
+from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
 from analysis.grid.success import Rates, difference, final, learning, mean_of, with_interval

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 
 from analysis.data.methods import environment_name, name_of, ordered
-from analysis.data.runs import EVERY_METHOD, Run, Studies, grouped
+from analysis.data.rows import EVERY_METHOD
+from analysis.data.runs import Run, grouped
+from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
 from analysis.grid.success import Rates, difference, final, learning, mean_of, with_interval

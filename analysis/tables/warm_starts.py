@@ -7,7 +7,9 @@ from math import nan, sqrt
 import numpy as np
 
 from analysis.data.methods import environment_name, name_of, ordered
-from analysis.data.runs import RowKey, Run, StudyRuns, grouped
+from analysis.data.rows import RowKey
+from analysis.data.runs import Run, grouped
+from analysis.data.studies import StudyRuns
 from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
 from analysis.grid.success import Rates, difference, final, learning, mean_of, with_interval

@@ -3,7 +3,6 @@
 from fractions import Fraction
 from math import isnan, sqrt
 
-import numpy as np
 import pytest
 import yaml
 from scipy import stats
@@ -15,7 +14,7 @@ from analysis.claims.printed import consistency
 from analysis.claims.verdicts import Verdict, checks, evaluate, tally
 from analysis.data.reported import all_entries
 from analysis.data.sources import Source
-from analysis.data.statistics import Sample, combination, compare
+from analysis.data.statistics import compare, half_width
 from analysis.grid.artefact import artefacts
 from analysis.output import page
 from analysis.output.build import build
@@ -158,12 +157,7 @@ def test_no_verdict_counts_at_tier_smoke(tmp_path):
 
 
 def test_an_interval_of_a_sum_takes_its_coefficients():
-    def sample(*means):
-        return Sample(tuple(range(len(means))), tuple(np.array([[m]]) for m in means), None)
-
-    a = sample(1.0, 2.0, 3.0)
-    half = stats.t.ppf(0.975, 2) / sqrt(3)
-    assert combination([2], [a]).low == pytest.approx(4 - 2 * half)
+    assert half_width([2], [1.0], [3]) == pytest.approx(2 * stats.t.ppf(0.975, 2) / sqrt(3))
 
 
 def test_every_comparison_must_hold_and_all_must_have_run(tmp_path):
@@ -209,11 +203,11 @@ def test_claims_name_entries_that_exist(tmp_path):
         ({"holds": "ours over 0"}, "is not a comparison"),
         ({"holds": "ours / 0 > hgpo"}, "divides by zero"),
         ({"holds": "ours >= hgpo"}, "a claim is a > b"),
-        ({"holds": "ours == hgpo"}, "== is for checks"),
+        ({"holds": "ours == hgpo"}, "paper/checks.yaml"),
         ({"holds": "ours * hgpo > 1"}, "not a sum of terms"),
-        ({"holds": "ours > hgpo", "stated": [1, 2]}, "2 sizes are stated"),
-        ({"colour": "red"}, "its fields are at, claim, entries"),
-        ({"about": "learning"}, "about: 'learning' is not mechanism"),
+        ({"holds": "ours > hgpo", "stated": [1, 2]}, "stated has 2 sizes"),
+        ({"colour": "red"}, "required are at, claim, entries"),
+        ({"about": "learning"}, "about='learning': must be mechanism"),
     ],
 )
 def test_a_claim_that_cannot_be_computed_is_one_line(tmp_path, change, message):

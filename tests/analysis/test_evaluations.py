@@ -76,7 +76,7 @@ def test_rows_are_those_of_the_paper(tmp_path):
         assert entry(found, f"{name}/1.5B").reproduced.mean == 0 and entry(found, f"{name}/7B").reproduced.mean == 100
     assert not any(study.skipped for study in artefacts()["main-results"].load(Source(tmp_path), "paper").values())
     (text,) = [note for note in found.notes if note.startswith("GPT-4o (")]
-    for words in ("temperature 0.4", "2 steps", "valid_seen", "system prompt none", "thoughts take no step"):
+    for words in ("temperature 0.4", "2 steps", "valid_seen", "system prompt none", "thoughts do not take a step"):
         assert words in text
     assert "deviation 35.36 as of a sample, 25.00 as of a population" in text
     assert "reported gpt-4o-2024-08-06" in text
@@ -154,7 +154,7 @@ def test_a_tiny_model_imitates_and_knows_no_language(tmp_path):
         assert words in text
     last = {row[1].text: row[-1].text for row in found.rows if row[2].text == "reported"}
     assert last["ReActᶜʳ"] == last["Reflexionᶜʳ"] == last["GPT-4oᶜ"] == ""
-    assert "Does not apply to models that know no language at tier smoke: ReAct (1.5B, 7B), Reflexion" in notes(found)
+    assert "Does not apply to models without language at tier smoke: ReAct (1.5B, 7B), Reflexion" in notes(found)
     assert "Not run at tier smoke: GPT-4o (closed), " in notes(found)
 
 

@@ -1,4 +1,4 @@
-"""Every figure of the paper is built, deterministic, and says what it shows; pictures of methods show real numbers."""
+"""Every figure of the paper is built, is deterministic and has a caption; pictures of methods show real numbers."""
 
 import numpy as np
 import pytest

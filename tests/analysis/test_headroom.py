@@ -57,4 +57,4 @@ def test_an_oracle_that_starts_from_another_policy_decides_nothing(tmp_path):
     assert [row[-1].text for row in table.rows] == ["not tested"]
     assert not build(artefacts()["share-of-headroom"], Source(tmp_path), "laptop").table.rows
     method = build(artefacts()["sample-efficiency"], Source(tmp_path), "laptop").table
-    assert "Its rows differ in success before training: they are not on a par." in method.notes[0]
+    assert "Its rows differ in success before training, " in method.notes[0]

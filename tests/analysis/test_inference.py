@@ -140,7 +140,7 @@ def test_a_false_claim_is_rarely_called_supported(text, means, deviations):
     spread = ".std" in text
     seeds, trials = (5, 200) if spread else (3, 1000 if len(names_of(text)) < 5 else 400)
     supported, _ = rates(text, means, deviations, seeds, trials)
-    # 2.5 % is nominal. Of the simulated rate 3 % is the bound, but for what chance adds to so few trials.
+    # 2.5 % is nominal. The simulated error rate is at most 3 %, plus the chance of so few trials.
     assert supported <= 0.03 + 1.65 * (0.025 * 0.975 / trials) ** 0.5
 
 

@@ -1,4 +1,4 @@
-"""The notebooks run from top to bottom on runs, and say what is missing where there are none."""
+"""The notebooks run from top to bottom, and name missing runs."""
 
 import runpy
 import subprocess
@@ -70,7 +70,7 @@ def test_questions_of_the_notebooks(results):
 
 
 def test_sweeps_approach_the_fixed_point_below_their_certificate():
-    """Two states that mostly lead to each other are far from it after the paper's budget."""
+    """The values of two states that mostly follow each other are far from it after the paper's budget."""
     cycle = rollout_graph.group_of(("A B " * 25 + "+", "A B -"))
     table = rollout_graph.convergence(cycle, sweeps=1000)
     assert (table["error"] <= table["bound"].fillna(np.inf) + 1e-9).all()

@@ -32,7 +32,7 @@ def test_it_holds_every_table_of_the_original_and_names_no_unknown_one():
 @pytest.mark.slow
 def test_every_number_that_the_text_names_is_defined(tmp_path):
     tables = [item.build(item.load(Source(tmp_path), "paper")) for item in artefacts().values() if item.kind == "table"]
-    of_runs = [artefacts()[label] for label in ("share-of-lead", "warm-starts")]  # their facts are of what has run
+    of_runs = [artefacts()[label] for label in ("share-of-headroom", "warm-starts")]  # their facts need runs
     published = Source(tmp_path, PUBLISHED)
     macros = to_macros([*tables, *(item.build(item.load(published, "laptop")) for item in of_runs)])
     for used, defined in DEFINED_BY.items():

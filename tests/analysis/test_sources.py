@@ -7,7 +7,7 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.data import sources
-from analysis.data.runs import METHOD, RowKey, settings
+from analysis.data.rows import METHOD, RowKey, settings
 from analysis.data.sources import Source, open_source
 from analysis.grid.artefact import artefacts
 from analysis.output.ledger import ledger
@@ -279,7 +279,7 @@ def test_published_runs_decide_what_the_setting_is(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "PUBLISHED", tmp_path / "published")
     found = open_source(tmp_path / "mine").study("s", "laptop")
     assert {run.seed for run in found.runs} == {0, 1, 3} and len(found.skipped) == 2
-    assert all("set otherwise than published runs of its study (env.horizon)" in line for line in found.skipped)
+    assert all("published runs of its study (env.horizon)" in line for line in found.skipped)
     assert {run.seed for run in open_source(tmp_path / "mine", "local").study("s", "laptop").runs} == {4}
 
 

@@ -80,7 +80,7 @@ def test_one_training_seed_separates_nothing():
     good, bad = sample(np.full((1, 2, 30), 100.0)), sample(np.zeros((1, 2, 30)))
     found = compare(good, sample(mixed))
     assert found.separated is None and isnan(found.p) and 30 < found.interval.low < 50 < found.interval.high < 70
-    assert isnan(compare(good, bad).interval.low)  # nothing deviates: that is no deviation of zero
+    assert isnan(compare(good, bad).interval.low)  # nothing deviates, so the deviation is not known to be zero
 
 
 def test_where_all_fail_there_is_no_interval():

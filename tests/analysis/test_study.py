@@ -6,7 +6,8 @@ import matplotlib.pyplot as plt
 import pytest
 
 from analysis.__main__ import main
-from analysis.data.runs import Run, settings
+from analysis.data.rows import settings
+from analysis.data.runs import Run
 from analysis.data.sources import open_source
 from analysis.grid.parts import setting_rows
 from analysis.output.study import build_study, row_colours, varying
@@ -93,11 +94,10 @@ def test_the_commands_write_files_and_name_them(results, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["study"], "study of which name? choices: my_methods, my_weights"),
+        (["study"], "my_methods, my_weights"),
         (["study", "none"], "unknown study with runs 'none'; choices: my_methods, my_weights"),
-        (["curves"], "curves of which runs?"),
+        (["curves"], "python -m analysis runs"),
         (["curves", "my_methods", "--metric", "x"], "unknown metric 'x'"),
-        (["--metric", "x"], "--metric x: goes with"),
     ],
 )
 def test_a_mistake_gets_one_line(results, capsys, arguments, message):

@@ -141,7 +141,7 @@ def test_what_is_not_the_papers_says_so_in_the_table(results):
         "Tier laptop, studies main_sokoban, prompting_sokoban. Sokoban: model vl; policy tiny; 2 updates; "
         "4 test tasks (task set d1)" in notes
     )
-    assert "other models than the paper's" in notes and "success before training 0.0" in notes
+    assert "other models than the paper" in notes and "success before training 0.0" in notes
     named = {name: mark for _, name, mark in marks(found) if mark not in "†‡"}
     assert named == {"GRPO": "ᶜ", "GiGPO": "ᶜ"} and "took from elsewhere" in notes
     assert ("RL Training", "GAGPO", "ʳ") in marks(table(results, "main-results"))
@@ -254,7 +254,7 @@ def test_mixed_entries_and_sources_are_marked(results):
     allowed = table(results, "sokoban-main", allow_mixed=True)
     assert by_name(allowed)["GRPO"][5] == "3×2"
     notes = "\n".join(allowed.notes)
-    assert f"environment broke, counted as they stood: 2 of {odd.id}" in notes
+    assert f"environment broke, counted as they were: 2 of {odd.id}" in notes
     assert "Mixed commits: cccccccccc, dddddddddd" in notes and f"uncommitted changes: {odd.id}" in notes
     same = [r.id for r in entries(allowed)["sokoban-main/Success/GRPO"].runs if r.task_set == "d1"]
     assert f"d1: {' '.join(sorted(same))}" in notes

@@ -125,6 +125,7 @@ def test_a_table_and_a_figure_are_a_file_each(copy):
     assert rows == [("0.0", "25.0", "0.50"), ("0.1", "50.0", "0.60"), ("0.5", "75.0", "1.00")], built
     for name in ("tables/invalid-penalty.laptop.tex", "figures/invalid-penalty-curves.laptop.pdf"):
         assert (copy.folder / "paper" / name).stat().st_size > 500
+    copy.check_contract("analysis/test_by_hand.py", "no_table_is_left_out")
 
 
 def test_a_loss_is_one_file(copy):

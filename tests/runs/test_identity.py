@@ -7,7 +7,7 @@ from typing import get_type_hints
 
 import pytest
 
-from analysis.data.runs import METHOD, settings
+from analysis.data.rows import METHOD, settings
 from analysis.data.sources import Source
 from bepo.core.settings import identity, outside_identity, setting
 from bepo.envs.sokoban import Sokoban

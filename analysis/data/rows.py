@@ -1,0 +1,40 @@
+"""Row keys: the row of a table or figure to which a run belongs."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from analysis.data.runs import Run
+
+
+@dataclass(frozen=True)
+class RowKey:
+    """Assign runs to the rows of an artefact.
+
+    ``row``: returns the name of a run's row, or None if the run is not part of the artefact. ``varies``: settings
+    outside ``credit`` in which rows differ on purpose (dotted names or prefixes).
+    """
+
+    row: Callable[[Run], str | None]
+    varies: tuple[str, ...] = ()
+
+
+def settings(*names: str) -> RowKey:
+    """Return the key with a row per value of credit fields (or dotted names), such as ``n_min=2 b_min=2``."""
+    return RowKey(lambda run: " ".join(f"{name.removeprefix('credit.')}={run.written(name)}" for name in names), names)
+
+
+METHOD = RowKey(lambda run: run.method)
+EVERY_METHOD: Mapping[str, RowKey] = dict.fromkeys(
+    ("main_alfworld", "main_webshop", "main_sokoban", "main_sokoban_text", "headroom"), METHOD
+)
+"""The studies that compare all methods on an environment, and the one that adds the oracle to ALFWorld and WebShop."""
+
+
+def evaluated(*envs: str) -> RowKey:
+    """Return the key with a row per prompting method on these environments. Their settings may differ."""
+    varies = ("prompting.", "policy.", "evaluation.", "agent.", "env.", "rollout.")
+    return RowKey(lambda run: run.method if run.env in envs else None, varies)
+
+
+# GraphGPO's protocol and the matched protocol differ in the environment.
+OBSERVATIONS = RowKey(lambda run: f"{run.method} {run['env.graph_key']}", ("env.graph_key", "env.prompt_state"))
