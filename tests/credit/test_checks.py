@@ -1,4 +1,4 @@
-"""What an estimator says of itself, and what it returns, is checked before anything is trained with it."""
+"""An estimator's class attributes and outputs are checked before training."""
 
 import json
 from dataclasses import dataclass
