@@ -118,11 +118,8 @@ def _train(expected: StoredRun, updates: int, results: Path) -> StoredRun:
 
 def _rough(options: argparse.Namespace, first: StoredRun, again: StoredRun) -> Iterator[str]:
     """Yield the differences that are larger than another kind of machine explains."""
-    end = (
-        _end(options, first, again)
-        if first.metadata["result"]["updates"] == again.metadata["result"]["updates"]
-        else ()
-    )
+    updates = {run.metadata["result"]["updates"] for run in (first, again)}
+    end = _end(options, first, again) if len(updates) == 1 else ()
     return chain(differences_of_first_update(first, again), end)
 
 

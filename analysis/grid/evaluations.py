@@ -37,7 +37,7 @@ def _facts(run: Run) -> Iterator[str]:
         trials = int(run["prompting.trials"] or run.config["prompting"]["trials"])
         shares = ", ".join(f"{100 * float((at <= n).mean()):.1f} after {n}" for n in AFTER if n <= trials)
         yield f"success by number of trials: {shares}"
-    if overlong := run.facts["result"].get("overlong"):
+    if overlong := run.metadata["result"].get("overlong"):
         yield f"{overlong} of {len(run.final)} episodes failed because a prompt exceeded the model's context"
 
 

@@ -12,7 +12,7 @@ from analysis.plots import style
 from bepo.core.errors import UserError, choose
 from bepo.explore.frames import Runs
 from bepo.explore.index import names_of
-from bepo.store.find import find_runs
+from bepo.store.find import find_runs, views
 
 _DASHES = ("-", "--", ":", "-.")
 _SMOOTH = 5  # updates in the running mean
@@ -24,8 +24,8 @@ def draw_curves(
 ) -> Path:
     """Draw one axis per metric with one line per run, and return the path of the picture (.png; also written as .pdf).
 
-    The folder is ``out``, by default ``results/views``. Training metrics are running means of 5 updates. Raises
-    ``UserError`` for an unknown run, and for a metric that no run has logged.
+    The folder is ``out``, by default the folder for views of ``results``. Training metrics are running means of 5
+    updates. Raises ``UserError`` for an unknown run, and for a metric that no run has logged.
     """
     if not names:
         raise UserError("curves: name run folders, run IDs or studies; `python -m analysis runs` lists them")
@@ -39,7 +39,7 @@ def draw_curves(
             raise choose("metric", metric, known)
     figure = _figure(runs, table, list(metrics) or [metric for metric in DEFAULT if metric in known])
     ids = "-".join(run.id[:6] for run in runs.stored[:4]) + "-and-more" * (len(runs) > 4)
-    path = (out or results / "views") / f"curves-{ids}.png"
+    path = (out or views(results)) / f"curves-{ids}.png"
     path.parent.mkdir(parents=True, exist_ok=True)
     for kind in ("pdf", "png"):
         figure.savefig(path.with_suffix(f".{kind}"), dpi=200)
@@ -69,5 +69,5 @@ def _lines(runs: Runs, table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd
     for run, label in zip(runs.stored, names_of(runs.stored)):
         method, own = run.config["credit"]["name"], pd.DataFrame(table[table["run"] == run.id])
         twin = used[method] = used.get(method, -1) + 1
-        label += "" if run.facts else f" ({len(own)} of {run.config.get('updates', '?')} updates)"
+        label += "" if run.metadata else f" ({len(own)} of {run.config.get('updates', '?')} updates)"
         yield {"color": style.method_colour(method), "linestyle": _DASHES[twin % len(_DASHES)], "label": label}, own

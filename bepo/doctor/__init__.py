@@ -1,1 +1,1 @@
-"""What this machine can use, what it lacks, and the one command that mends each: ``python -m bepo.doctor``."""
+"""Check what this machine can use, and print the command that fixes each problem: ``python -m bepo.doctor``."""

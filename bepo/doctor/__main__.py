@@ -1,6 +1,6 @@
-"""``python -m bepo.doctor``: what this machine can use, what it lacks, and the one command that mends each.
+"""``python -m bepo.doctor``: check what this machine can use, and print the command that fixes each problem.
 
-Exit status: 0, or 1 if something that ``--strict`` names is not usable.
+The exit status is 1 if something that ``--strict`` names is not usable, else 0.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REGISTRIES = {
 
 def main(arguments: list[str] | None = None) -> int:
     parser = Parser(prog="python -m bepo.doctor", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print everything that was looked at as JSON")
+    parser.add_argument("--json", action="store_true", help="print all findings as JSON")
     parser.add_argument("--strict", nargs="+", metavar="NAME", default=[], help="exit with 1 unless these are usable")
     options = parser.parse_args(arguments)
     return exit_code(lambda: _look(options))
@@ -39,7 +39,7 @@ def _look(options: argparse.Namespace) -> int:
 
 
 def findings() -> Iterator[Finding]:
-    """Look at every plug-in and every tool."""
+    """Check every plug-in and every tool, and yield the findings."""
     for part, place in _REGISTRIES.items():
         module, _, function = place.rpartition(".")
         try:
@@ -53,11 +53,11 @@ def findings() -> Iterator[Finding]:
         try:
             yield from look()
         except ImportError as error:
-            yield Finding("tools", look.__name__.strip("_"), f"cannot be looked at ({error})", "make install")
+            yield Finding("tools", look.__name__.strip("_"), f"cannot be checked ({error})", "make install")
 
 
 def table(found: list[Finding], colour: bool | None = None) -> str:
-    """Return one line for each finding, and under what is not usable the command that mends it."""
+    """Return one line for each finding; below each problem, the command that fixes it."""
     colour = sys.stdout.isatty() if colour is None else colour
     yes, no = "✓✗" if _can_print("✓✗") else "+-"
     good, bad, plain = (f"\x1b[32m{yes}", f"\x1b[31m{no}", "\x1b[0m") if colour else (yes, no, "")

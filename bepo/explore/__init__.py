@@ -1,1 +1,1 @@
-"""Stored runs for people to explore: tidy tables, episodes with every estimator's advantages, and the viewer's page."""
+"""Exploration of stored runs: tidy tables, episodes with every estimator's advantages, and the pages of bepo.view."""

@@ -1,4 +1,4 @@
-"""What every estimator says about the same rollouts: the rows of the viewer's heat strips."""
+"""The advantages of every estimator on the same rollouts, for the heat strips of the page."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from bepo.core.errors import UserError
 from bepo.credit import Estimator, estimators, make
 
 PARTS = {"outcome": "outcome", "step": "step", "rho": "gate", "value": "value"}
-"""The terms of an estimator that are shown below its advantage, and what they are called there."""
+"""The terms of an estimator that are shown below its advantage, and their names on the page."""
 
 
 @dataclass
 class Strip:
-    """The advantages of one estimator: N numbers, and the parts that they are made of."""
+    """The advantages of one estimator, and their parts, for N transitions."""
 
     name: str
     label: str
-    own: bool  # is it the estimator that the run was trained with, with the run's settings?
+    own: bool  # whether the run was trained with this estimator and these settings
     advantage: Float[np.ndarray, " N"]
     parts: dict[str, Float[np.ndarray, " N"]] = field(default_factory=dict)
 
 
 def strips(batch: RolloutBatch, credit: Mapping[str, Any]) -> list[Strip]:
-    """Return a strip for each estimator that can be applied to the batch, the run's own first.
+    """Return a strip for each estimator that can be applied to the batch, beginning with the run's own.
 
-    ``credit`` has the settings of the run's own estimator; the others have their defaults. Left out are estimators that
-    need a critic's values, or the expert's steps, where the batch has none.
+    ``credit`` has the settings of the run's own estimator; the others have their defaults. Estimators that need the
+    values of a critic or the expert's steps are left out if the batch does not have them.
     """
     own = str(credit["name"])
     chosen = {name: _configured(name, credit if name == own else {}) for name in (own, *estimators())}
@@ -47,14 +47,14 @@ def strips(batch: RolloutBatch, credit: Mapping[str, Any]) -> list[Strip]:
 
 
 def applies(estimator: Estimator, batch: RolloutBatch) -> bool:
-    """Return whether the batch has what the estimator reads."""
+    """Return whether the batch has all arrays that the estimator needs."""
     if estimator.needs_critic and (batch.tokens is None or not batch.tokens.value.size):
         return False
     return not estimator.needs_expert_steps or batch.expert_steps is not None
 
 
 def _configured(name: str, settings: Mapping[str, Any]) -> Estimator | None:
-    """Return an estimator with a run's settings; None where this bepo knows no such estimator or setting."""
+    """Return an estimator with a run's settings; None if this version does not know the estimator or a setting."""
     try:
         return make(name, **{key: value for key, value in settings.items() if key != "name"})
     except UserError:

@@ -10,7 +10,7 @@ Row = Mapping[str, Any]
 
 
 def first_difference(a: Row, b: Row) -> int | None:
-    """Return the first step, from 0, at which two transcripts act differently, or where one has ended; None if none."""
+    """Return the first step, from 0, at which the actions differ or one episode has ended; None if all are equal."""
     taken = zip_longest(a["steps"], b["steps"])
     for t, (one, other) in enumerate(taken):
         if one is None or other is None or one["action"] != other["action"]:
@@ -19,9 +19,9 @@ def first_difference(a: Row, b: Row) -> int | None:
 
 
 def pairs(a: Sequence[Row], b: Sequence[Row]) -> list[tuple[int, int]]:
-    """Return which transcript of ``a`` and which of ``b`` are of the same task, in the order of ``a``.
+    """Return the indices of transcripts of the same task in ``a`` and ``b``, in the order of ``a``.
 
-    A task that occurs several times in both is paired in order.
+    Repeated episodes of a task are paired in order.
     """
     places: dict[str, list[int]] = {}
     for j, row in enumerate(b):

@@ -1,4 +1,4 @@
-"""The episodes that a run keeps: groups of kept rollout batches, and the last policy's test episodes."""
+"""The stored episodes of a run: the groups of its rollout batches, and the test episodes of its last policy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEST = "test episodes"
 
 @dataclass
 class EpisodeGroup:
-    """Episodes of one task: ``source`` is ``update 50`` or ``test episodes``."""
+    """Episodes of one task. ``source`` is ``update 50`` or ``test episodes``."""
 
     source: str
     summaries: list[Plain]
@@ -29,7 +29,7 @@ class EpisodeGroup:
 
 
 def episodes(run: StoredRun) -> Iterator[EpisodeGroup]:
-    """Yield every group of episodes that a run keeps: the test episodes first, then its rollout batches by update."""
+    """Yield every stored group of episodes: first the test episodes, then the rollout batches by update."""
     kinds, rows = _kinds(run), run.transcripts()
     if rows:
         horizon = run.config["env"].get("horizon")
@@ -46,7 +46,7 @@ def episodes(run: StoredRun) -> Iterator[EpisodeGroup]:
 def _groups(
     source: str, batch: RolloutBatch, kinds: Mapping[str, str], rows: Sequence[Plain]
 ) -> Iterator[EpisodeGroup]:
-    """Yield test episodes; each is a group of its own, in which nothing can be compared."""
+    """Yield test episodes, each as a group of one episode without advantages."""
     steps = [step for row in rows for step in row["steps"]]
     words = [step["prompt"] for step in steps], [step["response"] for step in steps]
     yield from _with_summaries(source, batch, summaries(batch, None, kinds), groups(batch, [], words))
@@ -63,10 +63,10 @@ def _with_summaries(
 
 
 def transcript_batch(rows: Sequence[Mapping[str, Any]], horizon: int | None) -> RolloutBatch:
-    """Return transcripts as a batch with one group an episode; ``horizon`` tells a truncation from a failure.
+    """Return transcripts as a batch with one group per episode. An episode of ``horizon`` steps counts as truncated.
 
-    A transcript has no key of the state that the episode starts in: the text of its first prompt stands for it. Whether
-    a response was valid is not in the transcripts of older runs; there it counts as valid if it is an action.
+    Transcripts have no key of the first state; the text of the first prompt is used instead. Transcripts of older runs
+    do not say whether a response was valid; it counts as valid if it has an action.
     """
     transitions = []
     for number, row in enumerate(rows):
@@ -83,7 +83,7 @@ def transcript_batch(rows: Sequence[Mapping[str, Any]], horizon: int | None) -> 
 
 
 def _kinds(run: StoredRun) -> dict[str, str]:
-    """Return the type of each training task, from the task sets beside the run; empty where they are not there."""
+    """Return the type of each training task from the task sets of the results folder; empty without task sets."""
     found: dict[str, str] = {}
     for path in run.path.parent.parent.glob(f"task_sets/{run.config['env']['name']}-train-*.json"):
         with suppress(Corrupt, KeyError, TypeError, json.JSONDecodeError):

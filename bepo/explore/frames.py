@@ -1,4 +1,4 @@
-"""``bepo.load``: runs and studies as tidy tables, one observation a row."""
+"""``bepo.load``: runs and studies as tidy tables, with one observation per row."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ _NOT_COMPARED = ("tracking", "results", "progress", "study", "digest", "checkpoi
 def load(*names: str | PathLike[str], results: str | PathLike[str] = "results", tier: str | None = None) -> Runs:
     """Return runs as tables.
 
-    Each name is a study, a run id or its beginning, a run folder, an archive (.zip) or a results folder; without names
-    it is every run of ``results`` and every published run. ``tier`` limits what is loaded. Runs in progress are
-    included. Raises ``UserError`` for a name that stands for nothing, for an unknown tier, or for ``results`` that are
-    not there, and ``Corrupt`` for a named run that was changed; without names such a run is left out, with a line on
-    standard error.
+    Each name is a study, a run ID or its beginning, a run folder, an archive (.zip) or a results folder. Without names,
+    load every run of ``results`` and every published run. ``tier`` limits what is loaded. Runs in progress are
+    included.
+
+    Raises ``UserError`` for an unknown name or tier, or if the folder ``results`` does not exist. Raises ``Corrupt``
+    for a named run whose files changed. Without names, such a run is skipped with a line on standard error.
     """
     if tier not in (None, *TIERS):
         raise choose("tier", tier, TIERS)
     if results == "":
-        raise UserError("results='': must name a folder; '.' is the current one")
+        raise UserError("results='': must name a folder; '.' is the current folder")
     folder = existing(Path(results))
     if names:
         found = [run for name in names for run in find_runs(str(name), folder, tier)]
@@ -47,10 +48,10 @@ def load(*names: str | PathLike[str], results: str | PathLike[str] = "results", 
 
 @dataclass
 class Runs:
-    """Runs, complete or in progress, and what they keep as tidy tables.
+    """Runs, complete or in progress, as tidy tables.
 
-    Every table begins with ``run`` (the run id), ``env``, ``credit`` and ``seed``, then the other settings in which
-    these runs differ, under their dotted names.
+    Every table begins with ``run`` (the run ID), ``env``, ``credit`` and ``seed``. Then come the other settings in
+    which the runs differ, under their dotted names.
     """
 
     stored: Sequence[StoredRun]
@@ -60,25 +61,25 @@ class Runs:
 
     @cached_property
     def runs(self) -> pd.DataFrame:
-        """One row a run: ``status``, ``tier``, ``model``, ``updates`` made, ``success`` in [0, 1], ``path``."""
-        return pd.DataFrame([{**self._place(run), **_facts(run)} for run in self.stored])
+        """One row per run: ``status``, ``tier``, ``model``, ``updates`` made, ``success`` in [0, 1], ``path``."""
+        return pd.DataFrame([{**self._key(run), **_summary(run)} for run in self.stored])
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        """One row an update of a run: every column of ``metrics.jsonl`` (docs/files.md)."""
+        """One row per update of a run, with every column of ``metrics.jsonl`` (docs/files.md)."""
         return self._table((run, row) for run in self.stored for row in run.metrics())
 
     @cached_property
     def episodes(self) -> pd.DataFrame:
-        """One row an evaluation episode; ``final`` says whether the policy after the newest update played it."""
+        """One row per evaluation episode. ``final``: whether the policy after the newest update played it."""
         rows = ((run, row) for run in self.stored for row in run.episodes())
-        return self._table((run, {**row, "final": row.get("update") == _facts(run)["updates"]}) for run, row in rows)
+        return self._table((run, {**row, "final": row.get("update") == _summary(run)["updates"]}) for run, row in rows)
 
     @cached_property
     def transcripts(self) -> pd.DataFrame:
-        """One row a step of a test episode of a run's last policy: ``prompt``, ``response``, ``action``, and so on.
+        """One row per step of a test episode of the last policy: ``prompt``, ``response``, ``action``, and so on.
 
-        Empty where no run keeps transcripts, as in most published archives.
+        Empty if the runs have no transcripts, as in most published archives.
         """
         return self._table(
             (run, {name: value for name, value in episode.items() if name != "steps"} | {"step": number, **step})
@@ -89,52 +90,50 @@ class Runs:
 
     @property
     def settings(self) -> pd.DataFrame:
-        """The settings in which the runs differ: a row a setting, a column a run."""
+        """The settings in which the runs differ: one row per setting, one column per run."""
         return pd.DataFrame({run.id: self._varying[run.id] for run in self.stored}, dtype=object)
 
     def kept(self) -> list[tuple[str, int]]:
-        """Return the run id and the update of every rollout batch that was kept."""
+        """Return the run ID and the update of every stored rollout batch."""
         return [(run.id, update) for run in self.stored for update in sorted(run.rollouts())]
 
     def rollouts(self, run: str | None = None, update: int | None = None) -> RolloutBatch:
-        """Return the arrays of a rollout batch that was kept: of the last kept update unless ``update`` says another.
+        """Return a stored rollout batch of a run and an update (default: the last stored update).
 
-        ``run`` may be left out of a single run. Raises ``UserError`` where there is no such batch.
+        ``run`` can be left out for a single run. Raises ``UserError`` if the batch does not exist.
         """
         kept = [place for place in self.kept() if run in (None, place[0]) and update in (None, place[1])]
         if not kept or len({place[0] for place in kept}) > 1:
             places = ", ".join(f"({name!r}, {n})" for name, n in self.kept())
-            raise UserError(f"rollouts({run!r}, {update!r}): no one run with such a batch; choices: {places or 'none'}")
+            raise UserError(f"rollouts({run!r}, {update!r}): must name one stored batch; choices: {places or 'none'}")
         return read_rollouts({stored.id: stored for stored in self.stored}[kept[-1][0]], kept[-1][1])
 
     @cached_property
     def _varying(self) -> dict[str, dict[str, Any]]:
         return differing({run.id: run.config for run in self.stored})
 
-    def _place(self, run: StoredRun) -> dict[str, Any]:
+    def _key(self, run: StoredRun) -> dict[str, Any]:
         config = run.config
-        place = {"run": run.id, "env": config["env"]["name"], "credit": config["credit"]["name"]}
-        varying = {name: value for name, value in self._varying[run.id].items() if not name.endswith(".name")}
-        return place | {"seed": config["seed"]} | varying
+        key = {"run": run.id, "env": config["env"]["name"], "credit": config["credit"]["name"], "seed": config["seed"]}
+        return key | {name: value for name, value in self._varying[run.id].items() if not name.endswith(".name")}
 
     def _table(self, rows: Iterable[tuple[StoredRun, Mapping[str, Any]]]) -> pd.DataFrame:
-        places = {run.id: self._place(run) for run in self.stored}
-        return pd.DataFrame([{**places[run.id], **row} for run, row in rows])
+        keys = {run.id: self._key(run) for run in self.stored}
+        return pd.DataFrame([{**keys[run.id], **row} for run, row in rows])
 
 
 def read_rollouts(run: StoredRun, update: int) -> RolloutBatch:
-    """Read a rollout batch that a run kept. Raises ``UserError`` for a damaged file."""
+    """Read a stored rollout batch of a run. Raises ``UserError`` for a damaged file."""
     return RolloutBatch.load(BytesIO(run.read(run.rollouts()[update])))
 
 
 def differing(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return for each config the settings in which they differ, under dotted names; None where one has no such field.
+    """Return the settings in which configs differ, for each config, under dotted names.
 
-    A setting that is null is the text ``null``, so that ``groupby`` keeps its rows.
-    The settings of a plug-in are compared with those of the same plug-in: of runs of several estimators
-    ``credit.name`` differs, and ``credit.gamma`` only where two runs of one estimator have different values. A setting
-    that is newer than a run has its default there. Settings that change no number, such as the results folder, are left
-    out.
+    None means that a config does not have the field. A setting that is null is the text ``null``, so that ``groupby``
+    keeps its rows. Settings of a plug-in are compared only between configs with the same plug-in: ``credit.gamma``
+    differs if two runs of one estimator have different values. A setting that is newer than a run has its default.
+    Settings that change no number, such as the results folder, are left out.
     """
     plain = {name: dict(flat(with_neutral_defaults(config))) for name, config in configs.items()}
     values: dict[tuple[str, Any], set[str]] = {}
@@ -150,7 +149,7 @@ def differing(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, A
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the settings of a config under dotted names, without those that change no number."""
+    """Yield the settings of a config under dotted names, except those that change no number."""
     for key, value in tree.items():
         if not prefix and key in _NOT_COMPARED:
             continue
@@ -160,7 +159,7 @@ def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
             yield f"{prefix}{key}", value
 
 
-def _facts(run: StoredRun) -> dict[str, Any]:
+def _summary(run: StoredRun) -> dict[str, Any]:
     result = run.metadata.get("result", {})
     return {
         "status": "complete" if run.metadata and not result.get("missing") else "partial",

@@ -1,4 +1,4 @@
-"""Groups of episodes as plain data, which the viewer's page shows one at a time."""
+"""Groups of episodes as plain data. The page shows one group at a time."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Words = tuple[list[str], list[str]]
 
 
 def groups(batch: RolloutBatch, strips: Sequence[Strip], words: Words | None) -> Iterator[Plain]:
-    """Yield each group: ``texts`` (each distinct text once), ``episodes``, ``strips`` and ``graph``.
+    """Yield each group as a dictionary with ``texts`` (each distinct text once), ``episodes``, ``strips``, ``graph``.
 
-    Where an episode says a text, it says its place in ``texts``. Strips are in the order of the group's transitions.
+    Episodes refer to texts by their index in ``texts``. Strips are in the order of the group's transitions.
     """
     graph = RolloutGraph(batch)
     value = next((s.parts["value"] for s in strips if "value" in s.parts), None)
@@ -47,7 +47,7 @@ def _trajectories(batch: RolloutBatch, at: np.ndarray) -> list[np.ndarray]:
 
 
 class _Table:
-    """Distinct texts, numbered as they first come."""
+    """Distinct texts, numbered by first appearance."""
 
     def __init__(self) -> None:
         self.values: list[str] = []
@@ -120,7 +120,7 @@ def _graph(
     value: np.ndarray | None,
     texts: _Table,
 ) -> Plain:
-    """Return the group's states with their places, and its edges with the actions that were taken along them."""
+    """Return the group's states with their positions, and its edges with the counts of their actions."""
     source, target = batch.state[at].tolist(), batch.successor[at].tolist()
     taken: dict[tuple[int, int], Counter[str | None]] = {}
     for i, edge in zip(at.tolist(), zip(source, target)):
@@ -147,12 +147,12 @@ def _graph(
 
 
 def rounded(values: np.ndarray) -> list[float | None]:
-    """Return numbers as JSON holds them, of four decimals; None for NaN."""
+    """Return numbers for JSON, rounded to four decimals; None for NaN and infinities."""
     return [round(x, 4) if np.isfinite(x) else None for x in values.tolist()]
 
 
 def summaries(batch: RolloutBatch, gate: np.ndarray | None, kinds: Mapping[str, str]) -> list[Plain]:
-    """Return what the list of episodes says of each trajectory; ``gate`` has the opening of the gate, in [0, 1]."""
+    """Return the row of each trajectory in the list of episodes. ``gate``: gate values of transitions, in [0, 1]."""
     steps = (batch.step[batch.last] + 1).astype(int)
     share = np.bincount(batch.trajectory, batch.valid, batch.n_trajectories) / steps
     opened = None if gate is None else np.bincount(batch.trajectory, gate, batch.n_trajectories) / steps

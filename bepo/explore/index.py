@@ -1,4 +1,4 @@
-"""What the viewer's page shows of runs: their facts, curves, success by task type, and the list of episodes."""
+"""The page of runs: their settings, curves, success by task type, and the list of episodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOT_SHOWN = ("update", "cpu/", "time/")
 
 
 def page(runs: Sequence[StoredRun], compared: tuple[int, int] | None = None) -> str:
-    """Return the viewer's page of these runs; ``compared`` are the places of two runs that are compared."""
+    """Return the page of these runs. ``compared``: indices of two runs whose episodes are paired."""
     listed, chunks, notes = [], [], []
     for number, run in enumerate(runs):
         counts: dict[str, int] = {}
@@ -32,12 +32,12 @@ def page(runs: Sequence[StoredRun], compared: tuple[int, int] | None = None) -> 
                 listed.append(place | row)
             chunks.append(group.content)
         if not counts:
-            notes.append(f"Run {run.id} keeps no rollouts and no transcripts{_why(run)}: its episodes cannot be shown.")
+            notes.append(f"Run {run.id} has no rollouts and no transcripts{_why(run)}: its episodes cannot be shown.")
     configs = {str(number): run.config for number, run in enumerate(runs)}
     different = differing(configs)
     fields = list(next(iter(different.values())))
     index: Plain = {
-        "runs": [facts(run, runs[:n]) | {"name": name} for n, (run, name) in enumerate(zip(runs, names_of(runs)))],
+        "runs": [summary(run, runs[:n]) | {"name": name} for n, (run, name) in enumerate(zip(runs, names_of(runs)))],
         "notes": notes,
         "curves": curves([run.metrics() for run in runs]),
         "types": [row for number, run in enumerate(runs) for row in types(number, whole_episodes(run))],
@@ -56,8 +56,8 @@ def _why(run: StoredRun) -> str:
     return " yet" if not run.metadata else ""
 
 
-def facts(run: StoredRun, before: Sequence[StoredRun]) -> Plain:
-    """Return what the page says of a run; ``before`` are those that stand above it."""
+def summary(run: StoredRun, before: Sequence[StoredRun]) -> Plain:
+    """Return the summary of a run for the page. ``before``: the runs that are listed above it."""
     config, result = run.config, run.metadata.get("result", {})
     name = config["credit"]["name"]
     return {
@@ -75,7 +75,7 @@ def facts(run: StoredRun, before: Sequence[StoredRun]) -> Plain:
 
 
 def names_of(runs: Sequence[StoredRun]) -> list[str]:
-    """Return a short name for each run that no other has: estimator, environment, what differs, seed, or the run id."""
+    """Return a short unique name for each run: estimator, environment, seed, and what differs or the run ID."""
     several = len({run.config["env"]["name"] for run in runs}) > 1
     names = []
     for run in runs:
@@ -94,7 +94,7 @@ def names_of(runs: Sequence[StoredRun]) -> list[str]:
 
 
 def label_of(name: str) -> str:
-    """Return an estimator's name in print; one that this bepo does not know keeps its own."""
+    """Return the printed name of an estimator; its plain name if this version does not know it."""
     known = estimators()
     return (known[name].label if name in known else "") or name
 
@@ -102,7 +102,7 @@ def label_of(name: str) -> str:
 def _colour(name: str) -> str:
     known = estimators()
     own = known[name].colour if name in known else ""
-    own = "var(--text)" if own == "#000000" else own  # black is nothing to see on a dark page
+    own = "var(--text)" if own == "#000000" else own  # black is invisible on a dark page
     return own or _COLOURS[sum(map(ord, name)) % len(_COLOURS)]
 
 
@@ -111,12 +111,12 @@ def _text(value: object) -> str | None:
 
 
 def whole_episodes(run: StoredRun) -> list[Plain]:
-    """Return the rows of evaluation episodes; none where an endpoint left some unanswered: the rest is a selection."""
+    """Return the rows of evaluation episodes; empty if episodes are missing, because the others are a biased sample."""
     return [] if run.metadata.get("result", {}).get("missing") else run.episodes()
 
 
 def curves(metrics: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, list[Plain]]:
-    """Return for each metric the points (update, value) of each run that logged it; seconds are left out."""
+    """Return the points (update, value) of each run by metric. Times are left out."""
     found: dict[str, dict[int, list[list[float]]]] = {}
     for run, rows in enumerate(metrics):
         for row in rows:
@@ -128,7 +128,7 @@ def curves(metrics: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, list[Pla
 
 
 def types(run: int, rows: Sequence[Mapping[str, Any]]) -> list[Plain]:
-    """Return success on test tasks by type, before training and at the newest evaluation."""
+    """Return the success on test tasks by task type, before training and at the newest evaluation."""
     tests = [row for row in rows if row["split"] == "test"]
     if not tests:
         return []
@@ -163,10 +163,10 @@ def _compared(runs: Sequence[StoredRun], compared: tuple[int, int], listed: Sequ
 
 
 def why_no_pairs(a: StoredRun, b: StoredRun) -> str:
-    """Say why two runs have no pair of test episodes."""
+    """Return why two runs have no pair of test episodes."""
     lacking = [run.id for run in (a, b) if not run.transcripts()]
     if lacking:
-        return f"Run {' and run '.join(lacking)} keeps no transcripts: there is nothing to pair."
+        return f"Run {' and run '.join(lacking)} has no transcripts, so no episodes can be paired."
     return f"Runs {a.id} and {b.id} have no test task in common."
 
 

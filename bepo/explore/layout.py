@@ -1,4 +1,4 @@
-"""Places for the states of a rollout graph: columns by the fewest steps from the start, few crossings."""
+"""Layout of a rollout graph: columns by the distance from the start, with few crossing edges."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _SWEEPS = 6
 
 
 def layout(edges: Sequence[Edge], starts: Sequence[int]) -> dict[int, tuple[int, float]]:
-    """Return (column, row) of each node; negative nodes are ends and have the last column.
+    """Return (column, row) of each node. Negative nodes are absorbing ends and are in the last column.
 
-    Rows are centred: 0 is the middle. Nodes of a column are ordered by the mean row of their neighbours, a few times
-    from left to right and back (Sugiyama's barycentre heuristic).
+    Rows are centred: 0 is the middle. Nodes of a column are ordered by the mean row of their neighbours, in several
+    passes from left to right and back (Sugiyama's barycentre heuristic).
     """
     column = _columns(edges, starts)
     neighbours: dict[int, list[int]] = {node: [] for node in column}
@@ -52,6 +52,6 @@ def _centred(layer: Sequence[int]) -> list[tuple[int, float]]:
 
 
 def _mean_row(node: int, neighbours: list[int], row: dict[int, float], column: dict[int, int], step: int) -> float:
-    """Return the mean row of a node's neighbours on the side that the sweep comes from, or its own row."""
+    """Return the mean row of a node's neighbours on the side where the pass comes from, or its own row."""
     before = [row[n] for n in neighbours if (column[node] - column[n]) * step > 0]
     return sum(before) / len(before) if before else row[node]

@@ -1,4 +1,4 @@
-"""The page of all runs: a table to filter and sort, and which test tasks each run solves."""
+"""The page of all runs: a table to filter and sort, and the test tasks that each run solves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from bepo.explore.frames import differing
 from bepo.explore.groups import Plain
-from bepo.explore.index import facts, names_of, whole_episodes
+from bepo.explore.index import names_of, summary, whole_episodes
 from bepo.explore.page import render
 from bepo.store.cells import study_cells
 from bepo.store.find import published_studies
@@ -18,7 +18,7 @@ _POINTS = 40  # of a small curve
 
 
 def overview(runs: Sequence[StoredRun], results: Path) -> str:
-    """Return the page of these runs; names of runs that have a page in ``results/views`` are links to it."""
+    """Return the page of these runs. A run with a page in ``results/views`` has a link to it."""
     names = _names(runs)
     studies = _studies(results)
     rows, tasks = [], {}
@@ -28,7 +28,7 @@ def overview(runs: Sequence[StoredRun], results: Path) -> str:
         solved = _solved(whole_episodes(run), run.metadata.get("result", {}).get("updates"))
         if solved and task_set not in tasks:
             tasks[task_set] = [task for task, _ in solved]
-        row = facts(run, runs[:number]) | {"name": name, "study": ", ".join(studies.get(run.id, ()))}
+        row = summary(run, runs[:number]) | {"name": name, "study": ", ".join(studies.get(run.id, ()))}
         row["page"] = page if (results / "views" / page).exists() else None
         rows.append(
             row | {"curve": _curve(run.metrics()), "task_set": task_set, "solved": [rate for _, rate in solved]}
@@ -40,7 +40,7 @@ def overview(runs: Sequence[StoredRun], results: Path) -> str:
 
 
 def _names(runs: Sequence[StoredRun]) -> list[str]:
-    """Return a short name of each run, which no other of its environment has."""
+    """Return a short name of each run that is unique in its environment."""
     names = [""] * len(runs)
     for env in dict.fromkeys(run.config["env"]["name"] for run in runs):
         places = [number for number, run in enumerate(runs) if run.config["env"]["name"] == env]
@@ -50,7 +50,7 @@ def _names(runs: Sequence[StoredRun]) -> list[str]:
 
 
 def _studies(results: Path) -> dict[str, list[str]]:
-    """Return the studies of each run, of a results folder and of the published runs."""
+    """Return the studies of each run by run ID, for a results folder and the published runs."""
     found: dict[str, dict[str, None]] = {}
     for path, run_id in study_cells(results):
         found.setdefault(run_id, {})[path.parts[-3]] = None
@@ -60,7 +60,7 @@ def _studies(results: Path) -> dict[str, list[str]]:
 
 
 def _differences(runs: Sequence[StoredRun]) -> list[str]:
-    """Return for each run the settings in which it differs from others of its environment, estimator and tier."""
+    """Return the settings in which each run differs from others of its environment, estimator, tier and model."""
     alike: dict[tuple[str, ...], list[int]] = {}
     for number, run in enumerate(runs):
         config = run.config
@@ -75,7 +75,7 @@ def _differences(runs: Sequence[StoredRun]) -> list[str]:
 
 
 def _solved(rows: Sequence[Mapping[str, Any]], last: int | None) -> list[tuple[Plain, float]]:
-    """Return each test task with the share of final passes that solve it, in the order of the tasks."""
+    """Return each test task with the share of final passes that solved it, in the order of the tasks."""
     passes: dict[int, list[Mapping[str, Any]]] = {}
     for row in rows:
         if row["split"] == "test" and row["update"] == last:
@@ -88,7 +88,7 @@ def _solved(rows: Sequence[Mapping[str, Any]], last: int | None) -> list[tuple[P
 
 
 def _curve(rows: Sequence[Plain]) -> list[list[float]]:
-    """Return at most 40 points (update, mean training success since the point before)."""
+    """Return at most 40 points (update, mean training success since the previous point)."""
     values = [(row["update"], row["train/success"]) for row in rows if row.get("train/success") is not None]
     width = max(1, -(-len(values) // _POINTS))
     blocks = [values[i : i + width] for i in range(0, len(values), width)]

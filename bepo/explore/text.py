@@ -1,4 +1,4 @@
-"""An episode as text for the terminal: what was seen, written and done, and every estimator's advantage."""
+"""An episode as text for the terminal: observations, responses, actions, and every estimator's advantages."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _INDENT = "    "
 def transcript(run: StoredRun, source: str | None, number: int) -> Iterator[str]:
     """Yield the lines of one episode.
 
-    ``source`` is ``test episodes`` or ``update 50`` (None: the first that the run keeps), ``number`` counts from 1, as
-    on the viewer's page. Raises ``UserError`` where there is no such episode.
+    ``source`` is ``test episodes`` or ``update 50`` (None: the first of the run). ``number`` counts from 1, as on the
+    page. Raises ``UserError`` if the episode does not exist.
     """
     found = list(episodes(run))
     sources = list(dict.fromkeys(group.source for group in found))
     if not sources:
-        raise UserError(f"run {run.id} keeps no rollouts and no transcripts: there is no episode to show")
+        raise UserError(f"run {run.id}: has no rollouts and no transcripts, so no episode can be shown")
     source = source or sources[0]
     if source not in sources:
         raise UserError(f"--from {source!r}: run {run.id} has no such episodes; choices: {', '.join(sources)}")
@@ -54,14 +54,14 @@ def _episode(group: EpisodeGroup, member: int, title: str) -> Iterator[str]:
 
 
 def _action(episode: Plain, texts: list[str], t: int) -> str:
-    action = "none could be read" if episode["action"][t] is None else texts[episode["action"][t]]
+    action = "(no action)" if episode["action"][t] is None else texts[episode["action"][t]]
     return action if episode["valid"][t] else f"{action} (invalid)"
 
 
 def comparison(a: StoredRun, b: StoredRun) -> Iterator[str]:
-    """Yield a line for each test task that both runs have played: who solved it, and where they first differ.
+    """Yield a line for each test task of both runs: which run solved it, and the first step at which they differ.
 
-    Raises ``UserError`` where they have no task in common.
+    Raises ``UserError`` if the runs have no task in common.
     """
     check_comparable(a, b)
     one, other = a.transcripts(), b.transcripts()

@@ -1,4 +1,4 @@
-"""Prompts and responses of stored rollouts in words, without loading the model that wrote them."""
+"""Prompts and responses of stored rollouts as text, decoded without loading the model."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _PLACES = ("policy/tokenizer.json", "checkpoint-*/policy/tokenizer.json")
 
 
 def tokenizer_of(run: StoredRun) -> Tokenizer | None:
-    """Return the tokenizer that a run's folder keeps with its policy; None where it keeps none, as in archives."""
+    """Return the tokenizer in a run's folder; None if the folder has no tokenizer, as in archives."""
     found = [path for place in _PLACES for path in sorted(run.path.glob(place))] if run.path.is_dir() else []
     return Tokenizer.from_file(str(found[-1])) if found else None
 
 
 def prompts_and_responses(batch: RolloutBatch, tokenizer: Tokenizer | None) -> tuple[list[str], list[str]] | None:
-    """Return the N prompts and the N responses, special tokens included; None without tokens or a tokenizer."""
+    """Return N prompts and N responses with special tokens; None without tokens or a tokenizer."""
     if tokenizer is None or batch.tokens is None:
         return None
     n = range(len(batch))

@@ -32,21 +32,21 @@ _MOST_JOBS = 1024
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return 0 if everything is complete, 1 if something failed, 2 for bad input, 130 for Ctrl-C."""
+    """Run the command. Return 0 if everything is complete, 1 after a failure, 2 for bad input, 130 after Ctrl-C."""
     parser = Parser(prog="python -m bepo.sweep", description=__doc__)
     parser.add_argument(
         "items",
         nargs="*",
         metavar="NAME | OVERRIDE",
-        help="studies (default: the paper's but tune_*; `all`: those too), overrides",
+        help="studies (default: those of the paper except tune_*; `all`: with tune_*), and overrides",
     )
-    parser.add_argument("--dry-run", action="store_true", help="show the cells and what they would cost, run nothing")
-    parser.add_argument("--skip-published", action="store_true", help="train no run again that is in paper/runs")
-    parser.add_argument("--jobs", type=int, metavar="N", help="runs at a time (default: one a core; paper: one)")
+    parser.add_argument("--dry-run", action="store_true", help="show the cells and their cost, train nothing")
+    parser.add_argument("--skip-published", action="store_true", help="do not train runs again that are in paper/runs")
+    parser.add_argument("--jobs", type=int, metavar="N", help="runs at a time (default: one per core; paper: one)")
     options = parser.parse_intermixed_args(arguments)
     try:
         return exit_code(lambda: _sweep(options.items, options.dry_run, options.skip_published, options.jobs))
-    except KeyboardInterrupt:  # while planning, before anything was begun
+    except KeyboardInterrupt:  # during planning
         return 130
 
 
@@ -60,7 +60,7 @@ def _sweep(items: Sequence[str], dry_run: bool, skip_published: bool, asked_jobs
     published = [run for run in runs if run.is_published] if skip_published else []
     if published:
         runs = [run for run in runs if not run.is_published]
-        say(f"{len(published)} runs are published ({PUBLISHED}) and not trained again")
+        say(f"{len(published)} runs are published ({PUBLISHED}) and are not trained again")
     throughput = Throughput(results)
     states = {run.id: run.progress(hashed=False) for run in runs}
     if grids:
@@ -72,7 +72,7 @@ def _sweep(items: Sequence[str], dry_run: bool, skip_published: bool, asked_jobs
         return 1 if errors or any(state.status == "corrupt" for state in states.values()) else 0
     _check_writable(results)
     if SOURCE["dirty"] and any(study.config.tier != "smoke" for study in studies):
-        print("The sources have uncommitted changes (git status): bepo.publish takes no runs of them.", file=sys.stderr)
+        print("The sources have uncommitted changes: bepo.publish will refuse these runs.", file=sys.stderr)
     for run in published:
         note_cells(run)
     pool = Pool(jobs)
@@ -94,7 +94,7 @@ def _sweep(items: Sequence[str], dry_run: bool, skip_published: bool, asked_jobs
 
 
 def _compose(names: Sequence[str], overrides: Sequence[str]) -> tuple[list[PlannedStudy], list[UserError]]:
-    """Return the studies that compose, and what is wrong with the others. Raises the first error if none composes."""
+    """Return the valid studies, and the errors of the others. Raises the first error if all have errors."""
     if not names:
         names = [name for name in studies_of_paper() if not name.startswith("tune_")]
     names = [one for name in names for one in (studies_of_paper() if name == "all" else [name])]
@@ -106,7 +106,7 @@ def _compose(names: Sequence[str], overrides: Sequence[str]) -> tuple[list[Plann
                 with config_errors(name, overrides):
                     check_tuning(study)
             else:
-                _ = study.configured  # its cells have to compose as well
+                _ = study.configured  # check that its cells compose
             studies.append(study)
         except UserError as error:
             errors.append(error)
@@ -118,19 +118,19 @@ def _compose(names: Sequence[str], overrides: Sequence[str]) -> tuple[list[Plann
 
 
 def _jobs(asked: int | None, studies: Sequence[PlannedStudy]) -> int:
-    """Return the number of runs at a time: the one asked for, else what the launchers and the cores allow."""
+    """Return the number of runs at a time: as asked, or else as many as launchers and cores allow."""
     if asked is not None:
         if not 1 <= asked <= _MOST_JOBS:
-            raise UserError(f"--jobs {asked}: at least 1 and at most {_MOST_JOBS}")
+            raise UserError(f"--jobs {asked}: must be at least 1 and at most {_MOST_JOBS}")
         return asked
     of_launchers = min(study.jobs for study in studies)
     threads = max(study.config.backend.get("threads", 1) for study in studies)
-    cores = cpu_count() // threads  # of those that the process may use, by its affinity and its control group
+    cores = cpu_count() // threads  # joblib counts the cores that this process may use
     return max(1, min(cores, of_launchers) if of_launchers > 0 else cores)
 
 
 def _announce(planned: PlannedStudy, throughput: Throughput, jobs: int, errors: list[UserError]) -> bool:
-    """Show how far an Optuna study is, and return whether it needs more trials. Adds to ``errors`` if it cannot run."""
+    """Print the progress of an Optuna study. Return whether it needs more trials. Append to ``errors`` on failure."""
     try:
         with config_errors(planned.name, planned.overrides):
             study = find_study(planned)
@@ -155,7 +155,7 @@ def _check_writable(results: Path) -> None:
 def _upload_ledger(
     studies: Sequence[PlannedStudy], runs: Sequence[PlannedRun], outcomes: Sequence[GridOutcome | TuningOutcome]
 ) -> list[UserError]:
-    """Upload the ledger to W&B, and return what went wrong: the runs are none the worse for it."""
+    """Upload the ledger to W&B, and return the errors. A failed upload does not affect the runs."""
     grids = [outcome for outcome in outcomes if isinstance(outcome, GridOutcome)]
     rows = [row for outcome in grids for row in grid_rows(runs, outcome)]
     try:
@@ -170,14 +170,14 @@ def _upload_ledger(
 
 
 def _train(runs: Sequence[PlannedRun], pool: Pool, throughput: Throughput, began: float) -> GridOutcome:
-    """Train the missing runs of all grids, and show what became of them."""
+    """Train the missing runs of all grids, and print a summary."""
     outcome = Execution(runs, pool, View(throughput, pool.size, len(runs))).finish()
     say(format_summary(outcome, runs, time.monotonic() - began))
     return outcome
 
 
 def _open(planned: PlannedStudy, pool: Pool, throughput: Throughput, errors: list[UserError]) -> Tuning | None:
-    """Open the database of an Optuna study before anything is trained. Adds to ``errors`` if it cannot run here."""
+    """Open the database of an Optuna study before anything is trained. Append to ``errors`` on failure."""
     total = planned.config.hydra.sweeper.n_trials * len(planned.seeds)
     try:
         return Tuning(planned, pool, View(throughput, pool.size, total))
@@ -188,7 +188,7 @@ def _open(planned: PlannedStudy, pool: Pool, throughput: Throughput, errors: lis
 
 
 def _tune(tuning: Tuning) -> TuningOutcome:
-    """Make the missing trials of an Optuna study, and show which failed."""
+    """Run the missing trials of an Optuna study, and print the failures."""
     try:
         outcome = tuning.finish()
     except UserError as error:

@@ -1,4 +1,4 @@
-"""A trial of an Optuna study while a process works on it."""
+"""A trial of an Optuna study that this process is working on."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from bepo.sweep.plan import PlannedRun
 
 @dataclass
 class Attempt:
-    """A trial that this process works on. The lock says so to other processes, and dies with this one."""
+    """A trial that this process is working on. Its lock tells other processes so, and ends with this process."""
 
     trial: optuna.Trial
     lock: FileLock
     runs: list[PlannedRun]  # one for each training seed
-    pending: list[PlannedRun]  # those that no worker of this process has begun
-    resume_at: float = 0.0  # when to start the next of them, if another process works on one
-    n_reported: int = 0  # validation passes that the pruner knows
+    pending: list[PlannedRun]  # runs that this process has not started
+    resume_at: float = 0.0  # when to start the next run, after another process was working on one
+    n_reported: int = 0  # validation passes that were reported to the pruner
     failure: str = ""
     is_pruned: bool = False
 
     @property
     def label(self) -> str:
-        """The trial's name in what is shown."""
+        """The name of the trial in printed lines."""
         return f"trial {self.trial.number}"
 
     @property
     def is_complete(self) -> bool:
-        """Whether every training seed is complete."""
+        """Whether the runs of all training seeds are complete."""
         return all(run.progress().status == "complete" for run in self.runs)
 
     def values(self, objectives: Sequence[str]) -> list[float]:
@@ -41,7 +41,7 @@ class Attempt:
         return values_of(objectives, [read_run(run.folder.path) for run in self.runs])
 
     def report(self) -> bool:
-        """Report the validation passes that the pruner does not know yet; return whether there were any."""
+        """Report new validation passes to the pruner. Return whether there were any."""
         means = means_of_passes(self.runs)
         has_news = len(means) > self.n_reported
         for step in range(self.n_reported, len(means)):
@@ -51,9 +51,9 @@ class Attempt:
 
 
 def means_of_passes(runs: Sequence[PlannedRun]) -> list[float]:
-    """Return a validation success for every pass, seeds one after the other: the mean of the seeds that got so far.
+    """Return the values that the pruner sees: one per validation pass, first all passes of the first seed, and so on.
 
-    A seed counts only after all passes of the seeds before it, which count with their last pass.
+    The value of a pass is the mean of its success and the last success of every earlier seed.
     """
     means: list[float] = []
     finals: list[float] = []

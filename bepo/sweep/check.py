@@ -1,4 +1,4 @@
-"""What an Optuna study must say before anything of it runs."""
+"""Checks of an Optuna study before it runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hydra.errors import MissingConfigException
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from bepo.core.errors import UserError
@@ -18,30 +18,33 @@ from bepo.sweep.trials import sampler_and_pruner, unsearched_run
 
 
 def check_tuning(planned: PlannedStudy) -> None:
-    """Raise ``UserError`` for objectives, seeds, a number of trials, a sampler or a search space that make no sense.
+    """Raise ``UserError`` for invalid objectives, seeds, number of trials, sampler or search space.
 
-    A value of the space that contradicts another one is no error: such a trial is pruned.
+    Values that contradict each other are allowed: such a trial is pruned.
     """
     checked_directions(planned.objectives, planned.config.hydra.sweeper)
     checked_seeds(planned.config.study.seeds)
     checked_trials(planned.config.hydra.sweeper)
     sampler_and_pruner(planned)
-    unsearched_run(planned)  # what all trials share has to compose
+    unsearched_run(planned)  # the settings that all trials share must compose
     space, _ = search_space(planned.sweep)
     conditional = {name: entry.distribution for name, entry in conditional_space(planned.config).items()}
     if not space and not conditional:
         raise UserError("nothing is searched: hydra.sweeper.params has no choice, range or interval")
+    defaults = planned.config.copy()
+    OmegaConf.set_struct(defaults, False)
+    del defaults["hydra"]
     for name, distribution in {**space, **conditional}.items():
         if OmegaConf.is_dict(OmegaConf.select(planned.config, name)):
             _check_presets(planned, name, distribution)
         else:
-            _check_values(planned, name, distribution)
+            _check_values(defaults, name, distribution)
 
 
 def _check_presets(planned: PlannedStudy, name: str, distribution: BaseDistribution) -> None:
-    """Raise ``UserError`` for a preset that does not exist. One that contradicts other settings is composed later."""
+    """Raise ``UserError`` for a preset that does not exist. Contradictions with other settings are found later."""
     if not isinstance(distribution, CategoricalDistribution):
-        raise UserError(f"{name}: names of files are searched with choice(...), not with {as_sweep(distribution)}")
+        raise UserError(f"{name}: presets must be searched with choice(...), not with {as_sweep(distribution)}")
     for value in _values(distribution):
         try:
             compose_study(planned.name, [f"{name}={value}"])
@@ -50,11 +53,9 @@ def _check_presets(planned: PlannedStudy, name: str, distribution: BaseDistribut
                 raise missing from None
 
 
-def _check_values(planned: PlannedStudy, name: str, distribution: BaseDistribution) -> None:
-    """Raise ``UserError`` if no value of a setting can be used beside the defaults of all others."""
-    problem, changed = None, planned.config.copy()
-    OmegaConf.set_struct(changed, False)
-    del changed["hydra"]
+def _check_values(defaults: DictConfig, name: str, distribution: BaseDistribution) -> None:
+    """Raise ``UserError`` if no value of a setting is valid together with the defaults of all others."""
+    problem, changed = None, defaults.copy()
     for value in _values(distribution):
         try:
             OmegaConf.update(changed, name, value, force_add=True)
@@ -62,11 +63,11 @@ def _check_values(planned: PlannedStudy, name: str, distribution: BaseDistributi
             return
         except CONFIG_ERRORS as error:
             problem = explain(error)
-    raise UserError(f"{name}: none of the values to search can be used ({problem})")
+    raise UserError(f"{name}: all values of the search are invalid ({problem})")
 
 
 def _values(distribution: BaseDistribution) -> Iterator[Any]:
-    """Yield the choices, or both ends."""
+    """Yield the choices, or both ends of a range."""
     if isinstance(distribution, CategoricalDistribution):
         yield from distribution.choices
     elif isinstance(distribution, IntDistribution | FloatDistribution):

@@ -1,76 +1,87 @@
-"""Many configs composed as Hydra composes one: each file is read once, and what configs begin with is merged once.
+"""Configs of studies, composed by Hydra and cached on disk.
 
-Hydra reads every file anew for every config, and merges its own part into it, which is a third of its time.
-The classes that it composes with are private to it; ``bepo.sweep.studies`` asks Hydra itself where these fail, and
-``tests/sweep/test_composition.py`` holds both against each other.
+Hydra needs 0.1 seconds for a config, and a sweep has hundreds of them. The cache is ``$BEPO_CACHE/configs`` (default:
+``~/.cache/bepo/configs``). Each folder in it is named after a digest of everything that a config depends on: config
+files, sources and versions. Folders that were not used for 30 days are removed.
 """
 
 from __future__ import annotations
 
-import copy
+import os
+import pickle
+import shutil
+import sys
+import time
 from collections.abc import Sequence
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import CachingConfigRepository, ConfigRepository
-from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
-from hydra._internal.defaults_list import create_defaults_list
-from hydra.core.plugins import Plugins
-from omegaconf import DictConfig, OmegaConf
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
 
-from bepo.sweep.space import parse
+from bepo.core.errors import UserError
+from bepo.runs.compose import CONFIG_ERRORS, search_path
+from bepo.store.files import digest, write_atomically
 
-_Place = tuple[str, str]
-"""A config file or a registered dataclass, such as ``credit/grpo``, and the dotted name under which it is merged."""
-_Places = tuple[_Place, ...]
+ROOT = Path(__file__).parent.parent.parent
+CONF = ROOT / "conf"
+_PACKAGES = ("hydra-core", "hydra-joblib-launcher", "hydra-optuna-sweeper", "omegaconf", "PyYAML")
+_MOST_SECONDS = 30 * 24 * 3600.0
 
 
-class Composer:
-    """Composes the files of some folders; a file that changes after it was read is not read again.
+def composed(experiments: Path, name: str, overrides: Sequence[str], hydra: bool = False) -> DictConfig:
+    """Return the config of a study as ``compose_with_hydra`` does, from the cache if it is there."""
+    folder = None if any("searchpath" in o for o in overrides) else _cache_folder(experiments)
+    if folder is None:
+        return compose_with_hydra(experiments, name, overrides, hydra)
+    path = folder / digest(repr((name, *overrides, hydra)), 32)
+    try:
+        checksum, data = path.read_bytes().split(b"\n", 1)
+        if digest(data).encode() == checksum:
+            return pickle.loads(data)
+    except (OSError, ValueError):  # not cached, or damaged
+        pass
+    config = compose_with_hydra(experiments, name, overrides, hydra)
+    if folder.name == _digest(experiments):  # no file changed in between
+        data = pickle.dumps(config)
+        write_atomically(path, digest(data).encode() + b"\n" + data)
+    return config
 
-    ``folders`` are searched in this order. ``hydra`` says whether configs have Hydra's own part, ``config.hydra``,
-    without what it says of the running program.
+
+def compose_with_hydra(experiments: Path, name: str, overrides: Sequence[str], hydra: bool = False) -> DictConfig:
+    """Return the config of a study with overrides as Hydra composes it; ``hydra``: with Hydra's own part."""
+    with initialize_config_dir(str(experiments)):
+        try:
+            return compose(name, [*overrides, search_path(CONF)], return_hydra_config=hydra)
+        except CONFIG_ERRORS:
+            raise
+        except ValueError as error:  # raised by Hydra for a choice that is not a name, such as env=null
+            raise UserError(str(error)) from error
+
+
+@cache
+def _cache_folder(experiments: Path) -> Path | None:
+    """Return the folder of the present sources, and remove old ones; None if it cannot be used.
+
+    Reading a pickle can run code, so a folder that other users can write is refused.
     """
+    root = Path(os.environ.get("BEPO_CACHE") or Path.home() / ".cache" / "bepo") / "configs"
+    folder = root / _digest(experiments)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.utime(folder)
+        for other in root.iterdir():
+            if time.time() - other.stat().st_mtime > _MOST_SECONDS:
+                shutil.rmtree(other, ignore_errors=True)
+        state = folder.stat()
+    except OSError:
+        return None
+    return folder if state.st_uid == os.getuid() and not state.st_mode & 0o022 else None
 
-    def __init__(self, folders: Sequence[Path], hydra: bool) -> None:
-        Plugins.instance()  # which register the kinds of places that configs are read from
-        path = ConfigSearchPathImpl()
-        for provider, place in [("hydra", "pkg://hydra.conf"), *((str(f), f"file://{f}") for f in folders)]:
-            path.append(provider, place)
-        path.append("schema", "structured://")
-        self._files, self._hydra = CachingConfigRepository(ConfigRepository(path)), hydra
-        self._merged: dict[_Places, DictConfig] = {(): OmegaConf.create()}
-        self._begun: set[_Places] = set()  # what some config began with
 
-    def compose(self, name: str, overrides: Sequence[str]) -> DictConfig:
-        """Return the config of a file with overrides, none of which may be a sweep. Raises what Hydra raises."""
-        parsed = parse(overrides)
-        found = create_defaults_list(self._files, name, parsed, prepend_hydra=True, skip_missing=False)
-        places = tuple((str(d.config_path), d.package or "") for d in found.defaults)
-        config = self._merge(places if self._hydra else tuple(p for p in places if not p[0].startswith("hydra/")))
-        OmegaConf.set_struct(config, True)
-        values = [o for o in found.config_overrides if self._hydra or not o.is_hydra_override()]
-        ConfigLoaderImpl._apply_overrides_to_config(values, config)
-        return config
-
-    def _merge(self, places: _Places) -> DictConfig:
-        """Merge what is at these places, in their order; keep what another config began with, too."""
-        beginnings = [places[:length] for length in range(len(places), -1, -1)]
-        kept = next(beginning for beginning in beginnings if beginning in self._merged)
-        shared = next((beginning for beginning in beginnings if beginning in self._begun), ())
-        config = copy.deepcopy(self._merged[kept])
-        for number, place in enumerate(places[len(kept) :], start=len(kept) + 1):
-            config.merge_with(self._content(*place))
-            if number == len(shared):
-                self._merged[shared] = copy.deepcopy(config)
-        self._begun.update(beginnings)
-        return config
-
-    def _content(self, path: str, package: str) -> DictConfig:
-        loaded = self._files.load_config(path)
-        assert loaded is not None, path
-        content = ConfigLoaderImpl._embed_result_config(loaded, package).config
-        assert isinstance(content, DictConfig)
-        if "hydra" not in content or self._hydra:
-            return content
-        return OmegaConf.masked_copy(content, [str(key) for key in content if key != "hydra"])
+def _digest(experiments: Path) -> str:
+    """Return a digest of everything that configs depend on beside their overrides."""
+    files = [*experiments.glob("*.yaml"), *CONF.rglob("*.yaml"), *(ROOT / "bepo").rglob("*.py")]
+    contents = [(str(file), digest(file.read_bytes())) for file in sorted(files)]
+    return digest(repr((contents, sys.version, *map(version, _PACKAGES))), 32)

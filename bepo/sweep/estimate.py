@@ -1,4 +1,4 @@
-"""How long the missing runs will take: from earlier runs of the same kind on this machine, else from constants."""
+"""Estimates of how long missing runs take, from earlier runs of the same kind on this machine or from constants."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from bepo.store.files import Corrupt
 from bepo.store.run_files import StoredRun, read_run
 from bepo.sweep.plan import PlannedRun
 
-# Seconds an update and GPUs of a run at tier=paper. ALFWorld with the small model: the paper's runtime analysis
-# (225.7 s, and 0.361 s of advantages, on two H100). The rest is ASSUMED from it: 7B at three times the compute on twice
-# the GPUs; a horizon of 15 against 50, with half of the time not in rollouts, for WebShop and Sokoban.
+# Seconds per update, and GPUs, of a run at tier=paper. ALFWorld with the small model is from the paper's runtime
+# analysis (225.7 s, and 0.361 s of advantages, on two H100). The others are ASSUMED from it. The 7B model: three times
+# the compute on twice the GPUs. WebShop and Sokoban: a horizon of 15 instead of 50, half of the time in rollouts.
 PAPER_COST = {
     ("alfworld", "small"): (226.0, 2),
     ("alfworld", "qwen3"): (226.0, 2),
@@ -29,8 +29,8 @@ PAPER_COST = {
     ("webshop", "large"): (220.0, 4),
     ("sokoban", "vl"): (147.0, 2),
 }
-# CPU seconds an update of a tiny model, measured on 2026-11-22 and, for ALFWorld and WebShop, a day later
-# (docs/benchmarks.md). At tier=smoke what comes before and after a run's four updates counts as much as they do.
+# Measured CPU seconds per update of a tiny model (docs/benchmarks.md). At tier=smoke half of them are for the work
+# before and after the four updates of a run.
 SMOKE_COST = 2.0
 LAPTOP_COST = {"sokoban": 2.6, "webshop": 2.1, "alfworld": 2.5}
 LARGE_FACTOR = 1.5  # model=large
@@ -40,18 +40,19 @@ CRITIC_FACTOR = 2.1
 
 @dataclass
 class TimeEstimate:
-    """How long the updates that a run still lacks will take."""
+    """How long the missing updates of a run will take."""
 
     seconds: float  # of one worker
     gpus: int  # 0 on a CPU
-    measured: bool  # on earlier runs; False: from constants
+    measured: bool  # whether from earlier runs; otherwise from constants
 
 
 class Throughput:
-    """Seconds an update of earlier runs of the same backend, tier, environment, model and method, or else critic.
+    """Seconds per update of earlier runs with the same backend, tier, environment and model.
 
-    They are CPU seconds of runs on a CPU, which count where the CPU is of this machine's model, and those of the clock
-    of runs on GPUs. ``corrupt`` says by run id what is wrong with the runs that do not verify: they are in no estimate.
+    Runs of the same estimator are used if there are any, or else those with or without a critic. The seconds are CPU
+    seconds for runs on a CPU of this machine's model, and wall-clock seconds for runs on GPUs. ``corrupt`` has the
+    problems of damaged runs by run ID; these runs are not used.
     """
 
     def __init__(self, results: Path) -> None:
@@ -75,7 +76,7 @@ class Throughput:
             self.corrupt[folder.name] = f"{folder}: not a training run ({error!r})"
 
     def estimate(self, run: PlannedRun, *, whole: bool = False) -> TimeEstimate:
-        """Estimate how long the updates that a run still lacks will take, or all its updates for ``whole``."""
+        """Estimate the time of the missing updates of a run, or of all its updates with ``whole``."""
         config = run.config
         made = 0 if whole else run.progress().updates
         updates = max(config.updates, 1) - made  # an evaluation counts as an update
@@ -91,7 +92,7 @@ class Throughput:
 
 
 def _seconds_an_update(run: StoredRun) -> float:
-    """Return what an update has cost, with a share of what came before and after all updates, where that is known."""
+    """Return the seconds per update, including a share of the time before and after training if it is known."""
     name = "cpu_seconds_last_session" if run.clock == "cpu/" else "wall_seconds_last_session"
     whole = run.metadata.get(name) if len(run.metadata["sessions"]) == 1 else None
     seconds = seconds_of_updates(run.metrics(), run.clock) if whole is None else whole
@@ -99,7 +100,7 @@ def _seconds_an_update(run: StoredRun) -> float:
 
 
 def _tiny_cost(config: Config) -> float:
-    """Return the CPU seconds of an update of a tiny model, by the constants above."""
+    """Return the CPU seconds per update of a tiny model from the constants above."""
     if config.tier == "smoke":
         return SMOKE_COST
     seconds = LAPTOP_COST.get(config.env.name, max(LAPTOP_COST.values()))
@@ -121,7 +122,7 @@ def _needs_critic(config: dict[str, Any]) -> bool:
 
 
 def _kinds(config: dict[str, Any], needs_critic: bool) -> Iterator[tuple]:
-    """Yield what runs are compared by, the most alike first. Another model, or a critic, is no guide."""
+    """Yield the keys by which runs are compared, the most specific first."""
     place = config["backend"]["name"], config["tier"], config["env"]["name"], config.get("model", "small")
     yield *place, config["credit"]["name"]
     yield *place, needs_critic

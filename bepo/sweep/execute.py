@@ -1,4 +1,4 @@
-"""Train the missing runs of grids: one worker a free core, until this process can do nothing more."""
+"""Train the missing runs of grids, with one worker per free core."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from bepo.sweep.show import View, format_corrupt
 
 
 class Execution:
-    """The runs of grids being trained; those that another process works on are tried again later."""
+    """Trains the runs of grids. Runs that another process is working on are tried again later."""
 
     def __init__(self, runs: Sequence[PlannedRun], pool: Pool, view: View) -> None:
         self.runs, self.pool, self.view = runs, pool, view
         self.outcome = GridOutcome()
         self.pending: list[PlannedRun] = []
-        self.busy: dict[str, tuple[PlannedRun, float]] = {}  # by run id; with the time at which it is tried again
-        self.warm_starts: set[str] = set()  # those that exist, by key
+        self.busy: dict[str, tuple[PlannedRun, float]] = {}  # by run ID, with the time of the next try
+        self.warm_starts: set[str] = set()  # keys of the existing warm starts
         for run in runs:
             self._add(run)
 
@@ -37,7 +37,7 @@ class Execution:
             self.pending.append(run)
 
     def finish(self) -> GridOutcome:
-        """Train everything that is missing, and return what became of it. Ctrl-C ends the workers first."""
+        """Train all missing runs, and return the outcome. After Ctrl-C, end the workers first."""
         for run in self.runs:
             note_cells(run)
         self.view.begin(len(self.outcome.complete), len(self.outcome.refused))
@@ -56,7 +56,7 @@ class Execution:
         return self.outcome
 
     def _fill(self) -> None:
-        while self.pool.has_room and self.pending:
+        while self.pool.has_free_slot and self.pending:
             run = self._choose()
             self.pending.remove(run)
             if run.progress().status == "complete":
@@ -65,7 +65,7 @@ class Execution:
                 self.view.started(self.pool.start(run))
 
     def _choose(self) -> PlannedRun:
-        """Return the next run, if possible not one that would only wait for a warm start that another is making."""
+        """Return the next run; avoid runs that would wait for a warm start that a worker is making."""
         unfinished = {_warm_start_key(worker.run) for worker in self.pool.workers} - self.warm_starts
         return next((run for run in self.pending if _warm_start_key(run) not in unfinished), self.pending[0])
 
@@ -74,7 +74,7 @@ class Execution:
         self.warm_starts.add(_warm_start_key(run))
         if worker.exit_code == BUSY:
             self.busy[run.id] = run, time.monotonic() + RETRY_SECONDS
-        elif run.progress().status == "complete":  # however it ended then
+        elif run.progress().status == "complete":  # whatever its exit status
             self.outcome.complete.append(run)
             self.view.completed(worker)
         elif worker.stop_requests:
@@ -88,7 +88,7 @@ class Execution:
             if run.progress().status == "complete":
                 self._completed_elsewhere(run)
             elif time.monotonic() >= retry_at:
-                self.pending.append(run)  # the process that worked on it may be dead
+                self.pending.append(run)  # the other process may have ended
             else:
                 continue
             del self.busy[run.id]
@@ -99,6 +99,6 @@ class Execution:
 
 
 def _warm_start_key(run: PlannedRun) -> str:
-    """Return the settings that two runs with the same warm start have in common."""
+    """Return a key that is equal for runs with the same warm start."""
     c = run.config
     return repr((c.env, c.agent, c.policy, c.backend, c.rollout.train_tasks, c.evaluation))

@@ -1,4 +1,4 @@
-"""The ledger of a finished sweep: a row for each cell of a grid, and for each training seed of an Optuna trial."""
+"""The ledger of a sweep for W&B: a row for each cell of a grid, and for each training seed of an Optuna trial."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ COLUMNS = ("study", "cell", "status", "run", "success", "seconds", "cpu_seconds"
 
 
 def grid_rows(runs: Sequence[PlannedRun], outcome: GridOutcome) -> list[list[Any]]:
-    """Return a row for each cell; cells that share a run have its id in common."""
+    """Return a row for each cell. Cells that share a run have the same run ID."""
     problems = outcome.refused | outcome.failed
     return [_row(cell.study, cell.label, run.folder, problems.get(run.id, "")) for run in runs for cell in run.cells]
 
 
 def trial_rows(planned: PlannedStudy, study: optuna.Study) -> list[list[Any]]:
-    """Return a row for each run of each trial; a pruned or failed trial says so as the problem of its runs."""
+    """Return a row for each run of each trial. The runs of a pruned or failed trial have this as their problem."""
     results, rows = Path(planned.config.results), []
     for trial in study.get_trials(deepcopy=False):
         text = f"trial {trial.number}: {format_params(trial.params)}"
@@ -38,7 +38,7 @@ def trial_rows(planned: PlannedStudy, study: optuna.Study) -> list[list[Any]]:
 
 
 def _row(study: str, cell: str, folder: RunFolder, problem: str) -> list[Any]:
-    """Return a row in the order of ``COLUMNS``; success is None for a run that is not complete."""
+    """Return a row in the order of ``COLUMNS``. Success is None for an incomplete run."""
     progress = folder.progress()
     seconds = [seconds_of_updates(folder.rows("metrics"), clock) for clock in ("time/", "cpu/")]
     success = progress.run and success_of(progress.run.metadata["result"])
@@ -46,7 +46,7 @@ def _row(study: str, cell: str, folder: RunFolder, problem: str) -> list[Any]:
 
 
 def upload_ledger(studies: Sequence[PlannedStudy], rows: Sequence[Sequence[Any]]) -> None:
-    """Upload the ledger to W&B, into the group of the study or, of several studies, of the tier.
+    """Upload the ledger to W&B. Its group is the study, or the tier for several studies.
 
     Raises ``UserError`` if W&B does not start.
     """

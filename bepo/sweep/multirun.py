@@ -1,4 +1,4 @@
-"""What Hydra's own multirun (``bepo.train -m``, ``bepo.evaluate -m``) is checked for before it begins."""
+"""Checks of Hydra's own multirun (``bepo.train -m``, ``bepo.evaluate -m``) before it starts."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _MOST_JOBS = 1024
 
 
 class SweepCheck(Callback):
-    """Looks at a sweep of Hydra's before it begins: what cannot be right ends the program with one line."""
+    """A Hydra callback that checks a sweep. An invalid sweep ends the program with one line."""
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Refuse what a single run may not have either."""
+        """Check the logging of a single run."""
         with _one_line():
             _check_logging(config.hydra)
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Make the results folder, in which a sweeper keeps its trials, unless the sweep is refused."""
+        """Check a sweep, and make the results folder, where a sweeper stores its trials."""
         with _one_line():
             _check_logging(config.hydra)
             check_plugins(config.hydra)
@@ -47,7 +47,7 @@ class SweepCheck(Callback):
 
 @contextmanager
 def _one_line() -> Iterator[None]:
-    """End the program with one line about a wrong config: what a callback raises, Hydra turns into a warning."""
+    """End the program with one line about a wrong config. Hydra turns exceptions of a callback into warnings."""
     try:
         yield
     except (*CONFIG_ERRORS, ValueError) as error:
@@ -56,7 +56,7 @@ def _one_line() -> Iterator[None]:
 
 
 def _check_logging(hydra: DictConfig) -> None:
-    """Raise ``UserError`` for logging that does not go to a stream: a file of a stranger could write anywhere."""
+    """Raise ``UserError`` for logging to anything but a stream. A downloaded config must not write files elsewhere."""
     for name in ("job_logging", "hydra_logging"):
         for handler in (OmegaConf.select(hydra, f"{name}.handlers") or {}).values():
             kind = handler.get("class", handler.get("()")) if OmegaConf.is_dict(handler) else handler
@@ -65,7 +65,7 @@ def _check_logging(hydra: DictConfig) -> None:
 
 
 def check_plugins(hydra: DictConfig) -> None:
-    """Raise ``UserError`` for a sweeper or a launcher that is not one of those that are installed for it."""
+    """Raise ``UserError`` for an unknown sweeper or launcher."""
     sweeper = _target(hydra.sweeper)
     if sweeper not in _SWEEPERS:
         raise choose("sweeper", sweeper, _SWEEPERS.values())
@@ -79,7 +79,7 @@ def _target(plugin: Any) -> str:
 
 
 def is_optuna(hydra: DictConfig) -> bool:
-    """Return whether a sweep is a search of Optuna's."""
+    """Return whether a sweep is an Optuna search."""
     return _SWEEPERS[_target(hydra.sweeper)] == "hydra/sweeper=optuna"
 
 
@@ -89,9 +89,8 @@ def _overrides(config: DictConfig) -> list[str]:
 
 
 def _check_sweep(config: DictConfig) -> None:
-    """Raise ``UserError`` for a sweep without values or with too many, and for a search that would not optimise what
-    it says: success on validation tasks, or the objectives that a study names."""
-    from bepo.sweep.space import check_grid, search_space  # Optuna takes a second to import; single runs do without
+    """Raise ``UserError`` for a sweep with no values or too many, and for a search with wrong directions."""
+    from bepo.sweep.space import check_grid, search_space  # imports Optuna, which takes a second
 
     sweeper = config.hydra.sweeper
     if not is_optuna(config.hydra):
@@ -112,7 +111,7 @@ def _check_sweep(config: DictConfig) -> None:
 
 def _make(results: str) -> None:
     if not results.strip():
-        raise UserError(f"results={results}: must name a folder; . is the current one")
+        raise UserError(f"results={results}: must name a folder; . is the current folder")
     try:
         Path(results).mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
@@ -120,9 +119,9 @@ def _make(results: str) -> None:
 
 
 def _join_study(config: DictConfig) -> None:
-    """Check a search of Optuna's against the trials that are stored.
+    """Compare an Optuna search with its stored trials.
 
-    Raises ``UserError`` if these were made with other settings or with the same seed, or cannot be stored.
+    Raises ``UserError`` if these have other settings or used the same seed, or if the database cannot be opened.
     """
     from bepo.sweep.check import check_tuning
     from bepo.sweep.studies import EXPERIMENTS, PlannedStudy

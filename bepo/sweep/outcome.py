@@ -1,4 +1,4 @@
-"""What became of the runs and trials of a sweep."""
+"""The outcome of a sweep."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from bepo.sweep.plan import PlannedRun
 
 @dataclass
 class GridOutcome:
-    """What became of the runs of grids."""
+    """The outcome of grids."""
 
     complete: list[PlannedRun] = field(default_factory=list)
-    elsewhere: list[PlannedRun] = field(default_factory=list)  # those of the complete ones that other processes trained
-    failed: dict[str, str] = field(default_factory=dict)  # by run id, the reason; the run's log says more
-    refused: dict[str, str] = field(default_factory=dict)  # by run id, why the run was never begun
+    elsewhere: list[PlannedRun] = field(default_factory=list)  # complete runs that other processes trained
+    failed: dict[str, str] = field(default_factory=dict)  # reason by run ID; the log of the run has details
+    refused: dict[str, str] = field(default_factory=dict)  # by run ID, why the run was not started
     interrupted: bool = False
 
     @property
     def is_bad(self) -> bool:
-        """Whether a run failed or could not be begun."""
+        """Whether a run failed or could not be started."""
         return bool(self.failed or self.refused)
 
 
 @dataclass
 class TuningOutcome:
-    """What became of the trials of an Optuna study."""
+    """The outcome of an Optuna study."""
 
     failed: list[str] = field(default_factory=list)  # a line for each failed trial
     interrupted: bool = False
 
     @property
     def is_bad(self) -> bool:
-        """Whether a trial failed, or the study itself."""
+        """Whether a trial or the whole study failed."""
         return bool(self.failed)

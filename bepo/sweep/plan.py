@@ -1,4 +1,4 @@
-"""The runs that studies need: each of them once, however many cells share it."""
+"""The plan of a sweep: the runs that studies need, each once, however many cells share it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bepo.sweep.studies import Cell, PlannedStudy, compose_cells
 
 @dataclass
 class PlannedRun:
-    """One training run, and the cells of studies that it is."""
+    """One run, and the study cells that point at it."""
 
     id: str
     config: Config
@@ -27,7 +27,7 @@ class PlannedRun:
 
     @property
     def folder(self) -> RunFolder:
-        """The run's folder, which need not exist yet."""
+        """The folder of the run. It may not exist yet."""
         return RunFolder(Path(self.config.results), self.id)
 
     @property
@@ -37,7 +37,7 @@ class PlannedRun:
 
     @property
     def is_published(self) -> bool:
-        """Whether the repository holds the run, complete."""
+        """Whether the run is among the published runs."""
         return PublishedRuns(PUBLISHED / self.config.tier).archive(self.id).exists()
 
     @property
@@ -47,11 +47,11 @@ class PlannedRun:
 
     @property
     def label(self) -> str:
-        """The first cell's study, and what this cell varies in it."""
+        """The study of the first cell, and the overrides of this cell."""
         return f"{self.cells[0].study}  {self.cells[0].label}"
 
     def progress(self, *, hashed: bool = True) -> Progress:
-        """Read how far the run is, with the digest of every file of a complete one unless ``hashed`` is false."""
+        """Read the progress of the run. ``hashed``: whether to check the digests of all files of a complete run."""
         return self.folder.progress(hashed=hashed)
 
     def result(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def note_cells(run: PlannedRun) -> None:
 
 def _runs(configured: Sequence[tuple[Cell, Config]]) -> list[PlannedRun]:
     runs: dict[str, PlannedRun] = {}
-    obstacles: dict[str, UserError | None] = {}  # asked once for all runs of a kind
+    obstacles: dict[str, UserError | None] = {}  # computed once for all runs of a kind
     for cell, config in configured:
         kind = repr((config.backend, config.env, config.policy, config.tracking, config.tier))
         if kind not in obstacles:
@@ -89,8 +89,8 @@ def _runs(configured: Sequence[tuple[Cell, Config]]) -> list[PlannedRun]:
 
 
 def _obstacle(config: Config) -> UserError | None:
-    """Return why this machine cannot run it, or None; a plan needs neither the backend nor its device."""
-    if config.backend.missing():  # most lack nothing, and say so without torch
+    """Return why this machine cannot train a run, or None."""
+    if config.backend.missing():  # fast: ``resolve`` may import torch
         try:
             config.backend.resolve()
         except UserError as error:

@@ -1,6 +1,6 @@
-"""Runs in worker processes, one each: whatever a run does to its process, the others and the sweep go on.
+"""Worker processes for runs, one run each, so that a crash of one run does not affect the others or the sweep.
 
-Workers are forked from a server that has imported torch and transformers once, so a worker starts in milliseconds.
+Workers are forked from a server that has imported torch and transformers once. A worker starts within milliseconds.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from bepo.store.runs import Busy
 from bepo.sweep.plan import PlannedRun
 
 BAD_INPUT, BUSY, INTERRUPTED = 2, 75, 130
-"""Exit codes of a worker; ``BUSY`` says that another process works on the run."""
-_LONGEST_FOLDER = 60  # bytes of a folder for sockets: of their 107, multiprocessing takes 32
-RETRY_SECONDS = 2.0  # before a run that was busy is tried again
+"""Exit codes of a worker. ``BUSY``: another process is working on the run."""
+_LONGEST_FOLDER = 60  # bytes of the folder of a socket; a path may have 107, and multiprocessing adds 32
+RETRY_SECONDS = 2.0  # wait before retrying a busy run
 
 
 @dataclass
 class Worker:
-    """A process that works on one run."""
+    """A process that trains one run."""
 
     run: PlannedRun
     process: BaseProcess
@@ -47,13 +47,13 @@ class Worker:
         return self.process.exitcode
 
     def stop(self) -> None:
-        """Ask for a checkpoint after the current update; a second time: ask to stop at once."""
+        """Ask the worker to stop after the current update; the second time, to stop at once."""
         self.stop_requests += 1
         if self.process.pid is not None and self.process.is_alive():
             os.kill(self.process.pid, signal.SIGINT)
 
 
-# What a run imports late, several seconds of it. A module that is missing here only makes a worker start slower.
+# Modules that a run imports late, which takes several seconds. A missing one only makes a worker start slower.
 _PRELOADED = [
     "bepo.runs.evaluation_run",
     "bepo.training.local_engine",
@@ -75,7 +75,7 @@ class Pool:
         self._context.set_forkserver_preload(_PRELOADED)
 
     @property
-    def has_room(self) -> bool:
+    def has_free_slot(self) -> bool:
         """Whether another worker can start."""
         return len(self.workers) < self.size
 
@@ -92,14 +92,14 @@ class Pool:
         return worker
 
     def ended(self, timeout: float) -> list[Worker]:
-        """Remove and return the workers that have ended; wait for one, but no longer than ``timeout`` seconds."""
+        """Remove and return the workers that have ended. Wait for one at most ``timeout`` seconds."""
         connection.wait([w.process.sentinel for w in self.workers], timeout)
         ended = [w for w in self.workers if not w.process.is_alive()]
         self.workers = [w for w in self.workers if w not in ended]
         return ended
 
     def stop(self, requests: int) -> None:
-        """Stop the workers: after the current update if asked once, at once if asked twice, else by force."""
+        """Stop the workers: after the current update for one request, at once for two, by force for more."""
         for worker in self.workers:
             if requests > 2:
                 worker.process.kill()
@@ -109,7 +109,7 @@ class Pool:
 
 @contextmanager
 def _short_temporary_folder() -> Iterator[None]:
-    """Let what is made within a ``with`` block be in a folder whose name leaves room for that of a socket."""
+    """Use a temporary folder with a short path within a ``with`` block, because paths of sockets are limited."""
     before = tempfile.gettempdir()
     if len(os.fsencode(before)) > _LONGEST_FOLDER:
         tempfile.tempdir = "/tmp"
@@ -121,7 +121,7 @@ def _short_temporary_folder() -> Iterator[None]:
 
 @contextmanager
 def interrupts() -> Iterator[list[int]]:
-    """Yield a list of the signals that ask the sweep to stop (Ctrl-C and SIGTERM); it grows as they come."""
+    """Yield a list of the received signals that ask the sweep to stop (Ctrl-C and SIGTERM)."""
     received: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, lambda number, _: received.append(number)) for number in numbers}
@@ -133,7 +133,7 @@ def interrupts() -> Iterator[list[int]]:
 
 
 def explain_exit(code: int) -> str:
-    """Return what a worker's exit code means; it is negative for a process that a signal killed."""
+    """Return the meaning of a worker's exit code. It is negative for a process that a signal killed."""
     if code >= 0:
         return {BAD_INPUT: "bad input", INTERRUPTED: "interrupted"}.get(code, f"exit status {code}")
     name = signal.Signals(-code).name
@@ -141,11 +141,11 @@ def explain_exit(code: int) -> str:
 
 
 def _work(config: Config, overrides: list[str], log: Path) -> None:
-    """Train one run and exit with one of the codes above. What the run prints goes to its log."""
-    from bepo.runs.evaluation_run import evaluate  # imported by the server already
+    """Train one run and exit with one of the codes above. The output of the run goes to its log."""
+    from bepo.runs.evaluation_run import evaluate  # the server has imported these already
     from bepo.runs.run import run
 
-    os.setpgid(0, 0)  # Ctrl-C reaches the sweep alone, which passes it on once
+    os.setpgid(0, 0)  # Ctrl-C reaches only the sweep, which passes it on once
     _end_with_parent()
     with log.open("a", buffering=1, encoding="utf-8") as file:
         for stream in (1, 2):
@@ -167,7 +167,7 @@ def _work(config: Config, overrides: list[str], log: Path) -> None:
 
 
 def _end_with_parent() -> None:
-    """Let a sweep that is killed take its workers with it; their runs go on from their checkpoints."""
+    """End this worker when its sweep is killed. The run can continue from its checkpoint."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return

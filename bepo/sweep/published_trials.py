@@ -1,4 +1,4 @@
-"""The trials of Optuna studies among the published runs: a database with those of one tier."""
+"""The published trials of Optuna studies: a database for each tier."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bepo.sweep.trials import RUNS
 
 
 def publish_trials(results: Path, published: PublishedRuns) -> None:
-    """Copy every Optuna study of the tier; one of the same name is replaced if its trials are others.
+    """Copy every Optuna study of the tier. A published study of the same name is replaced if its trials differ.
 
     Raises ``UserError`` if a database cannot be read.
     """
@@ -31,12 +31,12 @@ def publish_trials(results: Path, published: PublishedRuns) -> None:
 
 
 def check_trials(published: PublishedRuns) -> Iterator[str]:
-    """Yield which complete trials lack a run. Raises ``UserError`` if the database cannot be read."""
+    """Yield an error for each missing run of a complete trial. Raises ``UserError`` if the database cannot be read."""
     known = set(published.ids())
     for name, study in _studies(published).items():
         for trial in study.get_trials(deepcopy=False, states=[TrialState.COMPLETE]):
             for run_id in sorted(set(trial.user_attrs.get(RUNS, ())) - known):
-                yield f"{published.folder / TRIALS}: {name}, trial {trial.number}: run {run_id} is not there"
+                yield f"{published.folder / TRIALS}: {name}, trial {trial.number}: run {run_id} is missing"
 
 
 def _studies(published: PublishedRuns) -> dict[str, optuna.Study]:
@@ -44,7 +44,7 @@ def _studies(published: PublishedRuns) -> dict[str, optuna.Study]:
 
 
 def _read(folder: Path) -> dict[str, optuna.Study]:
-    """Return the studies of a folder's database by name; none without one."""
+    """Return the studies of a folder's database by name; empty without a database."""
     if not (folder / TRIALS).exists():
         return {}
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -52,7 +52,7 @@ def _read(folder: Path) -> dict[str, optuna.Study]:
     try:
         return {n: optuna.load_study(study_name=n, storage=storage) for n in optuna.get_all_study_names(storage)}
     except (SQLAlchemyError, RuntimeError) as error:
-        raise UserError(f"{folder / TRIALS}: not a database of Optuna ({str(error).splitlines()[0]})") from None
+        raise UserError(f"{folder / TRIALS}: not an Optuna database ({str(error).splitlines()[0]})") from None
 
 
 def _same(a: optuna.Study, b: optuna.Study) -> bool:

@@ -1,4 +1,4 @@
-"""What a sweep shows: the plan, a line for each running run and one for all, and the end."""
+"""The output of a sweep: the plan, live progress, and the summary."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from bepo.sweep.outcome import GridOutcome
 from bepo.sweep.plan import PlannedRun
 from bepo.sweep.pool import Worker, explain_exit
 
-_QUIET = 60.0  # seconds between two lines of totals where there is no terminal
+_TOTALS_SECONDS = 60.0  # between two lines of totals without a terminal
 
 
 def format_plan(
     runs: Sequence[PlannedRun], states: Mapping[str, Progress], throughput: Throughput, jobs: int, cells: bool
 ) -> str:
-    """Return a table with a row for each study, then what is shared, what is left to do, and what prevents it.
+    """Return a table with a row for each study, the remaining work and its cost, and problems.
 
-    ``states`` holds the progress of every run by its id; ``cells`` puts a row for each cell above the table.
+    ``states`` holds the progress of every run by run ID. ``cells`` adds a row for each cell above the table.
     """
     rows = [_cell_row(run, states[run.id]) for run in runs] + [""] if cells else []
     unfinished = [run for run in runs if states[run.id].status in ("partial", "missing")]
@@ -62,21 +62,21 @@ def _problems(
     corrupt = [run for run in runs if states[run.id].status == "corrupt"]
     lines = [f"CORRUPT {run.label}: {format_corrupt(run, states[run.id])}" for run in corrupt]
     elsewhere = [problem for identifier, problem in throughput.corrupt.items() if identifier not in states]
-    lines += [f"CORRUPT and no cell of these studies: {problem}" for problem in elsewhere]
+    lines += [f"CORRUPT, not in these studies: {problem}" for problem in elsewhere]
     obstacles = dict.fromkeys(str(run.obstacle) for run in unfinished if run.obstacle)
     return lines + [f"not on this machine: {obstacle}" for obstacle in obstacles]
 
 
 def format_corrupt(run: PlannedRun, state: Progress) -> str:
-    """Return what is wrong with a corrupt run, and how to train it again."""
+    """Return the problem of a corrupt run, and how to train it again."""
     return f"{state.problem}; {run.folder.advice}"
 
 
 def format_time(estimates: Sequence[TimeEstimate], jobs: int) -> str:
-    """Return how long runs will take with ``jobs`` of them at a time, given an estimate for each."""
+    """Return how long runs will take, ``jobs`` at a time, given an estimate for each."""
     total = sum(e.seconds for e in estimates)
     measured = sum(e.measured for e in estimates)
-    basis = f"{measured} of {len(estimates)} by earlier runs" if measured else "by stated constants, none measured yet"
+    basis = f"{measured} of {len(estimates)} from earlier runs" if measured else "from constants, nothing measured yet"
     gpu_hours = sum(e.seconds * e.gpus for e in estimates) / 3600
     gpus = f", {gpu_hours:.0f} GPU-hours" if gpu_hours else ""
     return f"about {format_duration(total / jobs)} with {jobs} at a time{gpus} ({basis})"
@@ -90,7 +90,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_summary(outcome: GridOutcome, runs: Sequence[PlannedRun], seconds: float) -> str:
-    """Return how many runs are complete after ``seconds``, and which failed: why, and where their logs are."""
+    """Return how many runs are complete after ``seconds``, and which failed, with reasons and logs."""
     elsewhere = f" ({len(outcome.elsewhere)} of them by other processes)" if outcome.elsewhere else ""
     lines = [f"{len(outcome.complete)} of {len(runs)} runs complete{elsewhere}, {format_duration(seconds)}"]
     for run in runs:
@@ -100,7 +100,7 @@ def format_summary(outcome: GridOutcome, runs: Sequence[PlannedRun], seconds: fl
         refused = [f"        {run.label}" for run in runs if outcome.refused.get(run.id) == reason]
         lines += [f"FAILED  {reason}", *refused]
     if outcome.interrupted:
-        lines.append("interrupted; the same command goes on from here")
+        lines.append("interrupted; the same command continues from here")
     elif outcome.failed:
         lines.append("the same command tries the failed ones again")
     return "\n".join(lines)
@@ -112,7 +112,7 @@ def _last_line(run: PlannedRun) -> str:
 
 
 class View:
-    """Live progress: on a terminal a block of lines that is redrawn, elsewhere a line when something happens."""
+    """Live progress: a block of lines that is redrawn on a terminal, otherwise a line per event."""
 
     def __init__(self, throughput: Throughput, jobs: int, total: int, out: TextIO | None = None) -> None:
         self.throughput, self.jobs, self.total = throughput, jobs, total
@@ -123,7 +123,7 @@ class View:
         self.began = self.last_total = time.monotonic()
 
     def begin(self, n_complete: int, n_failed: int) -> None:
-        """Start with the runs that are complete already and those that cannot be begun."""
+        """Set the numbers of runs that are complete already and of those that cannot be started."""
         self.n_complete, self.n_failed = n_complete, n_failed
 
     def started(self, worker: Worker) -> None:
@@ -132,7 +132,7 @@ class View:
             self.log(f"start   {worker.run.label}")
 
     def completed(self, worker: Worker) -> None:
-        """Show the success of a run that a worker completed, and count it in the estimates from here on."""
+        """Show the success of a completed run, and use its time in later estimates."""
         self.n_complete += 1
         self.throughput.add(worker.run.folder.path)
         success = worker.run.result()["success"]
@@ -144,11 +144,11 @@ class View:
         self.log(f"FAILED  {worker.run.label}: {explain_exit(worker.exit_code)}  ({worker.run.log})")
 
     def stopped(self, worker: Worker) -> None:
-        """Show where a worker stopped that was asked to."""
+        """Show the last update of a worker that was asked to stop."""
         self.log(f"stopped {worker.run.label}  update {worker.run.progress().updates}/{worker.run.config.updates}")
 
     def draw(self, workers: Sequence[Worker], pending: Sequence[PlannedRun], n_elsewhere: int) -> None:
-        """Draw the block, or a line of totals from time to time; ``n_elsewhere`` counts what other processes do."""
+        """Draw the block, or a line of totals once a minute. ``n_elsewhere``: runs that other processes train."""
         now = time.monotonic()
         if self.is_live:
             self._erase()
@@ -156,7 +156,7 @@ class View:
             lines = [*map(_worker_line, workers), self._total_line(workers, pending, n_elsewhere)]
             say("".join(line[:width] + "\n" for line in lines), end="", file=self.out)
             self.n_drawn = len(lines)
-        elif now - self.last_total > _QUIET:
+        elif now - self.last_total > _TOTALS_SECONDS:
             self.log(self._total_line(workers, pending, n_elsewhere))
             self.last_total = now
 

@@ -1,4 +1,4 @@
-"""What overrides with sweeps span: the points of a grid, or the search space of an Optuna study."""
+"""Sweeps in overrides: the points of a grid, and the search space of an Optuna study."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from optuna.distributions import (
 
 from bepo.core.errors import UserError
 
-_MOST_POINTS = 10_000  # cells of a grid, and values of a range that are listed
+_MOST_POINTS = 10_000  # limit for the cells of a grid and the listed values of a range
 
 
 def parse(overrides: Sequence[str]) -> list[Override]:
@@ -35,8 +35,8 @@ def parse(overrides: Sequence[str]) -> list[Override]:
 def grid(overrides: Sequence[str]) -> list[list[str]]:
     """Return every combination of the swept values, each as a list of overrides, in the order of Hydra's own sweeper.
 
-    The values of the last key vary fastest. A later override of a key replaces an earlier one, also where that is a
-    sweep, and keeps its place. Raises ``UserError`` for an interval, whose values cannot be listed.
+    The values of the last key vary fastest. A later override of a key replaces an earlier one, in the earlier position.
+    Raises ``UserError`` for an interval, whose values cannot be listed.
     """
     parsed = check_grid(overrides)
     values = [[f"{key}={value}" for value in _listed(override)] for key, override in parsed.items()]
@@ -44,29 +44,29 @@ def grid(overrides: Sequence[str]) -> list[list[str]]:
 
 
 def check_grid(overrides: Sequence[str]) -> dict[str, Override]:
-    """Return the last override of each key. Raises ``UserError`` if they span no cell, or too many to list."""
+    """Return the last override of each key. Raises ``UserError`` if they give no cell or too many."""
     parsed = {override.get_key_element(): override for override in parse(overrides)}
     numbers = {override.input_line: n_values(override) for override in parsed.values()}
     empty = [line for line, number in numbers.items() if not number]
     if empty:
-        raise UserError(f"{empty[0]}: a sweep without values leaves nothing to run")
+        raise UserError(f"{empty[0]}: a sweep needs at least one value")
     if prod(numbers.values()) > _MOST_POINTS:
         raise UserError(f"{max(numbers, key=lambda line: numbers[line])}: a sweep of more than {_MOST_POINTS} cells")
     return parsed
 
 
 def n_values(override: Override) -> int:
-    """Return the number of values of an override; of a range with too many, one more than is allowed.
+    """Return the number of values of an override. For a range with too many values, return one more than allowed.
 
-    Raises ``UserError`` for an interval, whose values cannot be listed, and for a range with an end that is no number.
+    Raises ``UserError`` for an interval and for a range without finite ends.
     """
     if not override.is_sweep_override():
         return 1
     if not override.is_discrete_sweep():
-        raise UserError(f"{override.input_line}: a grid cannot list the values of an interval")
+        raise UserError(f"{override.input_line}: a grid cannot list the values of an interval; choices: choice, range")
     sweep = override.value()
     if isinstance(sweep, Glob):
-        return 1  # Hydra alone knows how many files there are
+        return 1  # only Hydra knows the number of files
     if isinstance(sweep, RangeSweep):
         _check_finite(override, sweep.start, sweep.stop, sweep.step)
         return sum(1 for _ in islice(sweep.range(), _MOST_POINTS + 1)) if sweep.step else 0
@@ -79,9 +79,9 @@ def _check_finite(override: Override, *numbers: float | Decimal | None) -> None:
 
 
 def with_first_presets(overrides: Sequence[Override]) -> list[str]:
-    """Return the overrides without their sweeps; of one over presets, such as ``credit=grpo,rloo``, the first is kept.
+    """Return the overrides without sweeps, but with the first preset of a sweep such as ``credit=grpo,rloo``.
 
-    The settings that the other overrides may change depend on the presets.
+    The presets determine which settings the other overrides may change.
     """
     plain = [str(override.input_line) for override in overrides if not override.is_sweep_override()]
     presets = [o for o in overrides if o.is_choice_sweep() and "." not in o.get_key_element()]
@@ -95,10 +95,10 @@ def _listed(override: Override) -> list[str]:
 
 
 def search_space(overrides: Sequence[str]) -> tuple[dict[str, BaseDistribution], list[str]]:
-    """Return the distribution of every swept setting, and the overrides that every trial has.
+    """Return the distribution of every swept setting, and the overrides that all trials share.
 
-    Both are those of Hydra's Optuna sweeper. A setting with a fixed value is not searched, wherever its sweep stands.
-    Raises ``UserError`` for a sweep without values.
+    Both are as in Hydra's Optuna sweeper: a setting that also has a fixed value is not searched, in any order. Raises
+    ``UserError`` for a sweep without values.
     """
     space: dict[str, BaseDistribution] = {}
     fixed: dict[str, str] = {}
@@ -117,7 +117,7 @@ def search_space(overrides: Sequence[str]) -> tuple[dict[str, BaseDistribution],
 def distribution(override: Override) -> BaseDistribution:
     """Return the Optuna distribution of a sweep: categories, or numbers with a step or on a logarithmic scale.
 
-    Raises ``UserError`` for a range without values or with too many, and for an interval that Optuna refuses.
+    Raises ``UserError`` for a range with no values or too many, and for an interval that Optuna refuses.
     """
     sweep = override.value()
     if isinstance(sweep, IntervalSweep):
@@ -148,7 +148,7 @@ def _interval(sweep: IntervalSweep) -> BaseDistribution:
 
 
 def _range(sweep: RangeSweep) -> BaseDistribution:
-    """Return a distribution with both ends included: Hydra's ranges leave out their end."""
+    """Return a distribution that includes both ends. Hydra's ranges exclude their end."""
     numbers = sweep.range()
     if isinstance(numbers, range):
         low, high = sorted((numbers[0], numbers[-1]))
@@ -158,7 +158,7 @@ def _range(sweep: RangeSweep) -> BaseDistribution:
 
 
 def as_sweep(distribution: BaseDistribution) -> str:
-    """Return how a distribution is written as an override's value; the ends of a range are both included."""
+    """Return a distribution in the syntax of an override. Both ends of a range are included."""
     if isinstance(distribution, CategoricalDistribution):
         return f"choice({', '.join(map(str, distribution.choices))})"
     assert isinstance(distribution, IntDistribution | FloatDistribution)
@@ -173,14 +173,14 @@ def as_sweep(distribution: BaseDistribution) -> str:
 
 @dataclass(frozen=True)
 class Conditional:
-    """A setting that is searched only where other settings have, or have not, certain values."""
+    """A setting that is searched only if other settings have, or do not have, certain values."""
 
     distribution: BaseDistribution
     where: dict[str, list[Any]]  # by the name of the other setting
     unless: dict[str, list[Any]]
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Return whether the setting is searched. ``values`` has every other setting, or says that it has no effect."""
+        """Return whether the setting is searched, given the values of the settings in its conditions."""
         return (
             all(values[name] is not _NO_EFFECT for name in [*self.where, *self.unless])
             and all(_is_among(values[name], allowed) for name, allowed in self.where.items())
@@ -189,48 +189,48 @@ class Conditional:
 
 
 _NO_EFFECT = object()
-"""In place of the value of a conditional setting whose condition does not hold."""
+"""The value of a conditional setting whose condition does not hold."""
 
 
 def _is_among(value: Any, choices: Sequence[Any]) -> bool:
-    """Return whether a value is one of several: 1.0 is 1, and the text "null" is None, but true is not 1."""
+    """Return whether a value is among choices. 1.0 equals 1 and the text "null" equals None, but true is not 1."""
     own = _plain(value)
     return any(own == one and isinstance(own, bool) == isinstance(one, bool) for one in map(_plain, choices))
 
 
 def _plain(value: Any) -> Any:
-    """Return what a value means behind the ``=`` of an override: fixed settings and choices can be text."""
+    """Return a value as Hydra would parse it in an override. Fixed settings and choices can be text."""
     if not isinstance(value, str):
         return value
     try:
         return parse([f"x={value}"])[0].value()
-    except HydraException:  # only a text
+    except HydraException:  # a plain text
         return value
 
 
 def conditional_space(config: DictConfig) -> dict[str, Conditional]:
-    """Return what a study's file says under ``study.conditional``, by name, in its order.
+    """Return the conditional settings of a study (``study.conditional``) by name, in their order.
 
-    Raises ``UserError`` for what is no sweep, and for a condition on a setting that does not exist.
+    Raises ``UserError`` for a search that is not a sweep, and for a condition on a setting that does not exist.
     """
     space = {}
     conditional = config.study.get("conditional") or OmegaConf.create()
     if not OmegaConf.is_dict(conditional):
-        raise UserError(f"study.conditional={conditional}: must be settings with a search each")
+        raise UserError(f"study.conditional={conditional}: must be settings, each with a search")
     for name, entry in conditional.items():
         if not OmegaConf.is_dict(entry) or not isinstance(entry.get("search"), str):
             raise UserError(f"study.conditional: {name}: {entry} has no search, such as {{search: interval(0, 1)}}")
         (override,) = parse([f"{name}={entry.search}"])
         if not override.is_sweep_override():
-            raise UserError(f"study.conditional: {name}: search={entry.search} is no sweep")
+            raise UserError(f"study.conditional: {name}: search={entry.search} is not a sweep")
         where, unless = (
             _values_by_name(str(name), part, entry.get(part) or OmegaConf.create()) for part in ("where", "unless")
         )
         for other in [*where, *unless]:
             if OmegaConf.select(config, other, default=_NO_EFFECT) is _NO_EFFECT:
-                raise UserError(f"study.conditional: {name} depends on {other}: there is no such setting")
+                raise UserError(f"study.conditional: {name} depends on {other}, which is not a setting")
             if other in conditional and other not in space:
-                raise UserError(f"study.conditional: {name} depends on {other}, which must stand before it")
+                raise UserError(f"study.conditional: {name} depends on {other}, which must come before it")
         space[str(name)] = Conditional(distribution(override), where, unless)
     return space
 
@@ -242,10 +242,10 @@ def _values_by_name(name: str, part: str, entry: Any) -> dict[str, list[Any]]:
 
 
 def suggest(trial: Trial, space: Mapping[str, Conditional], config: DictConfig, fixed: Mapping[str, Any]) -> None:
-    """Let Optuna choose the conditional settings whose conditions hold in a trial; the others keep their defaults.
+    """Let Optuna choose the conditional settings whose conditions hold in a trial. The others keep their defaults.
 
-    A condition looks at what the trial chose, then at what is ``fixed``, then at the config. A setting whose condition
-    does not hold has no effect, and so have those that depend on it. What is fixed, or chosen already, is left alone.
+    A condition reads the values of the trial, then the ``fixed`` ones, then the config. A setting whose condition does
+    not hold has no effect; settings that depend on it have no effect either. Fixed or chosen settings do not change.
     """
     effective: dict[str, Any] = {}  # the values of conditional settings so far
     for name, conditional in space.items():
@@ -259,7 +259,7 @@ def suggest(trial: Trial, space: Mapping[str, Conditional], config: DictConfig, 
 
 
 def suggest_conditional(config: DictConfig, trial: Trial) -> None:
-    """Do the same for Hydra's Optuna sweeper, which keeps what is fixed among a trial's attributes."""
+    """Call ``suggest`` for Hydra's Optuna sweeper, which stores fixed settings in the attributes of a trial."""
     suggest(trial, conditional_space(config), config, trial.user_attrs)
 
 
@@ -273,5 +273,5 @@ def _suggest(trial: Trial, name: str, distribution: BaseDistribution) -> None:
 
 
 def values_of(overrides: Sequence[str]) -> dict[str, str]:
-    """Return the value of each override that sets one, by the name of the setting."""
+    """Return the values of ``name=value`` overrides by name."""
     return {name: value for name, equals, value in (o.partition("=") for o in overrides) if equals}

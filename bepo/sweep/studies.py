@@ -6,23 +6,21 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from pathlib import Path
+from functools import cached_property
 from typing import Any
 
 import yaml
-from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
+from tqdm import tqdm
 
 from bepo.core.errors import UserError, choose, nearest
-from bepo.runs.compose import CONFIG_ERRORS, explain, search_path, to_config
+from bepo.runs.compose import CONFIG_ERRORS, explain, to_config
 from bepo.runs.config import Config
-from bepo.sweep.composition import Composer
+from bepo.sweep.composition import ROOT, composed
 from bepo.sweep.multirun import check_plugins, is_optuna
 from bepo.sweep.space import grid, parse, with_first_presets
 
-ROOT = Path(__file__).parent.parent.parent
-EXPERIMENTS, CONF = ROOT / "experiments", ROOT / "conf"
+EXPERIMENTS = ROOT / "experiments"
 _MOST_SEEDS = 1000
 _FIELDS = ("name", "question", "extension", "objectives", "seeds", "conditional", "pruner")
 
@@ -32,12 +30,12 @@ class Cell:
     """One point of a study's sweep."""
 
     study: str
-    overrides: list[str]  # everything that is composed on top of the study's file
+    overrides: list[str]  # all overrides on top of the study's file
     varying: list[str]  # the overrides by which the study's cells differ
 
     @property
     def label(self) -> str:
-        """The overrides by which the cell differs from the study's others, in one line."""
+        """The overrides by which the cell differs from the other cells, in one line."""
         return " ".join(self.varying)
 
 
@@ -51,18 +49,18 @@ class PlannedStudy:
 
     @property
     def is_tuning(self) -> bool:
-        """Whether this is an Optuna study, not a grid."""
+        """Whether this is an Optuna study. Otherwise it is a grid."""
         return is_optuna(self.config.hydra)
 
     @cached_property
     def sweep(self) -> list[str]:
-        """What Hydra's sweeper would be given: the sweep of the study's file, then the overrides."""
+        """The overrides of Hydra's sweeper: the sweep of the study's file, then those of the command line."""
         params = self.config.hydra.sweeper.params or {}
         return [*(f"{key}={value}" for key, value in params.items()), *self.overrides]
 
     @property
     def objectives(self) -> list[str]:
-        """The names of what an Optuna study optimises."""
+        """The objectives of an Optuna study."""
         return list(self.config.study.objectives)
 
     @property
@@ -72,7 +70,7 @@ class PlannedStudy:
 
     @property
     def jobs(self) -> int:
-        """The number of runs at a time that the study's launcher asks for; -1 stands for one a core."""
+        """The number of runs at a time in the study's launcher; -1: one per core."""
         return self.config.hydra.launcher.get("n_jobs") or -1
 
     def cells(self) -> list[Cell]:
@@ -84,7 +82,7 @@ class PlannedStudy:
 
     @cached_property
     def configured(self) -> list[tuple[Cell, Config]]:
-        """Every cell with its composed config. Raises ``UserError`` naming one that does not compose."""
+        """Every cell with its composed config. Raises ``UserError`` for a cell that does not compose."""
         cells = self.cells()
         return list(zip(cells, compose_cells(cells)))
 
@@ -95,15 +93,15 @@ def study_names() -> list[str]:
 
 
 def studies_of_paper() -> list[str]:
-    """Return the names of the paper's own studies, in alphabetical order; others say ``extension: true``."""
+    """Return the names of the paper's studies, in alphabetical order. Other studies say ``extension: true``."""
     return [name for name in study_names() if not _says(name).get("extension")]
 
 
 def _says(name: str) -> dict[str, Any]:
-    """Return what a study's file says about itself, without composing it; nothing if it is no YAML."""
+    """Return the ``study`` part of a study's file without composing it; empty if the file is not valid YAML."""
     try:
         content = yaml.safe_load((EXPERIMENTS / f"{name}.yaml").read_text(encoding="utf-8"))
-    except yaml.YAMLError:  # composing it says so
+    except yaml.YAMLError:  # reported when the study is composed
         return {}
     said = content.get("study") if isinstance(content, dict) else None
     return said if isinstance(said, dict) else {}
@@ -112,13 +110,13 @@ def _says(name: str) -> dict[str, Any]:
 def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
     """Compose a study. Raises ``UserError`` if it does not exist, or does not compose with ``overrides``.
 
-    ``seeds=8`` among them gives any study the training seeds 0 to 7, in the place of its own.
+    The override ``seeds=8`` replaces the training seeds of any study by 0 to 7.
     """
     if name not in study_names():
         raise choose("study", name, study_names())
     both = [o for o in overrides if o.startswith(("seed=", "seeds="))]
     if len({o.split("=")[0] for o in both}) > 1:
-        raise UserError(f"{' '.join(both)}: seeds=8 and seed=3,5 both choose the training seeds; leave one of them out")
+        raise UserError(f"{' '.join(both)}: both choose the training seeds; leave one of them out")
     overrides = [_seeds(o, name) if o.startswith("seeds=") else o for o in overrides]
     with config_errors(name, overrides):
         plain = with_first_presets(parse(overrides))
@@ -130,31 +128,31 @@ def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
 
 
 def _check_study(study: PlannedStudy) -> None:
-    """Raise ``UserError`` for what the study's file says of itself or sweeps, and cannot mean."""
+    """Raise ``UserError`` for an invalid ``study`` part or sweep of a study's file."""
     name, says = study.name, study.config.study
     check_plugins(study.config.hydra)
     if (said := says.get("name")) != name:
         raise UserError(f"study.name={said} in experiments/{name}.yaml: must be the name of the file, {name}")
     if study.is_tuning and not all(OmegaConf.is_list(says.get(field)) for field in ("objectives", "seeds")):
-        raise UserError("an Optuna study says what it optimises, in the lists study.objectives and study.seeds")
+        raise UserError("an Optuna study needs the lists study.objectives and study.seeds")
     for override in parse(study.sweep):
         if override.get_key_element() == "results" and override.is_sweep_override():
-            raise UserError(f"{override.input_line}: all runs of a study are in one folder")
-    for key in _says(name):  # other entries than these fields may be the file's own, for its interpolations
+            raise UserError(f"{override.input_line}: cannot be swept, all runs of a study are in one folder")
+    for key in _says(name):  # a file may have other entries for its interpolations, so only misspellings are refused
         if key not in _FIELDS and (meant := nearest(key, _FIELDS)):
-            raise UserError(f"study.{key}: no field of a study ({', '.join(_FIELDS)}){meant}")
+            raise UserError(f"study.{key}: not a field of a study; choices: {', '.join(_FIELDS)}{meant}")
     for key, values in (study.config.hydra.sweeper.params or {}).items():
-        if OmegaConf.is_list(values) and values and "." not in key:  # a field behind a dot may be a list
+        if OmegaConf.is_list(values) and values and "." not in key:  # a field with a dot may be a list
             listed = ",".join(map(str, values))
-            raise UserError(f"hydra.sweeper.params.{key}: values are separated by commas: {key}: {listed}")
+            raise UserError(f"hydra.sweeper.params.{key}: separate values by commas, as in {key}: {listed}")
 
 
 def _seeds(override: str, study: str) -> str:
-    """Return ``seed=range(8)`` for ``seeds=8``; of an Optuna study, whose trials average seeds, ``study.seeds``."""
+    """Return ``seed=range(8)`` for ``seeds=8``, or ``study.seeds=[...]`` for an Optuna study."""
     number = override.removeprefix("seeds=")
     if not number.isdecimal() or not 1 <= int(number) <= _MOST_SEEDS:
         raise UserError(
-            f"{override}: the number of training seeds, from 1 to {_MOST_SEEDS}; seed=3,5 chooses single ones"
+            f"{override}: must be a number of training seeds from 1 to {_MOST_SEEDS}; seed=3,5 chooses single seeds"
         )
     if "objectives" not in _says(study):
         return f"seed=range({number})"
@@ -162,13 +160,13 @@ def _seeds(override: str, study: str) -> str:
 
 
 def compose_cells(cells: Sequence[Cell]) -> list[Config]:
-    """Return the config of every cell. Raises ``UserError`` naming the first one that does not compose.
+    """Return the config of every cell. Raises ``UserError`` for the first cell that does not compose.
 
-    Cells that differ by seed only are composed once, unless other settings are made of the seed.
+    Cells that differ only by seed are composed once, unless other settings depend on the seed.
     """
     shared: dict[tuple[str, ...], Config | None] = {}  # by study and overrides without the seed
     configs = []
-    for cell in cells:
+    for cell in tqdm(cells, "composing", unit="cell", delay=1, leave=False, disable=None):  # on a terminal only
         seeds = [o for o in cell.overrides if re.fullmatch(r"seed=\d+", o)]
         others = [o for o in cell.overrides if o not in seeds]
         key = cell.study, *others
@@ -182,7 +180,7 @@ def compose_cells(cells: Sequence[Cell]) -> list[Config]:
 
 
 def _reads_seed(composed: DictConfig) -> bool:
-    """Return whether a setting is made of a seed, as in ``${seed}``."""
+    """Return whether a setting depends on a seed, as in ``${seed}``."""
     return re.search(r"\$\{[^}]*seed", str(OmegaConf.to_container(composed))) is not None
 
 
@@ -193,31 +191,12 @@ def _config(name: str, overrides: Sequence[str], composed: DictConfig) -> Config
 
 def _compose(name: str, overrides: Sequence[str], hydra: bool = False) -> DictConfig:
     with config_errors(name, overrides):
-        try:
-            return _composer((EXPERIMENTS, CONF), hydra).compose(name, overrides)
-        except Exception:  # whatever it is: Hydra says it best, or does without what failed
-            return compose_with_hydra(name, overrides, hydra)
-
-
-@cache
-def _composer(folders: tuple[Path, ...], hydra: bool) -> Composer:
-    return Composer(folders, hydra)
-
-
-def compose_with_hydra(name: str, overrides: Sequence[str], hydra: bool = False) -> DictConfig:
-    """Return a study's config with overrides as Hydra composes it, with Hydra's own part if that is asked for."""
-    with initialize_config_dir(str(EXPERIMENTS)):
-        try:
-            return compose(name, [*overrides, search_path(CONF)], return_hydra_config=hydra)
-        except CONFIG_ERRORS:
-            raise
-        except ValueError as error:  # Hydra's, of a choice that is no name, such as env=null
-            raise UserError(str(error)) from error
+        return composed(EXPERIMENTS, name, overrides, hydra)
 
 
 @contextmanager
 def config_errors(name: str, overrides: Sequence[str]) -> Iterator[None]:
-    """Raise what is wrong with a study's config as a ``UserError`` of one line that begins with name and overrides."""
+    """Turn errors of a study's config into a ``UserError`` of one line that begins with its name and overrides."""
     try:
         yield
     except CONFIG_ERRORS as error:

@@ -1,7 +1,7 @@
-"""An Optuna study as it is stored: the settings that it must not mix, its trials, and how far it is.
+"""A stored Optuna study: its fixed settings, its trials and its progress.
 
-A trial that its process abandoned stays in the database as a failed one, and another trial *retries* it: the same
-settings, and therefore the same runs. Abandoned trials that are retried count nowhere.
+If a process dies, its trial is marked as failed, and another trial *retries* it with the same settings and therefore
+the same runs. Retried trials are not counted.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ from bepo.sweep.space import as_sweep, conditional_space, search_space, values_o
 from bepo.sweep.studies import Cell, PlannedStudy
 
 RETRIES = "retries"
-"""A trial's user attribute: the number of the abandoned trial that it retries."""
+"""User attribute of a trial: the number of the abandoned trial that it retries."""
 RUNS = "runs"
-"""A trial's user attribute: the ids of its runs."""
+"""User attribute of a trial: the IDs of its runs."""
 FIXED = "fixed"
-"""A study's user attribute: the settings that all its trials share, by name."""
+"""User attribute of a study: the settings that all its trials share, by name."""
 SEEDS = "sampler_seeds"
-"""A study's user attribute: the seeds with which Hydra's own sweeper made trials."""
+"""User attribute of a study: the seeds that Hydra's own sweeper has used."""
 REFUSED = "refused"
-"""A trial's user attribute: why its settings cannot be trained."""
-_CLASSES = ("hydra_plugins.hydra_optuna_sweeper.*", "optuna.samplers.*", "optuna.pruners.*")  # that a file may name
+"""User attribute of a trial: why its settings cannot be trained."""
+_CLASSES = ("hydra_plugins.hydra_optuna_sweeper.*", "optuna.samplers.*", "optuna.pruners.*")  # allowed in a file
 
 
 def sampler_and_pruner(
     planned: PlannedStudy, n_trials: int = 0
 ) -> tuple[optuna.samplers.BaseSampler, optuna.pruners.BasePruner]:
-    """Make the sampler and the pruner that a study names; a sampler with a seed proposes the trial after ``n_trials``.
+    """Make the sampler and the pruner of a study. A sampler with a seed proposes the trial after ``n_trials``.
 
-    Raises ``UserError`` for what is none, or not of Optuna.
+    Raises ``UserError`` for a class that is not a sampler or pruner of Optuna.
     """
     sampler, pruner = seeded(planned.config.hydra.sweeper.sampler, n_trials), planned.config.study.get("pruner")
     made: list[Any] = []
@@ -64,21 +64,21 @@ def sampler_and_pruner(
         try:
             made.append(instantiate(sampler, _execution_whitelist_=_CLASSES))
             made.append(instantiate(pruner, _execution_whitelist_=_CLASSES) if pruner else optuna.pruners.NopPruner())
-        except (*CONFIG_ERRORS, TypeError, ValueError, AttributeError) as error:  # the latter of Optuna, for arguments
+        except (*CONFIG_ERRORS, TypeError, ValueError, AttributeError) as error:  # Optuna's errors of wrong arguments
             raise UserError(f"study {planned.name}: {explain(error)}; choices: {', '.join(_CLASSES)}") from None
     for name, value, kind, found in (
         ("hydra.sweeper.sampler", sampler, optuna.samplers.BaseSampler, made[0]),
         ("study.pruner", pruner, optuna.pruners.BasePruner, made[1]),
     ):
         if not isinstance(found, kind):
-            raise UserError(f"{name}={value}: must be a class of {kind.__module__.rpartition('.')[0]} that is complete")
+            raise UserError(f"{name}={value}: must be a concrete class of {kind.__module__.rpartition('.')[0]}")
     return made[0], made[1]
 
 
 def seeded(sampler: Any, n_trials: int) -> Any:
-    """Return a sampler's settings with another seed for each number of trials, where they have one.
+    """Return a sampler's settings with a seed that depends on the number of trials, if they have a seed.
 
-    With the same seed, a study that goes on would propose the same settings again.
+    With a constant seed, a continued study would propose the same settings again.
     """
     if not _repeats_itself(sampler):
         return sampler
@@ -86,9 +86,9 @@ def seeded(sampler: Any, n_trials: int) -> Any:
 
 
 def _repeats_itself(sampler: Any) -> bool:
-    """Return whether a sampler proposes the same again when it is made again: it has a seed, and notes no place.
+    """Return whether a sampler would propose the same settings again: it has a seed and stores no position.
 
-    Those of quasi-random sequences and of grids note in the study how far they are.
+    Samplers of quasi-random sequences and of grids store their position in the study.
     """
     if not OmegaConf.is_dict(sampler) or not isinstance(sampler.get("seed"), int):
         return False
@@ -96,26 +96,26 @@ def _repeats_itself(sampler: Any) -> bool:
 
 
 def use_seed(study: optuna.Study, sampler: Any) -> None:
-    """Note that Hydra's sweeper makes the next trials with a sampler's seed.
+    """Record the seed that Hydra's sweeper uses for the next trials.
 
-    Raises ``UserError`` if it has made trials with this seed before: it would propose the same settings again.
+    Raises ``UserError`` if it was used before, because the sweeper would propose the same settings again.
     """
     if not _repeats_itself(sampler):
         return
     used = study.user_attrs.get(SEEDS, [])
     if sampler.seed in used and study.get_trials(deepcopy=False):
         raise UserError(
-            f"hydra.sweeper.sampler.seed={sampler.seed}: the trials of study {study.study_name!r} were proposed with "
-            "it, and Hydra's sweeper would propose them again; choices: another seed, null, or python -m bepo.sweep"
+            f"hydra.sweeper.sampler.seed={sampler.seed}: study {study.study_name!r} has used this seed, and would get "
+            "the same trials again; choices: another seed, null, or python -m bepo.sweep"
         )
     study.set_user_attr(SEEDS, sorted({*used, sampler.seed}))
 
 
 def open_study(planned: PlannedStudy) -> optuna.Study:
-    """Open the stored study, and make it if it is new.
+    """Open the stored study, or create it.
 
-    Raises ``UserError`` if it was made with other settings, if this machine cannot run its trials, or if the database
-    cannot be opened.
+    Raises ``UserError`` if it has other settings, if this machine cannot run its trials, or if the database cannot be
+    opened.
     """
     storage = _stored_at(planned.config.hydra.sweeper)
     sampler, pruner = sampler_and_pruner(planned)
@@ -132,7 +132,7 @@ def open_study(planned: PlannedStudy) -> optuna.Study:
 
 
 def _create(planned: PlannedStudy, storage: str, directions: Sequence[StudyDirection]) -> optuna.Study:
-    """Return the stored study, which is made if it is new."""
+    """Return the stored study, or create it."""
     name = planned.config.hydra.sweeper.study_name
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with storage_errors(storage):
@@ -140,7 +140,7 @@ def _create(planned: PlannedStudy, storage: str, directions: Sequence[StudyDirec
 
 
 def join_stored(planned: PlannedStudy, objectives: Sequence[str]) -> optuna.Study | None:
-    """Open the stored study of a search without a file in ``experiments/``; None if it is not stored under a name.
+    """Open the stored study of a search without a file in ``experiments/``; None if it has no database or no name.
 
     Raises ``UserError`` if its trials searched other values, or if the database cannot be opened.
     """
@@ -148,7 +148,7 @@ def join_stored(planned: PlannedStudy, objectives: Sequence[str]) -> optuna.Stud
     directions = [StudyDirection[name.upper()] for name in checked_directions(objectives, sweeper)]
     if sweeper.storage is None:
         return None
-    if sweeper.study_name is None:  # a new study, for which Optuna finds a name
+    if sweeper.study_name is None:  # a new study, which Optuna will name
         storage = _checked_url(sweeper.storage)
         with storage_errors(storage):
             optuna.get_all_study_names(storage)
@@ -160,9 +160,9 @@ def join_stored(planned: PlannedStudy, objectives: Sequence[str]) -> optuna.Stud
 
 
 def find_study(planned: PlannedStudy) -> optuna.Study | None:
-    """Return the stored study, or None if it was not begun; nothing is made.
+    """Return the stored study, or None if it does not exist. Do not create anything.
 
-    Raises ``UserError`` if it was made with other settings, or if the database cannot be read.
+    Raises ``UserError`` if it has other settings, or if the database cannot be read.
     """
     storage, name = _stored_at(planned.config.hydra.sweeper), planned.config.hydra.sweeper.study_name
     _directions(planned)
@@ -179,7 +179,7 @@ def find_study(planned: PlannedStudy) -> optuna.Study | None:
 
 
 def _stored_at(sweeper: Any) -> str:
-    """Return the URL of a study's database. Raises ``UserError`` if it is none, or the study's name no name."""
+    """Return the URL of a study's database. Raises ``UserError`` for an invalid URL or study name."""
     folder_name(sweeper.study_name, "hydra.sweeper.study_name")
     return _checked_url(sweeper.storage)
 
@@ -190,13 +190,13 @@ def _checked_url(storage: Any) -> str:
     with storage_errors(storage):
         url = make_url(storage)
     if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
-        raise UserError(f"hydra.sweeper.storage={storage}: must name a file, sqlite:///FILE; memory keeps no trials")
+        raise UserError(f"hydra.sweeper.storage={storage}: must name a file, sqlite:///FILE; memory is not persistent")
     return storage
 
 
 @contextmanager
 def storage_errors(storage: str) -> Iterator[None]:
-    """Raise as a ``UserError`` whatever Optuna and its libraries raise where a database cannot be opened."""
+    """Turn the errors of Optuna and its libraries about a database into a ``UserError``."""
     try:
         yield
     except UserError:
@@ -219,10 +219,10 @@ def _sqlite_file(storage: str) -> Path | None:
 
 
 def _check_place(file: Path, storage: str, results: Path) -> None:
-    """Raise ``UserError`` if a new SQLite database cannot be made."""
+    """Raise ``UserError`` if a new SQLite database cannot be created."""
     if not file.parent.is_dir():
         if not file.is_relative_to(results):
-            raise UserError(f"hydra.sweeper.storage={storage}: there is no folder {file.parent}")
+            raise UserError(f"hydra.sweeper.storage={storage}: folder {file.parent} does not exist")
     elif file.is_symlink() or not os.access(file.parent, os.W_OK | os.X_OK):
         raise UserError(f"hydra.sweeper.storage={storage}: {file} cannot be written")
 
@@ -234,7 +234,7 @@ def retried_trials(study: optuna.Study) -> set[int]:
 
 
 def counted_trials(study: optuna.Study | None) -> list[FrozenTrial]:
-    """Return the trials of a study, without those that are retried; none if the study was not begun."""
+    """Return the trials of a study without those that were retried; empty without a study."""
     if study is None:
         return []
     retried = retried_trials(study)
@@ -242,13 +242,13 @@ def counted_trials(study: optuna.Study | None) -> list[FrozenTrial]:
 
 
 def target_of(planned: PlannedStudy, study: optuna.Study | None) -> int:
-    """Return how many counted trials the study is to have now: each start of a sweep replaces those that failed."""
+    """Return the target number of counted trials. Each start of a sweep replaces the failed ones."""
     failed = [trial for trial in counted_trials(study) if trial.state == TrialState.FAIL]
     return planned.config.hydra.sweeper.n_trials + len(failed)
 
 
 def format_status(planned: PlannedStudy, study: optuna.Study | None) -> str:
-    """Return how far the study is, and its best trials: those that no other beats in every objective."""
+    """Return the progress of the study and its best trials (the Pareto front of the objectives)."""
     states = [trial.state for trial in counted_trials(study)]
     counts = {
         "complete": states.count(TrialState.COMPLETE),
@@ -266,7 +266,7 @@ def format_status(planned: PlannedStudy, study: optuna.Study | None) -> str:
 
 
 def _best_lines(best: Sequence[FrozenTrial], objectives: Sequence[str]) -> list[str]:
-    """Return a line for each set of equal values, the largest first."""
+    """Return a line for each distinct tuple of values, the largest first."""
     by_values: dict[tuple[float, ...], list[FrozenTrial]] = defaultdict(list)
     for trial in best:
         by_values[tuple(trial.values)].append(trial)
@@ -289,26 +289,26 @@ def format_params(params: dict[str, Any]) -> str:
 
 
 def time_estimates(planned: PlannedStudy, study: optuna.Study | None, throughput: Throughput) -> list[TimeEstimate]:
-    """Return an estimate for each run of the trials to come, made from the settings that all trials share."""
+    """Return a time estimate for each remaining run, from the settings that all trials share."""
     finished = [trial for trial in counted_trials(study) if trial.state.is_finished()]
     n_runs = max(0, target_of(planned, study) - len(finished)) * len(planned.seeds)
     return [throughput.estimate(unsearched_run(planned), whole=True)] * n_runs if n_runs else []
 
 
 def _directions(planned: PlannedStudy) -> list[StudyDirection]:
-    """Return the direction of each objective. Raises ``UserError`` for another one, and for an unknown objective."""
+    """Return the direction of each objective. Raises ``UserError`` for a wrong direction or an unknown objective."""
     names = checked_directions(planned.objectives, planned.config.hydra.sweeper)
     return [StudyDirection[name.upper()] for name in names]
 
 
 def unsearched_run(planned: PlannedStudy) -> PlannedRun:
-    """Return the run that every trial would be if nothing were searched."""
+    """Return the run of the settings that all trials share, with the defaults of the searched settings."""
     (run,) = plan_cells([Cell(planned.name, [*search_space(planned.sweep)[1], "seed=0"], [])])
     return run
 
 
 def fixed_settings(planned: PlannedStudy) -> dict[str, Any]:
-    """Return by name everything that must not change between two trials, as JSON keeps it."""
+    """Return the settings that must not change between two trials by name, as JSON stores them."""
     run, searched = unsearched_run(planned), {*search_space(planned.sweep)[0]}
     entries = OmegaConf.to_container(planned.config.study.get("conditional") or OmegaConf.create())
     assert isinstance(entries, dict)
@@ -328,7 +328,7 @@ def _by_dotted_name(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[st
 
 
 def _check_same(planned: PlannedStudy, study: optuna.Study) -> None:
-    """Raise ``UserError`` if a study that is stored searched other values, or had other settings."""
+    """Raise ``UserError`` if a stored study has another search space or other settings."""
     space, fixed = search_space(planned.sweep)
     conditional = {name: entry.distribution for name, entry in conditional_space(planned.config).items()}
     given = values_of(fixed)
@@ -340,7 +340,7 @@ def _check_same(planned: PlannedStudy, study: optuna.Study) -> None:
             (f"{n} was {before.get(n)} and is {now.get(n)}" for n in before | now if before.get(n) != now.get(n)), ""
         )
     elif not changed and not _is_as_old_digest_says(planned, study):
-        changed = "its settings were others"
+        changed = "other fixed settings"
     if not changed and study.directions != _directions(planned):
         changed = f"its directions were {[d.name.lower() for d in study.directions]}"
     _refuse_change(planned, study, changed)
@@ -350,7 +350,7 @@ def _refuse_change(planned: PlannedStudy, study: optuna.Study, changed: str) -> 
     if changed:
         raise UserError(
             f"study {study.study_name!r} in {_without_password(planned.config.hydra.sweeper.storage)} was made with "
-            f"other settings: {changed}; name another with hydra.sweeper.study_name=..."
+            f"other settings: {changed}; choose another name with hydra.sweeper.study_name=..."
         )
 
 
@@ -361,10 +361,10 @@ def changed_search(
     given: Mapping[str, Any],
     before: Mapping[str, Any],
 ) -> str:
-    """Return which setting a stored study searched otherwise, with its old and its new values; empty if there is none.
+    """Return the first setting that a stored study searched differently, with old and new values; empty if all agree.
 
-    ``always`` are those of the searched settings that every trial has; ``given`` and ``before`` are the fixed ones now
-    and then.
+    ``always`` are the searched settings that every trial has. ``given`` and ``before`` are the fixed settings now and
+    when the study was created.
     """
     old: dict[str, BaseDistribution] = {}
     for trial in study.get_trials(deepcopy=False):
@@ -379,7 +379,7 @@ def changed_search(
 
 
 def _is_as_old_digest_says(planned: PlannedStudy, study: optuna.Study) -> bool:
-    """Return whether a study that was made before its settings were stored by name has the digest of these settings."""
+    """Return whether an old study, which stores only a digest of its settings, has the same settings."""
     parts = [identity_of(unsearched_run(planned).config), planned.objectives, planned.seeds]
     name = digest(json.dumps(parts, sort_keys=True, default=str), 12)
     return study.user_attrs.get("settings", name) == name

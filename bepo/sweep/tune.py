@@ -1,7 +1,7 @@
-"""Optuna studies on the same runs and workers as grids: every trial is a few training seeds of one setting.
+"""Optuna studies with the same runs and workers as grids. Every trial is a few training seeds of one setting.
 
-Hydra's own Optuna sweeper understands the same files (``python -m bepo.train -cd experiments -cn tune_...``), but it
-cannot go on with a trial that was killed, share seeds among workers, or prune.
+Hydra's own Optuna sweeper reads the same files (``python -m bepo.train -cd experiments -cn tune_...``). It cannot
+continue a killed trial, distribute seeds over workers, or prune.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from bepo.sweep.trials import (
 
 
 class Tuning:
-    """An Optuna study at work: it asks for trials until all processes together have made as many as it is to have."""
+    """Runs the trials of an Optuna study until all processes together have made the target number."""
 
     def __init__(self, planned: PlannedStudy, pool: Pool, view: View) -> None:
         self.planned, self.pool, self.view = planned, pool, view
@@ -54,7 +54,7 @@ class Tuning:
         self.outcome = TuningOutcome()
 
     def finish(self) -> TuningOutcome:
-        """Make the missing trials, and return what became of them. Ctrl-C ends the workers first."""
+        """Run the missing trials, and return the outcome. After Ctrl-C, end the workers first."""
         with interrupts() as received:
             while True:
                 if received:
@@ -70,10 +70,10 @@ class Tuning:
                     self._update(attempt)
                 self.view.draw(self.pool.workers, [r for a in self.attempts for r in a.pending], n_elsewhere)
         for attempt in self.attempts:
-            attempt.lock.release()  # an abandoned trial: whoever comes next retries it
+            attempt.lock.release()  # the next process retries the abandoned trial
         self.outcome.interrupted = bool(received)
         if (refused := [trial.user_attrs.get(REFUSED) for trial in counted_trials(self.study)]) and all(refused):
-            self.outcome.failed.append(f"no trial could be trained; the last one: {refused[-1]}")
+            self.outcome.failed.append(f"no trial could be trained; the last error: {refused[-1]}")
         self.view.end()
         self.view.log(format_status(self.planned, self.study))
         return self.outcome
@@ -81,7 +81,7 @@ class Tuning:
     # --- trials --------------------------------------------------------------------------------------------
 
     def _fill(self) -> None:
-        while self.pool.has_room:
+        while self.pool.has_free_slot:
             ready = [a for a in self.attempts if a.pending and a.resume_at <= time.monotonic()]
             if not ready and (attempt := self._next()):
                 self.attempts.append(attempt)
@@ -94,9 +94,9 @@ class Tuning:
                 self.view.started(self.pool.start(run))
 
     def _next(self) -> Attempt | None:
-        """Return another trial, an abandoned one before a new one; None if the study has as many as it is to have.
+        """Return the next trial: an abandoned one, or else a new one; None if the study has its target number.
 
-        A trial whose settings contradict each other is pruned, and the next one takes its place.
+        A trial whose settings contradict each other is pruned and replaced.
         """
         while True:
             with locked(self.folder / "ask.lock"):
@@ -119,13 +119,13 @@ class Tuning:
                 self.view.log(f"trial {trial.number}: pruned, {problem} ({format_params(trial.params)})")
 
     def _queue_abandoned(self) -> None:
-        """Queue the settings of every trial that no living process works on, and mark that trial as failed.
+        """Queue the settings of every trial whose process has died, and mark that trial as failed.
 
-        Should this process be killed in between, the trial is queued already, and the next process marks it only.
+        If this process is killed in between, the next process finds the trial queued and only marks it.
         """
         running = self._trials(TrialState.RUNNING)
         locks = {trial.number: lock for trial in running if (lock := self._try_lock(trial.number))}
-        for trial in self._trials(TrialState.RUNNING):  # read again: one may have ended just before it was locked
+        for trial in self._trials(TrialState.RUNNING):  # read again: a trial may have ended before it was locked
             if trial.number in locks:
                 if trial.number not in retried_trials(self.study):
                     self.study.enqueue_trial(trial.params, user_attrs={RETRIES: trial.number})
@@ -149,7 +149,7 @@ class Tuning:
         return self.study.get_trials(deepcopy=False, states=states or None)
 
     def _try_lock(self, number: int) -> FileLock | None:
-        """Lock a trial; None if a process works on it, this one or another."""
+        """Lock a trial; return None if any process, also this one, is working on it."""
         return try_acquire(self._lock_file(number))
 
     def _lock_file(self, number: int) -> Path:
@@ -162,7 +162,7 @@ class Tuning:
         if worker.exit_code == BUSY:
             attempt.pending.append(worker.run)
             attempt.resume_at = time.monotonic() + RETRY_SECONDS
-        elif worker.run.progress().status == "complete":  # however it ended then
+        elif worker.run.progress().status == "complete":  # whatever its exit status
             self.view.completed(worker)
         elif worker.stop_requests:
             self.view.stopped(worker)
@@ -171,7 +171,7 @@ class Tuning:
             self.view.failed(worker)
 
     def _update(self, attempt: Attempt) -> None:
-        """Report new validation passes, stop a hopeless trial, and tell Optuna how the trial ended once it did."""
+        """Report new validation passes, prune a bad trial, and tell Optuna when a trial has ended."""
         has_news = self.has_pruner and not attempt.is_pruned and attempt.report()
         if attempt.failure:
             self._close(attempt, TrialState.FAIL)
@@ -182,7 +182,7 @@ class Tuning:
             self._close(attempt, TrialState.PRUNED)
 
     def _close(self, attempt: Attempt, state: TrialState, values: Sequence[float] | None = None) -> None:
-        """End a trial, after its workers. Those of a complete one end by themselves, once W&B has their runs."""
+        """End a trial after its workers. The workers of a complete trial end by themselves, after their upload."""
         attempt.pending.clear()
         workers = [worker for worker in self.pool.workers if worker.run in attempt.runs]
         if state != TrialState.COMPLETE:

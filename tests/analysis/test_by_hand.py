@@ -105,7 +105,7 @@ def made(tmp_path_factory):
 
 
 def rows_of(path, name="episodes"):
-    return [json.loads(line) for line in (path / f"{name}.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (path / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def successes(path, column="success", kind=None):

@@ -6,7 +6,7 @@ import bepo
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 from analysis.output.ledger import ledger
-from bepo.explore.index import facts, whole_episodes
+from bepo.explore.index import summary, whole_episodes
 from bepo.store.files import read_object
 from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder
@@ -112,7 +112,7 @@ def test_no_reader_states_a_rate_where_episodes_are_missing(tmp_path):
     (loaded,) = bepo.load(str(run.path)).runs.to_dict("records")
     assert loaded["status"] == "partial" and loaded["success"] is None
     stored = read_run(run.path)
-    assert facts(stored, [])["success"] is None and whole_episodes(stored) == []
+    assert summary(stored, [])["success"] is None and whole_episodes(stored) == []
 
 
 def test_overlong_episodes_are_counted_under_the_table(tmp_path):

@@ -67,7 +67,7 @@ def test_rollouts_are_arrays(results):
     (run, update), *others = runs.kept()
     assert update == 1 and len(others) == 2
     assert runs.rollouts(run).n_trajectories == 6
-    with pytest.raises(UserError, match=r"no one run with such a batch; choices: .*, 1"):
+    with pytest.raises(UserError, match=r"choices: .*, 1"):
         runs.rollouts(update=1)
     with pytest.raises(UserError, match=r"rollouts\(None, 7\)"):
         bepo.load(run, results=results).rollouts(update=7)
@@ -82,7 +82,7 @@ def test_names_are_folders_archives_ids_and_their_beginnings(results, tmp_path):
         assert [one.id for one in found.stored] == [run.id] and len(found.transcripts) == 6
     assert len(bepo.load(results)) == 3
     assert len(bepo.load(results=results)) > 3  # the published runs are there too
-    for name, message in ((tmp_path / "none.zip", "no such archive"), ("zzz", "neither a run folder"), ("", "neither")):
+    for name, message in ((tmp_path / "none.zip", "no such archive"), ("zzz", "run 'zzz': not found"), ("", "neither")):
         with pytest.raises(UserError, match=message):
             bepo.load(name, results=results)
     with pytest.raises(UserError, match="no run of tier paper"):

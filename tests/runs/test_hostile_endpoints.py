@@ -185,7 +185,7 @@ def test_no_answer_holds_an_evaluation(fault, server, tmp_path):
     begun = time.monotonic()
     with pytest.raises(UserError) as told:
         evaluate(configured(server, tmp_path, *QUICK, "policy.concurrency=1"))
-    missing = "no episode was answered" if fault is redirects_for_ever else "1 of 2 episodes are missing"
+    missing = "no episode got an answer" if fault is redirects_for_ever else "1 of 2 episodes are missing"
     assert missing in str(told.value) and HELD[fault] in str(told.value)
     assert time.monotonic() - begun < 10
 
@@ -227,7 +227,7 @@ def test_answers_without_text_are_counted(server, tmp_path, capfd):
     evaluate(config)
     served = only(tmp_path).metadata["served"]
     assert served["empty_answers"] == 1
-    words = f"1 of {served['answers']} answers have no text, 1 of them because policy.max_response_length=512"
+    words = f"1 of {served['answers']} answers have no text, 1 of them because of policy.max_response_length=512"
     assert words in capfd.readouterr().err
 
 

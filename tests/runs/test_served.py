@@ -349,7 +349,7 @@ def test_a_version_of_a_model_is_the_model(asked, reported, same, server, tmp_pa
         evaluate(config)
         assert only(tmp_path).metadata["served"]["reported"].keys() == {reported}
     else:
-        with pytest.raises(UserError, match=f"no episode was answered .answered by {reported}, not by {asked}"):
+        with pytest.raises(UserError, match=f"no episode got an answer .answered by {reported}, not by {asked}"):
             evaluate(config)
 
 
@@ -362,7 +362,7 @@ REFUSED = {
     "no URL": (["policy.base_url=here"], "http"),
     "constrained": (["policy.constrained=true"], "policy=served"),
     "no prices": (["policy.budget_money=3"], "needs policy.price_prompt"),
-    "training": (["updates=2"], "only served, not trained"),
+    "training": (["updates=2"], "policy=served: cannot be trained"),
 }
 
 

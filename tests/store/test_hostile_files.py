@@ -69,9 +69,7 @@ ATTACKS = {
     "metrics are a pipe": lambda run: pipe(run, "metrics.jsonl"),
     "config is a pipe": lambda run: pipe(run, "config.json"),
     "digest is a number": lambda run: rewrite(run, lambda metadata: metadata["files"].update({"metrics.jsonl": 5})),
-    "file outside": lambda run: rewrite(
-        run, lambda metadata: metadata["files"].update({"../../../etc/passwd": "0" * 64})
-    ),
+    "file outside": lambda run: rewrite(run, lambda found: found["files"].update({"../../../etc/passwd": "0" * 64})),
     "result is a text": lambda run: rewrite(run, lambda metadata: metadata.update(result="x")),
     "sessions are numbers": lambda run: rewrite(run, lambda metadata: metadata.update(sessions=[1])),
     "identity is a list": lambda run: rewrite(run, lambda metadata: metadata.update(identity=[1])),

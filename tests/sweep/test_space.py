@@ -135,10 +135,10 @@ def test_hydras_sweeper_is_given_the_same_conditions():
 @pytest.mark.parametrize(
     "entry, problem",
     [
-        ({"search": "3", "where": {"credit.gate": "binary"}}, "credit.n_min: search=3 is no sweep"),
-        ({"search": "1,2", "where": {"credit.gait": "binary"}}, "depends on credit.gait: there is no such setting"),
-        ({"search": "1,2", "unless": {"credit.x": 1}}, "depends on credit.x: there is no such setting"),
-        ({"search": "1,2", "where": {"credit.gate": "binary"}}, "credit.gate, which must stand before it"),
+        ({"search": "3", "where": {"credit.gate": "binary"}}, "credit.n_min: search=3"),
+        ({"search": "1,2", "where": {"credit.gait": "binary"}}, "depends on credit.gait"),
+        ({"search": "1,2", "unless": {"credit.x": 1}}, "depends on credit.x"),
+        ({"search": "1,2", "where": {"credit.gate": "binary"}}, "depends on credit.gate"),
     ],
 )
 def test_a_condition_that_cannot_be_is_named(entry, problem):
@@ -161,7 +161,7 @@ def test_any_study_takes_a_number_of_seeds(name):
 def test_trials_average_that_many_seeds_and_other_numbers_are_refused():
     assert compose_study("tune_gated_bepo", ["seeds=3"]).seeds == [0, 1, 2]
     for text in ("0", "x", "1,2", "-1", "1001"):
-        with pytest.raises(UserError, match=f"seeds={text}: the number of training seeds, from 1 to 1000"):
+        with pytest.raises(UserError, match=f"seeds={text}: .*from 1 to 1000"):
             compose_study("main_webshop", [f"seeds={text}"])
 
 

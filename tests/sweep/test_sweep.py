@@ -18,7 +18,7 @@ from bepo.runs.compose import register_configs
 from bepo.runs.machine import cpu_model
 from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder
-from bepo.sweep import studies
+from bepo.sweep import composition, studies
 from bepo.sweep.__main__ import _jobs, main
 from bepo.sweep.estimate import Throughput
 from bepo.sweep.plan import plan_runs
@@ -128,7 +128,7 @@ def test_ctrl_c_leaves_checkpoints(tmp_path):
     )
     process.send_signal(signal.SIGINT)
     code, out = finish(process)
-    assert code == 130 and "the same command goes on from here" in out, out
+    assert code == 130 and "the same command continues from here" in out, out
     reached = {int(path.name.split("-")[1]) for path in tmp_path.glob("runs/*/checkpoint-*")}
     assert max(reached) == len(rows(tmp_path, "metrics"))
 
@@ -286,14 +286,12 @@ def test_a_corrupt_run_is_named_and_left_alone(tmp_path, capsys):
     assert "main_sokoban                 3         0         0         1         2" in out
     code, out = finish(sweep(tmp_path, *settings, "seed=0,1,2"))
     assert code == 1 and "1 of 3 runs complete" in out, out
-    assert (
-        f"FAILED  {metrics}: changed since the run was completed" in out
-        and f"FAILED  {run_file}: not a run file" in out
-    )
+    assert f"FAILED  {metrics}: changed since the run was completed" in out
+    assert f"FAILED  {run_file}: not a run file" in out
     assert f"python -m analysis runs delete {metrics.parent.name} --results {tmp_path}" in out
     assert before.items() <= {path: path.read_bytes() for path in tmp_path.glob("runs/*/*.json*")}.items()
 
-    assert analysis(["runs", "--gc", metrics.parent.name, run_file.parent.name, "--results", str(tmp_path)]) == 0
+    assert analysis(["runs", "delete", metrics.parent.name, run_file.parent.name, "--results", str(tmp_path)]) == 0
     capsys.readouterr()
     assert main([*settings, "seed=0,1,2", f"results={tmp_path}", "--dry-run"]) == 0
     assert "main_sokoban                 3         1         0         2       -" in capsys.readouterr().out
@@ -341,10 +339,9 @@ def test_a_repository_may_have_any_name(tmp_path, monkeypatch):
     """Hydra parses the names of folders with config files as it parses values."""
     folder = tmp_path / "it's, [a] {b} #c"
     for name in ("conf", "experiments"):
-        shutil.copytree(studies.ROOT / name, folder / name)
-    monkeypatch.setattr(studies, "EXPERIMENTS", folder / "experiments")
-    monkeypatch.setattr(studies, "CONF", folder / "conf")
-    assert studies.compose_with_hydra("main_sokoban", ["tier=laptop"]).tier == "laptop"
+        shutil.copytree(composition.ROOT / name, folder / name)
+    monkeypatch.setattr(composition, "CONF", folder / "conf")
+    assert composition.compose_with_hydra(folder / "experiments", "main_sokoban", ["tier=laptop"]).tier == "laptop"
 
 
 @pytest.mark.parametrize("module", ["bepo.sweep", "bepo.train", "analysis"])

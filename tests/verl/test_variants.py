@@ -36,7 +36,7 @@ def test_a_vision_language_model_sees_the_board_until_it_is_interrupted(tmp_path
     command.signal_all(signal.SIGINT)
     done = command.wait(400)
     assert done.code == 130 and done.orphans == [], done.err[-2000:]
-    assert "interrupted; the same command goes on where it stopped" in done.err
+    assert "interrupted; the same command continues from here" in done.err
     metrics = rows(tmp_path, "metrics")
     assert len(metrics) >= 2
     (checkpoint,) = tmp_path.glob(f"runs/*/checkpoint-{len(metrics)}/actor")
