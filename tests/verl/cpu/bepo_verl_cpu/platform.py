@@ -71,7 +71,7 @@ class PlatformCPU(PlatformBase):
     device_module = _MODULE
 
     def is_available(self):
-        """Return True: there always is a CPU."""
+        """Return True: a CPU is always available."""
         return True
 
     def current_device(self):
