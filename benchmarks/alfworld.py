@@ -28,7 +28,7 @@ def alfworld(games: int = 6, steps: int = 30, generated: int = 300) -> None:
     generate("train", 0)
     start = time.process_time()
     made = [generate(split, n) for split in SPLITS for n in range(generated)]
-    print(f"\nALFWorld: {len(made) / (time.process_time() - start):.0f} games generated a second")
+    print(f"\nALFWorld: {len(made) / (time.process_time() - start):.0f} generated games per second")
     sample = [generate("train", n) for n in range(1000, 1000 + games)]
     chosen = [commands(game.game_file, game.traj_data, Random(n), steps) for n, game in enumerate(sample)]
     times = {"fast": _times(FastGame, sample, chosen)}
@@ -37,7 +37,7 @@ def alfworld(games: int = 6, steps: int = 30, generated: int = 300) -> None:
     except (Missing, ImportError):
         print("textworld is not installed (pip install 'bepo[alfworld]'): no ratios")
     slowest = list(times.values())[-1]
-    print(f"{'engine':10} {'load+reset':>11} {'a step':>10} {'ratio':>7}  transcripts")
+    print(f"{'engine':10} {'load+reset':>11} {'per step':>10} {'ratio':>7}  transcripts")
     for name, engine in times.items():
         ratio = slowest.step / engine.step
         print(f"{name:10} {1e3 * engine.load:8.1f} ms {1e3 * engine.step:7.2f} ms {ratio:6.0f}x  {engine.digest}")

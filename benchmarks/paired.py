@@ -180,7 +180,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"  {name:8} {_compared([getattr(cost, name) for cost in costs])}")
     print(f"  {'total':8} {_compared([sum(cost[:3]) for cost in costs])}")
     each = _compared([1e3 * cost.updates / cost.transitions for cost in costs])
-    print(f"  ms of the updates for each training transition: {each}")
+    print(f"  ms of the updates per training transition: {each}")
 
 
 def _compared(values: list[float]) -> str:

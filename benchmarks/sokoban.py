@@ -23,12 +23,12 @@ def sokoban(batch: int = 512, steps: int = 50) -> None:
                 render.rgb(boards.cells)
 
     ours = {images: cpu_seconds(lambda i=images: play(i), 5) / (steps * batch) for images in (False, True)}
-    print(f"\nSokoban, batches of {batch}: {1e6 * ours[False]:.2f} us a step, {1e6 * ours[True]:.1f} us with RGB")
+    print(f"\nSokoban, batches of {batch}: {1e6 * ours[False]:.2f} us per step, {1e6 * ours[True]:.1f} us with RGB")
     theirs = gym_sokoban()
     if theirs is None:
         print("gym-sokoban is not installed (pip install 'setuptools<66' gym-sokoban): no ratio")
     else:
-        print(f"gym-sokoban: {1e6 * theirs:.0f} us a step with RGB; ratio {theirs / ours[True]:.0f}x")
+        print(f"gym-sokoban: {1e6 * theirs:.0f} us per step with RGB; ratio {theirs / ours[True]:.0f}x")
 
 
 def gym_sokoban(steps: int = 300) -> float | None:

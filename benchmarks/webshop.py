@@ -27,7 +27,7 @@ def webshop(episodes: int = 400, steps: int = 12) -> None:
         rates[mode] = taken / (time.perf_counter() - start)
     print(f"\nWebShop: {ready:.2f} s to a task set on 1,000 products; steps per second: ", end="")
     print(", ".join(f"{mode} {rate:,.0f}" for mode, rate in rates.items()))
-    print("the original engine, measured once on another machine of this kind: 40 (shared/design/environments.md)")
+    print("the original engine, measured once on another machine of this type: 40")
 
 
 def play_randomly(env: WebShop, tasks: Sequence[Task], steps: int) -> int:

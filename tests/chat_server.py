@@ -117,7 +117,7 @@ def cut(handler: Handler, body: dict[str, Any]) -> None:
 
 
 def malformed(handler: Handler, body: dict[str, Any]) -> None:
-    """Send what is no JSON."""
+    """Send invalid JSON."""
     handler.send(200, b'{"id": "x", "choices": [}')
 
 

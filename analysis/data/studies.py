@@ -68,8 +68,8 @@ def select(study: StudyRuns, runs: Iterable[Run], allow_mixed: bool = False) -> 
     """Fill ``study`` with those of ``runs`` that may be compared. ``skipped`` and ``refused`` name the others.
 
     1. Within an environment and model, all runs share every setting, except the settings of their method and those
-       that rows vary. Runs with the same loss share its settings. The oldest published run decides, or the newest run
-       if none is published.
+       that rows vary. Runs with the same loss share its settings. The oldest published run decides; without
+       published runs the newest run decides.
     2. All runs of a row have the same settings, decided in the same way.
     3. A row with several method versions, test task sets or backends is refused, unless ``allow_mixed``.
     """

@@ -30,8 +30,9 @@ _COLOURS = "tab10"
 def build_study(name: str, source: Source, tier: str, metrics: Sequence[str] = ()) -> list[Built]:
     """Return the table and the curves of a study at a tier; an empty list if it has no runs there.
 
-    ``metrics``: columns beside success. Either ``score``, ``return``, ``steps`` or ``valid`` of test episodes, or a
-    logged metric, averaged over updates. Raises ``UserError`` for an unknown study, and for a metric that no run has.
+    ``metrics``: columns beside success. ``score``, ``return``, ``steps`` and ``valid`` are of test episodes. Other
+    names are logged metrics, averaged over updates. Raises ``UserError`` for an unknown study, and for a metric that
+    no run has.
     """
     if name not in source.studies():
         raise choose("study with runs", name, source.studies())

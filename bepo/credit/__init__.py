@@ -106,7 +106,7 @@ class Estimator(Plugin):
         if not isinstance(cls.traits, dict) or cls.traits.keys() != wanted.keys():
             raise UserError(f"traits={cls.traits!r}: must be a dictionary of {', '.join(wanted)}")
         if type(cls.method_version) is not int or cls.method_version < 1:
-            raise UserError(f"method_version={cls.method_version!r}: must be a whole number from 1 on")
+            raise UserError(f"method_version={cls.method_version!r}: must be a whole number, at least 1")
         if not isinstance(cls.colour, str) or not re.fullmatch("(#[0-9a-fA-F]{6})?", cls.colour):
             raise UserError(f"colour={cls.colour!r}: must be #RRGGBB, or empty")
 

@@ -52,7 +52,7 @@ class Scene(Settings):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; return 0, or 2 after one line that says what is wrong."""
+    """Run the command; return 0, or 2 after one line about the fault."""
     options = _parser().parse_args(arguments)
     return exit_code(lambda: _run(options))
 

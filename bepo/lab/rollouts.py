@@ -1,4 +1,4 @@
-"""Groups of episodes of known policies as one ``RolloutBatch``, with what is hidden behind each transition.
+"""Groups of episodes of known policies as one ``RolloutBatch``, with the hidden state of each transition.
 
 Sizes: G groups of K trajectories, N transitions in all.
 """

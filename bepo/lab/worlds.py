@@ -118,7 +118,7 @@ def chain(length: int = 8, step_reward: float = -0.1, win: float = 10.0) -> Worl
 
 
 def tree(depth: int = 4, branching: int = 3, seed: int = 0, step_reward: float = 0.0, win: float = 10.0) -> World:
-    """Return a tree with one pivotal step: only one branch at the root leads to a success, which is at one leaf."""
+    """Return a tree with one pivotal step: one branch at the root leads to the only leaf with success."""
     rng = np.random.default_rng([seed, depth, branching])
     path = rng.integers(branching, size=depth)
     nodes: list[tuple[int, ...]] = [()]
@@ -139,7 +139,7 @@ def tree(depth: int = 4, branching: int = 3, seed: int = 0, step_reward: float =
 
 
 def grid(seed: int = 0, size: int = 6, pits: int = 3, walls: int = 6, step_reward: float = -0.1) -> World:
-    """Return a room with walls, pits that end the episode, and one goal, at least four moves from the start."""
+    """Return a grid world with walls, pits that end the episode, and one goal, at least four moves from the start."""
     rng = np.random.default_rng([seed, size, pits, walls])
     while True:
         cells = rng.permutation(size * size).tolist()
@@ -162,7 +162,7 @@ def _neighbours(cell: int, size: int) -> Iterator[int]:
 
 
 def sokoban(seed: int, dim: int = 6, min_solution: int = 3, horizon: int = 15) -> World | None:
-    """Return a room of bepo's Sokoban with one box and all its reachable states; None for one of another difficulty.
+    """Return a one-box Sokoban board of bepo with all its reachable states; None if its difficulty is another.
 
     Rewards are the engine's: -0.1 a step, +1 for the box on its target and +10 for the solution.
     """
@@ -199,7 +199,7 @@ def _sokoban_features(solver: Solver, width: int, node: Node) -> tuple[Hashable,
 
 
 def sokoban_rooms(n: int, first: int = 0) -> list[World]:
-    """Return the first ``n`` usable rooms from the seed ``first`` on."""
+    """Return the first ``n`` usable boards from the seed ``first`` on."""
     found: list[World] = []
     while len(found) < n:
         if (world := sokoban(first)) is not None:

@@ -72,7 +72,7 @@ def weights_missing(path: str) -> Missing | None:
         except (OSError, ValueError):
             return Missing(f"the weights of {path} are not on this machine", f"hf download {path}")
     if not [*folder.glob("*.safetensors"), *folder.glob("*.bin")]:
-        return Missing(f"{folder} holds no weights", f"hf download {path}")
+        return Missing(f"{folder} has no weights", f"hf download {path}")
     return None
 
 

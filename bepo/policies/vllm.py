@@ -62,7 +62,7 @@ class Vllm(ServedPolicy):
         """Return ``Missing`` if the program is not found, else None."""
         if self.program:
             return None
-        return Missing(f"policy=vllm: there is no program {self.command}", GPU_ENVIRONMENT)
+        return Missing(f"policy=vllm: program {self.command} not found", GPU_ENVIRONMENT)
 
     @contextmanager
     def endpoint(self, folder: Path) -> Iterator[str]:
@@ -86,7 +86,7 @@ class Vllm(ServedPolicy):
         if path.is_dir() and not (path / "config.json").exists():
             raise UserError(f"policy.path={self.path!r}: not a folder with a checkpoint (there is no config.json)")
         if not path.exists() and (path.is_absolute() or len(path.parts) > 2):  # the model hub has owner/name
-            raise UserError(f"policy.path={self.path!r}: there is no such folder")
+            raise UserError(f"policy.path={self.path!r}: no such folder")
 
 
 @contextmanager

@@ -48,8 +48,8 @@ def task_set(env: Environment, split: Split, size: int, cache: Path | None = Non
     tasks = tuple(_reported(islice(env.tasks(split), size), f"making the {split} task set", size))
     if len(tasks) < size:
         setting = "rollout.train_tasks" if split == "train" else "evaluation.tasks"
-        advice = f"; {setting}={len(tasks)} takes them all" if tasks else ""
-        raise UserError(f"{env.name} has {len(tasks)} {split} tasks, not the {size} asked for{advice}")
+        advice = f"; {setting}={len(tasks)} uses all of them" if tasks else ""
+        raise UserError(f"env={env.name} has {len(tasks)} {split} tasks, but {size} are needed{advice}")
     made = TaskSet(split, tasks)
     if cache is not None:
         cache.parent.mkdir(parents=True, exist_ok=True)
@@ -73,5 +73,5 @@ def _read(path: Path, split: Split, size: int, settings: dict[str, Any]) -> Task
     except (KeyError, TypeError) as error:
         raise UserError(f"{path}: not a task set ({error!r}); remove the file to make it anew") from error
     if (stored.split, len(stored)) != (split, size):
-        raise UserError(f"{path}: holds {len(stored)} {stored.split} tasks, not {size} {split} tasks")
+        raise UserError(f"{path}: has {len(stored)} {stored.split} tasks, not {size} {split} tasks")
     return stored

@@ -187,7 +187,6 @@ def test_claims_name_entries_that_exist(tmp_path):
     known = set(entries_of(tmp_path)) | set(all_entries())
     named = {key for c in read(known=known) for key in c.entries.values()}
     assert {key for key in named if not key[2].endswith("sokoban small")} <= known  # these blocks only runs make
-    assert len(read()) >= 30
 
 
 @pytest.mark.parametrize(

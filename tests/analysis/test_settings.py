@@ -61,4 +61,4 @@ def test_every_row_of_the_paper_is_there_and_other_numbers_are_marked(tmp_path):
     places = build("supp-environment-hparams", tmp_path, "paper")
     reported = [row[0].value for row in places.rows if row[2].value == "reported"]
     assert reported == ["alfworld", "alfworld", "webshop", "webshop", "sokoban"]
-    assert "nothing of it was run" in places.notes[0]
+    assert "None of these settings was run" in places.notes[0]

@@ -301,5 +301,8 @@ def test_a_run_that_this_bepo_would_train_otherwise_is_shown_as_such(tmp_path):
     run = write_run(tmp_path, "main_sokoban", {"credit.name": "grpo", "model": "vl"}, PASSES, versions=old)
     table = artefacts()["sokoban-main"].build(artefacts()["sokoban-main"].load(Source(tmp_path), "laptop"))
     changed = ["run"] if environments()["sokoban"].method_version == 1 else ["env", "run"]
-    assert f"it would train them otherwise: {run.id} ({' '.join(changed)})." in " ".join(table.notes)
+    assert (
+        f"older method versions; this version would train them differently: {run.id} ({' '.join(changed)})."
+        in " ".join(table.notes)
+    )
     assert any(entry.reproduced for entry in table.entries)

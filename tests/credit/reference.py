@@ -1,4 +1,4 @@
-"""Plain estimators, one transition at a time: slow, from the equations alone, the oracle of the vectorised ones.
+"""Plain estimators from the equations, one transition at a time: the slow reference of the vectorised ones.
 
 Rows have the golden layout and lie in order: trajectories contiguous, steps ascending. ``o`` is an estimator object, of
 which only the settings are read.
@@ -24,7 +24,7 @@ def tied(values):
 
 
 def spread(values, kind):
-    """Deviation + epsilon of a pool; 1 where there is nothing to divide by."""
+    """Standard deviation + epsilon of a pool; 1 if there is nothing to divide by."""
     if kind == "none" or len(values) == 1:
         return 1.0
     m = mean(values)

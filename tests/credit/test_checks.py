@@ -1,4 +1,4 @@
-"""What an estimator says of itself, and what it returns, is checked before anything is trained with it."""
+"""An estimator's class attributes and outputs are checked before training."""
 
 import json
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from bepo.runs.metrics import credit_metrics
     "said, message",
     [
         ({"traits": {"nedds": "x"}}, "must be a dictionary of needs, step_credit, temporal, mixing"),
-        ({"method_version": -3}, "method_version=-3: must be a whole number from 1 on"),
+        ({"method_version": -3}, "method_version=-3: must be a whole number, at least 1"),
         ({"colour": "reddish"}, "colour='reddish': must be #RRGGBB, or empty"),
     ],
 )

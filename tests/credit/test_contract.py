@@ -1,4 +1,4 @@
-"""One contract for every registered estimator, under every option: a new file is tested by existing."""
+"""The contract of all registered estimators, with all options. A new file is tested without a change here."""
 
 import copy
 import math
@@ -19,7 +19,7 @@ CRITIC_FREE = [n for n in ALL if not estimators()[n].needs_critic]
 
 
 def separate(name):
-    """With drawn options, but for those that mix the groups of an update by design."""
+    """Random options, except those that mix the groups of an update by design."""
     return estimator(name, whiten=False, variant="progress")
 
 
@@ -78,14 +78,14 @@ def test_order_of_trajectories_and_names_do_not_matter(name, rows, data):
 def test_groups_do_not_influence_each_other(name, rows, data):
     chosen = data.draw(separate(name))
     together = advantages(chosen, rows)
-    # Bit for bit, but where one factorisation of all groups' equations orders its sums otherwise than that of one.
+    # Bit for bit, except for the exact solver: factorising all groups together orders sums differently.
     rounding = 1e-12 if isinstance(chosen, GatedBEPO) and chosen.solver == "exact" else 0.0
     for uid in {r["uid"] for r in rows}:
         mine = [i for i, r in enumerate(rows) if r["uid"] == uid]
         np.testing.assert_allclose(advantages(chosen, [rows[i] for i in mine]), together[mine], rtol=0, atol=rounding)
 
 
-UNSCALED = {  # nothing is divided by a deviation: advantages are in units of reward
+UNSCALED = {  # without division by a standard deviation, advantages are in units of reward
     "grpo": {"std": "none"},
     "rloo": {},
     "gigpo": {"std": "none"},

@@ -1,4 +1,4 @@
-"""Identities of docs/credit.md that tie the estimators to each other and to algebra."""
+"""Identities between estimators, and algebraic identities, from docs/credit.md."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def test_sweeps_approach_the_exact_solution_within_their_certificate(rows):
 
 
 def test_twenty_sweeps_do_not_converge_on_a_cycle_and_the_metrics_say_so():
-    """Two states that mostly lead to each other: the change shrinks by gamma a sweep, 0.95^20 = 0.36."""
+    """With two states that mostly follow each other, each sweep shrinks the change by gamma: 0.95^20 = 0.36."""
     rows = [
         {"uid": 0, "traj": 0, "t": t, "obs": "ab"[t % 2], "next": "ba"[t % 2], "r": 0.0, "done": None, "valid": True}
         for t in range(50)
@@ -181,7 +181,7 @@ def test_singleton_pool():
 
 
 def test_equal_returns_of_trajectories_leave_the_penalty_alone():
-    """There is no deviation to divide by: 8 equal cut-offs, one invalid transition."""
+    """The standard deviation is 0: 8 equal truncated trajectories, one invalid transition."""
     rows = [
         {"uid": 0, "traj": k, "t": t, "obs": t, "next": t + 1, "r": -0.1, "done": "truncation" if t else None}
         | {"valid": (k, t) != (3, 0)}
@@ -207,7 +207,7 @@ def test_invalid_penalty_touches_its_own_transition_only():
 
 
 def test_truncation_may_bootstrap():
-    """A cut-off trajectory's last transition keeps its observed successor's value where that state was visited."""
+    """The last transition of a truncated trajectory has its successor's value if that state was visited."""
     rows = [
         {"uid": 0, "traj": 0, "t": 0, "obs": "a", "next": "b", "r": 0.0, "done": None, "valid": True},
         {"uid": 0, "traj": 0, "t": 1, "obs": "b", "next": "c", "r": 1.0, "done": "success", "valid": True},
@@ -302,7 +302,7 @@ def test_similar_states_merge_greedily():
 
 
 def test_a_return_at_the_mean_is_dropped_whatever_the_rounding():
-    """Floating point puts the mean of these beside 0.3 or on it, by their order; ``drop_zero`` must not care."""
+    """Depending on their order, floating point gives a mean of 0.3 or almost 0.3; ``drop_zero`` treats both alike."""
     returns = (0.1, 0.2, 0.3, 0.4, 0.5)
     rows = [
         {"uid": 0, "traj": k, "t": 0, "obs": "s", "next": "x", "r": r, "done": "failure", "valid": True}
@@ -315,7 +315,7 @@ def test_a_return_at_the_mean_is_dropped_whatever_the_rounding():
 
 
 def test_meeting_the_time_limit_is_rewarded_where_steps_cost_something():
-    """Truncation is worth 0, going on is worth less; ``bootstrap`` takes the reward away (docs/credit.md)."""
+    """Truncation has the value 0, going on has a lower one; with ``bootstrap`` both are equal (docs/credit.md)."""
     rows = [
         {"uid": 0, "traj": k, "t": t, "obs": "ab"[(t + k) % 2], "next": "ba"[(t + k) % 2], "r": -0.1, "valid": True}
         | {"done": "truncation" if t == 14 else None}

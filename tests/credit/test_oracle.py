@@ -1,4 +1,4 @@
-"""The control: progress and fitted values from the expert's distances."""
+"""The oracle: progress and fitted values from the expert's distances."""
 
 import itertools
 import math
@@ -12,7 +12,7 @@ from bepo.credit.oracle import Oracle, progress
 
 
 def episode(name, distances, done):
-    """A row for each step between successive distances; a group of its own name."""
+    """Return a row for each step between successive distances, in a group of its own."""
     pairs = list(itertools.pairwise(distances))
     return [
         {"uid": "g", "traj": name, "t": t, "obs": f"{name}{t}", "next": f"{name}{t + 1}", "r": 0.0, "valid": True}
@@ -35,7 +35,7 @@ def test_of_one_group_every_step_towards_success_is_better_than_every_other():
 
 
 def test_the_fitted_value_of_an_end_is_its_outcome():
-    """Of 8 episodes that start one step away half succeed: success is worth 1/2 more than the start, failure less."""
+    """Half of 8 episodes from one step away succeed: success is 1/2 above the start's value, failure 1/2 below."""
     rows = [
         r for k in range(4) for r in episode(f"s{k}", [1, 0], "success") + episode(f"f{k}", [1, math.nan], "failure")
     ]

@@ -68,7 +68,7 @@ def test_scopes_against_the_plain_recursion(rows):
 
 
 def test_default_is_return_minus_value_whitened():
-    """gamma = lambda = 1 in scope response: a critic baseline, and nothing else."""
+    """With gamma = lambda = 1 and scope response, PPO is a critic baseline."""
     base = {"uid": 0, "next": "x", "valid": True, "prompt_ids": [0], "logprobs": [0.0, 0.0], "response_ids": [1, 2]}
     rows = [
         base | {"traj": 0, "t": 0, "obs": "a", "r": 0.0, "done": None, "values": [1.0, 2.0]},

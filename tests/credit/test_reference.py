@@ -37,7 +37,7 @@ def test_all_of_the_paper_have_a_reference():
 
 @pytest.mark.parametrize("name", ALL)
 def test_every_word_and_every_number_is_drawn(name):
-    """A new Literal is covered by existing; a new number must say what to try."""
+    """A new Literal is covered automatically; a new number needs values to try."""
     cls = estimators()[name]
     left = settings_of(cls) - set(options(cls))
     weights = {"step_weight", "outcome_weight", "softmax_temperature", "tolerance", "full_branches", "similarity"}

@@ -1,4 +1,4 @@
-"""Generated games with the features of original games that generated ones lack, which an engine must interpret."""
+"""Adds features of original games to generated games, to test that an engine interprets them."""
 
 from __future__ import annotations
 

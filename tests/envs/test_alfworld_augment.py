@@ -47,7 +47,7 @@ def test_key_and_prompt_switch_apart():
 
 
 def test_augmented_keys_distinguish_what_raw_ones_do_not():
-    """ "Nothing happens." is one state for raw keys, wherever the player is."""
+    """With raw keys, "Nothing happens." is the same state at all places."""
     keys = {}
     for key in ("raw", "augmented"):
         env = ALFWorld(max_receptacles=8, graph_key=key)

@@ -1,4 +1,4 @@
-"""ALFWorld's compact rendering, which tiny models read."""
+"""ALFWorld's compact rendering for tiny models."""
 
 import numpy as np
 import pytest

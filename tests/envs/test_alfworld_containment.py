@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -47,10 +48,14 @@ def test_an_episode_whose_game_raises_ends_and_the_others_go_on(monkeypatch):
     assert third[2].observation.text == first[2].observation.text and episodes.expert(0) is None
 
 
+def source_path(env, task):
+    return Path(env.source.root) / task.data["path"]
+
+
 def test_collect_ends_a_broken_episode_as_a_truncation_and_goes_on(original_games):
     env = ALFWorld(data="original", horizon=4)
     tasks = task_set(env, "train", 3).tasks
-    (env.source_path(tasks[1]) / "game.tw-pddl").write_text("{ cut off", encoding="utf-8")
+    (source_path(env, tasks[1]) / "game.tw-pddl").write_text("{ cut off", encoding="utf-8")
     batch = collect(env, Agent(), First(), tasks, 2, Sampling(), seed=0)
     assert batch.broken.tolist() == [False, False, True, True, False, False]
     assert (batch.terminal[batch.last][batch.broken] == Terminal.TRUNCATION).all()
@@ -61,12 +66,12 @@ def test_original_games_are_listed_by_content_and_loaded(original_games):
     env = ALFWorld(data="original")
     whole = {split: task_set(env, split, 8) for split in FOLDERS}
     for split, tasks in whole.items():
-        names = {env.source_path(t).name for t in tasks.tasks}
+        names = {source_path(env, t).name for t in tasks.tasks}
         assert names == {folder.name for folder in original_games[split]}
         assert {t.kind for t in tasks.tasks} == {
             json.loads((f / "traj_data.json").read_text(encoding="utf-8"))["task_type"] for f in original_games[split]
         }
-    with pytest.raises(UserError, match="8 train tasks, not the 9"):
+    with pytest.raises(UserError, match="8 train tasks, but 9"):
         task_set(env, "train", 9)
     # The same games, found in another order and one of them twice, beside a game that cannot be solved.
     top = original_games["train"][0].parents[1]
@@ -135,5 +140,5 @@ def test_missing_original_data_is_one_line(monkeypatch):
     with pytest.raises(UserError, match="ALFWORLD_DATA is not set"):
         task_set(ALFWorld(data="original"), "train", 1)
     monkeypatch.setenv("ALFWORLD_DATA", "/no/such/folder")
-    with pytest.raises(UserError, match=r"/no/such/folder/json_2.1.1/train is no folder"):
+    with pytest.raises(UserError, match=r"/no/such/folder/json_2.1.1/train is not a folder"):
         task_set(ALFWorld(data="original"), "train", 1)

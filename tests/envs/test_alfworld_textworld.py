@@ -1,4 +1,4 @@
-"""The fast engine against textworld: recorded transcripts, and live where textworld is installed."""
+"""The fast engine equals textworld on recorded transcripts, and live if textworld is installed."""
 
 import json
 from importlib.util import find_spec
@@ -87,7 +87,7 @@ FOREIGN = {
 @pytest.mark.parametrize("engine", [FastGame, TextWorldGame])
 @pytest.mark.parametrize("case", FOREIGN)
 def test_an_expression_that_could_run_code_is_refused_by_either_engine(engine, case, tmp_path):
-    """Here in the text that a game begins with."""
+    """The expression is in the introduction of the game."""
     marker, file = tmp_path / "ran", generate("train", 0).game_file
     expression = FOREIGN[case].replace("{marker}", str(marker))
     rhs = '"intro": [\n            {\n                "rhs": "'

@@ -1,4 +1,4 @@
-"""What every environment must do. A new file or folder in bepo/envs is tested without a change here."""
+"""The contract of all environments. A new file or folder in bepo/envs is tested without a change here."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def name(request):
 
 
 def act(env: Environment, observation: Observation, rng: random.Random) -> str:
-    """Return a random admissible action, or any text where the environment takes any."""
+    """Return a random admissible action, or a random text if any text is an action."""
     return rng.choice(observation.admissible or ("left", "7", "2 5"))
 
 
@@ -62,7 +62,7 @@ def with_expert(name):
 
 
 def play(name: str, chosen: list[Task], seed: int, steps: int = 6) -> list:
-    """Return a transcript with random admissible actions, and now and then an invalid or an unknown one."""
+    """Return a transcript with random admissible actions, and some invalid or unknown ones."""
     env, rng = made(name), random.Random(seed)
     episodes = env.start(chosen)
     lines, active = [list(episodes.observations), list(episodes.instructions)], set(range(len(chosen)))
@@ -122,7 +122,7 @@ def test_the_same_actions_give_the_same_episode(name):
 
 
 def test_episodes_share_no_state(name):
-    """An episode does not depend on which others run beside it."""
+    """An episode does not depend on the other episodes of the batch."""
     env, chosen = made(name), tasks(name)[:3]
     together = env.start([chosen[0], chosen[1], chosen[0], chosen[2]])
     alone = env.start([chosen[0]])
@@ -171,7 +171,7 @@ def test_the_expert_solves_every_task(with_expert):
 
 
 def test_an_expert_goes_on_from_any_state(with_expert):
-    """After two random steps it solves most tasks that these did not end; it returns None in a dead end."""
+    """After two random steps the expert solves most unfinished tasks; it returns None in a dead end."""
     name, env, rng, won, lost = with_expert, made(with_expert), random.Random(4), 0, 0
     episodes = env.start(tasks(name))
     for i in range(TASKS):
@@ -190,7 +190,7 @@ def test_an_expert_goes_on_from_any_state(with_expert):
 
 
 def test_its_vocabulary_suffices_for_a_word_level_tokenizer(name):
-    """No observation, instruction or action has an unknown word, in compact settings where an environment has them."""
+    """Observations, instructions and actions have no unknown words, in compact settings if there are such."""
     from bepo.policies.lm.tiny_model import UNKNOWN, build_tokenizer
 
     compact = {"webshop": {"rendering": "compact", "suggestions": 3}}.get(name, {})

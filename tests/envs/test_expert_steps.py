@@ -1,4 +1,4 @@
-"""The number of steps that an expert would still need: counted on copies, and right where the expert is followed."""
+"""The number of steps that an expert still needs: counted on copies, and equal to the steps of following it."""
 
 import math
 from itertools import islice
@@ -61,7 +61,7 @@ def test_rollouts_have_them_only_where_asked_and_nothing_else_changes(name):
 
 
 class Circle:
-    """An expert that goes round three states for ever."""
+    """An expert that cycles through three states for ever."""
 
     def __init__(self):
         self.place = 0

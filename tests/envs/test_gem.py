@@ -1,4 +1,4 @@
-"""GEM's environments, from the installed package, beyond the contract that every environment keeps."""
+"""GEM's environments from the installed package, beyond the contract of all environments."""
 
 import random
 from itertools import islice

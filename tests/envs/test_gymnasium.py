@@ -1,4 +1,4 @@
-"""Environments of the installed Gymnasium, beyond the contract that every environment keeps."""
+"""Environments of the installed Gymnasium, beyond the contract of all environments."""
 
 from itertools import islice
 
@@ -116,7 +116,7 @@ def test_maps_of_distinct_lakes_are_their_tasks():
 
 
 class Moody(gymnasium.Env):
-    """An environment that breaks, where it is told to."""
+    """An environment that raises an error in the method of your choice."""
 
     action_space, observation_space = gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(3)
 

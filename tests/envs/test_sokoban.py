@@ -1,4 +1,4 @@
-"""Sokoban: the engine against recordings of gym-sokoban, rooms, the solver, renderings, the environment."""
+"""Sokoban: the engine (compared with recordings of gym-sokoban), boards, solver, renderings, the environment."""
 
 import json
 import subprocess
@@ -66,7 +66,7 @@ def test_the_solvers_plan_wins_in_exactly_its_length(seed):
 
 
 def test_solver_lengths_equal_brute_force():
-    """Against exhaustive play with the engine, which shares no code with the solver."""
+    """The solver equals exhaustive play with the engine; the two share no code."""
     for seed in range(12):
         fixed, state = generate(seed)
         frontier, depth, seen, solvable = [state], 0, {state.tobytes()}, False

@@ -161,7 +161,7 @@ def test_one_permutation_splits_all_goals(goals):
 
 @pytest.mark.slow
 def test_the_splits_of_verl_agent_overlap():
-    """Most validation goals are in the training range of some worker, up to price bounds, which are drawn anew."""
+    """Most validation goals, without their price bounds, are in the training range of some worker."""
 
     def content(task):
         goal = task.data["goal"]
@@ -335,7 +335,7 @@ def test_an_opened_result_is_a_number_and_done():
 
 
 def test_the_compact_view_shows_the_instructions_words_wherever_a_product_has_them():
-    """Of a perfect product every asked attribute is on its page, and the kind in the instruction's form."""
+    """The page of a perfect product has every requested attribute, and the product type as in the instruction."""
     env = WebShop(**COMPACT)
     tasks = first(env, n=40)
     episodes = env.start(tasks)

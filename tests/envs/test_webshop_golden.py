@@ -1,4 +1,4 @@
-"""WebShop against recordings of the original text environment and of Lucene (tests/data/webshop)."""
+"""WebShop equals recordings of the original text environment and of Lucene (tests/data/webshop)."""
 
 import gzip
 import json

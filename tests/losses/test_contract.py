@@ -1,4 +1,4 @@
-"""What every loss must do: it is found by its file, and tested without being told about it."""
+"""The contract of all losses. A new file in bepo/losses is tested without a change here."""
 
 import pickle
 from dataclasses import fields
@@ -12,7 +12,7 @@ from bepo.losses import losses
 
 
 def variants():
-    """Every loss as it comes, and with each other choice of its fields."""
+    """Every loss with its defaults, and with each other choice of its fields."""
     for name, cls in losses().items():
         yield pytest.param(cls(), id=name)
         kinds = get_type_hints(cls)
@@ -66,7 +66,7 @@ def test_the_first_step_makes_good_tokens_likelier_and_bad_ones_less_likely(loss
 
 @every_loss
 def test_aggregation_by_hand_and_in_parts(loss, grids):
-    """A minibatch is the sum of its parts over the denominator of the whole, whatever the parts are."""
+    """A minibatch's loss is the sum of its parts over the denominator of the whole, for any division into parts."""
     mask = grids[-1]
     per_token, _ = loss(*grids)
     whole = loss.reduce(per_token, mask) / loss.denominator(3, int(mask.sum()))

@@ -1,4 +1,4 @@
-"""The one interface to transformers models, on tiny ones with real code paths."""
+"""The interface to transformers models, tested on tiny models with the real code."""
 
 import json
 from functools import cache
@@ -42,7 +42,7 @@ def rollouts(policy, sampling, seed=0):
 @pytest.mark.parametrize("constrained", [False, True])
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 def test_log_probs_are_those_of_the_distribution_of_sampling(constrained, sampling):
-    """So that importance ratios are 1 before the first optimiser step."""
+    """Importance ratios are then 1 before the first optimiser step."""
     policy = tiny(constrained=constrained)
     batch = rollouts(policy, sampling)
     log_probs = policy.log_probs(batch.tokens, range(len(batch)), sampling)
@@ -88,7 +88,7 @@ def test_seeds_decide():
 
 
 def test_padding_changes_nothing():
-    """A transition has the same log-probabilities alone and beside longer ones."""
+    """A transition has the same log-probabilities alone and in a batch with longer ones."""
     policy = tiny()
     batch = rollouts(policy, Sampling())
     together = policy.log_probs(batch.tokens, range(len(batch)), Sampling()).logprob
@@ -134,7 +134,7 @@ def test_weights_that_the_hub_lacks_are_not_downloaded(monkeypatch):
 
 
 def test_an_episode_ends_where_its_next_prompt_is_too_long():
-    """It stays among those that are counted, as a failure, and keeps its first steps."""
+    """Such an episode counts as a failure and keeps its first steps."""
     whole = rollouts(tiny(), Sampling())
     lengths = np.array([len(whole.tokens.prompt(i)) for i in range(len(whole))])
     assert (lengths[whole.step == 0] == lengths[0]).all() and (lengths[whole.step == 1] > lengths[0]).all()

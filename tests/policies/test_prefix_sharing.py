@@ -1,4 +1,4 @@
-"""The prefix tree against the padded path: the same numbers, as closely as float32 allows.
+"""The prefix tree gives the same numbers as the padded path, up to float32 rounding.
 
 The padded path in float64 is the truth. What the tree computes in float64 must agree with it to many digits; in float32
 it may be as far from it as the padded path in float32, times a small factor.
@@ -109,7 +109,7 @@ def compare(paths, tokens):
 
 @st.composite
 def batches(draw):
-    """Tokens with whatever prompts may have in common: nothing, a beginning, everything; with choices or without."""
+    """Prompts with nothing, a prefix or everything in common; with and without choices."""
     token = st.integers(4, 4 + draw(st.sampled_from([1, 2, VOCABULARY])))
     beginnings = draw(st.lists(st.lists(token, min_size=1, max_size=9), min_size=1, max_size=3))
     constrained, rows = draw(st.booleans()), []
@@ -152,7 +152,7 @@ def test_a_token_without_an_alternative_costs_nothing_and_is_certain():
 
 @cache
 def rollouts(name, constrained):
-    """A policy by its paths, and rollouts that it samples by either."""
+    """One policy with both paths, and rollouts that it samples with each of them."""
     env = ENVIRONMENTS[name]
     config = Tiny(
         warm_start=None,
@@ -212,7 +212,7 @@ def updated(policy, tokens):
 
 
 class Batch:
-    """What a learner reads of a rollout batch."""
+    """The inputs of a learner from a rollout batch."""
 
     def __init__(self, tokens):
         self.language = tokens

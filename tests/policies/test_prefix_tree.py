@@ -1,4 +1,4 @@
-"""Prefix trees against their definition: one node for each distinct prefix."""
+"""Prefix trees equal their definition: one node for each distinct prefix."""
 
 import numpy as np
 from hypothesis import given
@@ -15,7 +15,7 @@ def paths(tree):
 
 
 def check(tree, whole):
-    """Two places of two rows have one node exactly where the rows agree up to them."""
+    """Two positions of two rows share a node if and only if the rows agree up to them."""
     node_of = {tuple(r[: i + 1]): node for r, path in zip(whole, paths(tree)) for i, node in enumerate(path)}
     assert [[node_of[tuple(r[: i + 1])] for i in range(len(r))] for r in whole] == paths(tree)
     assert len(set(node_of.values())) == len(node_of)

@@ -1,4 +1,4 @@
-"""Draws by the distribution function, and responses that write what is certain."""
+"""Draws by the distribution function, and responses that add tokens without an alternative."""
 
 import numpy as np
 import torch

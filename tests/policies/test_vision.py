@@ -1,4 +1,4 @@
-"""Policies that look at pictures: the same promises as for text, and transformers' own numbers."""
+"""Policies that read pictures: the same guarantees as for text, and the same numbers as transformers."""
 
 import copy
 from itertools import islice
@@ -79,7 +79,7 @@ def test_the_numbers_are_those_of_transformers():
 
 
 def test_padding_and_company_change_nothing():
-    """A transition has the same log-probabilities alone as beside longer ones and one without a picture."""
+    """A transition has the same log-probabilities alone and in a batch with longer ones and one without a picture."""
     policy = tiny()
     rows = [
         {"prompt_ids": policy.encode(text, image), "response_ids": [9, 1], "logprobs": [0.0, 0.0], "image": image}

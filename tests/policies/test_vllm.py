@@ -1,4 +1,4 @@
-"""``policy=vllm``: a server that is started, waited for and stopped. The program here is a stand-in for vLLM."""
+"""``policy=vllm`` starts a server, waits for it and stops it. The program here is a stand-in for vLLM."""
 
 import os
 import subprocess
@@ -42,7 +42,7 @@ def program(folder: Path, end: str = "") -> str:
 
 
 def running(folder: Path) -> bool:
-    """Is a process of the stand-in alive?"""
+    """Return whether a process of the stand-in is alive."""
     lines = [p.read_bytes() for p in Path("/proc").glob("[0-9]*/cmdline") if os.access(p, os.R_OK)]
     return any(str(folder / "vllm").encode() in line for line in lines)
 
@@ -157,5 +157,5 @@ def test_autotokenizer_reads_what_the_tiny_model_reads(architecture, tmp_path):
 
 
 def test_without_the_program_there_is_no_endpoint(tmp_path):
-    with pytest.raises(Missing, match="there is no program no-such-vllm"):
+    with pytest.raises(Missing, match=r"policy=vllm: .*no-such-vllm"):
         Vllm(command="no-such-vllm").endpoint(tmp_path).__enter__()

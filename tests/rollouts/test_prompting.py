@@ -1,4 +1,4 @@
-"""Agents around a served model: what they show, what they read, and how trials follow each other."""
+"""Agents around a served model: prompts, parsing, and the sequence of trials."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_reflexion_tries_again_with_its_last_memories(alfworld, tasks):
 
 
 def test_an_episode_whose_prompt_is_too_long_has_failed_and_no_trial_follows(alfworld, tasks):
-    """Here in the second trial, after a step; before it, the first trial failed."""
+    """It happens in the second trial, after a step; the first trial failed before."""
     first, second = tasks.tasks
     answers = {first.id: ["look", "look", "look", Overlong("65 tokens")], second.id: solution(alfworld, second)}
     settings = Prompting(method="reflexion", trials=4, repeats_fail=True, **ORIGINAL)

@@ -63,5 +63,5 @@ def test_a_task_set_larger_than_its_split():
         def tasks(self, split):
             return iter([])
 
-    with pytest.raises(UserError, match="three has 0 train tasks, not the 4"):
+    with pytest.raises(UserError, match="env=three has 0 train tasks, but 4"):
         task_set(Three(), "train", 4)

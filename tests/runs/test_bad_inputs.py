@@ -72,7 +72,7 @@ SMALL |= {"num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size
 
 @pytest.fixture(scope="module")
 def bad(tmp_path_factory) -> Iterator[Path]:
-    """A folder with settings that are no YAML, and with broken checkpoints."""
+    """A folder with invalid YAML, and with broken checkpoints."""
     folder = tmp_path_factory.mktemp("bad")
     files = {f"conf/{name}.yaml": text for name, text in NO_YAML.items()}
     files |= {"nothing/empty": "", "config_cut/config.json": json.dumps(SMALL)[:-1]}

@@ -1,4 +1,4 @@
-"""What a run id depends on, and that a field added later orphans no run."""
+"""A run id depends on the right fields, and a new neutral field changes no run id."""
 
 import re
 from dataclasses import field, fields, make_dataclass, replace

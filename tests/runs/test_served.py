@@ -106,7 +106,7 @@ def test_a_request_that_fails_is_sent_again(fault, server, undisturbed, tmp_path
 
 LOST = {
     "status 400": (status(400), "BadRequestError 400: Error code: 400", 0),
-    "no JSON": (malformed, "not a chat completion: no JSON", 0),
+    "no JSON": (malformed, "not a chat completion: not valid JSON", 0),
     "another model": (foreign, "answered by another-model, not by a-model", 1),
     "filtered": (filtered, "finish_reason content_filter", 1),
 }

@@ -27,7 +27,7 @@ def test_every_flipped_bit_of_a_cell_is_noticed(tmp_path, cell):
         with pytest.raises(Corrupt, match=cell.name):
             read_cell(cell)
     assert not list(study_cells(tmp_path))
-    note_cell(tmp_path, "s", "smoke", ["seed=0", "env=sokoban"], "newer")  # the next plan mends it
+    note_cell(tmp_path, "s", "smoke", ["seed=0", "env=sokoban"], "newer")  # the next plan repairs it
     assert read_cell(cell)["run_id"] == "newer"
 
 

@@ -1,4 +1,4 @@
-"""The seam between the life of a run and a backend: the local engine is the parts it is made of, and nothing more."""
+"""The interface between a run and a backend: the local engine gives the same results as its parts."""
 
 from pathlib import Path
 

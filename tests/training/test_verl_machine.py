@@ -1,4 +1,4 @@
-"""What backend=verl says on a machine that lacks something: one line, before any process is started."""
+"""On a machine that lacks something, backend=verl ends with one line before it starts a process."""
 
 import collections
 import socket

@@ -104,7 +104,7 @@ def test_a_changed_warm_start_is_refused(tmp_path):
 
 
 def test_a_published_one_is_taken_where_its_settings_are_the_same(tmp_path, monkeypatch):
-    """It is taken rather than fitted, also where a fit would end elsewhere; its facts say which one it is."""
+    """It is copied, not fitted, even if a fit would give other weights; ``run.json`` names it."""
     published, cache = tmp_path / "published", tmp_path / "cache"
     started(published, max_steps=20)
     (folder,) = folders(published)
@@ -130,7 +130,7 @@ def test_a_changed_published_one_is_refused_by_name(tmp_path):
 
 
 def test_one_under_the_name_of_another_is_refused(tmp_path):
-    """Also where it is copied into the cache, and among the published ones."""
+    """Also if it was copied into the cache, and for the published warm start itself."""
     started(tmp_path / "cache", max_steps=20)
     (folder,) = folders(tmp_path / "cache")
     started(tmp_path / "other", max_steps=20, seed=1)
@@ -154,7 +154,7 @@ def test_every_published_one_is_made_for_what_its_name_says():
 
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 def test_demonstrations_are_the_experts(noise):
-    """Without noise an episode is exactly the optimal plan; with noise what is imitated is still an expert's action."""
+    """Without noise an episode is the optimal plan; with noise the imitated action is still the expert's."""
     steps = demonstrations(ENV, AGENT, TRAIN.tasks[:10], noise, seed=0)
     optimal = sum(t.data["solution_length"] for t in TRAIN.tasks[:10] if t.data["solution_length"] <= ENV.horizon)
     assert (len(steps) == optimal) == (noise == 0.0)
@@ -163,6 +163,6 @@ def test_demonstrations_are_the_experts(noise):
 
 
 def test_demonstrations_end_where_every_episode_is_over():
-    """Far before the horizon: the episodes that are left to step in are none."""
+    """The episodes end long before the horizon, and then no episode is left to step."""
     env = Sokoban(horizon=40)
     assert demonstrations(env, AGENT, task_set(env, "train", 2).tasks, noise=0.0, seed=0)

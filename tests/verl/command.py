@@ -1,4 +1,4 @@
-"""Run the real command on the smallest real setting, and count what it leaves behind."""
+"""Run the real command with the smallest real settings, and list the processes that it leaves behind."""
 
 import json
 import os

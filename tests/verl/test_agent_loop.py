@@ -1,4 +1,4 @@
-"""The prompts that vLLM is given are those that the policy of the local backend would read."""
+"""vLLM gets the same prompts as the policy of the local backend."""
 
 import asyncio
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Environment workers: one that dies is replaced and its episodes go on; a slow one delays only its own episodes."""
+"""Environment workers: if one dies, another continues its episodes; a slow one delays only its own episodes."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""However a program with an engine ends, its processes end too."""
+"""If a program with an engine ends in any way, its processes end too."""
 
 import subprocess
 import sys

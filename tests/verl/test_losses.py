@@ -15,7 +15,7 @@ from bepo.losses.ppo_clip import PPOClip
 from bepo.training.verl.losses import actor_loss, policy_loss, value_loss
 
 PADS = 3
-LENGTHS = (4, 2, 5)  # response tokens of the transitions that are no padding
+LENGTHS = (4, 2, 5)  # response tokens of the transitions without padding
 PROMPT = 3
 
 

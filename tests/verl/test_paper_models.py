@@ -1,4 +1,4 @@
-"""The paper's models as verl would train them, without their weights: true configs, on the meta device."""
+"""The paper's models as verl trains them, with real configs but without weights, on the meta device."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the project reaches into verl for, beyond its public interface, is as it was when it was read.
+"""The functions of verl that the project uses beyond its public interface have not changed.
 
 A test that fails here names the functions that another version of verl has changed. Read each again beside what uses it
 (``bepo/training/verl/patches.py``, ``trainer.py``, ``agent_loop.py``), then write its new digest down.

@@ -1,4 +1,4 @@
-"""A picture is stored once, however many transitions show it, and each transition is given it back."""
+"""A picture is stored once, even if many transitions show it, and each transition gets it back."""
 
 import pytest
 import ray

@@ -1,4 +1,4 @@
-"""What users are told when one of Ray's processes fails."""
+"""The messages for users if one of Ray's processes fails."""
 
 import re
 import traceback
@@ -15,8 +15,8 @@ FAILURES = [
         "out of memory: lower",
     ),
     (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."), "out of memory: lower"),
-    (ray.exceptions.ActorDiedError(), "a worker process died .*; the kernel's out-of-memory killer"),
-    (OSError(98, "Address already in use"), "a port that verl or vLLM wanted was taken"),
+    (ray.exceptions.ActorDiedError(), "a worker process died .*memory"),
+    (OSError(98, "Address already in use"), "a port of verl or vLLM"),
     (OSError(28, "No space left on device", "/dev/shm/x"), "not enough shared memory in /dev/shm"),
     (ValueError("first\nlast"), "^last$|: last$"),
     (ValueError(), "ValueError"),

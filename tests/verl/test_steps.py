@@ -1,4 +1,4 @@
-"""The layout of a batch for verl, which cuts it into ranks and steps: its steps are the minibatches of any backend."""
+"""The order of a batch for verl: verl's steps are the minibatches of all backends."""
 
 import numpy as np
 import pytest

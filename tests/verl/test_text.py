@@ -186,7 +186,7 @@ def flat(tensors) -> torch.Tensor:
 
 
 def relative(found: torch.Tensor, expected: torch.Tensor) -> float:
-    """Return the size of a difference in units of what is expected."""
+    """Return the size of a difference relative to the expected value."""
     return ((found - expected).norm() / expected.norm()).item()
 
 

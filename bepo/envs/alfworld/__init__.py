@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from bepo.core.errors import Missing, UserError, choose
@@ -119,10 +118,6 @@ class ALFWorld(Environment):
     def start(self, tasks: Sequence[Task]) -> ALFWorldEpisodes:
         """Start one episode for each game; a game that cannot be loaded gives a broken episode."""
         return ALFWorldEpisodes(self, tasks)
-
-    def source_path(self, task: Task) -> Path:
-        """Return the folder of an original game."""
-        return Path(self.source.root) / task.data["path"]
 
     def parse_action(self, text: str) -> str:
         """Return the text as a command, without any check (verl-agent).

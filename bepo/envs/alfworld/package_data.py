@@ -15,7 +15,7 @@ from typing import Any
 
 from bepo.core.errors import Missing
 
-REMEDY = "pip install --no-deps 'alfworld==0.4.2'"
+INSTALL = "pip install --no-deps 'alfworld==0.4.2'"
 
 
 @cache
@@ -23,7 +23,7 @@ def folder() -> Path:
     """Return the folder of the installed package."""
     spec = find_spec("alfworld")
     if spec is None or not spec.submodule_search_locations:
-        raise Missing("the data files of the alfworld wheel are not installed", REMEDY)
+        raise Missing("the data files of the alfworld wheel are not installed", INSTALL)
     return Path(spec.submodule_search_locations[0])
 
 

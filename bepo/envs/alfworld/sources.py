@@ -16,7 +16,7 @@ from bepo.envs.alfworld.generate import generate
 from bepo.store.files import parse_object, read_bytes, read_object
 
 _log = logging.getLogger(__name__)
-REMEDY = "export ALFWORLD_DATA=FOLDER; alfworld-download"
+INSTALL = "export ALFWORLD_DATA=FOLDER; alfworld-download"
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Source:
     def _original_tasks(self, split: Split) -> Iterator[Task]:
         top = Path(self.root) / self.folders[split]
         if not top.is_dir():
-            raise Missing(f"env.data=original: {top} is no folder", REMEDY)
+            raise Missing(f"env.data=original: {top} is not a folder", INSTALL)
         tasks: dict[str, Task] = {}
         for path in top.rglob("game.tw-pddl"):
             task = self._original_task(path)
@@ -103,7 +103,7 @@ def original_root() -> str:
     """Return ``$ALFWORLD_DATA/json_2.1.1``. Raises ``Missing`` if the variable is not set."""
     data = os.environ.get("ALFWORLD_DATA")
     if not data:
-        raise Missing("env.data=original: the variable ALFWORLD_DATA is not set", REMEDY)
+        raise Missing("env.data=original: the variable ALFWORLD_DATA is not set", INSTALL)
     return str(Path(data).expanduser() / "json_2.1.1")
 
 

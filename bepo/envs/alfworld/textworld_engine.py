@@ -12,14 +12,14 @@ from typing import Any
 from bepo.core.errors import Missing
 from bepo.envs.alfworld.grammar import compile_expression
 
-REMEDY = "pip install textworld==1.7.0 && pip install --no-deps alfworld==0.4.2"  # beside any torch
+INSTALL = "pip install textworld==1.7.0 && pip install --no-deps alfworld==0.4.2"  # beside any torch
 
 
 def missing() -> Missing | None:
     """Return that textworld or its planner is not installed; None if both are."""
     if find_spec("textworld") and find_spec("fast_downward"):
         return None
-    return Missing("textworld is not installed", REMEDY)
+    return Missing("textworld is not installed", INSTALL)
 
 
 class TextWorldGame:
@@ -32,7 +32,7 @@ class TextWorldGame:
             from alfworld.agents.utils.misc import Demangler
             from textworld.envs.pddl import PddlEnv
         except ImportError as error:
-            raise Missing(f"textworld is not installed ({error})", REMEDY) from error
+            raise Missing(f"textworld is not installed ({error})", INSTALL) from error
         _refuse_foreign_expressions()
         with _unchanged_arguments():
             self._env = PddlEnv(textworld.EnvInfos(won=True, admissible_commands=True, facts=True))

@@ -33,7 +33,7 @@ def read_completion(data: bytes) -> Completion:
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise Malformed(f"no JSON ({type(error).__name__})") from None
+        raise Malformed(f"not valid JSON ({type(error).__name__})") from None
     if not isinstance(found, dict):
         raise Malformed(f"the answer is {_kind(found)}")
     if "choices" not in found and "error" in found:

@@ -39,7 +39,7 @@ class LimitedTransport(httpx2.AsyncBaseTransport):
         try:
             encoding = response.headers.get("content-encoding", "identity")
             if encoding != "identity":
-                raise httpx2.ReadError(f"the answer is compressed ({encoding}), which was not asked for")
+                raise httpx2.ReadError(f"the answer is compressed ({encoding}), although the request did not allow it")
             body = bytearray()
             async for part in response.aiter_raw():
                 body += part

@@ -56,5 +56,6 @@ def gpu_missing() -> Missing | None:
         return None
     if torch.version.cuda is None and shutil.which("nvidia-smi"):
         wheel = torch.__version__.split("+")[0]
-        return Missing("torch is a CPU build beside a GPU", f"pip install --force-reinstall torch=={wheel}")
+        problem = "torch is a CPU build, but this machine has a GPU"
+        return Missing(problem, f"pip install --force-reinstall torch=={wheel}")
     return Missing("torch finds no GPU", "nvidia-smi (on a machine with an NVIDIA GPU, to see that its driver works)")

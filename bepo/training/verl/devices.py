@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bepo.training.backends.verl import Verl
 
 GROUP = "bepo.verl_devices"  # entry points: the name of a device and its class
-REMEDY = {"cpu": "make verl, then .venv-verl/bin/python", "cuda": GPU_ENVIRONMENT}  # how to install missing packages
+INSTALL = {"cpu": "make verl, then .venv-verl/bin/python", "cuda": GPU_ENVIRONMENT}  # how to install missing packages
 _ENVIRONMENT = {
     "HF_HUB_OFFLINE": os.environ.get("HF_HUB_OFFLINE", "0"),
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -63,14 +63,14 @@ def find_device(name: str) -> Device:
         return Device()
     for entry in entry_points(group=GROUP, name=name):
         return entry.load()()
-    raise Missing(f"backend=verl needs bepo-verl-{name}, which {sys.prefix} does not have", REMEDY[name])
+    raise Missing(f"backend=verl needs bepo-verl-{name}, which {sys.prefix} does not have", INSTALL[name])
 
 
-def check_package(name: str, needed: str | None, remedy: str) -> None:
+def check_package(name: str, needed: str | None, install: str) -> None:
     """Raise ``Missing`` if a distribution is not installed, or its version is not ``needed``."""
     try:
         installed = version(name)
     except PackageNotFoundError:
-        raise Missing(f"backend=verl needs {name}, which {sys.prefix} does not have", remedy) from None
+        raise Missing(f"backend=verl needs {name}, which {sys.prefix} does not have", install) from None
     if needed and installed != needed:
-        raise Missing(f"backend=verl is made for {name} {needed}, {sys.prefix} has {installed}", remedy)
+        raise Missing(f"backend=verl is made for {name} {needed}, {sys.prefix} has {installed}", install)

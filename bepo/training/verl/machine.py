@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from bepo.core.errors import Missing, UserError
-from bepo.training.verl.devices import REMEDY, check_package, find_device
+from bepo.training.verl.devices import INSTALL, check_package, find_device
 
 if TYPE_CHECKING:
     from bepo.training.backends.verl import Verl
@@ -25,9 +25,9 @@ def check(settings: Verl) -> str:
     """Return the device. Raises ``UserError`` if packages, GPUs, memory or ports are missing, with what to do."""
     name = _device(settings)
     for package, needed in NEEDED.items():
-        check_package(package, needed, REMEDY[name])
+        check_package(package, needed, INSTALL[name])
     device = find_device(name)
-    check_package(*device.vllm, REMEDY[name])
+    check_package(*device.vllm, INSTALL[name])
     free = shutil.disk_usage("/dev/shm").free if Path("/dev/shm").exists() else 0
     if free < SHARED_MEMORY:
         problem = f"backend=verl: /dev/shm has {free >> 20} MiB free, it needs {SHARED_MEMORY >> 20}"

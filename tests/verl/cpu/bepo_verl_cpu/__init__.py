@@ -1,4 +1,4 @@
-"""A CPU for backend=verl, with tiny models: what vLLM's CPU build, verl and Ray need there and on no GPU."""
+"""A CPU for backend=verl with tiny models: settings that vLLM's CPU build, verl and Ray need only on a CPU."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CPU(Device):
     bucket_megabytes = 16
 
     def check(self, settings: Verl) -> None:
-        """Raise ``UserError`` where too little memory is free."""
+        """Raise ``UserError`` if too little memory is free."""
         free, needed = free_memory(), settings.n_gpus * MEMORY
         if free < needed:
             raise UserError(f"backend=verl: {free / 2**30:.1f} GiB of memory free, it needs {needed / 2**30:.0f}")
@@ -54,7 +54,7 @@ class CPU(Device):
             )
 
     def environment(self) -> dict[str, str]:
-        """Return the variables of every device, and those of a CPU."""
+        """Return the environment variables of every device, and those of a CPU."""
         return super().environment() | _ENVIRONMENT
 
     def prepare(self) -> None:

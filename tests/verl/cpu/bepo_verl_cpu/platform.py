@@ -71,7 +71,7 @@ class PlatformCPU(PlatformBase):
     device_module = _MODULE
 
     def is_available(self):
-        """Return True: there always is a CPU."""
+        """Return True: a CPU is always available."""
         return True
 
     def current_device(self):
@@ -124,11 +124,11 @@ class PlatformCPU(PlatformBase):
         yield
 
     def profiler_start(self):
-        """Do nothing: there is no profiler."""
+        """Do nothing, without a profiler."""
         return None
 
     def profiler_stop(self):
-        """Do nothing: there is no profiler."""
+        """Do nothing, without a profiler."""
         return None
 
     def ray_resource_name(self):
@@ -144,7 +144,7 @@ class PlatformCPU(PlatformBase):
         return False
 
     def cudart(self):
-        """Return None: there is no CUDA runtime."""
+        """Return None, without a CUDA runtime."""
         return None
 
 
