@@ -18,6 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig
 
 from bepo.core.errors import UserError
@@ -51,13 +52,17 @@ def composed(experiments: Path, name: str, overrides: Sequence[str], hydra: bool
 
 def compose_with_hydra(experiments: Path, name: str, overrides: Sequence[str], hydra: bool = False) -> DictConfig:
     """Return the config of a study with overrides as Hydra composes it; ``hydra``: with Hydra's own part."""
-    with initialize_config_dir(str(experiments)):
-        try:
+    running = GlobalHydra.instance()  # of a multirun, which Hydra would refuse to nest
+    main, running.hydra = running.hydra, None
+    try:
+        with initialize_config_dir(str(experiments)):
             return compose(name, [*overrides, search_path(CONF)], return_hydra_config=hydra)
-        except CONFIG_ERRORS:
-            raise
-        except ValueError as error:  # raised by Hydra for a choice that is not a name, such as env=null
-            raise UserError(str(error)) from error
+    except CONFIG_ERRORS:
+        raise
+    except ValueError as error:  # raised by Hydra for a choice that is not a name, such as env=null
+        raise UserError(str(error)) from error
+    finally:
+        GlobalHydra.instance().hydra = main
 
 
 @cache
