@@ -283,8 +283,8 @@ def test_a_study_does_not_mix_settings(tmp_path):
         ("direction: maximize", "", "hydra.sweeper.direction=minimize: the objective is validation success"),
         ("seeds: [0, 1]", "seeds: 2", "the lists study.objectives and study.seeds"),
         ("objectives: [validation_success]", "objectives: validation_success", "the lists study.objectives"),
-        ("objectives: [validation_success]", "objectives: []", "study.objectives=[]: must be a list of"),
-        ("seeds: [0, 1]", "seeds: [0, 0]", "study.seeds=[0, 0]: must be a list of whole numbers from 0"),
+        ("objectives: [validation_success]", "objectives: []", "study.objectives=[]: must be a list"),
+        ("seeds: [0, 1]", "seeds: [0, 0]", "study.seeds=[0, 0]: must be a list"),
     ],
 )
 def test_a_file_that_says_nothing_sensible_is_one_line(tmp_path, monkeypatch, capsys, old, new, message):
@@ -423,5 +423,5 @@ def test_a_study_from_before_its_settings_were_stored_by_name_goes_on(tmp_path):
     study.set_user_attr("settings", digest(json.dumps(parts, sort_keys=True, default=str), 12))
     assert find_study(planned) is not None
     study.set_user_attr("settings", "0" * 12)
-    with pytest.raises(UserError, match="its settings were others"):
+    with pytest.raises(UserError, match="other fixed settings"):
         find_study(planned)
