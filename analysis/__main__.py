@@ -61,7 +61,7 @@ def _seeds(text: str) -> list[int]:
 
 
 def _run(options: argparse.Namespace) -> None:
-    if getattr(options, "tier", None) not in (None, *TIERS):
+    if vars(options).get("tier") not in (None, *TIERS):
         raise choose("tier", options.tier, TIERS)
     if options.source in (None, "local"):
         existing(options.results)

@@ -104,7 +104,10 @@ def write_output(path: Path, content: str | bytes) -> None:
     Pipes and devices, such as ``/dev/stdout``, are written in place. Raises ``OSError`` for a pipe without a reader,
     where writing would block, and for any other path that cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:  # a file, or a link to itself
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)) from None
     if path.is_file() or not path.exists():
         write_atomically(path, content)
         return

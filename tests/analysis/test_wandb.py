@@ -109,15 +109,7 @@ def test_what_is_there_already_is_not_fetched_again_and_the_newest_cell_counts(r
 
 def test_artefacts_are_rebuilt_from_a_project(results, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(wandb, "Api", Server(results).Api)
-    (tmp_path / "out").mkdir()
-    options = [
-        "--results",
-        str(tmp_path / "elsewhere"),
-        "--source",
-        "wandb:someone/bepo",
-        "--out",
-        str(tmp_path / "out"),
-    ]
+    options = ["--results", str(tmp_path / "elsewhere"), "--source", "wandb:someone/bepo"]
     assert main(["explain", "sokoban-main/Success/Gated-BEPO", *options]) == 0
     assert "75 ± 0 (tier laptop" in capsys.readouterr().out
 

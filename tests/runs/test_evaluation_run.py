@@ -81,8 +81,8 @@ def test_a_finished_run_is_evaluated_as_its_last_policy_was(trained):
 
 
 BAD = {
-    "run=none": "there is no such run",
-    "env=webshop": "brings its settings",
+    "run=none": "run=none: not found",
+    "env=webshop": "fixes the settings",
     "evaluation.tasks=many": "could not be converted",
 }
 

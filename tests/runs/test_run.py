@@ -184,7 +184,10 @@ def test_a_corrupt_run_is_named_and_kept(whole, tmp_path):
         (["rollout.top_p=0.9"], ["rollout.top_p=0.9"]),
         (["backend.threads=0"], ["backend.threads=0"]),
         (["policy=tiny", "agent.style=full"], ["policy=tiny", "policy=tier"]),
-        (["env=webshop", "policy.constrained=true", "env.suggestions=0"], ["policy.constrained=true", "env.suggestions"]),
+        (
+            ["env=webshop", "policy.constrained=true", "env.suggestions=0"],
+            ["policy.constrained=true", "env.suggestions"],
+        ),
         (["results=/proc/nowhere"], ["/proc/nowhere", "cannot be written"]),
     ],
 )

@@ -137,7 +137,7 @@ def test_one_under_the_name_of_another_is_refused(tmp_path):
     (other,) = folders(tmp_path / "other")
     shutil.copytree(other, tmp_path / "published" / folder.name)
     shutil.rmtree(folder)
-    with pytest.raises(Corrupt, match=rf"{folder.name}: made for other settings .*git restore"):
+    with pytest.raises(Corrupt, match=rf"{folder.name}: made for other settings.*git restore"):
         started(tmp_path / "cache", tmp_path / "published", max_steps=20)
     assert not folders(tmp_path / "cache")
     shutil.copytree(other, folder)
