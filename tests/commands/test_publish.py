@@ -257,7 +257,7 @@ def test_on_another_kind_of_machine_it_says_what_was_compared(published, capsys,
     for how, said in (
         ([], "only 1 other published seeds"),
         (["--updates", "1"], "over 1 updates, compared on another kind of machine: the first update only"),
-        (["--twice", "--updates", "1"], "compared with each other; the published run was trained on another kind of machine"),
+        (["--twice", "--updates", "1"], "compared with each other; the published run was trained on another"),
     ):
         assert verify.main([run.id, "--tier", "smoke", "--published", str(published), *how]) == 0
         assert said in capsys.readouterr().out
