@@ -29,7 +29,7 @@ from bepo.lab.learn import Learning, learn, warm_start
 from bepo.lab.policies import at_success, noisy_expert, softmax
 from bepo.lab.worlds import FAMILIES, Dials, Worlds
 from bepo.runs.compose import CONFIG_ERRORS, explain, register_configs, to_config
-from bepo.store.files import write_atomically
+from bepo.store.files import write_output
 
 _CONF = Path(__file__).parents[2] / "conf"
 _SHOWN = ("error", "bias2", "variance", "sign_error", "rank", "gradient_cosine", "gradient_efficiency", "zero")
@@ -77,11 +77,11 @@ def _run(options: argparse.Namespace) -> None:
     names = [word for word in options.words if "=" not in word.split(" ")[0]]
     given = assignments([word for word in options.words if "=" in word.split(" ")[0]])
     scene, dials, how = _settings(given)
-    estimates = {name: _estimate(name) for name in names} or _every_estimate()
+    estimates = _estimates(names)
     measured = {"fidelity": _fidelity, "learn": _learn, "bias": _bias}[options.what](scene, dials, how, estimates)
     print(_summary(measured))
     if options.out is not None:
-        write_atomically(options.out, measured.to_csv(index=False))
+        write_output(options.out, measured.to_csv(index=False))
         print(options.out)
 
 
@@ -101,9 +101,12 @@ def _settings(given: dict[str, Any]) -> tuple[Scene, Dials, Learning]:
     return scene, dials, how
 
 
-def _every_estimate() -> dict[str, Estimate]:
-    names = [name for name, cls in estimators().items() if not cls.needs_critic]
-    return {name: _estimate(name) for name in names} | CONTROLS
+def _estimates(names: list[str]) -> dict[str, Estimate]:
+    """Return the estimates with these names; without names, every one that needs no critic."""
+    register_configs()
+    with initialize_config_dir(str(_CONF)):
+        every = [*(name for name, cls in estimators().items() if not cls.needs_critic), *CONTROLS]
+        return {name: _estimate(name) for name in names or every}
 
 
 def _estimate(text: str) -> Estimate:
@@ -111,10 +114,8 @@ def _estimate(text: str) -> Estimate:
     if text in CONTROLS:
         return CONTROLS[text]
     name, *settings = text.split()
-    register_configs()
     try:
-        with initialize_config_dir(str(_CONF)):
-            composed = compose("train", [f"credit={name}", *(f"credit.{word}" for word in settings)])
+        composed = compose("train", [f"credit={name}", *(f"credit.{word}" for word in settings)])
         credit = to_config(composed).credit
     except CONFIG_ERRORS as error:
         raise UserError(f"{text!r}: {explain(error)}") from None

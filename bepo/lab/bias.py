@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from bepo.core.batch import Terminal
 from bepo.core.errors import UserError
-from bepo.lab.fidelity import Estimate, Probe
+from bepo.lab.fidelity import Estimate, Probe, slopes
 from bepo.lab.rollouts import LabRollouts, as_batch
 from bepo.lab.worlds import Worlds
 
@@ -73,14 +73,10 @@ def every_group(worlds: Worlds, policy: Float[np.ndarray, "1 S A"], group_size: 
 
 def expected_update(estimate: Estimate, every: Probe, probability: np.ndarray) -> Float[np.ndarray, "S A"]:
     """Return E[sum over a group's transitions of advantage x grad log pi(a | key)] / K, by the logits of each key."""
-    worlds, rollouts, batch = every.worlds, every.rollouts, every.rollouts.batch
-    key, n_trajectories = worlds.policy_key[0, rollouts.state], batch.n_trajectories / batch.n_groups
+    worlds, batch = every.worlds, every.rollouts.batch
+    key, n_trajectories = worlds.policy_key[0, every.rollouts.state], batch.n_trajectories / batch.n_groups
     weight = probability[batch.group] * estimate(every) / n_trajectories
-    found = np.zeros((worlds.n_states, worlds.n_actions))
-    for action in range(worlds.n_actions):
-        score = (rollouts.action == action) - every.policy[0, key, action]
-        found[:, action] = np.bincount(key, weights=weight * score, minlength=worlds.n_states)
-    return found
+    return np.stack(list(slopes(weight, every, key, key, worlds.n_states)), axis=1)
 
 
 def bias(estimate: Estimate, every: Probe, probability: np.ndarray) -> tuple[float, float]:

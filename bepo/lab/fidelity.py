@@ -6,7 +6,7 @@ transitions of G groups; P policies, each in one of B worlds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -191,18 +191,30 @@ def _bias_and_variance(estimate: np.ndarray, probe: Probe, scale: np.ndarray) ->
     return _ratio(probe.mean(bias2[cell], enough), square), _ratio(probe.mean(variance[cell], enough), square)
 
 
+def slopes(
+    weight: Float[np.ndarray, " N"],
+    probe: Probe,
+    key: Int[np.ndarray, " N"],
+    place: Int[np.ndarray, " N"],
+    size: int,
+) -> Iterator[Float[np.ndarray, " size"]]:
+    """Yield for each action the sums of weight x d log pi(chosen | key) / d z(key, action), by ``place``."""
+    policy = probe.policy[probe.of, key]
+    for action in range(probe.worlds.n_actions):
+        score = (probe.rollouts.action == action) - policy[:, action]
+        yield np.bincount(place, weights=weight * score, minlength=size)
+
+
 def _gradients(estimate: np.ndarray, probe: Probe) -> dict[str, np.ndarray]:
     """Return what the policy gradient of each group has in common with the true one, by keys."""
     worlds, rollouts, batch = probe.worlds, probe.rollouts, probe.rollouts.batch
     key = worlds.policy_key[probe.world, rollouts.state]
     place = batch.group.astype(np.int64) * worlds.n_states + key
     size = batch.n_groups * worlds.n_states
-    chosen = probe.policy[probe.of, key]
     true = probe.gradient.reshape(len(probe.which), -1)
     dot, square = np.zeros(batch.n_groups), np.zeros(batch.n_groups)
-    for action in range(worlds.n_actions):
-        score = (rollouts.action == action) - chosen[:, action]
-        own = np.bincount(place, weights=estimate * score, minlength=size).reshape(batch.n_groups, -1)
+    for action, own in enumerate(slopes(estimate, probe, key, place, size)):
+        own = own.reshape(batch.n_groups, -1)
         dot += (own * probe.gradient[probe.owner, :, action]).sum(1)
         square += (own * own).sum(1)
     length = np.sqrt((true * true).sum(1))

@@ -7,8 +7,9 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from tempfile import TemporaryFile
 
-from bepo.core.errors import UserError
+from bepo.core.errors import UserError, why
 from bepo.store.archive import read_archive
 from bepo.store.cells import read_cell
 from bepo.store.files import Corrupt
@@ -48,6 +49,15 @@ def existing(results: Path) -> Path:
     if results != DEFAULT and not results.is_dir():
         raise UserError(f"results={results}: no such folder; leave it out to read the published runs")
     return results
+
+
+def make_writable(results: Path) -> None:
+    """Make a results folder. Raises ``UserError`` if it cannot be made, or if no file can be written there."""
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=results).close()
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        raise UserError(f"results={results}: cannot be written ({why(error)})") from error
 
 
 def views(results: Path) -> Path:

@@ -6,12 +6,12 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryFile
 
 from joblib import cpu_count
 
-from bepo.core.errors import Parser, UserError, exit_code, say, why
+from bepo.core.errors import Parser, UserError, exit_code, say
 from bepo.runs.compose import register_configs
+from bepo.store.find import make_writable
 from bepo.store.published import PUBLISHED
 from bepo.store.run_files import refuse_older
 from bepo.store.source import SOURCE
@@ -70,7 +70,7 @@ def _sweep(items: Sequence[str], dry_run: bool, skip_published: bool, asked_jobs
         return 2
     if dry_run:
         return 1 if errors or any(state.status == "corrupt" for state in states.values()) else 0
-    _check_writable(results)
+    make_writable(results)
     if SOURCE["dirty"] and any(study.config.tier != "smoke" for study in studies):
         print("The sources have uncommitted changes: bepo.publish will refuse these runs.", file=sys.stderr)
     for run in published:
@@ -142,14 +142,6 @@ def _announce(planned: PlannedStudy, throughput: Throughput, jobs: int, errors: 
     to_do = format_time(estimates, jobs) if estimates else "nothing to do"
     say(f"{format_status(planned, study)}\n  {to_do}")
     return bool(estimates)
-
-
-def _check_writable(results: Path) -> None:
-    try:
-        results.mkdir(parents=True, exist_ok=True)
-        TemporaryFile(dir=results).close()
-    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
-        raise UserError(f"results={results}: cannot be written ({why(error)})") from error
 
 
 def _upload_ledger(

@@ -13,9 +13,10 @@ from hydra.experimental.callback import Callback
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig, OmegaConf
 
-from bepo.core.errors import UserError, choose, why
+from bepo.core.errors import UserError, choose
 from bepo.runs.compose import CONFIG_ERRORS, explain
 from bepo.runs.objectives import VALIDATION_SUCCESS, checked_directions, checked_trials
+from bepo.store.find import make_writable
 
 _SWEEPERS = {
     "hydra._internal.core_plugins.basic_sweeper.BasicSweeper": "hydra/sweeper=basic",
@@ -112,10 +113,7 @@ def _check_sweep(config: DictConfig) -> None:
 def _make(results: str) -> None:
     if not results.strip():
         raise UserError(f"results={results}: must name a folder; . is the current folder")
-    try:
-        Path(results).mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
-        raise UserError(f"results={results}: cannot be written ({why(error)})") from error
+    make_writable(Path(results))
 
 
 def _join_study(config: DictConfig) -> None:
