@@ -18,14 +18,14 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from bepo.core.errors import Parser, exit_code, path_of
-from bepo.runs.compose import register_configs, search_path
+from bepo.core.places import EXPERIMENTS, PAPER
+from bepo.runs.compose import register_configs
 from bepo.runs.config import TIERS, Config
 from bepo.runs.reference import reference
 from bepo.store.files import write_output
 
-ROOT = Path(__file__).parent.parent
-FILE = ROOT / "paper" / "settings.json"
-REFERENCE = ROOT / "docs" / "settings.md"
+FILE = PAPER / "settings.json"
+REFERENCE = Path(__file__).parents[1] / "docs" / "settings.md"
 # The rows of the paper's Table "Environment- and backbone-specific settings", and its transfer to Qwen3.
 PLACES = [(env, model) for env in ("alfworld", "webshop") for model in ("small", "large", "qwen3")]
 PLACES += [("sokoban", "vl"), ("sokoban", "small")]
@@ -46,14 +46,13 @@ FIELDS = {
 def main_settings() -> dict[str, dict[str, dict[str, Any]]]:
     """Return the configs of Gated-BEPO as ``{tier: {"env model": config}}``, with the fields that the tables show."""
     register_configs()
-    with initialize_config_dir(str(ROOT / "experiments")):
+    with initialize_config_dir(str(EXPERIMENTS)):
         return {tier: dict(_places(tier)) for tier in TIERS}
 
 
 def _places(tier: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    search = search_path(ROOT / "conf")
     for env, model in PLACES:
-        composed = compose(f"main_{env}", [f"tier={tier}", f"model={model}", "credit=gated_bepo", search])
+        composed = compose(f"main_{env}", [f"tier={tier}", f"model={model}", "credit=gated_bepo"])
         config = asdict(cast(Config, OmegaConf.to_object(composed)))
         parts = {part: {k: v for k, v in config[part].items() if k in names.split()} for part, names in FIELDS.items()}
         yield f"{env} {model}", parts | {"updates": config["updates"]}

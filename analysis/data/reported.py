@@ -4,11 +4,10 @@ import csv
 from dataclasses import dataclass
 from decimal import Decimal
 from math import nan
-from pathlib import Path
 
 from analysis.data.statistics import Estimate
+from bepo.core.places import PAPER
 
-PAPER = Path(__file__).parents[2] / "paper"
 REPORTED = PAPER / "reported"
 
 EntryKey = tuple[str, str, str, str]

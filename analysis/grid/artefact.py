@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from analysis.data.reported import PAPER
 from analysis.data.rows import METHOD, RowKey
 from analysis.data.sources import Source
 from analysis.data.studies import Studies
 from analysis.grid.table import Entry, Figure, Table
 from bepo.core.errors import UserError, choose
+from bepo.core.places import PAPER
+from bepo.core.plugins import import_artefacts
 
 Build = Callable[[Any], Table | Figure]
 Kind = Literal["table", "figure"]
@@ -69,10 +70,11 @@ def artefact(
 
 
 def artefacts() -> dict[str, Artefact]:
-    """Return every artefact by label: first in the paper's order, then the others by label."""
+    """Return every artefact by label, those of plug-ins too: first in the paper's order, then the others by label."""
     for package in ("analysis.tables", "analysis.figures"):
         for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
             importlib.import_module(f"{package}.{module.name}")
+    import_artefacts()
     text = "".join((PAPER / f"{part}.tex").read_text(encoding="utf-8") for part in ("main", "supplement"))
     shown = dict.fromkeys(re.findall(r"\\generated(?:table|figure)\{([^}]*)\}", text))
     return {label: REGISTRY[label] for label in [*shown, *sorted(REGISTRY.keys() - shown.keys())] if label in REGISTRY}

@@ -11,6 +11,7 @@ from types import UnionType
 from typing import Any, ClassVar, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from bepo.core.errors import UserError, choose
+from bepo.core.plugins import import_plugins
 from bepo.core.settings import Settings
 
 
@@ -73,8 +74,8 @@ class Registry(Generic[P]):
         """Return every plug-in by name.
 
         Every file and folder of the package is imported once, except those whose name begins with an underscore. Import
-        slow packages, such as torch, inside the functions that need them. Raises ``UserError`` for a file that is not
-        valid Python.
+        slow packages, such as torch, inside the functions that need them. Plug-ins from outside follow
+        (``bepo.core.plugins``). Raises ``UserError`` for a file that is not valid Python.
         """
         if not self._complete:
             for name in self._modules():
@@ -83,6 +84,7 @@ class Registry(Generic[P]):
                 except SyntaxError as error:
                     raise UserError(f"{error.filename}:{error.lineno}: {error.msg}") from error
             self._complete = True
+        import_plugins()
         return dict(sorted(self._known.items()))
 
     def unregistered(self, name: str) -> str | None:

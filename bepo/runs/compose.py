@@ -6,16 +6,20 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 from typing import Any, cast
 
 import yaml
+from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
+from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
+from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from bepo.core.errors import UserError, choose, exit_code, nearest
+from bepo.core.places import CONF
+from bepo.core.plugins import plugin_folders, use_plugins
 from bepo.core.settings import Settings
 from bepo.runs.config import PLUGINS, Config
 from bepo.runs.trials_database import database_url
@@ -29,26 +33,33 @@ CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError, UserErr
 def register_configs() -> None:
     """Register the schema and the dataclass of every plug-in with Hydra, so that a new file is a new choice.
 
-    Also register ``${trials_database:FOLDER}``, the URL of the Optuna trials of a results folder. Commands call this at
-    import. Exits with one line about a plug-in that cannot be registered.
+    Also import the plug-ins that ``plugins=`` names on the command line, and register
+    ``${trials_database:FOLDER}``, the URL of the Optuna trials of a results folder. Commands call this at import. Exits
+    with one line about a plug-in that cannot be registered.
     """
-    if code := exit_code(_register):
+    if code := exit_code(lambda: register(sys.argv[1:])):
         sys.exit(code)
 
 
-def _register() -> None:
+class Presets(SearchPathPlugin):
+    """Lets Hydra find presets in ``conf/``, also for studies of other folders, and in the ``conf/`` of plug-ins."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        """Append the folders, after that of the main config."""
+        for folder in (CONF, *plugin_folders("conf")):
+            search_path.append("bepo", f"file://{folder}")
+
+
+def register(overrides: Sequence[str]) -> None:
+    """Import the plug-ins that overrides name, and register every plug-in with Hydra. Raises ``UserError``."""
+    use_plugins(overrides)
+    Plugins.instance().register(Presets)
     OmegaConf.register_resolver("trials_database", database_url, replace=True)
     store = ConfigStore.instance()
     store.store(name="schema", node=Config, replace=True)
     for group, plugins in PLUGINS.items():
         for name, cls in plugins().items():
             store.store(group=group, name=name, node=cls, replace=True)
-
-
-def search_path(folder: Path) -> str:
-    """Return the override that adds a folder to Hydra's search path, with special characters quoted."""
-    name = str(folder).replace("\\", "\\\\").replace("'", "\\'")
-    return f"hydra.searchpath=['file://{name}']"
 
 
 def explain(error: BaseException) -> str:
@@ -126,7 +137,8 @@ def config_of(stored: dict[str, Any]) -> Config:
     for group, plugins in PLUGINS.items():
         name, known = stored.get(group, {}).get("name"), plugins()
         if name not in known:
-            raise choose(group, name, known)
+            plugins = f"; the run had plugins={stored['plugins']}" if stored.get("plugins") else ""
+            raise UserError(f"{choose(group, name, known)}{plugins}")
         schema[group] = OmegaConf.structured(known[name])
     try:
         return to_config(cast(DictConfig, OmegaConf.merge(schema, stored)))

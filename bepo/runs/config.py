@@ -125,6 +125,8 @@ class Config(Settings):
     """What a finished run keeps. `policy`: its policy. `resume`: also the checkpoint that a longer run continues."""
     save_rollouts: int = setting(0, at_least=0, identity=False)
     """Keep the whole rollouts of every n-th update. 0: only a few megabytes of the first, the middle and the last."""
+    plugins: str = setting("", identity=False)
+    """Files, packages or modules with plug-ins of your own, separated by `:`. `BEPO_PLUGINS` does the same."""
     progress: bool = setting(True, identity=False)
     """Whether to show a progress bar on a terminal."""
     study: dict[str, Any] = setting(factory=dict, identity=False)

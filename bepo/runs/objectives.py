@@ -1,4 +1,7 @@
-"""The objectives of Optuna studies, averaged over the training seeds of a trial."""
+"""The objectives of Optuna studies, averaged over the training seeds of a trial.
+
+An objective is a registered function of a run, or any metric that runs log, such as ``train/return``: its last value.
+"""
 
 from __future__ import annotations
 
@@ -6,39 +9,70 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from bepo.core.errors import UserError, choose
+from bepo.core.plugins import import_plugins
 from bepo.runs.metrics import seconds_of_updates, success_rate
 from bepo.store.run_files import StoredRun
 
+Direction = Literal["maximize", "minimize"]
 
+
+@dataclass(frozen=True)
+class Objective:
+    """An objective: its value for a run, and whether to maximise or minimise it; None: the study says so."""
+
+    value: Callable[[StoredRun], float]
+    direction: Direction | None
+
+
+OBJECTIVES: dict[str, Objective] = {}
+VALIDATION_SUCCESS = "validation_success"
+_MOST_TRIALS = 100_000
+
+
+def objective(direction: Direction) -> Callable[[Callable[[StoredRun], float]], Callable[[StoredRun], float]]:
+    """Register the decorated function of a complete run as an objective under its name.
+
+    Raises ``UserError`` if another module has registered an objective of this name.
+    """
+
+    def register(value: Callable[[StoredRun], float]) -> Callable[[StoredRun], float]:
+        name = value.__name__
+        if name in OBJECTIVES and (other := OBJECTIVES[name].value.__module__) != value.__module__:
+            raise UserError(f"{value.__module__}: objective {name!r} is taken by {other}")
+        OBJECTIVES[name] = Objective(value, direction)
+        return value
+
+    return register
+
+
+@objective("maximize")
 def validation_success(run: StoredRun) -> float:
     """Return the success rate of the last validation pass. Test tasks must not be used to choose settings."""
     return success_rate(run.episodes(), "validation", run.metadata["result"]["updates"])
 
 
+@objective("minimize")
 def training_seconds(run: StoredRun) -> float:
     """Return the seconds of all updates without evaluation: CPU seconds on a CPU, else wall-clock seconds."""
     return seconds_of_updates(run.metrics(), run.clock, evaluation=False)
 
 
-@dataclass(frozen=True)
-class Objective:
-    """An objective: its value for a run, and whether to maximise or minimise it."""
+def _last_value(metric: str) -> Objective:
+    """Return the objective that is the last value of a logged metric."""
 
-    value: Callable[[StoredRun], float]
-    direction: Literal["maximize", "minimize"]
+    def value(run: StoredRun) -> float:
+        rows = run.metrics()
+        found = [row[metric] for row in rows if row.get(metric) is not None]
+        if not found:
+            raise choose("metric of study.objectives", metric, {name for row in rows for name in row} - {"update"})
+        return float(found[-1])
 
-
-_MOST_TRIALS = 100_000
-VALIDATION_SUCCESS = "validation_success"
-OBJECTIVES = {
-    VALIDATION_SUCCESS: Objective(validation_success, "maximize"),
-    "training_seconds": Objective(training_seconds, "minimize"),
-}
+    return Objective(value, None)
 
 
 def values_of(names: Sequence[str], runs: Sequence[StoredRun]) -> list[float]:
@@ -55,13 +89,15 @@ def checked_objectives(names: Any) -> list[str]:
 def checked_directions(names: Sequence[str], sweeper: DictConfig) -> list[str]:
     """Return the direction of each objective, ``maximize`` or ``minimize``.
 
-    Raises ``UserError`` if the sweeper has another direction. Hydra's default is to minimise.
+    A logged metric has the direction of the sweeper. Raises ``UserError`` if the sweeper has another direction than an
+    objective, or another number of them. Hydra's default is to minimise.
     """
-    own: list[str] = [objective.direction for objective in _chosen(names)]
     # The default direction is a member of an Enum of Hydra's sweeper; a given one is a string.
     given = list(sweeper.direction) if OmegaConf.is_list(sweeper.direction) else [sweeper.direction]
     said = [one.name if isinstance(one, Enum) else str(one) for one in given]
-    if said != own:
+    chosen = _chosen(names)
+    own = [one.direction or word for one, word in zip(chosen, [*said, *["maximize"] * (len(chosen) - len(said))])]
+    if said != own or not {*said} <= {*get_args(Direction)}:
         aim = f"the objective{'s are' if len(own) > 1 else ' is'} {', '.join(names)}".replace("_", " ")
         raise UserError(f"hydra.sweeper.direction={_listed(said)}: {aim}; choices: {_listed(own)}")
     return own
@@ -89,12 +125,14 @@ def checked_trials(sweeper: DictConfig) -> int:
 
 
 def _chosen(names: Any) -> list[Objective]:
+    import_plugins()
+    choices = [*OBJECTIVES, "a logged metric such as train/return"]
     if not isinstance(names, list | ListConfig) or not names:
-        raise UserError(f"study.objectives={names}: must be a list; choices: {', '.join(OBJECTIVES)}")
-    unknown = [name for name in names if str(name) not in OBJECTIVES]
+        raise UserError(f"study.objectives={names}: must be a list; choices: {', '.join(choices)}")
+    unknown = [name for name in names if str(name) not in OBJECTIVES and "/" not in str(name)]
     if unknown:
-        raise choose("objective", unknown[0], OBJECTIVES)
-    return [OBJECTIVES[name] for name in names]
+        raise choose("objective", unknown[0], choices)
+    return [OBJECTIVES.get(name) or _last_value(name) for name in names]
 
 
 def _listed(words: Sequence[str]) -> str:

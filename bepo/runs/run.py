@@ -16,6 +16,7 @@ import numpy as np
 
 from bepo.core import phases
 from bepo.core.errors import UserError, say
+from bepo.core.plugins import imported_plugins
 from bepo.core.seeds import derive_seed
 from bepo.core.settings import outside_identity
 from bepo.credit import Credit, Estimator
@@ -100,7 +101,7 @@ def _finished(config: Config, overrides: Sequence[str]) -> float:
 def new_session(config: Config) -> dict[str, Any]:
     """Return the metadata of a session of work that begins now."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    session = {"started": now, **origin(config), **SOURCE, "machine": machine()}
+    session = {"started": now, **origin(config), **SOURCE, "plugins": imported_plugins(), "machine": machine()}
     return session | {"settings": outside_identity(config)}
 
 

@@ -29,6 +29,8 @@ def source_state(root: Path) -> dict[str, Any]:
             return None
         return done.stdout.strip()
 
+    if git("rev-parse", "--show-toplevel") != str(root.resolve()):  # an installed copy inside another repository
+        return {"commit": None, "dirty": None}
     status = git("status", "--porcelain", "--untracked-files=all", "--", *FILES)
     return {"commit": git("rev-parse", "HEAD"), "dirty": None if status is None else bool(status)}
 

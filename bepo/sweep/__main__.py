@@ -10,7 +10,7 @@ from pathlib import Path
 from joblib import cpu_count
 
 from bepo.core.errors import Parser, UserError, exit_code, say
-from bepo.runs.compose import register_configs
+from bepo.runs.compose import register, register_configs
 from bepo.store.find import make_writable
 from bepo.store.published import PUBLISHED
 from bepo.store.run_files import refuse_older
@@ -98,6 +98,7 @@ def _compose(names: Sequence[str], overrides: Sequence[str]) -> tuple[list[Plann
     if not names:
         names = [name for name in studies_of_paper() if not name.startswith("tune_")]
     names = [one for name in names for one in (studies_of_paper() if name == "all" else [name])]
+    register(overrides)
     studies, errors = [], []
     for name in dict.fromkeys(names):
         try:

@@ -22,11 +22,12 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig
 
 from bepo.core.errors import UserError
-from bepo.runs.compose import CONFIG_ERRORS, search_path
+from bepo.core.places import CONF
+from bepo.core.plugins import imported_plugins
+from bepo.runs.compose import CONFIG_ERRORS
 from bepo.store.files import digest, write_atomically
 
-ROOT = Path(__file__).parent.parent.parent
-CONF = ROOT / "conf"
+_PACKAGE = Path(__file__).parents[1]
 _PACKAGES = ("hydra-core", "hydra-joblib-launcher", "hydra-optuna-sweeper", "omegaconf", "PyYAML")
 _MOST_SECONDS = 30 * 24 * 3600.0
 
@@ -36,7 +37,7 @@ def composed(experiments: Path, name: str, overrides: Sequence[str], hydra: bool
     folder = None if any("searchpath" in o for o in overrides) else _cache_folder(experiments)
     if folder is None:
         return compose_with_hydra(experiments, name, overrides, hydra)
-    path = folder / digest(repr((name, *overrides, hydra)), 32)
+    path = folder / digest(repr((name, *overrides, hydra, imported_plugins())), 32)
     try:
         checksum, data = path.read_bytes().split(b"\n", 1)
         if digest(data).encode() == checksum:
@@ -56,7 +57,7 @@ def compose_with_hydra(experiments: Path, name: str, overrides: Sequence[str], h
     main, running.hydra = running.hydra, None
     try:
         with initialize_config_dir(str(experiments)):
-            return compose(name, [*overrides, search_path(CONF)], return_hydra_config=hydra)
+            return compose(name, list(overrides), return_hydra_config=hydra)
     except CONFIG_ERRORS:
         raise
     except ValueError as error:  # raised by Hydra for a choice that is not a name, such as env=null
@@ -87,6 +88,6 @@ def _cache_folder(experiments: Path) -> Path | None:
 
 def _digest(experiments: Path) -> str:
     """Return a digest of everything that configs depend on beside their overrides."""
-    files = [*experiments.glob("*.yaml"), *CONF.rglob("*.yaml"), *(ROOT / "bepo").rglob("*.py")]
+    files = [*experiments.glob("*.yaml"), *CONF.rglob("*.yaml"), *_PACKAGE.rglob("*.py")]
     contents = [(str(file), digest(file.read_bytes())) for file in sorted(files)]
     return digest(repr((contents, sys.version, *map(version, _PACKAGES))), 32)

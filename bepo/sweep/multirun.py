@@ -122,11 +122,11 @@ def _join_study(config: DictConfig) -> None:
     Raises ``UserError`` if these have other settings or used the same seed, or if the database cannot be opened.
     """
     from bepo.sweep.check import check_tuning
-    from bepo.sweep.studies import EXPERIMENTS, PlannedStudy
+    from bepo.sweep.studies import PlannedStudy, study_folders
     from bepo.sweep.trials import join_stored, open_study, use_seed
 
     planned = PlannedStudy(config.study.get("name", ""), config, list(config.hydra.overrides.task))
-    if any(source.path == str(EXPERIMENTS) for source in config.hydra.runtime.config_sources):
+    if any(source.path in map(str, study_folders()) for source in config.hydra.runtime.config_sources):
         check_tuning(planned)
         use_seed(open_study(planned), config.hydra.sweeper.sampler)
     elif study := join_stored(planned, _objectives(config)):

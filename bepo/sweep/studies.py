@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -14,13 +15,14 @@ from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
 from bepo.core.errors import UserError, choose, nearest
+from bepo.core.places import EXPERIMENTS
+from bepo.core.plugins import plugin_folders
 from bepo.runs.compose import CONFIG_ERRORS, explain, to_config
 from bepo.runs.config import Config
-from bepo.sweep.composition import ROOT, composed
+from bepo.sweep.composition import composed
 from bepo.sweep.multirun import check_plugins, is_optuna
 from bepo.sweep.space import grid, parse, with_first_presets
 
-EXPERIMENTS = ROOT / "experiments"
 _MOST_SEEDS = 1000
 _FIELDS = ("name", "question", "extension", "objectives", "seeds", "conditional", "pruner")
 
@@ -88,19 +90,30 @@ class PlannedStudy:
 
 
 def study_names() -> list[str]:
-    """Return the names of all studies, in alphabetical order."""
-    return sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
+    """Return the names of all studies, in alphabetical order: those of bepo, and those of plug-ins."""
+    return sorted({path.stem for folder in study_folders() for path in folder.glob("*.yaml")})
+
+
+def study_folders() -> list[Path]:
+    """Return the folders of studies: bepo's, and the folders ``experiments`` of plug-ins."""
+    return [EXPERIMENTS, *plugin_folders("experiments")]
+
+
+def _folder(name: str) -> Path:
+    """Return the folder of a study; bepo's if no folder has it."""
+    return next((folder for folder in study_folders() if (folder / f"{name}.yaml").exists()), EXPERIMENTS)
 
 
 def studies_of_paper() -> list[str]:
     """Return the names of the paper's studies, in alphabetical order. Other studies say ``extension: true``."""
-    return [name for name in study_names() if not _says(name).get("extension")]
+    own = sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
+    return [name for name in own if not _says(name).get("extension")]
 
 
 def _says(name: str) -> dict[str, Any]:
     """Return the ``study`` part of a study's file without composing it; empty if the file is not valid YAML."""
     try:
-        content = yaml.safe_load((EXPERIMENTS / f"{name}.yaml").read_text(encoding="utf-8"))
+        content = yaml.safe_load((_folder(name) / f"{name}.yaml").read_text(encoding="utf-8"))
     except yaml.YAMLError:  # reported when the study is composed
         return {}
     said = content.get("study") if isinstance(content, dict) else None
@@ -191,7 +204,7 @@ def _config(name: str, overrides: Sequence[str], composed: DictConfig) -> Config
 
 def _compose(name: str, overrides: Sequence[str], hydra: bool = False) -> DictConfig:
     with config_errors(name, overrides):
-        return composed(EXPERIMENTS, name, overrides, hydra)
+        return composed(_folder(name), name, overrides, hydra)
 
 
 @contextmanager

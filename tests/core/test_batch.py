@@ -4,7 +4,7 @@ from hypothesis import given
 
 from bepo.core.batch import RolloutBatch, Terminal
 from bepo.core.errors import UserError
-from tests.strategies import rollouts
+from bepo.testing.strategies import rollouts
 
 ROW = {"uid": 0, "traj": 0, "t": 0, "obs": "a", "next": "b", "r": 1.0, "done": "success", "valid": True}
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError
 from bepo.runs.rollout_files import bounded
-from tests.strategies import rollouts
+from bepo.testing.strategies import rollouts
 
 
 def assert_same(a: RolloutBatch, b: RolloutBatch) -> None:

@@ -15,7 +15,7 @@ from bepo.credit.graphgpo import GraphGPO
 from bepo.credit.grpo import GRPO
 from bepo.credit.hgpo import HGPO
 from bepo.credit.rloo import RLOO
-from tests.strategies import rollouts
+from bepo.testing.strategies import rollouts
 
 
 @given(rows=rollouts(unique=True))

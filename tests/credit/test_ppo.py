@@ -14,11 +14,11 @@ from bepo.policies.tiny import Tiny
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling, collect
 from bepo.rollouts.task_sets import task_set
+from bepo.testing.strategies import rollouts
 from bepo.training import CriticSettings, Optimisation
 from bepo.training.backends import Rollouts
 from bepo.training.critic import clipped_value_loss
 from bepo.training.learner import LocalLearner
-from tests.strategies import rollouts
 
 
 def plain(sequences, gamma, lam):

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from bepo.core.batch import RolloutBatch
 from bepo.credit import estimators
+from bepo.testing.strategies import estimator, options, rollouts, settings_of
 from tests.credit import reference
-from tests.strategies import estimator, options, rollouts, settings_of
 
 pytestmark = pytest.mark.slow
 
@@ -19,14 +19,14 @@ ALL = [name for name in estimators() if hasattr(reference, name)]
 @settings(max_examples=60)
 @given(rows=rollouts(max_groups=3), data=st.data())
 def test_equals_the_plain_reference(name, rows, data):
-    chosen = data.draw(estimator(name))
+    chosen = data.draw(estimator(estimators()[name]))
     found = chosen(RolloutBatch.from_rows(rows)).advantage
     np.testing.assert_allclose(found, getattr(reference, name)(rows, chosen), atol=1e-8)
 
 
 @given(rows=rollouts(), data=st.data())
 def test_tokens_equal_the_plain_reference(rows, data):
-    chosen = data.draw(estimator("ppo"))
+    chosen = data.draw(estimator(estimators()["ppo"]))
     found = chosen(RolloutBatch.from_rows(rows))
     np.testing.assert_allclose(found.token_advantage, reference.ppo_tokens(rows, chosen), atol=1e-8)
 

@@ -34,7 +34,7 @@ def test_run_json_describes_the_run(whole):
     assert found.metadata["tier"] == "smoke" and found.metadata["seed"] == 0
     assert {s: p["tasks"] for s, p in found.metadata["task_sets"].items()} == {"train": 8, "validation": 4, "test": 4}
     (session,) = found.metadata["sessions"]
-    assert session.keys() == {"started", "study", "job", "commit", "dirty", "machine", "settings"}
+    assert session.keys() == {"started", "study", "job", "commit", "dirty", "plugins", "machine", "settings"}
     assert session["machine"]["threads"] == 1 and {"cpu", "instructions", "blas"} < session["machine"].keys()
     assert run_id(found.metadata["identity"]) == found.id
     assert "torch" in session["machine"]["versions"]

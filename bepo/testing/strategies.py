@@ -1,13 +1,15 @@
 """Hypothesis strategies for rollout rows in the golden layout, and for estimators with drawn options."""
 
+from __future__ import annotations
+
 from dataclasses import fields
-from typing import Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from hypothesis import reject
 from hypothesis import strategies as st
 
 from bepo.core.errors import UserError
-from bepo.credit import estimators
+from bepo.credit import Estimator
 
 DONE = ("success", "failure", "truncation")
 
@@ -16,16 +18,25 @@ distance = st.sampled_from((float("nan"), 1.0, 2.0, 5.0))  # of the expert to su
 value = st.floats(-2, 2, allow_nan=False, width=32)
 
 
-def tokens(values):
-    """A prompt of one token, and a response with the given critic's values."""
+def tokens(values: list[float]) -> dict[str, Any]:
+    """Return the fields of a prompt of one token, and of a response with the given values of a critic."""
     n = len(values)
     return {"prompt_ids": [0], "response_ids": [1] * n, "logprobs": [-0.5] * n, "values": values}
 
 
 @st.composite
-def rollouts(draw, max_groups=2, max_size=4, max_steps=6, n_states=4, rewards=(0.0, -0.1, 0.3), unique=False):
-    """Rows of a few small groups; the last reward of a success is 10 more. ``unique``: no state occurs twice."""
-    rows, fresh = [], iter(range(10**6))
+def rollouts(
+    draw: st.DrawFn,
+    max_groups: int = 2,
+    max_size: int = 4,
+    max_steps: int = 6,
+    n_states: int = 4,
+    rewards: tuple[float, ...] = (0.0, -0.1, 0.3),
+    unique: bool = False,
+) -> list[dict[str, Any]]:
+    """Draw rows of a few small groups; the last reward of a success is 10 more. ``unique``: no state occurs twice."""
+    rows: list[dict[str, Any]] = []
+    fresh = iter(range(10**6))
     for g in range(draw(st.integers(1, max_groups))):
         for k in range(draw(st.integers(1, max_size))):
             steps = draw(st.integers(1, max_steps))
@@ -68,12 +79,13 @@ NUMBERS = {
 }
 
 
-def settings_of(cls):
+def settings_of(cls: type[Estimator]) -> set[str]:
+    """Return the names of an estimator's settings."""
     return {field.name for field in fields(cls)} - {"name"}
 
 
-def options(cls):
-    """What each field may be set to: every word of a Literal, both truth values, a few numbers."""
+def options(cls: type[Estimator]) -> dict[str, list[Any]]:
+    """Return values to test of each field: every word of a Literal, both truth values, a few numbers."""
     found, kinds = {}, get_type_hints(cls)
     for name in settings_of(cls):
         kind = kinds[name]
@@ -84,12 +96,11 @@ def options(cls):
 
 
 @st.composite
-def estimator(draw, name, **fixed):
-    """An estimator of this name with drawn options; ``fixed`` ones stay."""
-    cls = estimators()[name]
+def estimator(draw: st.DrawFn, cls: type[Estimator], **fixed: Any) -> Estimator:
+    """Draw an estimator with random options; ``fixed`` ones stay. Options that exclude each other are not drawn."""
     chosen = {k: draw(st.sampled_from(v)) for k, v in sorted(options(cls).items())}
     known = {k: v for k, v in fixed.items() if k in settings_of(cls)}
     try:
         return cls(**chosen | known)
-    except UserError:  # two options that exclude each other
+    except UserError:
         reject()

@@ -1,0 +1,14 @@
+"""Where the files beside the code are: presets, studies, and the paper's data.
+
+A checkout has them at its top. A wheel has copies inside of the package (``pyproject.toml`` maps them there).
+"""
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).parents[1]
+_CHECKOUT = _PACKAGE.parent
+ROOT = _CHECKOUT if (_CHECKOUT / "conf" / "train.yaml").exists() else _PACKAGE / "_data"
+"""The folder of the files that come with bepo."""
+CONF = ROOT / "conf"
+EXPERIMENTS = ROOT / "experiments"
+PAPER = ROOT / "paper"

@@ -1,0 +1,1 @@
+"""The command ``bepo new``, and the templates of the packages that it writes."""

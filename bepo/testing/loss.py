@@ -1,0 +1,84 @@
+"""The contract of all losses. Each check takes a loss with its settings.
+
+Shapes: three responses of 4, 2 and no tokens, padded to 4.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import fields
+from typing import get_type_hints
+
+import torch
+
+from bepo.core.registry import choices
+from bepo.losses import Loss
+
+
+def variants(cls: type[Loss]) -> list[Loss]:
+    """Return a loss with its defaults, then with each other choice of each field."""
+    kinds = get_type_hints(cls)
+    others = [(f.name, choice) for f in fields(cls) for choice in choices(kinds[f.name]) if choice != f.default]
+    return [cls(), *(cls(**{name: choice}) for name, choice in others)]
+
+
+def grids() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return log-probabilities, those at rollout time, advantages and a mask."""
+    draw = torch.Generator().manual_seed(0)
+    old, step, advantage = (torch.randn(3, 4, generator=draw) for _ in range(3))
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]], dtype=torch.bool)
+    return old + 0.3 * step, old, advantage, mask
+
+
+def _same(one: object, other: object) -> None:
+    torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+def check_every_token_has_a_loss_and_padding_has_none(loss: Loss) -> None:
+    """The loss is finite, 0 for padding, and does not depend on what padding holds."""
+    logprob, old, advantage, mask = grids()
+    per_token, stats = loss(logprob, old, advantage, mask)
+    assert per_token.shape == mask.shape and per_token.dtype == torch.float32 and per_token.isfinite().all()
+    assert not per_token[~mask].any() and per_token[mask].any()
+    assert all(value.shape == () and value.isfinite() for value in stats.values())
+    other = [torch.where(mask, x, torch.full_like(x, 9.0)) for x in (logprob, old, advantage)]
+    again, same_stats = loss(other[0], other[1], other[2], mask)
+    _same(again, per_token)
+    _same(same_stats, stats)
+
+
+def check_responses_do_not_influence_each_other(loss: Loss) -> None:
+    """A response alone has the loss that it has in a batch; statistics are sums over responses."""
+    tensors = grids()
+    per_token, stats = loss(*tensors)
+    parts = [loss(*(x[i : i + 1] for x in tensors)) for i in range(3)]
+    _same(torch.cat([part for part, _ in parts]), per_token)
+    for name, value in stats.items():
+        total = sum(part[name].item() for _, part in parts)
+        assert abs(total - value.item()) <= 1e-5 * abs(value.item()), name
+
+
+def check_a_first_step_follows_the_advantages(loss: Loss) -> None:
+    """A first step makes tokens with a positive advantage likelier, and those with a negative one less likely."""
+    _, old, advantage, mask = grids()
+    advantage = advantage.mean(1, keepdim=True).expand(3, 4)  # one for each response
+    logprob = old.clone().requires_grad_()
+    loss(logprob, old, advantage, mask)[0].sum().backward()
+    assert logprob.grad is not None
+    assert torch.equal(logprob.grad.sign()[mask], -advantage.sign()[mask]) and not logprob.grad[~mask].any()
+
+
+def check_parts_add_up_to_a_minibatch(loss: Loss) -> None:
+    """A minibatch's loss is the sum of its parts over the denominator of the whole, for any division into parts."""
+    tensors = grids()
+    mask = tensors[-1]
+    per_token, _ = loss(*tensors)
+    whole = loss.reduce(per_token, mask)
+    parts = torch.stack([loss.reduce(per_token[i : i + 1], mask[i : i + 1]) for i in range(3)]).sum()
+    torch.testing.assert_close(parts, whole, rtol=1e-6, atol=1e-6)
+    assert loss.denominator(3, int(mask.sum())) > 0
+
+
+def check_it_travels_to_other_processes(loss: Loss) -> None:
+    """It is the same after pickling."""
+    assert pickle.loads(pickle.dumps(loss)) == loss

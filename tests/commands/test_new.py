@@ -1,0 +1,70 @@
+"""``bepo new`` writes packages whose own tests pass, and that commands find without an installation."""
+
+import json
+import os
+import re
+
+import pytest
+
+from bepo.new.__main__ import main
+from tests.command import SMALLEST, Command
+
+KINDS = ("estimator", "environment", "loss", "study", "table")
+
+
+def run(folder, module, *arguments):
+    command = Command(module, *arguments, folder=folder)
+    output = "".join(command.communicate())
+    assert command.returncode == 0, output
+    return output
+
+
+@pytest.fixture
+def packages(tmp_path, monkeypatch, capsys):
+    """A package of each kind, named my_KIND, below one folder."""
+    for kind in KINDS:
+        assert main([kind, f"my_{kind}", "--in", str(tmp_path)]) == 0
+        assert f"BEPO_PLUGINS={tmp_path}/my_{kind}/my_{kind}" in capsys.readouterr().out
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_every_package_passes_its_own_tests(packages, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+    folders = [str(packages / f"my_{kind}") for kind in KINDS]
+    output = run(packages, "pytest", "-n", "0", "-p", "no:cacheprovider", "-o", f"pythonpath={' '.join(folders)}", "-v")
+    for kind in KINDS:
+        assert f"tests/test_my_{kind}.py::test_" in output
+    assert " passed" in output and "skipped" not in output
+
+
+@pytest.mark.slow
+def test_a_run_uses_and_notes_plug_ins(packages, monkeypatch):
+    kinds = ("estimator", "environment", "loss")
+    plugins = ":".join(f"my_{kind}/my_{kind}" for kind in kinds)
+    chosen = ("credit=my_estimator", "env=my_environment", "loss=my_loss", "env.horizon=100")
+    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+    run(packages, "bepo.train", *SMALLEST, "updates=1", f"plugins={plugins}", *chosen)
+    (path,) = packages.glob("results/runs/*/run.json")
+    metadata = json.loads(path.read_text(encoding="utf-8"))
+    (session,) = metadata["sessions"]
+    assert [one["name"] for one in session["plugins"]] == sorted(f"my_{kind}" for kind in kinds)
+    assert {len(one["digest"]) for one in session["plugins"]} == {16}
+    assert metadata["identity"]["credit"]["name"] == "my_estimator" and "plugins" not in metadata["identity"]
+    monkeypatch.setenv("BEPO_PLUGINS", str(packages / "my_study" / "my_study"))
+    plan = run(packages, "bepo.sweep", "my_study", "--dry-run")
+    assert "6 cells are 6 runs" in plan
+
+
+@pytest.mark.parametrize(
+    "kind, name, problem",
+    [
+        ("estimater", "mine", "unknown kind of plug-in 'estimater'; choices: .*; did you mean estimator"),
+        ("estimator", "Mine", "Mine: must be the name of a Python module in lower case"),
+        ("estimator", "grpo", "grpo: is taken by another estimator or module"),
+        ("loss", "random", "random: is taken by another loss or module"),
+    ],
+)
+def test_what_cannot_be_made_is_one_line(kind, name, problem, tmp_path, capsys):
+    assert main([kind, name, "--in", str(tmp_path)]) == 2
+    assert re.fullmatch(f"error: {problem}.*\n", capsys.readouterr().err) and not list(tmp_path.iterdir())
