@@ -215,6 +215,13 @@ class RolloutBatch:
         """Return the same batch with ``penalty`` subtracted from the reward of each invalid transition."""
         return replace(self, reward=self.reward - penalty * ~self.valid) if penalty else self
 
+    def paying_success(self, amount: float) -> RolloutBatch:
+        """Return the same batch with the reward ``amount`` for the last transition of each success, and 0 elsewhere.
+
+        ``amount=gamma`` gives values with V(success) = 1 and V(failure) = 0 one step after the end.
+        """
+        return replace(self, reward=np.where(self.terminal == Terminal.SUCCESS, amount, 0.0))
+
     # --- making, joining ------------------------------------------------------------------------
 
     @classmethod

@@ -55,6 +55,27 @@ class RolloutGraph:
         edges = np.sort(self.batch.state * np.int64(width) + self.successor + N_TERMINALS)  # np.unique hashes: slower
         return np.bincount(edges[run_starts(edges)] // width, minlength=self.batch.n_states)
 
+    @cached_property
+    def pair(self) -> Int[np.ndarray, " N"]:
+        """Return the id of each transition's (state, action), from 0. Responses without an action are one action."""
+        code = self.batch.state * np.int64(len(self.batch.action_key) + 1) + self.batch.action + 1
+        return np.unique(code, return_inverse=True)[1]
+
+    @cached_property
+    def actions(self) -> Int[np.ndarray, " S"]:
+        """Return the number of distinct actions taken in each state."""
+        first = np.unique(self.pair, return_index=True)[1]
+        return np.bincount(self.batch.state[first], minlength=self.batch.n_states)
+
+    @cached_property
+    def pair_visits(self) -> Int[np.ndarray, " N"]:
+        """Return n(s_i, a_i), how often each transition's action was taken in its state."""
+        return np.bincount(self.pair)[self.pair]
+
+    def pair_mean(self, x: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
+        """Return for each transition the mean of ``x`` over the transitions with its state and action."""
+        return np.bincount(self.pair, weights=x)[self.pair] / self.pair_visits
+
     def state_mean(self, x: Float[np.ndarray, " N"]) -> Float[np.ndarray, " S"]:
         """Return the mean of ``x`` over the transitions that start in each state; 0 for a state without transitions."""
         total = np.bincount(self.batch.state, weights=x, minlength=self.batch.n_states)
@@ -63,6 +84,12 @@ class RolloutGraph:
     def monte_carlo(self, gamma: float) -> Float[np.ndarray, " S"]:
         """Return V^(0)(s), the mean discounted return of the transitions that start in s."""
         return self.state_mean(discounted_returns(self.batch, gamma))
+
+    def mean_return(self, gamma: float) -> Float[np.ndarray, " G"]:
+        """Return the mean discounted return of each group's trajectories."""
+        first = self.batch.step == 0
+        returns, group = discounted_returns(self.batch, gamma)[first], self.batch.group[first]
+        return np.bincount(group, weights=returns) / np.bincount(group)
 
     def targets(self, value: Float[np.ndarray, "... S"], gamma: float) -> Float[np.ndarray, "... N"]:
         """Return r_i + gamma V(s'_i) of each transition; absorbing successors have value 0."""
@@ -157,22 +184,31 @@ def iterate(
     return FixedPoint(iterates, sweeps, change, change <= tolerance)
 
 
-def solve(graph: RolloutGraph, gamma: float) -> FixedPoint:
+def solve(graph: RolloutGraph, gamma: float, kappa: float = 0.0) -> FixedPoint:
     """Return the exact fixed point of the mean backup, V* = (I - gamma P)^-1 r.
 
     With ``truncation="absorb"`` it also exists for gamma = 1: every state lies on a trajectory that ends, so absorption
     is certain.
+
+    ``kappa`` adds so many visits to every state that are worth the mean discounted return of its group's trajectories,
+    m: V(s) = (sum of r + gamma V(s') over the n(s) transitions from s + kappa m) / (n(s) + kappa).
     """
     from scipy.sparse import csc_matrix, identity
     from scipy.sparse.linalg import splu
 
     batch, inner = graph.batch, graph.successor >= 0
     source, n = batch.state, batch.n_states
-    weight = gamma / graph.visits[source[inner]]
+    visits = graph.visits + kappa
+    visits[visits == 0] = 1
+    pseudo = kappa * graph.mean_return(gamma)[batch.state_group] if kappa else 0.0
+
+    def mean(x: Float[np.ndarray, " N"]) -> Float[np.ndarray, " S"]:
+        return (np.bincount(source, weights=x, minlength=n) + pseudo) / visits
+
+    weight = gamma / visits[source[inner]]
     transition = csc_matrix((weight, (source[inner], graph.successor[inner])), shape=(n, n))
-    value = splu(csc_matrix(identity(n) - transition)).solve(graph.state_mean(batch.reward))
-    again = graph.backup(value, gamma, "mean", 1.0)
-    change = graph.group_max(np.abs(again - value))
+    value = splu(csc_matrix(identity(n) - transition)).solve(mean(batch.reward))
+    change = graph.group_max(np.abs(mean(graph.targets(value, gamma)) - value))
     zero = np.zeros(batch.n_groups, int)
     return FixedPoint([value], zero, change, np.ones(batch.n_groups, bool))
 
@@ -182,6 +218,8 @@ def centring_error(graph: RolloutGraph, residual: Float[np.ndarray, " N"]) -> fl
     return float(np.abs(graph.state_mean(residual)).max())
 
 
-def with_terminals(value: Float[np.ndarray, "... S"]) -> Float[np.ndarray, "... S+3"]:
-    """Append three zeros to values. The negative ids of absorbing successors point at them."""
-    return np.concatenate([value, np.zeros((*value.shape[:-1], N_TERMINALS))], axis=-1)
+def with_terminals(value: Float[np.ndarray, "... S"], success: float = 0.0) -> Float[np.ndarray, "... S+3"]:
+    """Append the values of the absorbing ends, where their negative ids point: 0, and ``success`` after a success."""
+    ends = np.zeros((*value.shape[:-1], N_TERMINALS))
+    ends[..., -Terminal.SUCCESS] = success
+    return np.concatenate([value, ends], axis=-1)

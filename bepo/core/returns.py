@@ -47,12 +47,13 @@ def gae(
 
 
 def standardise(
-    x: Float[np.ndarray, "... n"], starts: Int[np.ndarray, " k"], std: Std = "sample"
+    x: Float[np.ndarray, "... n"], starts: Int[np.ndarray, " k"], std: Std = "sample", floor: float = 0.0
 ) -> Float[np.ndarray, "... n"]:
     """Subtract the mean of each of k blocks from ``x`` and divide by the block's standard deviation + 1e-6.
 
-    Blocks begin at ``starts``. ``std="none"`` does not divide. A value that equals its block's mean up to rounding
-    gives exactly 0. Without this rule the quotient of two rounding errors would reach 0.7 (docs/credit.md, "Ties").
+    Blocks begin at ``starts``. ``std="none"`` does not divide. The divisor is at least ``floor``. A value that equals
+    its block's mean up to rounding gives exactly 0. Without this rule the quotient of two rounding errors would reach
+    0.7 (docs/credit.md, "Ties").
     """
     size = np.diff(np.append(starts, x.shape[-1]))
     mean = np.add.reduceat(x, starts, axis=-1) / size
@@ -63,7 +64,12 @@ def standardise(
         return centred
     freedom = np.maximum(size - 1, 1) if std == "sample" else size
     deviation = np.sqrt(np.add.reduceat(centred * centred, starts, axis=-1) / freedom) + EPSILON
-    return centred / np.repeat(deviation, size, axis=-1)
+    return centred / np.repeat(np.maximum(deviation, floor), size, axis=-1)
+
+
+def without_rounding(x: Float[np.ndarray, "..."], scale: float = 1.0) -> Float[np.ndarray, "..."]:
+    """Return ``x`` with exactly 0 where it is at most TIE * ``scale``: such a difference of two numbers is rounding."""
+    return np.where(np.abs(x) <= TIE * scale, 0.0, x)
 
 
 def tied(x: Float[np.ndarray, "... n"], starts: Int[np.ndarray, " k"]) -> Bool[np.ndarray, "... k"]:

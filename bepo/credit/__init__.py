@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 
 from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError
+from bepo.core.graph import RolloutGraph
 from bepo.core.registry import Plugin, Registry
 
 
@@ -24,6 +25,8 @@ class Credit:
     metrics: dict[str, float] = field(default_factory=dict)  # logged as credit/<name>
     token_advantage: Float[np.ndarray, " R"] | None = None  # if the tokens of a transition differ
     token_return: Float[np.ndarray, " R"] | None = None  # the critic's target
+    graph: RolloutGraph | None = None  # what the audit counts; None: the graph of the batch
+    gate: Float[np.ndarray, " S"] | None = None  # of gated estimators, for the audit
 
     def of_tokens(self, response_length: Int[np.ndarray, " N"]) -> Float[np.ndarray, " R"]:
         """Return the advantage of each response token: ``token_advantage``, or its transition's advantage.
@@ -76,7 +79,7 @@ class Traits(TypedDict):
 class Estimator(Plugin):
     """The base class of estimators: a dataclass of hyper-parameters; calling it maps a batch to advantages.
 
-    Groups must not influence each other. An estimator must not change the batch.
+    Groups must not influence each other, unless ``mixes_groups`` says so. An estimator must not change the batch.
     """
 
     group = "credit"
@@ -90,6 +93,8 @@ class Estimator(Plugin):
     """Whether it reads ``batch.tokens.value``, the values of the trainer's critic."""
     needs_expert_steps: ClassVar[bool] = False
     """Whether it reads ``batch.expert_steps``, the step counts of the environment's expert."""
+    needs_entropy: ClassVar[bool] = False
+    """Whether it reads ``batch.entropy``, the entropy of the policy at each step."""
     compares_trajectories: ClassVar[bool] = False
     """Whether it learns only from differences between the trajectories of a task, and so needs at least two of them."""
     upper_bound: ClassVar[bool] = False
@@ -109,6 +114,16 @@ class Estimator(Plugin):
             raise UserError(f"method_version={cls.method_version!r}: must be a whole number, at least 1")
         if not isinstance(cls.colour, str) or not re.fullmatch("(#[0-9a-fA-F]{6})?", cls.colour):
             raise UserError(f"colour={cls.colour!r}: must be #RRGGBB, or empty")
+
+    @property
+    def mixes_groups(self) -> bool:
+        """Whether the groups of an update influence each other, with these settings."""
+        return False
+
+    @property
+    def solves(self) -> bool:
+        """Whether it solves a linear system of all groups, so that other groups change the rounding of a group."""
+        return False
 
     def __call__(self, batch: RolloutBatch) -> Credit:
         """Return the credit of each transition."""

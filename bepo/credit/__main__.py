@@ -19,6 +19,7 @@ from bepo.core.batch import RolloutBatch
 from bepo.core.errors import Parser, UserError, exit_code, path_of
 from bepo.core.registry import assignments
 from bepo.credit import Credit, Estimator, estimators, make
+from bepo.credit._audit import audit
 from bepo.store.files import Corrupt, finite, read_bytes, write_output
 
 
@@ -50,7 +51,9 @@ def _run(options: argparse.Namespace) -> None:
         return
     estimator = make(options.name, **assignments(options.settings))
     batch = _read(options.rollouts)
-    _show(batch, estimator(batch), options.out)
+    credit = estimator(batch)
+    credit.metrics = audit(batch, credit)
+    _show(batch, credit, options.out)
 
 
 def _title(cls: type[Estimator]) -> str:

@@ -1,22 +1,25 @@
-"""Diagnostics for all estimators: graph sizes, repetition, and the share of advantage without a real comparison."""
+"""Diagnostics of every estimator: graph sizes, repetition, and the share of advantage without a real comparison."""
 
 from __future__ import annotations
 
-import numpy as np
-from jaxtyping import Float
+from typing import Any
 
-from bepo.core.batch import run_starts
+import numpy as np
+
+from bepo.core.batch import RolloutBatch, run_starts
 from bepo.core.graph import RolloutGraph
 from bepo.core.returns import discounted_returns, tied
+from bepo.credit import Credit
 
 BUCKETS = ((1, 1), (2, 3), (4, 7), (8, None))  # visits of a state, inclusive
 GAMMA = 0.95  # discount of the returns of ``tied_states``, the same for all estimators
 
 
-def audit(
-    graph: RolloutGraph, advantage: Float[np.ndarray, " N"], gate: Float[np.ndarray, " S"] | None = None
-) -> dict[str, float]:
-    """Return the metrics of the paper's gate and graph figures, and an audit of degenerate comparisons.
+def audit(batch: RolloutBatch, credit: Credit) -> dict[str, Any]:
+    """Return the metrics of the paper's gate and graph figures, an audit of degenerate comparisons, and the metrics of
+    the estimator itself.
+
+    Counts are of ``credit.graph``, or of the batch's graph where the estimator names none.
 
     Names with "states" are shares of states, other names are shares of transitions. ``mass_*`` is the share of sum |A|
     on transitions with
@@ -26,10 +29,11 @@ def audit(
     4. ``without_branch``: a state with one distinct successor;
     5. ``closed_gate``: a gate of 0 (estimators with a gate only).
     """
-    batch, visits = graph.batch, graph.visits
+    graph = credit.graph or RolloutGraph(batch)
+    batch, visits, gate = graph.batch, graph.visits, credit.gate
     sources = visits > 0
     seen, branching = visits[batch.state], graph.branches >= 2
-    weight = np.abs(advantage)
+    weight = np.abs(credit.advantage)
     total = weight.sum() or 1.0
     degenerate = {
         "singleton_states": seen == 1,
@@ -53,7 +57,7 @@ def audit(
     for low, high in BUCKETS:
         label = f"{low}" if low == high else f"{low}_{high}" if high else f"{low}_up"
         metrics[f"transitions_visits_{label}"] = ((seen >= low) & (seen <= (high or len(batch)))).mean()
-    return {name: float(value) for name, value in metrics.items()}
+    return {name: float(value) for name, value in metrics.items()} | credit.metrics
 
 
 def _tied_states(graph: RolloutGraph) -> np.ndarray:

@@ -10,7 +10,6 @@ from bepo.core.graph import RolloutGraph
 from bepo.core.returns import Std, gae, standardise
 from bepo.core.settings import setting
 from bepo.credit import Credit, Estimator, Traits, register
-from bepo.credit._audit import audit
 
 
 @register
@@ -58,4 +57,4 @@ class GAGPO(Estimator):
         raw = gae(batch, residual, self.gamma, self.gae_lambda)
         step = standardise(raw, batch.group_start, self.step_std)
         terms = {"step": step, "step_raw": raw, "residual": residual, "value": value[batch.state]}
-        return Credit(step, terms=terms, metrics=audit(graph, step))
+        return Credit(step, terms=terms, graph=graph)

@@ -15,7 +15,6 @@ from bepo.core.graph import Backup, FixedPoint, RolloutGraph, centring_error, it
 from bepo.core.returns import Pool, Std, backward_recursion, outcome_advantage, standardise
 from bepo.core.settings import setting
 from bepo.credit import Credit, Estimator, Traits, register
-from bepo.credit._audit import audit
 
 BUDGETS = (1, 3, 5, 10, 20)  # log the change of the advantage at these sweeps (paper, iteration ablation)
 
@@ -101,6 +100,10 @@ class GatedBEPO(Estimator):
                 "choose credit.gamma below 1, credit.truncation=absorb or credit.solver=iterate"
             )
 
+    @property
+    def solves(self) -> bool:
+        return self.solver == "exact"
+
     def __call__(self, batch: RolloutBatch) -> Credit:
         outcome = outcome_advantage(batch, self.outcome_pool, self.outcome_std, self.invalid_penalty)
         batch = batch.penalised(self.step_invalid_penalty)
@@ -127,9 +130,9 @@ class GatedBEPO(Estimator):
                 "rho": rho,
                 "value": point.value[batch.state],
             },
-            metrics=audit(graph, advantage, state_gate)
-            | self._certificate(graph, point, residual[-1])
-            | self._changes(logged, dict(zip(sweeps, steps))),
+            metrics=self._certificate(graph, point, residual[-1]) | self._changes(logged, dict(zip(sweeps, steps))),
+            graph=graph,
+            gate=state_gate,
         )
 
     def _fixed_point(self, graph: RolloutGraph) -> FixedPoint:

@@ -10,15 +10,15 @@ import numpy as np
 
 from bepo.core.batch import RolloutBatch
 from bepo.core.graph import RolloutGraph
-from bepo.core.returns import Pool, Singleton, Std, discounted_returns, outcome_advantage, standardise_by_state
+from bepo.core.returns import Std, discounted_returns, standardise_by_state
 from bepo.core.settings import setting
-from bepo.credit import Credit, Estimator, Traits, register
-from bepo.credit._audit import audit
+from bepo.credit import Credit, Traits, register
+from bepo.credit._outcome import OutcomeTerm
 
 
 @register
 @dataclass
-class GiGPO(Estimator):
+class GiGPO(OutcomeTerm):
     """A_i = A_E_i + step_weight A_S_i, where A_S compares discounted returns within a state (Feng et al., 2025).
 
     ``std="sample"`` is the published row "w/ std" (verl-agent's ``mean_std_norm`` in its ALFWorld script). ``"none"``
@@ -37,11 +37,6 @@ class GiGPO(Estimator):
     similarity: float | None = setting(None, at_least=0, at_most=1)
     """States whose texts have at least this difflib ratio are merged; null matches exactly. A state joins the first
     cluster whose first member is similar enough, so the result depends on the order of transitions."""
-    pool: Pool = "transition"
-    """Pool of the episode term's mean and standard deviation: transitions (verl-agent), or trajectories (the paper's
-    equation)."""
-    singleton: Singleton = "raw"
-    """Episode term of a pool with one member: its own score (``raw``, verl-agent), or 0."""
 
     label: ClassVar[str] = "GiGPO"
     colour: ClassVar[str] = "#009E73"
@@ -55,13 +50,12 @@ class GiGPO(Estimator):
     }
 
     def __call__(self, batch: RolloutBatch) -> Credit:
-        outcome = outcome_advantage(batch, self.pool, self.std, self.invalid_penalty, self.singleton)
+        outcome = self.outcome(batch, self.std)
         matched = batch if self.similarity is None else _merged(batch, self.similarity)
         returns = discounted_returns(batch, self.gamma) - self.invalid_penalty * ~batch.valid
         step = standardise_by_state(matched, returns, self.std)
         advantage = outcome + self.step_weight * step
-        metrics = audit(RolloutGraph(matched), advantage)
-        return Credit(advantage, terms={"outcome": outcome, "step": step}, metrics=metrics)
+        return Credit(advantage, terms={"outcome": outcome, "step": step}, graph=RolloutGraph(matched))
 
 
 def _merged(batch: RolloutBatch, threshold: float) -> RolloutBatch:

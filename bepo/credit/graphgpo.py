@@ -9,16 +9,18 @@ import numpy as np
 from jaxtyping import Float
 
 from bepo.core.batch import RolloutBatch, Terminal
-from bepo.core.graph import RolloutGraph
-from bepo.core.returns import Pool, Singleton, Std, outcome_advantage, standardise_by_state
+from bepo.core.returns import Std, standardise_by_state
 from bepo.core.settings import setting
-from bepo.credit import Credit, Estimator, Traits, register
-from bepo.credit._audit import audit
+from bepo.credit import Credit, Traits, register
+from bepo.credit._outcome import OutcomeTerm
+
+GraphReward = Literal["power", "power_plus_one", "difference", "reciprocal"]
+Unreachable = Literal["far_plus_one", "zero"]
 
 
 @register
 @dataclass
-class GraphGPO(Estimator):
+class GraphGPO(OutcomeTerm):
     """A_i = step_weight A_G_i + outcome_weight A_E_i, where A_G compares rewards R^G within a state (Cheng et al.,
     2026).
 
@@ -29,11 +31,11 @@ class GraphGPO(Estimator):
     name: Literal["graphgpo"] = "graphgpo"
     omega: float = setting(0.1, above=0, at_most=1)
     """Distance discount: 0.1 on ALFWorld, 0.2 on WebShop, 0.8 on Sokoban (official scripts)."""
-    graph_reward: Literal["power", "power_plus_one", "difference", "reciprocal"] = "power"
+    graph_reward: GraphReward = "power"
     """R^G of a step from s to s': 10 w^d(s') (``power``, the official code), 10 w^(d(s') + 1) (the paper's Eq. 4),
     10 w^(d(s') - d(s) + 1) (``difference``, the code's ``normalize_distance``), or 1 / (1 + d(s')) (``reciprocal``, as
     the Gated-BEPO paper describes the method)."""
-    unreachable: Literal["far_plus_one", "zero"] = "far_plus_one"
+    unreachable: Unreachable = "far_plus_one"
     """R^G of a successor without a path to success: as for one step beyond the farthest state, or 0 (Gated-BEPO
     paper)."""
     std: Std = "sample"
@@ -44,10 +46,6 @@ class GraphGPO(Estimator):
     """Weight of the episode term A_E."""
     invalid_penalty: float = setting(0.1, at_least=0)
     """Subtracted from the outcome score and from R^G of an invalid transition."""
-    pool: Pool = "transition"
-    """Pool of the episode term's mean and standard deviation: transitions (the official code), or trajectories."""
-    singleton: Singleton = "raw"
-    """Episode term of a pool with one member: its own score (``raw``, the official code), or 0."""
 
     label: ClassVar[str] = "GraphGPO"
     colour: ClassVar[str] = "#56B4E9"
@@ -61,33 +59,30 @@ class GraphGPO(Estimator):
     }
 
     def __call__(self, batch: RolloutBatch) -> Credit:
-        outcome = outcome_advantage(batch, self.pool, self.std, self.invalid_penalty, self.singleton)
-        reward = self._graph_reward(batch)
+        outcome = self.outcome(batch, self.std)
+        reward = graph_reward(batch, self.omega, self.graph_reward, self.unreachable)
         step = standardise_by_state(batch, reward - self.invalid_penalty * ~batch.valid, self.std)
         advantage = self.step_weight * step + self.outcome_weight * outcome
-        return Credit(
-            advantage,
-            terms={"outcome": outcome, "step": step, "graph_reward": reward},
-            metrics=audit(RolloutGraph(batch), advantage),
-        )
+        return Credit(advantage, terms={"outcome": outcome, "step": step, "graph_reward": reward})
 
-    def _graph_reward(self, batch: RolloutBatch) -> Float[np.ndarray, " N"]:
-        distance = distances(batch)
-        far = np.zeros(batch.n_groups)  # without any success, every distance is 1
-        finite = np.isfinite(distance)
-        np.maximum.at(far, batch.state_group[finite], distance[finite])
-        whole = np.where(finite, distance, far[batch.state_group] + 1)
-        ends = batch.terminal == Terminal.SUCCESS
-        after = np.where(ends, 0.0, whole[batch.next_state])
-        if self.graph_reward == "reciprocal":
-            reward = 1 / (1 + after)
-        else:
-            before = whole[batch.state] if self.graph_reward == "difference" else 0.0
-            extra = 0 if self.graph_reward == "power" else 1
-            reward = 10 * self.omega ** (after - before + extra)
-        if self.unreachable == "zero":
-            reward = np.where(ends | finite[batch.next_state], reward, 0.0)
-        return reward
+
+def graph_reward(
+    batch: RolloutBatch, omega: float, kind: GraphReward = "power", unreachable: Unreachable = "far_plus_one"
+) -> Float[np.ndarray, " N"]:
+    """Return R^G of each transition; ``kind`` and ``unreachable`` are the fields of ``GraphGPO``."""
+    distance = distances(batch)
+    far = np.zeros(batch.n_groups)  # without any success, every distance is 1
+    finite = np.isfinite(distance)
+    np.maximum.at(far, batch.state_group[finite], distance[finite])
+    whole = np.where(finite, distance, far[batch.state_group] + 1)
+    ends = batch.terminal == Terminal.SUCCESS
+    after = np.where(ends, 0.0, whole[batch.next_state])
+    if kind == "reciprocal":
+        reward = 1 / (1 + after)
+    else:
+        before = whole[batch.state] if kind == "difference" else 0.0
+        reward = 10 * omega ** (after - before + (kind != "power"))
+    return np.where(ends | finite[batch.next_state], reward, 0.0) if unreachable == "zero" else reward
 
 
 def distances(batch: RolloutBatch) -> Float[np.ndarray, " S"]:

@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from bepo.core.batch import RolloutBatch
-from bepo.core.graph import RolloutGraph
-from bepo.core.returns import Pool, Singleton, Std, outcome_advantage
-from bepo.core.settings import setting
-from bepo.credit import Credit, Estimator, Traits, register
-from bepo.credit._audit import audit
+from bepo.core.returns import Std
+from bepo.credit import Credit, Traits, register
+from bepo.credit._outcome import OutcomeTerm
 
 
 @register
 @dataclass
-class GRPO(Estimator):
+class GRPO(OutcomeTerm):
     """Episode-level group-relative credit, A_i = (S_i - mean) / (std + 1e-6) over the group (Shao et al., 2024).
 
     This is verl-agent's multi-step form, with one deviation: statistics are float64, and ties give exactly 0, where
@@ -23,14 +21,8 @@ class GRPO(Estimator):
     """
 
     name: Literal["grpo"] = "grpo"
-    pool: Pool = "transition"
-    """Pool of mean and standard deviation: transitions (verl-agent), or trajectories (the paper's equation)."""
     std: Std = "sample"
     """Standard deviation to divide the advantage by; ``none`` centres only (Dr. GRPO, Liu et al., 2025)."""
-    invalid_penalty: float = setting(0.1, at_least=0)
-    """Subtracted from the score of a transition with an invalid action, only at that transition (verl-agent)."""
-    singleton: Singleton = "raw"
-    """Advantage of a pool with one member: its own score (``raw``, verl-agent), or 0."""
 
     label: ClassVar[str] = "GRPO"
     compares_trajectories: ClassVar[bool] = True
@@ -45,5 +37,5 @@ class GRPO(Estimator):
     }
 
     def __call__(self, batch: RolloutBatch) -> Credit:
-        outcome = outcome_advantage(batch, self.pool, self.std, self.invalid_penalty, self.singleton)
-        return Credit(outcome, terms={"outcome": outcome}, metrics=audit(RolloutGraph(batch), outcome))
+        outcome = self.outcome(batch, self.std)
+        return Credit(outcome, terms={"outcome": outcome})

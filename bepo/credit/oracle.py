@@ -10,11 +10,9 @@ from jaxtyping import Float
 
 from bepo.core.batch import RolloutBatch, Terminal
 from bepo.core.errors import UserError
-from bepo.core.graph import RolloutGraph
 from bepo.core.returns import EPSILON, outcome_advantage, standardise
 from bepo.core.settings import setting
 from bepo.credit import Credit, Estimator, Traits, register
-from bepo.credit._audit import audit
 
 _SPARE = np.array([0, 2, 4, 8, 16])  # lower ends of the classes of spare steps
 _PRIOR = 8.0  # weight, in transitions, of the success rate by distance alone
@@ -57,6 +55,10 @@ class Oracle(Estimator):
         "mixing": "None",
     }
 
+    @property
+    def mixes_groups(self) -> bool:
+        return self.variant != "progress"
+
     def __call__(self, batch: RolloutBatch) -> Credit:
         if batch.expert_steps is None or batch.next_expert_steps is None:
             raise UserError("credit=oracle needs expert_steps, which these rollouts lack")
@@ -67,7 +69,7 @@ class Oracle(Estimator):
         if self.variant == "outcome_residual":
             terms["outcome"] = outcome_advantage(batch, invalid_penalty=self.invalid_penalty, singleton="raw")
         advantage = sum(terms.values(), np.zeros(len(batch)))
-        return Credit(advantage, terms=terms, metrics=audit(RolloutGraph(batch), advantage))
+        return Credit(advantage, terms=terms)
 
 
 def progress(before: Float[np.ndarray, " N"], after: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:

@@ -10,10 +10,8 @@ from jaxtyping import Float
 
 from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError
-from bepo.core.graph import RolloutGraph
 from bepo.core.settings import setting
 from bepo.credit import Credit, Estimator, Traits, register
-from bepo.credit._audit import audit
 
 
 @register
@@ -56,6 +54,10 @@ class PPO(Estimator):
     }
     needs_critic: ClassVar[bool] = True
 
+    @property
+    def mixes_groups(self) -> bool:
+        return self.whiten
+
     def __call__(self, batch: RolloutBatch) -> Credit:
         tokens = batch.tokens
         if tokens is None or len(tokens.value) != len(tokens.logprob):
@@ -71,8 +73,7 @@ class PPO(Estimator):
         mean = np.bincount(transition, weights=advantage, minlength=len(batch)) / tokens.response_length
         return Credit(
             mean,
-            metrics=audit(RolloutGraph(batch), mean)
-            | {
+            metrics={
                 "value_mean": float(value.mean()),
                 "value_target_mean": float(target.mean()),
                 "explained_variance": _explained_variance(value, target),

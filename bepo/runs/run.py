@@ -20,6 +20,7 @@ from bepo.core.plugins import imported_plugins
 from bepo.core.seeds import derive_seed
 from bepo.core.settings import outside_identity
 from bepo.credit import Credit, Estimator
+from bepo.credit._audit import audit
 from bepo.envs import Split, Task
 from bepo.rollouts.task_sets import TaskSet, task_set
 from bepo.runs.config import Config, cell_overrides, identity_of
@@ -222,8 +223,9 @@ class _Run:
         if not isinstance(credit, Credit):
             name = config.credit.name
             raise UserError(f"credit={name}: must return bepo.credit.Credit, not {type(credit).__name__}")
-        watch.lap("credit")
         advantage = credit.of_tokens(batch.language.response_length)
+        credit.metrics = audit(batch, credit)
+        watch.lap("credit")
         self._refuse_non_finite({"credit/advantage": float(np.abs(advantage).max())})
         stats = self.engine.update(rollouts, advantage, seed, credit.token_return)
         self._refuse_non_finite({f"train/{name}": stats[name] for name in _MUST_BE_FINITE if name in stats})
