@@ -62,6 +62,8 @@ def random_batch(n_groups: int, group_size: int = 8, steps: int = 50, states: in
         state_key=[""] * (n_groups * states),
         row=np.arange(n),
         tokens=random_tokens(n),
+        action=rng.integers(0, 4, n).astype(np.int32),
+        action_key=["up", "down", "left", "right"],
         expert_steps=rng.integers(0, 20, n).astype(float),
         next_expert_steps=rng.integers(0, 20, n).astype(float),
     )
@@ -87,7 +89,7 @@ def copy(batch: RolloutBatch) -> RolloutBatch:
 
 def as_rows(batch: RolloutBatch) -> list[dict[str, Any]]:
     """Return the transitions as rows for the reference."""
-    values = np.split(batch.tokens.value, batch.tokens.response_offset[1:-1])
+    actions, values = batch.actions, np.split(batch.tokens.value, batch.tokens.response_offset[1:-1])
     return [
         {
             "uid": int(batch.group[i]),
@@ -98,6 +100,7 @@ def as_rows(batch: RolloutBatch) -> list[dict[str, Any]]:
             "r": float(batch.reward[i]),
             "done": _ENDS[batch.terminal[i]],
             "valid": True,
+            "action": actions[i],
             "values": values[i].tolist(),
         }
         for i in range(len(batch))

@@ -1,6 +1,16 @@
-"""Table method-comparison: the traits of step-credit estimators, as their classes declare them."""
+"""Tables method-comparison and estimators: the traits of step-credit estimators, as their classes declare them."""
 
-from analysis.data.methods import RECONSTRUCTION, is_reconstruction, is_upper_bound, known_methods, name_of, ordered
+from collections.abc import Iterable
+
+from analysis.data.methods import (
+    ORDER,
+    RECONSTRUCTION,
+    is_reconstruction,
+    is_upper_bound,
+    known_methods,
+    name_of,
+    ordered,
+)
 from analysis.data.reported import entries_of
 from analysis.data.runs import grouped
 from analysis.data.studies import Studies
@@ -12,25 +22,39 @@ _COLUMNS = ("step_credit", "temporal", "mixing")
 
 @artefact("method-comparison", "table")
 def method_comparison(_: Studies) -> Table:
-    """Show the estimators' traits beside the paper's description."""
+    """Show the traits of the paper's estimators beside the paper's description."""
     entries = grouped(entries_of("method-comparison"), lambda entry: entry.row)
     papers = {row: {entry.column: entry.mean for entry in same} for row, same in entries.items()}
+    reported = {name: "; ".join(paper[column] for column in _COLUMNS) for name, paper in papers.items()}
+    rows = [*papers, *(name for name in _of_steps(ORDER) if name not in papers)]
+    caption = "Critic-free estimators of step credit, as the code declares them, beside the paper's description."
+    return _traits(caption, "Reported", {name: reported.get(name) for name in rows})
+
+
+@artefact("estimators", "table")
+def estimators(_: Studies) -> Table:
+    """Show the traits of the estimators that the paper does not have."""
+    rows = ordered(_of_steps(known_methods().keys() - set(ORDER)))
+    caption = "Critic-free estimators of step credit beyond the paper's, as the code declares them."
+    return _traits(caption, "Source", {name: known_methods()[name].citation for name in rows})
+
+
+def _of_steps(names: Iterable[str]) -> list[str]:
+    """Return the methods among these that assign credit to steps and have no critic."""
     known = known_methods()
-    own = [
+    return [
         n
-        for n, cls in known.items()
-        if cls.traits["step_credit"] != "None" and not cls.needs_critic | is_upper_bound(n)
+        for n in names
+        if known[n].traits["step_credit"] != "None" and not known[n].needs_critic and not is_upper_bound(n)
     ]
-    rows = []
-    for name in [*papers, *ordered(set(own) - set(papers))]:
-        traits, paper = known[name].traits, papers.get(name)
-        printed = "; ".join(paper[column] for column in _COLUMNS) if paper else None
+
+
+def _traits(caption: str, last: str, rows: dict[str, str | None]) -> Table:
+    """Return a table of methods; ``rows`` has the text of each method's last column."""
+    known, lines = known_methods(), []
+    for name, text in rows.items():
+        traits = known[name].traits
         method = Printed(name_of(name), mark="ʳ" * is_reconstruction(name))
-        rows.append([method, *(traits[column] for column in _COLUMNS), traits["needs"], printed])
-    return Table(
-        "Critic-free estimators of step credit, as the code declares them, beside the paper's description.",
-        ["Method", "Step credit", "TD/GAE", "Gate/mix", "Needs", "Reported"],
-        rows,
-        [RECONSTRUCTION] if any(method.mark for method, *_ in rows) else [],
-        left=6,
-    )
+        lines.append([method, *(traits[column] for column in _COLUMNS), traits["needs"], text])
+    notes = [RECONSTRUCTION] if any(method.mark for method, *_ in lines) else []
+    return Table(caption, ["Method", "Step credit", "TD/GAE", "Gate/mix", "Needs", last], lines, notes, left=6)

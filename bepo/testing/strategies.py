@@ -54,6 +54,7 @@ def rollouts(
                         "r": draw(st.sampled_from(rewards)) + 10.0 * (last and done == "success"),
                         "done": done if last else None,
                         "valid": draw(st.booleans()),
+                        "action": draw(st.sampled_from(("left", "right", None))),
                         "expert_steps": draw(distance),
                         "next_expert_steps": 0.0 if last and done == "success" else draw(distance),
                         **tokens(draw(st.lists(value, min_size=1, max_size=3))),
@@ -76,6 +77,13 @@ NUMBERS = {
     "omega": (0.1, 0.8),
     "full_visits": (3, 4),
     "level_offset": (1, 2),
+    "beta": (0.98, 0.5),
+    "depth": (None, 0, 1, 2, 3),
+    "floor": (0.1, 0.01),
+    "kappa": (0.0, 0.3, 2.0),
+    "tau": (4.0, 1.0),
+    "step_floor": (0.0, 1.0),
+    "graph_weight": (0.0, 0.5),
 }
 
 

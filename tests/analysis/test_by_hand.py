@@ -350,6 +350,8 @@ def test_tables_without_runs(made):
     assert rates["Episodes stated"] == str(128 * 3 * 3)
     gated = row(made, "method-comparison", "Gated-BEPO", "Method")
     assert gated["Step credit"] == "Mean Bellman" and gated["Reported"] == "Mean Bellman; Yes; Adaptive"
+    methods = {line["Method"] for line in read(made, "method-comparison")}
+    assert methods == {"GiGPO", "HGPO", "GAGPO", "GraphGPO", "Gated-BEPO"}
 
 
 def test_settings(made):

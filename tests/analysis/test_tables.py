@@ -14,6 +14,7 @@ from analysis.output import page
 from analysis.output.build import build
 from analysis.output.latex import to_latex
 from analysis.output.text import statistics, to_csv, to_markdown
+from bepo.credit import estimators
 from bepo.runs.config import METHOD_VERSION
 from bepo.sweep.studies import study_names
 from tests.stored_runs import write_run
@@ -306,8 +307,10 @@ def test_the_page_marks_every_artefact_with_its_tier(results):
     articles = re.findall(r'<article data-tier="(\w+)" data-runs="(\w+)" [^>]*id="(\S+)"', shown)
     tiers = [tier for tier, _, _ in articles]
     without = [b for b in built if not b.studies]
-    assert {b.label for b in without} == {"method-comparison", "granularity", "checks"} and tiers.count("every") == 3
-    assert tiers.count("smoke") == tiers.count("laptop") == len(tables) - 3
+    assert {b.label for b in without} == {"method-comparison", "estimators", "granularity", "checks"} and tiers.count(
+        "every"
+    ) == 4
+    assert tiers.count("smoke") == tiers.count("laptop") == len(tables) - 4
     runs = {name: number for _, number, name in articles}
     assert runs["sokoban-main.laptop"] == "4" and runs["sokoban-main.smoke"] == "0"
     assert all(name.endswith(f".{tier}") for tier, _, name in articles if tier != "every")
@@ -404,3 +407,14 @@ def test_runs_that_nobody_expected_in_a_study_stop_no_artefact(tmp_path):
         write_run(tmp_path, sorted(studies), settings, ((1, 0),))
     products = {label: item.build(item.load(Source(tmp_path), "laptop")) for label, item in artefacts().items()}
     assert "minecraft, model huge (not in the paper)" in headings(products["gate-ablation"])
+
+
+def test_every_estimator_of_steps_stands_in_one_of_two_tables(results):
+    """Those of the paper beside its description, the others with their source; upper bounds and critics in neither."""
+    paper, others = (
+        {row[0].value: row for row in table(results, label).rows} for label in ("method-comparison", "estimators")
+    )
+    assert [cell.text for cell in others["CRBC"][:4]] == ["CRBCʳ", "Mean Bellman", "Yes", "Fixed"]
+    wanted = {c.label for c in estimators().values() if c.traits["step_credit"] != "None"}
+    wanted -= {c.label for c in estimators().values() if c.needs_critic or c.upper_bound}
+    assert paper.keys() | others.keys() == wanted and not paper.keys() & others.keys()

@@ -6,8 +6,12 @@ which only the settings are read.
 
 import statistics
 from collections import defaultdict
-from math import exp, inf, sqrt
+from math import exp, inf, log, sqrt, tanh
 from statistics import fmean as mean
+
+import numpy as np
+
+from bepo.credit.graphgpo import GraphGPO
 
 EPSILON = 1e-6
 
@@ -289,3 +293,161 @@ def mixed(o, rows, group, out, step, rho):
         p = mean(map(float, ends))
         eta *= min(max(4 * p * (1 - p), 0.0), 1.0)
     return eta * out + o.step_weight * rho * step
+
+
+def paying_success(rows, amount):
+    return [amount * (row["done"] == "success") for row in rows]
+
+
+def closure(rows, reward, gamma, kappa=0.0):
+    """The fixed point of the mean backup, with kappa further visits worth the group's mean return; a dense solve."""
+    value, returns, successor = {}, backward(rows, reward, gamma), successors(rows)
+    for group in by(rows, "uid").values():
+        prior = mean(returns[i] for i in group if rows[i]["t"] == 0)
+        states = by([rows[i] for i in group], "uid", "obs")
+        place = {s: k for k, s in enumerate(states)}
+        left, right = np.eye(len(place)), np.zeros(len(place))
+        for s, members in states.items():
+            n = len(members) + kappa
+            right[place[s]] = (sum(reward[group[j]] for j in members) + kappa * prior) / n
+            for j in members:
+                if (target := successor[group[j]]) in place:
+                    left[place[s], place[target]] -= gamma / n
+        value |= dict(zip(place, np.linalg.solve(left, right)))
+    return value
+
+
+def average(groups, values):
+    """The mean of the values of a row's group, for each row."""
+    out = [0.0] * len(values)
+    for indices in groups.values():
+        m = mean(values[i] for i in indices)
+        for i in indices:
+            out[i] = m
+    return out
+
+
+def snapped(values):
+    return [0.0 if abs(v) <= 1e-9 else v for v in values]
+
+
+def episode(rows, o, std="sample"):
+    return outcome(rows, o.pool, std, o.invalid_penalty, o.singleton)
+
+
+def crbc(rows, o):
+    reward, successor = paying_success(rows, o.beta), successors(rows)
+    states, pairs = by(rows, "uid", "obs"), by(rows, "uid", "obs", "action")
+    returns = backward(rows, reward, o.beta)
+
+    def target(value):
+        return [r + o.beta * value.get(s, 0.0) for r, s in zip(reward, successor)]
+
+    if o.depth == 0:
+        target = returns
+    elif o.depth is None:
+        target = target(closure(rows, reward, o.beta))
+    else:
+        value = {s: mean(returns[i] for i in indices) for s, indices in states.items()}
+        for _ in range(o.depth - 1):
+            new = target(value)
+            value = {s: mean(new[i] for i in indices) for s, indices in states.items()}
+        target = target(value)
+    gap = snapped([q - v for q, v in zip(average(pairs, target), average(states, target))])
+    step = [0.0] * len(rows)
+    for indices in states.values():
+        sigma = sqrt(mean(gap[i] ** 2 for i in indices))
+        if len({rows[i]["action"] for i in indices}) >= 2:
+            for i in indices:
+                step[i] = gap[i] / max(sigma, o.floor)
+    return [o.outcome_weight * a + o.step_weight * b for a, b in zip(episode(rows, o), step)]
+
+
+def graft(rows, o):
+    reward = paying_success(rows, o.gamma)
+    value = closure(rows, reward, o.gamma)
+    residual = snapped(residuals(rows, reward, value, successors(rows), o.gamma))
+    step = standardise(by(rows, "uid", "obs"), residual, o.std)
+    return [a - o.invalid_penalty * (not row["valid"]) for a, row in zip(step, rows)]
+
+
+def graphhca(rows, o):
+    phi = closure(rows, paying_success(rows, o.gamma), o.gamma)
+    phi |= {("end", "success"): 1.0, ("end", "failure"): 0.0, ("end", "truncation"): 0.0}
+    psi = {s: log(max(p, o.floor)) for s, p in phi.items()}
+    change = snapped([psi[s] - psi[row["uid"], row["obs"]] for s, row in zip(successors(rows), rows)])
+    step = standardise(by(rows, "uid", "obs"), change, o.std)
+    return [a + o.step_weight * b for a, b in zip(episode(rows, o), step)]
+
+
+def variance(values):
+    m = mean(values)
+    return mean((v - m) ** 2 for v in values)
+
+
+def explained(rows, returns):
+    """The share of the variance of returns between the actions of each state; None where they do not vary."""
+    found = {}
+    for s, indices in by(rows, "uid", "obs").items():
+        pool = [returns[i] for i in indices]
+        actions = by([rows[i] for i in indices], "action").values()
+        within = sum(len(a) / len(pool) * variance([pool[j] for j in a]) for a in actions)
+        varies = variance(pool) > 1e-18 * mean(v * v for v in pool)
+        found[s] = (1 - within / variance(pool) if varies else None), actions
+    return found
+
+
+def adastep(rows, o):
+    returns = backward(rows, rewards(rows), o.gamma)
+    after = [g - o.invalid_penalty * (not row["valid"]) for g, row in zip(returns, rows)]
+    step = standardise(by(rows, "uid", "obs"), after, o.std)
+    weight = {
+        s: 1.0 if share is None or len(actions) < 2 or min(map(len, actions)) < 2 else share
+        for s, (share, actions) in explained(rows, returns).items()
+    }
+    weight = [weight[row["uid"], row["obs"]] for row in rows]
+    return [a + o.step_weight * w * b for a, w, b in zip(episode(rows, o, o.std), weight, step)]
+
+
+def ecpo(rows, o):
+    returns = backward(rows, rewards(rows), o.gamma)
+    states, pairs = by(rows, "uid", "obs"), by(rows, "uid", "obs", "action")
+    of_state, of_pair = average(states, returns), average(pairs, returns)
+    n = [len(pairs[row["uid"], row["obs"], row["action"]]) for row in rows]
+    shrunk = [(k * q + o.kappa * v) / (k + o.kappa) for k, q, v in zip(n, of_pair, of_state)]
+    step = standardise(states, shrunk, o.std)
+    gate = {s: tanh(len(states[s]) / o.tau) * (share or 0.0) for s, (share, _) in explained(rows, returns).items()}
+    gate = [gate[row["uid"], row["obs"]] for row in rows]
+    return [a + o.step_weight * g * b for a, g, b in zip(episode(rows, o), gate, step)]
+
+
+def g2po(rows, o):
+    returns = backward(rows, paying_success(rows, 10 * o.gamma), o.gamma)
+    value = {s: mean(returns[i] for i in indices) for s, indices in by(rows, "uid", "obs").items()}
+    before = [value[row["uid"], row["obs"]] for row in rows]
+    after = [(value | {("end", "success"): 10.0}).get(s, 0.0) for s in successors(rows)]
+    penalised = [v - o.invalid_penalty * (not row["valid"]) for v, row in zip(after, rows)]
+    node = standardise(by(rows, "uid", "obs"), penalised, o.std)
+    edge = standardise(by(rows, "uid"), [y - x for x, y in zip(before, after)], o.std)
+    return [a + o.step_weight * (b + c) for a, b, c in zip(episode(rows, o, o.std), node, edge)]
+
+
+def shrunk_bepo(rows, o):
+    reward = rewards(rows)
+    value = closure(rows, reward, o.gamma, o.kappa)
+    raw = backward(rows, residuals(rows, reward, value, successors(rows), o.gamma), o.gamma * o.gae_lambda)
+    if o.pool_actions:
+        raw = average(by(rows, "uid", "obs", "action"), raw)
+    groups = by(rows, "uid")
+    step = standardise(groups, raw, "none")
+    if o.step_std != "none":
+        for indices in groups.values():
+            divisor = max(spread([step[i] for i in indices], o.step_std), o.step_floor)
+            for i in indices:
+                step[i] /= divisor
+    graph = graphgpo(rows, GraphGPO(omega=o.omega, invalid_penalty=0.0, outcome_weight=0.0))
+    out = outcome(rows, "transition", "sample", 0.0, "zero")
+    return [
+        a + o.graph_weight * b + o.outcome_weight * c - o.invalid_penalty * (not row["valid"])
+        for a, b, c, row in zip(step, graph, out, rows)
+    ]

@@ -25,13 +25,8 @@ def test_list_names_every_estimator_and_marks_reconstructions(capsys):
 def test_help_marks_reconstructions(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if "RECONSTRUCTION" in line]
-    assert line.split()[0] == "gagpo"
-    train = subprocess.run(
-        [sys.executable, "-m", "bepo.train", "--help"], capture_output=True, text=True, check=True, encoding="utf-8"
-    )
-    for name, cls in estimators().items():
-        assert (f"credit={name} and its presets" in train.stdout) == cls.reconstruction, name
+    marked = {line.split()[0] for line in capsys.readouterr().out.splitlines() if "RECONSTRUCTION" in line}
+    assert marked == {name for name, cls in estimators().items() if cls.reconstruction} >= {"gagpo", "crbc"}
 
 
 def test_apply_to_the_golden_layout_and_to_saved_groups(tmp_path, capsys, credit_cases):

@@ -114,6 +114,8 @@ def test_official_and_paper_settings_of_a_method_are_two_presets(name):
         ("gigpo_official", "webshop", {"std": "none"}),
         ("gigpo_official", "sokoban", {"std": "none"}),
         ("hgpo_official", "webshop", {"std": "none"}),
+        ("g2po_official", "webshop", {"std": "none"}),
+        ("g2po_official", "alfworld", {}),
         ("graphgpo_official", "webshop", {"omega": 0.2}),
         ("graphgpo_official", "sokoban", {"omega": 0.8}),
     ],

@@ -1,0 +1,279 @@
+"""Identities of the newer estimators (docs/credit.md), and the limits in which they are another estimator."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from bepo.core.batch import RolloutBatch, Terminal
+from bepo.core.graph import RolloutGraph, iterate, solve, with_terminals
+from bepo.core.returns import discounted_returns, standardise, standardise_by_state, tied
+from bepo.credit.adastep import AdaStep, explained
+from bepo.credit.crbc import CRBC
+from bepo.credit.ecpo import ECPO
+from bepo.credit.g2po import G2PO
+from bepo.credit.gated_bepo import GatedBEPO
+from bepo.credit.gigpo import GiGPO
+from bepo.credit.graft import GRAFT
+from bepo.credit.graphgpo import GraphGPO
+from bepo.credit.graphhca import GraphHCA
+from bepo.credit.grpo import GRPO
+from bepo.credit.shrunk_bepo import ShrunkBEPO
+from tests.strategies import rollouts
+
+BATCH = rollouts(max_steps=8).map(RolloutBatch.from_rows)
+UNIQUE = rollouts(unique=True).map(RolloutBatch.from_rows)
+STEP_TERMS = [CRBC(), GRAFT(), GraphHCA(), G2PO(), AdaStep(), ECPO()]
+
+
+def close(found, expected, atol=1e-9):
+    np.testing.assert_allclose(found, expected, atol=atol)
+
+
+def failures(batch):
+    """The same batch with every success turned into a failure."""
+    rows = []
+    for i in range(len(batch)):
+        end = Terminal.FAILURE if batch.terminal[i] == Terminal.SUCCESS else Terminal(batch.terminal[i])
+        rows.append(
+            {"uid": int(batch.group[i]), "traj": int(batch.trajectory[i]), "t": int(batch.step[i]), "r": 0.0}
+            | {"obs": int(batch.state[i]), "next": int(batch.next_state[i]), "valid": True, "action": batch.actions[i]}
+            | {"done": end.name.lower() if end else None}
+        )
+    return RolloutBatch.from_rows(rows)
+
+
+# --- one fixed point, four names -----------------------------------------------------------------------------------
+
+
+@given(batch=BATCH, gamma=st.sampled_from((0.5, 0.95, 0.99)))
+def test_graft_crbc_and_graphhca_solve_gated_bepos_system(batch, gamma):
+    """V(success) = 1 one step after the end is gamma times the value of a reward of 1 at the end."""
+    graph = RolloutGraph(batch.paying_success(1.0))
+    value = solve(graph, gamma).value
+    residual = graph.residuals(value, gamma)
+    close(GRAFT(gamma=gamma)(batch).terms["step_raw"], gamma * residual, 2e-9)
+    close(CRBC(beta=gamma)(batch).terms["step_raw"], gamma * graph.pair_mean(residual), 2e-9)
+    potential = with_terminals(gamma * value, 1.0)
+    log = np.log(np.maximum(potential, 0.01))
+    close(GraphHCA(gamma=gamma)(batch).terms["step_raw"], log[graph.successor] - log[batch.state], 2e-9)
+
+
+@given(batch=BATCH)
+def test_step_terms_sum_to_zero_in_every_state(batch):
+    graph = RolloutGraph(batch)
+    for estimator in (CRBC(depth=2), CRBC(), GRAFT(), GraphHCA(), AdaStep(), ECPO()):
+        close(graph.state_mean(estimator(batch).terms["step"]), 0)
+    close(graph.state_mean(G2PO()(batch).terms["node"]), 0)
+    close(np.add.reduceat(G2PO()(batch).terms["edge"], batch.group_start), 0, 1e-7)
+
+
+@given(batch=BATCH)
+def test_grafts_means_over_later_edges_are_zero(batch):
+    """Over all transitions that leave the states k steps ahead, residuals average 0: GRAFT's Graph GAE adds nothing."""
+    graph, estimator = RolloutGraph(batch), GRAFT(std="none", invalid_penalty=0.0)
+    raw = estimator(batch).terms["step_raw"]
+    ahead = {int(s) for s in graph.successor if s >= 0}
+    for _ in range(4):
+        leaving = np.isin(batch.state, list(ahead))
+        assert abs(raw[leaving].sum()) < 1e-7
+        ahead = {int(s) for s in graph.successor[leaving] if s >= 0}
+
+
+@given(batch=BATCH)
+def test_with_two_successors_graft_and_graphhca_are_one_estimator(batch):
+    """Standardised within a state, every increasing function of the successor's value gives the same two numbers."""
+    graph = RolloutGraph(batch)
+    scores, deviations = [], []
+    for estimator in (GRAFT(gamma=0.95), GraphHCA(gamma=0.95, floor=1e-9)):
+        raw = estimator(batch).terms["step_raw"]
+        centred = raw - graph.state_mean(raw)[batch.state]
+        deviations.append(np.sqrt(graph.state_mean(centred**2)))
+        scores.append(centred / np.maximum(deviations[-1][batch.state], 1e-12))
+    chosen = (graph.branches == 2) & (np.minimum(*deviations) > 1e-6)
+    assume(chosen.any())
+    close(scores[0][chosen[batch.state]], scores[1][chosen[batch.state]], 1e-5)
+
+
+@given(batch=BATCH, depth=st.sampled_from((1, 2, 3, 5)))
+def test_crbc_of_depth_k_is_the_residual_after_k_minus_one_sweeps(batch, depth):
+    graph = RolloutGraph(batch.paying_success(1.0))
+    value = iterate(graph, 0.98, depth - 1, tolerance=0.0).value
+    residual = 0.98 * standardise_by_state(batch, graph.residuals(value, 0.98), "none")
+    close(CRBC(depth=depth)(batch).terms["step_raw"], graph.pair_mean(residual), 1e-8)
+
+
+@given(batch=BATCH)
+def test_g2pos_node_term_is_crbc_of_depth_one_before_it_averages_actions(batch):
+    graph = RolloutGraph(batch)
+    node = G2PO(std="none", invalid_penalty=0.0)(batch).terms["node"]
+    close(graph.pair_mean(node) * 0.95 / 10, CRBC(beta=0.95, depth=1)(batch).terms["step_raw"], 1e-8)
+
+
+# --- limits --------------------------------------------------------------------------------------------------------
+
+
+@given(batch=UNIQUE)
+def test_without_repeated_states_only_the_outcome_is_left(batch):
+    outcome = GRPO()(batch).advantage
+    for estimator in (CRBC(), GraphHCA(), AdaStep(), ECPO()):
+        np.testing.assert_array_equal(estimator(batch).advantage, outcome)
+    assert not GRAFT(invalid_penalty=0.0)(batch).advantage.any() and not G2PO()(batch).terms["node"].any()
+
+
+@given(batch=BATCH)
+def test_without_weight_the_step_term_is_gone(batch):
+    outcome = GRPO()(batch).advantage
+    for estimator in (CRBC(step_weight=0), GraphHCA(step_weight=0), G2PO(step_weight=0), AdaStep(step_weight=0)):
+        np.testing.assert_array_equal(estimator(batch).advantage, outcome)
+
+
+@given(batch=BATCH.map(failures))
+def test_a_group_that_failed_learns_nothing(batch):
+    for estimator in (*STEP_TERMS, ShrunkBEPO()):
+        advantage = estimator(batch).advantage
+        alone = batch.transitions_per_group[batch.group] == 1  # a pool of one keeps its score
+        assert not advantage[~alone].any(), estimator
+
+
+@given(batch=BATCH)
+def test_deeper_crbc_approaches_the_fixed_point(batch):
+    """|A_inf - A_K| <= 2 beta^K / (1 - beta) max |V_1 - V_0|."""
+    beta = 0.5
+    graph = RolloutGraph(batch.paying_success(beta))
+    start = graph.monte_carlo(beta)
+    first = np.abs(graph.backup(start, beta, "mean", 1.0) - start).max()
+    exact = CRBC(beta=beta)(batch).terms["step_raw"]
+    for depth in (1, 2, 3, 8):
+        gap = np.abs(exact - CRBC(beta=beta, depth=depth)(batch).terms["step_raw"]).max()
+        assert gap <= 2 * beta**depth / (1 - beta) * first + 1e-8
+
+
+@given(batch=BATCH)
+def test_crbc_is_bounded_and_never_reads_rewards(batch):
+    value = solve(RolloutGraph(batch.paying_success(0.98)), 0.98).value
+    assert (value >= -1e-12).all() and (value <= 0.98 + 1e-12).all()
+    step = CRBC()(batch).terms["step"]
+    np.testing.assert_array_equal(CRBC()(batch.penalised(0.7)).terms["step"], step)
+    one = RolloutGraph(batch).actions[batch.state] < 2
+    assert not step[one].any()
+
+
+@given(batch=BATCH)
+def test_graphhca_lies_below_minus_log_gamma_on_average(batch):
+    """Jensen, where no value is below the floor."""
+    graph = RolloutGraph(batch.paying_success(0.95))
+    potential = with_terminals(solve(graph, 0.95).value, 1.0)
+    low = potential[graph.successor] < 0.01
+    free = np.bincount(batch.state, weights=low, minlength=batch.n_states) == 0
+    raw = graph.state_mean(GraphHCA()(batch).terms["step_raw"])
+    assert (raw[free] <= -np.log(0.95) + 1e-9).all()
+    assert (np.abs(GraphHCA()(batch).terms["step_raw"]) <= np.log(100) + 1e-9).all()
+
+
+# --- AdaStep and ECPO ----------------------------------------------------------------------------------------------
+
+
+def bandit(*arms):
+    """One state; each action has a list of rewards."""
+    rows = [(action, reward) for action, rewards in zip("abcd", arms) for reward in rewards]
+    same = {"uid": 0, "t": 0, "obs": "s", "next": "end", "done": "failure", "valid": True}
+    return RolloutBatch.from_rows([same | {"traj": k, "action": a, "r": r} for k, (a, r) in enumerate(rows)])
+
+
+@pytest.mark.parametrize(
+    "arms, weight",
+    [
+        (([1, 1, 1], [0, 0]), 1.0),  # constant within actions
+        (([0, 1], [1, 0]), 0.0),  # equal means
+        (([0, 2], [2, 4]), 0.5),  # total variance 2, within 1
+        (([0, 2], [3]), 1.0),  # an action seen once
+        (([0, 2, 5],), 1.0),  # one action
+        (([1, 1], [1, 1]), 1.0),  # equal returns
+    ],
+)
+def test_adastep_weights_by_explained_variance(arms, weight):
+    batch = bandit(*arms)
+    credit, plain = AdaStep()(batch), GiGPO()(batch)
+    close(credit.terms["rho"], weight, 1e-12)
+    close(credit.terms["step"], plain.terms["step"])
+    close(credit.advantage, plain.terms["outcome"] + weight * plain.terms["step"])
+
+
+@given(batch=BATCH)
+def test_adasteps_weight_ignores_the_scale_of_rewards_and_is_a_share(batch):
+    weight = AdaStep()(batch).terms["rho"]
+    larger = RolloutBatch.concat([batch])
+    larger.reward = 4 * larger.reward
+    close(AdaStep()(larger).terms["rho"], weight)
+    assert (weight >= 0).all() and (weight <= 1).all()
+
+
+def test_ecpo_cancels_its_pseudo_visits_for_two_equally_frequent_actions():
+    """Standardising within the state removes the common factor; with unequal counts the order of magnitude differs."""
+    even, uneven = bandit([3, 1], [0, 0]), bandit([3, 1], [0, 0, 0], [7])
+    a, b = (ECPO(kappa=k)(even).terms["step"] for k in (0.0, 5.0))
+    close(a, b, 1e-5)
+    a, b = (ECPO(kappa=k)(uneven).terms["step"] for k in (0.0, 5.0))
+    assert np.abs(a - b).max() > 0.1
+
+
+@given(batch=BATCH)
+def test_ecpo_without_shrinkage_is_adasteps_weight_on_action_means(batch):
+    graph = RolloutGraph(batch)
+    credit = ECPO(kappa=0.0, tau=1e-9)(batch)  # the ramp is 1
+    returns = discounted_returns(batch, 0.95)
+    close(credit.gate[graph.visits > 0], explained(graph, returns)[graph.visits > 0])
+    close(credit.terms["step"], standardise_by_state(batch, graph.pair_mean(returns), "population"))
+
+
+# --- G2PO ----------------------------------------------------------------------------------------------------------
+
+
+def test_g2pos_edge_term_grows_along_a_success_without_shared_states():
+    """V rises by 1 / 0.95 a step, so the later steps of a success gain more; a failure gains nothing."""
+    rows = [
+        {"uid": 0, "traj": k, "t": t, "obs": f"{k}{t}", "next": f"{k}{t + 1}", "r": 0.0, "valid": True}
+        | {"done": (None if t < 3 else end)}
+        for k, end in enumerate(("success", "failure"))
+        for t in range(4)
+    ]
+    terms = G2PO()(RolloutBatch.from_rows(rows)).terms
+    assert not terms["node"].any()
+    assert (np.diff(terms["edge"][:4]) > 0).all() and tied(terms["edge"][4:], np.array([0])).all()
+
+
+# --- Shrunk-BEPO ---------------------------------------------------------------------------------------------------
+
+
+@given(batch=BATCH, gae_lambda=st.sampled_from((0.0, 0.8, 1.0)))
+def test_shrunk_bepo_without_its_additions_is_gated_bepos_fixed_point(batch, gae_lambda):
+    plain = ShrunkBEPO(kappa=0, step_floor=0, pool_actions=False, graph_weight=0, gae_lambda=gae_lambda)
+    gated = GatedBEPO(solver="exact", gae_lambda=gae_lambda)(batch)
+    credit = plain(batch)
+    np.testing.assert_array_equal(credit.terms["value"], gated.terms["value"])
+    np.testing.assert_array_equal(credit.terms["step"], gated.terms["step"])
+    np.testing.assert_array_equal(credit.advantage, gated.terms["step"] - 0.1 * ~batch.valid)
+
+
+@given(batch=BATCH)
+def test_shrunk_bepos_parts_are_those_of_graphgpo_and_grpo(batch):
+    terms = ShrunkBEPO(omega=0.3)(batch).terms
+    np.testing.assert_array_equal(terms["graph"], GraphGPO(omega=0.3, invalid_penalty=0)(batch).terms["step"])
+    np.testing.assert_array_equal(terms["outcome"], GRPO(singleton="zero", invalid_penalty=0)(batch).advantage)
+
+
+@given(batch=BATCH)
+def test_much_shrinkage_makes_every_state_worth_the_groups_mean(batch):
+    graph = RolloutGraph(batch)
+    mean = graph.mean_return(0.95)[batch.group]
+    close(ShrunkBEPO(kappa=1e9)(batch).terms["value"], mean, 1e-6)
+
+
+@given(batch=BATCH)
+def test_the_floor_bounds_a_group_that_tells_little(batch):
+    """Divided by at least 1000 rewards, no step term exceeds its raw size over 1000."""
+    terms = ShrunkBEPO(step_floor=1000.0)(batch).terms
+    close(terms["step"], standardise(terms["step_raw"], batch.group_start, "none") / 1000.0)
+    assume(np.abs(terms["step_raw"]).max() > 0)
+    assert np.abs(terms["step"]).max() <= 2 * np.abs(terms["step_raw"]).max() / 1000.0
