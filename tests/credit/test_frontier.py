@@ -19,7 +19,7 @@ from bepo.credit.graphgpo import GraphGPO
 from bepo.credit.graphhca import GraphHCA
 from bepo.credit.grpo import GRPO
 from bepo.credit.shrunk_bepo import ShrunkBEPO
-from tests.strategies import rollouts
+from bepo.testing.strategies import rollouts
 
 BATCH = rollouts(max_steps=8).map(RolloutBatch.from_rows)
 UNIQUE = rollouts(unique=True).map(RolloutBatch.from_rows)
