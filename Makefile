@@ -9,21 +9,33 @@ TEX := latexmk texlive-latex-extra texlive-science texlive-fonts-recommended
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install reproduce paper pictures docs tex-packages test test-fast lint format bench verl test-verl test-verl-full verify attack clean
+.PHONY: help install lock test-lowest reproduce paper pictures docs tex-packages test test-fast lint format bench verl test-verl test-verl-full verify attack clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | column -t -s '|'
 
-install: .venv/installed ## Make .venv with pinned dependencies (the other targets call it)
+install: .venv/installed ## Make .venv with pinned dependencies, checked by their hashes (the other targets call it)
 
-.venv/installed: pyproject.toml requirements/constraints.txt
+.venv/installed: pyproject.toml requirements/constraints.txt requirements/lock.txt
 	@$(PYTHON) -c 'import sys; sys.exit("bepo needs Python 3.11 or newer; set PYTHON=...") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint requirements/constraints.txt --editable '.[dev,docs]'
+	$(BIN)/pip install --quiet --require-hashes --no-deps --requirement requirements/lock.txt
+	$(BIN)/pip install --quiet --constraint requirements/constraints.txt --no-build-isolation --editable '.[dev,docs]'
 	@$(BIN)/pip install --quiet --constraint requirements/constraints.txt --editable '.[alfworld]' 2> .venv/alfworld.log || \
 		{ $(BIN)/pip install --quiet --no-deps 'alfworld==0.4.2' && \
 		echo "textworld could not be built (.venv/alfworld.log): env.engine=fast, the default, needs only its data files."; }
 	@touch $@
+
+# Torch and its libraries differ by machine (CPU, CUDA), so they have no hashes: the second step of install brings them.
+lock: ## Write requirements/lock.txt: the pinned dependencies with their hashes (needs uv)
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+		--constraint requirements/constraints.txt --extra dev --extra docs pyproject.toml \
+		| awk '/^[a-z]/ { kept = !/^(torch|triton|nvidia-|cuda-)/ } kept' > requirements/lock.txt
+
+test-lowest: ## Run the fast tests with the lowest versions of pyproject.toml (needs uv; 6 GB)
+	uv venv --quiet --clear --python 3.11 .venv-lowest
+	uv pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct --editable '.[dev]'
+	.venv-lowest/bin/python -m pytest -n 2 -m "not slow" --hypothesis-profile=fast
 
 SHOWN = $(if $(filter smoke,$(TIER)),laptop,$(TIER))# the runs of tier smoke are no evidence, the published ones are
 
@@ -100,4 +112,4 @@ verify: install ## Check the published runs, and train one of them again for two
 	$(BIN)/python -m bepo.verify $(VERIFY)
 
 clean: ## Remove the environment and caches; runs in results/ stay
-	rm -rf .venv .venv-verl .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf .venv .venv-verl .venv-lowest .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -157,7 +157,7 @@ def _source(options: argparse.Namespace) -> tuple[Source, list[str]]:
     source = open_source(options.results, options.source, options.seeds)
     tiers = [options.tier] if options.tier else source.tiers()
     if not tiers:
-        raise UserError(f"{source.results}: no study has a run yet; try `make reproduce`")
+        raise UserError(f"{source.results}: no study has a run yet; python -m bepo.sweep makes some")
     return source, tiers
 
 

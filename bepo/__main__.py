@@ -10,6 +10,7 @@ import runpy
 import sys
 from pathlib import Path
 
+from bepo import __version__
 from bepo.core.errors import choose, exit_code
 
 _FOLDER = Path(__file__).parent
@@ -44,6 +45,9 @@ def main() -> int:
     known = commands()
     if name in ("--help", "-h", "help", "--completion"):
         return exit_code(lambda: print(_COMPLETION.replace("COMMANDS", " ".join(known)) if "--c" in name else _help()))
+    if name in ("--version", "-V"):
+        print(f"bepo {__version__}")
+        return 0
     if name not in known:
         print(f"error: {choose('command', name, known)}", file=sys.stderr)
         return 2

@@ -9,6 +9,7 @@ import hydra
 from omegaconf import DictConfig
 
 from bepo.core.errors import UserError
+from bepo.core.places import CONF
 from bepo.runs.command import CLASSES, run_command, work_of_cell
 from bepo.runs.compose import config_of, register_configs, to_config, with_fields
 from bepo.runs.config import Config
@@ -42,7 +43,7 @@ def configured(cfg: DictConfig, overrides: Sequence[str]) -> Config:
 register_configs()
 
 
-@hydra.main(config_path="../conf", config_name="evaluate", execution_whitelist=CLASSES)
+@hydra.main(config_path=str(CONF), config_name="evaluate", execution_whitelist=CLASSES)
 def main(cfg: DictConfig) -> float:
     from bepo.runs.evaluation_run import evaluate
 

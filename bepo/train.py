@@ -10,6 +10,7 @@ import hydra
 from omegaconf import DictConfig
 
 from bepo.core.errors import UserError
+from bepo.core.places import CONF
 from bepo.runs.command import CLASSES, run_command, work_of_cell
 from bepo.runs.compose import register_configs, to_config
 from bepo.runs.config import Config, identity_of
@@ -40,7 +41,7 @@ def objectives(config: Config, overrides: Sequence[str]) -> float | list[float]:
 register_configs()
 
 
-@hydra.main(config_path="../conf", config_name="train", execution_whitelist=CLASSES)
+@hydra.main(config_path=str(CONF), config_name="train", execution_whitelist=CLASSES)
 def main(cfg: DictConfig) -> float | list[float]:
     return work_of_cell(lambda overrides: objectives(to_config(cfg), overrides))
 

@@ -13,11 +13,11 @@ import yaml
 from analysis.claims.expression import Expression, ExpressionError
 from analysis.claims.formula import Comparison, Formula, comparisons, conjunction, inequalities
 from analysis.data.methods import known_environments
-from analysis.data.reported import PAPER, EntryKey, all_entries
+from analysis.data.reported import EntryKey, all_entries
 from bepo.core.errors import UserError, choose
+from bepo.core.places import CONF, EXPERIMENTS, PAPER
 
 CLAIMS, CHECKS = PAPER / "claims.yaml", PAPER / "checks.yaml"
-_ROOT = PAPER.parent
 _FIELDS = {"id", "claim", "at", "entries", "holds"}
 _OPTIONAL = {"claims": {"stated", "note", "about", "extension"}, "checks": {"reason"}}
 
@@ -166,8 +166,8 @@ def _refuse_unknown(
 def _is_block(group: str) -> bool:
     """Whether runs can make such a block: ``qwen3``, ``sokoban small`` or ``gate_form sokoban small``."""
     found = re.fullmatch(r"(?:(?:(\w+) )?(\w+) )?(\w+)", group)
-    if not found or not (_ROOT / "conf" / "model" / f"{found[3]}.yaml").exists():
+    if not found or not (CONF / "model" / f"{found[3]}.yaml").exists():
         return False
     study, env = found[1], found[2]
-    known = study is None or (_ROOT / "experiments" / f"{study}.yaml").exists()
+    known = study is None or (EXPERIMENTS / f"{study}.yaml").exists()
     return known and env in (None, *known_environments())

@@ -4,7 +4,7 @@ from functools import cache
 
 import yaml
 
-from analysis.data.reported import PAPER
+from bepo.core.places import PAPER
 
 FILE = PAPER / "artefacts.yaml"
 _KINDS = {"tables": "Table", "figures": "Figure"}

@@ -19,9 +19,10 @@ from analysis.grid.artefact import artefacts
 from analysis.grid.success import final, learning, mean_of
 from analysis.output.build import build
 from analysis.output.text import to_markdown
+from bepo.core.places import PAPER
 
 STUDIES = (*EVERY_METHOD, "qwen3_transfer")
-DEVIATIONS = Path("paper/deviations.yaml")
+DEVIATIONS = PAPER / "deviations.yaml"
 PAGE = Path("docs/results.md")
 _HEAD = """# Results at tier {tier}
 

@@ -5,11 +5,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.data.reported import PAPER, entries_of
+from analysis.data.reported import entries_of
 from analysis.data.runs import flat, grouped
 from analysis.data.studies import Studies, StudyRuns
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Printed, Table
+from bepo.core.places import PAPER
 
 COMPOSED = PAPER / "settings.json"  # python -m bepo.settings
 UNLIKE = " ≠"

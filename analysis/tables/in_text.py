@@ -10,7 +10,7 @@ import yaml
 
 from analysis.data.efficiency import STAGES, cost_to
 from analysis.data.methods import known_environments
-from analysis.data.reported import PAPER, entries_of
+from analysis.data.reported import entries_of
 from analysis.data.rows import METHOD, OBSERVATIONS, settings
 from analysis.data.runs import Run
 from analysis.data.statistics import Estimate
@@ -20,6 +20,7 @@ from analysis.grid.notes import origins, protocol
 from analysis.grid.parts import Metric
 from analysis.grid.table import NOT_RUN, Entry, Table
 from bepo.core.errors import choose
+from bepo.core.places import PAPER
 
 NUMBERS = PAPER / "in_text.yaml"
 STUDIES = {

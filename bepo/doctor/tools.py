@@ -16,9 +16,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from bepo.core.errors import GPU_ENVIRONMENT
+from bepo.core.places import CONF, ROOT
 from bepo.doctor.findings import Finding, plugin_findings
 
-ROOT = Path(__file__).parents[2]
 OF_VERL = ("torch", "transformers")  # packages whose versions verl and vLLM choose in their environment
 
 
@@ -34,7 +34,7 @@ def _weights() -> Iterator[Finding]:
 
     from bepo.policies.pretrained import weights_missing
 
-    for file in sorted((ROOT / "conf" / "tier" / "paper" / "policy").glob("*.yaml")):
+    for file in sorted((CONF / "tier" / "paper" / "policy").glob("*.yaml")):
         path = OmegaConf.load(file).policy.path
         name, problem = f"paper_{file.stem}", weights_missing(path)
         if problem:

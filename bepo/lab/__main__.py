@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -19,6 +18,7 @@ from hydra import compose, initialize_config_dir
 from tqdm import tqdm
 
 from bepo.core.errors import Parser, UserError, choose, exit_code, path_of
+from bepo.core.places import CONF
 from bepo.core.registry import assignments, check_type
 from bepo.core.settings import Settings, setting
 from bepo.credit import estimators
@@ -31,7 +31,6 @@ from bepo.lab.worlds import FAMILIES, Dials, Worlds
 from bepo.runs.compose import CONFIG_ERRORS, explain, register_configs, to_config
 from bepo.store.files import write_output
 
-_CONF = Path(__file__).parents[2] / "conf"
 _SHOWN = ("error", "bias2", "variance", "sign_error", "rank", "gradient_cosine", "gradient_efficiency", "zero")
 
 
@@ -104,7 +103,7 @@ def _settings(given: dict[str, Any]) -> tuple[Scene, Dials, Learning]:
 def _estimates(names: list[str]) -> dict[str, Estimate]:
     """Return the estimates with these names; without names, every one that needs no critic."""
     register_configs()
-    with initialize_config_dir(str(_CONF)):
+    with initialize_config_dir(str(CONF)):
         every = [*(name for name, cls in estimators().items() if not cls.needs_critic), *CONTROLS]
         return {name: _estimate(name) for name in names or every}
 

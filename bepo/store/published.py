@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from bepo.core.places import PAPER
 from bepo.store.archive import POLICIES, ArchivedRun, read_archive
 from bepo.store.cells import checked_cell
 from bepo.store.files import (
@@ -34,8 +35,8 @@ from bepo.store.files import (
 )
 from bepo.store.run_files import StoredRun
 
-PUBLISHED = Path(__file__).parents[2] / "paper" / "runs"
-"""Parent folder of the published runs of each tier."""
+PUBLISHED = PAPER / "runs"
+"""Parent folder of the published runs of each tier. A wheel has none."""
 
 WARM_STARTS = "warm_starts"
 """Name of the folder of warm starts, in a results folder and among published runs."""

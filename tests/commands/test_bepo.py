@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 
@@ -21,6 +22,11 @@ def test_every_command_is_listed_with_what_it_is_for(monkeypatch, capsys):
     for name in bepo.commands():
         (line,) = [line for line in out.splitlines() if line.split()[:1] == [name]]
         assert len(line.split()) > 3, line
+
+
+def test_the_version_is_that_of_the_package(monkeypatch, capsys):
+    assert run(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out == f"bepo {version('bepo')}\n"
 
 
 def test_a_command_gets_its_arguments(monkeypatch, capsys):

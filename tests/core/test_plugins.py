@@ -44,6 +44,7 @@ def my_table(study):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """An empty working folder. What is imported from it is forgotten afterwards."""
+    artefact.artefacts()  # registers ours for good
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(plugins.VARIABLE, "")
     monkeypatch.setenv("PYTHONPATH", "")

@@ -1,5 +1,6 @@
 """The environments of backend=verl have what the project needs, in the versions that it is made for."""
 
+import re
 import tomllib
 from importlib.metadata import distribution
 from pathlib import Path
@@ -26,6 +27,17 @@ def listed(name: str) -> dict[str, Requirement]:
     found = [Requirement(line) for line in lines if line and not line.startswith("#")]
     assert len({canonicalize_name(r.name) for r in found}) == len(found)
     return {canonicalize_name(r.name): r for r in found}
+
+
+def test_the_lock_has_the_pinned_versions_and_a_hash_for_each():
+    text = (ROOT / "requirements" / "lock.txt").read_text(encoding="utf-8")
+    blocks = re.split(r"\n(?=\w)", text)
+    found = {canonicalize_name(block.split("==")[0]): block.split()[0].split("==")[1] for block in blocks}
+    assert all("--hash=sha256:" in block for block in blocks)
+    pins = {name: str(r.specifier).removeprefix("==") for name, r in listed("constraints.txt").items()}
+    assert {name: version for name, version in found.items() if pins.get(name, version) != version} == {}
+    wanted = {canonicalize_name(Requirement(line).name) for line in PROJECT} - {"torch"}  # differs by machine
+    assert wanted <= found.keys() and wanted <= pins.keys()
 
 
 @pytest.mark.parametrize("line", PROJECT)

@@ -103,7 +103,7 @@ class Gymnasium(Environment):
     def missing(self) -> Missing | None:
         """Return ``Missing`` if gymnasium is not installed, else None."""
         if find_spec("gymnasium") is None:
-            return Missing("env=gymnasium needs the gymnasium package", "pip install 'gymnasium>=1.2,<2'")
+            return Missing("env=gymnasium needs the gymnasium package", "pip install 'gymnasium>=1.3,<2'")
         return None
 
     def facts(self) -> dict[str, Any]:
