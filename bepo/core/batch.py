@@ -316,21 +316,23 @@ class RolloutBatch:
             **{name: joined(name) if known else None for name in _EXPERT},
         )
 
-    def first_groups(self, n: int) -> RolloutBatch:
-        """Return the first ``n`` groups as a batch; every action keeps its id."""
+    def of_groups(self, kept: Bool[np.ndarray, " G"]) -> RolloutBatch:
+        """Return the groups that are kept, at least one, as a batch; every action keeps its id."""
         transitions, trajectories, states = (
-            int((groups < n).sum()) for groups in (self.group, self.trajectory_group, self.state_group)
+            kept[groups] for groups in (self.group, self.trajectory_group, self.state_group)
         )
-        kept = {name: value[:transitions] for name in _OF_TRANSITIONS if (value := getattr(self, name)) is not None}
+        columns = {name: value[transitions] for name in _OF_TRANSITIONS if (value := getattr(self, name)) is not None}
+        for name, of_name in (("group", kept), ("trajectory", trajectories), ("state", states), ("next_state", states)):
+            columns[name] = _renumbered(columns[name], of_name)
         return replace(
             self,
-            **kept,
-            task=self.task[:n],
-            task_score=self.task_score[:trajectories],
-            broken=self.broken[:trajectories],
-            state_group=self.state_group[:states],
-            state_key=self.state_key[:states],
-            tokens=self.tokens and self.tokens.first(transitions),
+            **columns,
+            task=[task for task, is_kept in zip(self.task, kept) if is_kept],
+            task_score=self.task_score[trajectories],
+            broken=self.broken[trajectories],
+            state_group=_renumbered(self.state_group[states], kept),
+            state_key=[key for key, is_kept in zip(self.state_key, states) if is_kept],
+            tokens=self.tokens and self.tokens.of(transitions),
         )
 
     # --- files ---------------------------------------------------------------------------------------------
@@ -380,6 +382,11 @@ class RolloutBatch:
             raise UserError(f"{path}: no such file") from None
         except Exception as error:
             raise UserError(f"{path}: not a saved rollout batch ({error})") from error
+
+
+def _renumbered(ids: Int[np.ndarray, " n"], kept: Bool[np.ndarray, " k"]) -> Int[np.ndarray, " n"]:
+    """Return ids of k things as ids of those that are kept, in the same order and of the same type."""
+    return (np.cumsum(kept) - 1)[ids].astype(ids.dtype)
 
 
 def _digest(arrays: Mapping[str, np.ndarray]) -> str:

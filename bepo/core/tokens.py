@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, SupportsIndex
 
 import numpy as np
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Bool, Float, Int, UInt8
 
 from bepo.core.errors import UserError
 
@@ -84,19 +84,19 @@ class Tokens:
             images=images,
         )
 
-    def first(self, n: int) -> Tokens:
-        """Return the tokens of the first ``n`` transitions, with all pictures."""
-        responses = int(self.response_offset[n])
+    def of(self, kept: Bool[np.ndarray, " N"]) -> Tokens:
+        """Return the tokens of the transitions that are kept, with all pictures."""
+        responses = np.repeat(kept, self.response_length)
         return replace(
             self,
-            ids=self.ids[: self.transition_offset[n]],
-            prompt_length=self.prompt_length[:n],
-            response_length=self.response_length[:n],
-            logprob=self.logprob[:responses],
-            allowed_ids=self.allowed_ids[: self.allowed_offset[responses]],
-            allowed_length=self.allowed_length[:responses],
-            value=self.value[:responses],
-            image=self.image[:n],
+            ids=self.ids[np.repeat(kept, self.prompt_length + self.response_length)],
+            prompt_length=self.prompt_length[kept],
+            response_length=self.response_length[kept],
+            logprob=self.logprob[responses],
+            allowed_ids=self.allowed_ids[np.repeat(responses, self.allowed_length)],
+            allowed_length=self.allowed_length[responses],
+            value=self.value[responses] if len(self.value) else self.value,
+            image=self.image[kept] if len(self.image) else self.image,
         )
 
     @classmethod

@@ -11,26 +11,35 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from jaxtyping import Bool, Float
 
 from bepo.core.registry import Plugin, Registry
+from bepo.core.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+Aggregation = Literal["token_mean", "sequence_mean", "constant_length"]
 
 
 @dataclass
 class Loss(Plugin):
     """The base class of policy losses. An update minimises a loss together with entropy bonus and KL loss."""
 
-    aggregation: Literal["token_mean", "sequence_mean"] = "token_mean"
+    aggregation: Aggregation = "token_mean"
     """How token losses, entropy bonus and KL loss of a minibatch become one number.
     ``token_mean``: the mean over all response tokens; a response has a weight proportional to its length.
-    ``sequence_mean``: the mean over responses of the mean over their tokens (GSPO, Eq. 5); all weights are equal."""
+    ``sequence_mean``: the mean over responses of the mean over their tokens (GSPO, Eq. 5); all weights are equal.
+    ``constant_length``: the sum over tokens, divided by the number of responses and by ``length`` (Dr. GRPO)."""
+    length: int = setting(512, at_least=1, neutral=True)
+    """Number of tokens that ``aggregation=constant_length`` divides by; usually ``policy.max_response_length``."""
+    sequence_mask: float | None = setting(None, at_least=0, at_most=1, neutral=True)
+    """Responses with a negative advantage count as 0 if the geometric mean of their importance ratios is below
+    1 - sequence_mask (ARLArena; RECONSTRUCTION: the threshold is not published). null: no mask."""
 
     group = "loss"
     method_version: ClassVar[int]
     citation: ClassVar[str]
     """The paper and equation that define the loss."""
 
-    def __call__(
+    def token_loss(
         self,
         logprob: Float[Tensor, "b r"],
         old_logprob: Float[Tensor, "b r"],
@@ -45,18 +54,49 @@ class Loss(Plugin):
         """
         raise NotImplementedError
 
+    def __call__(
+        self,
+        logprob: Float[Tensor, "b r"],
+        old_logprob: Float[Tensor, "b r"],
+        advantage: Float[Tensor, "b r"],
+        mask: Bool[Tensor, "b r"],
+    ) -> tuple[Float[Tensor, "b r"], dict[str, Float[Tensor, ""]]]:
+        """Return ``token_loss`` with 0 for the responses that ``sequence_mask`` masks.
+
+        ``masked_fraction`` counts their tokens. They still count in the denominator.
+        """
+        loss, stats = self.token_loss(logprob, old_logprob, advantage, mask)
+        if self.sequence_mask is None:
+            return loss, stats
+        ratio = response_mean(clamped_log_ratio(logprob, old_logprob).detach(), mask).exp()
+        masked = (response_mean(advantage, mask) < 0) & (ratio < 1 - self.sequence_mask)
+        return loss * ~masked, stats | {"masked_fraction": (masked & mask).sum()}
+
     def reduce(self, token_loss: Float[Tensor, "b r"], mask: Bool[Tensor, "b r"]) -> Float[Tensor, ""]:
         """Return the sum of the token losses over responses; the losses are 0 where ``mask`` is False.
 
         A minibatch is processed in parts: the sum over the parts is divided by ``denominator`` of the whole minibatch.
         """
-        if self.aggregation == "token_mean":
-            return token_loss.sum()
-        return (token_loss.sum(1) / mask.sum(1).clamp(min=1)).sum()
+        if self.aggregation == "sequence_mean":
+            return (token_loss.sum(1) / mask.sum(1).clamp(min=1)).sum()
+        return token_loss.sum()
 
     def denominator(self, n_responses: int, n_tokens: int) -> int:
         """Return the divisor of the sum over a minibatch of these sizes."""
-        return n_tokens if self.aggregation == "token_mean" else n_responses
+        if self.aggregation == "token_mean":
+            return n_tokens
+        return n_responses * (self.length if self.aggregation == "constant_length" else 1)
+
+
+def clamped_log_ratio(logprob: Float[Tensor, "b r"], old_logprob: Float[Tensor, "b r"]) -> Float[Tensor, "b r"]:
+    """Return logprob - old_logprob, clamped to [-20, 20] as in verl."""
+    return (logprob - old_logprob).clamp(-20, 20)
+
+
+def response_mean(x: Float[Tensor, "b r"], mask: Bool[Tensor, "b r"]) -> Float[Tensor, "b r"]:
+    """Return for each token the mean of ``x`` over its response's tokens; 0 for a response without tokens."""
+    length = mask.sum(1, keepdim=True).clamp(min=1)
+    return ((x * mask).sum(1, keepdim=True) / length).expand_as(x)
 
 
 losses = Registry[Loss](__name__, "loss", "loss")

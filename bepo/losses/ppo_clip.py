@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from jaxtyping import Bool, Float
 
 from bepo.core.settings import setting
-from bepo.losses import Loss, register
+from bepo.losses import Loss, clamped_log_ratio, register, response_mean
+from bepo.losses._surrogate import clipped_surrogate, statistics
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,26 +39,18 @@ class PPOClip(Loss):
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Schulman et al., 2017, Eq. 7"
 
-    def __call__(
+    def token_loss(
         self,
         logprob: Float[Tensor, "b r"],
         old_logprob: Float[Tensor, "b r"],
         advantage: Float[Tensor, "b r"],
         mask: Bool[Tensor, "b r"],
     ) -> tuple[Float[Tensor, "b r"], dict[str, Float[Tensor, ""]]]:
-        """Return the negated surrogate of each token.
-
-        The statistics are ``clip_fraction``, the number of clipped tokens, and ``ppo_kl``, the sum over tokens of the
-        estimate k1 of KL(old || new).
-        """
-        log_ratio = (logprob - old_logprob).clamp(-20, 20)
+        """Return the negated surrogate of each token."""
+        log_ratio = clamped_log_ratio(logprob, old_logprob)
         if self.ratio == "action":
-            length = mask.sum(1, keepdim=True).clamp(min=1)
-            log_ratio = ((log_ratio * mask).sum(1, keepdim=True) / length).expand_as(log_ratio)
-        ratio = log_ratio.exp()
-        unclipped, clipped = -advantage * ratio, -advantage * ratio.clamp(1 - self.clip_eps, 1 + self.clip_eps)
-        loss = unclipped.maximum(clipped)
+            log_ratio = response_mean(log_ratio, mask)
+        loss, clipped = clipped_surrogate(log_ratio.exp(), advantage, self.clip_eps, self.clip_eps)
         if self.dual_clip is not None:
             loss = loss.minimum(-advantage * self.dual_clip).where(advantage < 0, loss)
-        stats = {"clip_fraction": ((clipped > unclipped) & mask).sum(), "ppo_kl": (-log_ratio * mask).sum()}
-        return loss * mask, stats
+        return loss * mask, statistics(log_ratio, clipped, mask)

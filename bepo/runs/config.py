@@ -43,6 +43,12 @@ class Rollout(Settings):
     grouped: bool = True
     """Whether the trajectories of a group share one task. False: `tasks` x `group_size` different tasks with one
     trajectory each, for estimators that do not compare trajectories (PPO)."""
+    mixed_groups: bool = setting(False, neutral=True)
+    """Whether an update trains only on groups with at least one success and one failure (DAPO's dynamic sampling).
+    Further tasks are drawn until `tasks` such groups are found. Statistics of rollouts count all episodes."""
+    max_batches: int = setting(10, at_least=1, at_most=1000, neutral=True)
+    """Number of batches of `tasks` groups that `mixed_groups` draws at most for one update. Then the update uses the
+    groups found so far; if there are none, it uses all groups of the last batch."""
     train_tasks: int = setting(4096, at_least=1, at_most=1_000_000)
     """Size of the training set of tasks. Updates draw from it without replacement until it is used up."""
     temperature: float = setting(1.0, above=0)
@@ -158,6 +164,11 @@ class Config(Settings):
             _ = self.evaluation.sampling  # refuses a temperature of 0
         if self.policy.constrained and self.env.free_text:
             raise UserError(f"policy.constrained=true: needs a list of allowed actions; {self.env.free_text}")
+        if self.rollout.mixed_groups and self.rollout.trajectories_per_task < 2:
+            raise UserError(
+                f"rollout.mixed_groups=true: a group with a success and a failure needs rollout.group_size="
+                f"{self.rollout.group_size} to be at least 2 and rollout.grouped={self.rollout.grouped} to be true"
+            )
         if self.credit.compares_trajectories and self.rollout.trajectories_per_task < 2:
             raise UserError(
                 f"credit={self.credit.name}: compares the trajectories of a task, so rollout.group_size="

@@ -30,4 +30,5 @@ def keep_rollouts(run: Path, batch: RolloutBatch, update: int, updates: int, eve
 def bounded(batch: RolloutBatch, most_tokens: int) -> RolloutBatch:
     """Return the first groups of a batch with at most ``most_tokens`` tokens in all, but at least one group."""
     ends = np.append(batch.group_start[1:], len(batch))
-    return batch.first_groups(max(1, int((batch.language.transition_offset[ends] <= most_tokens).sum())))
+    n = max(1, int((batch.language.transition_offset[ends] <= most_tokens).sum()))
+    return batch.of_groups(np.arange(batch.n_groups) < n)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from bepo.core import phases
+from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError, say
 from bepo.core.plugins import imported_plugins
 from bepo.core.seeds import derive_seed
@@ -25,6 +26,7 @@ from bepo.envs import Split, Task
 from bepo.rollouts.task_sets import TaskSet, task_set
 from bepo.runs.config import Config, cell_overrides, identity_of
 from bepo.runs.continuation import continue_shorter_run
+from bepo.runs.dynamic_sampling import collect_mixed
 from bepo.runs.evaluations import Evaluations
 from bepo.runs.machine import machine
 from bepo.runs.metrics import credit_metrics, prefixed, rollout_metrics
@@ -38,11 +40,12 @@ from bepo.store.run_files import StoredRun, read_run, refuse_older
 from bepo.store.runs import RunFolder, run_id
 from bepo.store.source import SOURCE
 from bepo.store.tracking import Tracker
-from bepo.training.backends import Engine, Setup
+from bepo.training.backends import Engine, Rollouts, Setup
 
 _MUST_BE_FINITE = ("policy_loss", "grad_norm", "value_loss", "critic_grad_norm", "kl", "entropy")  # of an update
 _SHARED = ("task_sets", WARM_STARTS, "first_evaluations")  # folders that all runs of a results folder share
 _TASK_STREAM = 0x7461736B  # random stream of the order of tasks
+_EXTRA_STREAM = 0x65787472  # random stream of the further batches of dynamic sampling
 
 
 def run(config: Config, overrides: Sequence[str] = ()) -> float:
@@ -212,9 +215,7 @@ class _Run:
         """Collect rollouts, compute advantages, update the policy. Return the row of ``metrics.jsonl``."""
         config, seed = self.config, derive_seed(self.config.seed, self.update)
         watch = Stopwatch(self.engine)
-        tasks = draw_tasks(self.task_sets["train"], config.rollout.tasks_per_update, config.seed, self.update)
-        group_size, asks = config.rollout.trajectories_per_task, config.credit.needs_expert_steps
-        rollouts = self.engine.collect(tasks, group_size, config.rollout.sampling, seed, asks)
+        rollouts, sampled = self._collect()
         watch.lap("rollout")
         rollouts = self.engine.prepare_batch(rollouts)
         watch.lap("values")
@@ -236,13 +237,30 @@ class _Run:
         wall |= rollouts.seconds  # the engine's own stages
         return {
             "update": self.update,
-            **rollout_metrics(batch, config.policy.max_response_length, self.engine.end_ids, config.env.horizon),
+            **rollout_metrics(sampled, config.policy.max_response_length, self.engine.end_ids, config.env.horizon),
+            **({"train/kept_groups": batch.n_groups} if config.rollout.mixed_groups else {}),
             **credit_metrics(credit),
             "credit/token_advantage_mean": float(advantage.mean()),
             **prefixed("train", stats),
             **prefixed("time", wall),
             **prefixed("cpu", watch.cpu),
         }
+
+    def _collect(self) -> tuple[Rollouts, RolloutBatch]:
+        """Return the rollouts that the update trains on, and all rollouts that were sampled for it."""
+        rollout, asks = self.config.rollout, self.config.credit.needs_expert_steps
+
+        def collect(number: int) -> Rollouts:
+            seeds = [self.config.seed, derive_seed(self.config.seed, self.update)]
+            of_tasks, of_episodes = [derive_seed(s, _EXTRA_STREAM, number) for s in seeds] if number else seeds
+            tasks = draw_tasks(self.task_sets["train"], rollout.tasks_per_update, of_tasks, self.update)
+            return self.engine.collect(tasks, rollout.trajectories_per_task, rollout.sampling, of_episodes, asks)
+
+        if not rollout.mixed_groups:
+            rollouts = collect(0)
+            return rollouts, rollouts.batch
+        rollouts, sampled = collect_mixed(self.engine, collect, rollout.tasks, rollout.max_batches)
+        return rollouts, RolloutBatch.concat(sampled)
 
     def _refuse_non_finite(self, values: Mapping[str, float]) -> None:
         """Raise ``UserError`` for a number that is not finite, before anything of this update is saved."""

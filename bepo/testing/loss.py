@@ -6,20 +6,22 @@ Shapes: three responses of 4, 2 and no tokens, padded to 4.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from dataclasses import fields
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from bepo.core.registry import choices
 from bepo.losses import Loss
 
 
 def variants(cls: type[Loss]) -> list[Loss]:
-    """Return a loss with its defaults, then with each other choice of each field."""
+    """Return a loss with its defaults, with a mask of responses, then with each other choice of each field."""
     kinds = get_type_hints(cls)
     others = [(f.name, choice) for f in fields(cls) for choice in choices(kinds[f.name]) if choice != f.default]
-    return [cls(), *(cls(**{name: choice}) for name, choice in others)]
+    return [cls(), cls(sequence_mask=0.1), *(cls(**{name: choice}) for name, choice in others)]
 
 
 def grids() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -66,6 +68,61 @@ def check_a_first_step_follows_the_advantages(loss: Loss) -> None:
     loss(logprob, old, advantage, mask)[0].sum().backward()
     assert logprob.grad is not None
     assert torch.equal(logprob.grad.sign()[mask], -advantage.sign()[mask]) and not logprob.grad[~mask].any()
+
+
+def _aggregated(loss: Loss, per_token: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return loss.reduce(per_token, mask) / loss.denominator(len(mask), int(mask.sum()))
+
+
+def check_at_the_old_policy_the_gradient_is_the_policy_gradient(loss: Loss) -> None:
+    """It is the gradient of -A logprob under the same aggregation, where a response has one advantage."""
+    _, old, advantage, mask = grids()
+    advantage = advantage.mean(1, keepdim=True).expand(3, 4)
+    logprob, plain = (old.clone().requires_grad_() for _ in range(2))
+    _aggregated(loss, loss(logprob, old, advantage, mask)[0], mask).backward()
+    _aggregated(loss, -advantage * plain * mask, mask).backward()
+    torch.testing.assert_close(logprob.grad, plain.grad, rtol=1e-5, atol=1e-7)
+
+
+class _Frozen(TorchFunctionMode):
+    """Record what ``detach`` returns, or return what an earlier call recorded.
+
+    The gradient of a loss with detached parts is that of the same function with these parts kept constant.
+    """
+
+    def __init__(self, recorded: list[torch.Tensor] | None = None) -> None:
+        super().__init__()
+        self.recorded: list[torch.Tensor] = []
+        self._replayed = None if recorded is None else iter(recorded)
+
+    def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        if func is not torch.Tensor.detach:
+            return found
+        if self._replayed is not None:
+            return next(self._replayed)
+        self.recorded.append(found)
+        return found
+
+
+def check_the_gradient_is_the_finite_difference(loss: Loss) -> None:
+    """Also far from the old policy, and where the tokens of a response have different advantages."""
+    step, old, advantage, mask = (x.double() if x.is_floating_point() else x for x in grids())
+    old = old.clamp(max=-0.05)
+    for distance in (0.05, 1.0, 5.0):
+        logprob = (old + distance * (step - old)).clamp(max=-0.06).requires_grad_()
+        with _Frozen() as first:
+            _aggregated(loss, loss(logprob, old, advantage, mask)[0], mask).backward()
+        assert logprob.grad is not None and not logprob.grad[~mask].any()
+        for row, token in mask.nonzero().tolist():
+            values = []
+            for nudge in (1e-6, -1e-6):
+                moved = logprob.detach().clone()
+                moved[row, token] += nudge
+                with _Frozen(first.recorded):
+                    values.append(_aggregated(loss, loss(moved, old, advantage, mask)[0], mask).item())
+            slope, found = (values[0] - values[1]) / 2e-6, logprob.grad[row, token].item()
+            assert abs(found - slope) <= 1e-5 * abs(slope) + 1e-8, (distance, row, token, found, slope)
 
 
 def check_parts_add_up_to_a_minibatch(loss: Loss) -> None:

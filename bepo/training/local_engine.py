@@ -9,11 +9,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from bepo.envs import Task
 from bepo.rollouts.collect import Sampling, collect
-from bepo.training.backends import Rollouts, Setup
+from bepo.training.backends import Rollouts, Setup, joined
 from bepo.training.learner import LocalLearner
 from bepo.training.starting_policy import warm_start_metadata
 from bepo.training.warm_start import initial_policy
@@ -42,6 +42,10 @@ class LocalEngine:
         """Run ``group_size`` episodes of each task with the current policy; every draw follows from ``seed``."""
         env, agent = self.setup.env, self.setup.agent
         return Rollouts(collect(env, agent, self.policy, tasks, group_size, sampling, seed, expert_steps))
+
+    def join(self, parts: Sequence[Rollouts], kept: Sequence[Bool[np.ndarray, " G"]]) -> Rollouts:
+        """Return one batch with the kept groups of several batches."""
+        return Rollouts(joined(parts, kept))
 
     def prepare_batch(self, rollouts: Rollouts) -> Rollouts:
         """Return the rollouts with the critic's values; without a critic, return them unchanged."""

@@ -1,6 +1,7 @@
 """Files of rollout batches: both formats, damage, and what is kept of a large batch."""
 
 import io
+import itertools
 
 import numpy as np
 import pytest
@@ -35,17 +36,18 @@ def test_a_batch_is_read_as_it_was_written(rows, data, tmp_path_factory):
 
 
 @given(rows=rollouts(max_groups=3))
-def test_the_first_groups_are_those_that_were_joined_first(rows):
+def test_kept_groups_are_those_that_were_joined(rows):
     parts = [
         RolloutBatch.from_rows([row for row in rows if row["uid"] == uid])
         for uid in dict.fromkeys(r["uid"] for r in rows)
     ]
     whole = RolloutBatch.concat(parts)
-    for n in range(1, len(parts) + 1):
-        expected, found = RolloutBatch.concat(parts[:n]), whole.first_groups(n)
-        found.row = expected.row
-        found.action_key = expected.action_key
-        assert_same(expected, found)
+    for kept in itertools.product((False, True), repeat=len(parts)):
+        if any(kept):
+            expected = RolloutBatch.concat([part for part, is_kept in zip(parts, kept) if is_kept])
+            found = whole.of_groups(np.array(kept))
+            found.row, found.action_key = expected.row, expected.action_key
+            assert_same(expected, found)
 
 
 def test_a_large_batch_is_cut_after_whole_groups():

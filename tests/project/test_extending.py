@@ -130,9 +130,9 @@ def test_a_table_and_a_figure_are_a_file_each(copy):
 
 def test_a_loss_is_one_file(copy):
     added = files("A loss")
-    assert list(added) == ["bepo/losses/cispo.py"]
+    assert list(added) == ["bepo/losses/dro.py"]
     copy.add(added)
-    run = copy.train("loss=cispo", "loss.clip_eps=0.3", "training.minibatch_size=8")
-    assert run["identity"]["loss"] == {"aggregation": "token_mean", "name": "cispo", "clip_eps": 0.3}
+    run = copy.train("loss=dro", "loss.beta=0.5", "training.minibatch_size=8")
+    assert run["identity"]["loss"] == {"aggregation": "token_mean", "name": "dro", "beta": 0.5}
     assert run["identity"]["method_versions"]["loss"] == 1 and run["result"]["updates"] == 2
-    copy.check_contract("losses/test_contract.py", "cispo")
+    copy.check_contract("losses/test_contract.py", "dro")

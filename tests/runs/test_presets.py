@@ -7,6 +7,9 @@ from hydra import compose, initialize
 from omegaconf import OmegaConf
 
 from bepo.credit import estimators
+from bepo.losses.dapo import DAPO
+from bepo.losses.dr_grpo import DrGRPO
+from bepo.losses.gspo import GSPO
 from bepo.policies import policies
 from bepo.runs.compose import register_configs
 
@@ -78,6 +81,15 @@ def test_a_method_preset_says_what_else_the_method_needs():
     assert config("credit=gagpo_action_ratio").loss.ratio == "action"
     assert config("credit=hgpo_official").credit.std == "population"
     assert config("credit=graphgpo_official", "env=sokoban").credit.omega == 0.8
+    dapo, dr_grpo = config("credit=dapo"), config("credit=dr_grpo", "tier=paper")
+    assert (dapo.loss, dapo.training.kl_coef, dapo.rollout.mixed_groups) == (DAPO(), 0, True)
+    assert (dr_grpo.loss, dr_grpo.training.kl_coef, dr_grpo.credit.std) == (DrGRPO(length=512), 0, "none")
+    bounds = {"alfworld": (0.003, 0.004), "sokoban": (0.003, 0.004), "webshop": (0.03, 0.04)}
+    for env, (low, high) in bounds.items():
+        sampo = config("credit=sampo", f"env={env}")
+        assert sampo.loss == GSPO(clip_low=low, clip_high=high) and sampo.credit.name == "gigpo"
+        assert (sampo.rollout.mixed_groups, sampo.rollout.max_batches) == (True, 3)
+        assert sampo.credit == config("credit=gigpo_official", f"env={env}").credit
     ppo = config("credit=ppo_ungrouped", "tier=laptop").rollout
     assert (ppo.tasks_per_update, ppo.trajectories_per_task) == (ppo.tasks * ppo.group_size, 1) == (128, 1)
     rates = {s: config("credit=ppo_ungrouped", f"tier={s}").training.critic.learning_rate for s in ("laptop", "paper")}

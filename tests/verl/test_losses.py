@@ -6,13 +6,24 @@ from types import SimpleNamespace
 import pytest
 import torch
 from tensordict import TensorDict
+from verl.trainer.ppo.core_algos import get_policy_loss_fn
 from verl.utils.torch_functional import masked_whiten
 from verl.workers.config import FSDPActorConfig, PolicyLossConfig
 
 from bepo.core.batch import RolloutBatch
 from bepo.credit.ppo import PPO
+from bepo.losses import Loss
+from bepo.losses.cispo import CISPO
+from bepo.losses.dapo import DAPO
+from bepo.losses.dppo import DPPO
+from bepo.losses.dr_grpo import DrGRPO
+from bepo.losses.gmpo import GMPO
+from bepo.losses.gspo import GSPO
 from bepo.losses.ppo_clip import PPOClip
+from bepo.losses.sapo import SAPO
+from bepo.training.kl import low_var_kl
 from bepo.training.verl.losses import actor_loss, policy_loss, value_loss
+from bepo.training.verl.settings import AGGREGATION
 
 PADS = 3
 LENGTHS = (4, 2, 5)  # response tokens of the transitions without padding
@@ -32,6 +43,7 @@ def batch(pads: int) -> TensorDict:
     columns["prompts"] = [torch.zeros(PROMPT, dtype=torch.long)] * len(lengths)
     columns["responses"] = [torch.zeros(n, dtype=torch.long) for n in lengths]
     nested = {k: torch.nested.as_nested_tensor(v, layout=torch.jagged) for k, v in columns.items()}
+    nested["responses_of_step"] = torch.full((len(lengths),), len(LENGTHS))
     return TensorDict(nested, batch_size=len(lengths))
 
 
@@ -78,15 +90,53 @@ def test_the_policy_loss_by_hand(ratio, dual_clip):
     assert stats["loss/clip_fraction"] == pytest.approx(clipped / sum(LENGTHS))
 
 
-def test_the_weights_of_verls_rollout_correction_multiply_the_losses_of_tokens():
-    """As in verl's own policy losses (``algorithm.rollout_correction``)."""
+@pytest.mark.parametrize("loss", [PPOClip(), DAPO(), DrGRPO(), GSPO(), GMPO()], ids=lambda loss: loss.name)
+def test_the_weights_of_verls_rollout_correction_multiply_the_losses_of_tokens(loss):
+    """As in verl's own policy losses (``algorithm.rollout_correction``). All ratios are 1."""
     config = FSDPActorConfig(strategy="fsdp2", ppo_mini_batch_size=1, use_dynamic_bsz=True, rollout_n=1)
     config.global_batch_info.update(dp_size=1, batch_num_tokens=3, global_batch_size=1)
     advantage, mask = torch.tensor([[1.0, 2.0, 3.0]]), torch.ones(1, 3)
-    arguments = PPOClip(), torch.zeros(1, 3), torch.zeros(1, 3), advantage, mask, "token-mean", config
+    arguments = loss, torch.zeros(1, 3), torch.zeros(1, 3), advantage, mask, "token-mean", config
     assert policy_loss(*arguments)[0].item() == pytest.approx(-2)
     assert policy_loss(*arguments, torch.tensor([[2.0, 0.5, 1.0]]))[0].item() == pytest.approx(-2)
     assert policy_loss(*arguments, torch.tensor([[0.0, 0.0, 1.0]]))[0].item() == pytest.approx(-1)
+
+
+OFFICIAL = [  # ours, verl's name and verl's settings
+    (GSPO(clip_low=0.1, clip_high=0.2), "gspo", {"clip_ratio_low": 0.1, "clip_ratio_high": 0.2}),
+    (CISPO(), "cispo", {"clip_ratio_low": 1.0, "clip_ratio_high": 0.2}),
+    (SAPO(), "sapo", {"tau_pos": 1.0, "tau_neg": 1.05}),
+    (GMPO(), "geo_mean", {"clip_ratio_low": 0.4, "clip_ratio_high": 0.4}),
+    (DPPO(), "dppo_tv", {"clip_ratio": 0.2, "clip_ratio_c": 20.0}),
+    (DAPO(), "vanilla", {"clip_ratio_low": 0.2, "clip_ratio_high": 0.28, "clip_ratio_c": 1e6}),
+    (PPOClip(), "vanilla", {"clip_ratio": 0.2, "clip_ratio_c": 3.0}),
+    (DrGRPO(length=7), "vanilla", {"clip_ratio": 0.2, "clip_ratio_c": 1e6}),
+]
+
+
+@pytest.mark.parametrize("spread", [0.05, 0.7])
+@pytest.mark.parametrize("ours, name, settings", OFFICIAL, ids=lambda x: x.name if isinstance(x, Loss) else None)
+def test_the_losses_are_verls_own(ours, name, settings, spread):
+    """Value and gradient, aggregated as the loss is defined. Every response has one advantage, as GMPO needs it."""
+    draw = torch.Generator().manual_seed(4)
+    mask = torch.arange(6) < torch.randint(1, 7, (9, 1), generator=draw)
+    old = -0.05 - 2 * torch.rand(9, 6, generator=draw)
+    new = (old + spread * torch.randn(9, 6, generator=draw)).clamp(max=-0.01)
+    advantage = torch.randn(9, 1, generator=draw).expand(9, 6)
+    config = FSDPActorConfig(strategy="fsdp2", ppo_mini_batch_size=1, use_dynamic_bsz=True, rollout_n=1, **settings)
+    sizes = {"dp_size": 1, "batch_num_tokens": int(mask.sum()), "global_batch_size": len(mask), "loss_scale_factor": 7}
+    config.global_batch_info.update(sizes)
+    mode, values, gradients = AGGREGATION[ours.aggregation], [], []
+    for function in (partial(policy_loss, ours), get_policy_loss_fn(name)):
+        leaf = new.clone().requires_grad_()
+        value, _ = function(old, leaf, advantage, mask.float(), mode, config)
+        value.backward()
+        values.append(value.detach())
+        gradients.append(leaf.grad)
+    torch.testing.assert_close(*values)
+    torch.testing.assert_close(*gradients)
+    denominator = ours.denominator(len(mask), int(mask.sum()))
+    torch.testing.assert_close(values[0], ours.reduce(ours(new, old, advantage, mask)[0], mask) / denominator)
 
 
 def test_whitening_is_verls():
@@ -97,7 +147,22 @@ def test_whitening_is_verls():
     torch.testing.assert_close(torch.from_numpy(found), masked_whiten(-values.float(), torch.ones(40)).double())
 
 
-def loss_of_actor(ratio: str):
+def local_gradient(loss: Loss, seed: int = 1) -> list[torch.Tensor]:
+    """Return the gradient of the local backend's loss by the log-probability of each response token."""
+    data, generator = batch(0), torch.Generator().manual_seed(seed)
+    rows = [torch.randn(PROMPT + n, generator=generator)[PROMPT - 1 : -1].requires_grad_() for n in LENGTHS]
+    pad = partial(torch.nn.utils.rnn.pad_sequence, batch_first=True)
+    new, mask = pad(rows), pad([torch.ones(n) for n in LENGTHS]).bool()
+    old, advantage, reference = (pad(data[k].unbind()) for k in ("old_log_probs", "advantages", "ref_log_prob"))
+    total = loss.reduce(loss(new, old, advantage, mask)[0], mask)
+    total = (
+        total - 0.01 * loss.reduce(new * 0.5 * mask, mask) + 0.001 * loss.reduce(low_var_kl(new, reference, mask), mask)
+    )
+    (total / loss.denominator(len(LENGTHS), sum(LENGTHS))).backward()
+    return [row.grad for row in rows]
+
+
+def loss_of_actor(loss: Loss):
     config = FSDPActorConfig(
         strategy="fsdp2",
         ppo_mini_batch_size=1,
@@ -106,13 +171,18 @@ def loss_of_actor(ratio: str):
         entropy_coeff=0.01,
         use_kl_loss=True,
         policy_loss=PolicyLossConfig(loss_mode="bepo"),
+        loss_agg_mode=AGGREGATION[loss.aggregation],
+        loss_scale_factor=loss.length,
     )
-    return partial(actor_loss, loss=PPOClip(ratio=ratio), config=config)
+    return partial(actor_loss, loss=loss, config=config)
 
 
-@pytest.mark.parametrize("ratio", ["token", "action"])
-def test_the_actors_gradient(ratio):
-    with_pads, without = (gradient(loss_of_actor(ratio), pads, "log_probs") for pads in (PADS, 0))
+@pytest.mark.parametrize("loss", [PPOClip(), PPOClip(ratio="action"), GSPO(), DrGRPO(length=5), CISPO()], ids=str)
+def test_the_actors_gradient(loss):
+    """It does not depend on padding, and is that of the local backend: policy loss, entropy bonus and KL loss."""
+    with_pads, without = (gradient(loss_of_actor(loss), pads, "log_probs") for pads in (PADS, 0))
+    for found, expected in zip(without, local_gradient(loss)):
+        torch.testing.assert_close(found[PROMPT - 1 : -1], expected, rtol=1e-5, atol=1e-7)
     assert any(g.abs().sum() > 0 for g in without)
     for padded, plain in zip(with_pads, without):
         torch.testing.assert_close(padded, plain, rtol=0, atol=0)

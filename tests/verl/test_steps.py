@@ -5,7 +5,7 @@ import pytest
 from transfer_queue import KVBatchMeta
 
 from bepo.training.minibatches import minibatches
-from bepo.training.verl.steps import order_of_rows, rows_of_a_batch
+from bepo.training.verl.steps import order_of_rows, responses_of_steps, rows_of_a_batch
 
 
 @pytest.mark.parametrize("n, size, ranks", [(10, 4, 1), (10, 4, 2), (25, 5, 2), (50, 5, 2), (3, 256, 2), (17, 4, 4)])
@@ -20,9 +20,11 @@ def test_the_steps_of_all_ranks_are_the_minibatches_and_padding(n, size, ranks):
     order = np.array(order_of_rows(batch, keys, steps, ranks))
     assert sorted(order) == list(range(rows))
     by_rank = order.reshape(ranks, len(steps), -1)  # as verl cuts it
+    sizes = responses_of_steps([len(step) for step in steps], rows, ranks).reshape(by_rank.shape)
     for k, step in enumerate(steps):
         members = [batch.keys[i] for i in by_rank[:, k].ravel() if not tags[i]["is_padding"]]
         assert sorted(members) == sorted(keys[i] for i in step)
+        assert (sizes[:, k] == len(step)).all()
 
 
 def test_a_rows_share_of_a_step_costs_what_the_others_do():

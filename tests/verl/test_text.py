@@ -19,7 +19,7 @@ from bepo.core.seeds import derive_seed
 from bepo.credit.gated_bepo import GatedBEPO
 from bepo.envs import environments
 from bepo.envs.sokoban import Sokoban
-from bepo.losses.ppo_clip import PPOClip
+from bepo.losses import losses
 from bepo.policies import policies
 from bepo.policies.lm.language_model import LanguageModel
 from bepo.policies.pretrained import Pretrained
@@ -38,11 +38,13 @@ SETTINGS = ("updates=3", "checkpoint_every=1", "training.minibatch_size=8", "tra
 def neighbour(tmp_path_factory):
     """Start another run, which has its first updates while ``run`` has them: each has a Ray of its own.
 
-    It has the seed of ``run``, and its environment worker dies in the middle of training episodes.
+    It has the seed of ``run``, and its environment worker dies in the middle of training episodes. Its loss is a mean
+    over responses.
     """
     results = tmp_path_factory.mktemp("neighbour")
     dies = {"PYTHONPATH": str(Path(__file__).parent / "dying"), "BEPO_TEST_DIES": str(results / "died")}
-    command = Command(*SMALLEST, f"results={results}", "updates=2", **dies)
+    settings = ("updates=2", "loss=gspo", "training.minibatch_size=8")
+    command = Command(*SMALLEST, f"results={results}", *settings, **dies)
     yield results, command
     command.end()
 
@@ -179,6 +181,20 @@ def test_the_continued_run_made_the_updates_of_an_undisturbed_one(run):
     assert {int(state["step"]) for state in optimiser.values()} == {int(expected[0]["step"])}
 
 
+def test_a_mean_over_responses_does_not_count_padding(neighbour, run):
+    """The local backend, which has no padding, finds the same loss and gradients for the neighbour's transitions."""
+    results, _ = neighbour
+    (path,) = results.glob("runs/*")
+    _, config, first = first_update(results)
+    learner = local_learner(results, config)
+    assert learner.loss.aggregation == "sequence_mean" and first["train/padding_rows"] > 0
+    for row in rows(results, "metrics"):
+        batch = RolloutBatch.load(path / "rollouts" / f"{row['update']:06d}.npz")
+        advantage = np.repeat(GatedBEPO()(batch).advantage, batch.tokens.response_length)
+        stats = learner.update(batch, advantage, derive_seed(config["seed"], row["update"]))
+        assert row["train/grad_norm"] == pytest.approx(stats["grad_norm"], rel=1e-4)
+
+
 def flat(tensors) -> torch.Tensor:
     """Return all numbers of the tensors, of one rank's where they are distributed."""
     local = (getattr(tensor, "_local_tensor", tensor) for tensor in tensors)
@@ -205,10 +221,9 @@ def first_update(results):
 
 def local_learner(results, config) -> LocalLearner:
     training = {k: v for k, v in config["training"].items() if k != "critic"}
+    loss = losses()[config["loss"]["name"]](**config["loss"])
     torch.set_num_threads(1)
-    return LocalLearner(
-        initial_policy(results, config), PPOClip(**config["loss"]), Optimisation(**training), Sampling()
-    )
+    return LocalLearner(initial_policy(results, config), loss, Optimisation(**training), Sampling())
 
 
 def initial_policy(results, config) -> LanguageModel:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from bepo.core.batch import RolloutBatch
 from bepo.core.registry import Plugin, Registry
@@ -71,6 +71,7 @@ class Engine(Protocol):
     """A running backend. Between two calls it keeps weights and processes, but no rollouts.
 
     For an update, call ``collect``, ``prepare_batch``, ``update`` and ``release`` with the result of the call before.
+    ``join`` may follow several calls of ``collect``.
     ``facts`` is metadata for ``run.json``: ``backend``, ``device``, ``world_size``, ``versions`` and, if there is a
     warm start, ``warm_start``. ``end_ids`` are the IDs of the tokens that end a complete response. A response that was
     cut at the token limit ends with another token.
@@ -86,6 +87,13 @@ class Engine(Protocol):
 
         Every draw follows from ``seed``. ``expert_steps`` also fills the columns of that name. The engine keeps the
         data of ``remote`` until ``release``.
+        """
+        ...
+
+    def join(self, parts: Sequence[Rollouts], kept: Sequence[Bool[np.ndarray, " G"]]) -> Rollouts:
+        """Return one batch with the kept groups of several results of ``collect``, and free the other groups' data.
+
+        ``kept`` has a flag for each group of each part; at least one group is kept.
         """
         ...
 
@@ -170,6 +178,11 @@ def collect_and_release(
     rollouts = engine.collect(tasks, group_size, sampling, seed)
     engine.release(rollouts)
     return rollouts.batch
+
+
+def joined(parts: Sequence[Rollouts], kept: Sequence[Bool[np.ndarray, " G"]]) -> RolloutBatch:
+    """Return the kept groups of several batches as one; see ``Engine.join``."""
+    return RolloutBatch.concat([part.batch.of_groups(of_part) for part, of_part in zip(parts, kept) if of_part.any()])
 
 
 backends = Registry[Backend](__name__, "backend", "backend")

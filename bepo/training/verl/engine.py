@@ -16,7 +16,7 @@ import numpy as np
 import ray
 import torch
 import transfer_queue as tq
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from omegaconf import OmegaConf
 from transfer_queue import KVBatchMeta
 
@@ -25,7 +25,7 @@ from bepo.core.errors import UserError
 from bepo.envs import Task
 from bepo.policies.pretrained import end_ids_of
 from bepo.rollouts.collect import Sampling
-from bepo.training.backends import Rollouts, Setup
+from bepo.training.backends import Rollouts, Setup, joined
 from bepo.training.backends.verl import Verl
 from bepo.training.starting_policy import warm_start_metadata
 from bepo.training.verl import pictures
@@ -173,6 +173,15 @@ class VerlEngine:
                 f"backend=verl: {batch.n_trajectories} of {n_episodes} episodes ended; {self._session.logs}"
             )
         return batch
+
+    def join(self, parts: Sequence[Rollouts], kept: Sequence[Bool[np.ndarray, " G"]]) -> Rollouts:
+        """Return one batch with the kept groups of several batches, and delete the others from TransferQueue."""
+        stored: list[StoredBatch] = [part.remote for part in parts]
+        flags = [of_part[part.batch.group] for part, of_part in zip(parts, kept)]
+        keys = [key for one, kept_rows in zip(stored, flags) for key, is_kept in zip(one.keys, kept_rows) if is_kept]
+        batch = self._trainer.join([one.batch for one in stored], keys)
+        counts = {name: sum(one.metrics[name] for one in stored) for name in stored[0].metrics}
+        return Rollouts(joined(parts, kept), StoredBatch(batch, keys, counts))
 
     def prepare_batch(self, rollouts: Rollouts) -> Rollouts:
         """Return the rollouts with the inputs of verl's losses.

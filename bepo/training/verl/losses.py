@@ -13,6 +13,7 @@ from tensordict import TensorDict
 from torch import Tensor
 from verl.trainer.ppo.core_algos import agg_loss, register_policy_loss
 from verl.utils.metric import AggregationType, Metric
+from verl.utils.tensordict_utils import assign_non_tensor
 from verl.workers.utils.losses import ppo_loss
 from verl.workers.utils.padding import no_padding_2_padding
 
@@ -31,8 +32,10 @@ def actor_loss(
     """Return verl's loss of the actor (policy loss, entropy bonus and KL loss) with ``loss`` as its policy loss.
 
     ``config`` is verl's config of the actor. verl looks up a policy loss by its name, so ``loss`` is first registered
-    in the worker that calls this function.
+    in the worker that calls this function. verl divides means over responses by the number of rows of the optimiser
+    step; here that number is ``data["responses_of_step"]``, which leaves padding out.
     """
+    assign_non_tensor(data, global_batch_size=int(data["responses_of_step"][0]))
     register_policy_loss(config.policy_loss.loss_mode)(partial(policy_loss, loss))
     return ppo_loss(config, model_output, data, dp_group)
 
@@ -49,11 +52,13 @@ def policy_loss(
 ) -> tuple[Tensor, dict[str, float]]:
     """Return the loss of response tokens, aggregated like in verl, and its statistics averaged over these tokens.
 
-    The arguments after ``loss`` are verl's, shape (b, r). Rows of padding have an empty mask.
+    The arguments after ``loss`` are verl's, shape (b, r). Rows of padding have an empty mask. ``rollout_is_weights``
+    are the weights of verl's correction for the difference between sampling and training
+    (``algorithm.rollout_correction``); they multiply the losses of tokens, as in verl's own policy losses.
     """
     mask = response_mask.bool()
     per_token, stats = loss(log_prob, old_log_prob, advantages, mask)
-    if rollout_is_weights is not None:  # verl's correction of the difference between sampling and training
+    if rollout_is_weights is not None:
         per_token = per_token * rollout_is_weights
     value = agg_loss(loss_mat=per_token, loss_mask=mask, loss_agg_mode=loss_agg_mode, **config.global_batch_info)
     n_tokens = mask.sum().clamp(min=1)

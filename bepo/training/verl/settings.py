@@ -12,6 +12,7 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import validate_config
 
 from bepo.core.errors import UserError
+from bepo.losses import Loss
 from bepo.training.backends import Setup
 from bepo.training.backends.verl import Verl
 from bepo.training.verl.devices import find_device
@@ -22,6 +23,11 @@ _DEFAULTS = Path(verl.__path__[0]) / "trainer" / "config" / "_generated_ppo_trai
 _LOOP = Path(__file__).parent / "agent_loop.yaml"
 _FULL_TRANSITIONS, _LEAST_TOKENS = 4, 1024  # limits of a packed micro-batch without FlashAttention
 LOSS = "bepo"  # verl's name for the run's policy loss, which ``losses`` registers
+AGGREGATION = {  # our names, and verl's
+    "token_mean": "token-mean",
+    "sequence_mean": "seq-mean-token-mean",
+    "constant_length": "seq-mean-token-sum-norm",
+}
 
 
 def compose(settings: Verl, setup: Setup, model: str) -> DictConfig:
@@ -30,8 +36,9 @@ def compose(settings: Verl, setup: Setup, model: str) -> DictConfig:
     ``model`` is a folder or a name on the model hub. Hydra 1.4 cannot compose verl's config, because its groups use
     parent paths.
     """
-    if setup.loss.aggregation != "token_mean":  # verl would count padding rows as responses
-        raise UserError(f"loss.aggregation={setup.loss.aggregation}: backend=verl only supports token_mean")
+    kind = type(setup.loss)
+    if kind.reduce is not Loss.reduce or kind.denominator is not Loss.denominator:
+        raise UserError(f"loss={setup.loss.name}: its own reduce or denominator needs backend=local")
     config: Any = OmegaConf.load(_DEFAULTS)  # a DictConfig: the file holds a mapping
     OmegaConf.set_struct(config, False)
     of_device = find_device(setup.device).verl_settings(settings)
@@ -138,7 +145,8 @@ def _actor(settings: Verl, setup: Setup) -> dict[str, Any]:
         "use_kl_loss": training.kl_coef > 0,
         "kl_loss_coef": training.kl_coef,
         "kl_loss_type": "low_var_kl",
-        "loss_agg_mode": "token-mean",
+        "loss_agg_mode": AGGREGATION[setup.loss.aggregation],
+        "loss_scale_factor": setup.loss.length,
         "freeze_vision_tower": not setup.policy.trains_vision,
         "fsdp_config": _fsdp(settings),
         "checkpoint": {"save_contents": ["model", "optimizer", "extra", policy_after(setup.updates)]},

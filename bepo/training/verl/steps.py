@@ -48,3 +48,12 @@ def order_of_rows(
         for share, part in zip(shares, parts):
             share += [members[i] for i in part]
     return [i for share in shares for i in share]
+
+
+def responses_of_steps(transitions: Sequence[int], n_rows: int, n_ranks: int) -> Int[np.ndarray, " n"]:
+    """Return for each row, in the order of ``order_of_rows``, the number of transitions of its step, without padding.
+
+    ``transitions`` has this number for each step; the steps have equal numbers of rows.
+    """
+    rows = n_rows // len(transitions) // n_ranks
+    return np.tile(np.repeat(np.asarray(transitions), rows), n_ranks)

@@ -26,7 +26,7 @@ from bepo.losses import Loss
 from bepo.training import Optimisation
 from bepo.training.minibatches import minibatches
 from bepo.training.verl.losses import actor_loss, value_loss
-from bepo.training.verl.steps import order_of_rows, rows_of_a_batch
+from bepo.training.verl.steps import order_of_rows, responses_of_steps, rows_of_a_batch
 
 Credit = dict[str, tuple[torch.Tensor, torch.Tensor]]
 """Advantages and value targets of a transition's response tokens, shape (r,) each, by the transition's key."""
@@ -103,6 +103,17 @@ class StagedTrainer(PPOTrainerSync):
         )
         return batch
 
+    def join(self, batches: Sequence[KVBatchMeta], keys: Sequence[str]) -> KVBatchMeta:
+        """Return the transitions with these keys as one batch, and delete the others from TransferQueue."""
+        kept = set(keys)
+        for batch in batches:
+            if dropped := [key for key in batch.keys if key not in kept]:
+                tq.kv_clear(keys=dropped, partition_id=batch.partition_id)
+        rows = [(key, tag) for batch in batches for key, tag in zip(batch.keys, batch.tags) if key in kept]
+        first = batches[0]
+        of_rows = [list(column) for column in zip(*rows)]
+        return KVBatchMeta(*of_rows, first.partition_id, first.fields, first.extra_info)
+
     def _wait_for_episodes(self, partition_id: str, last_debug_time: float) -> float:
         """Wait a moment, and raise Ray's error if a process of episodes has died; verl would wait for ever."""
         time.sleep(_POLL_SECONDS)
@@ -174,7 +185,9 @@ class StagedTrainer(PPOTrainerSync):
                 part.ppo_mini_batch_size = len(batch) // len(steps)
         ordered = copy(batch)
         ordered.reorder(order_of_rows(batch, keys, steps, self._n_ranks))
-        return ordered
+        sizes = responses_of_steps([len(step) for step in steps], len(batch), self._n_ranks)
+        fields = TensorDict({"responses_of_step": torch.from_numpy(sizes)}, batch_size=len(batch))
+        return tq.kv_batch_put(keys=ordered.keys, partition_id=ordered.partition_id, fields=fields)
 
     # --- checkpoints ---------------------------------------------------------------------------------------
 
