@@ -46,7 +46,8 @@ def test_kept_groups_are_those_that_were_joined(rows):
         if any(kept):
             expected = RolloutBatch.concat([part for part, is_kept in zip(parts, kept) if is_kept])
             found = whole.of_groups(np.array(kept))
-            found.row, found.action_key = expected.row, expected.action_key
+            assert found.actions == expected.actions
+            found.row, found.action, found.action_key = expected.row, expected.action, expected.action_key
             assert_same(expected, found)
 
 
