@@ -62,10 +62,11 @@ def random_batch(n_groups: int, group_size: int = 8, steps: int = 50, states: in
         state_key=[""] * (n_groups * states),
         row=np.arange(n),
         tokens=random_tokens(n),
-        action=rng.integers(0, 4, n).astype(np.int32),
-        action_key=["up", "down", "left", "right"],
         expert_steps=rng.integers(0, 20, n).astype(float),
         next_expert_steps=rng.integers(0, 20, n).astype(float),
+        action=rng.integers(0, 4, n).astype(np.int32),
+        action_key=["up", "down", "left", "right"],
+        entropy=rng.random(n),
     )
 
 
@@ -101,6 +102,7 @@ def as_rows(batch: RolloutBatch) -> list[dict[str, Any]]:
             "done": _ENDS[batch.terminal[i]],
             "valid": True,
             "action": actions[i],
+            "entropy": float(batch.entropy[i]),
             "values": values[i].tolist(),
         }
         for i in range(len(batch))

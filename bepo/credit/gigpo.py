@@ -10,6 +10,7 @@ import numpy as np
 
 from bepo.core.batch import RolloutBatch
 from bepo.core.graph import RolloutGraph
+from bepo.core.interning import interned
 from bepo.core.returns import Std, discounted_returns, standardise_by_state
 from bepo.core.settings import setting
 from bepo.credit import Credit, Traits, register
@@ -34,6 +35,8 @@ class GiGPO(OutcomeTerm):
     """Standard deviation to divide both terms by; ``none`` centres only."""
     invalid_penalty: float = setting(0.1, at_least=0)
     """Subtracted from the outcome score of an invalid transition and, after discounting, from its step return."""
+    state_scope: Literal["group", "batch"] = setting("group", neutral=True)
+    """Where equal states are matched: in the task's group, or in the whole batch (ROLL), so that tasks mix."""
     similarity: float | None = setting(None, at_least=0, at_most=1)
     """States whose texts have at least this difflib ratio are merged; null matches exactly. A state joins the first
     cluster whose first member is similar enough, so the result depends on the order of transitions."""
@@ -49,13 +52,24 @@ class GiGPO(OutcomeTerm):
         "mixing": "Fixed",
     }
 
+    @property
+    def mixes_groups(self) -> bool:
+        return self.state_scope == "batch" or super().mixes_groups
+
     def __call__(self, batch: RolloutBatch) -> Credit:
         outcome = self.outcome(batch, self.std)
         matched = batch if self.similarity is None else _merged(batch, self.similarity)
+        matched = matched if self.state_scope == "group" else _across_groups(matched)
         returns = discounted_returns(batch, self.gamma) - self.invalid_penalty * ~batch.valid
         step = standardise_by_state(matched, returns, self.std)
         advantage = outcome + self.step_weight * step
         return Credit(advantage, terms={"outcome": outcome, "step": step}, graph=RolloutGraph(matched))
+
+
+def _across_groups(batch: RolloutBatch) -> RolloutBatch:
+    """Return the same batch with one ID for all states with one key."""
+    ids = interned(batch.state_key)
+    return replace(batch, state=ids[batch.state], next_state=ids[batch.next_state])
 
 
 def _merged(batch: RolloutBatch, threshold: float) -> RolloutBatch:

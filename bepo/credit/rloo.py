@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from bepo.core.batch import RolloutBatch
+from bepo.core.returns import outcome_advantage
 from bepo.credit import Credit, Traits, register
 from bepo.credit._outcome import OutcomeTerm
 
@@ -36,8 +37,8 @@ class RLOO(OutcomeTerm):
     }
 
     def __call__(self, batch: RolloutBatch) -> Credit:
-        outcome = self.outcome(batch, "none")
+        outcome = outcome_advantage(batch, self.pool, "none", self.invalid_penalty, self.singleton)
         members = batch.transitions_per_group if self.pool == "transition" else np.bincount(batch.trajectory_group)
         scale = members / np.maximum(members - 1, 1)
-        advantage = scale[batch.group] * outcome
+        advantage = self.with_progress(batch, scale[batch.group] * outcome)
         return Credit(advantage, terms={"outcome": advantage})

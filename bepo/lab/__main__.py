@@ -76,7 +76,7 @@ def _run(options: argparse.Namespace) -> None:
     names = [word for word in options.words if "=" not in word.split(" ")[0]]
     given = assignments([word for word in options.words if "=" in word.split(" ")[0]])
     scene, dials, how = _settings(given)
-    estimates = _estimates(names)
+    estimates = _estimates(names, alone=options.what == "bias")
     measured = {"fidelity": _fidelity, "learn": _learn, "bias": _bias}[options.what](scene, dials, how, estimates)
     print(_summary(measured))
     if options.out is not None:
@@ -100,15 +100,18 @@ def _settings(given: dict[str, Any]) -> tuple[Scene, Dials, Learning]:
     return scene, dials, how
 
 
-def _estimates(names: list[str]) -> dict[str, Estimate]:
-    """Return the estimates with these names; without names, every one that needs no critic."""
+def _estimates(names: list[str], alone: bool) -> dict[str, Estimate]:
+    """Return the estimates with these names; without names, every one that needs no critic.
+
+    ``alone`` asks for estimators whose groups do not influence each other.
+    """
     register_configs()
     with initialize_config_dir(str(CONF)):
-        every = [*(name for name, cls in estimators().items() if not cls.needs_critic), *CONTROLS]
-        return {name: _estimate(name) for name in names or every}
+        usable = (n for n, cls in estimators().items() if not cls.needs_critic and not (alone and cls().mixes_groups))
+        return {name: _estimate(name, alone) for name in names or [*usable, *CONTROLS]}
 
 
-def _estimate(text: str) -> Estimate:
+def _estimate(text: str, alone: bool) -> Estimate:
     """Return what a word of the command line names: a control, or an estimator or preset with its settings."""
     if text in CONTROLS:
         return CONTROLS[text]
@@ -120,6 +123,8 @@ def _estimate(text: str) -> Estimate:
         raise UserError(f"{text!r}: {explain(error)}") from None
     if credit.needs_critic:
         raise UserError(f"credit={name} needs a critic: the lab has none")
+    if alone and credit.mixes_groups:
+        raise UserError(f"credit={name} mixes groups: its exact bias is not that of one group")
     return of_estimator(credit)
 
 

@@ -55,6 +55,7 @@ def rollouts(
                         "done": done if last else None,
                         "valid": draw(st.booleans()),
                         "action": draw(st.sampled_from(("left", "right", None))),
+                        "entropy": draw(st.sampled_from((0.0, 0.5, 1.5))),
                         "expert_steps": draw(distance),
                         "next_expert_steps": 0.0 if last and done == "success" else draw(distance),
                         **tokens(draw(st.lists(value, min_size=1, max_size=3))),
@@ -84,6 +85,10 @@ NUMBERS = {
     "tau": (4.0, 1.0),
     "step_floor": (0.0, 1.0),
     "graph_weight": (0.0, 0.5),
+    "progress": (0.0, 0.3),
+    "k": (0.0, 1.0),
+    "k_bonus": (0.0, 1.0),
+    "zeta": (0.0, 0.05),
 }
 
 

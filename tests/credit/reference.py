@@ -6,6 +6,7 @@ which only the settings are read.
 
 import statistics
 from collections import defaultdict
+from itertools import pairwise
 from math import exp, inf, log, sqrt, tanh
 from statistics import fmean as mean
 
@@ -89,8 +90,28 @@ def successors(rows):
 # --- estimators ----------------------------------------------------------------------------------------------------
 
 
+def episode(rows, o, std="sample"):
+    return with_progress(rows, o, outcome(rows, o.pool, std, o.invalid_penalty, o.singleton))
+
+
+def with_progress(rows, o, advantage):
+    """ProGPO: the term of groups without a success."""
+    groups, ends = by(rows, "uid"), {row["uid"] for row in rows if row["done"] == "success"}
+    failed = [indices for key, indices in groups.items() if key[0] not in ends]
+    for indices in failed if o.progress else []:
+        mine = [rows[i] for i in indices]
+        progress = {}
+        for key, members in by(mine, "traj").items():
+            steps = [mine[j] for j in members]
+            progress[key] = len({row["next"] for row in steps} - {steps[0]["obs"]}) / len(steps)
+        m, s = mean(progress.values()), statistics.pstdev(progress.values())
+        for i in indices if s >= 1e-4 else []:
+            advantage[i] = o.progress * len(failed) / len(groups) * (progress[rows[i]["traj"],] - m) / s
+    return advantage
+
+
 def grpo(rows, o):
-    return outcome(rows, o.pool, o.std, o.invalid_penalty, o.singleton)
+    return episode(rows, o, o.std)
 
 
 def rloo(rows, o):
@@ -99,15 +120,14 @@ def rloo(rows, o):
         n = len(indices) if o.pool == "transition" else len({rows[i]["traj"] for i in indices})
         for i in indices:
             advantage[i] *= n / max(n - 1, 1)
-    return advantage
+    return with_progress(rows, o, advantage)
 
 
 def gigpo(rows, o):
     returns = backward(rows, rewards(rows), o.gamma)
     after = [g - o.invalid_penalty * (not row["valid"]) for g, row in zip(returns, rows)]
-    step = standardise(by(rows, "uid", "obs"), after, o.std)
-    episode = outcome(rows, o.pool, o.std, o.invalid_penalty, o.singleton)
-    return [a + o.step_weight * b for a, b in zip(episode, step)]
+    step = standardise(by(rows, *["uid"] * (o.state_scope == "group"), "obs"), after, o.std)
+    return [a + o.step_weight * b for a, b in zip(episode(rows, o, o.std), step)]
 
 
 def hgpo(rows, o):
@@ -170,8 +190,7 @@ def graphgpo(rows, o):
                 score[i] = 0.0
     score = [x - o.invalid_penalty * (not row["valid"]) for x, row in zip(score, rows)]
     step = standardise(by(rows, "uid", "obs"), score, o.std)
-    episode = outcome(rows, o.pool, o.std, o.invalid_penalty, o.singleton)
-    return [o.step_weight * a + o.outcome_weight * b for a, b in zip(step, episode)]
+    return [o.step_weight * a + o.outcome_weight * b for a, b in zip(step, episode(rows, o, o.std))]
 
 
 def distances(rows):
@@ -331,10 +350,6 @@ def snapped(values):
     return [0.0 if abs(v) <= 1e-9 else v for v in values]
 
 
-def episode(rows, o, std="sample"):
-    return outcome(rows, o.pool, std, o.invalid_penalty, o.singleton)
-
-
 def crbc(rows, o):
     reward, successor = paying_success(rows, o.beta), successors(rows)
     states, pairs = by(rows, "uid", "obs"), by(rows, "uid", "obs", "action")
@@ -451,3 +466,46 @@ def shrunk_bepo(rows, o):
         a + o.graph_weight * b + o.outcome_weight * c - o.invalid_penalty * (not row["valid"])
         for a, b, c, row in zip(step, graph, out, rows)
     ]
+
+
+def rebn(rows, o):
+    returns = backward(rows, rewards(rows, o.invalid_penalty), o.gamma)
+    return standardise({"batch": range(len(rows))}, returns)
+
+
+def salt(rows, o):
+    out, same = episode(rows, o, o.std), defaultdict(list)
+    for indices in by(rows, "uid", "traj").values():
+        for place, i in enumerate(indices):
+            recent = indices[max(place - o.history, 0) : place + 1]
+            same[rows[i]["uid"], tuple((rows[j]["obs"], rows[j]["action"]) for j in recent), rows[i]["next"]].append(i)
+    return average(same, out)
+
+
+def empg(rows, o):
+    out, entropy = episode(rows, o, o.std), [row["entropy"] for row in rows]
+    scaled = [(h - min(entropy)) / (max(entropy) - min(entropy) + 1e-8) for h in entropy]
+    total = mean(exp(-o.k * h) for h in scaled)
+    found = [a * exp(-o.k * h) / total for a, h in zip(out, scaled)]
+    for indices in by(rows, "uid", "traj").values():
+        for i, following in pairwise(indices):
+            found[i] += o.zeta * exp(-o.k_bonus * scaled[following])
+    m = mean(found)
+    return [a - m for a in found]
+
+
+def mt_grpo(rows, o):
+    reward, found = rewards(rows, o.invalid_penalty), [0.0] * len(rows)
+    for members in by(rows, "uid").values():
+        trajectories = [[members[j] for j in own] for own in by([rows[i] for i in members], "traj").values()]
+        scores = []
+        for t in range(max(map(len, trajectories))):
+            there = [reward[own[t]] if t < len(own) else 0.0 for own in trajectories]
+            if o.ended == "left_out":
+                there = [reward[own[t]] for own in trajectories if t < len(own)]
+            z = iter(standardise({"step": range(len(there))}, there, o.std))
+            scores.append([next(z) if o.ended == "zero" or t < len(own) else 0.0 for own in trajectories])
+        for k, own in enumerate(trajectories):
+            for t, i in enumerate(own):
+                found[i] = sum(score[k] for score in scores[t:])
+    return found

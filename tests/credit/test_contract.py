@@ -28,7 +28,7 @@ UNSCALED = {  # without division by a standard deviation, advantages are in unit
     "ppo": {"whiten": False},
     "gated_bepo": {"step_std": "none", "outcome_std": "none", "backup": "mean", "tolerance": 0.0},
 }
-NO_PENALTY = {"invalid_penalty": 0.0, "step_invalid_penalty": 0.0}
+NO_PENALTY = {"invalid_penalty": 0.0, "step_invalid_penalty": 0.0, "progress": 0.0}
 
 
 @pytest.mark.parametrize("name", sorted(UNSCALED))

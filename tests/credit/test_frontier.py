@@ -6,11 +6,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bepo.core.batch import RolloutBatch, Terminal
+from bepo.core.errors import UserError
 from bepo.core.graph import RolloutGraph, iterate, solve, with_terminals
 from bepo.core.returns import discounted_returns, standardise, standardise_by_state, tied
 from bepo.credit.adastep import AdaStep, explained
 from bepo.credit.crbc import CRBC
 from bepo.credit.ecpo import ECPO
+from bepo.credit.empg import EMPG
 from bepo.credit.g2po import G2PO
 from bepo.credit.gated_bepo import GatedBEPO
 from bepo.credit.gigpo import GiGPO
@@ -18,6 +20,9 @@ from bepo.credit.graft import GRAFT
 from bepo.credit.graphgpo import GraphGPO
 from bepo.credit.graphhca import GraphHCA
 from bepo.credit.grpo import GRPO
+from bepo.credit.mt_grpo import MTGRPO
+from bepo.credit.rebn import ReBN
+from bepo.credit.salt import SALT, same_steps
 from bepo.credit.shrunk_bepo import ShrunkBEPO
 from bepo.testing.strategies import rollouts
 
@@ -277,3 +282,129 @@ def test_the_floor_bounds_a_group_that_tells_little(batch):
     close(terms["step"], standardise(terms["step_raw"], batch.group_start, "none") / 1000.0)
     assume(np.abs(terms["step_raw"]).max() > 0)
     assert np.abs(terms["step"]).max() <= 2 * np.abs(terms["step_raw"]).max() / 1000.0
+
+
+# --- RewardFlow, RTMC, ROLL and ProGPO as options ------------------------------------------------------------------
+
+
+@given(batch=BATCH)
+def test_rewardflow_propagates_the_best_discounted_value(batch):
+    """V = max(success, 0.9 max over next states), swept until nothing changes; V(s) itself cancels within a state."""
+    value, ends = np.zeros(batch.n_states), batch.terminal == Terminal.SUCCESS
+    for _ in range(batch.n_states + 1):
+        after = np.where(ends, 10.0, value[batch.next_state])
+        np.maximum.at(value, batch.state, 0.9 * after)
+    credit = GraphGPO(omega=0.9, std="none", unreachable="zero", invalid_penalty=0)(batch)
+    close(credit.terms["step"], standardise_by_state(batch, after - value[batch.state], "none"))
+
+
+@given(batch=BATCH)
+def test_crbc_without_backups_is_gigpos_step_term_averaged_over_actions(batch):
+    """The mean return of an action minus that of its state, as in RTMC; AdaStep's weight is its share of variance."""
+    plain = batch.paying_success(0.95)
+    graph = RolloutGraph(plain)
+    raw = CRBC(beta=0.95, depth=0)(batch).terms["step_raw"]
+    close(raw, graph.pair_mean(GiGPO(std="none", invalid_penalty=0)(plain).terms["step"]), 2e-9)
+    returns = discounted_returns(plain, 0.95)
+    total = graph.state_mean((returns - graph.state_mean(returns)[batch.state]) ** 2)
+    share = explained(graph, returns)
+    varies = total > 1e-6
+    close(graph.state_mean(raw**2)[varies], (share * total)[varies], 1e-7)
+
+
+def test_roll_compares_states_of_different_tasks():
+    """One state in two tasks of one trajectory each: alone it has no comparison, over the batch it has."""
+    rows = [
+        {"uid": uid, "traj": 0, "t": 0, "obs": "s", "next": "x", "r": r, "done": "failure", "valid": True}
+        for uid, r in ((0, 0.0), (1, 4.0))
+    ]
+    batch = RolloutBatch.from_rows(rows)
+    assert not GiGPO(std="none")(batch).terms["step"].any()
+    mixed = GiGPO(std="none", state_scope="batch")
+    assert mixed(batch).terms["step"].tolist() == [-2.0, 2.0]
+    assert mixed.mixes_groups and not GiGPO().mixes_groups and GRPO(progress=0.3).mixes_groups
+
+
+def walk(uid, traj, keys, done):
+    last = len(keys) - 2
+    return [
+        {"uid": uid, "traj": traj, "t": t, "obs": keys[t], "next": keys[t + 1], "r": 10.0 * (done == "success")}
+        | {"done": done if t == last else None, "valid": t > 0}
+        for t in range(last + 1)
+    ]
+
+
+def test_progpo_rewards_new_states_in_failed_groups_only():
+    """Progress 1 and 1/2 in the failed group, half of the groups failed: +-0.3 / 2; the other group is GRPO's."""
+    failed = walk("f", 0, "abc", "truncation") + walk("f", 1, "aba", "truncation")
+    mixed = walk("m", 0, "ab", "success") + walk("m", 1, "aba", "failure")
+    batch = RolloutBatch.from_rows(failed + mixed)
+    found = GRPO(progress=0.3)(batch).advantage
+    close(found[:4], [0.15, 0.15, -0.15, -0.15])
+    np.testing.assert_array_equal(found[4:], GRPO()(batch).advantage[4:])
+    close(GRPO(progress=0.3)(RolloutBatch.from_rows(failed)).advantage, [0.3, 0.3, -0.3, -0.3])
+
+
+# --- ReBN, SALT, EMPG and MT-GRPO ----------------------------------------------------------------------------------
+
+
+@given(rows=rollouts(max_groups=3, rewards=(0.0,)))
+def test_rebn_without_discount_is_grpo_with_the_batch_as_one_group(rows):
+    """Where only the last transition pays, every return is the episode's."""
+    one = [row | {"uid": "all", "traj": (row["uid"], row["traj"])} for row in rows]
+    batch, merged = RolloutBatch.from_rows(rows), RolloutBatch.from_rows(one)
+    close(ReBN(invalid_penalty=0)(batch).advantage, GRPO(invalid_penalty=0, singleton="zero")(merged).advantage)
+    assert abs(ReBN()(batch).advantage.sum()) < 1e-8
+
+
+@given(batch=UNIQUE)
+def test_salt_without_equal_steps_is_grpo(batch):
+    np.testing.assert_array_equal(SALT()(batch).advantage, GRPO(pool="trajectory", singleton="zero")(batch).advantage)
+
+
+@given(batch=BATCH, history=st.sampled_from((0, 1, 3)))
+def test_salt_keeps_the_sum_over_equal_steps_and_more_history_splits_them(batch, history):
+    same, finer = same_steps(batch, history), same_steps(batch, history + 1)
+    credit = SALT(history=history)(batch)
+    close(np.bincount(same, weights=credit.advantage), np.bincount(same, weights=credit.terms["outcome"]))
+    assert all(len(set(same[finer == i])) == 1 for i in np.unique(finer))
+
+
+def test_salt_gives_a_step_that_one_success_and_one_failure_share_nothing():
+    rows = walk(0, 0, "abc", "success") + walk(0, 1, "abd", "failure")
+    found = SALT(invalid_penalty=0)(RolloutBatch.from_rows(rows)).advantage
+    assert found[0] == found[2] == 0 and found[1] > 0 > found[3]
+
+
+@given(batch=BATCH)
+def test_empg_without_modulation_is_centred_grpo(batch):
+    outcome = GRPO()(batch).advantage
+    close(EMPG(k=0, zeta=0)(batch).advantage, outcome - outcome.mean())
+    credit = EMPG()(batch)
+    assert credit.terms["rho"].mean() == pytest.approx(1) and abs(credit.advantage.sum()) < 1e-8
+    even = RolloutBatch.concat([batch])
+    even.entropy = np.full(len(batch), 0.7)
+    close(EMPG()(even).terms["rho"], 1.0)
+    close(EMPG()(even).terms["bonus"], batch.terminal == 0)
+
+
+def test_empg_refuses_rollouts_without_entropies():
+    with pytest.raises(UserError, match="entropy"):
+        EMPG()(RolloutBatch.from_rows(walk(0, 0, "abc", "success")))
+
+
+@given(rows=rollouts(max_steps=1))
+def test_mt_grpo_of_one_step_is_grpo(rows):
+    batch = RolloutBatch.from_rows(rows)
+    grpo = GRPO(pool="trajectory", singleton="zero", invalid_penalty=0)(batch).advantage
+    for ended in ("left_out", "zero"):
+        close(MTGRPO(ended=ended, invalid_penalty=0)(batch).advantage, grpo)
+
+
+@given(batch=BATCH)
+def test_mt_grpo_with_ended_trajectories_counted_is_centred_at_the_first_step(batch):
+    """Its baseline there is the mean return of the group, whatever the trajectories' lengths."""
+    found = MTGRPO(ended="zero", std="none", invalid_penalty=0)(batch).advantage[batch.step == 0]
+    returns = batch.episode_return
+    mean = np.bincount(batch.trajectory_group, weights=returns) / np.bincount(batch.trajectory_group)
+    close(found, returns - mean[batch.trajectory_group], 1e-7)

@@ -37,6 +37,7 @@ def test_learning_from_the_command_line(capsys):
         (["fidelity", "grp0"], "grp0"),
         (["fidelity", "grpo gama=1"], "gama"),
         (["fidelity", "ppo"], "needs a critic"),
+        (["bias", "gigpo_roll", "world=tree"], "mixes groups"),
         (["fidelity", "world=maze"], "chain"),
         (["fidelity", "slip=2"], "slip=2"),
         (["fidelity", "slipp=0.1"], "slip"),

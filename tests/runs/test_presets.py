@@ -120,6 +120,14 @@ def test_official_and_paper_settings_of_a_method_are_two_presets(name):
     assert config(f"credit={name}_paper").credit == replace(default, **paper)
 
 
+def test_presets_of_newer_methods_set_fields_of_known_estimators():
+    assert config("credit=rewardflow").credit == estimators()["graphgpo"](omega=0.9, std="none", unreachable="zero")
+    assert config("credit=progpo").credit == estimators()["grpo"](progress=0.3)
+    assert config("credit=gigpo_roll").credit == estimators()["gigpo"](state_scope="batch")
+    rtmc = {"beta": 0.95, "depth": 0, "floor": 1e-6, "step_weight": 1.0, "outcome_weight": 0.0}
+    assert config("credit=rtmc").credit == estimators()["crbc"](**rtmc)
+
+
 @pytest.mark.parametrize(
     "preset, env, changed",
     [
