@@ -68,7 +68,7 @@ def collect(
     trajectory = np.repeat(np.arange(len(group)), horizon)[kept]
     step = np.tile(np.arange(horizon), len(group))[kept]
     batch = as_batch(worlds, which, group[trajectory], trajectory, step, state, following, terminal, reward, action)
-    chances = policy[group[trajectory], state]
+    chances = policy[group[trajectory], state.astype(np.int64)]
     batch.entropy = -(chances * np.log(np.maximum(chances, np.finfo(float).tiny))).sum(-1)
     return LabRollouts(batch, state, following, action)
 
