@@ -37,10 +37,12 @@ NOT_RUN = {
     r"python -m analysis power": "needs the runs of claims; tests/analysis/test_inference.py makes them",
     r"python -m bepo\.upload": "needs a server; tests/store/test_tracking.py has a stand-in for it",
     r".*(credit=(togo|mine)|credit togo|-k togo|view tutorial)": "an example of a page: its file is added there",
-    r".*(env=corridor|play corridor|loss=cispo|invalid.penalty)": "an example of a page: "
+    r".*(env=corridor|play corridor|loss=dro|invalid.penalty)": "an example of a page: "
     "tests/project/test_extending.py adds its file, and runs it",
     r"python -m bepo\.verify\b": "trains a laptop run again; tests/commands/test_publish.py does it with a smoke run",
     r"python -m tests\.(screens|pictures)": "needs Chromium, and writes the pictures of docs/",
+    r"python conformance\.py": "tests/credit/test_conformance.py runs it on a copy, with the page's adapter",
+    r"python -m tests\.credit\.make_conformance": "writes a file that is tracked; a test compares it",
     r"python -m venv": "makes an environment",
     r"python -m pytest -n 2": "this test would start itself",
     r"make (verl|test-verl)": "needs .venv-verl, 4 GB that make verl downloads",

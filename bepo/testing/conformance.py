@@ -1,0 +1,136 @@
+"""Score any framework's advantage estimators on the cases of ``conformance.json``.
+
+This file needs only the standard library. Copy it and ``conformance.json`` into a project; bepo need not be installed.
+
+::
+
+    python conformance.py my_adapter.py
+
+``my_adapter.py`` defines ``ESTIMATORS``, a dictionary from method names to functions ``f(rows, settings)``. Rows are
+dictionaries with the keys ``uid`` (task group), ``traj``, ``t``, ``obs`` and ``next`` (state keys), ``r``, ``done``
+(None, "success", "failure" or "truncation"), ``valid``, ``action`` and ``values`` (of a critic; one a token).
+``settings`` holds all settings of the case, as documented in bepo's docs/settings.md. ``f`` returns one advantage for
+each row, in order. It raises ``Unsupported`` for settings that the framework does not have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import runpy
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+Estimator = Callable[[list[dict[str, Any]], dict[str, Any]], Sequence[float]]
+STATUSES = ("passed", "failed", "unsupported")
+
+
+class Unsupported(Exception):
+    """The framework does not have these settings."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an estimator gave for a case."""
+
+    case: str
+    method: str
+    tests: str
+    """The identity that the case tests."""
+    status: str
+    """One of ``STATUSES``."""
+    detail: str = ""
+    """What differs, or the error; empty for a passed case."""
+    fault: str = ""
+    """The known fault that gives these numbers; empty if none does."""
+
+
+def load(path: str | Path | None = None) -> dict[str, Any]:
+    """Return the cases, by default of the file beside this one."""
+    return json.loads(Path(path or Path(__file__).with_suffix(".json")).read_text(encoding="utf-8"))
+
+
+def score(estimators: Mapping[str, Estimator], kit: Mapping[str, Any] | None = None) -> list[Result]:
+    """Return a result for each case of the methods that ``estimators`` has."""
+    kit = load() if kit is None else kit
+    cases = (case for case in kit["cases"] if case["method"] in estimators)
+    return [_result(case, kit["rollouts"][case["rollout"]], estimators[case["method"]]) for case in cases]
+
+
+def _result(case: dict[str, Any], rows: list[dict[str, Any]], estimator: Estimator) -> Result:
+    about = case["id"], case["method"], case["tests"]
+    try:
+        found = [float(x) for x in estimator([dict(row) for row in rows], dict(case["settings"]))]
+    except Unsupported as error:
+        return Result(*about, "unsupported", str(error))
+    except Exception as error:
+        return Result(*about, "failed", f"{type(error).__name__}: {error}")
+    expected = case["expected"]
+    if len(found) != len(expected):
+        return Result(*about, "failed", f"{len(found)} advantages for {len(expected)} rows")
+    if not (wrong := _differences(found, expected, case["atol"])):
+        return Result(*about, "passed")
+    worst = max(wrong, key=lambda i: abs(found[i] - expected[i]) if math.isfinite(found[i]) else math.inf)
+    detail = f"{len(wrong)} of {len(rows)} rows differ; row {worst}: {found[worst]:.6g}, expected {expected[worst]:.6g}"
+    same = "gives" in case and not _differences(found, case["gives"], 10 * case["atol"])
+    return Result(*about, "failed", detail, case["fault"] if same else case.get("if_failed", ""))
+
+
+def _differences(found: Sequence[float], expected: Sequence[float], atol: float) -> list[int]:
+    """Return the rows whose numbers differ by more than ``atol``, plus the same relative to the expected number."""
+    return [i for i, (a, b) in enumerate(zip(found, expected)) if not abs(a - b) <= atol * (1 + abs(b))]
+
+
+def faults(results: Sequence[Result]) -> dict[str, list[str]]:
+    """Return the cases that show each known fault, by its name."""
+    named = sorted({result.fault for result in results} - {""})
+    return {name: [result.case for result in results if result.fault == name] for name in named}
+
+
+def report(results: Sequence[Result], kit: Mapping[str, Any]) -> str:
+    """Return counts by method and identity, the first failure of each, and the faults that explain failures."""
+    lines = [f"{'method':<14} {'identity':<14} passed  failed  unsupported"]
+    for method, tests in sorted({(result.method, result.tests) for result in results}):
+        of_both = [result for result in results if (result.method, result.tests) == (method, tests)]
+        counts = Counter(result.status for result in of_both)
+        passed, failed, unsupported = (counts[status] for status in STATUSES)
+        lines.append(f"{method:<14} {tests:<14} {passed:>6}  {failed:>6}  {unsupported:>11}")
+        if first := next((result for result in of_both if result.status == "failed"), None):
+            lines += [f"    {kit['identities'][tests]}", f"    {first.case}: {first.detail}"]
+    for name, cases in faults(results).items():
+        lines.append(f"fault {name} in {len(cases)} cases, such as {cases[0]}: {kit['faults'][name]}")
+    counts = Counter(result.status for result in results)
+    lines.append(", ".join(f"{counts[status]} {status}" for status in STATUSES))
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Score the adapter that the command line names. Return 0 if nothing failed, 1 if a case did, 2 for wrong input."""
+    parser = argparse.ArgumentParser(description="Score advantage estimators on the conformance cases.")
+    parser.add_argument("adapter", help="a Python file that defines ESTIMATORS")
+    parser.add_argument("--cases", metavar="FILE", help="default: conformance.json beside this file")
+    parser.add_argument("--json", metavar="FILE", help="also write all results to FILE")
+    chosen = parser.parse_args(arguments)
+    # an adapter imports this file by its name; what it then raises must be the class that is caught here
+    sys.modules.setdefault("conformance", sys.modules[__name__])
+    try:
+        estimators, kit = runpy.run_path(chosen.adapter).get("ESTIMATORS"), load(chosen.cases)
+    except OSError as error:
+        parser.error(str(error))
+    known = sorted({case["method"] for case in kit["cases"]})
+    if not isinstance(estimators, Mapping) or not estimators or not estimators.keys() <= set(known):
+        parser.error(f"{chosen.adapter}: ESTIMATORS must map methods to functions; methods: {', '.join(known)}")
+    results = score(estimators, kit)
+    print(report(results, kit))
+    if chosen.json:
+        Path(chosen.json).write_text(json.dumps([asdict(result) for result in results], indent=1), encoding="utf-8")
+    return int(any(result.status == "failed" for result in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,166 @@
+"""The conformance kit: its cases hold for bepo's estimators, and it names faults that are seeded in other code."""
+
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bepo.core.batch import RolloutBatch
+from bepo.credit import make
+from bepo.testing.conformance import Unsupported, faults, load, report, score
+from tests.credit.make_conformance import FAULTS, FILE, NAMES, kit
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def cases():
+    return load()
+
+
+def ours(name):
+    return lambda rows, settings: make(name, **settings)(RolloutBatch.from_rows(rows_with_tokens(rows))).advantage
+
+
+def rows_with_tokens(rows):
+    lengths = (len(row.get("values", ())) for row in rows)
+    tokens = [{"prompt_ids": [0], "response_ids": [1] * n, "logprobs": [0.0] * n} if n else {} for n in lengths]
+    return [row | of_row for row, of_row in zip(rows, tokens)]
+
+
+def test_the_file_is_what_the_script_makes(cases):
+    made = json.loads(json.dumps(kit()))
+    assert len(cases["cases"]) >= 500
+    for part in ("identities", "faults", "rollouts"):
+        assert made[part] == cases[part]
+    for one, other in zip(made["cases"], cases["cases"], strict=True):
+        for name in ("expected", "gives"):
+            np.testing.assert_allclose(one.get(name, 0.0), other.get(name, 0.0), atol=2e-8, rtol=0)
+        assert one | {"expected": 0, "gives": 0} == other | {"expected": 0, "gives": 0}
+
+
+def test_every_method_every_identity_and_every_fault_has_cases(cases):
+    of_cases = {name: {case.get(name) for case in cases["cases"]} for name in ("method", "tests", "fault", "if_failed")}
+    assert of_cases["method"] == set(NAMES) and of_cases["tests"] == set(cases["identities"])
+    assert of_cases["fault"] | of_cases["if_failed"] == {None, *FAULTS}
+    assert len({case["id"] for case in cases["cases"]}) == len(cases["cases"])
+
+
+def test_bepos_estimators_pass_every_case(cases):
+    results = score({name: ours(name) for name in NAMES}, cases)
+    assert len(results) == len(cases["cases"])
+    assert [result for result in results if result.status != "passed"] == []
+    assert report(results, cases).endswith(f"{len(results)} passed, 0 failed, 0 unsupported")
+
+
+# --- another framework's GRPO and GiGPO, which a seeded fault changes -----------------------------------------------
+
+
+def pools(rows, *keys):
+    found: dict = {}
+    for i, row in enumerate(rows):
+        found.setdefault(tuple(row[key] for key in keys), []).append(i)
+    return found.values()
+
+
+def normalised(rows, scores, std, fault, *keys):
+    out = np.zeros(len(rows))
+    if fault == "batch_wide_groups":
+        keys = keys[1:]
+    for members in pools(rows, *keys) if keys else [list(range(len(rows)))]:
+        values = [scores[i] for i in members]
+        if fault == "float32_ties":
+            single = np.array(values, np.float32)
+            centre, spread = single.mean(), single.std(ddof=1) if len(values) > 1 else np.float32(1)
+        else:
+            centre = statistics.fmean(values)
+            is_tied = max(values) - min(values) <= 1e-9 * max(map(abs, values))
+            spread = 1.0 if is_tied else statistics.stdev(values)
+            values = [centre] * len(values) if is_tied else values
+        divisor = 1.0 if std == "none" or fault == "missing_deviation" else spread + 1e-6
+        out[members] = [(v - centre) / divisor if len(members) > 1 else 0.0 for v in values]
+    return out
+
+
+def returns_of(rows, reward, gamma, fault):
+    out = np.zeros(len(rows))
+    for members in pools(rows, "traj"):
+        following = 0.0
+        for i in reversed(members):
+            out[i] = following = reward[i] + gamma * following
+    return out * (gamma if fault == "off_by_one_discount" else 1)
+
+
+def other_gigpo(fault, with_step=True):
+    def estimator(rows, settings):
+        if (
+            settings["pool"] != "transition"
+            or settings["std"] == "population"
+            or settings["singleton"] != "raw"
+            or settings.get("similarity")
+        ):
+            raise Unsupported("pool, std or singleton")
+        charge = np.array([settings["invalid_penalty"] * (not row["valid"]) for row in rows])
+        reward = np.array([row["r"] for row in rows])
+        if fault == "penalty_on_the_wrong_side":
+            reward, charge = reward - charge, 0.0 * charge
+        total = returns_of(rows, reward, 1.0, "")
+        first = {row["traj"]: total[i] for i, row in reversed(list(enumerate(rows)))}
+        score = np.array([first[row["traj"]] for row in rows]) - charge
+        advantage = normalised(rows, score, settings["std"], fault, "uid")
+        if with_step:
+            after = returns_of(rows, reward, settings["gamma"], fault) - charge
+            weight = settings["step_weight"]
+            advantage += weight * normalised(rows, after, settings["std"], fault, "uid", "obs")
+        return advantage
+
+    return estimator
+
+
+def other(fault=""):
+    return {"gigpo": other_gigpo(fault), "grpo": other_gigpo(fault, with_step=False)}
+
+
+def test_another_implementation_passes_what_it_supports(cases):
+    results = score(other(), cases)
+    assert {result.status for result in results} == {"passed", "unsupported"}
+    assert sum(result.status == "passed" for result in results) > 100 and faults(results) == {}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_seeded_fault_is_found_by_its_name(cases, fault):
+    results = score(other(fault), cases)
+    assert list(faults(results)) == [fault]
+    assert f"fault {fault} in " in report(results, cases)
+
+
+def test_what_is_not_a_list_of_numbers_fails(cases):
+    def broken(rows, settings):
+        return {"none": [0.0] * (len(rows) - 1), "sample": [float("nan")] * len(rows)}.get(settings["std"], 1 / 0)
+
+    results = score({"grpo": broken}, cases)
+    assert {result.status for result in results} == {"failed"}
+    details = " ".join(result.detail for result in results)
+    assert "ZeroDivisionError" in details
+
+
+def test_a_copy_runs_without_bepo(tmp_path):
+    """With the adapter of docs/conformance.md, in a Python that sees nothing but its standard library."""
+    page = (ROOT / "docs" / "conformance.md").read_text(encoding="utf-8")
+    adapter = page.split("```python\n")[1].split("```")[0]
+    (tmp_path / "adapter.py").write_text(adapter, encoding="utf-8")
+    for suffix in (".py", ".json"):
+        shutil.copy(FILE.with_suffix(suffix), tmp_path)
+    command = [sys.executable, "-I", "-S", "conformance.py", "adapter.py", "--json", "out.json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8")
+    assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
+    results = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    assert {result["method"] for result in results} == {"rloo"}
+    assert sum(result["status"] == "passed" for result in results) > 20
+    wrong = subprocess.run([*command[:4], "missing.py"], cwd=tmp_path, capture_output=True, text=True, encoding="utf-8")
+    assert wrong.returncode == 2 and "missing.py" in wrong.stderr and "Traceback" not in wrong.stderr
