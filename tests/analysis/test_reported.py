@@ -211,7 +211,11 @@ def test_common_settings_are_the_papers():
 @needs_paper
 def test_every_table_of_the_paper_is_transcribed():
     labels = set(re.findall(r"\\label\{tab:([^}]*)\}", source()))
-    assert labels == {*TABLES, "supp-common-hparams"} == {p.stem for p in REPORTED.glob("*.csv")} - {"text"}
+    assert (
+        labels
+        == {*TABLES, "supp-common-hparams"}
+        == {p.stem for p in REPORTED.glob("*.csv")} - {"text", "reported-elsewhere"}
+    )
 
 
 def prose() -> dict[str, Counter]:
@@ -250,3 +254,11 @@ def test_reported_files_have_one_shape():
             header, *rows = csv.reader(file)
         assert header == ["row", "group", "column", "mean", "std", "note"], path.name
         assert max(Counter(tuple(r[:3]) for r in rows).values()) == 1, path.name
+
+
+def test_numbers_of_other_papers_name_their_source_and_a_known_model():
+    rows = ours("reported-elsewhere")
+    assert all(re.search(r"arXiv \d{4}\.\d{5}", row["note"]) for row in rows) and len(rows) > 60
+    assert all(0 < float(row["mean"]) <= 100 and float(row["std"] or 0) < 10 for row in rows)
+    known = "Qwen2.5-1.5B|Qwen2.5-7B|Qwen3-4B|Qwen3-8B|Qwen2.5-VL-3B|model not noted"
+    assert all(re.fullmatch(f"({known})(, run again by \\w+)?", row["group"]) for row in rows)

@@ -1,5 +1,7 @@
 """Conformance to recorded outputs of official code and of an independent Gated-BEPO, to 1e-5."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -91,3 +93,16 @@ def test_rloo_and_the_gagpo_reconstruction(credit_cases, case):
     for pool, recorded in {"transition": "rloo_record", "trajectory": "rloo_trajectory"}.items():
         close(make("rloo", pool=pool, invalid_penalty=0.0)(batch).advantage, golden[recorded])
     close(make("gagpo", invalid_penalty=0.0)(batch).advantage, golden["gagpo_reconstruction"])
+
+
+G2PO = json.loads((DATA / "g2po_golden.json").read_text(encoding="utf-8"))
+"""Outputs of the official code (Nala-YN/G2PO b8ffaf5, g2po/core_g2po.py), run in float64 on random groups."""
+
+
+@pytest.mark.parametrize("case", range(len(G2PO)))
+def test_g2po_equals_its_official_code(case):
+    golden = G2PO[case]
+    batch = RolloutBatch.from_rows(golden["rows"])
+    for key, options in {"mean_std_norm_1": {}, "mean_norm_0.8": {"std": "none", "step_weight": 0.8}}.items():
+        found = make("g2po", **options)(batch).advantage
+        np.testing.assert_allclose(found, np.array(golden[key])[batch.row], atol=1e-12)
