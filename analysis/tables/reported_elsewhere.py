@@ -22,7 +22,7 @@ def reported_elsewhere(_: Studies) -> Table:
     """Show the numbers of each paper with the model, and whether it ran a method again."""
     rows = []
     for (row, group), entries in grouped(entries_of("reported-elsewhere"), lambda e: (e.row, e.group)).items():
-        found, (first, *_) = {entry.column: entry for entry in entries}, entries
+        found, first = {entry.column: entry for entry in entries}, entries[0]
         method = Printed(name_of(row), mark="ᶜ" * first.copied)
         numbers = [_printed(found[c]) if c in found else None for c in _COLUMNS]
         rows.append([method, group, *numbers, first.note.removeprefix("copied: ")])
