@@ -1,9 +1,10 @@
 """Row keys: the row of a table or figure to which a run belongs."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from analysis.data.runs import Run
+from bepo.credit.gated_bepo import GatedBEPO
 
 
 @dataclass(frozen=True)
@@ -11,16 +12,26 @@ class RowKey:
     """Assign runs to the rows of an artefact.
 
     ``row``: returns the name of a run's row, or None if the run is not part of the artefact. ``varies``: settings
-    outside ``credit`` in which rows differ on purpose (dotted names or prefixes).
+    outside ``credit`` in which rows differ on purpose (dotted names or prefixes). ``within``: settings in which the
+    runs of one row differ on purpose.
     """
 
     row: Callable[[Run], str | None]
     varies: tuple[str, ...] = ()
+    within: tuple[str, ...] = ()
 
 
 def settings(*names: str) -> RowKey:
     """Return the key with a row per value of credit fields (or dotted names), such as ``n_min=2 b_min=2``."""
     return RowKey(lambda run: " ".join(f"{name.removeprefix('credit.')}={run.written(name)}" for name in names), names)
+
+
+def _variant(run: Run) -> str:
+    """Return the method, for Gated-BEPO with the settings that are not its defaults: ``gated_bepo backup=max``."""
+    if run.method != "gated_bepo":
+        return run.method
+    changed = (f"{f.name}={run[f.name]}" for f in fields(GatedBEPO) if run[f.name] != f.default)
+    return " ".join([run.method, *changed])
 
 
 METHOD = RowKey(lambda run: run.method)
@@ -38,3 +49,6 @@ def evaluated(*envs: str) -> RowKey:
 
 # GraphGPO's protocol and the matched protocol differ in the environment.
 OBSERVATIONS = RowKey(lambda run: f"{run.method} {run['env.graph_key']}", ("env.graph_key", "env.prompt_state"))
+
+# A block has its own initial weights and warm start.
+BLOCKS = RowKey(_variant, within=("policy.seed", "policy.warm_start.seed"))

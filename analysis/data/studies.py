@@ -67,9 +67,9 @@ class Studies(dict[str, StudyRuns]):
 def select(study: StudyRuns, runs: Iterable[Run], allow_mixed: bool = False) -> StudyRuns:
     """Fill ``study`` with those of ``runs`` that may be compared. ``skipped`` and ``refused`` name the others.
 
-    1. Within an environment and model, all runs share every setting, except the settings of their method and those
-       that rows vary. Runs with the same loss share its settings. The oldest published run decides; without
-       published runs the newest run decides.
+    1. Within an environment and model, all runs share every setting, except the settings of their method, those that
+       rows vary and those that differ within rows. Runs with the same loss share its settings. The oldest published run
+       decides; without published runs the newest run decides.
     2. All runs of a row have the same settings, decided in the same way.
     3. A row with several method versions, test task sets or backends is refused, unless ``allow_mixed``.
     """
@@ -83,12 +83,13 @@ def select(study: StudyRuns, runs: Iterable[Run], allow_mixed: bool = False) -> 
         if row is None:
             continue
         place, own = (run.env, run.model), (*_OF_A_METHOD, *study.key.varies)
-        shared = {name: value for name, value in run.settings.items() if not name.startswith(own)}
-        fixed = (name for name in run.settings if not name.startswith(("loss.ratio", *study.key.varies)))
-        loss = {name: run.settings[name] for name in fixed if name.startswith("loss.")}
+        settings = {name: value for name, value in run.settings.items() if name not in study.key.within}
+        shared = {name: value for name, value in settings.items() if not name.startswith(own)}
+        fixed = (name for name in settings if not name.startswith(("loss.ratio", *study.key.varies)))
+        loss = {name: settings[name] for name in fixed if name.startswith("loss.")}
         other = _differences(expected.setdefault(place, shared), shared)
         other = other or _differences(expected.setdefault((*place, "loss", str(run["loss.name"])), loss), loss)
-        other = other or _differences(expected.setdefault((*place, row), run.settings), run.settings)
+        other = other or _differences(expected.setdefault((*place, row), settings), settings)
         if other:
             norm, names = "published" if place in settled else "newer", ", ".join(sorted(other))
             study.skipped.append(f"{run.path}: settings differ from {norm} runs of its study ({names})")

@@ -29,6 +29,9 @@ class Evaluation(Settings):
     """Number of passes over the test and the validation tasks, before the first and after the last update."""
     every: int = setting(10, at_least=0)
     """Updates between two evaluations during training, with one pass over each of the two sets; 0: no evaluations."""
+    late_passes: int = setting(0, at_least=0, at_most=100, neutral=True)
+    """Number of further evaluations, evenly spaced over the last fifth of the updates; the last is after the last
+    update. Their mean is steadier than one pass at the end."""
     temperature: float = setting(0.4, at_least=0)
     """Sampling temperature. 0 (greedy) is only for served policies."""
     top_p: float = setting(1.0, above=0, at_most=1)
@@ -41,6 +44,11 @@ class Evaluation(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         Sampling(self.temperature or 1.0, self.top_p, self.top_k)  # checks top_p and top_k
+
+    def is_due(self, update: int, updates: int) -> bool:
+        """Return whether there is an evaluation after this update of a run with ``updates`` updates."""
+        late = {updates - i * updates // (5 * self.late_passes) for i in range(self.late_passes)}
+        return update in late or (self.every > 0 and update % self.every == 0)
 
     @property
     def sampling(self) -> Sampling:

@@ -30,16 +30,15 @@ class Evaluations:
     """The evaluation passes of a run; their episodes are in ``episodes.jsonl``.
 
     Before the first and after the last update there are ``evaluation.seeds`` passes over the tasks of each held-out
-    split. Every ``evaluation.every`` updates there is one pass over each split.
+    split. After the updates that ``evaluation.every`` and ``evaluation.late_passes`` name there is one pass over each.
     """
 
     def __init__(self, config: Config, setup: Setup, folder: RunFolder, engine: Engine) -> None:
         self._config, self._setup, self._folder, self._engine = config, setup, folder, engine
 
     def is_due(self, update: int) -> bool:
-        """Return whether ``evaluation.every`` asks for passes after this update."""
-        every = self._config.evaluation.every
-        return every > 0 and update % every == 0
+        """Return whether there are passes after this update."""
+        return self._config.evaluation.is_due(update, self._config.updates)
 
     def first(self) -> None:
         """Record the passes of the initial policy. Runs that start from the same policy share them."""

@@ -59,7 +59,8 @@ def means_of_passes(runs: Sequence[PlannedRun]) -> list[float]:
     finals: list[float] = []
     for run in runs:
         curve = [r["eval/validation_success"] for r in run.folder.rows("metrics") if "eval/validation_success" in r]
-        n_passes = run.config.updates // run.config.evaluation.every if run.config.evaluation.every else 0
+        updates = run.config.updates
+        n_passes = sum(run.config.evaluation.is_due(update, updates) for update in range(1, updates + 1))
         means += [(sum(finals) + value) / (len(finals) + 1) for value in curve]
         if len(curve) < n_passes or not curve:
             break

@@ -1,0 +1,171 @@
+"""The primary claims about blocks (``paper/blocks.yaml``), and their group-sequential test.
+
+A block is a warm start, a task order and a training seed that every method shares. Claims are tested at a few looks.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import nan, sqrt
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import yaml
+from jaxtyping import Float
+from scipy.special import stdtr, stdtrit
+
+from analysis.data.reported import PAPER
+from analysis.data.runs import Run
+from bepo.core.errors import UserError, choose
+
+PLAN = PAPER / "blocks.yaml"
+LATE = 0.8
+"""Evaluations count for ``level`` after this share of the updates."""
+_FIELDS = ("env", "measure", "more", "less", "source")
+
+
+def speed(run: Run) -> float:
+    """Return the success in training in per cent, averaged over all updates."""
+    return 100 * run.mean("train/success")
+
+
+def level(run: Run) -> float:
+    """Return the success on all held-out tasks in per cent, averaged over the evaluations late in training."""
+    rows = run.episodes
+    late = rows[rows["update"] > LATE * run.updates]
+    return 100 * float(late["success"].astype(float).groupby(late["update"]).mean().mean())
+
+
+MEASURES: Mapping[str, Callable[[Run], float]] = {"speed": speed, "level": level}
+
+
+@dataclass(frozen=True)
+class Look:
+    """A look at the first ``blocks`` blocks, with Holm's procedure at a two-sided ``level``."""
+
+    blocks: int
+    level: float
+
+
+@dataclass(frozen=True)
+class BlockClaim:
+    """A claim that a measure is higher for the row ``more`` than for the row ``less``.
+
+    ``source`` says what lets expect it: the paper, the lab, or runs that were seen.
+    """
+
+    env: str
+    measure: str
+    more: str
+    less: str
+    source: str
+
+    @property
+    def id(self) -> str:
+        """Its name: ``sokoban speed: gated_bepo > grpo``."""
+        return f"{self.env} {self.measure}: {self.more} > {self.less}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The blocks in their order, the looks, and the primary claims."""
+
+    blocks: tuple[int, ...]
+    looks: tuple[Look, ...]
+    claims: tuple[BlockClaim, ...]
+
+
+def read_plan(path: Path = PLAN) -> Plan:
+    """Return the plan. Raises ``UserError`` for unknown fields and measures."""
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    claims = tuple(_claim(path, item) for item in content["claims"])
+    if len({claim.id for claim in claims}) < len(claims):
+        raise UserError(f"{path}: two claims are equal")
+    return Plan(tuple(content["blocks"]), tuple(Look(**look) for look in content["looks"]), claims)
+
+
+def _claim(path: Path, item: dict[str, Any]) -> BlockClaim:
+    if set(item) != set(_FIELDS):
+        raise UserError(f"{path}: {item}: its fields must be {', '.join(_FIELDS)}")
+    if item["measure"] not in MEASURES:
+        raise choose(f"{path}: measure", item["measure"], MEASURES)
+    return BlockClaim(**item)
+
+
+Verdict = Literal["holds", "reversed", "undecided"]
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A claim with the differences of its blocks, in the plan's order, and what the looks decided.
+
+    ``look`` is the look that decided it; None if undecided. ``values`` are the differences that the verdict rests on:
+    those of the deciding look, or all.
+    """
+
+    claim: BlockClaim
+    values: Float[np.ndarray, " n"]
+    look: Look | None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the claim holds, is reversed, or is undecided."""
+        if self.look is None:
+            return "undecided"
+        return "holds" if self.values.mean() > 0 else "reversed"
+
+    @cached_property
+    def p(self) -> float:
+        """Student's two-sided p, not corrected; 1 if no test is possible."""
+        return paired_p(self.values)
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of the 95 % interval, not corrected for claims and looks; nan with fewer than two blocks."""
+        n = len(self.values)
+        return float(stdtrit(n - 1, 0.975) * self.values.std(ddof=1) / sqrt(n)) if n > 1 else nan
+
+
+def paired_p(values: Float[np.ndarray, " n"]) -> float:
+    """Return Student's two-sided p of a mean of zero; 1 with fewer than two values, or if all are equal."""
+    n = len(values)
+    if n < 2 or np.ptp(values) == 0:
+        return 1.0
+    t = values.mean() / (values.std(ddof=1) / sqrt(n))
+    return float(2 * stdtr(n - 1, -abs(t)))  # scipy.stats' test takes 50 times as long, which a simulation feels
+
+
+def decide(plan: Plan, differences: Mapping[BlockClaim, Mapping[int, float]]) -> list[Tested]:
+    """Test every claim at every look, and return them in the plan's order.
+
+    ``differences`` has the difference of a claim by block. At a look, a claim counts with p = 1 unless it has all of
+    the look's blocks.
+    """
+    deciding: dict[BlockClaim, Look] = {}
+    for look in plan.looks:
+        still = [claim for claim in plan.claims if claim not in deciding]
+        p = [_p_at(plan, look, differences.get(claim, {})) for claim in still]
+        deciding |= {still[i]: look for i in rejected(p, look.level)}
+    return [_tested(plan, claim, differences.get(claim, {}), deciding.get(claim)) for claim in plan.claims]
+
+
+def rejected(p: Sequence[float], level: float) -> list[int]:
+    """Return which hypotheses Holm's step-down procedure rejects (Holm, 1979)."""
+    order = sorted(range(len(p)), key=lambda i: p[i])
+    found = []
+    for done, i in enumerate(order):
+        if p[i] > level / (len(p) - done):
+            break
+        found.append(i)
+    return found
+
+
+def _p_at(plan: Plan, look: Look, by_block: Mapping[int, float]) -> float:
+    first = plan.blocks[: look.blocks]
+    return paired_p(np.array([by_block[block] for block in first])) if set(first) <= by_block.keys() else 1.0
+
+
+def _tested(plan: Plan, claim: BlockClaim, by_block: Mapping[int, float], look: Look | None) -> Tested:
+    used = plan.blocks[: look.blocks] if look else plan.blocks
+    return Tested(claim, np.array([by_block[block] for block in used if block in by_block]), look)

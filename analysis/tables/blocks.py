@@ -1,0 +1,139 @@
+"""Tables blocks-claims and blocks-methods: the primary claims about blocks, and every method beside Gated-BEPO."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from analysis.claims.looks import MEASURES, BlockClaim, Plan, Tested, decide, read_plan
+from analysis.data.methods import environment_name, name_of, ordered
+from analysis.data.rows import BLOCKS
+from analysis.data.runs import Run, grouped
+from analysis.data.statistics import Estimate
+from analysis.data.studies import Studies
+from analysis.grid.artefact import artefact
+from analysis.grid.notes import origins, protocol
+from analysis.grid.success import mean_of, with_interval
+from analysis.grid.table import NOT_RUN, Printed, Table
+
+STUDIES = ("blocks", "blocks_ablations")
+BASE = "gated_bepo"
+ByBlock = Mapping[int, float]
+"""A number for each block, by the block's seed."""
+
+
+@artefact("blocks-claims", "table", study=STUDIES, key=BLOCKS)
+def blocks_claims(studies: Studies) -> Table:
+    """Test the claims that paper/blocks.yaml declares."""
+    plan = read_plan()
+    tested = tests(plan, studies)
+    judged = studies.tier != "smoke"
+    verdicts = [_verdict(plan, one) if judged else "not judged" for one in tested]
+    rows = [[*_named(one.claim), *_numbers(one), verdict] for one, verdict in zip(tested, verdicts)]
+    used = studies.runs
+    looks = "; ".join(f"{look.blocks} blocks, {100 * look.level:g} %" for look in plan.looks)
+    wanted = _to_train(plan, tested)
+    return Table(
+        "Primary claims about blocks, declared before the first block was trained (points of success).",
+        ["Environment", "Measure", "Claim", "Expected by", "Blocks", "Difference", "p", "Verdict"],
+        rows,
+        [
+            " ".join(protocol(studies.values(), used)),
+            "A block is a warm start, a task order and a training seed that all methods share. Speed: success in "
+            "training, averaged over all updates. Level: success on all held-out tasks, averaged over the five "
+            "evaluations of the last fifth of the updates. Difference: mean over blocks with Student's 95 % interval. "
+            "p is two-sided. Interval and p are not corrected. The verdicts are: at each look, Holm's procedure over "
+            f"the claims that no earlier look decided ({looks}).",
+            *([f"Undecided claims need more blocks of: {'; '.join(wanted)}."] if wanted else []),
+            *origins(used),
+        ],
+        left=4,
+        facts={f"blocks/{one.claim.id}/verdict": verdict for one, verdict in zip(tested, verdicts)},
+    )
+
+
+@artefact("blocks-methods", "table", study=STUDIES, key=BLOCKS)
+def blocks_methods(studies: Studies) -> Table:
+    """Compare every method and variant with Gated-BEPO in the blocks that both have."""
+    rows = []
+    for env, of_env in grouped(sorted(studies.runs, key=lambda run: run.env), lambda run: run.env).items():
+        by_row = measured(of_env)
+        for name in ordered(by_row):
+            numbers = [text for measure in MEASURES for text in _compared(by_row, name, measure)]
+            rows.append([environment_name(env), _label(name), str(len(by_row[name]["speed"])), *numbers])
+    used = studies.runs
+    return Table(
+        "Methods and variants of Gated-BEPO in blocks (success, %), and their differences from Gated-BEPO.",
+        ["Environment", "Method", "Blocks", "Speed", "Difference", "Level", "Difference"],
+        rows,
+        [
+            " ".join(protocol(studies.values(), used)),
+            "Speed and level: mean over blocks ± one sample standard deviation. Difference: from Gated-BEPO in the "
+            "same blocks, mean with Student's 95 % interval, not corrected. Exploratory, except for the claims of "
+            "table blocks-claims.",
+            *origins(used),
+        ],
+        left=2,
+    )
+
+
+def tests(plan: Plan, studies: Studies) -> list[Tested]:
+    """Return the plan's claims, tested on the runs of the studies."""
+    by_env = {env: measured(runs) for env, runs in grouped(studies.runs, lambda run: run.env).items()}
+    found = {}
+    for claim in plan.claims:
+        rows = by_env.get(claim.env, {})
+        sides = [rows.get(name, {}).get(claim.measure, {}) for name in (claim.more, claim.less)]
+        found[claim] = _differences(*sides)
+    return decide(plan, found)
+
+
+def measured(runs: Sequence[Run]) -> dict[str, dict[str, ByBlock]]:
+    """Return every measure of the runs of one environment, by row, measure and block."""
+    rows = grouped(sorted(runs, key=lambda run: run.seed), lambda run: str(BLOCKS.row(run)))
+    return {
+        row: {name: {run.seed: measure(run) for run in own} for name, measure in MEASURES.items()}
+        for row, own in rows.items()
+    }
+
+
+def _differences(more: ByBlock, less: ByBlock) -> dict[int, float]:
+    return {block: more[block] - less[block] for block in sorted(more.keys() & less.keys())}
+
+
+def _compared(by_row: Mapping[str, Mapping[str, ByBlock]], name: str, measure: str) -> list[Printed | str]:
+    own = by_row[name][measure]
+    values = np.array(list(_differences(own, by_row.get(BASE, {}).get(measure, {})).values()))
+    told = with_interval(float(values.mean()), [1], [values], "z.1f") if name != BASE and len(values) else "–"
+    return [mean_of(np.array(list(own.values()))), told]
+
+
+def _label(row: str) -> str:
+    method, *settings = row.split(" ")
+    return " ".join([name_of(method), *settings])
+
+
+def _named(claim: BlockClaim) -> list[str]:
+    return [environment_name(claim.env), claim.measure, f"{_label(claim.more)} > {_label(claim.less)}", claim.source]
+
+
+def _numbers(one: Tested) -> list[Printed | str]:
+    if not len(one.values):
+        return ["0", NOT_RUN, NOT_RUN]
+    found = with_interval(float(one.values.mean()), [1], [one.values], "z.1f")
+    return [str(len(one.values)), found, Printed(Estimate(one.p), ".2g")]
+
+
+def _verdict(plan: Plan, one: Tested) -> str:
+    if one.look is None:
+        return one.verdict if len(one.values) >= plan.looks[0].blocks else "no look yet"
+    return f"{one.verdict} (at {one.look.blocks} blocks)"
+
+
+def _to_train(plan: Plan, tested: Sequence[Tested]) -> list[str]:
+    """Return what still trains, by environment: the rows of undecided claims that lack blocks."""
+    open_claims = [one.claim for one in tested if one.look is None and len(one.values) < len(plan.blocks)]
+    by_env = grouped(open_claims, lambda claim: claim.env)
+    return [
+        f"{environment_name(env)}: {', '.join(sorted({_label(n) for claim in of for n in (claim.more, claim.less)}))}"
+        for env, of in by_env.items()
+    ]

@@ -1,0 +1,185 @@
+"""The group-sequential test of claims about blocks: by hand, by its definition, and how often it errs."""
+
+import numpy as np
+import pytest
+import yaml
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+
+from analysis.claims.looks import BlockClaim, Look, Plan, decide, level, paired_p, read_plan, rejected, speed
+from analysis.data.runs import Run
+from analysis.data.sources import Source
+from analysis.grid.artefact import artefacts
+from analysis.output.build import build
+from bepo.core.errors import UserError
+from bepo.rollouts.evaluation import Evaluation
+from bepo.store.find import find_runs
+from bepo.store.run_files import read_run
+from tests.stored_runs import write_run
+
+A, B, C = (BlockClaim("sokoban", "speed", f"more {name}", "less", "paper") for name in "abc")
+PLAN = Plan((1, 2, 3, 4, 5, 6), (Look(3, 0.01), Look(6, 0.04)), (A, B, C))
+
+
+def by_block(*values):
+    return dict(zip(PLAN.blocks, values))
+
+
+def test_the_p_is_students_and_rejection_is_holms():
+    values = np.array([1.0, 2.0, 1.5, -0.5])
+    assert paired_p(values) == pytest.approx(stats.ttest_1samp(values, 0).pvalue)
+    assert paired_p(values[:1]) == paired_p(np.ones(3)) == 1
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        p = rng.random(6) ** 4
+        assert sorted(rejected(p.tolist(), 0.05)) == np.flatnonzero(multipletests(p, 0.05, "holm")[0]).tolist()
+
+
+def test_a_claim_is_decided_at_the_first_look_that_rejects_it_and_stays_decided():
+    clear, late = by_block(5.0, 5.01, 4.99, -90, 90, 0), by_block(5.0, 4.0, 7.0, 5.0, 5.5, 4.5)
+    a, b, c = decide(PLAN, {A: clear, B: late})
+    assert (a.verdict, a.look, a.values.tolist()) == (
+        "holds",
+        PLAN.looks[0],
+        [5.0, 5.01, 4.99],
+    )  # later blocks do not count
+    assert (b.verdict, b.look, len(b.values)) == ("holds", PLAN.looks[1], 6)
+    assert (c.verdict, c.look, c.p, len(c.values)) == ("undecided", None, 1, 0)
+    (down, *_) = decide(PLAN, {A: {block: -value for block, value in late.items()}})
+    assert down.verdict == "reversed"
+
+
+def test_a_look_waits_for_all_of_its_blocks():
+    values = by_block(5.0, 5.01, 4.99, 5.0, 5.02, 5.0)
+    del values[3]
+    assert decide(PLAN, {A: values})[0].verdict == "undecided"
+
+
+def test_decided_claims_make_the_others_easier():
+    """At the second look p = .015 is below .04 / 2, the level with two undecided claims, and above .04 / 3."""
+    values = by_block(5.0, 1.0, 8.0, 0.5, 6.0, 4.0)
+    assert 0.04 / 3 < paired_p(np.array(list(values.values()))) < 0.04 / 2
+    assert decide(PLAN, {B: values})[1].verdict == "undecided"
+    assert decide(PLAN, {A: by_block(5.0, 5.01, 4.99), B: values})[1].verdict == "holds"
+
+
+RIVALS = ("grpo", "gigpo", "hgpo")
+TRIALS = 20_000
+
+
+@pytest.fixture(scope="module")
+def residuals(tmp_path_factory):
+    """Differences in speed between Gated-BEPO and three methods in the published runs of text Sokoban, centred."""
+    folder, speeds = tmp_path_factory.mktemp("results"), {method: {} for method in ("gated_bepo", *RIVALS)}
+    for study in ("main_sokoban_text", "replication"):
+        for stored in find_runs(study, folder, "laptop"):
+            if (method := stored.config["credit"]["name"]) in speeds:
+                speeds[method][stored.config["seed"]] = speed(Run(stored))
+    points = {name: np.array([own[seed] for seed in sorted(own)]) for name, own in speeds.items()}
+    found = np.stack([points["gated_bepo"] - points[rival] for rival in RIVALS])
+    assert found.shape == (3, 16)
+    return found - found.mean(1, keepdims=True)
+
+
+def drawn(residuals, rng, trials, claims, blocks):
+    """Draw differences without a true effect: each claim has the residuals of one rival, smoothed by a normal error."""
+    rows = residuals[np.arange(claims) % len(RIVALS)]
+    picked = rows[np.arange(claims)[:, None], rng.integers(rows.shape[1], size=(trials, claims, blocks))]
+    return picked + 0.3 * rows.std(1)[:, None] * rng.standard_normal(picked.shape)
+
+
+def share_with_a_wrong_decision(plan, values):
+    """Return how often any claim is decided. Without effects Holm's first rejection is Bonferroni's."""
+    wrong = np.zeros(len(values), bool)
+    for look in plan.looks:
+        first = values[..., : look.blocks]
+        t = first.mean(-1) / (first.std(-1, ddof=1) / np.sqrt(look.blocks))
+        wrong |= (2 * stats.t.sf(np.abs(t), look.blocks - 1)).min(-1) <= look.level / len(plan.claims)
+    return wrong.mean()
+
+
+def test_any_wrong_decision_has_a_chance_of_at_most_five_per_cent(residuals):
+    plan, rng = read_plan(), np.random.default_rng(1)
+    size = (len(plan.claims), len(plan.blocks))
+    values = drawn(residuals, rng, TRIALS, *size)
+    assert 0.01 < share_with_a_wrong_decision(plan, values) <= 0.05
+    common = drawn(residuals, rng, TRIALS, 1, size[1])  # claims share the runs of Gated-BEPO
+    assert share_with_a_wrong_decision(plan, 0.5 * common + 0.5 * values) <= 0.05
+    assert share_with_a_wrong_decision(plan, rng.standard_normal((TRIALS, *size))) <= 0.02
+    usual = Plan(plan.blocks, (Look(6, 0.0006), Look(11, 0.0155), Look(16, 0.045)), plan.claims)
+    assert share_with_a_wrong_decision(usual, values) > 0.1  # why the levels are lower than usual
+    few = values[:50]
+    one_by_one = [any(one.look for one in decide(plan, by_claim(plan, trial))) for trial in few]
+    assert np.mean(one_by_one) == pytest.approx(share_with_a_wrong_decision(plan, few))
+
+
+def by_claim(plan, values):
+    return {claim: dict(zip(plan.blocks, row)) for claim, row in zip(plan.claims, values)}
+
+
+def test_the_plan_is_the_declared_one():
+    plan = read_plan()
+    assert len(plan.claims) == 20 and len(plan.blocks) == 16 == plan.looks[-1].blocks
+    assert sum(look.level for look in plan.looks) <= 0.05
+
+
+@pytest.mark.parametrize("field, value", [("measure", "sped"), ("more", None)])
+def test_a_wrong_claim_is_refused(tmp_path, field, value):
+    item = {"env": "sokoban", "measure": "speed", "more": "a", "less": "b", "source": "lab"}
+    item = {k: v for k, v in (item | {field: value}).items() if v}
+    (tmp_path / "blocks.yaml").write_text(yaml.safe_dump({"blocks": [1], "looks": [], "claims": [item]}))
+    with pytest.raises(UserError, match=field if value is None else value):
+        read_plan(tmp_path / "blocks.yaml")
+
+
+def test_the_measures_are_means_over_updates_and_over_late_passes(tmp_path):
+    folder = write_run(
+        tmp_path, "blocks", {}, [[1, 0, 0, 0]], updates=4
+    )  # success of update u: u / 10; no validation task solved
+    run = Run(read_run(folder.path))
+    assert speed(run) == pytest.approx(25)
+    assert level(run) == pytest.approx(100 * 1 / 8)
+
+
+@pytest.mark.parametrize("updates", [60, 100, 120, 25])
+def test_late_passes_are_in_the_last_fifth_and_end_with_the_last_update(updates):
+    due = [u for u in range(1, updates + 1) if Evaluation(every=0, late_passes=5).is_due(u, updates)]
+    assert len(due) == 5 and due[0] > 0.8 * updates and due[-1] == updates
+    assert len({*np.diff(due)}) <= 2  # evenly, up to rounding
+
+
+def test_late_passes_add_to_the_others():
+    both = Evaluation(every=10, late_passes=2)
+    assert [u for u in range(1, 31) if both.is_due(u, 30)] == [10, 20, 27, 30]
+
+
+RATES = {"gated_bepo": 0.50, "grpo": 0.40, "hgpo": 0.49}
+
+
+def test_the_tables_are_right_by_hand(tmp_path):
+    rng = np.random.default_rng(3)
+    rates = {method: [rate + 0.01 * rng.standard_normal() for _ in range(11)] for method, rate in RATES.items()}
+    for method, own in rates.items():
+        for block, rate in enumerate(own, 100):
+            at = {"credit.name": method, "seed": block, "policy.seed": block, "policy.warm_start.seed": block}
+            write_run(tmp_path, "blocks", at, [[1, 0]], metrics={"train/success": rate})
+    table = build(artefacts()["blocks-claims"], Source(tmp_path), "laptop").table
+    texts = [[getattr(cell, "text", cell) for cell in row] for row in table.rows]
+    rows = {(row[1], row[2]): row[4:] for row in texts if "Sokoban" in row[0]}
+    points = 100 * (np.array(rates["gated_bepo"]) - rates["grpo"])
+    blocks, difference, p, verdict = rows["speed", "Gated-BEPO > GRPO"]
+    assert verdict == "holds (at 11 blocks)" or verdict == "holds (at 6 blocks)"
+    n = int(blocks)
+    told = stats.ttest_1samp(points[:n], 0)
+    low, high = told.confidence_interval(0.95)
+    assert difference == f"{points[:n].mean():z.1f} [{low:.1f}, {high:.1f}]" and p == f"{told.pvalue:.2g}"
+    assert rows["level", "Gated-BEPO > GRPO"][3] == "undecided"  # nothing deviates
+    assert rows["speed", "Gated-BEPO > PPO"] == ["0", "not run", "not run", "no look yet"]
+    methods = build(artefacts()["blocks-methods"], Source(tmp_path), "laptop").table
+    texts = [[getattr(cell, "text", cell) for cell in row] for row in methods.rows]
+    by_name = {row[1]: row[2:] for row in texts}
+    grpo = 100 * np.array(rates["grpo"])
+    assert by_name["GRPO"][:2] == ["11", f"{grpo.mean():.1f} ± {grpo.std(ddof=1):.1f}"]
+    low, high = stats.ttest_1samp(-points, 0).confidence_interval(0.95)
+    assert by_name["GRPO"][2] == f"{-points.mean():z.1f} [{low:.1f}, {high:.1f}]"
+    assert by_name["Gated-BEPO"][2] == "–"
