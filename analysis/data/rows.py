@@ -30,7 +30,7 @@ def _variant(run: Run) -> str:
     """Return the method, for Gated-BEPO with the settings that are not its defaults: ``gated_bepo backup=max``."""
     if run.method != "gated_bepo":
         return run.method
-    changed = (f"{f.name}={run[f.name]}" for f in fields(GatedBEPO) if run[f.name] != f.default)
+    changed = (f"{f.name}={run[f.name]}" for f in fields(GatedBEPO) if run[f.name] not in (None, f.default))
     return " ".join([run.method, *changed])
 
 

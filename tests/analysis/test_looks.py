@@ -7,6 +7,7 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from analysis.claims.looks import BlockClaim, Look, Plan, decide, level, paired_p, read_plan, rejected, speed
+from analysis.data.methods import name_of
 from analysis.data.runs import Run
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
@@ -127,7 +128,7 @@ def test_the_plan_is_the_declared_one():
 def test_a_wrong_claim_is_refused(tmp_path, field, value):
     item = {"env": "sokoban", "measure": "speed", "more": "a", "less": "b", "source": "lab"}
     item = {k: v for k, v in (item | {field: value}).items() if v}
-    (tmp_path / "blocks.yaml").write_text(yaml.safe_dump({"blocks": [1], "looks": [], "claims": [item]}))
+    (tmp_path / "blocks.yaml").write_text(yaml.safe_dump({"blocks": [1], "looks": [], "claims": [item]}), "utf-8")
     with pytest.raises(UserError, match=field if value is None else value):
         read_plan(tmp_path / "blocks.yaml")
 
@@ -174,7 +175,7 @@ def test_the_tables_are_right_by_hand(tmp_path):
     low, high = told.confidence_interval(0.95)
     assert difference == f"{points[:n].mean():z.1f} [{low:.1f}, {high:.1f}]" and p == f"{told.pvalue:.2g}"
     assert rows["level", "Gated-BEPO > GRPO"][3] == "undecided"  # nothing deviates
-    assert rows["speed", "Gated-BEPO > PPO"] == ["0", "not run", "not run", "no look yet"]
+    assert rows["speed", f"Gated-BEPO > {name_of('ppo')}"] == ["0", "not run", "not run", "no look yet"]
     methods = build(artefacts()["blocks-methods"], Source(tmp_path), "laptop").table
     texts = [[getattr(cell, "text", cell) for cell in row] for row in methods.rows]
     by_name = {row[1]: row[2:] for row in texts}

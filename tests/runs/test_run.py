@@ -120,6 +120,16 @@ def test_a_run_of_more_updates_goes_on_from_a_finished_one(whole, tmp_path, shor
     assert found.transcripts() == read_run(expected).transcripts()
 
 
+def test_a_run_with_late_passes_goes_on_from_no_shorter_run(tmp_path):
+    """The shorter run made its late passes at other updates."""
+    late = ("evaluation.every=0", "evaluation.late_passes=2")
+    assert train(tmp_path, "updates=10", "keep=resume", *late)[0] == 0
+    code, _, err = train(tmp_path, "updates=20", *late)
+    assert code == 0 and "continues" not in err
+    found = {row["update"] for run in tmp_path.glob("runs/*") for row in read_run(run).episodes()}
+    assert found == {0, 9, 10, 18, 20}
+
+
 def test_a_finished_run_without_its_optimiser_cannot_be_continued(tmp_path):
     assert train(tmp_path, "updates=1")[0] == 0
     code, _, err = train(tmp_path, "updates=2")
