@@ -23,15 +23,16 @@ class ShrunkBEPO(Estimator):
     return. So a state with few visits is worth about as much as its group. A_G is GraphGPO's step term, A_E GRPO's
     outcome term.
 
-    With ``kappa=0 step_floor=0 pool_actions=false graph_weight=0`` it is Gated-BEPO's exact fixed-point term.
+    With ``kappa=0 step_floor=0 pool_actions=false graph_weight=0 outcome_weight=0`` it is Gated-BEPO's exact
+    fixed-point term. The lab chose the defaults; paper/blocks.yaml says how.
     """
 
     name: Literal["shrunk_bepo"] = "shrunk_bepo"
     gamma: float = setting(0.95, at_least=0, at_most=1)
     """Discount of returns, values and residuals."""
-    kappa: float = setting(0.3, at_least=0)
+    kappa: float = setting(0.1, at_least=0)
     """Visits of every state that are worth the group's mean return."""
-    gae_lambda: float = setting(0.0, at_least=0, at_most=1)
+    gae_lambda: float = setting(0.8, at_least=0, at_most=1)
     """Decay of residuals along the trajectory, times ``gamma``; 0 takes each step's own residual."""
     pool_actions: bool = True
     """Whether transitions with one state and action share the mean of their accumulated residuals."""
@@ -40,12 +41,12 @@ class ShrunkBEPO(Estimator):
     step_floor: float = setting(1.0, at_least=0)
     """Least deviation that A_FP is divided by, in units of the reward; a group whose steps differ little gets little
     credit. The environments of the paper pay 10 for success."""
-    graph_weight: float = setting(0.5, at_least=0)
+    graph_weight: float = setting(0.25, at_least=0)
     """Weight of GraphGPO's step term A_G."""
     omega: float = setting(0.8, above=0, at_most=1)
     """Distance discount of A_G; the official scripts of GraphGPO take 0.1 on ALFWorld, 0.2 on WebShop, 0.8 on
     Sokoban."""
-    outcome_weight: float = setting(0.0, at_least=0)
+    outcome_weight: float = setting(0.5, at_least=0)
     """Weight of the outcome term A_E."""
     invalid_penalty: float = setting(0.1, at_least=0)
     """Subtracted from the advantage of an invalid transition."""

@@ -253,7 +253,9 @@ def test_g2pos_edge_term_grows_along_a_success_without_shared_states():
 
 @given(batch=BATCH, gae_lambda=st.sampled_from((0.0, 0.8, 1.0)))
 def test_shrunk_bepo_without_its_additions_is_gated_bepos_fixed_point(batch, gae_lambda):
-    plain = ShrunkBEPO(kappa=0, step_floor=0, pool_actions=False, graph_weight=0, gae_lambda=gae_lambda)
+    plain = ShrunkBEPO(
+        kappa=0, step_floor=0, pool_actions=False, graph_weight=0, outcome_weight=0, gae_lambda=gae_lambda
+    )
     gated = GatedBEPO(solver="exact", gae_lambda=gae_lambda)(batch)
     credit = plain(batch)
     np.testing.assert_array_equal(credit.terms["value"], gated.terms["value"])
