@@ -1,8 +1,8 @@
 """``python -m bepo.publish [RESULTS]``: add the complete runs of a results folder to the published runs; check them.
 
 A run is published if it was trained on a clean commit, its files have not changed, and this version of bepo gives its
-settings the same run ID. Archives of the main studies with seed 0 also hold rollouts and transcripts. For Gated-BEPO
-with a small model, the policy is published as well.
+settings the same run ID. Archives of the main studies with seed 0, and of the first block of study blocks, also hold
+rollouts and transcripts. For Gated-BEPO with a small model and seed 0, the policy is published as well.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from bepo.sweep.published_trials import check_trials, publish_trials
 _ANOTHER_START = (
     "remove it, and the runs that started from it, from the results folder; train them again from the published one"
 )
-MOST_BYTES = 60_000_000
+_FIRST_BLOCK = 100  # the first seed of experiments/blocks.yaml
+MOST_BYTES = 100_000_000
 """Size limit of the published files of a tier, in bytes."""
 
 
@@ -100,10 +101,12 @@ def _publish_run(run: StoredRun, results: Path, studies: Collection[str], publis
         raise Corrupt(f"{run.path}: {problem}")
     with advise(_ANOTHER_START):
         published.add_warm_start(results, run)
-    complete = run.config["seed"] == 0 and any(study.startswith("main_") for study in studies)
+    seed = run.config["seed"]
+    main = seed == 0 and any(study.startswith("main_") for study in studies)
+    first_block = seed == _FIRST_BLOCK and "blocks" in studies
     if not published.archive(run.id).exists():
-        write_archive(run, published.archive(run.id), complete)
-    if complete and run.config["credit"]["name"] == "gated_bepo" and run.config["model"] != "large":
+        write_archive(run, published.archive(run.id), main or first_block)
+    if main and run.config["credit"]["name"] == "gated_bepo" and run.config["model"] != "large":
         published.add_policy(run)
 
 

@@ -114,12 +114,12 @@ class PublishedRuns:
             shutil.copytree(run.policy(), folder)
 
     def add_warm_start(self, results: Path, run: StoredRun) -> None:
-        """Copy the warm start of a run from its results folder, unless one of this name is published.
+        """Copy the warm start of a run from its results folder, unless one of this name is published or it is not kept.
 
         Raises ``Corrupt`` if a warm start is damaged or is not the one that the run started from.
         """
         source, target = (_warm_start_of(run, folder) for folder in (results, self.folder))
-        if source and target and not target.exists():
+        if source and target and not target.exists() and _is_kept(run):
             read_sealed_folder(source, WARM_START)
             _check_warm_start(run, results)
             shutil.copytree(source, target)
@@ -128,9 +128,12 @@ class PublishedRuns:
     def check_warm_start(self, run: StoredRun) -> None:
         """Raise ``Corrupt`` if the published warm start is not the one that the run started from.
 
-        ``damaged_warm_starts`` checks the files of warm starts once for all runs.
+        One that is not kept may be missing: ``run.json`` has its digest. ``damaged_warm_starts`` checks the files of
+        warm starts once for all runs.
         """
-        _check_warm_start(run, self.folder)
+        path = _warm_start_of(run, self.folder)
+        if _is_kept(run) or (path and path.exists()):
+            _check_warm_start(run, self.folder)
 
     def damaged_warm_starts(self) -> Iterator[Corrupt]:
         """Yield an error for each published warm start with damaged files."""
@@ -168,6 +171,12 @@ def read_warm_start(folder: Path) -> None:
         made_for.pop("curve", None)
         if not folder.name.endswith(f"-{warm_start_key(made_for)}"):
             raise Corrupt(f"{folder}: made for other settings, its name has another digest")
+
+
+def _is_kept(run: StoredRun) -> bool:
+    """Return whether a run's warm start is published: of each hundred seeds of warm starts, the first four."""
+    start = run.config["policy"].get("warm_start")
+    return start is None or start["seed"] % 100 < 4
 
 
 def _warm_start_of(run: StoredRun, folder: Path) -> Path | None:

@@ -41,26 +41,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="studies (default: those of the paper except tune_*; `all`: with tune_*), and overrides",
     )
     parser.add_argument("--dry-run", action="store_true", help="show the cells and their cost, train nothing")
-    parser.add_argument("--skip-published", action="store_true", help="do not train runs again that are in paper/runs")
+    parser.add_argument("--retrain", action="store_true", help="also train runs that are in paper/runs")
     parser.add_argument("--jobs", type=int, metavar="N", help="runs at a time (default: one per core; paper: one)")
     options = parser.parse_intermixed_args(arguments)
     try:
-        return exit_code(lambda: _sweep(options.items, options.dry_run, options.skip_published, options.jobs))
+        return exit_code(lambda: _sweep(options.items, options.dry_run, options.retrain, options.jobs))
     except KeyboardInterrupt:  # during planning
         return 130
 
 
-def _sweep(items: Sequence[str], dry_run: bool, skip_published: bool, asked_jobs: int | None) -> int:
+def _sweep(items: Sequence[str], dry_run: bool, retrain: bool, asked_jobs: int | None) -> int:
     began = time.monotonic()
     overrides = [item for item in items if "=" in item or item.startswith("~")]
     studies, errors = _compose([item for item in items if item not in overrides], overrides)
     grids = [study for study in studies if not study.is_tuning]
     runs, jobs, results = plan_runs(grids), _jobs(asked_jobs, studies), Path(studies[0].config.results)
     refuse_older(results)
-    published = [run for run in runs if run.is_published] if skip_published else []
+    published = [] if retrain else [run for run in runs if run.is_published]
     if published:
         runs = [run for run in runs if not run.is_published]
-        say(f"{len(published)} runs are published ({PUBLISHED}) and are not trained again")
+        say(f"{len(published)} runs are published ({PUBLISHED}) and are not trained again; --retrain trains them")
     throughput = Throughput(results)
     states = {run.id: run.progress(hashed=False) for run in runs}
     if grids:

@@ -159,7 +159,7 @@ def test_a_sweep_skips_published_runs_and_their_new_cells_are_published(publishe
     monkeypatch.setattr(plan, "PUBLISHED", published)
     overrides = ["tier=smoke", "credit=grpo", *SMALLEST, "updates=2", f"results={tmp_path / 'new'}"]
     study = ["component_ablation", "env=sokoban", "model=small"]
-    assert sweep([*study, *overrides, "seed=0,1", "--skip-published"]) == 0
+    assert sweep([*study, *overrides, "seed=0,1"]) == 0
     assert "2 runs are published" in capsys.readouterr().out and not (tmp_path / "new" / "runs").exists()
     assert publish.main([str(tmp_path / "new"), "--tier", "smoke", "--to", str(published)]) == 0
     folder = PublishedRuns(published / "smoke")
@@ -222,6 +222,19 @@ def test_a_warm_start_is_published_with_its_run_and_trained_from(warm_started, t
     assert err.startswith(f"error: {weights}: changed") and f"`git restore {start}`" in err and err.count("\n") == 1
     shutil.rmtree(start)
     assert publish.main(arguments) == 2 and f"{start / 'warm_start.json'}: no such file" in capsys.readouterr().err
+
+
+def test_of_many_warm_starts_four_are_kept_and_the_others_are_known_by_their_digest(tmp_path, capsys):
+    for seed in (103, 104):
+        train(tmp_path / "r", "credit=grpo", "seed=0", *WARM, "updates=1", f"policy.warm_start.seed={seed}")
+    arguments = ["--tier", "smoke", "--to", str(tmp_path / "p")]
+    assert publish.main([str(tmp_path / "r"), *arguments]) == 0 == publish.main(arguments)
+    (kept,) = PublishedRuns(tmp_path / "p" / "smoke").warm_starts()
+    runs = {run.config["policy"]["warm_start"]["seed"]: run for run in runs_of(tmp_path / "p")}
+    assert runs[103].metadata["warm_start"]["name"] == kept.name != runs[104].metadata["warm_start"]["name"]
+    shutil.rmtree(kept)
+    capsys.readouterr()
+    assert publish.main(arguments) == 2 and kept.name in capsys.readouterr().err
 
 
 def test_a_run_from_another_warm_start_is_left_out(warm_started, tmp_path, capsys):
