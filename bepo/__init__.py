@@ -1,13 +1,21 @@
-"""bepo: an experiment harness for credit assignment in LLM agents."""
+"""bepo: an experiment harness for credit assignment in LLM agents.
+
+In Python: ``bepo.train(...)``, ``bepo.sweep(...)`` and ``bepo.evaluate(...)`` (``bepo.interface``) return runs;
+``bepo.load(...)`` returns stored ones.
+"""
 
 import sys
-from types import TracebackType
+from importlib import import_module
+from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bepo.explore.frames import load as load
+    from bepo.interface import evaluate as evaluate
+    from bepo.interface import sweep as sweep
+    from bepo.interface import train as train
 
-__all__ = ["load"]
+__all__ = ["evaluate", "load", "sweep", "train"]
 __version__ = "0.1.0"
 
 
@@ -23,8 +31,21 @@ if sys.argv[:1] == ["-m"]:  # started by python -m, and the module is still to b
     sys.excepthook = _excepthook
 
 
+class Command(ModuleType):
+    """The module of a command that can be called: ``bepo.train(...)`` is ``bepo.interface.train(...)``.
+
+    The module and the function have one name, and importing ``bepo.train`` makes it an attribute of ``bepo``.
+    """
+
+    def __call__(self, *arguments: str, **settings: Any) -> Any:
+        """Call the function of ``bepo.interface`` that has the name of the module."""
+        return getattr(import_module("bepo.interface"), self.__name__.rpartition(".")[2])(*arguments, **settings)
+
+
 def __getattr__(name: str) -> Any:
-    """Import ``load`` when it is first used, so that other commands start without pandas."""
+    """Import what is used for the first time, so that commands start without pandas and Hydra."""
+    if name in ("train", "sweep", "evaluate"):
+        return import_module(f"bepo.{name}")
     if name == "load":
         from bepo.explore.frames import load
 

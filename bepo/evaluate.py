@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import hydra
 from omegaconf import DictConfig
 
+from bepo import Command
 from bepo.core.errors import UserError
 from bepo.core.places import CONF
 from bepo.runs.command import CLASSES, run_command, work_of_cell
@@ -41,6 +43,7 @@ def configured(cfg: DictConfig, overrides: Sequence[str]) -> Config:
 
 
 register_configs()
+sys.modules[__name__].__class__ = Command
 
 
 @hydra.main(config_path=str(CONF), config_name="evaluate", execution_whitelist=CLASSES)

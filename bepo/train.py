@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
+from bepo import Command
 from bepo.core.errors import UserError
 from bepo.core.places import CONF
 from bepo.runs.command import CLASSES, run_command, work_of_cell
@@ -39,6 +41,7 @@ def objectives(config: Config, overrides: Sequence[str]) -> float | list[float]:
 
 
 register_configs()
+sys.modules[__name__].__class__ = Command
 
 
 @hydra.main(config_path=str(CONF), config_name="train", execution_whitelist=CLASSES)

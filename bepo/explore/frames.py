@@ -46,7 +46,7 @@ def load(*names: str | PathLike[str], results: str | PathLike[str] = "results", 
     return Runs(list(runs.values()))
 
 
-@dataclass
+@dataclass(repr=False)
 class Runs:
     """Runs, complete or in progress, as tidy tables.
 
@@ -55,6 +55,14 @@ class Runs:
     """
 
     stored: Sequence[StoredRun]
+
+    def __repr__(self) -> str:
+        """Return the table of the runs as text."""
+        return repr(self.runs)
+
+    def _repr_html_(self) -> str:
+        """Return the table of the runs, for notebooks."""
+        return self.runs.to_html(index=False)
 
     def __len__(self) -> int:
         return len(self.stored)

@@ -11,6 +11,7 @@ from typing import Any, cast
 import yaml
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
@@ -149,7 +150,9 @@ def config_of(stored: dict[str, Any]) -> Config:
 def with_fields(config: Config, overrides: Sequence[str]) -> Config:
     """Return a config with some fields changed, as in ``evaluation.tasks=16``. Raises ``UserError``."""
     try:
-        changes = OmegaConf.from_dotlist([override.lstrip("+") for override in overrides])
+        changes = OmegaConf.create()
+        for override in OverridesParser.create().parse_overrides([text.lstrip("+") for text in overrides]):
+            OmegaConf.update(changes, override.key_or_group, override.value())
         return to_config(cast(DictConfig, OmegaConf.merge(OmegaConf.structured(config), changes)))
-    except OmegaConfBaseException as error:
+    except (OmegaConfBaseException, HydraException) as error:
         raise UserError(explain(error)) from None

@@ -16,6 +16,12 @@ from bepo.runs.config import Config
 _REDRAW_SECONDS = 0.3  # between two redrawings of the bar within an update
 
 
+def in_notebook() -> bool:
+    """Return whether this is the kernel of a Jupyter or marimo notebook. Its output is shown, but is no terminal."""
+    marimo = sys.modules.get("marimo")
+    return "ipykernel" in sys.modules or (marimo is not None and marimo.running_in_notebook())
+
+
 class ProgressBar:
     """A bar over all updates of a run, with the newest success, return, gate and validation success.
 
@@ -24,7 +30,7 @@ class ProgressBar:
 
     def __init__(self, config: Config, done: int) -> None:
         name = f"{config.credit.name} seed {config.seed}"
-        hidden = None if config.progress else True  # None: shown on a terminal only
+        hidden = (False if in_notebook() else None) if config.progress else True  # None: shown on a terminal only
         self._bar = tqdm(total=config.updates, initial=done, desc=name, unit="update", disable=hidden)
         self._validation: float | None = None
         self._words, self._drawn = "", 0.0

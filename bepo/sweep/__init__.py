@@ -1,1 +1,7 @@
-"""Plan and run any set of studies: ``python -m bepo.sweep [NAME ...] [tier=... overrides]``."""
+"""The command ``bepo sweep``: plan and run studies (grids and Optuna)."""
+
+import sys
+
+from bepo import Command
+
+sys.modules[__name__].__class__ = Command
