@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from bepo.core.places import CONF, EXPERIMENTS, PAPER
 
 CLAIMS, CHECKS = PAPER / "claims.yaml", PAPER / "checks.yaml"
 _FIELDS = {"id", "claim", "at", "entries", "holds"}
-_OPTIONAL = {"claims": {"stated", "note", "about", "extension"}, "checks": {"reason"}}
+_OPTIONAL = {"claims": {"stated", "note", "about", "extension", "not_comparable"}, "checks": {"reason"}}
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Claim:
     All ``comparisons`` must hold. ``stated`` has the size that the text gives each, or None. ``about`` is
     ``mechanism`` for cost, coverage, convergence and diagnostics, else ``learning``. ``extension`` marks a claim that
     we carried over to runs which the paper does not have. ``reason`` says why both sides of a check should be equal.
+    ``not_comparable`` says, by tier, why its runs cannot answer.
     """
 
     id: str
@@ -41,6 +42,7 @@ class Claim:
     about: str = "learning"
     extension: bool = False
     reason: str = ""
+    not_comparable: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def formula(self) -> Formula:

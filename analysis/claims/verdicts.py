@@ -14,14 +14,14 @@ from analysis.claims.sizes import Size, sizes_of
 from analysis.data.reported import EntryKey, all_entries
 from analysis.grid.table import Entry
 
-VERDICTS = ("supported", "contradicted", "undecided", "not judged", "not run")
+VERDICTS = ("supported", "contradicted", "undecided", "not comparable", "not judged", "not run")
 NOT_JUDGED = "smoke"
 """The tier whose runs only show that everything runs. They are not evidence."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict of the runs: supported, contradicted, undecided, not run, or not judged (tier smoke).
+    """The verdict of the runs: supported, contradicted, undecided, not run, not judged (tier smoke), or not comparable.
 
     ``tested``: the parts and p values. ``decided``: the decision after correction for the other claims. ``sizes``: the
     stated sizes beside the intervals of the runs. ``missing``: the entries without runs.
@@ -103,6 +103,8 @@ def _verdicts(claims: Sequence[Claim], entries: Mapping[EntryKey, Entry], tier: 
         missing = [" | ".join(claim.entries[n]) for n in sorted(claim.names) if not _ran(entries, claim.entries[n])]
         if missing:
             verdicts[claim.id] = Verdict("not run", missing=tuple(missing))
+        elif tier in claim.not_comparable:
+            verdicts[claim.id] = Verdict("not comparable")
         else:
             tested[claim.id] = significance(claim.formula, _values(claim, entries, FINAL))
     by_id = {claim.id: claim for claim in claims}

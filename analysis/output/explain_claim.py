@@ -32,6 +32,8 @@ def _lines(e: Evaluated, entries: Entries, tier: str) -> list[str]:
     lines += [f"  note       {e.claim.note}"] * bool(e.claim.note)
     lines.append(f"  printed    {e.printed.verdict}")
     lines += ["", "  entries", *_entries(e, entries)]
+    if e.runs.word == "not comparable":
+        return [*lines, "", f"  verdict    not comparable (tier {tier}): {e.claim.not_comparable[tier]}"]
     if e.runs.tested is None:
         return [*lines, "", f"  verdict    not run (tier {tier}); missing: {'; '.join(e.runs.missing)}"]
     lines += ["", "  tests", *_tests(e.runs.tested, "    ")]

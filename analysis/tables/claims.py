@@ -94,9 +94,9 @@ def _notes(evaluated: list[Evaluated], tier: str) -> list[str]:
     n = tally(evaluated)
     judged = "No verdicts at tier smoke: its runs only show that everything runs." if tier == NOT_JUDGED else (
         f"Tier {tier}: {n['supported']} supported, {n['contradicted']} contradicted, {n['undecided']} undecided, "
-        f"{n['not_run']} not run. Carried over to text Sokoban ({n['extensions']}): {n['extension_supported']} "
-        f"supported, {n['extension_contradicted']} contradicted, {n['extension_undecided']} undecided, "
-        f"{n['extension_not_run']} not run."
+        f"{n['not_comparable']} not comparable, {n['not_run']} not run. Carried over to text Sokoban "
+        f"({n['extensions']}): {n['extension_supported']} supported, {n['extension_contradicted']} contradicted, "
+        f"{n['extension_undecided']} undecided, {n['extension_not_run']} not run."
     )  # fmt: skip
     return [
         f"{n['inconsistent']} of the {n['printed_claims']} claims with printed numbers ({n['claims']} in all) disagree "
@@ -117,7 +117,12 @@ def _notes(evaluated: list[Evaluated], tier: str) -> list[str]:
         "Size: whether the stated size lies in the 95 % interval of the runs (within), or the size in the runs is "
         "smaller or larger.",
         *(f"{e.claim.claim} Note: {e.claim.note}" for e in evaluated if e.claim.note),
+        *(f"{e.claim.claim} Not comparable: {e.claim.not_comparable[tier]}" for e in evaluated if _refused(e)),
     ]
+
+
+def _refused(e: Evaluated) -> bool:
+    return e.runs.word == "not comparable"
 
 
 @artefact("decided-claims", "table", of=OfEntries)

@@ -71,9 +71,12 @@ def _validation(run: Run) -> float:
     return 100 * float(np.mean(rows["success"]))
 
 
-def _largest_change(run: Run, metric: str) -> float:
-    """Return the largest change between means of successive tenths of the updates, in per cent of the mean."""
-    tenths = [part.mean() for part in np.array_split(run.metrics[metric].to_numpy(), 10) if len(part)]
+def _largest_change(run: Run, metric: str, first: int = 0) -> float:
+    """Return the largest change between means of successive tenths of the updates, in per cent of the mean.
+
+    ``first`` tenths are left out.
+    """
+    tenths = [part.mean() for part in np.array_split(run.metrics[metric].to_numpy(), 10)[first:] if len(part)]
     mean = float(np.mean(tenths))
     return 100 * float(np.abs(np.diff(tenths)).max(initial=0.0)) / mean if mean else nan
 
@@ -94,6 +97,7 @@ METRICS = {
     "gain": _logged(_gain),
     "validation success": _logged(_validation),
     "training success": _logged(lambda run: 100 * run.mean("train/success")),
+    "early training success": _logged(lambda run: 100 * _part(run, "train/success", 0, 2, 3)),
     "final training success": _logged(lambda run: 100 * float(run.metrics["train/success"].iloc[-10:].mean())),
     "updates to 50 %": _logged(lambda run: _updates_to(run, 0.5), ".0f"),
     "open transitions": _logged(lambda run: 100 * run.metrics["credit/gate_transition_coverage"].iloc[-1]),
@@ -105,6 +109,8 @@ METRICS = {
     "credit share": _logged(lambda run: _share(run, "credit"), ".2g"),
     "rollout and update share": _logged(lambda run: _share(run, "rollout", "update")),
     "responses cut off": _logged(lambda run: 100 * _part(run, "train/response_clip_ratio", 0, 67)),
+    "responses cut off late": _logged(lambda run: 100 * _part(run, "train/response_clip_ratio", 90, 100)),
+    "advantage deviation change": _logged(lambda run: _largest_change(run, "credit/advantage_std", 1)),
     "token advantage": _logged(_token_advantage, ".2g"),
     "response length change": _logged(lambda run: _largest_change(run, "train/response_length")),
 }

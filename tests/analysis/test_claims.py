@@ -80,6 +80,7 @@ def test_what_the_paper_says_twice_with_different_numbers_is_found():
         "mean-backup-and-main-table",  # 90.36 and 93.2
         "default-configuration-said-twice",  # 75.91 / 88.32 and 75.26 / 89.92
         "ablation-default-and-main-table",  # 75.91 and 74.0
+        "outcome-only-is-grpo",  # 62.5 and 56.8
     }
     assert all(check.reason for check, _ in checks())
 
@@ -154,6 +155,17 @@ def test_no_verdict_counts_at_tier_smoke(tmp_path):
     (judged,), (smoke,) = (evaluate(entries, tier, claim(tmp_path)) for tier in ("laptop", "smoke"))
     assert judged.runs.word == "supported" and smoke.runs.word == "not judged"
     assert tally([smoke])["supported"] == "0" and tally([smoke])["not_judged"] == "1"
+
+
+def test_a_claim_that_a_tier_cannot_answer_is_not_judged_there_and_counts_in_no_family(tmp_path):
+    shop(tmp_path / "r", "gated_bepo", (9, 8, 9), 3)
+    shop(tmp_path / "r", "hgpo", (3, 4, 3), 3)
+    path = claim(tmp_path, not_comparable={"laptop": "groups of two"})
+    entries = entries_of(tmp_path / "r")
+    (at_laptop,), (at_paper,) = (evaluate(entries, tier, path) for tier in ("laptop", "paper"))
+    assert at_laptop.runs.word == "not comparable" and at_laptop.runs.decided is None
+    assert at_paper.runs.word == "supported"
+    assert tally([at_laptop])["not_comparable"] == "1"
 
 
 def test_an_interval_of_a_sum_takes_its_coefficients():
@@ -264,7 +276,7 @@ def test_the_table_says_all_of_it(tmp_path):
     first = rows["WebShop success at 1.5B exceeds HGPO's by 3.51 points."]
     assert first[2:5] == ["3.5 ± 0.1; said 3.51", "yes", "no"]
     assert first[5].startswith("+53.3 [") and first[5].endswith("]") and first[7:] == ["3", "supportedᴴ", "larger"]
-    assert table.facts["supported"] == "1" and "0 of the 46 claims with printed numbers (63 in all)" in table.notes[0]
+    assert table.facts["supported"] == "1" and "0 of the 47 claims with printed numbers (67 in all)" in table.notes[0]
     latex = to_latex(table, "claims")
     assert "\\begin{longtable}" in latex and "±" not in latex and "supported" in to_markdown(table)
     macros = to_macros(
