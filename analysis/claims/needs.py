@@ -2,7 +2,7 @@
 
 from math import ceil, inf, isfinite, sqrt
 
-from analysis.claims.inference import Estimated, Outcome, seeds_for_spread
+from analysis.claims.inference import SEEDS_FOR_SPREAD, Estimated, Outcome
 from analysis.data.statistics import seeds_to_detect
 
 MOST_SEEDS = 1000
@@ -32,7 +32,7 @@ def _value(tested: Outcome) -> float:
 
 def _of_inequality(one: Estimated) -> float:
     if one.inequality.of_spread:
-        return max(seeds_for_spread(), one.seeds + 1)
+        return max(SEEDS_FOR_SPREAD, one.seeds + 1)
     if not isfinite(one.error) or one.seeds < 2:
         return inf
     deviation = one.error * sqrt(one.seeds / 2)  # of one side, assuming both are equal

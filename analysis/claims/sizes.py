@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite, isnan, nan
 
+import numpy as np
+
 from analysis.claims.claims import Claim
 from analysis.claims.expression import Expression
 from analysis.claims.inference import Measured
@@ -48,9 +50,13 @@ def _interval(quantity: Expression, values: Mapping[str, Measured]) -> tuple[flo
         return nan, nan, nan
     means = {name: float(values[name].values.mean()) for name in quantity.names}
     value, gradient = quantity(means), quantity.gradient(means)
-    names, counts = list(gradient), [len(values[name].values) for name in gradient]
+    by_runs: dict[tuple[str, ...], np.ndarray] = {}  # entries of the same runs vary together
+    for name, slope in gradient.items():
+        one = values[name]
+        by_runs[one.runs] = by_runs.get(one.runs, 0.0) + slope * one.values
+    counts = [len(parts) for parts in by_runs.values()]
     if min(counts) < 2 or not isfinite(value):
         return value, nan, nan
-    deviations = [float(values[name].values.std(ddof=1)) for name in names]
-    half = half_width([gradient[name] for name in names], deviations, counts)
+    deviations = [float(parts.std(ddof=1)) for parts in by_runs.values()]
+    half = half_width([1.0] * len(counts), deviations, counts)
     return value, value - half, value + half

@@ -28,7 +28,8 @@ class Source:
     def __init__(self, results: Path, published: Path | None = None, seeds: Collection[int] = ()) -> None:
         """Read runs from ``results`` and, if given, from ``published``, which has one folder per tier.
 
-        With ``seeds``, studies have only runs of these training seeds.
+        With ``seeds``, studies have only runs of these training seeds: their own, and runs of other studies with the
+        settings of one of their runs.
         """
         self.results, self.seeds = results, sorted(seeds)
         self.published = {tier: PublishedRuns(published / tier) for tier in TIERS} if published else {}
@@ -84,9 +85,16 @@ class Source:
                 study.skipped.append(run)
             elif run.tier != tier:
                 study.skipped.append(f"{run.path}: its tier is {run.tier}, not {tier}")
-            elif not self.seeds or run.seed in self.seeds:
+            else:
                 usable.append(run)
-        return usable
+        return self._of_seeds(usable, tier) if self.seeds else usable
+
+    def _of_seeds(self, runs: list[Run], tier: str) -> list[Run]:
+        """Return all runs of the wanted seeds that have the settings of one of ``runs``, whatever study they are of."""
+        settings = {frozenset((name, str(value)) for name, value in run.settings.items()) for run in runs}
+        every = (run for run in self.runs() if run.tier == tier and run.seed in self.seeds)
+        same = (run for run in every if frozenset((n, str(v)) for n, v in run.settings.items()) in settings)
+        return sorted(same, key=lambda run: run.id)
 
     def _cells(self, study: str, tier: str) -> Iterator[dict[str, Any] | str]:
         """Yield the study's cells, and a message for each that cannot be read."""

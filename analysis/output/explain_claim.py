@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from math import isfinite, isnan
 
 from analysis.claims.entries import Entries, find_claim
-from analysis.claims.inference import Estimated, Outcome, seeds_for_spread
+from analysis.claims.inference import SEEDS_FOR_SPREAD, Estimated, Outcome
 from analysis.claims.measures import FINAL, measured
 from analysis.claims.verdicts import Evaluated
 from analysis.data.sources import Source
@@ -67,7 +67,7 @@ def _tests(tested: Outcome, indent: str) -> Iterator[str]:
 def _estimated(one: Estimated) -> str:
     p = f"p {one.p[0]:.3g} for it, {one.p[1]:.3g} against it"
     if one.inequality.of_spread:
-        least = seeds_for_spread()
+        least = SEEDS_FOR_SPREAD
         few = f"; {least} seeds a side are the least that can decide" if one.seeds < least else ""
         return f"deviations differ by {one.value:.3g}, {p} (permutation{few})"
     if isnan(one.error):
