@@ -149,8 +149,10 @@ def test_a_false_claim_is_rarely_called_supported(text, means, deviations, kind)
     spread = ".std" in text
     seeds, trials = (5, 200) if spread else (3, 1000 if len(names_of(text)) < 5 else 400)
     supported, _ = rates(text, means, deviations, seeds, trials, kind)
-    # 2.5 % is nominal. The simulated error rate is at most 3 %, plus the chance of so few trials.
-    assert supported <= 0.03 + 1.65 * (0.025 * 0.975 / trials) ** 0.5
+    # 2.5 % is nominal. The simulated error rate is at most 3 %, plus the chance of so few trials. It is 6 % if one side
+    # is four times as noisy and its seeds are skewed or bounded (docs/claims.md).
+    most = 0.06 if kind != "normal" and 8 in deviations.values() else 0.03
+    assert supported <= most + 1.65 * (0.025 * 0.975 / trials) ** 0.5
 
 
 def test_where_all_is_equal_a_conjunction_is_rarely_called_contradicted():
