@@ -29,7 +29,8 @@ install: .venv/installed ## Make .venv with pinned dependencies, checked by thei
 # Torch and its libraries differ by machine (CPU, CUDA), so they have no hashes: the second step of install brings them.
 lock: ## Write requirements/lock.txt: the pinned dependencies with their hashes (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
-		--constraint requirements/constraints.txt --extra dev --extra docs pyproject.toml \
+		--constraint requirements/constraints.txt --override requirements/overrides.txt \
+		--extra dev --extra docs --extra trackers pyproject.toml \
 		| awk '/^[a-z]/ { kept = !/^(torch|triton|nvidia-|cuda-)/ } kept' > requirements/lock.txt
 
 test-lowest: ## Run the fast tests with the lowest versions of pyproject.toml (needs uv; 6 GB)

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from bepo.core.errors import Parser, exit_code, path_of
-from bepo.store.tracking import Tracking, upload_cells
+from bepo.store.tracking import Tracking
+from bepo.store.tracking.wandb import upload_cells
 
 
 def main(arguments: list[str] | None = None) -> int:

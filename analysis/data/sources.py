@@ -9,11 +9,11 @@ from analysis.data.runs import Run
 from analysis.data.studies import StudyRuns, select
 from bepo.core.errors import choose
 from bepo.runs.config import TIERS
-from bepo.store import tracking
 from bepo.store.cells import read_cell
 from bepo.store.files import Corrupt
 from bepo.store.published import PUBLISHED, PublishedRuns
 from bepo.store.run_files import RUN, StoredRun, read_run, refuse_older
+from bepo.store.tracking import wandb as tracking
 
 _ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError, RuntimeError, OSError)
 """Errors that reading a malformed file can raise."""

@@ -22,7 +22,7 @@ from bepo.store.files import disk_errors
 from bepo.store.find import find_run
 from bepo.store.run_files import read_run, refuse_older
 from bepo.store.runs import RunFolder, run_id
-from bepo.store.tracking import Tracker
+from bepo.store.tracking import Trackers
 
 
 def evaluate(config: Config, overrides: Sequence[str] = ()) -> float:
@@ -103,7 +103,7 @@ class _Evaluation:
         folder.reopen()
         folder.start(asdict(config), new_session(config))
         labels = labels_of(config, folder, self.overrides)
-        tracker = Tracker(config.tracking, folder.id, folder.path, labels)
+        tracker = Trackers(config.tracking, folder.id, folder.path, labels)
         try:
             missing = self._play()
             rows = folder.rows("episodes")

@@ -39,7 +39,7 @@ from bepo.store.published import PUBLISHED, WARM_STARTS
 from bepo.store.run_files import StoredRun, read_run, refuse_older
 from bepo.store.runs import RunFolder, run_id
 from bepo.store.source import SOURCE
-from bepo.store.tracking import Tracker
+from bepo.store.tracking import Trackers
 from bepo.training.backends import Engine, Rollouts, Setup
 
 _MUST_BE_FINITE = ("policy_loss", "grad_norm", "value_loss", "critic_grad_norm", "kl", "entropy")  # of an update
@@ -175,7 +175,7 @@ class _Run:
         if saved:
             engine.load(saved[1])
         labels = labels_of(config, folder, overrides)
-        self.tracker = Tracker(config.tracking, folder.id, folder.path, labels, earlier=folder.rows("metrics"))
+        self.tracker = Trackers(config.tracking, folder.id, folder.path, labels, earlier=folder.rows("metrics"))
 
     def finish(self) -> float:
         """Make the remaining updates, evaluate, and complete the folder. Return the final test success rate."""

@@ -11,7 +11,8 @@ import optuna
 from bepo.runs.metrics import seconds_of_updates
 from bepo.store.run_files import success_of
 from bepo.store.runs import RunFolder
-from bepo.store.tracking import Labels, Tracking, log_table
+from bepo.store.tracking import Labels, Tracking
+from bepo.store.tracking.wandb import log_table
 from bepo.sweep.outcome import GridOutcome
 from bepo.sweep.plan import PlannedRun
 from bepo.sweep.studies import PlannedStudy

@@ -11,7 +11,8 @@ import wandb
 from analysis.__main__ import main
 from analysis.data.sources import Source, open_source
 from bepo.store.cells import files_of_run, note_cell
-from bepo.store.tracking import Labels, Tracker, Tracking, upload_cells
+from bepo.store.tracking import Labels, Tracking
+from bepo.store.tracking.wandb import Tracker, upload_cells
 from tests.stored_runs import write_run
 
 pytestmark = pytest.mark.slow

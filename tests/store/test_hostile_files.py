@@ -25,7 +25,7 @@ from bepo.store.cells import note_cell
 from bepo.store.files import Corrupt, DiskFull, digest_of_file, folder_name, part_of, remove_leftovers, write_atomically
 from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder
-from bepo.store.tracking import _attach, _is_of_results
+from bepo.store.tracking.wandb import _attach, _is_of_results
 from tests.stored_runs import rewrite, write_run
 
 DEEP = "[" * 100_000 + "]" * 100_000

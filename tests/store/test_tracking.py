@@ -110,14 +110,14 @@ def test_a_resumed_run_stays_where_it_began_and_names_the_studies_that_share_it(
 
 INTERRUPTED = """
 import os, runpy, signal, sys
-from bepo.store import tracking
+from bepo.store.tracking import wandb as tracking
 
 class Tracker(tracking.Tracker):
     def finish(self, *arguments):
         os.kill(os.getpid(), signal.SIGINT)
         super().finish(*arguments)
 
-tracking.Tracker = Tracker
+tracking.Tracker = Tracker  # the sink of W&B
 sys.argv[0] = "bepo.train"
 runpy.run_module("bepo.train", run_name="__main__", alter_sys=True)
 """
@@ -184,10 +184,11 @@ def test_the_command_explains_itself_and_refuses_what_is_no_project(tmp_path, ca
 SILENT = """
 import os, signal, subprocess, sys, threading
 from pathlib import Path
-from bepo.store import tracking
+from bepo.store.tracking import Labels, Tracking
+from bepo.store.tracking import wandb as tracking
 
 folder, how = Path(sys.argv[1]), sys.argv[2]
-tracker = tracking.Tracker(tracking.Tracking(), "silent", folder, tracking.Labels("silent", "", "training"))
+tracker = tracking.Tracker(Tracking(), "silent", folder, Labels("silent", "", "training"))
 tracker.log({"update": 1, "loss": 0.5})
 core = int(subprocess.run(["pgrep", "-P", str(os.getpid()), "wandb-core"], capture_output=True, check=True).stdout)
 print(core, flush=True)
@@ -235,3 +236,51 @@ def test_a_sweep_of_wandbs_does_not_change_the_id(tmp_path, monkeypatch):
     (run,) = tmp_path.glob("runs/*")
     (log,) = run.glob("wandb/offline-run-*/run-*.wandb")
     assert log.name == f"run-{run.name}.wandb"
+
+
+def test_tensorboard_and_trackio_hold_the_rows_also_of_a_resumed_run(tmp_path, monkeypatch):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    sqlite_storage = pytest.importorskip("trackio.sqlite_storage")
+    settings = ("tracking.sinks=[tensorboard,trackio]", "tracking.project=mine", "updates=8")
+    process = launch(*SMALLEST, f"results={tmp_path}", *settings)
+    stop_after(process, tmp_path, 3, signal.SIGKILL)
+    process.communicate()
+    code, _, err = train(tmp_path, *settings)
+    assert code == 0 and "stopped" not in err, err
+    (path,) = tmp_path.glob("runs/*")
+    local = rows(tmp_path, "metrics")
+    board = EventAccumulator(str(path / "tensorboard"))
+    board.Reload()
+    logged = [(event.step, event.value) for event in board.Scalars("train/success")]
+    assert logged == [(row["update"], pytest.approx(row["train/success"])) for row in local]
+    success = json.loads((path / "run.json").read_text(encoding="utf-8"))["result"]["success"]
+    assert board.Scalars("summary/test_success")[0].value == pytest.approx(success)
+    assert any(tag.startswith("transcripts/") for tag in board.Tags()["tensors"])
+    assert "gated_bepo" in board.Tensors("run/text_summary")[0].tensor_proto.string_val[0].decode()
+    monkeypatch.setattr(sqlite_storage, "TRACKIO_DIR", tmp_path / "trackio")
+    stored = [row for row in sqlite_storage.SQLiteStorage.get_logs("mine", path.name) if "train/success" in row]
+    assert [(row["step"], row["train/success"]) for row in stored] == [(r["update"], r["train/success"]) for r in local]
+    assert sqlite_storage.SQLiteStorage.get_run_config("mine", path.name)["credit"]["name"] == "gated_bepo"
+    assert not list(path.glob("wandb"))
+
+
+def test_a_sink_that_fails_or_is_not_installed_does_not_stop_a_run(tmp_path, monkeypatch, capsys):
+    from bepo.store.tracking import Labels, Trackers, Tracking, tensorboard
+
+    monkeypatch.setitem(sys.modules, "trackio", None)
+    monkeypatch.setattr(tensorboard.Tracker, "log", lambda *_: 1 / 0)
+    trackers = Trackers(
+        Tracking(sinks=["tensorboard", "trackio"]), "run", tmp_path / "runs" / "run", Labels("a", "", "training")
+    )
+    for update in (1, 2):
+        trackers.log({"update": update, "train/loss": 0.5})
+    trackers.finish({"test_success": 1.0})
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2 and "trackio stopped" in lines[0] and "pip install trackio" in lines[0]
+    assert lines[1] == "tensorboard stopped (division by zero); the run continues without it"
+
+
+def test_an_unknown_sink_is_one_line(tmp_path):
+    code, _, err = train(tmp_path, "tracking.sinks=[tensorbord]")
+    assert code == 2 and "unknown sink of tracking.sinks 'tensorbord'" in err and "did you mean tensorboard" in err

@@ -1,74 +1,33 @@
-"""Logging of runs to Weights & Biases; only this module imports wandb.
+"""Weights & Biases; only this module imports wandb.
 
 W&B gets the files of the run folder under the same paths, so that a download restores the folder.
 """
 
 from __future__ import annotations
 
-import netrc
 import os
 import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
-from urllib.parse import urlparse
+from typing import Any, TypeVar
 
 from bepo.core.deadline import within
-from bepo.core.errors import Missing, UserError
-from bepo.core.settings import Settings
+from bepo.core.errors import UserError
 from bepo.store.files import finite
+from bepo.store.tracking import Labels, Tracking, step_text
 
 PLACES = ("runs/", "studies/")  # the folders of a results folder that W&B gets
 T = TypeVar("T")
-JobType = Literal["training", "tuning", "evaluation", "sweep", "studies"]
 _OF_EPISODE = ("task", "kind", "success", "task_score", "return", "steps")
 _START_TIMEOUT = 30.0  # seconds for W&B to start
 _TIMEOUT = 60.0  # seconds for an answer, after which W&B is given up; its client can wait for ever
 _TEARDOWN_TIMEOUT = 5.0  # seconds for W&B to end after it was given up
 _HOMES = {"WANDB_DATA_DIR": "~/.local/share", "WANDB_CACHE_DIR": "~/.cache"}  # where W&B stages files and writes logs
 _LONGEST_TAG, _LONGEST_NAME = 64, 128  # limits of W&B in characters
-
-
-@dataclass
-class Tracking(Settings):
-    """Weights & Biases. ``tracking.mode=online`` logs to a server; ``wandb sync`` uploads offline runs later."""
-
-    mode: Literal["offline", "online", "disabled"] = "offline"
-    """Write local files for ``wandb sync``, log to a server, or do not use W&B."""
-    project: str = "bepo"
-    """The W&B project."""
-    entity: str | None = None
-    """The W&B user or team; null: the default of the logged-in user."""
-
-    group = "tracking"
-
-    def missing(self) -> Missing | None:
-        return None if self.mode != "online" or _logged_in() else Missing("not logged in to W&B", "wandb login")
-
-
-def _logged_in() -> bool:
-    if os.environ.get("WANDB_API_KEY"):
-        return True
-    host = urlparse(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
-    try:
-        return netrc.netrc().authenticators(host) is not None
-    except (OSError, netrc.NetrcParseError):
-        return False
-
-
-@dataclass(frozen=True)
-class Labels:
-    """How a run appears in W&B: its name, group, job type, tags and config."""
-
-    name: str
-    group: str
-    job_type: JobType
-    tags: tuple[str, ...] = ()
-    config: dict[str, Any] = field(default_factory=dict)
 
 
 class Tracker:
@@ -82,7 +41,7 @@ class Tracker:
         self, settings: Tracking, run_id: str, folder: Path, labels: Labels, earlier: Iterable[dict[str, Any]] = ()
     ) -> None:
         self._run: Any = None
-        if settings.mode == "disabled":
+        if not settings.uses_wandb:
             return
         before = list(folder.glob("wandb/offline-run-*"))
         self._run = self._ask(lambda: _begin(settings, folder, labels, run_id), 2 * _START_TIMEOUT + _TIMEOUT)
@@ -118,7 +77,7 @@ class Tracker:
         table = wandb.Table([*_OF_EPISODE, "transcript"], allow_mixed_types=True)
         for episode in episodes:
             table.add_data(
-                *(_cell(episode[name]) for name in _OF_EPISODE), "\n\n".join(map(_step_text, episode["steps"]))
+                *(_cell(episode[name]) for name in _OF_EPISODE), "\n\n".join(map(step_text, episode["steps"]))
             )
         self._ask(lambda: run.log({"transcripts": table}, step=update))
 
@@ -154,15 +113,11 @@ def _cell(value: Any) -> Any:
     return len(value) if isinstance(value, list) else value
 
 
-def _step_text(step: dict[str, Any]) -> str:
-    return f"{step['prompt']}\n> {step['response']}\n= {step['action']}, reward {step['reward']:g}"
-
-
 def log_table(
     settings: Tracking, folder: Path, labels: Labels, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
 ) -> None:
     """Upload a table as a separate W&B run. Raises ``UserError`` if W&B does not start, or stops answering."""
-    if settings.mode == "disabled":
+    if not settings.uses_wandb:
         return
     import wandb
 
