@@ -21,7 +21,7 @@ from bepo.store.run_files import read_config, success_of
 from bepo.store.runs import RunFolder
 
 COLUMNS = ("run", "status", "tier", "study", "env", "credit", "model", "seed", "success", "wall", "commit", "began")
-COLUMNS += ("differs",)
+COLUMNS += ("alarms", "differs")
 _BEGINNINGS = ("status", "commit", "began")
 _FEW = 30  # a field with at most so many values is listed if no run matches
 
@@ -31,7 +31,7 @@ def ledger(results: Path, published: Iterable[PublishedRuns] = ()) -> pd.DataFra
 
     A published run is outdated if a method version has changed since. ``differs``: the settings in which a run differs
     from others of its environment, estimator, model and tier. ``commit`` ends with ``+`` if there were uncommitted
-    changes. ``wall`` ends with ``+`` if it counts only the last of several sessions.
+    changes. ``alarms``: how many health checks raise one (``bepo diagnose``). ``wall`` ends with ``+`` if it counts only the last of several sessions.
     """
     studies = _joined((path.parts[-3], run) for path, run in study_cells(results))
     folders = [path for path in sorted((results / "runs").glob("*")) if path.is_dir()]
@@ -164,6 +164,8 @@ def _described(run_id: str, status: str, studies: str, config: dict[str, Any], f
     # An empty text, because None would convert the seeds of all runs to floats.
     row |= {column: settings.get(column, "") for column in ("tier", "model", "seed")}
     row |= {column: settings.get(f"{column}.name", "") for column in ("env", "credit")}
+    raised = facts.get("alarms")
+    row["alarms"] = str(len(raised)) if isinstance(raised, list) and raised else ""
     row["wall"] = f"{wall:.0f} s" + "+" * (len(sessions) > 1) if isinstance(wall, int | float) else ""
     commits = list(dict.fromkeys(str(s.get("commit"))[:7] for s in sessions))
     row["commit"] = "".join(commits[-1:]) + "+" * any(s.get("dirty") for s in sessions)

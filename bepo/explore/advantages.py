@@ -35,7 +35,7 @@ def strips(batch: RolloutBatch, credit: Mapping[str, Any]) -> list[Strip]:
     values of a critic, entropies or the expert's steps are left out if the batch does not have them.
     """
     own = str(credit["name"])
-    chosen = {name: _configured(name, credit if name == own else {}) for name in (own, *estimators())}
+    chosen = {name: configured(name, credit if name == own else {}) for name in (own, *estimators())}
     found = []
     for name, estimator in chosen.items():
         if estimator is not None and applies(estimator, batch):
@@ -55,7 +55,7 @@ def applies(estimator: Estimator, batch: RolloutBatch) -> bool:
     return not estimator.needs_expert_steps or batch.expert_steps is not None
 
 
-def _configured(name: str, settings: Mapping[str, Any]) -> Estimator | None:
+def configured(name: str, settings: Mapping[str, Any]) -> Estimator | None:
     """Return an estimator with a run's settings; None if this version does not know the estimator or a setting."""
     try:
         return make(name, **{key: value for key, value in settings.items() if key != "name"})

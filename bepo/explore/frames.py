@@ -18,7 +18,17 @@ from bepo.runs.config import TIERS, with_neutral_defaults
 from bepo.store.find import existing, find_runs, read_every
 from bepo.store.run_files import StoredRun, success_of
 
-_NOT_COMPARED = ("tracking", "results", "progress", "study", "digest", "checkpoint_every", "checkpoints", "keep")
+_NOT_COMPARED = (
+    "tracking",
+    "health",
+    "results",
+    "progress",
+    "study",
+    "digest",
+    "checkpoint_every",
+    "checkpoints",
+    "keep",
+)
 
 
 def load(*names: str | PathLike[str], results: str | PathLike[str] = "results", tier: str | None = None) -> Runs:

@@ -14,6 +14,7 @@ from bepo.explore.episodes import TEST, episodes
 from bepo.explore.frames import differing, flat
 from bepo.explore.groups import Plain
 from bepo.explore.page import render
+from bepo.runs.health import alarms_of
 from bepo.store.run_files import StoredRun, success_of
 
 _COLOURS = ("#56B4E9", "#CC79A7", "#8C8C8C", "#B07D2B", "#6A51A3")
@@ -31,6 +32,7 @@ def page(runs: Sequence[StoredRun], compared: tuple[int, int] | None = None) -> 
                 place = {"run": number, "source": group.source, "chunk": len(chunks), "member": member, "number": n}
                 listed.append(place | row)
             chunks.append(group.content)
+        notes += [f"Alarm in run {run.id}: {alarm}." for alarm in alarms_of(run)]
         if not counts:
             notes.append(f"Run {run.id} has no rollouts and no transcripts{_why(run)}: its episodes cannot be shown.")
     configs = {str(number): run.config for number, run in enumerate(runs)}

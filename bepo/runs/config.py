@@ -16,6 +16,7 @@ from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling
 from bepo.rollouts.evaluation import Evaluation
 from bepo.rollouts.prompting import Prompting
+from bepo.runs.health import Health
 from bepo.store.files import folder_name
 from bepo.store.tracking import Tracking
 from bepo.training import Optimisation
@@ -118,6 +119,8 @@ class Config(Settings):
     """The model of the paper that the policy is or stands for. A closed model can only be served."""
     prompting: Prompting = setting(factory=Prompting, neutral=True)
     """How a served policy is prompted. A trained policy is always prompted directly."""
+    health: Health = setting(factory=Health, identity=False)
+    """When a run's metrics raise an alarm (``bepo diagnose``)."""
     tracking: Tracking = setting(factory=Tracking, identity=False)
     """Weights & Biases."""
     results: str = setting("results", identity=False)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from bepo.core.batch import RolloutBatch
+from bepo.core.batch import RolloutBatch, Terminal, run_starts
+from bepo.core.returns import tied
 from bepo.core.tokens import Tokens
 from bepo.credit import Credit
 from bepo.envs import Split
@@ -20,12 +21,19 @@ def rollout_metrics(
 ) -> dict[str, float]:
     """Return means over trajectories (shares in [0, 1], lengths in steps or tokens), and counts.
 
+    ``train/ended_failure`` and ``train/ended_truncated``: the shares that ended without success, by themselves or at
+    the time limit. ``train/tied_groups``: the share of groups of several trajectories whose returns are equal.
     ``train/overlong_episodes`` counts trajectories whose next prompt was too long; it is left out if it is 0.
     """
+    ends, starts = batch.terminal[batch.last], run_starts(batch.trajectory_group)
+    several = np.diff(np.append(starts, batch.n_trajectories)) > 1
     length, cut = batch.step[batch.last] + 1, int(overlong(batch, horizon).sum())
     counted: dict[str, float] = {"train/overlong_episodes": cut} if cut else {}
     return counted | {
         "train/success": float(batch.success.mean()),
+        "train/ended_failure": float((ends == Terminal.FAILURE).mean()),
+        "train/ended_truncated": float((ends == Terminal.TRUNCATION).mean()),
+        "train/tied_groups": float(tied(batch.episode_return, starts)[several].mean()) if several.any() else 0.0,
         "train/return": float(batch.episode_return.mean()),
         "train/task_score": float(batch.task_score.mean()),
         "train/episode_length": float(length.mean()),

@@ -28,6 +28,7 @@ from bepo.runs.config import Config, cell_overrides, identity_of
 from bepo.runs.continuation import continue_shorter_run
 from bepo.runs.dynamic_sampling import collect_mixed
 from bepo.runs.evaluations import Evaluations
+from bepo.runs.health import alarms, alarms_of
 from bepo.runs.machine import machine
 from bepo.runs.metrics import credit_metrics, prefixed, rollout_metrics
 from bepo.runs.progress import ProgressBar, interrupts
@@ -96,6 +97,8 @@ def _finished(config: Config, overrides: Sequence[str]) -> float:
             success = work.finish()
         finally:
             engine.close()
+        for alarm in alarms_of(read_run(folder.path)):
+            say(f"run {folder.id}: ALARM {alarm} (python -m bepo.diagnose {folder.id})")
         say(f"run {folder.id}: success {success:.3f} on held-out tasks ({folder.path})")
         if work.interrupted:  # Ctrl-C came too late to stop the run
             raise KeyboardInterrupt
@@ -285,6 +288,7 @@ class _Run:
         metadata = metadata_of(self.config, self.folder, self.task_sets, self.engine.facts, wall)
         metadata["method"] = metadata_of_method(self.config.credit)
         metadata["result"] = {"success": success, "updates": self.update}
+        metadata["alarms"] = alarms(self.folder.rows("metrics"), self.config.health)
         metadata["cpu_seconds_last_session"] = round(self.engine.cpu_seconds() - cpu, 1)
         (_, checkpoint), *_ = self.folder.checkpoints()
         self.folder.keep_policy(self.engine.policy_in(checkpoint))

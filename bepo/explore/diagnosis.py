@@ -1,0 +1,109 @@
+"""Diagnosis of runs: alarms, how metrics moved, success by task type, advantages by term, values against returns.
+
+``bepo diagnose`` prints these tables; notebooks call the same functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bepo.core.errors import UserError
+from bepo.core.returns import discounted_returns
+from bepo.credit import Estimator
+from bepo.explore.advantages import applies, configured
+from bepo.explore.frames import read_rollouts
+from bepo.explore.index import types, whole_episodes
+from bepo.store.run_files import StoredRun
+
+SIGNALS = {
+    "success": "train/success",
+    "ended in failure": "train/ended_failure",
+    "ended at the time limit": "train/ended_truncated",
+    "return": "train/return",
+    "valid actions": "train/valid_actions",
+    "groups with equal returns": "train/tied_groups",
+    "transitions without advantage": "credit/zero_advantage_transitions",
+    "gate coverage": "credit/gate_transition_coverage",
+    "explained variance": "credit/explained_variance",
+    "entropy (nats)": "train/entropy",
+    "KL (nats)": "train/kl",
+    "clipped tokens": "train/clip_fraction",
+    "gradient norm": "train/grad_norm",
+    "response tokens": "train/response_length",
+}
+"""The metrics of a diagnosis by the words that the table has for them."""
+_STAGES = ("rollout", "values", "credit", "update", "evaluation")
+
+
+def signals(run: StoredRun) -> pd.DataFrame:
+    """Return the means of the metrics in ``SIGNALS`` over the first, the middle and the last fifth of the updates.
+
+    Metrics that the run did not log are left out. The table is empty without updates.
+    """
+    rows = pd.DataFrame(run.metrics())
+    fifths = np.array_split(np.arange(len(rows)), 5)
+    parts = {"first fifth": fifths[0], "middle fifth": fifths[2], "last fifth": fifths[4]}
+    found = {
+        words: {part: rows[name].iloc[where].mean() for part, where in parts.items()}
+        for words, name in SIGNALS.items()
+        if name in rows
+    }
+    return pd.DataFrame.from_dict(found, orient="index", columns=list(parts))
+
+
+def seconds(run: StoredRun) -> pd.Series:
+    """Return the seconds of each stage, summed over updates: CPU seconds on a CPU, else wall-clock seconds."""
+    rows = pd.DataFrame(run.metrics())
+    found = {stage: rows[run.clock + stage].sum() for stage in _STAGES if run.clock + stage in rows}
+    return pd.Series(found, dtype=float)
+
+
+def by_type(run: StoredRun) -> pd.DataFrame:
+    """Return the success on test tasks before training and at the newest evaluation, by task type."""
+    rows = types(0, whole_episodes(run))
+    table = pd.DataFrame(rows, columns=["kind", "episodes", "before", "after"])
+    return table.set_index(table.pop("kind").replace("", "all"))
+
+
+def estimator_of(run: StoredRun) -> Estimator:
+    """Return the estimator that trained the run. Raises ``UserError`` if this version does not know it."""
+    settings: Mapping[str, Any] = run.config["credit"]
+    if (found := configured(str(settings["name"]), settings)) is None:
+        raise UserError(f"run {run.id}: this version does not know credit={settings['name']} with its settings")
+    return found
+
+
+def terms(run: StoredRun, update: int) -> pd.DataFrame:
+    """Return the advantage of every transition of a stored batch and its terms, one column each.
+
+    Raises ``UserError`` if the batch is not stored or lacks what the estimator reads.
+    """
+    batch, estimator = read_rollouts(run, update), estimator_of(run)
+    if not applies(estimator, batch):
+        raise UserError(f"run {run.id}, update {update}: the stored batch lacks what credit={estimator.name} reads")
+    credit = estimator(batch)
+    realised = discounted_returns(batch, float(run.config["credit"].get("gamma", 1.0)))
+    return pd.DataFrame({"advantage": credit.advantage, **credit.terms, "realised return": realised})
+
+
+def spreads(run: StoredRun, update: int) -> pd.DataFrame:
+    """Return deviation, quantiles and the share of zeros of the advantage and each of its terms in a stored batch."""
+    table = terms(run, update).drop(columns="realised return")
+    shown = table.quantile([0.05, 0.25, 0.5, 0.75, 0.95]).T
+    shown.columns = [f"{100 * q:g} %" for q in shown.columns]
+    shown.insert(0, "deviation", table.std(ddof=0))
+    return shown.assign(zero=(table == 0).mean())
+
+
+def calibration(run: StoredRun, update: int, bins: int = 5) -> pd.DataFrame | None:
+    """Return the mean value and the mean realised return in bins of the estimator's value; None if it has no values."""
+    table = terms(run, update)
+    if "value" not in table:
+        return None
+    groups = table.groupby(pd.qcut(table["value"], bins, duplicates="drop"), observed=True)
+    found = groups[["value", "realised return"]].mean()
+    return found.assign(transitions=groups.size()).reset_index(drop=True)
