@@ -3,18 +3,22 @@
 import re
 import subprocess
 import sys
+from random import Random
 
 import pytest
 
 from bepo.core.batch import Terminal
 from bepo.core.errors import UserError
-from bepo.envs.alfworld import ALFWorld
-from bepo.envs.alfworld.engine import NOTHING_HAPPENS, FastGame
+from bepo.envs.alfworld import ALFWorld, engine
+from bepo.envs.alfworld.compare import commands, transcript
+from bepo.envs.alfworld.engine import NOTHING_HAPPENS, CompiledGame, FastGame
 from bepo.envs.alfworld.expert import Expert
 from bepo.envs.alfworld.generate import SPLITS, TASK_TYPES, generate
+from bepo.envs.alfworld.memo import Memo
 from bepo.envs.alfworld.scenes import scene
 from bepo.rollouts.task_sets import task_set
 from tests.command import rows, run
+from tests.envs.alfworld_variants import original_like
 
 
 def small(**settings) -> ALFWorld:
@@ -31,6 +35,32 @@ def play_expert(game) -> tuple[FastGame, list[str]]:
         assert commands[-1] in episode.admissible
         assert episode.step(commands[-1]) != NOTHING_HAPPENS
     return episode, commands
+
+
+def test_what_is_remembered_of_a_game_changes_nothing(monkeypatch):
+    """Episodes that share a game give the transcripts and the facts of an engine that remembers nothing."""
+    for number in range(12):
+        game = generate("train", number, TASK_TYPES, 10)
+        file = original_like(game.game_file, Random(number)) if number % 2 else game.game_file
+        shared = CompiledGame(file)
+        for episode in range(4):
+            chosen = commands(shared, game.traj_data, Random(episode), 40)
+            remembering, forgetful = FastGame(shared), FastGame(CompiledGame(file))
+            ours = transcript(remembering, chosen[:20])
+            twin = remembering.copy()
+            ours += transcript(remembering, chosen)  # starts anew
+            with monkeypatch.context() as patched:
+                for memory in ("_states", "_instances", "_feedback"):
+                    patched.setattr(engine, memory, Memo(0))
+                assert ours == transcript(forgetful, chosen[:20]) + transcript(forgetful, chosen)
+                assert everything(forgetful) == everything(remembering)
+            assert [twin.step(command) for command in chosen[20:]] == [row[1] for row in ours[-20:]]
+            assert everything(twin) == everything(remembering)
+
+
+def everything(game: FastGame) -> dict[str, set]:
+    """Return all facts of a game's state."""
+    return {predicate: set(game.facts.all(predicate)) for predicate in game.game.start.bits}
 
 
 @pytest.mark.parametrize("split", SPLITS)

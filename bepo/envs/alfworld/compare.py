@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from bepo.core.errors import Parser
-from bepo.envs.alfworld.engine import FastGame
+from bepo.envs.alfworld.engine import CompiledGame, FastGame
 from bepo.envs.alfworld.expert import Expert
 from bepo.envs.alfworld.games import RunningGame
 from bepo.envs.alfworld.generate import SPLITS, TASK_TYPES, generate
@@ -38,12 +38,14 @@ class Comparison(NamedTuple):
     other_seconds: float
 
 
-def commands(game_file: Mapping[str, Any], traj_data: Mapping[str, Any], rng: Random, steps: int) -> list[str]:
+def commands(
+    game: Mapping[str, Any] | CompiledGame, traj_data: Mapping[str, Any], rng: Random, steps: int
+) -> list[str]:
     """Return ``steps`` commands for a game: the expert's, random admissible, inadmissible and malformed ones.
 
     The commands go on after the goal is reached.
     """
-    episode = FastGame(game_file)
+    episode = FastGame(game)
     episode.reset()
     expert = Expert(episode, traj_data)
     seen, chosen = list(episode.admissible), []
@@ -103,16 +105,21 @@ def cases(folder: Path | None, n: int, first: int = 0, max_receptacles: int | No
 
 
 def compare(cases: Iterator[Case], other: Callable[[dict[str, Any]], RunningGame], steps: int) -> Comparison:
-    """Play each game on the fast engine and on another one, and print the differences."""
+    """Play each game on the fast engine and on another one, and print the differences.
+
+    The fast engine plays twice: without memory, and after the same episode of the same game.
+    """
     games, different, fast, slow = 0, 0, 0.0, 0.0
     for name, game_file, traj_data in cases:
-        chosen = commands(game_file, traj_data, Random(name), steps)
+        played = CompiledGame(game_file)
+        chosen = commands(played, traj_data, Random(name), steps)
         times = [time.perf_counter()]
         ours = transcript(FastGame(game_file), chosen)
         times.append(time.perf_counter())
         theirs = transcript(other(game_file), chosen)
         times.append(time.perf_counter())
         difference = first_difference(ours, theirs)
+        difference = difference or first_difference(transcript(FastGame(played), chosen), theirs)
         games, different = games + 1, different + (difference is not None)
         fast, slow = fast + times[1] - times[0], slow + times[2] - times[1]
         if difference is not None:

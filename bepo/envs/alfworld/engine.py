@@ -3,26 +3,34 @@
 Observations, admissible commands and success equal those of textworld's ``PddlEnv`` with ALFWorld's demangler word for
 word. Three properties of textworld are kept on purpose: actions that change nothing are inadmissible (such as going to
 where the player already is), lists name objects in the order of their IDs, and commands must match exactly.
+
+Results are remembered by the facts that they depend on: the instances of an action, the feedback, the state after a
+command. An episode that reaches a known state by a known command changes no facts; they are brought up to date when
+something asks for them.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import cached_property, lru_cache
+from operator import itemgetter
 from typing import Any
 
-from bepo.envs.alfworld.facts import Arguments, Facts
-from bepo.envs.alfworld.grammar import Grammar, split_task
+from bepo.envs.alfworld.facts import Arguments, Facts, Recorder
+from bepo.envs.alfworld.grammar import Grammar, queried_predicates, split_task
+from bepo.envs.alfworld.memo import Memo
 from bepo.envs.alfworld.names import display_names
 from bepo.envs.alfworld.pddl import ROOT, Domain, Unsupported, parse_domain, parse_problem
 from bepo.envs.alfworld.queries import Context, World
-from bepo.envs.alfworld.rules import CompiledAction, compile_action, matcher
+from bepo.envs.alfworld.rules import CompiledAction, compile_action, matcher, predicates
 
 NOTHING_HAPPENS = "Nothing happens."
 """The feedback to an inadmissible command."""
 GroundAction = tuple[int, Arguments]
 """The number of an action in the domain, and its arguments."""
+Key = tuple[int, ...]
+"""The values of ``Facts.bits``, which identify a state of a game."""
 
 
 class CompiledGame:
@@ -39,7 +47,8 @@ class CompiledGame:
         _check_queries(self.grammar, self.actions)
         self._positions_in_command = [self._arguments_in_command(action) for action in self.actions]
         problem = parse_problem(game_file["pddl_problem"])
-        self.start = Facts(problem.facts, changing | {f"not_{p}" for p in changing})
+        read = self._read(predicates(problem.goal) | queried_predicates(task))
+        self.start = Facts(problem.facts, changing | {f"not_{p}" for p in changing} & read, read)
         types = {**self.domain.constants, **problem.objects}
         self.objects = _objects_by_type(types, self.domain)
         mentioned = {argument for fact in problem.facts for argument in fact[1:]}
@@ -47,14 +56,19 @@ class CompiledGame:
         self._goal = matcher(problem.goal, {}, self.domain)
         self._texts: dict[GroundAction, str] = {}
         self._commands: dict[GroundAction, str | None] = {}
-        for ask in (self.applicable, self.won):  # builds the indices, which copies of the facts inherit
-            ask(self.start)
+        self._keys = [(number, self._key_of(action.reads)) for number, action in enumerate(self.actions)][::-1]
+        self._new_state(self.start)  # builds the indices, which copies of the facts inherit
+
+    @cached_property
+    def introduction(self) -> str:
+        """Return the first text of an episode, which ends with the task."""
+        return self.grammar.derive("#intro#", self.context(self.start))
 
     def won(self, facts: Facts) -> bool:
         """Return whether the facts satisfy the goal."""
         return bool(self._goal(facts, self.objects))
 
-    def context(self, facts: Facts, ground: GroundAction | None = None) -> Context:
+    def context(self, facts: Facts | Recorder, ground: GroundAction | None = None) -> Context:
         """Return the context from which the grammar derives the texts of an action, or of the introduction."""
         if ground is None:
             return Context(facts, self.world, {}, {})
@@ -76,22 +90,78 @@ class CompiledGame:
             self._commands[ground] = self._texts[named] if action.changes(arguments) else None
         return self._commands[ground]
 
-    def applicable(self, facts: Facts) -> dict[str, GroundAction]:
-        """Return the action of each admissible command, in sorted order of the commands."""
-        actions = {}
-        for number, action in enumerate(self.actions):
-            for arguments in action.instances(facts, self.objects):
-                command = self.command((number, arguments), facts)
-                ground = (number, arguments)
-                if command is not None and (command not in actions or ground < actions[command]):
-                    actions[command] = ground
-        return dict(sorted(actions.items()))
+    def _read(self, of_task: Iterable[str]) -> set[str]:
+        """Return the predicates that preconditions, goal and texts read, and the conditions of effects on these."""
+        read = {*of_task, *self.grammar.queries, *(p for action in self.actions for p in action.reads)}
+        effects = [effect for action in self.actions for effect in action.effects]
+        while more := {p for e in effects if e.predicate in read for p in e.reads} - read:
+            read |= more
+        return read
+
+    def state(self, key: Key, facts: Callable[[], Facts]) -> State:
+        """Return the state with these values of ``Facts.bits``; ``facts`` is called if it is new."""
+        return _states.get((self, key)) or _states.put((self, key), self._new_state(facts()))
+
+    def _new_state(self, facts: Facts) -> State:
+        applicable: dict[str, GroundAction] = {}
+        bits = facts.bits
+        for number, key_of in self._keys:  # of equal commands, the first action counts: it is the last one here
+            key = (self, number, key_of(bits))
+            part = _instances.get(key)
+            if part is None and (part := self._new_instances(number, facts)):  # most are empty, and quick to find
+                _instances.put(key, part)
+            applicable.update(part)
+        return State(applicable, tuple(sorted(applicable)), self.won(facts))
+
+    def _new_instances(self, number: int, facts: Facts) -> dict[str, GroundAction]:
+        """Return the instances of an action by their commands. Of equal commands, the first arguments count."""
+        instances = self.actions[number].instances(facts, self.objects)
+        grounds = [(number, arguments) for arguments in sorted(instances, reverse=True)]
+        return {text: ground for ground in grounds if (text := self.command(ground, facts)) is not None}
+
+    def feedback(self, ground: GroundAction, facts: Facts) -> str:
+        """Return the feedback to an action; ``facts`` are those after it."""
+        known = _feedback.get((self, ground), ())
+        for lookups, text in known:
+            if all(facts.lookup(*asked) == answer for *asked, answer in lookups):
+                return text
+        recorder = Recorder(facts)
+        template = self.grammar.feedback[self.actions[ground[0]].name]
+        text = self.grammar.derive(template, self.context(recorder, ground))
+        _feedback.put((self, ground), ((recorder.lookups, text), *known[: _TEXTS - 1]))
+        return text
+
+    def _key_of(self, reads: Iterable[str]) -> Callable[[Mapping[str, int]], Hashable]:
+        """Return a function that gives the bits of the changeable predicates among ``reads``."""
+        names = [name for name in self.start.bits if name in set(reads)]
+        return itemgetter(*names) if names else lambda bits: None
 
     def _arguments_in_command(self, action: CompiledAction) -> list[int]:
         """Return the positions of the arguments that the command of an action depends on."""
         names = [p.strip("?") for p in action.parameters]
         variables = self.grammar.variables_in(self.grammar.templates[action.name], names)
         return [i for i, name in enumerate(names) if variables is None or name in variables]
+
+
+class State:
+    """The admissible commands of a state, and the replies to those that were given in it."""
+
+    __slots__ = ("admissible", "applicable", "replies", "won")
+
+    def __init__(self, applicable: dict[str, GroundAction], admissible: tuple[str, ...], won: bool) -> None:
+        self.applicable = applicable
+        """The action of each admissible command."""
+        self.admissible = admissible
+        """The commands in sorted order."""
+        self.won = won
+        self.replies: dict[str, tuple[str, GroundAction, Key]] = {}
+        """Feedback, action and the next state's key for some admissible commands."""
+
+
+_states: Memo[State] = Memo(10_000)  # with the instances and texts about 6 KB each
+_instances: Memo[dict[str, GroundAction]] = Memo(50_000)
+_feedback: Memo[tuple[tuple[list, str], ...]] = Memo(50_000)
+_TEXTS = 8  # most remembered feedbacks of one action
 
 
 class FastGame:
@@ -103,36 +173,64 @@ class FastGame:
 
     def reset(self) -> str:
         """Start the episode, and return the introduction, which ends with the task."""
-        self.facts = self.game.start.copy()
-        self._update()
-        return self.game.grammar.derive("#intro#", self.game.context(self.facts))
+        self._facts, self._is_shared = self.game.start, True
+        self._pending: list[GroundAction] = []
+        self._enter(tuple(self._facts.bits.values()))
+        return self.game.introduction
 
     def copy(self) -> FastGame:
         """Return a copy of the episode that can go on without changing this one."""
         twin = FastGame(self.game)
-        twin.facts, twin.won = self.facts.copy(), self.won
-        twin.admissible, twin._applicable = self.admissible, self._applicable
+        twin._facts, twin._pending = self._facts, list(self._pending)
+        twin._is_shared = self._is_shared = True
+        twin._state = self._state
         return twin
+
+    @property
+    def facts(self) -> Facts:
+        """Return the facts of the current state, for reading."""
+        if self._pending and self._is_shared:
+            self._facts, self._is_shared = self._facts.copy(), False
+        for number, arguments in self._pending:
+            self.game.actions[number].apply(self._facts, arguments)
+        self._pending.clear()
+        return self._facts
+
+    @property
+    def admissible(self) -> tuple[str, ...]:
+        """Return the admissible commands, sorted."""
+        return self._state.admissible
+
+    @property
+    def won(self) -> bool:
+        """Return whether the goal is reached."""
+        return self._state.won
 
     def step(self, command: str) -> str:
         """Act, and return the feedback. An inadmissible command changes nothing."""
-        ground = self._applicable.get(command.strip())
-        if ground is None:
-            return NOTHING_HAPPENS
-        action = self.game.actions[ground[0]]
-        action.apply(self.facts, ground[1])
-        self._update()
-        return self.game.grammar.derive(self.game.grammar.feedback[action.name], self.game.context(self.facts, ground))
+        command = command.strip()
+        reply = self._state.replies.get(command)
+        if reply is None:
+            ground = self._state.applicable.get(command)
+            if ground is None:
+                return NOTHING_HAPPENS
+            self._pending.append(ground)
+            facts = self.facts
+            key = tuple(facts.bits.values())
+            reply = self._state.replies[command] = (self.game.feedback(ground, facts), ground, key)
+        else:
+            self._pending.append(reply[1])
+        self._enter(reply[2])
+        return reply[0]
 
     def applicable(self) -> list[tuple[str, Arguments, str]]:
         """Return ``(action, arguments, command)`` of each admissible command, in sorted order of the commands."""
-        actions = self.game.actions
-        return [(actions[number].name, arguments, command) for command, (number, arguments) in self._applicable.items()]
+        actions, applicable = self.game.actions, self._state.applicable
+        grounds = ((command, applicable[command]) for command in self._state.admissible)
+        return [(actions[number].name, arguments, command) for command, (number, arguments) in grounds]
 
-    def _update(self) -> None:
-        self._applicable = self.game.applicable(self.facts)
-        self.admissible = tuple(self._applicable)
-        self.won = self.game.won(self.facts)
+    def _enter(self, key: Key) -> None:
+        self._state = self.game.state(key, lambda: self.facts)
 
 
 def _objects_by_type(types: Mapping[str, str], domain: Domain) -> dict[str, list[str]]:
@@ -163,8 +261,8 @@ def _check_queries(grammar: Grammar, actions: list[CompiledAction]) -> None:
     After conditional effects, and after deletions of facts that did not hold, textworld's own list of facts no longer
     equals the planner's state. ALFRED's grammars do not ask for such facts.
     """
-    queries = grammar.queries()
-    if changing := grammar.command_queries() & {effect.predicate for action in actions for effect in action.effects}:
+    queries = grammar.queries
+    if changing := grammar.command_queries & {effect.predicate for action in actions for effect in action.effects}:
         raise Unsupported(f"command templates that ask for {', '.join(sorted(changing))}")
     for action in actions:
         required = {x.predicate for x in action.required if x.positive}

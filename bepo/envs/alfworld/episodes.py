@@ -130,8 +130,8 @@ class _ExpertWalk:
         self._game, self._expert = game, Expert(game, traj_data)
 
     def key(self) -> Hashable:
-        """Return the facts that commands can change."""
-        return self._game.facts.changeable()
+        """Return the facts that commands can change, as numbers."""
+        return tuple(self._game.facts.bits.values())
 
     def advance(self) -> bool | None:
         """Send the expert's command."""

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import cached_property
 
 from bepo.core.errors import UserError
 from bepo.envs.alfworld.pddl import Unsupported
@@ -100,17 +101,19 @@ class Grammar:
         """Return every command template and every right-hand side of a rule."""
         return [*self.templates.values(), *(r.text for rules in self._rules.values() for r in rules)]
 
+    @cached_property
     def queries(self) -> set[str]:
-        """Return the predicates that the rules ask for, in their conditions or texts."""
+        """The predicates that the rules ask for, in their conditions or texts."""
         rules = [rule for options in self._rules.values() for rule in options]
         in_conditions = {name for rule in rules if rule.condition for name, _ in rule.condition.predicates}
-        return in_conditions | {name for rule in rules for name in _queried_predicates(rule.text)}
+        return in_conditions | {name for rule in rules for name in queried_predicates(rule.text)}
 
+    @cached_property
     def command_queries(self) -> set[str]:
-        """Return the predicates that command templates ask for. Raises ``Unsupported`` for templates that use rules."""
+        """The predicates that command templates ask for. Raises ``Unsupported`` for templates that use rules."""
         if any("#" in text for text in self.templates.values()):
             raise Unsupported("command templates with rules")
-        return {name for text in self.templates.values() for name in _queried_predicates(text)}
+        return {name for text in self.templates.values() for name in queried_predicates(text)}
 
     def variables_in(self, text: str, known: Collection[str]) -> set[str] | None:
         """Return the ``known`` variables that a template's text depends on; None if it depends on others too."""
@@ -217,6 +220,7 @@ def _compile_node(node: ast.expr) -> Part:
     raise ValueError(type(node).__name__)
 
 
-def _queried_predicates(template: str) -> set[str]:
+def queried_predicates(template: str) -> set[str]:
+    """Return the predicates that a template asks for itself, without its rules."""
     queries = [m["item_query"] or m["value_query"] for m in _SYMBOL.finditer(template)]
     return {name for query in queries if query for name, _ in parse_query(query).predicates}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from bepo.envs.alfworld.facts import Facts
+from bepo.envs.alfworld.facts import Facts, Recorder
 
 Placeholder = tuple[str, str]
 """The name and the type of a variable in a query."""
@@ -30,7 +31,7 @@ class World:
 class Context:
     """The state of a game and the values of a template's variables, from which a text is derived."""
 
-    facts: Facts
+    facts: Facts | Recorder
     world: World
     binding: Binding
     variables: dict[str, str]  # variable -> id of an entity
@@ -40,35 +41,67 @@ class Context:
         return Context(self.facts, self.world, binding, self.variables | {ph[0]: i for ph, i in binding.items()})
 
 
+class _Lookup(NamedTuple):
+    """How a predicate of a query is looked up, once the placeholders before it are bound."""
+
+    predicate: str
+    positions: tuple[int, ...]  # of the bound arguments
+    bound: tuple[Placeholder, ...]
+    fresh: tuple[
+        tuple[Placeholder, int], ...
+    ]  # the other placeholders, and the position of each one's first occurrence
+    repeated: tuple[tuple[int, int], ...]  # positions that must be equal
+
+
 @dataclass
 class Query:
     """A conjunctive query such as ``holds(a:agent, o:object)``."""
 
     predicates: list[tuple[str, tuple[Placeholder, ...]]]
+    _lookups: dict[tuple[Placeholder, ...], list[_Lookup]] = field(
+        default_factory=dict
+    )  # by the placeholders that are bound at first
 
     def answers(self, context: Context) -> Iterator[Binding]:
         """Yield the bindings that satisfy the query and extend the context's binding, in textworld's order.
 
         Different placeholders stand for different entities.
         """
-        return self._extensions(context, context.binding, 0)
+        given = tuple(context.binding)
+        if given not in self._lookups:
+            self._lookups[given] = self._planned(given)
+        return self._extensions(context, context.binding, self._lookups[given], 0)
 
-    def _extensions(self, context: Context, binding: Binding, depth: int) -> Iterator[Binding]:
+    def _planned(self, given: tuple[Placeholder, ...]) -> list[_Lookup]:
+        known, found = set(given), []
+        for name, placeholders in self.predicates:
+            first = {ph: placeholders.index(ph) for ph in placeholders if ph not in known}
+            bound = [(i, ph) for i, ph in enumerate(placeholders) if ph in known]
+            repeated = [(first[ph], i) for i, ph in enumerate(placeholders) if ph in first and i != first[ph]]
+            positions, names = tuple(i for i, _ in bound), tuple(ph for _, ph in bound)
+            found.append(_Lookup(name, positions, names, tuple(first.items()), tuple(repeated)))
+            known |= set(placeholders)
+        return found
+
+    def _extensions(self, context: Context, binding: Binding, lookups: list[_Lookup], depth: int) -> Iterator[Binding]:
         """Yield the extensions of a binding that satisfy the predicates from number ``depth`` on."""
-        if depth == len(self.predicates):
+        if depth == len(lookups):
             yield binding
             return
-        name, placeholders = self.predicates[depth]
-        positions = tuple(i for i, ph in enumerate(placeholders) if ph in binding)
-        known = tuple(binding[placeholders[i]] for i in positions)
-        used = set(binding.values())
-        world = context.world
-        for fact in sorted(context.facts.index(name, positions).get(known, ())):
-            fresh = {ph: v for ph, v in zip(placeholders, fact) if ph not in binding}
-            distinct = len(set(fresh.values())) == len(fresh) and not used & set(fresh.values())
-            consistent = all(fresh.get(ph, v) == v for ph, v in zip(placeholders, fact))
-            if distinct and consistent and all(world.types[v] in world.subtypes(ph[1]) for ph, v in fresh.items()):
-                yield from self._extensions(context, binding | fresh, depth + 1)
+        predicate, positions, bound, fresh, repeated = lookups[depth]
+        facts = context.facts.lookup(predicate, positions, tuple([binding[ph] for ph in bound]))
+        if not facts:
+            return
+        used, world = set(binding.values()), context.world
+        for fact in sorted(facts):
+            values = [fact[i] for _, i in fresh]
+            if not used.isdisjoint(values) or len(set(values)) < len(values):
+                continue
+            if all(fact[i] == fact[j] for i, j in repeated) and all(
+                world.types[v] in world.subtypes(ph[1]) for (ph, _), v in zip(fresh, values)
+            ):
+                extended = {**binding, **{ph: v for (ph, _), v in zip(fresh, values)}}
+                yield from self._extensions(context, extended, lookups, depth + 1)
 
 
 def parse_query(text: str) -> Query:

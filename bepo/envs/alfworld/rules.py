@@ -13,13 +13,15 @@ Matcher = Callable[[Facts, Mapping[str, Sequence[str]]], set[Arguments]]
 """Maps facts, and the objects of each type, to all values of a condition's parameters for which it holds."""
 
 
-class CompiledEffect(NamedTuple):
-    """An effect of an action, with functions in place of its literal's arguments and its condition."""
+class CompiledLiteral(NamedTuple):
+    """A literal of an action, an effect or a precondition, with functions for its arguments and its condition."""
 
-    positive: bool  # whether the fact is added or deleted
+    positive: bool  # whether the fact is added or deleted; of a precondition: whether it must hold
     predicate: str
     ground: Callable[[Arguments], Arguments]  # maps the action's arguments to those of the fact
     condition: Matcher | None  # finds a match if the effect takes place; None: it always does
+    reads: frozenset[str]  # the predicates of the condition
+    negated: str  # the predicate of the fact that a deletion leaves
 
 
 @dataclass
@@ -30,8 +32,9 @@ class CompiledAction:
     parameters: tuple[str, ...]  # variables
     types: tuple[str, ...]  # of the parameters
     instances: Matcher  # gives the arguments for which the precondition holds
-    effects: list[CompiledEffect]
-    required: list[Literal]  # the literals over parameters that occur in every disjunct of the precondition
+    effects: list[CompiledLiteral]
+    required: list[CompiledLiteral]  # the literals over parameters that occur in every disjunct of the precondition
+    reads: frozenset[str]  # the predicates of the precondition
 
     def __post_init__(self) -> None:
         required = {(x.predicate, x.positive) for x in self.required}
@@ -49,20 +52,15 @@ class CompiledAction:
         """
         if self._always_changes:
             return True
-        ground = self._ground
-        required = {(x.predicate, ground(x, arguments), x.positive) for x in self.required}
-        added = {(effect.predicate, effect.ground(arguments)) for effect in self.effects if effect.positive}
+        required = [(x.predicate, x.positive, x.ground(arguments)) for x in self.required]
+        added = [(effect.predicate, effect.ground(arguments)) for effect in self.effects if effect.positive]
         for effect in self.effects:
             atom = effect.ground(arguments)
             if not effect.positive and (effect.predicate, atom) in added:
                 continue
-            if effect.condition is not None or (effect.predicate, atom, effect.positive) not in required:
+            if effect.condition is not None or (effect.predicate, effect.positive, atom) not in required:
                 return True
         return False
-
-    def _ground(self, literal: Literal, arguments: Arguments) -> Arguments:
-        known = dict(zip(self.parameters, arguments))
-        return tuple(known.get(a, a) for a in literal.arguments)
 
     def apply(self, facts: Facts, arguments: Arguments) -> None:
         """Apply all effects at once; a fact that is both deleted and added holds afterwards.
@@ -70,37 +68,47 @@ class CompiledAction:
         A deleted fact leaves a fact ``not_<predicate>`` until it is added again, because grammars ask for it.
         """
         active = [
-            (effect.positive, effect.predicate, effect.ground(arguments))
+            (effect, effect.ground(arguments))
             for effect in self.effects
             if effect.condition is None or effect.condition(facts, {"": arguments})
         ]
-        added = {(predicate, atom) for positive, predicate, atom in active if positive}
-        for positive, predicate, atom in active:
-            if not positive and (predicate, atom) not in added:
-                facts.remove(predicate, atom)
-                facts.add(f"not_{predicate}", atom)
-        for predicate, atom in added:
-            facts.remove(f"not_{predicate}", atom)
-            facts.add(predicate, atom)
+        added = [(effect.predicate, atom) for effect, atom in active if effect.positive]
+        for effect, atom in active:
+            if not effect.positive and (effect.predicate, atom) not in added:
+                facts.remove(effect.predicate, atom)
+                facts.add(effect.negated, atom)
+        for effect, atom in active:
+            if effect.positive:
+                facts.remove(effect.negated, atom)
+                facts.add(effect.predicate, atom)
 
 
 def compile_action(action: Action, domain: Domain) -> CompiledAction:
     """Compile the precondition and the effects of an action."""
     names = tuple(action.parameters)
-    effects = []
-    for effect in action.effects:
-        x = effect.literal
-        condition = None
-        if effect.condition is not None:
-            condition = matcher(effect.condition, {}, domain, given=names)
-        effects.append(CompiledEffect(x.positive, x.predicate, _grounder(x.arguments, names), condition))
+    effects = [_compile(effect.literal, names, domain, effect.condition) for effect in action.effects]
     required = [
-        x
+        _compile(x, names, domain)
         for x in action.precondition[0].literals
         if all(x in other.literals for other in action.precondition[1:]) and set(x.arguments) <= set(names)
     ]
     instances = matcher(action.precondition, action.parameters, domain)
-    return CompiledAction(action.name, names, tuple(action.parameters.values()), instances, effects, required)
+    kinds, reads = tuple(action.parameters.values()), predicates(action.precondition)
+    return CompiledAction(action.name, names, kinds, instances, effects, required, reads)
+
+
+def _compile(
+    literal: Literal, names: tuple[str, ...], domain: Domain, condition: Sequence[Conjunction] | None = None
+) -> CompiledLiteral:
+    match = None if condition is None else matcher(condition, {}, domain, given=names)
+    ground = _grounder(literal.arguments, names)
+    reads, negated = predicates(condition or []), f"not_{literal.predicate}"
+    return CompiledLiteral(literal.positive, literal.predicate, ground, match, reads, negated)
+
+
+def predicates(disjuncts: Sequence[Conjunction]) -> frozenset[str]:
+    """Return the predicates that a condition reads."""
+    return frozenset(x.predicate for conjunction in disjuncts for x in conjunction.literals)
 
 
 def _grounder(terms: Sequence[str], names: tuple[str, ...]) -> Callable[[Arguments], Arguments]:
