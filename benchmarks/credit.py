@@ -9,7 +9,8 @@ import numpy as np
 from benchmarks.timing import cpu_seconds
 from bepo.core.batch import RolloutBatch
 from bepo.core.tokens import Tokens
-from bepo.credit import estimators
+from bepo.credit import Credit, estimators
+from bepo.credit._audit import audit
 
 _ENDS = (None, "success", "failure", "truncation")  # the reference's name of each ``Terminal``
 
@@ -28,8 +29,8 @@ def credit(groups: tuple[int, int] = (16, 2500), repeats: tuple[int, int] = (20,
         f"\n{'estimator':12} {f'{len(small):,} transitions':>18} {f'{len(large):,} transitions':>22} "
         f"{f'growth / {factor:.0f}':>13} {'reference / ours':>17}"
     )
-    for name, cls in estimators().items():
-        estimator = cls()
+    chosen = {name: cls() for name, cls in estimators().items()} | {"diagnostics": _diagnostics}
+    for name, estimator in chosen.items():
         few, many = (
             max(cpu_seconds(lambda e=estimator, b=batch: e(copy(b)), n) - cpu_seconds(lambda b=batch: copy(b), n), 1e-9)
             for batch, n in zip((small, large), repeats)
@@ -38,6 +39,11 @@ def credit(groups: tuple[int, int] = (16, 2500), repeats: tuple[int, int] = (20,
         if plain := vars(reference).get(name):
             slow = f"{cpu_seconds(lambda p=plain, e=estimator: p(rows, e), repeats[1]) / few:.0f}x"
         print(f"{name:12} {1e3 * few:15.2f} ms {1e3 * many:19.0f} ms {many / few / factor:13.2f} {slow:>17}")
+
+
+def _diagnostics(batch: RolloutBatch) -> dict[str, Any]:
+    """Return what the trainer logs of every estimator."""
+    return audit(batch, Credit(batch.reward))
 
 
 def random_batch(n_groups: int, group_size: int = 8, steps: int = 50, states: int = 60) -> RolloutBatch:

@@ -40,9 +40,9 @@ def standardise(groups, values, kind="sample"):
     out = [0.0] * len(values)
     for indices in groups.values():
         pool = [values[i] for i in indices]
-        m, s = mean(pool), spread(pool, kind)
+        m, s, scale = mean(pool), spread(pool, kind), max(map(abs, pool))
         for i in indices:
-            if abs(values[i] - m) > 1e-9 * max(map(abs, pool)):
+            if abs(values[i] - m) > 1e-9 * scale:
                 out[i] = (values[i] - m) / s
     return out
 
@@ -484,7 +484,8 @@ def salt(rows, o):
 
 def empg(rows, o):
     out, entropy = episode(rows, o, o.std), [row["entropy"] for row in rows]
-    scaled = [(h - min(entropy)) / (max(entropy) - min(entropy) + 1e-8) for h in entropy]
+    low, high = min(entropy), max(entropy)
+    scaled = [(h - low) / (high - low + 1e-8) for h in entropy]
     total = mean(exp(-o.k * h) for h in scaled)
     found = [a * exp(-o.k * h) / total for a, h in zip(out, scaled)]
     for indices in by(rows, "uid", "traj").values():
