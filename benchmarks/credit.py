@@ -73,6 +73,7 @@ def random_batch(n_groups: int, group_size: int = 8, steps: int = 50, states: in
         action=rng.integers(0, 4, n).astype(np.int32),
         action_key=["up", "down", "left", "right"],
         entropy=rng.random(n),
+        energy=rng.random(n),
     )
 
 
@@ -109,6 +110,7 @@ def as_rows(batch: RolloutBatch) -> list[dict[str, Any]]:
             "valid": True,
             "action": actions[i],
             "entropy": float(batch.entropy[i]),
+            "energy": float(batch.energy[i]),
             "values": values[i].tolist(),
         }
         for i in range(len(batch))

@@ -17,7 +17,7 @@ from functools import cached_property
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -80,6 +80,9 @@ class RolloutBatch:
     entropy: Float[np.ndarray, " N"] = None  # pyright: ignore[reportAssignmentType]
     """Entropy of the sampling distribution in nats, averaged over the response's tokens; NaN if not computed.
     Default: NaN."""
+    energy: Float[np.ndarray, " N"] = None  # pyright: ignore[reportAssignmentType]
+    """Squared norm of the gradient of a token's log-probability by its logits, 1 - 2 p + sum of squared probabilities,
+    summed over the response's tokens; NaN if not computed. Default: NaN."""
     expert_steps: Float[np.ndarray, " N"] | None = None
     """Number of steps that the environment's expert needs from the state that the transition starts in; NaN if the
     expert knows no solution. None: not computed."""
@@ -89,7 +92,12 @@ class RolloutBatch:
     def __post_init__(self) -> None:
         n, m = len(self.group), len(self.task_score)
         self._check_lengths()
-        for name, size, value in (("broken", m, False), ("action", n, np.int32(-1)), ("entropy", n, np.nan)):
+        for name, size, value in (
+            ("broken", m, False),
+            ("action", n, np.int32(-1)),
+            ("entropy", n, np.nan),
+            ("energy", n, np.nan),
+        ):
             if getattr(self, name) is None:
                 setattr(self, name, np.full(size, value))
         first = run_starts(self.trajectory)
@@ -211,6 +219,13 @@ class RolloutBatch:
             raise UserError("these rollouts have no tokens: they do not come from a language model")
         return self.tokens
 
+    def column(self, name: Literal["entropy", "energy"]) -> Float[np.ndarray, " N"]:
+        """Return an optional column. Raises ``UserError`` if it is not known for every transition."""
+        values = getattr(self, name)
+        if np.isnan(values).any():
+            raise UserError(f"these rollouts have no {name} of every step, which the estimator needs")
+        return values
+
     def penalised(self, penalty: float) -> RolloutBatch:
         """Return the same batch with ``penalty`` subtracted from the reward of each invalid transition."""
         return replace(self, reward=self.reward - penalty * ~self.valid) if penalty else self
@@ -231,10 +246,10 @@ class RolloutBatch:
         Keys of a row: ``uid`` task group, ``traj`` trajectory, ``t`` step, ``obs`` and ``next`` state keys, ``r``
         reward, ``done`` (None, ``"success"``, ``"failure"``, ``"truncation"``), ``valid``.
 
-        Optional keys: ``task`` (task id; default: the uid), ``action`` (its words, or None), ``entropy``, and the token
-        columns that ``Tokens.pack`` reads. ``task_score`` (default: 1 on success, else 0) and ``broken`` (default:
-        False) are read from the last row of a trajectory. ``expert_steps`` and ``next_expert_steps`` must be in all
-        rows or in no row.
+        Optional keys: ``task`` (task id; default: the uid), ``action`` (its words, or None), ``entropy``, ``energy``,
+        and the token columns that ``Tokens.pack`` reads. ``task_score`` (default: 1 on success, else 0) and ``broken``
+        (default: False) are read from the last row of a trajectory. ``expert_steps`` and ``next_expert_steps`` must be
+        in all rows or in no row.
 
         Raises ``UserError`` for an empty list.
         """
@@ -274,6 +289,7 @@ class RolloutBatch:
             action=action,
             action_key=action_key,
             entropy=_column(rows, "entropy"),
+            energy=_column(rows, "energy"),
             **steps,
         )
 
@@ -313,6 +329,7 @@ class RolloutBatch:
             action=action,
             action_key=action_key,
             entropy=joined("entropy"),
+            energy=joined("energy"),
             **{name: joined(name) if known else None for name in _EXPERT},
         )
 
@@ -399,7 +416,7 @@ def _digest(arrays: Mapping[str, np.ndarray]) -> str:
 
 _EXPERT = ("expert_steps", "next_expert_steps")
 _OF_TRANSITIONS = ("group", "trajectory", "step", "state", "next_state", "terminal", "reward", "valid", "row", "action")
-_OF_TRANSITIONS += ("entropy", *_EXPERT)
+_OF_TRANSITIONS += ("entropy", "energy", *_EXPERT)
 _SIZES = (lambda p: p.n_groups, lambda p: p.n_trajectories, lambda p: p.n_states, len)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any, ClassVar, TypedDict
+from typing import Any, ClassVar, Literal, TypedDict
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -93,8 +93,8 @@ class Estimator(Plugin):
     """Whether it reads ``batch.tokens.value``, the values of the trainer's critic."""
     needs_expert_steps: ClassVar[bool] = False
     """Whether it reads ``batch.expert_steps``, the step counts of the environment's expert."""
-    needs_entropy: ClassVar[bool] = False
-    """Whether it reads ``batch.entropy``, the entropy of the policy at each step."""
+    needs_columns: ClassVar[tuple[Literal["entropy", "energy"], ...]] = ()
+    """Optional columns of the batch that it reads (``batch.column``)."""
     compares_trajectories: ClassVar[bool] = False
     """Whether it learns only from differences between the trajectories of a task, and so needs at least two of them."""
     upper_bound: ClassVar[bool] = False

@@ -8,7 +8,6 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from bepo.core.batch import RolloutBatch, Terminal
-from bepo.core.errors import UserError
 from bepo.core.returns import Std
 from bepo.core.settings import setting
 from bepo.credit import Credit, Traits, register
@@ -38,7 +37,7 @@ class EMPG(OutcomeTerm):
     colour: ClassVar[str] = "#6699CC"
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Wang et al., 2025, EMPG (arXiv 2509.09265)"
-    needs_entropy: ClassVar[bool] = True
+    needs_columns: ClassVar[tuple[Literal["entropy", "energy"], ...]] = ("entropy",)
     traits: ClassVar[Traits] = {
         "needs": "episode returns, entropies",
         "step_credit": "Entropy",
@@ -51,10 +50,8 @@ class EMPG(OutcomeTerm):
         return True
 
     def __call__(self, batch: RolloutBatch) -> Credit:
-        if np.isnan(batch.entropy).any():
-            raise UserError("credit=empg needs the entropy of every step, which these rollouts lack")
-        outcome, low = self.outcome(batch, self.std), batch.entropy.min()
-        entropy = (batch.entropy - low) / (batch.entropy.max() - low + 1e-8)
+        outcome, entropy = self.outcome(batch, self.std), batch.column("entropy")
+        entropy = (entropy - entropy.min()) / (entropy.max() - entropy.min() + 1e-8)
         scale = np.exp(-self.k * entropy)
         scale /= scale.mean()
         certain = np.append(np.exp(-self.k_bonus * entropy)[1:], 0.0)

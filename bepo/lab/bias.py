@@ -13,7 +13,7 @@ from jaxtyping import Float
 from bepo.core.batch import Terminal
 from bepo.core.errors import UserError
 from bepo.lab.fidelity import Estimate, Probe, slopes
-from bepo.lab.rollouts import LabRollouts, as_batch
+from bepo.lab.rollouts import LabRollouts, add_certainty, as_batch
 from bepo.lab.worlds import Worlds
 
 MOST_TRANSITIONS = 2_000_000
@@ -66,6 +66,7 @@ def every_group(worlds: Worlds, policy: Float[np.ndarray, "1 S A"], group_size: 
     batch = as_batch(
         worlds, which, trajectory // group_size, trajectory, step, state, following, terminal, columns[:, 3], action
     )
+    add_certainty(batch, policy[0, state])
     probability = np.prod([[paths[i][0] for i in members] for members in groups], axis=1)
     one = np.zeros(1, int)
     return Probe(worlds, one, policy, LabRollouts(batch, state, following, action), which), probability

@@ -68,9 +68,15 @@ def collect(
     trajectory = np.repeat(np.arange(len(group)), horizon)[kept]
     step = np.tile(np.arange(horizon), len(group))[kept]
     batch = as_batch(worlds, which, group[trajectory], trajectory, step, state, following, terminal, reward, action)
-    chances = policy[group[trajectory], state.astype(np.int64)]
-    batch.entropy = -(chances * np.log(np.maximum(chances, np.finfo(float).tiny))).sum(-1)
+    add_certainty(batch, policy[group[trajectory], state.astype(np.int64)])
     return LabRollouts(batch, state, following, action)
+
+
+def add_certainty(batch: RolloutBatch, chances: Float[np.ndarray, "N A"]) -> None:
+    """Fill in the entropy and the energy of each transition from the policy's probabilities in its state."""
+    chosen = chances[np.arange(len(batch)), batch.action]
+    batch.energy = 1 - 2 * chosen + (chances**2).sum(-1)
+    batch.entropy = -(chances * np.log(np.maximum(chances, np.finfo(float).tiny))).sum(-1)
 
 
 def as_batch(

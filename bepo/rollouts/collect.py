@@ -31,6 +31,8 @@ class Sample:
     """The IDs that each response token was restricted to; empty: no restriction."""
     entropies: list[float] = field(default_factory=list)
     """Entropy, in nats, of the distribution of each response token; empty: unknown."""
+    energies: list[float] = field(default_factory=list)
+    """Squared norm of the gradient of each response token's log-probability by its logits; empty: unknown."""
 
 
 @dataclass
@@ -236,6 +238,7 @@ def _row(
         "valid": response.valid,
         "action": response.action,
         "entropy": fmean(sample.entropies) if sample.entropies else math.nan,
+        "energy": math.fsum(sample.energies) if sample.energies else math.nan,
         "task_score": step.task_score,
         "broken": step.broken,
         "prompt_ids": sample.prompt_ids,

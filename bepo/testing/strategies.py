@@ -56,6 +56,7 @@ def rollouts(
                         "valid": draw(st.booleans()),
                         "action": draw(st.sampled_from(("left", "right", None))),
                         "entropy": draw(st.sampled_from((0.0, 0.5, 1.5))),
+                        "energy": draw(st.sampled_from((0.0, 0.25, 1.0))),
                         "expert_steps": draw(distance),
                         "next_expert_steps": 0.0 if last and done == "success" else draw(distance),
                         **tokens(draw(st.lists(value, min_size=1, max_size=3))),

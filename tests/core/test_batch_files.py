@@ -60,13 +60,14 @@ def test_a_large_batch_is_cut_after_whole_groups():
 
 def test_format_1_is_still_read_and_a_changed_file_is_not(tmp_path):
     row = {"uid": 0, "traj": 0, "t": 0, "obs": "a", "next": "b", "r": 1.0, "done": "success", "valid": True}
-    batch = RolloutBatch.from_rows([row | {"action": "up", "entropy": 0.5}])
+    batch = RolloutBatch.from_rows([row | {"action": "up", "entropy": 0.5, "energy": 0.2}])
     with np.load(io.BytesIO(batch.to_bytes())) as file:
         arrays = dict(file)
-    old = {name: value for name, value in arrays.items() if name not in ("digest", "action", "action_key", "entropy")}
+    later = ("action", "action_key", "entropy", "energy")
+    old = {name: value for name, value in arrays.items() if name not in ("digest", *later)}
     np.savez(tmp_path / "old.npz", **old | {"format_version": np.int64(1)})
     read = RolloutBatch.load(tmp_path / "old.npz")
-    assert read.reward.tolist() == [1.0] and read.actions == [None] and np.isnan(read.entropy).all()
+    assert read.reward.tolist() == [1.0] and read.actions == [None] and np.isnan([read.entropy, read.energy]).all()
     np.savez(tmp_path / "changed.npz", **arrays | {"reward": np.array([2.0])})
     with pytest.raises(UserError, match="changed since it was written"):
         RolloutBatch.load(tmp_path / "changed.npz")

@@ -54,7 +54,8 @@ def rollout(
     seed: int, groups: int = 2, states: int = 4, repeats: bool = True, ends: tuple = (), valid: float = 0.7
 ) -> Rows:
     """Return the rows of small groups with the same state keys, rewards on the way and some invalid actions."""
-    draw, entropy, rows, fresh = random.Random(seed), random.Random(seed), [], iter(range(10**6))
+    draw, rows, fresh = random.Random(seed), [], iter(range(10**6))
+    entropy, energy = random.Random(seed), random.Random(seed + 1)
     for g in range(groups):
         for k in range(draw.randint(3, 4)):
             steps = draw.randint(1, 4)
@@ -74,6 +75,7 @@ def rollout(
                         "done": done if last else None,
                         "valid": draw.random() < valid,
                         "entropy": round(entropy.random(), 2),
+                        "energy": round(energy.random(), 2),
                         "values": [round(draw.uniform(-1, 5), 2) for _ in range(draw.randint(1, 2))],
                     }
                 )
@@ -84,7 +86,7 @@ def ties(seed: int) -> Rows:
     """Return a group of equal trajectories, whose scores have long binary fractions."""
     n, power, reward = (5, 17, 11, 9)[seed % 4], 3 + 7 * seed, 10.0
     row = {"uid": "g0", "t": 0, "obs": "s0", "next": "s1", "action": "left", "done": "success", "valid": True}
-    row["entropy"] = 0.5
+    row |= {"entropy": 0.5, "energy": 0.5}
     return [row | {"traj": f"g0k{k}", "r": reward * 0.95**power, "values": [0.5]} for k in range(n)]
 
 

@@ -495,6 +495,17 @@ def empg(rows, o):
     return [a - m for a in found]
 
 
+def otb(rows, o):
+    returns, found = backward(rows, rewards(rows, o.invalid_penalty), 1.0), [0.0] * len(rows)
+    past = backward(rows[::-1], [row["energy"] for row in rows[::-1]], 1.0)[::-1]  # sums from the start
+    for indices in by(rows, "uid", "t").values():
+        total = sum(past[i] for i in indices)
+        baseline = sum(past[i] * returns[i] for i in indices) / total if total and len(indices) > 1 else 0.0
+        for i in indices:
+            found[i] = returns[i] - baseline
+    return found
+
+
 def mt_grpo(rows, o):
     reward, found = rewards(rows, o.invalid_penalty), [0.0] * len(rows)
     for members in by(rows, "uid").values():

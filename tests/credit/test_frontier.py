@@ -21,6 +21,7 @@ from bepo.credit.graphgpo import GraphGPO
 from bepo.credit.graphhca import GraphHCA
 from bepo.credit.grpo import GRPO
 from bepo.credit.mt_grpo import MTGRPO
+from bepo.credit.otb import OTB
 from bepo.credit.rebn import ReBN
 from bepo.credit.salt import SALT, same_steps
 from bepo.credit.shrunk_bepo import ShrunkBEPO
@@ -410,3 +411,28 @@ def test_mt_grpo_with_ended_trajectories_counted_is_centred_at_the_first_step(ba
     returns = batch.episode_return
     mean = np.bincount(batch.trajectory_group, weights=returns) / np.bincount(batch.trajectory_group)
     close(found, returns - mean[batch.trajectory_group], 1e-7)
+
+
+# --- OTB -----------------------------------------------------------------------------------------------------------
+
+
+def test_otb_weighs_returns_by_accumulated_energy():
+    """Energies 1 and 3 of returns 10 and 0: the baseline is 2.5. At step two 2 and 3: it is 4. Then one is alone."""
+    rows = walk(0, 0, "abcd", "success") + walk(0, 1, "abc", "failure")
+    rows = [row | {"r": 10.0 * (row["done"] == "success"), "valid": True} for row in rows]
+    batch = RolloutBatch.from_rows([row | {"energy": e} for row, e in zip(rows, (1.0, 1.0, 1.0, 3.0, 0.0))])
+    close(OTB()(batch).advantage, [7.5, 6.0, 10.0, -2.5, -4.0])
+
+
+@given(batch=BATCH)
+def test_otb_has_no_energy_weighted_mean_at_any_step(batch):
+    credit = OTB()(batch)
+    step = batch.group * np.int64(100) + batch.step
+    same = np.unique(step, return_inverse=True)[1]
+    alone = (np.bincount(same) == 1)[same]
+    close(np.bincount(same, weights=credit.advantage * credit.terms["energy"] * ~alone), 0, 1e-7)
+
+
+def test_otb_refuses_rollouts_without_energies():
+    with pytest.raises(UserError, match="energy"):
+        OTB()(RolloutBatch.from_rows(walk(0, 0, "abc", "success")))

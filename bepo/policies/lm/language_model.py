@@ -166,7 +166,7 @@ class LanguageModel:
             for i, *token in zip(rows, *(column.tolist() for column in drawn)):
                 responses[i].write(*token)
         return [
-            Sample(ids, r.ids, r.logprobs, self._decode(tuple(r.ids)), r.allowed, r.entropies)
+            Sample(ids, r.ids, r.logprobs, self._decode(tuple(r.ids)), r.allowed, r.entropies, r.energies)
             for ids, r in zip(prompt_ids, responses)
         ]
 

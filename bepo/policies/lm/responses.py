@@ -34,6 +34,7 @@ class Response:
         self.ids: list[int] = []
         self.logprobs: list[float] = []
         self.entropies: list[float] = []
+        self.energies: list[float] = []
         self.allowed: list[list[int]] = []  # the allowed IDs of each token, if there is a trie
         self.is_open = True
         self._trie, self._end_ids, self._max_length = trie, end_ids, max_length
@@ -44,19 +45,20 @@ class Response:
         """The allowed IDs of the next token, if there is a trie."""
         return list(self._trie or ())
 
-    def write(self, token: int, logprob: float, entropy: float) -> None:
+    def write(self, token: int, logprob: float, entropy: float, energy: float) -> None:
         """Add a drawn token, and the tokens that must follow it."""
-        self._add(token, logprob, entropy)
+        self._add(token, logprob, entropy, energy)
         self._write_what_is_certain()
 
     def _write_what_is_certain(self) -> None:
         while self.is_open and self._trie is not None and len(self._trie) == 1:
-            self._add(next(iter(self._trie)), 0.0, 0.0)
+            self._add(next(iter(self._trie)), 0.0, 0.0, 0.0)
 
-    def _add(self, token: int, logprob: float, entropy: float) -> None:
+    def _add(self, token: int, logprob: float, entropy: float, energy: float) -> None:
         self.ids.append(token)
         self.logprobs.append(logprob)
         self.entropies.append(entropy)
+        self.energies.append(energy)
         if self._trie is not None:
             self.allowed.append(self.choices)
             self._trie = self._trie[token]
@@ -69,6 +71,7 @@ class Draw(NamedTuple):
     token: Int[Tensor, " n"]
     logprob: Float[Tensor, " n"]
     entropy: Float[Tensor, " n"]  # of the token's distribution, in nats
+    energy: Float[Tensor, " n"]  # squared norm of the gradient of log p(token) by the logits: 1 - 2 p + sum of squares
 
 
 def draw(logits: Float[Tensor, "n v"], uniform: Float[Tensor, " n"]) -> Draw:
@@ -79,5 +82,6 @@ def draw(logits: Float[Tensor, "n v"], uniform: Float[Tensor, " n"]) -> Draw:
     probabilities = logits.softmax(-1)
     below = probabilities.double().cumsum(-1)
     token = (below <= uniform.unsqueeze(1) * below[:, -1:]).sum(-1)
-    logprob = probabilities.gather(1, token.unsqueeze(1)).squeeze(1).log()
-    return Draw(token, logprob, torch.special.entr(probabilities).sum(-1))
+    chosen = probabilities.gather(1, token.unsqueeze(1)).squeeze(1)
+    energy = 1 - 2 * chosen + probabilities.square().sum(-1)
+    return Draw(token, chosen.log(), torch.special.entr(probabilities).sum(-1), energy)
