@@ -51,7 +51,7 @@ def blocks_claims(studies: Studies) -> Table:
     )
 
 
-@artefact("blocks-methods", "table", study=STUDIES, key=BLOCKS)
+@artefact("blocks-methods", "table", study=(*STUDIES, "frontier"), key=BLOCKS)
 def blocks_methods(studies: Studies) -> Table:
     """Compare every method and variant with Gated-BEPO in the blocks that both have."""
     rows = []
