@@ -16,7 +16,13 @@ from bepo.sweep.studies import EXPERIMENTS, Cell, compose_cells, compose_study, 
 pytestmark = pytest.mark.slow  # Hydra composes many cells
 
 register_configs()
-TIER_OF = {"prompting_closed": "paper", "warm_start": "laptop"}  # closed models; warm starts of tiny models
+OF_TINY = (
+    "warm_start",
+    "blocks",
+    "blocks_ablations",
+    "frontier",
+)  # seeds of weights and warm starts, which only they have
+TIER_OF = {"prompting_closed": "paper"} | dict.fromkeys(OF_TINY, "laptop")
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +53,7 @@ def same(config, expected):
 
 @pytest.mark.parametrize("number, name", enumerate(study_names()))
 def test_studies_are_those_of_hydra(number, name, cache):
-    overrides = [f"tier={TIERS[number % 3]}", "updates=7"]
+    overrides = [f"tier={TIER_OF.get(name, TIERS[number % 3])}", "updates=7"]
     for _ in range(2):
         study = compose_study(name, overrides)
     assert len(cache) == 1
