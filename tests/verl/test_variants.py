@@ -28,8 +28,10 @@ pytestmark = pytest.mark.timeout(500 * SLOW)
 
 
 def test_a_vision_language_model_sees_the_board_until_it_is_interrupted(tmp_path):
-    """Also with GAGPO's action-level ratio. Ctrl-C goes to every process of the terminal, and only ours answers."""
-    overrides = ("model=vl", "credit=gagpo_action_ratio", "updates=100", "env.horizon=4", "training.minibatch_size=12")
+    """Also with GAGPO's action-level ratio, and dynamic sampling. Ctrl-C goes to every process of the terminal, and
+    only ours answers."""
+    overrides = ("model=vl", "credit=gagpo_action_ratio", "updates=100", "env.horizon=4", "training.minibatch_size=4")
+    overrides += ("rollout.mixed_groups=true", "rollout.max_batches=2")
     command = Command(*SMALLEST, f"results={tmp_path}", *overrides)
     while command.process.poll() is None and not any(p.stat().st_size for p in tmp_path.glob("runs/*/metrics.jsonl")):
         time.sleep(0.1)
@@ -49,6 +51,9 @@ def test_a_vision_language_model_sees_the_board_until_it_is_interrupted(tmp_path
     }
     batch, config, _ = first_update(tmp_path)
     assert config["loss"]["ratio"] == "action"
+    for row in metrics:
+        assert row["train/trajectories"] in (6, 12) and row["train/kept_groups"] in (1, 2)
+    assert batch.n_groups == metrics[0]["train/kept_groups"] and metrics[0]["train/trajectories"] == 12
     tokens = batch.tokens
     assert tokens.images.shape[1:] == (96, 96, 3) and (tokens.image >= 0).all()
     learner = local_learner(tmp_path, config)
@@ -77,12 +82,14 @@ def test_ppo_with_a_critic_makes_several_steps_on_two_ranks(tmp_path):
     """verl's critic gives the estimator its values and is fitted to the estimator's targets.
 
     The one replica of vLLM divides the model between the ranks (tensor parallelism), and samples what they train. Each
-    step's transitions are padded to a multiple of the ranks. The weights after two updates are those of the local
-    backend, which has one rank and no padding. The critic hardly moves, so that the loss of every step is known.
+    step's transitions are padded to a multiple of the ranks; the loss, a mean over responses, does not count padding.
+    The weights after two updates are those of the local backend, which has one rank and no padding. The critic hardly
+    moves, so that the loss of every step is known.
     """
     done = train(
         tmp_path,
         "credit=ppo",
+        "loss.aggregation=sequence_mean",
         "backend.n_gpus=2",
         "backend.tensor_parallel_size=2",
         "updates=2",
