@@ -51,7 +51,7 @@ def test_each_alarm_names_its_numbers(last, words):
         {"train__success": 0.2, "train__return": 2.0},  # worse, and paid less: no hacking
         {"train__success": 0.27, "train__return": 4.0},  # within the threshold
         {"train__success": 0.9, "train__entropy": 0.05},  # a solved task needs no entropy
-        dict.fromkeys((name.replace("/", "__") for name in HEALTHY)),  # nothing logged
+        dict.fromkeys(name.replace("/", "__") for name in HEALTHY),  # nothing logged
     ],
 )
 def test_healthy_rows_raise_no_alarm(last):
