@@ -31,8 +31,8 @@ def ledger(results: Path, published: Iterable[PublishedRuns] = ()) -> pd.DataFra
 
     A published run is outdated if a method version has changed since. ``differs``: the settings in which a run differs
     from others of its environment, estimator, model and tier. ``commit`` ends with ``+`` if there were uncommitted
-    changes. ``alarms``: how many health checks raise one (``bepo diagnose``). ``wall`` ends with ``+`` if it counts only
-    the last of several sessions.
+    changes. ``alarms``: how many health checks raise one (``bepo diagnose``). ``wall`` ends with ``+`` if it counts
+    only the last of several sessions.
     """
     studies = _joined((path.parts[-3], run) for path, run in study_cells(results))
     folders = [path for path in sorted((results / "runs").glob("*")) if path.is_dir()]
