@@ -1,6 +1,8 @@
 """The report: one HTML page with every artefact and its provenance. It opens from disk."""
 
 import csv
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import isfinite
 from pathlib import Path
@@ -20,6 +22,7 @@ from analysis.output.text import statistics
 
 _FOLDER = FileSystemLoader(Path(__file__).parent)
 _TABLES = {"text": "in-text"}  # the table that shows reported/text.csv
+_FIRST = ("ranking", "ranking-curves")  # what the page begins with
 _COLUMNS = ("entry", "reproduced", "std", "over", "seeds", "low", "high", "rival", "difference", "improvement")
 
 
@@ -35,6 +38,9 @@ def render(
     about = {(one.label, one.tier): subject(one) for one in items}
     answers = [_answer(tier, evaluated, items) for tier, evaluated in (claims or {}).items()]
     named = {name for one in about.values() for name in one.methods}
+    styles = _frequent_styles([one.svg for one in items])
+    html.filters["classes"] = lambda svg: re.sub(r'style="([^"]*)"', lambda own: _class_of(own, styles), svg)
+    every = {run.id: run for item in items if item.studies for run in item.runs}
     known = [name for name in map(name_of, ordered(known_methods())) if name in named]
     return html.get_template("page.html").render(
         items=items,
@@ -43,8 +49,22 @@ def render(
         answers=answers,
         about=about,
         environments=sorted({name for one in about.values() for name in one.environments}),
+        first=_FIRST,
+        styles=styles,
+        runs=sorted(every.values(), key=lambda run: (run.env, run.model, run.method, run.seed, run.id)),
         methods=[*known, *sorted(named - set(known))],
     )
+
+
+def _frequent_styles(svgs: Sequence[str]) -> dict[str, str]:
+    """Return a class for each inline style that pictures repeat. It is shorter, and pages have many pictures."""
+    counts = Counter(style for svg in svgs for style in re.findall(r'style="([^"]*)"', svg))
+    return {style: f"s{n}" for n, (style, count) in enumerate(counts.most_common()) if count > 10}
+
+
+def _class_of(attribute: re.Match[str], styles: Mapping[str, str]) -> str:
+    name = styles.get(attribute[1])
+    return f'class="{name}"' if name else attribute[0]
 
 
 def _shown(value: Printed) -> str:

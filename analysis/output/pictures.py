@@ -1,6 +1,7 @@
 """Write pictures as files, on all cores: embedding fonts in each picture takes most of the time of an analysis."""
 
 import multiprocessing
+import re
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -33,7 +34,7 @@ class Drawing:
     corner: str
 
     def write(self) -> str:
-        """Write the picture as PDF, PNG and SVG, and return the SVG."""
+        """Write the picture as PDF, PNG and SVG, and return the SVG for the page, which has its own font."""
         _sign(self.picture, self.corner)
         _settle(self.picture)
         name = self.path.name
@@ -41,7 +42,7 @@ class Drawing:
             self.picture.savefig(f"{self.path}.{kind}", format=kind, dpi=200, metadata=metadata | {"Title": name})
         svg = to_svg(self.picture, name)
         Path(f"{self.path}.svg").write_text(svg, encoding="utf-8")
-        return svg
+        return _slim(svg)
 
 
 def write_all(drawings: Sequence[Drawing]) -> list[str]:
@@ -59,6 +60,19 @@ _WAITING: list[Drawing] = []  # forks inherit the pictures; pickling would lose 
 
 def _write(number: int) -> str:
     return _WAITING[number].write()
+
+
+def _slim(svg: str) -> str:
+    """Return an SVG of half the size: without fonts and line breaks, coordinates with one decimal."""
+    svg = re.sub(r" font-family: [^;\"]*;?", "", svg)
+    svg = re.sub(r'\b(?:d|x|y)="[^"]*"', _rounded, svg)
+    return re.sub(r"\s*\n\s*", "\n", svg)
+
+
+def _rounded(attribute: re.Match[str]) -> str:
+    """Return an attribute with coordinates, rounded."""
+    text = re.sub(r"\d+\.\d{2,}", lambda number: f"{float(number[0]):.1f}", attribute[0])
+    return re.sub(r"\s*\n([A-Z]) ?", r"\1", text)
 
 
 def _settle(picture: Figure) -> None:
