@@ -1,5 +1,7 @@
 """Figure ranking-curves: training success of every method by environment, each line with its name."""
 
+import pandas as pd
+
 from analysis.data.methods import environment_name, is_upper_bound, name_of
 from analysis.data.rows import EVERY_METHOD
 from analysis.data.studies import Studies
@@ -23,7 +25,8 @@ def ranking_curves(studies: Studies) -> Figure:
         style.over_updates(axis, "Training success (%)" if axis is axes[0] else "", environment_name(env))
         ends = []
         for method, runs in by_method.items():
-            mean = 100 * style.by_seed(runs, "train/success").mean(axis=1).rolling(_SMOOTH, min_periods=1).mean()
+            rates = pd.Series(100 * style.by_seed(runs, "train/success").mean(axis=1))
+            mean = pd.Series(rates.rolling(_SMOOTH, min_periods=1).mean())
             dashes = "--" if is_upper_bound(method) else "-"
             axis.plot(mean.index, mean, color=style.method_colour(method), linestyle=dashes, linewidth=1.3)
             ends.append((float(mean.iloc[-1]), method))

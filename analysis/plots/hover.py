@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 _TEXTS: WeakKeyDictionary[Artist, Sequence[str]] = WeakKeyDictionary()
-_MOST = 40  # marks per line; with more points only every second, third, ... gets one
+_MOST = 30  # marks per line; with more points only every second, third, ... gets one
 _LINE = "line:"
 
 

@@ -104,6 +104,7 @@ def calibration(run: StoredRun, update: int, bins: int = 5) -> pd.DataFrame | No
     table = terms(run, update)
     if "value" not in table:
         return None
-    groups = table.groupby(pd.qcut(table["value"], bins, duplicates="drop"), observed=True)
-    found = groups[["value", "realised return"]].mean()
-    return found.assign(transitions=groups.size()).reset_index(drop=True)
+    binned = table.assign(bin=pd.qcut(table["value"], bins, duplicates="drop", labels=False))
+    return binned.groupby("bin").agg(
+        **{"value": ("value", "mean"), "realised return": ("realised return", "mean"), "transitions": ("value", "size")}
+    )
