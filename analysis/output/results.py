@@ -1,7 +1,7 @@
 """``python -m analysis results``: write docs/results.md, the results of the published runs.
 
-The page has a table for each environment and model. Tables on pre-registered comparisons, headroom, warm starts and
-decided claims follow, and then the deviations from the plan (``paper/deviations.yaml``).
+The page has a table for each environment and model. Tables on blocks, pre-registered comparisons, headroom, warm starts
+and decided claims follow, and then the deviations from the plan (``paper/deviations.yaml``).
 """
 
 from collections.abc import Iterable, Iterator
@@ -36,6 +36,8 @@ _NOTE = """Success in per cent, mean ± one sample standard deviation over train
 updates. Final: the last policy on the test tasks. No advantage: the share of training transitions whose advantage is
 exactly 0, in per cent. CPU: seconds of all updates, median. The best method is in bold; no test is implied."""
 _ARTEFACTS = {
+    "Primary claims about blocks": "blocks-claims",
+    "Methods in blocks": "blocks-methods",
     "Pre-registered comparisons": "replication",
     "Headroom": "headroom",
     "Warm starts": "warm-starts",

@@ -183,4 +183,15 @@ def test_the_tables_are_right_by_hand(tmp_path):
     assert by_name["GRPO"][:2] == ["11", f"{grpo.mean():.1f} ± {grpo.std(ddof=1):.1f}"]
     low, high = stats.ttest_1samp(-points, 0).confidence_interval(0.95)
     assert by_name["GRPO"][2] == f"{-points.mean():z.1f} [{low:.1f}, {high:.1f}]"
-    assert by_name["Gated-BEPO"][2] == "–"
+    assert by_name["Gated-BEPO"][2] == by_name["GRPO"][-1] == "–"
+    seeds = {method: [rate + 0.005 * rng.standard_normal() for _ in range(4)] for method, rate in RATES.items()}
+    for method, own in seeds.items():
+        for seed, rate in enumerate(own):
+            at = {"credit.name": method, "seed": seed}
+            write_run(tmp_path, "main_sokoban_text", at, [[1, 0]], metrics={"train/success": rate})
+    methods = build(artefacts()["blocks-methods"], Source(tmp_path), "laptop").table
+    shown = {row[1]: row[-1] for row in ([getattr(cell, "text", cell) for cell in row] for row in methods.rows)}
+    one_start = 100 * (np.array(seeds["grpo"]) - seeds["gated_bepo"])
+    ratio = points.var(ddof=1) / one_start.var(ddof=1)
+    deviations = f"{points.std(ddof=1):.1f} / {one_start.std(ddof=1):.1f}"
+    assert shown["GRPO"] == f"{deviations}, p {stats.f.sf(ratio, 10, 3):.2g}"

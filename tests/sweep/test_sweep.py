@@ -14,6 +14,7 @@ import torch
 
 from analysis.__main__ import main as analysis
 from bepo.core.errors import UserError
+from bepo.core.places import CONF, EXPERIMENTS
 from bepo.runs.compose import register_configs
 from bepo.runs.machine import cpu_model
 from bepo.store.run_files import read_run
@@ -339,8 +340,8 @@ def test_a_home_that_cannot_be_written_costs_nothing(tmp_path):
 def test_a_repository_may_have_any_name(tmp_path, monkeypatch):
     """Hydra parses the names of folders with config files as it parses values."""
     folder = tmp_path / "it's, [a] {b} #c"
-    for name in ("conf", "experiments"):
-        shutil.copytree(composition.ROOT / name, folder / name)
+    for source in (CONF, EXPERIMENTS):
+        shutil.copytree(source, folder / source.name)
     monkeypatch.setattr(composition, "CONF", folder / "conf")
     assert composition.compose_with_hydra(folder / "experiments", "main_sokoban", ["tier=laptop"]).tier == "laptop"
 
