@@ -1,6 +1,7 @@
 """``python -m bepo.credit NAME [key=value ...] --rollouts FILE``: apply an estimator to recorded rollouts.
 
-FILE is a saved rollout batch (.npz) or JSON: a list of rows, or a list of cases with ``rows`` each (docs/files.md).
+FILE is a saved rollout batch (.npz), a JSON list of rows or of cases with ``rows`` each, or JSONL with a row a line
+(docs/files.md).
 Prints a line for each transition and the diagnostics. With ``--out``, writes them as JSON.
 """
 
@@ -11,7 +12,6 @@ import json
 import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,8 @@ from bepo.core.errors import Parser, UserError, exit_code, path_of
 from bepo.core.registry import assignments
 from bepo.credit import Credit, Estimator, estimators, make
 from bepo.credit._audit import audit
-from bepo.store.files import Corrupt, finite, read_bytes, write_output
+from bepo.credit._recorded import read_rollouts
+from bepo.store.files import finite, write_output
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -50,7 +51,7 @@ def _run(options: argparse.Namespace) -> None:
         print(_listing())
         return
     estimator = make(options.name, **assignments(options.settings))
-    batch = _read(options.rollouts)
+    batch = read_rollouts(options.rollouts)
     credit = estimator(batch)
     credit.metrics = audit(batch, credit)
     _show(batch, credit, options.out)
@@ -75,51 +76,6 @@ def _listing() -> str:
 def _plain(value: object) -> str:
     """Return a default in the form of a command line."""
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _read(path: Path) -> RolloutBatch:
-    if path.suffix == ".npz":
-        return RolloutBatch.load(path)
-    try:
-        content = json.loads(read_bytes(path, "file of rollouts"))
-        cases = [case["rows"] for case in content] if "rows" in content[0] else [content]
-    except Corrupt:
-        raise
-    except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
-        raise UserError(f"{path}: must be a list of rows, or of cases with rows ({error})") from error
-    if not all(isinstance(rows, list) and all(isinstance(row, dict) for row in rows) for rows in cases):
-        raise UserError(f"{path}: must be a list of rows, or of cases with rows")
-    for case, rows in enumerate(cases):
-        for number, row in enumerate(rows):
-            if problem := _problem(row):
-                raise UserError(f"{path}: row {number}{f' of case {case}' if len(cases) > 1 else ''}: {problem}")
-    try:
-        return RolloutBatch.concat([RolloutBatch.from_rows(rows) for rows in cases])
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: not a valid row ({error!r})") from error
-
-
-def _problem(row: dict[str, Any]) -> str:
-    """Return the first error of a row; empty if the row is valid."""
-    for name in ("uid", "traj", "obs", "next"):  # Python takes 1, 1.0 and true for the same key
-        if isinstance(row.get(name), bool | float):
-            return f"{name}={row[name]!r:.40} must be a text or a whole number"
-    for name in ("r", "entropy", "energy", "task_score", "expert_steps", "next_expert_steps"):
-        value = row.get(name, 0.0)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e100
-        if not is_number and (name in ("r", "task_score") or value is not None):
-            return f"{name}={value!r:.40} must be a finite number"
-    if type(step := row.get("t", 0)) is not int or not 0 <= step < 2**31:
-        return f"t={step!r:.40} must be a whole number, at least 0"
-    for name in ("uid", "traj", "obs", "next"):
-        if isinstance(key := row.get(name), bool | float):  # Python takes 1, 1.0 and true for the same key
-            return f"{name}={key!r:.40} must be text or a whole number"
-    for name in ("valid", "broken"):
-        if not isinstance(row.get(name, False), bool):
-            return f"{name}={row[name]!r:.40} must be true or false"
-    return ""
 
 
 def _show(batch: RolloutBatch, credit: Credit, out: Path | None) -> None:

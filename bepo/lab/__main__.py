@@ -1,15 +1,20 @@
 """``python -m bepo.lab fidelity|learn|bias [ESTIMATOR ...] [key=value ...]``: measure estimators against the truth.
 
 ``fidelity`` compares advantages and gradients with the exact ones, ``learn`` trains log-linear policies, ``bias``
-compares the exact expected update with the true gradient. An ESTIMATOR is a choice of ``credit``, presets included,
-with its settings in quotes ("gated_bepo gae_lambda=0"), or a control. Without any, all are measured.
+compares the exact expected update with the true gradient. ``replay RUN|FILE [ESTIMATOR ...]`` compares estimators with
+each other on the stored rollouts of a run, or on a file of rows (.json, .jsonl, .npz). An ESTIMATOR is a choice of
+``credit``, presets included, with its settings in quotes ("gated_bepo gae_lambda=0"), or a control (not for
+``replay``). Without any, all are measured.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -21,16 +26,19 @@ from bepo.core.errors import Parser, UserError, choose, exit_code, path_of
 from bepo.core.places import CONF
 from bepo.core.registry import assignments, check_type
 from bepo.core.settings import Settings, setting
-from bepo.credit import estimators
+from bepo.credit import Estimator, estimators
 from bepo.lab.bias import bias, every_group
 from bepo.lab.controls import CONTROLS
 from bepo.lab.fidelity import MEASURES, Estimate, fidelity, of_estimator, probe
 from bepo.lab.learn import Learning, learn, warm_start
 from bepo.lab.policies import at_success, noisy_expert, softmax
+from bepo.lab.replay import REPLAYED, recorded, replay
 from bepo.lab.worlds import FAMILIES, Dials, Worlds
 from bepo.runs.compose import CONFIG_ERRORS, explain, register_configs, to_config
 from bepo.store.files import write_output
+from bepo.store.find import DEFAULT
 
+_KEYS = ("estimator", "world", "seed", "update")
 _SHOWN = ("error", "bias2", "variance", "sign_error", "rank", "gradient_cosine", "gradient_efficiency", "zero")
 
 
@@ -58,30 +66,51 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> Parser:
     parts = [f"{item.name}={item.default}" for part in (Scene, Dials, Learning) for item in fields(part)]
-    measures = "\n".join(f"  {name:20} {meaning}" for name, meaning in MEASURES.items())
+    measures, replayed = (
+        "\n".join(f"  {name:20} {meaning}" for name, meaning in table.items()) for table in (MEASURES, REPLAYED)
+    )
     parser = Parser(
         prog="python -m bepo.lab",
         description=__doc__,
         epilog=f"settings: {' '.join(dict.fromkeys(parts))}\nworlds: {', '.join(FAMILIES)}\n"
-        f"controls: {', '.join(CONTROLS)}\nmeasures of fidelity:\n{measures}",
+        f"controls: {', '.join(CONTROLS)}\nmeasures of fidelity:\n{measures}\nof replay:\n{replayed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", choices=("fidelity", "learn", "bias"))
+    parser.add_argument("what", choices=("fidelity", "learn", "bias", "replay"))
     parser.add_argument("words", nargs="*", metavar="ESTIMATOR | key=value")
-    parser.add_argument("--out", type=path_of, metavar="FILE.csv", help="also write a row for each world or seed")
+    parser.add_argument(
+        "--out", type=path_of, metavar="FILE.csv", help="also write a row for each world, seed or update"
+    )
+    parser.add_argument("--results", type=path_of, default=DEFAULT, help="results folder of a RUN (default: results)")
     return parser
 
 
 def _run(options: argparse.Namespace) -> None:
-    names = [word for word in options.words if "=" not in word.split(" ")[0]]
-    given = assignments([word for word in options.words if "=" in word.split(" ")[0]])
-    scene, dials, how = _settings(given)
-    estimates = _estimates(names, alone=options.what == "bias")
-    measured = {"fidelity": _fidelity, "learn": _learn, "bias": _bias}[options.what](scene, dials, how, estimates)
+    measured = _replay(options.words, options.results) if options.what == "replay" else _measured(options)
     print(_summary(measured))
     if options.out is not None:
         write_output(options.out, measured.to_csv(index=False))
         print(options.out)
+
+
+def _measured(options: argparse.Namespace) -> pd.DataFrame:
+    names = [word for word in options.words if "=" not in word.split(" ")[0]]
+    given = assignments([word for word in options.words if "=" in word.split(" ")[0]])
+    scene, dials, how = _settings(given)
+    estimates = _estimates(names, alone=options.what == "bias")
+    return {"fidelity": _fidelity, "learn": _learn, "bias": _bias}[options.what](scene, dials, how, estimates)
+
+
+def _replay(words: list[str], results: Path) -> pd.DataFrame:
+    if not words:
+        raise UserError("replay: name a run or a file of rollouts")
+    own, n_batches, batches = recorded(words[0], results)
+    with _presets():
+        chosen = {name: _credit(name) for name in words[1:] or estimators()}
+    tables = []
+    for update, batch in tqdm(batches, unit="batch", total=n_batches, leave=False, disable=None):
+        tables.append(replay(batch, chosen, own).assign(update=update))
+    return pd.concat(tables)
 
 
 def _settings(given: dict[str, Any]) -> tuple[Scene, Dials, Learning]:
@@ -105,27 +134,39 @@ def _estimates(names: list[str], alone: bool) -> dict[str, Estimate]:
 
     ``alone`` asks for estimators whose groups do not influence each other.
     """
-    register_configs()
-    with initialize_config_dir(str(CONF)):
+    with _presets():
         usable = (n for n, cls in estimators().items() if not cls.needs_critic and not (alone and cls().mixes_groups))
         return {name: _estimate(name, alone) for name in names or [*usable, *CONTROLS]}
+
+
+@contextmanager
+def _presets() -> Iterator[None]:
+    """Let ``_credit`` find presets."""
+    register_configs()
+    with initialize_config_dir(str(CONF)):
+        yield
 
 
 def _estimate(text: str, alone: bool) -> Estimate:
     """Return what a word of the command line names: a control, or an estimator or preset with its settings."""
     if text in CONTROLS:
         return CONTROLS[text]
-    name, *settings = text.split()
+    credit = _credit(text)
+    if credit.needs_critic:
+        raise UserError(f"credit={credit.name} needs a critic: the lab has none")
+    if alone and credit.mixes_groups:
+        raise UserError(f"credit={credit.name} mixes groups: its exact bias is not that of one group")
+    return of_estimator(credit)
+
+
+def _credit(text: str) -> Estimator:
+    """Return an estimator or preset with its settings."""
+    name, *settings = text.split() or [text]
     try:
         composed = compose("train", [f"credit={name}", *(f"credit.{word}" for word in settings)])
-        credit = to_config(composed).credit
+        return to_config(composed).credit
     except CONFIG_ERRORS as error:
         raise UserError(f"{text!r}: {explain(error)}") from None
-    if credit.needs_critic:
-        raise UserError(f"credit={name} needs a critic: the lab has none")
-    if alone and credit.mixes_groups:
-        raise UserError(f"credit={name} mixes groups: its exact bias is not that of one group")
-    return of_estimator(credit)
 
 
 def _worlds(scene: Scene, dials: Dials, default: int) -> Worlds:
@@ -163,15 +204,18 @@ def _bias(scene: Scene, dials: Dials, how: Learning, estimates: dict[str, Estima
 
 
 def _summary(measured: pd.DataFrame) -> str:
-    """Return the mean of each number over worlds or seeds, with its standard error, an estimator a row."""
+    """Return the mean of each number over worlds, seeds or updates, with its standard error, an estimator a row."""
     rows: dict[str, dict[str, str]] = {}
     for name, same in measured.groupby("estimator", sort=False):
-        columns = [c for c in same if c not in ("estimator", "world", "seed") and (c in _SHOWN or c not in MEASURES)]
+        columns = [c for c in same if c not in _KEYS and (c in _SHOWN or c not in MEASURES)]
         rows[str(name)] = {str(column): _with_error(same[column].to_numpy(float)) for column in columns}
     return pd.DataFrame.from_dict(rows, orient="index").to_string()
 
 
 def _with_error(values: np.ndarray) -> str:
+    values = values[~np.isnan(values)]
+    if not len(values):
+        return ""
     error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
     return f"{values.mean():.3f} ± {error:.3f}" if error else f"{values.mean():.3f}"
 

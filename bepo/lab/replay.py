@@ -1,0 +1,120 @@
+"""Estimators on recorded rollouts: how far they agree, and at which transitions they differ.
+
+The truth is unknown here, so no number says which estimator is right. Sizes: E estimators, N transitions of one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Float
+from scipy.stats import rankdata
+
+from bepo.core.batch import RolloutBatch
+from bepo.core.errors import UserError
+from bepo.credit import Estimator
+from bepo.credit._recorded import read_rollouts as read_file
+from bepo.explore.advantages import applies, configured
+from bepo.explore.frames import read_rollouts
+from bepo.store.find import find_runs
+from bepo.store.run_files import StoredRun
+
+REPLAYED = {
+    "own_rank": "Spearman's rank correlation with the run's own estimator",
+    "own_cosine": "cosine with the advantages of the run's own estimator",
+    "own_apart": "share of transitions that tell it from the run's own estimator (see apart)",
+    "rank": "mean rank correlation with the other named estimators",
+    "cosine": "mean cosine with them",
+    "apart": "mean share of transitions that tell it from them: there the advantages, each divided by its root mean "
+    "square, differ by more than 0.1",
+    "variance": "variance of the advantages over transitions",
+    "zero": "share of transitions with an advantage of exactly 0",
+    "once": "share of sum |advantage| at states that the group visits once",
+}
+"""What is measured of an estimator on one batch."""
+_APART = 0.1  # in units of the root mean square
+
+
+def recorded(name: str, results: Path) -> tuple[Estimator | None, int, Iterator[tuple[int, RolloutBatch]]]:
+    """Return what a run or a file of rollouts has: the run's estimator, the number of batches, and batches by update.
+
+    ``name`` is a file (.npz, .json, .jsonl), or a run as ``find_runs`` takes it. A file has no estimator of its own.
+    Raises ``UserError`` for several runs, and for a run without stored rollouts.
+    """
+    path = Path(name)
+    if path.suffix in (".npz", ".json", ".jsonl"):
+        return None, 1, iter([(0, read_file(path))])
+    runs = find_runs(name, results)
+    if len(runs) > 1:
+        raise UserError(f"{name}: {len(runs)} runs, must be one; such as {runs[0].id}")
+    updates = sorted(runs[0].rollouts())
+    if not updates:
+        raise UserError(f"{name}: run {runs[0].id} has no stored rollouts")
+    return _own(runs[0]), len(updates), ((update, read_rollouts(runs[0], update)) for update in updates)
+
+
+def _own(run: StoredRun) -> Estimator | None:
+    credit = run.config["credit"]
+    return configured(str(credit["name"]), credit)
+
+
+def replay(batch: RolloutBatch, estimators: Mapping[str, Estimator], own: Estimator | None = None) -> pd.DataFrame:
+    """Return every measure of ``REPLAYED``, one row an estimator; those that lack an array of the batch are left out.
+
+    With ``own``, the first row is the run's own estimator. An advantage that is 0 everywhere has no correlation: NaN.
+    Raises ``UserError`` if no estimator can be applied.
+    """
+    usable = {name: estimator for name, estimator in estimators.items() if applies(estimator, batch)}
+    if not usable:
+        raise UserError(f"{', '.join(estimators)}: the rollouts lack a column that is needed, or a critic's values")
+    has_own = own is not None and applies(own, batch)
+    if own is not None and has_own:
+        usable = {f"own ({own.name})": own} | usable
+    advantage = np.stack([np.asarray(estimator(batch).advantage, float) for estimator in usable.values()])
+    pairs = {
+        "rank": _cosines(_centred(rankdata(advantage, axis=1))),
+        "cosine": _cosines(advantage),
+        "apart": _apart(advantage),
+    }
+    mass = np.abs(advantage)
+    columns = {f"own_{name}": table[0] for name, table in pairs.items()} if has_own else {}
+    columns |= {name: _of_others(table, int(has_own)) for name, table in pairs.items()}
+    columns["variance"] = advantage.var(1)
+    columns["zero"] = (advantage == 0).mean(1)
+    columns["once"] = _ratio(mass[:, visited_once(batch)].sum(1), mass.sum(1))
+    return pd.DataFrame({"estimator": list(usable), **columns})
+
+
+def visited_once(batch: RolloutBatch) -> Bool[np.ndarray, " N"]:
+    """Return which transitions start in a state in which no other transition of the group starts."""
+    return np.bincount(batch.state, minlength=batch.n_states)[batch.state] == 1
+
+
+def _centred(x: Float[np.ndarray, "E N"]) -> Float[np.ndarray, "E N"]:
+    return x - x.mean(1, keepdims=True)
+
+
+def _cosines(x: Float[np.ndarray, "E N"]) -> Float[np.ndarray, "E E"]:
+    length = np.sqrt((x * x).sum(1))
+    return _ratio(x @ x.T, np.outer(length, length))
+
+
+def _apart(x: Float[np.ndarray, "E N"]) -> Float[np.ndarray, "E E"]:
+    size = np.sqrt((x * x).mean(1, keepdims=True))
+    unit = np.divide(x, size, out=np.zeros_like(x), where=size > 0)
+    return np.stack([(np.abs(unit - row) > _APART).mean(1) for row in unit])
+
+
+def _of_others(table: Float[np.ndarray, "E E"], first: int) -> Float[np.ndarray, " E"]:
+    """Return the mean of each row over columns from ``first``, without its diagonal and NaN; NaN if nothing is left."""
+    known = ~np.isnan(table) & ~np.eye(len(table), dtype=bool)
+    known[:, :first] = False
+    return _ratio(np.where(known, table, 0.0).sum(1), known.sum(1))
+
+
+def _ratio(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return a / b, and NaN where b is 0."""
+    return np.divide(a, b, out=np.full(np.shape(a), np.nan), where=b > 0)

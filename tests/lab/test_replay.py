@@ -1,0 +1,88 @@
+"""Estimators on recorded rollouts: a tiny stored run, and files of rows."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bepo.core.batch import RolloutBatch
+from bepo.credit import make
+from bepo.lab.__main__ import main
+from bepo.lab.replay import replay, visited_once
+from tests.explore.runs_with_episodes import batch, write
+
+ROWS = [
+    {"uid": "task", "traj": 0, "t": 0, "obs": "a", "next": "b", "r": 0.0, "done": None, "valid": True},
+    {"uid": "task", "traj": 0, "t": 1, "obs": "b", "next": "c", "r": 1.0, "done": "success", "valid": True},
+    {"uid": "task", "traj": 1, "t": 0, "obs": "a", "next": "d", "r": 0.0, "done": "failure", "valid": True},
+]
+
+
+def test_a_stored_run_is_replayed_beside_its_own_estimator(tmp_path, capsys):
+    run = write(tmp_path, credit="grpo")
+    out = tmp_path / "replay.csv"
+    names = ["grpo", "gated_bepo gae_lambda=0", "gate_soft_k3", "oracle"]  # the run has no steps of an expert
+    assert main(["replay", str(run.path), *names, "--out", str(out)]) == 0
+    assert "own_rank" in capsys.readouterr().out
+    table = pd.read_csv(out).set_index("estimator")
+    assert list(table.index) == ["own (grpo)", *names[:3]] and set(table["update"]) == {1}
+    assert table.loc["grpo", ["own_rank", "own_cosine", "own_apart"]].tolist() == pytest.approx([1, 1, 0])
+    assert table.loc["gate_soft_k3", "own_apart"] > 0.2
+
+
+def test_a_run_is_found_by_the_beginning_of_its_id(tmp_path, capsys):
+    run = write(tmp_path)
+    assert main(["replay", run.id[:6], "grpo", "--results", str(tmp_path)]) == 0
+    assert "own (gated_bepo)" in capsys.readouterr().out
+
+
+def test_numbers_by_hand():
+    found = RolloutBatch.from_rows(ROWS)
+    assert visited_once(found).tolist() == [False, True, False]
+    rloo = make("rloo", pool="trajectory")
+    table = replay(found, {"rloo": rloo, "twin": make("rloo", pool="trajectory"), "graph": make("gated_bepo")})
+    advantage = rloo(found).advantage
+    row = table.set_index("estimator").loc["rloo"]
+    other = make("gated_bepo")(found).advantage
+    cosine = advantage @ other / np.sqrt((advantage @ advantage) * (other @ other))
+    assert row["cosine"] == pytest.approx((1 + cosine) / 2)
+    assert row["variance"] == pytest.approx(np.var(advantage))
+    assert row["once"] == pytest.approx(abs(advantage[1]) / np.abs(advantage).sum())
+
+
+def test_a_tied_group_has_no_agreement():
+    tied = batch().of_groups(np.array([False, True]))  # all three episodes fail alike
+    table = replay(tied, {"rloo": make("rloo"), "grpo": make("grpo")}).set_index("estimator")
+    assert (table["zero"] == 1).all() and table[["rank", "cosine", "once"]].isna().all().all()
+    assert (table["apart"] == 0).all()
+
+
+def test_rows_from_elsewhere_as_json_and_jsonl(tmp_path, capsys):
+    (tmp_path / "rows.json").write_text(json.dumps(ROWS))
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
+    printed = []
+    for name in ("rows.json", "rows.jsonl"):
+        assert main(["replay", str(tmp_path / name), "grpo", "gated_bepo"]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1] and "own" not in printed[0]
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ([], "name a run"),
+        (["nothing"], "nothing"),
+        (["{folder}/rows.jsonl"], "rows.jsonl"),
+        (["{run}", "grp0"], "grp0"),
+        (["{run}", "exact"], "exact"),
+        (["{run}", "group_size=4"], "group_size"),
+        (["{run}", "oracle"], "oracle"),
+    ],
+)
+def test_bad_input_is_one_line(words, message, tmp_path, capsys):
+    run = write(tmp_path)
+    (tmp_path / "rows.jsonl").write_text('{"uid": 1}\nnot a row\n')
+    assert main(["replay", *(word.format(folder=tmp_path, run=run.path) for word in words)]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
