@@ -104,7 +104,7 @@ def measured(runs: Sequence[Run]) -> dict[str, dict[str, ByBlock]]:
     }
 
 
-def early_speed(runs: Sequence[Run], updates: int) -> dict[str, ByBlock]:
+def early_speed(runs: Sequence[Run], updates: int) -> Mapping[str, ByBlock]:
     """Return the success in training over the first ``updates`` updates, by method and training seed."""
     found: dict[str, dict[int, float]] = {}
     for run in runs:
