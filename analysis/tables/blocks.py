@@ -7,7 +7,7 @@ from scipy.special import fdtrc
 
 from analysis.claims.looks import MEASURES, BlockClaim, Plan, Tested, decide, read_plan
 from analysis.data.methods import environment_name, name_of, ordered
-from analysis.data.rows import BLOCKS, METHOD
+from analysis.data.rows import BLOCKS, METHOD, RowKey
 from analysis.data.runs import Run, grouped
 from analysis.data.statistics import Estimate
 from analysis.data.studies import Studies
@@ -19,6 +19,7 @@ from analysis.grid.table import NOT_RUN, Printed, Table
 STUDIES = ("blocks", "blocks_ablations")
 IN_BLOCKS = (*STUDIES, "frontier")
 ONE_START = ("main_sokoban_text", "replication", "main_alfworld", "main_webshop", "headroom")
+KEYS: Mapping[str, RowKey] = {**dict.fromkeys(IN_BLOCKS, BLOCKS), **dict.fromkeys(ONE_START, METHOD)}
 _FEWEST = 3  # differences that a deviation is of
 BASE = "gated_bepo"
 ByBlock = Mapping[int, float]
@@ -55,7 +56,7 @@ def blocks_claims(studies: Studies) -> Table:
     )
 
 
-@artefact("blocks-methods", "table", study=dict.fromkeys(IN_BLOCKS, BLOCKS) | dict.fromkeys(ONE_START, METHOD))
+@artefact("blocks-methods", "table", study=KEYS)
 def blocks_methods(studies: Studies) -> Table:
     """Compare every method and variant with Gated-BEPO in the blocks that both have."""
     rows, used = [], [run for name in IN_BLOCKS for run in studies[name].runs]
