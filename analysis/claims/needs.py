@@ -1,27 +1,43 @@
 """The number of training seeds that a claim needs, if differences and deviations stay as they are now."""
 
-from math import ceil, inf, isfinite, sqrt
+from bisect import bisect_left
+from functools import cache
+from math import inf, isfinite, prod, sqrt
 
-from analysis.claims.inference import SEEDS_FOR_SPREAD, Estimated, Outcome
-from analysis.data.statistics import seeds_to_detect
+from statsmodels.stats.power import TTestIndPower
+
+from analysis.claims.inference import LEVEL, SEEDS_FOR_SPREAD, Estimated, Outcome
 
 MOST_SEEDS = 1000
+_POWER = 0.8
+_TEST = TTestIndPower()
 
 
 def seeds_needed(tested: Outcome) -> float:
-    """Return the training seeds that decide a formula with 80 % power at 5 %, uncorrected; inf without an estimate.
+    """Return the training seeds that decide a formula with 80 % power at 5 %; inf if 1,000 do not.
 
-    An "and" that holds needs the seeds of all parts; one that fails needs the seeds of its cheapest failing part. For
-    an "or" it is the reverse.
+    Of an "and" that holds all parts must be significant at once: the power is the product of theirs. Of one that fails
+    a single part must be, at a level divided by the number of parts (Holm). For an "or" it is the reverse.
+    """
+    least = 1 + max((leaf.seeds for leaf in tested.leaves()), default=1)
+    sizes = range(max(least, 2), MOST_SEEDS + 1)
+    place = bisect_left(sizes, _POWER, key=lambda seeds: power_of(tested, seeds))
+    return sizes[place] if place < len(sizes) else inf
+
+
+def power_of(tested: Outcome, seeds: int, level: float = LEVEL) -> float:
+    """Return the probability that ``seeds`` seeds of every entry decide a formula that is as it looks now.
+
+    Its parts are taken as independent.
     """
     if tested.estimated:
-        return _of_inequality(tested.estimated)
+        return _of_inequality(tested.estimated, seeds, level)
     values = [_value(part) for part in tested.parts]
     holds = min(values) > 0 if tested.word == "and" else max(values) > 0
     if (tested.word == "and") == holds:
-        return max(seeds_needed(part) for part in tested.parts)
+        return prod(power_of(part, seeds, level) for part in tested.parts)
     deciding = [part for part, value in zip(tested.parts, values) if (value > 0) == holds]
-    return min(seeds_needed(part) for part in deciding)
+    return 1 - prod(1 - power_of(part, seeds, level / len(tested.parts)) for part in deciding)
 
 
 def _value(tested: Outcome) -> float:
@@ -30,11 +46,15 @@ def _value(tested: Outcome) -> float:
     return (min if tested.word == "and" else max)(_value(part) for part in tested.parts)
 
 
-def _of_inequality(one: Estimated) -> float:
+def _of_inequality(one: Estimated, seeds: int, level: float) -> float:
     if one.inequality.of_spread:
-        return max(SEEDS_FOR_SPREAD, one.seeds + 1)
+        return float(seeds >= SEEDS_FOR_SPREAD)
     if not isfinite(one.error) or one.seeds < 2:
-        return inf
+        return 0.0
     deviation = one.error * sqrt(one.seeds / 2)  # of one side, assuming both are equal
-    seeds = seeds_to_detect(one.value, deviation) if abs(one.value) > deviation / sqrt(MOST_SEEDS) else inf
-    return max(ceil(seeds), one.seeds + 1) if seeds <= MOST_SEEDS else inf
+    return _of_effect(abs(one.value) / deviation, seeds, level)
+
+
+@cache
+def _of_effect(effect: float, seeds: int, level: float) -> float:
+    return float(_TEST.power(effect, seeds, level))

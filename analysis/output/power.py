@@ -19,13 +19,14 @@ from bepo.core.errors import UserError
 class Need:
     """What would decide a claim, if its differences and deviations stay as large as they are now.
 
-    ``seeds``: training seeds of every entry; inf if the runs do not allow an estimate. ``runs``: how many runs this
-    adds. ``hours``: their core-hours. ``studies``: the studies to repeat. ``place``: the environment and the model as
-    overrides, each only if all runs of the claim have the same.
+    ``seeds``: new training seeds of every entry; inf if the runs do not allow an estimate. ``first``: the first new
+    seed. ``runs``: how many runs they are. ``hours``: their core-hours. ``studies``: the studies to repeat. ``place``:
+    the environment and the model as overrides, each only if all runs of the claim have the same.
     """
 
     claim: str
     seeds: float
+    first: int
     runs: int
     hours: float
     studies: tuple[str, ...]
@@ -49,27 +50,28 @@ def power(source: Source, tier: str, allow_mixed: bool = False) -> str:
     head = f"{decided} of {len(tested)} claims with runs are decided at tier {tier}."
     why = "With 80 % power, if differences and deviations stay as they are now, the others need about:"
     rows = (
-        "Runs and core-hours: of the claim's rows. The command trains every row of its studies (credit=...: fewer).\n"
-        "The estimate is for one test, without correction for other claims: a lower bound. Seeds added after a\n"
-        "verdict was seen do not keep its error rate. Train as many new seeds, and test the claim on these alone:\n"
-        "  python -m bepo.sweep main_sokoban_text tier=laptop seed=8,9,10,11; python -m analysis claims --seeds 8-11"
+        "Seeds added after a verdict was seen do not keep its error rate, so all are new, and the claim is tested on\n"
+        "these alone: python -m analysis claims --seeds FIRST-LAST. Runs and core-hours: of the claim's rows. The\n"
+        "command trains every row of its studies (credit=...: fewer). The power is that of all parts of a claim at\n"
+        "once, without correction for other claims: a lower bound."
     )
     return "\n".join([head, *([why, "", *_lines(needs, tier), "", rows] if needs else [])])
 
 
 def need(e: Evaluated, entries: Entries) -> Need:
-    """Return what would decide an undecided claim with 80 % power, at 5 % and without correction for other claims."""
+    """Return what would decide an undecided claim with 80 % power at 5 %, without correction for other claims."""
     assert e.runs.tested
     seeds = seeds_needed(e.runs.tested)
     every = [entries.by_key[e.claim.entries[name]] for name in e.claim.names]
     studies = sorted({run.config.get("study", {}).get("name", "") for entry in every for run in entry.runs} - {""})
     runs = list({run.id: run for entry in every for run in entry.runs}.values())
     rows = {(run.env, run.model, run.method, str(run.settings)) for run in runs}
-    more = max(int(seeds) * len(rows) - len(runs), 0) if isfinite(seeds) else 0
+    more = int(seeds) * len(rows) if isfinite(seeds) else 0
     hours = float(np.mean([_cpu_hours(run) for run in runs])) * more if isfinite(seeds) else inf
     places = {"env": {run.env for run in runs}, "model": {run.model for run in runs}}
     place = " ".join(f"{name}={next(iter(values))}" for name, values in places.items() if len(values) == 1)
-    return Need(e.claim.id, seeds, more, hours, tuple(studies), place)
+    first = 1 + max((run.seed for run in entries.runs), default=-1)
+    return Need(e.claim.id, seeds, first, more, hours, tuple(studies), place)
 
 
 def _cpu_hours(run: Run) -> float:
@@ -84,5 +86,5 @@ def _lines(needs: list[Need], tier: str) -> Iterator[str]:
             yield f"{one.claim:34} {'?':>6} {'':>5} {'':>10}  {unknown}"
             continue
         what = " ".join(filter(None, [*(one.studies or ["STUDY"]), one.place, f"tier={tier}"]))
-        command = f"python -m bepo.sweep {what} seeds={int(one.seeds)}"
+        command = f"python -m bepo.sweep {what} 'seed=range({one.first},{one.first + int(one.seeds)})'"
         yield f"{one.claim:34} {int(one.seeds):6} {one.runs:5} {one.hours:10.1f}  {command}"

@@ -11,6 +11,7 @@ from analysis.claims.claims import read
 from analysis.claims.expression import ExpressionError
 from analysis.claims.formula import Inequality, comparisons, conjunction, inequalities
 from analysis.claims.inference import LEVEL, SEEDS_FOR_SPREAD, Measured, Outcome, decide, significance
+from analysis.claims.needs import power_of, seeds_needed
 from analysis.data.sources import Source
 from analysis.output.power import power
 from bepo.core.errors import UserError
@@ -207,13 +208,25 @@ def test_power_says_how_many_seeds_would_decide(tmp_path):
     shown = power(Source(tmp_path), "laptop")
     seeds = TTestIndPower().solve_power((75 - 65) / (50**0.5), alpha=0.05, power=0.8)
     line = next(line for line in shown.splitlines() if line.startswith("text-sokoban-over-grpo "))
-    assert line.split()[1] == str(ceil(seeds)) and line.split()[2] == str(2 * ceil(seeds) - 4)
-    command = f"main_sokoban_text env=sokoban model=small tier=laptop seeds={ceil(seeds)}"
+    assert line.split()[1:3] == [str(ceil(seeds)), str(2 * ceil(seeds))]  # all of them new
+    command = f"main_sokoban_text env=sokoban model=small tier=laptop 'seed=range(2,{2 + ceil(seeds)})'"
     assert line.endswith(f"python -m bepo.sweep {command}") and "0 of" in shown
     with pytest.raises(UserError, match="no claim has runs at tier paper"):
         power(Source(tmp_path), "paper")
     with pytest.raises(UserError, match=r"tier=smoke.*laptop or paper"):
         power(Source(tmp_path), "smoke")
+
+
+def test_a_conjunction_needs_the_joint_power_of_its_parts_and_a_disjunction_holms_level():
+    """Three seeds a side with a difference of 2 deviations, and one of 1.5."""
+    spread = np.array([-1.0, 0.0, 1.0])
+    values = {name: measured(name, mean + spread) for name, mean in {"ours": 2.0, "a": 0.0, "b": 0.5}.items()}
+    both = significance(formula("ours > max(a, b)"), values)
+    one, other = (TTestIndPower().power(effect, 9, 0.05) for effect in (2.0, 1.5))
+    assert power_of(both, 9) == pytest.approx(one * other)
+    fails = significance(formula("b > max(ours, a)"), values)  # false of its first part
+    assert power_of(fails, 9) == pytest.approx(TTestIndPower().power(1.5, 9, 0.025))
+    assert power_of(both, seeds_needed(both)) >= 0.8 > power_of(both, seeds_needed(both) - 1)
 
 
 def test_new_seeds_of_another_study_with_equal_settings_are_found(tmp_path):
