@@ -87,9 +87,15 @@ def _print(runs: list[StoredRun], pair: list[StoredRun], options: argparse.Names
 def _write(runs: list[StoredRun], compared: tuple[int, int] | None, options: argparse.Namespace) -> None:
     from bepo.explore.index import page
 
-    text = page(runs, compared)
-    name = "-".join(run.id[:6] for run in runs[:4]) + (f"-and-{len(runs) - 4}-more" if len(runs) > 4 else "")
-    _save(text, name, options)
+    _save(page(runs, compared), _name(runs, options), options)
+
+
+def _name(runs: list[StoredRun], options: argparse.Namespace) -> str:
+    """Return the name of a page: the study and the tiers of its runs if only a study is named, else their IDs."""
+    first, *more = options.runs or [""]
+    if len(runs) > 1 and not more and not os.path.exists(first):
+        return ".".join([first, *sorted({str(run.config.get("tier")) for run in runs})])
+    return "-".join(run.id[:6] for run in runs[:4]) + (f"-and-{len(runs) - 4}-more" if len(runs) > 4 else "")
 
 
 def _save(text: str, name: str, options: argparse.Namespace) -> None:

@@ -25,7 +25,8 @@ def run(results, *arguments):
 def test_a_study_becomes_one_page_without_its_texts_in_the_open(results, capsys):
     assert run(results, "explored") == 0
     path = capsys.readouterr().out.strip()
-    text = (results / "views" / path.rsplit("/", 1)[1]).read_text(encoding="utf-8")
+    assert path == str(results / "views" / "explored.smoke.html")
+    text = (results / "views" / "explored.smoke.html").read_text(encoding="utf-8")
     assert "window.hit" not in text and "http" not in text.replace("http-equiv", "").replace("http://www.w3.org", "")
 
 
