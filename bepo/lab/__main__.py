@@ -4,7 +4,8 @@
 compares the exact expected update with the true gradient. ``replay RUN|FILE [ESTIMATOR ...]`` compares estimators with
 each other on the stored rollouts of a run, or on a file of rows (.json, .jsonl, .npz). An ESTIMATOR is a choice of
 ``credit``, presets included, with its settings in quotes ("gated_bepo gae_lambda=0"), or a control (not for
-``replay``). Without any, all are measured.
+``replay``). Without any, all are measured. ``grid [STUDY ...]`` learns every credit setting of studies (default: the
+paper's); a setting that its table already has is not learned again.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from bepo.credit import Estimator, estimators
 from bepo.lab.bias import bias, every_group
 from bepo.lab.controls import CONTROLS
 from bepo.lab.fidelity import MEASURES, Estimate, fidelity, of_estimator, probe
+from bepo.lab.grid import Grid, credits_of, with_and_without_critic
 from bepo.lab.learn import Learning, learn, warm_start
 from bepo.lab.policies import at_success, noisy_expert, softmax
 from bepo.lab.replay import REPLAYED, recorded, replay
@@ -37,7 +39,9 @@ from bepo.lab.worlds import FAMILIES, Dials, Worlds
 from bepo.runs.compose import CONFIG_ERRORS, explain, register_configs, to_config
 from bepo.store.files import write_output
 from bepo.store.find import DEFAULT
+from bepo.sweep.studies import studies_of_paper
 
+_LEARNING_WORLDS = 300
 _KEYS = ("estimator", "world", "seed", "update")
 _SHOWN = ("error", "bias2", "variance", "sign_error", "rank", "gradient_cosine", "gradient_efficiency", "zero")
 
@@ -76,16 +80,22 @@ def _parser() -> Parser:
         f"controls: {', '.join(CONTROLS)}\nmeasures of fidelity:\n{measures}\nof replay:\n{replayed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", choices=("fidelity", "learn", "bias", "replay"))
-    parser.add_argument("words", nargs="*", metavar="ESTIMATOR | key=value")
+    parser.add_argument("what", choices=("fidelity", "learn", "bias", "replay", "grid"))
+    parser.add_argument("words", nargs="*", metavar="ESTIMATOR | STUDY | key=value")
     parser.add_argument(
-        "--out", type=path_of, metavar="FILE.csv", help="also write a row for each world, seed or update"
+        "--out",
+        type=path_of,
+        metavar="FILE.csv",
+        help="also write a row for each world, seed or update; of grid: its table (default: RESULTS/lab/grid.csv)",
     )
-    parser.add_argument("--results", type=path_of, default=DEFAULT, help="results folder of a RUN (default: results)")
+    parser.add_argument("--results", type=path_of, default=DEFAULT, help="results folder (default: results)")
     return parser
 
 
 def _run(options: argparse.Namespace) -> None:
+    if options.what == "grid":
+        _grid(options)
+        return
     measured = _replay(options.words, options.results) if options.what == "replay" else _measured(options)
     print(_summary(measured))
     if options.out is not None:
@@ -93,12 +103,39 @@ def _run(options: argparse.Namespace) -> None:
         print(options.out)
 
 
+def _split(words: list[str]) -> tuple[list[str], dict[str, Any]]:
+    """Return the names among the words of a command line, and the settings."""
+    names = [word for word in words if "=" not in word.split(" ")[0]]
+    return names, assignments([word for word in words if "=" in word.split(" ")[0]])
+
+
 def _measured(options: argparse.Namespace) -> pd.DataFrame:
-    names = [word for word in options.words if "=" not in word.split(" ")[0]]
-    given = assignments([word for word in options.words if "=" in word.split(" ")[0]])
+    names, given = _split(options.words)
     scene, dials, how = _settings(given)
     estimates = _estimates(names, alone=options.what == "bias")
     return {"fidelity": _fidelity, "learn": _learn, "bias": _bias}[options.what](scene, dials, how, estimates)
+
+
+def _grid(options: argparse.Namespace) -> None:
+    names, given = _split(options.words)
+    scene, dials, how = _settings(given)
+    register_configs()
+    chosen, left_out = with_and_without_critic(credits_of(names or studies_of_paper()))
+    scene.worlds = scene.worlds or _LEARNING_WORLDS
+    made_by = {name: value for name, value in (vars(dials) | vars(how) | vars(scene)).items() if name != "groups"}
+    grid = Grid(options.out or options.results / "lab" / "grid.csv", made_by)
+    if missing := grid.missing(chosen):
+        worlds = _worlds(scene, dials, _LEARNING_WORLDS)
+        start = warm_start(worlds, scene.success, how.seed)
+        with tqdm(total=len(missing) * how.updates, unit="update", leave=False, disable=None) as bar:
+            for name, credit in missing.items():
+                bar.set_description(name)
+                grid.add(name, credit, learn(worlds, start, of_estimator(credit), how, bar.update))
+    print(_summary(grid.of(chosen)))
+    print(f"{len(missing)} of {len(chosen)} credit settings were learned now; the others were in the table")
+    if left_out:
+        print(f"left out, because they need a critic: {', '.join(left_out)}")
+    print(grid.path)
 
 
 def _replay(words: list[str], results: Path) -> pd.DataFrame:
@@ -185,7 +222,7 @@ def _fidelity(scene: Scene, dials: Dials, how: Learning, estimates: dict[str, Es
 
 
 def _learn(scene: Scene, dials: Dials, how: Learning, estimates: dict[str, Estimate]) -> pd.DataFrame:
-    worlds = _worlds(scene, dials, 300)
+    worlds = _worlds(scene, dials, _LEARNING_WORLDS)
     start, tables = warm_start(worlds, scene.success, how.seed), []
     with tqdm(total=len(estimates) * how.updates, unit="update", leave=False, disable=None) as bar:
         for name, estimate in estimates.items():

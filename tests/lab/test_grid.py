@@ -1,0 +1,77 @@
+"""The learning grid: which settings it learns, and what it does not repeat."""
+
+import pandas as pd
+import pytest
+
+from bepo.credit import make
+from bepo.lab.__main__ import _credit, _presets, main
+from bepo.lab.grid import Grid, credits_of, with_and_without_critic
+from bepo.runs.compose import register_configs
+
+SMALL = ["worlds=8", "seeds=2", "updates=1", "tasks=2", "group_size=2"]
+
+
+@pytest.fixture(scope="module")
+def settings_of_two_studies():
+    register_configs()
+    return credits_of(["gate_form", "step_weight", "prompting_sokoban"])
+
+
+def test_settings_that_studies_share_are_learned_once(settings_of_two_studies):
+    """Both studies have the paper's setting; the evaluations of the third study have no credit."""
+    names = list(settings_of_two_studies)
+    assert len(names) == 4 + 4 - 1 and names.count("gated_bepo") == 1
+    assert {f"gated_bepo step_weight={x}" for x in (0.5, 1.0, 2.0)} <= set(names)
+
+
+def test_the_words_of_a_setting_are_what_the_command_takes(settings_of_two_studies):
+    with _presets():
+        for words, credit in settings_of_two_studies.items():
+            assert _credit(words) == credit
+
+
+def test_finished_settings_are_not_learned_again(tmp_path, capsys):
+    out = tmp_path / "new" / "grid.csv"
+    assert main(["grid", "gated_gagpo", *SMALL, "--out", str(out)]) == 0
+    assert "2 of 2 credit settings" in capsys.readouterr().out
+    table, written = pd.read_csv(out), out.read_bytes()
+    assert len(table) == 2 * 2 and table["digest"].nunique() == 2 and set(table["lab.worlds"]) == {8}
+
+    assert main(["grid", "gated_gagpo", *SMALL, "--out", str(out)]) == 0
+    assert "0 of 2 credit settings" in capsys.readouterr().out and out.read_bytes() == written
+
+    out.write_text("".join(line for line in written.decode().splitlines(True) if ",gagpo," not in line))
+    assert main(["grid", "gated_gagpo", *SMALL, "--out", str(out)]) == 0
+    assert "1 of 2 credit settings" in capsys.readouterr().out
+    again = pd.read_csv(out)
+    pd.testing.assert_frame_equal(*(t.sort_values(["estimator", "seed"], ignore_index=True) for t in (again, table)))
+
+    assert main(["grid", "gated_gagpo", *SMALL, "success=0.2", "--out", str(out)]) == 0
+    assert "2 of 2 credit settings" in capsys.readouterr().out and len(pd.read_csv(out)) == 8
+
+
+def test_the_digest_names_everything_that_makes_a_row(tmp_path, monkeypatch):
+    grid, other = (Grid(tmp_path / "grid.csv", {"horizon": horizon}) for horizon in (15, 16))
+    one, two = make("grpo"), make("grpo", std="none")
+    found = {grid.digest_of(one), grid.digest_of(two), other.digest_of(one)}
+    monkeypatch.setattr(type(one), "method_version", 99)
+    assert len(found | {grid.digest_of(one)}) == 4
+
+
+def test_an_estimator_with_a_critic_is_left_out():
+    credits = {name: make(name) for name in ("grpo", "ppo")}
+    assert with_and_without_critic(credits) == ({"grpo": credits["grpo"]}, ["ppo"])
+
+
+@pytest.mark.parametrize("content", ["a,b\n1,2\n", "", "\x00\x01"])
+def test_a_file_of_another_kind_is_refused(content, tmp_path, capsys):
+    (tmp_path / "table.csv").write_text(content)
+    assert main(["grid", "gated_gagpo", "--out", str(tmp_path / "table.csv")]) == 2
+    error = capsys.readouterr().err
+    assert "not a table of the grid" in error and error.count("\n") == 1
+    assert (tmp_path / "table.csv").read_text() == content
+
+
+def test_an_unknown_study_is_one_line(capsys):
+    assert main(["grid", "gate_from"]) == 2
+    assert "gate_form" in capsys.readouterr().err
