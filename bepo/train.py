@@ -8,10 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from bepo import Command
-from bepo.core.errors import UserError
+from bepo.core.errors import UserError, say
 from bepo.core.places import CONF
 from bepo.runs.command import CLASSES, run_command, work_of_cell
 from bepo.runs.compose import register_configs, to_config
@@ -46,7 +48,10 @@ sys.modules[__name__].__class__ = Command
 
 @hydra.main(config_path=str(CONF), config_name="train", execution_whitelist=CLASSES)
 def main(cfg: DictConfig) -> float | list[float]:
-    return work_of_cell(lambda overrides: objectives(to_config(cfg), overrides))
+    found = work_of_cell(lambda overrides: objectives(to_config(cfg), overrides))
+    if HydraConfig.get().mode == RunMode.RUN:
+        say(f"next: python -m bepo.view {run_id(identity_of(to_config(cfg)))}")
+    return found
 
 
 if __name__ == "__main__":

@@ -57,6 +57,7 @@ class Run:
             self.started = str(self.metadata["sessions"][-1]["started"])
             commits = [(s.get("commit") or "unknown", s.get("dirty")) for s in map(dict, self.metadata["sessions"])]
             self.commits = [(commit[:10], bool(dirty)) for commit, dirty in commits]
+            self.searches = {s.get("study") for s in self.metadata["sessions"] if s.get("job") == "tuning"}
             self.cpus = {str(session["machine"]["cpu"]) for session in self.metadata["sessions"]}
         except (KeyError, IndexError, TypeError, ValueError) as error:
             why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)

@@ -22,6 +22,7 @@ from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
 from analysis.plots.style import GREY, PAGE, nothing, panels, percent
+from bepo.runs.config import TIERS
 from bepo.runs.trials_database import database_url
 from bepo.store.files import Corrupt
 from bepo.store.published import TRIALS
@@ -29,7 +30,7 @@ from bepo.store.published import TRIALS
 # Every run is a separate row, because trials may differ in any setting.
 TRIAL = RowKey(lambda run: run.id, varies=("",))
 STUDIES = ("tune_every_axis", "tune_gated_bepo", "tune_success_and_time")
-_FEW = 20  # with fewer complete trials a note warns about importances
+_FEW = 20  # complete trials, below which importances are not shown
 _IN_A_ROW = 3  # studies
 _DARK = "#333333"  # not a colour of a method
 _MARKS: dict[TrialState, dict[str, Any]] = {
@@ -53,15 +54,16 @@ def history(studies: Studies) -> Figure:
 def importance(studies: Studies) -> Figure:
     """Draw the importance of each setting."""
     stored = stored_studies(studies)
-    few = [(s.study_name, len(complete(s))) for s in stored if len(complete(s)) < _FEW]
-    notes = [f"Warning, {name}: {n} complete trials; shares are unstable below {_FEW} of them." for name, n in few]
-    notes += [f"{s.study_name}: PED-ANOVA, because it has conditional settings." for s in stored if conditional(s)]
+    enough = [s for s in stored if len(complete(s)) >= _FEW]
+    few = [f"{s.study_name} ({len(complete(s))})" for s in stored if s not in enough]
+    notes = [f"Not shown, because shares are unstable below {_FEW} complete trials: {', '.join(few)}."] if few else []
+    notes += [f"{s.study_name}: PED-ANOVA, because it has conditional settings." for s in enough if conditional(s)]
     caption = f"fANOVA importance of settings for validation success (tier {studies.tier}). {counts(stored)}"
-    return Figure(caption, picture(stored, draw_importance), studies.runs, notes)
+    return Figure(caption, picture(enough, draw_importance), studies.runs, notes)
 
 
 def stored_studies(studies: Studies) -> list[optuna.Study]:
-    """Return the Optuna studies of this tier, of all environments."""
+    """Return every Optuna study of this tier. A study whose name does not end with a tier belongs to all tiers."""
     first = next(iter(studies.values()))
     stored = {}
     for folder in first.trials:
@@ -69,8 +71,8 @@ def stored_studies(studies: Studies) -> list[optuna.Study]:
             stored |= optuna_studies(folder)
         except Corrupt as error:
             first.skipped.append(str(error))
-    parts = {name: name.split(".") for name in sorted(stored)}
-    return [stored[name] for name, (study, *_, tier) in parts.items() if study in studies and tier == studies.tier]
+    others = {tier for tier in TIERS if tier != studies.tier}
+    return [stored[name] for name in sorted(stored) if name.rpartition(".")[2] not in others]
 
 
 def counts(stored: list[optuna.Study]) -> str:

@@ -21,6 +21,13 @@ from analysis.plots import style
 from bepo.core.errors import UserError, choose
 from bepo.explore.frames import differing
 
+
+def _last_validation(run: Run) -> float:
+    return 100 * float(run.metrics["eval/validation_success"].dropna().iloc[-1])
+
+
+# A search must not see test tasks, and so its trials are not ranked by them.
+VALIDATION = Metric("validation", "Validation success", value=_last_validation, headline=True, format=".2f")
 SUCCESS = Metric("success", "Success", headline=True, format=".2f")
 _EPISODES = {"score": "task_score", "return": "return", "steps": "steps", "valid": "valid"}
 _SHARES = ("task_score", "valid")
@@ -41,7 +48,8 @@ def build_study(name: str, source: Source, tier: str, metrics: Sequence[str] = (
     study = source.study(name, tier, RowKey(lambda run: row_of(run, fields), tuple(fields)))
     if not study.runs:
         return []
-    chosen = (SUCCESS, *(_metric(metric, study.runs) for metric in metrics))
+    first = VALIDATION if any(name in run.searches for run in study.runs) else SUCCESS
+    chosen = (first, *(_metric(metric, study.runs) for metric in metrics))
     label = f"study-{name}"
     return [
         Built(label, tier, _table(label, study, chosen), [study]),

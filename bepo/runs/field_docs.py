@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
@@ -14,9 +15,11 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import yaml
 
+from bepo.core.registry import choices
 from bepo.runs.config import PLUGINS, Config
 
 _HEADING = "== Config =="
+_INTERNAL = r"^(?:hardware|official|[a-z]+/.*): .*\n"  # groups that other choices set
 _COLUMN, _WIDTH = 34, 120
 
 
@@ -25,7 +28,7 @@ def field_docs(kind: type) -> dict[str, str]:
     """Return the docstrings of the fields of a dataclass and its base classes, each in one line, by field."""
     found: dict[str, str] = {}
     for cls in reversed(kind.__mro__):
-        if cls.__module__.startswith("bepo."):
+        if is_dataclass(cls) and cls.__module__ != "builtins":
             found |= _documented(ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0])
     return found
 
@@ -48,12 +51,17 @@ def meanings(config: Mapping[str, Any]) -> dict[str, str]:
 def _meanings(part: Mapping[str, Any], kind: type, path: str) -> Iterator[tuple[str, str]]:
     docs, hints = field_docs(kind), get_type_hints(kind)
     for name, value in part.items():
-        if name in docs:
-            yield f"{path}{name}", docs[name]
+        words = "|".join(_shown(word) for word in choices(hints.get(name)) if name != "name")
+        if text := ": ".join(filter(None, (words, docs.get(name, "")))):
+            yield f"{path}{name}", text
         if isinstance(value, Mapping):
             inner = _plugin(name, value) if kind is Config and name in PLUGINS else dataclass_in(hints.get(name))
             if inner is not None:
                 yield from _meanings(value, inner, f"{path}{name}.")
+
+
+def _shown(word: Any) -> str:
+    return "null" if word is None else str(word).lower() if isinstance(word, bool) else str(word)
 
 
 def _plugin(group: str, settings: Mapping[str, Any]) -> type | None:
@@ -70,6 +78,7 @@ def explained(help_text: str) -> str:
     before, heading, rest = help_text.partition(_HEADING)
     if not heading:
         return help_text
+    before = re.sub(_INTERNAL, "", before, flags=re.MULTILINE)
     lines = rest.splitlines()
     is_config = [bool(line) and (line[0] == " " or ":" in line.split(" ")[0]) for line in lines]
     config = yaml.safe_load("\n".join(line for line, wanted in zip(lines, is_config) if wanted))

@@ -129,6 +129,8 @@ def _chosen(names: Any) -> list[Objective]:
     choices = [*OBJECTIVES, "a logged metric such as train/return"]
     if not isinstance(names, list | ListConfig) or not names:
         raise UserError(f"study.objectives={names}: must be a list; choices: {', '.join(choices)}")
+    if tested := [name for name in names if "test" in str(name)]:
+        raise UserError(f"study.objectives: {tested[0]} is of test tasks, which must not be used to choose settings")
     unknown = [name for name in names if str(name) not in OBJECTIVES and "/" not in str(name)]
     if unknown:
         raise choose("objective", unknown[0], choices)

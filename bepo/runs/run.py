@@ -30,7 +30,7 @@ from bepo.runs.dynamic_sampling import collect_mixed
 from bepo.runs.evaluations import Evaluations
 from bepo.runs.health import alarms, alarms_of
 from bepo.runs.machine import machine
-from bepo.runs.metrics import credit_metrics, prefixed, rollout_metrics
+from bepo.runs.metrics import credit_metrics, prefixed, rollout_metrics, success_rate
 from bepo.runs.progress import ProgressBar, interrupts
 from bepo.runs.rollout_files import keep_rollouts
 from bepo.runs.wandb_labels import labels_of, origin, summary_of
@@ -45,6 +45,7 @@ from bepo.training.backends import Engine, Rollouts, Setup
 
 _MUST_BE_FINITE = ("policy_loss", "grad_norm", "value_loss", "critic_grad_norm", "kl", "entropy")  # of an update
 _SHARED = ("task_sets", WARM_STARTS, "first_evaluations")  # folders that all runs of a results folder share
+_SHORT = 4  # overrides that the last line of a run repeats
 _TASK_STREAM = 0x7461736B  # random stream of the order of tasks
 _EXTRA_STREAM = 0x65787472  # random stream of the further batches of dynamic sampling
 
@@ -59,11 +60,23 @@ def run(config: Config, overrides: Sequence[str] = ()) -> float:
         return _finished(config, overrides)
 
 
-def _said(done: StoredRun) -> float:
-    """Print that a run is complete, and return its success."""
-    success = done.metadata["result"]["success"]
-    print(f"run {done.path.name} is complete: success {success:.3f} ({done.path})")
-    return success
+def _said(config: Config, overrides: Sequence[str], done: StoredRun, state: str = "") -> float:
+    """Print the cell of a complete run with its success before and after training. Return its test success.
+
+    Within a search, print validation success: test tasks must not be used to choose settings.
+    """
+    split: Split = "validation" if "objectives" in config.study else "test"
+    rates = {update: rows for update in (0, done.metadata["result"]["updates"]) if (rows := _rate(done, split, update))}
+    changed = cell_overrides(config, overrides)
+    labels = labels_of(config, RunFolder(Path(config.results), done.id), changed if len(changed) <= _SHORT else ())
+    say(f"run {done.id}{state}: {labels.name}, {split} success {' -> '.join(rates.values())} ({done.path})")
+    return done.metadata["result"]["success"]
+
+
+def _rate(done: StoredRun, split: Split, update: int) -> str:
+    """Return the success rate after an update as text; empty if the split was not evaluated then."""
+    rows = [row for row in done.episodes() if (row["split"], row["update"]) == (split, update)]
+    return f"{success_rate(rows, split, update):.3f}" if rows else ""
 
 
 def _finished(config: Config, overrides: Sequence[str]) -> float:
@@ -76,7 +89,7 @@ def _finished(config: Config, overrides: Sequence[str]) -> float:
     folder = RunFolder(results, run_id(identity))
     if folder.is_complete and not os.access(folder.path, os.W_OK):  # read-only: no lock is possible
         with advise(folder.advice):
-            return _said(read_run(folder.path))
+            return _said(config, overrides, read_run(folder.path), " is complete")
     with folder.locked(), phases.shown(config.progress):
         if config.study:
             note_cell(results, config.study["name"], config.tier, cell_overrides(config, overrides), folder.id)
@@ -85,7 +98,7 @@ def _finished(config: Config, overrides: Sequence[str]) -> float:
                 done = read_run(folder.path)
             if done.config.get("keep") != "resume":
                 folder.drop_checkpoints()  # if the run was killed after it was completed
-            return _said(done)
+            return _said(config, overrides, done, " is complete")
         session = new_session(config)
         if not folder.checkpoints():
             continue_shorter_run(folder, identity)
@@ -94,12 +107,13 @@ def _finished(config: Config, overrides: Sequence[str]) -> float:
         engine = config.backend.start(setup)
         try:
             work = _Run(config, setup, folder, engine, cell_overrides(config, overrides))
-            success = work.finish()
+            work.finish()
         finally:
             engine.close()
-        for alarm in alarms_of(read_run(folder.path)):
+        done = read_run(folder.path)
+        for alarm in alarms_of(done):
             say(f"run {folder.id}: ALARM {alarm} (python -m bepo.diagnose {folder.id})")
-        say(f"run {folder.id}: success {success:.3f} on held-out tasks ({folder.path})")
+        success = _said(config, overrides, done)
         if work.interrupted:  # Ctrl-C came too late to stop the run
             raise KeyboardInterrupt
         return success

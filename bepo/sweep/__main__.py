@@ -173,7 +173,7 @@ def _open(planned: PlannedStudy, pool: Pool, throughput: Throughput, errors: lis
     """Open the database of an Optuna study before anything is trained. Append to ``errors`` on failure."""
     total = planned.config.hydra.sweeper.n_trials * len(planned.seeds)
     try:
-        return Tuning(planned, pool, View(throughput, pool.size, total))
+        return Tuning(planned, pool, View(throughput, pool.size, total, hides_test=True))
     except UserError as error:
         errors.append(UserError(f"{planned.name}: {error}"))
         print(f"error: {errors[-1]}", file=sys.stderr)

@@ -34,7 +34,9 @@ def trial_rows(planned: PlannedStudy, study: optuna.Study) -> list[list[Any]]:
         text = f"trial {trial.number}: {format_params(trial.params)}"
         problem = "" if trial.state.name == "COMPLETE" else f"trial {trial.state.name.lower()}"
         for seed, run in zip(planned.seeds, trial.user_attrs.get(RUNS, [])):
-            rows.append(_row(planned.name, f"{text} seed={seed}", RunFolder(results, run), problem))
+            row = _row(planned.name, f"{text} seed={seed}", RunFolder(results, run), problem)
+            row[COLUMNS.index("success")] = None  # of test tasks, by which trials must not be ranked
+            rows.append(row)
     return rows
 
 

@@ -114,8 +114,11 @@ def _last_line(run: PlannedRun) -> str:
 class View:
     """Live progress: a block of lines that is redrawn on a terminal, otherwise a line per event."""
 
-    def __init__(self, throughput: Throughput, jobs: int, total: int, out: TextIO | None = None) -> None:
-        self.throughput, self.jobs, self.total = throughput, jobs, total
+    def __init__(
+        self, throughput: Throughput, jobs: int, total: int, out: TextIO | None = None, hides_test: bool = False
+    ) -> None:
+        """``hides_test``: whether success on test tasks is not shown, as within a search."""
+        self.throughput, self.jobs, self.total, self.hides_test = throughput, jobs, total, hides_test
         self.out = out or sys.stdout
         self.is_live = self.out.isatty()
         self.n_complete = self.n_failed = 0
@@ -135,8 +138,8 @@ class View:
         """Show the success of a completed run, and use its time in later estimates."""
         self.n_complete += 1
         self.throughput.add(worker.run.folder.path)
-        success = worker.run.result()["success"]
-        self.log(f"done    {worker.run.label}  success {success:.3f}  ({_age(worker)})")
+        said = "" if self.hides_test else f"  success {worker.run.result()['success']:.3f}"
+        self.log(f"done    {worker.run.label}{said}  ({_age(worker)})")
 
     def failed(self, worker: Worker) -> None:
         """Show why a worker failed."""

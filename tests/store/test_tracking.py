@@ -133,7 +133,7 @@ def test_ctrl_c_while_a_complete_run_is_handed_over_leaves_it_complete_in_wandb_
         encoding="utf-8",
     )
     assert ended.returncode == 130 and "stopping after the end of this run" in ended.stderr, ended.stderr
-    assert ": success 0." in ended.stdout
+    assert "test success 0." in ended.stdout
     (log,) = tmp_path.glob("runs/*/wandb/offline-run-*/run-*.wandb")
     found = logged(log)
     (path,) = tmp_path.glob("runs/*/run.json")
