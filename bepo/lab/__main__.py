@@ -21,6 +21,7 @@ from typing import Any, get_type_hints
 import numpy as np
 import pandas as pd
 from hydra import compose, initialize_config_dir
+from scipy.stats import t
 from tqdm import tqdm
 
 from bepo.core.errors import Parser, UserError, choose, exit_code, path_of
@@ -241,20 +242,21 @@ def _bias(scene: Scene, dials: Dials, how: Learning, estimates: dict[str, Estima
 
 
 def _summary(measured: pd.DataFrame) -> str:
-    """Return the mean of each number over worlds, seeds or updates, with its standard error, an estimator a row."""
+    """Return the mean of each number over worlds, seeds or updates, with its interval, an estimator a row."""
     rows: dict[str, dict[str, str]] = {}
     for name, same in measured.groupby("estimator", sort=False):
         columns = [c for c in same if c not in _KEYS and (c in _SHOWN or c not in MEASURES)]
-        rows[str(name)] = {str(column): _with_error(same[column].to_numpy(float)) for column in columns}
+        rows[str(name)] = {str(column): _with_interval(same[column].to_numpy(float)) for column in columns}
     return pd.DataFrame.from_dict(rows, orient="index").to_string()
 
 
-def _with_error(values: np.ndarray) -> str:
+def _with_interval(values: np.ndarray) -> str:
+    """Return the mean and half of its 95 % interval by Student's t, without NaN; empty if nothing is left."""
     values = values[~np.isnan(values)]
     if not len(values):
         return ""
-    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
-    return f"{values.mean():.3f} ± {error:.3f}" if error else f"{values.mean():.3f}"
+    half = t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+    return f"{values.mean():.3f} ± {half:.3f}" if half else f"{values.mean():.3f}"
 
 
 if __name__ == "__main__":

@@ -17,6 +17,15 @@ def test_fidelity_prints_a_row_an_estimator_and_writes_one_a_world(tmp_path, cap
     assert len(table) == 4 * 3 and table[table.estimator == "exact"].error.abs().max() < 1e-9
 
 
+def test_intervals_are_students_over_worlds(tmp_path, capsys):
+    out = tmp_path / "fidelity.csv"
+    assert main(["fidelity", "grpo", "world=chain", "worlds=3", "groups=20", "horizon=12", "--out", str(out)]) == 0
+    header, row = capsys.readouterr().out.splitlines()[:2]
+    assert header.split()[0] == "error"
+    error = pd.read_csv(out)["error"]
+    assert row.split()[1:4] == [f"{error.mean():.3f}", "±", f"{4.302653 * error.std() / 3**0.5:.3f}"]
+
+
 def test_without_names_every_estimator_is_measured(capsys):
     assert main(["bias", "world=tree", "group_size=2", "horizon=4"]) == 0
     rows = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()[1:]}
