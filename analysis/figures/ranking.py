@@ -6,9 +6,9 @@ from analysis.data.methods import environment_name, is_upper_bound, name_of
 from analysis.data.rows import EVERY_METHOD
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
+from analysis.grid.ranking import MODEL, ranked
 from analysis.grid.table import Figure
 from analysis.plots import style
-from analysis.tables.ranking import MODEL, ranked
 
 _SMOOTH = 10  # updates in the running mean
 _GAP = 0.045  # least distance between two names, as a share of the axis

@@ -2,18 +2,15 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from analysis.data.methods import environment_name, is_reconstruction, name_of
 from analysis.data.rows import EVERY_METHOD
-from analysis.data.runs import Run, grouped
+from analysis.data.runs import Run
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
+from analysis.grid.ranking import MODEL, ranked
 from analysis.grid.success import final, learning, mean_of, with_interval
 from analysis.grid.table import Printed, Table
-
-MODEL = "small"  # the model that every environment has
 
 
 @artefact("ranking", "table", study=EVERY_METHOD)
@@ -40,17 +37,6 @@ def ranking(studies: Studies) -> Table:
         ],
         headings=headings,
     )
-
-
-def ranked(studies: Studies) -> dict[str, dict[str, list[Run]]]:
-    """Return the runs of each method by environment, the method with the highest success in training first."""
-    trained = [run for run in studies.pooled() if run.model == MODEL and "train/success" in run.metrics]
-    found = {}
-    for env, runs in grouped(sorted(trained, key=lambda run: run.env), lambda run: run.env).items():
-        by_method = grouped(sorted(runs, key=lambda run: run.seed), lambda run: run.method)
-        order = sorted(by_method, key=lambda method: -float(np.mean(learning(by_method[method]))))
-        found[env] = {method: by_method[method] for method in order}
-    return found
 
 
 def _row(method: str, runs: Sequence[Run]) -> list[Printed | str]:
