@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from bepo.core.batch import RolloutBatch
-from bepo.core.errors import UserError, choose
+from bepo.core.errors import UserError, choose, why
 from bepo.runs.config import TIERS, with_neutral_defaults
 from bepo.store.find import existing, find_runs, read_every
 from bepo.store.run_files import StoredRun, success_of
@@ -111,6 +112,25 @@ class Runs:
         """The settings in which the runs differ: one row per setting, one column per run."""
         return pd.DataFrame({run.id: self._varying[run.id] for run in self.stored}, dtype=object)
 
+    def to_parquet(self, folder: str | PathLike[str]) -> Path:
+        """Write the tables as ``runs``, ``metrics``, ``episodes`` and ``transcripts.parquet``, and return the folder.
+
+        docs/files.md has the schema. Needs pyarrow. A column with values of several types becomes text. Raises
+        ``UserError`` if pyarrow is missing or the folder cannot be written.
+        """
+        place = Path(folder)
+        try:
+            import pyarrow  # noqa: F401
+
+            place.mkdir(parents=True, exist_ok=True)
+            for name in ("runs", "metrics", "episodes", "transcripts"):
+                _storable(getattr(self, name)).to_parquet(place / f"{name}.parquet")
+        except ImportError:
+            raise UserError("to_parquet needs pyarrow; to fix it: pip install pyarrow") from None
+        except OSError as error:
+            raise UserError(f"{place}: cannot be written ({why(error)})") from error
+        return place
+
     def kept(self) -> list[tuple[str, int]]:
         """Return the run ID and the update of every stored rollout batch."""
         return [(run.id, update) for run in self.stored for update in sorted(run.rollouts())]
@@ -138,6 +158,13 @@ class Runs:
     def _table(self, rows: Iterable[tuple[StoredRun, Mapping[str, Any]]]) -> pd.DataFrame:
         keys = {run.id: self._key(run) for run in self.stored}
         return pd.DataFrame([{**keys[run.id], **row} for run, row in rows])
+
+
+def _storable(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table in which columns of several types, or of lists and mappings, are JSON texts."""
+    types = {name: {type(value) for value in table[name].dropna()} for name in table if table[name].dtype == object}
+    mixed = [name for name, found in types.items() if len(found) > 1 or found & {list, dict}]
+    return table.assign(**{str(name): table[name].map(json.dumps, na_action="ignore") for name in mixed})
 
 
 def read_rollouts(run: StoredRun, update: int) -> RolloutBatch:

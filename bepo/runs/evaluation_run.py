@@ -13,7 +13,7 @@ from bepo.core import phases
 from bepo.core.errors import UserError, say
 from bepo.rollouts.task_sets import task_set
 from bepo.runs.config import Config, cell_overrides, identity_of
-from bepo.runs.metrics import success_rate
+from bepo.runs.metrics import of_several, success_rate
 from bepo.runs.players import EnginePlayer, Player
 from bepo.runs.run import make_setup, metadata_of, new_session, task_sets_of
 from bepo.runs.wandb_labels import labels_of
@@ -64,7 +64,8 @@ def _said(result: dict[str, Any]) -> str:
     """Return the success rate of a result in words, and how many episodes ended because a prompt was too long."""
     overlong = result.get("overlong", 0)
     cut = f"; {overlong} failed because a prompt exceeded the model's context" if overlong else ""
-    return f"success {result['success']:.3f} on held-out tasks{cut}"
+    pass_at = ", ".join(f"pass@{k} {rate:.3f}" for k, rate in result.get("pass_at", {}).items() if k != "1")
+    return f"success {result['success']:.3f} on held-out tasks{pass_at and f' ({pass_at})'}{cut}"
 
 
 def missing_reasons(missing: Mapping[str, int]) -> str:
@@ -117,6 +118,8 @@ class _Evaluation:
                 )
             success = None if missing else success_rate(rows, "test", 0)
             result = {"success": success, "updates": 0, "missing": dict(missing)}
+            if not missing:
+                result |= of_several(rows, config.evaluation.seeds)
             result["overlong"] = sum(row.get("overlong", False) for row in rows)
             metadata = metadata_of(config, folder, {"test": self.tasks}, self.player.metadata, self.clock)
             folder.complete(metadata | {"result": result})

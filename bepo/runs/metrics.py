@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -75,3 +76,29 @@ def seconds_of_updates(rows: Iterable[Mapping[str, Any]], clock: str = "time/", 
     """
     seconds = ((name, value) for row in rows for name, value in row.items() if name.startswith(clock))
     return sum(value for name, value in seconds if evaluation or name != f"{clock}evaluation")
+
+
+def of_several(rows: Iterable[Mapping[str, Any]], n: int) -> dict[str, dict[str, float]]:
+    """Return ``pass_at`` and ``best_of`` of evaluation rows with ``n`` episodes per task, for k = 1, 2, 4, ... up to n.
+
+    ``pass_at``: the probability that at least one of k episodes of a task succeeds, 1 - C(n - c, k) / C(n, k) for c
+    successes (Chen et al., 2021, Eq. 1). ``best_of``: the expected best task score of k episodes. Both are means over
+    tasks, over all ways to choose k of the n episodes. Keys are texts, as in JSON.
+    """
+    tasks: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        tasks.setdefault(row["task"], []).append(row)
+    ks = [2**i for i in range(n.bit_length())]
+    successes = [[float(row["success"]) for row in of_task] for of_task in tasks.values()]
+    scores = [[float(row["task_score"]) for row in of_task] for of_task in tasks.values()]
+    return {
+        name: {str(k): fmean(_expected_best(one, k) for one in values) for k in ks}
+        for name, values in (("pass_at", successes), ("best_of", scores))
+    }
+
+
+def _expected_best(values: Sequence[float], k: int) -> float:
+    """Return the mean of the largest of k values over all choices of k of the values."""
+    ordered = sorted(values)
+    chosen = math.comb(len(ordered), k)
+    return sum(value * math.comb(below, k - 1) for below, value in enumerate(ordered)) / chosen

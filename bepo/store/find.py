@@ -7,12 +7,12 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 
 from bepo.core.errors import UserError, why
 from bepo.store.archive import read_archive
 from bepo.store.cells import read_cell
-from bepo.store.files import Corrupt
+from bepo.store.files import Corrupt, locked, try_acquire
 from bepo.store.published import PUBLISHED, PublishedRuns
 from bepo.store.run_files import CONFIG, ROLLOUTS, RUN, TRANSCRIPTS, StoredRun, read_config, read_run
 
@@ -52,12 +52,28 @@ def existing(results: Path) -> Path:
 
 
 def make_writable(results: Path) -> None:
-    """Make a results folder. Raises ``UserError`` if it cannot be made, or if no file can be written there."""
+    """Make a results folder.
+
+    Raises ``UserError`` if it cannot be made, if no file can be written there, or if its file system has no locks:
+    without them two processes would train one run.
+    """
     try:
         results.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=results).close()
+        works = _locks_work(results)
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
         raise UserError(f"results={results}: cannot be written ({why(error)})") from error
+    if not works:
+        raise UserError(f"results={results}: its file system has no working file locks; choose a folder on another one")
+
+
+def _locks_work(results: Path) -> bool:
+    """Return whether a lock that is held is refused to others."""
+    with TemporaryDirectory(dir=results) as folder, locked(Path(folder) / "lock"):
+        other = try_acquire(Path(folder) / "lock")
+        if other is not None:
+            other.release()
+        return other is None
 
 
 def views(results: Path) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -42,20 +43,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--dry-run", action="store_true", help="show the cells and their cost, train nothing")
     parser.add_argument("--retrain", action="store_true", help="also train runs that are in paper/runs")
+    parser.add_argument(
+        "--shard", type=_shard, metavar="I/N", help="only every N-th run of the grids, from the I-th on"
+    )
     parser.add_argument("--jobs", type=int, metavar="N", help="runs at a time (default: one per core; paper: one)")
     options = parser.parse_intermixed_args(arguments)
     try:
-        return exit_code(lambda: _sweep(options.items, options.dry_run, options.retrain, options.jobs))
+        return exit_code(lambda: _sweep(options.items, options.dry_run, options.retrain, options.jobs, options.shard))
     except KeyboardInterrupt:  # during planning
         return 130
 
 
-def _sweep(items: Sequence[str], dry_run: bool, retrain: bool, asked_jobs: int | None) -> int:
+def _shard(text: str) -> slice:
+    """Return the runs of ``2/8`` as a slice of the plan: the second of every eight."""
+    first, _, number = text.partition("/")
+    if not (first.isdecimal() and number.isdecimal() and 1 <= int(first) <= int(number)):
+        raise ArgumentTypeError(f"{text!r:.40}: write I/N with I from 1 to N, such as 2/8")
+    return slice(int(first) - 1, None, int(number))
+
+
+def _sweep(items: Sequence[str], dry_run: bool, retrain: bool, asked_jobs: int | None, shard: slice | None) -> int:
     began = time.monotonic()
     overrides = [item for item in items if "=" in item or item.startswith("~")]
     studies, errors = _compose([item for item in items if item not in overrides], overrides)
     grids = [study for study in studies if not study.is_tuning]
     runs, jobs, results = plan_runs(grids), _jobs(asked_jobs, studies), Path(studies[0].config.results)
+    runs = runs[shard] if shard else runs
     refuse_older(results)
     published = [] if retrain else [run for run in runs if run.is_published]
     if published:

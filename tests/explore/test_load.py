@@ -3,11 +3,12 @@
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import bepo
 from bepo.core.errors import UserError
-from bepo.explore.frames import differing
+from bepo.explore.frames import _storable, differing
 from bepo.store.archive import write_archive
 from bepo.store.files import Corrupt, write_sealed
 from bepo.store.run_files import read_run
@@ -133,3 +134,25 @@ def test_a_run_that_cannot_be_read_hides_no_other(results, tmp_path, capsys):
     assert f"left out: {damaged}" in capsys.readouterr().err
     with pytest.raises(UserError, match=r"unknown tier 'huge'; choices: .*smoke"):
         bepo.load(results=results, tier="huge")
+
+
+def test_tables_are_written_as_parquet_and_read_back(results, tmp_path):
+    pytest.importorskip("pyarrow")
+    runs = bepo.load("explored", results=results)
+    folder = runs.to_parquet(tmp_path / "tables")
+    for name in ("runs", "metrics", "episodes", "transcripts"):
+        table, found = getattr(runs, name), pd.read_parquet(folder / f"{name}.parquet")
+        assert list(found.columns) == list(table.columns) and len(found) == len(table) > 0
+        assert found["run"].tolist() == table["run"].tolist()
+    found = pd.read_parquet(folder / "episodes.parquet")
+    assert found["success"].tolist() == runs.episodes["success"].tolist()
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(UserError, match="file: cannot be written"):
+        runs.to_parquet(tmp_path / "file")
+
+
+def test_columns_of_several_types_are_texts():
+    table = pd.DataFrame({"a": [1, "null", None], "b": [[1], [2, 3], []], "c": [1.0, 2.0, 3.0]})
+    found = _storable(table)
+    assert found["a"].tolist()[:2] == ["1", '"null"'] and found["b"].tolist() == ["[1]", "[2, 3]", "[]"]
+    assert found["c"].tolist() == [1.0, 2.0, 3.0]

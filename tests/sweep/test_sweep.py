@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from bepo.core.errors import UserError
 from bepo.core.places import CONF, EXPERIMENTS
 from bepo.runs.compose import register_configs
 from bepo.runs.machine import cpu_model
+from bepo.store import find
 from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder
 from bepo.sweep import composition, studies
@@ -269,6 +271,29 @@ def test_what_this_machine_lacks_is_said_before_anything_is_begun(tmp_path, monk
     assert code == 1 and "0 of 4 runs complete" in out, out
     assert out.count("WEBSHOP_DATA are not set") == 2 and out.count("        gae_lambda  credit.gae_lambda=") == 4
     assert not list(tmp_path.glob("runs/*/*"))
+
+
+def test_shards_are_disjoint_and_complete(tmp_path, capsys):
+    found = []
+    for shard in ("1/3", "2/3", "3/3"):
+        assert main([*GRID, f"results={tmp_path}", "--dry-run", "--shard", shard]) == 0
+        found += re.findall(r"^([0-9a-f]{12})  missing", capsys.readouterr().out, re.MULTILINE)
+    assert len(found) == len({*found}) == 4
+    for wrong in ("0/3", "4/3", "x", "1/"):
+        with pytest.raises(SystemExit, match="2"):
+            main([*GRID, "--shard", wrong])
+        assert "write I/N with I from 1 to N" in capsys.readouterr().err
+
+
+def test_a_file_system_without_locks_is_refused(tmp_path, monkeypatch, capsys):
+    class Nothing:
+        def release(self):
+            pass
+
+    monkeypatch.setattr(find, "try_acquire", lambda path: Nothing())
+    assert main([*GRID, f"results={tmp_path / 'here'}"]) == 2
+    assert "has no working file locks; choose a folder on another one" in capsys.readouterr().err
+    assert not list(tmp_path.glob("here/*"))
 
 
 def test_a_corrupt_run_is_named_and_left_alone(tmp_path, capsys):
