@@ -21,6 +21,7 @@ from bepo.core.batch import RolloutBatch, Terminal
 from bepo.core.graph import RolloutGraph, centring_error, iterate, solve
 from bepo.core.returns import gae, standardise
 from bepo.credit.gated_bepo import GatedBEPO
+from bepo.explore.advantages import applies
 
 ENDS = {-Terminal.SUCCESS: "✓", -Terminal.FAILURE: "✗", -Terminal.TRUNCATION: "…"}
 # Red below zero, blue above, dark at both ends: safe for colour-blind readers. An arrow of zero is grey.
@@ -45,10 +46,10 @@ def group_of(trajectories: Sequence[str]) -> RolloutBatch:
 
 
 def advantages(batch: RolloutBatch, methods: Iterable[str] = ()) -> dict[str, np.ndarray]:
-    """Return the advantages of each estimator with default settings; by default of all without critic and expert."""
-    known = known_methods()
-    methods = methods or [name for name, cls in known.items() if not (cls.needs_critic or cls.needs_expert_steps)]
-    return {name: known[name]()(batch).advantage for name in methods}
+    """Return the advantages of each estimator with default settings; by default of all that the batch is enough for."""
+    known = {name: cls() for name, cls in known_methods().items()}
+    methods = methods or [name for name, estimator in known.items() if applies(estimator, batch)]
+    return {name: known[name](batch).advantage for name in methods}
 
 
 def edges(batch: RolloutBatch) -> dict[tuple[str, str], list[int]]:

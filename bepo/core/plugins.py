@@ -109,7 +109,7 @@ def imported_plugins() -> list[dict[str, str | None]]:
 def plugin_folders(name: str) -> list[Path]:
     """Return the existing folders ``name`` (``conf`` or ``experiments``) of plug-ins that are packages."""
     import_plugins()
-    packages = (path for n in sorted(_imported) for path in getattr(sys.modules[n], "__path__", []))
+    packages = (path for n in sorted(_imported) for path in _folders(sys.modules[n]))
     return [place for path in packages if (place := Path(path) / name).is_dir()]
 
 
@@ -168,8 +168,13 @@ def _checked_import(name: str) -> ModuleType:
         raise UserError(f"plug-in {name}: cannot be imported ({type(error).__name__}: {error})") from error
 
 
+def _folders(module: ModuleType) -> list[str]:
+    """Return the folders of a package; none for a plain module."""
+    return list(getattr(module, "__path__", []))
+
+
 def _modules(module: ModuleType) -> list[str]:
-    found = pkgutil.iter_modules(getattr(module, "__path__", []))
+    found = pkgutil.iter_modules(_folders(module))
     return [one.name for one in found if not one.name.startswith("_")]
 
 
@@ -177,7 +182,7 @@ def _digest(module: ModuleType) -> str:
     """Return the digest of the sources of a module, or of all sources of a package."""
     file = Path(module.__file__ or "")
     files = [file]
-    if hasattr(module, "__path__"):
+    if _folders(module):
         files = sorted(path for path in file.parent.rglob("*") if path.suffix in _SOURCES and path.is_file())
     contents = [(str(path.relative_to(file.parent)), sha256(path.read_bytes()).hexdigest()) for path in files]
     return sha256(repr(contents).encode()).hexdigest()[:16]

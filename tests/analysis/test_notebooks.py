@@ -80,11 +80,13 @@ def test_sweeps_approach_the_fixed_point_below_their_certificate():
 
 def test_one_group_of_many_keeps_its_numbers():
     from bepo.core.batch import RolloutBatch
+    from bepo.credit import estimators
 
     both = RolloutBatch.concat([rollout_graph.group_of(EPISODES), rollout_graph.group_of(EPISODES[:3])])
     alone = rollout_graph.one_group(both, 1)
     whole = rollout_graph.advantages(both)
-    for method, values in rollout_graph.advantages(alone).items():
+    own = rollout_graph.advantages(alone).items()
+    for method, values in ((name, found) for name, found in own if not estimators()[name].mixes_groups):
         np.testing.assert_allclose(values, whole[method][both.group == 1], atol=1e-12)
     assert len(rollout_graph.transition_table(alone)) == len(alone)
 

@@ -40,7 +40,9 @@ def test_finished_settings_are_not_learned_again(tmp_path, capsys):
     assert main(["grid", "gated_gagpo", *SMALL, "--out", str(out)]) == 0
     assert "0 of 2 credit settings" in capsys.readouterr().out and out.read_bytes() == written
 
-    out.write_text("".join(line for line in written.decode().splitlines(True) if ",gagpo," not in line))
+    out.write_text(
+        "".join(line for line in written.decode().splitlines(True) if ",gagpo," not in line), encoding="utf-8"
+    )
     assert main(["grid", "gated_gagpo", *SMALL, "--out", str(out)]) == 0
     assert "1 of 2 credit settings" in capsys.readouterr().out
     again = pd.read_csv(out)
@@ -65,11 +67,11 @@ def test_an_estimator_with_a_critic_is_left_out():
 
 @pytest.mark.parametrize("content", ["a,b\n1,2\n", "", "\x00\x01"])
 def test_a_file_of_another_kind_is_refused(content, tmp_path, capsys):
-    (tmp_path / "table.csv").write_text(content)
+    (tmp_path / "table.csv").write_text(content, encoding="utf-8")
     assert main(["grid", "gated_gagpo", "--out", str(tmp_path / "table.csv")]) == 2
     error = capsys.readouterr().err
     assert "not a table of the grid" in error and error.count("\n") == 1
-    assert (tmp_path / "table.csv").read_text() == content
+    assert (tmp_path / "table.csv").read_text(encoding="utf-8") == content
 
 
 def test_an_unknown_study_is_one_line(capsys):

@@ -59,8 +59,8 @@ def test_a_tied_group_has_no_agreement():
 
 
 def test_rows_from_elsewhere_as_json_and_jsonl(tmp_path, capsys):
-    (tmp_path / "rows.json").write_text(json.dumps(ROWS))
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
+    (tmp_path / "rows.json").write_text(json.dumps(ROWS), encoding="utf-8")
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)), encoding="utf-8")
     printed = []
     for name in ("rows.json", "rows.jsonl"):
         assert main(["replay", str(tmp_path / name), "grpo", "gated_bepo"]) == 0
@@ -82,7 +82,7 @@ def test_rows_from_elsewhere_as_json_and_jsonl(tmp_path, capsys):
 )
 def test_bad_input_is_one_line(words, message, tmp_path, capsys):
     run = write(tmp_path)
-    (tmp_path / "rows.jsonl").write_text('{"uid": 1}\nnot a row\n')
+    (tmp_path / "rows.jsonl").write_text('{"uid": 1}\nnot a row\n', encoding="utf-8")
     assert main(["replay", *(word.format(folder=tmp_path, run=run.path) for word in words)]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1

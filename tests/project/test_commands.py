@@ -39,6 +39,7 @@ NOT_RUN = {
     r".*(credit=(togo|mine)|credit togo|-k togo|view tutorial)": "an example of a page: its file is added there",
     r".*(env=corridor|play corridor|loss=dro|invalid.penalty)": "an example of a page: "
     "tests/project/test_extending.py adds its file, and runs it",
+    r"bepo new": "writes a package into the current folder; tests/commands/test_new.py does it elsewhere",
     r"python -m bepo\.verify\b": "trains a laptop run again; tests/commands/test_publish.py does it with a smoke run",
     r"python -m tests\.(screens|pictures)": "needs Chromium, and writes the pictures of docs/",
     r"python conformance\.py": "tests/credit/test_conformance.py runs it on a copy, with the page's adapter",

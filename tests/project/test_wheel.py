@@ -83,7 +83,9 @@ def test_commands_work_in_an_empty_folder(installed, tmp_path):
     assert "2 of 2 runs complete" in run("bepo", "sweep", "main_sokoban_text", *TINY, "seed=0", "credit=grpo,rloo")
     runs = list(tmp_path.glob("results/runs/*/run.json"))
     assert len(runs) == 3
-    assert {session["commit"] for path in runs for session in json.loads(path.read_text())["sessions"]} == {None}
+    assert {
+        session["commit"] for path in runs for session in json.loads(path.read_text(encoding="utf-8"))["sessions"]
+    } == {None}
     assert Path(run("bepo", "view").splitlines()[-1]).is_relative_to("results")
     code = "import bepo; print(bepo.__file__, len(bepo.load('main_sokoban_text').runs))"
     place, count = run("python", "-c", code).split()
