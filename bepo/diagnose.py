@@ -69,12 +69,12 @@ def _of_one(run: StoredRun) -> Iterator[str]:
         return
     update = max(run.rollouts())
     try:
-        yield from _table(f"Terms of the advantage, update {update}", diagnosis.spreads(run, update))
-        calibrated = diagnosis.calibration(run, update)
+        terms = diagnosis.terms(run, update)
     except UserError as problem:
         yield f"\n{problem}"
         return
-    if calibrated is not None:
+    yield from _table(f"Terms of the advantage, update {update}", diagnosis.spreads(terms))
+    if (calibrated := diagnosis.calibration(terms)) is not None:
         yield from _table(f"Values against realised returns, update {update}", calibrated)
 
 

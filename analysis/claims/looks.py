@@ -6,14 +6,15 @@ A block is a warm start, a task order and a training seed that every method shar
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import nan, sqrt
+from math import sqrt
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import yaml
 from jaxtyping import Float
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtr
+from statsmodels.stats.multitest import multipletests
 
 from analysis.data.reported import PAPER
 from analysis.data.runs import Run
@@ -120,12 +121,6 @@ class Tested:
         """Student's two-sided p, not corrected; 1 if no test is possible."""
         return paired_p(self.values)
 
-    @property
-    def half_width(self) -> float:
-        """Half the width of the 95 % interval, not corrected for claims and looks; nan with fewer than two blocks."""
-        n = len(self.values)
-        return float(stdtrit(n - 1, 0.975) * self.values.std(ddof=1) / sqrt(n)) if n > 1 else nan
-
 
 def paired_p(values: Float[np.ndarray, " n"]) -> float:
     """Return Student's two-sided p of a mean of zero; 1 with fewer than two values, or if all are equal."""
@@ -152,13 +147,7 @@ def decide(plan: Plan, differences: Mapping[BlockClaim, Mapping[int, float]]) ->
 
 def rejected(p: Sequence[float], level: float) -> list[int]:
     """Return which hypotheses Holm's step-down procedure rejects (Holm, 1979)."""
-    order = sorted(range(len(p)), key=lambda i: p[i])
-    found = []
-    for done, i in enumerate(order):
-        if p[i] > level / (len(p) - done):
-            break
-        found.append(i)
-    return found
+    return np.flatnonzero(multipletests(p, level, "holm")[0]).tolist() if p else []
 
 
 def _p_at(plan: Plan, look: Look, by_block: Mapping[int, float]) -> float:

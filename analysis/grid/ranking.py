@@ -1,4 +1,4 @@
-"""The methods of each environment by what they learn in training, for the first table and figure of the page."""
+"""Methods ranked by success in training, for the first table and figure of the page."""
 
 import numpy as np
 

@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 from statsmodels.stats.multitest import multipletests
 
-from analysis.claims.formula import comparisons
-from analysis.claims.inference import LEVEL, Measured, significance
+from analysis.claims.inference import LEVEL
+from analysis.claims.looks import paired_p
 from analysis.data.methods import name_of
 from analysis.data.runs import Run
 from analysis.data.statistics import Estimate
@@ -23,7 +23,6 @@ OURS, RIVALS = "gated_bepo", ("grpo", "gigpo", "hgpo")
 MEASURES = {"In training": learning, "Final": final}
 SEEDS = range(16, 24)
 """The pre-registered training seeds. A verdict needs all of them."""
-(_AHEAD,) = comparisons("ours > rival")
 
 
 @dataclass(frozen=True)
@@ -48,12 +47,7 @@ class _Comparison:
     @property
     def p(self) -> float:
         """Student's two-sided p of a mean of zero; 1 if all pairs are equal, or with fewer than two pairs."""
-        seeds = tuple(own.seed for own, _ in self.pairs)
-        values = {
-            name: Measured((STUDY, self.measure, self.rival, name), seeds, rates, ())
-            for name, rates in zip(("ours", "rival"), self.rates)
-        }
-        return significance(_AHEAD.formula, values, paired=True).p
+        return paired_p(self.points)
 
     def verdict(self, p: float) -> str:
         """Return the verdict that follows from a corrected p."""

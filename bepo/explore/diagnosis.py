@@ -90,21 +90,20 @@ def terms(run: StoredRun, update: int) -> pd.DataFrame:
     return pd.DataFrame({"advantage": credit.advantage, **credit.terms, "realised return": realised})
 
 
-def spreads(run: StoredRun, update: int) -> pd.DataFrame:
-    """Return deviation, quantiles and the share of zeros of the advantage and each of its terms in a stored batch."""
-    table = terms(run, update).drop(columns="realised return")
+def spreads(found: pd.DataFrame) -> pd.DataFrame:
+    """Return deviation, quantiles and the share of zeros of the advantage and each of its ``terms``."""
+    table = found.drop(columns="realised return")
     shown = table.quantile([0.05, 0.25, 0.5, 0.75, 0.95]).T
     shown.columns = [f"{100 * q:g} %" for q in shown.columns]
     shown.insert(0, "deviation", table.std(ddof=0))
     return shown.assign(zero=(table == 0).mean())
 
 
-def calibration(run: StoredRun, update: int, bins: int = 5) -> pd.DataFrame | None:
-    """Return the mean value and the mean realised return in bins of the estimator's value; None if it has no values."""
-    table = terms(run, update)
-    if "value" not in table:
+def calibration(found: pd.DataFrame, bins: int = 5) -> pd.DataFrame | None:
+    """Return the mean value and realised return in bins of the value; None if the ``terms`` have no values."""
+    if "value" not in found:
         return None
-    binned = table.assign(bin=pd.qcut(table["value"], bins, duplicates="drop", labels=False))
+    binned = found.assign(bin=pd.qcut(found["value"], bins, duplicates="drop", labels=False))
     return binned.groupby("bin").agg(
         **{"value": ("value", "mean"), "realised return": ("realised return", "mean"), "transitions": ("value", "size")}
     )
