@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 import ray
 
@@ -94,7 +95,7 @@ def test_a_dead_worker_is_replaced_and_the_episode_goes_on(cluster, agent, tasks
         running.step(prompts, [Sample([], [], [], text)])
     names = rows[0].keys()
     assert {"obs", "next", "r", "done", "valid", "task_score", "t"} <= names
-    assert rows == [{name: row[name] for name in names} for row in running.rows]
+    np.testing.assert_equal(rows, [{name: row[name] for name in names} for row in running.rows])
 
 
 def test_rows_say_what_the_expert_needs_where_it_is_asked(cluster, agent, tasks, tmp_path):
