@@ -31,6 +31,8 @@ CLASSES = (
     "logging.StreamHandler",
 )
 """The classes that a config may name beside sweepers and launchers. Others are refused: a config must not run code."""
+_NO_LOGGING_YET = "hydra.hydra_logging.root=null"
+"""Hydra opens the handlers of its logging before it calls anything of ours. ``SweepCheck`` starts it once it is checked."""
 _IN_A_CELL = ("bepo.training.verl.*", "verl.*")  # classes that verl's own config names during a run
 _RETRY_SECONDS = 2.0  # wait before retrying a cell that another process is working on
 
@@ -112,6 +114,8 @@ def run_command(main: Callable[[], object]) -> None:
     Exits with status 2 after one line about a wrong config, and 1 if a cell failed.
     """
     ready_streams()
+    given = " ".join(sys.argv[1:])
+    sys.argv.append(_NO_LOGGING_YET)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra raises errors instead of printing them
     try:
         with _help_explained() if {"--help", "-h"} & {*sys.argv} else nullcontext():
@@ -127,5 +131,5 @@ def run_command(main: Callable[[], object]) -> None:
     except (ValueError, TypeError, OSError, AssertionError, RuntimeError, ImportError) as error:
         # Hydra raises these too, without naming the override. An assertion has no message: show its source line.
         problem = explain(error) or traceback.extract_tb(error.__traceback__)[-1].line
-        print(f"error: {' '.join(sys.argv[1:])}: {problem}", file=sys.stderr)
+        print(f"error: {given}: {problem}", file=sys.stderr)
         sys.exit(2)

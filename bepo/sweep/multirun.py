@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.plugins import Plugins
+from hydra.core.utils import configure_log
 from hydra.experimental.callback import Callback
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig, OmegaConf
 
 from bepo.core.errors import UserError, choose
+from bepo.runs.command import CLASSES
 from bepo.runs.compose import CONFIG_ERRORS, explain
 from bepo.runs.objectives import VALIDATION_SUCCESS, checked_directions, checked_trials
 from bepo.store.find import make_writable
@@ -44,6 +46,7 @@ class SweepCheck(Callback):
             _make(config.results)
             if is_optuna(config.hydra):
                 _join_study(config)
+            _start_logging(config.hydra)
 
 
 @contextmanager
@@ -63,6 +66,14 @@ def _check_logging(hydra: DictConfig) -> None:
             kind = handler.get("class", handler.get("()")) if OmegaConf.is_dict(handler) else handler
             if kind not in _HANDLERS:
                 raise choose(f"class of a handler in hydra.{name}", kind, _HANDLERS)
+
+
+def _start_logging(hydra: DictConfig) -> None:
+    """Start Hydra's own logging, which ``run_command`` holds back until its handlers are checked."""
+    logging = OmegaConf.to_container(hydra.hydra_logging, resolve=True)
+    if isinstance(logging, dict) and (handlers := logging.get("handlers")):
+        logging["root"] = {"level": "INFO", "handlers": [*handlers]}
+        configure_log(OmegaConf.create(logging), hydra.verbose, CLASSES)
 
 
 def check_plugins(hydra: DictConfig) -> None:

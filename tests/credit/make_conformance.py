@@ -258,7 +258,7 @@ def identities(kit: Kit) -> None:
         rows = ties(seed)
         for name in NAMES:
             o = replace(MAKE[name](), invalid_penalty=0.0)
-            if not any(evaluate(o, rows)):  # PPO's critic and EMPG's bonus tell equal trajectories apart
+            if max(map(abs, evaluate(o, rows))) < TOLERANCE:  # PPO's critic and EMPG's bonus tell them apart
                 kit.add("ties", o, f"ties-{seed}", rows, [0.0] * len(rows), if_failed="float32_ties")
         unique = rollout(200 + seed, repeats=False)
         for name in ("gated_bepo", "gigpo", "graphhca", "adastep", "ecpo", "crbc"):

@@ -124,6 +124,7 @@ def test_a_study_makes_no_files_elsewhere(tmp_path):
         f"+hydra.callbacks.x={{_target_: logging.FileHandler, filename: {there}}}",
         f"+hydra.job_logging.handlers.x={{class: logging.FileHandler, filename: {there}}}",
         f"+hydra.job_logging.handlers.x={{(): logging.FileHandler, filename: {there}}}",
+        f"+hydra.hydra_logging.handlers.x={{class: logging.FileHandler, filename: {there}}}",
     ):
         for arguments in ((), ("-m", "seed=1,2")):
             code, _, err = run(*arguments, *ONE, f"results={tmp_path}", override)
