@@ -85,24 +85,39 @@ def _check_matplotlib() -> None:
 # Statistics, plots and algebra take seconds to import: each command imports what it needs.
 def _build(options: argparse.Namespace) -> None:
     """Build tables and figures: all, or those with these labels. Without a command, this one runs."""
-    from analysis.output.rebuild import rebuild
+    from analysis.output import remembered
 
     source, tiers = _source(options)
     for name in options.names:
         if name in _COMMANDS:
             raise UserError(f"{name}: a command stands before its options: python -m analysis {name} ...")
-    rebuild(options.names, source, tiers, _out(options), options.allow_mixed, commands=tuple(_COMMANDS))
+    out = _out(options)
+    key = ("build", remembered.digest_of(source), out.resolve(), tiers, options.allow_mixed)
+    if not options.names and remembered.recall(*key) == remembered.state_of(remembered.written(out)) != []:
+        print(f"unchanged since the last analysis\npage:    {out / 'report.html'}")
+        return
+    from analysis.output.rebuild import rebuild
+
+    rebuild(options.names, source, tiers, out, options.allow_mixed, commands=tuple(_COMMANDS))
+    if not options.names:
+        remembered.keep(remembered.state_of(remembered.written(out)), *key)
 
 
 def _explain(options: argparse.Namespace) -> None:
     """Print the runs, configs and seeds behind a number, such as main-results/ALFWorld/All/HGPO/1.5B."""
-    from analysis.output.explain import explain
+    from analysis.output.explain_claim import explain_claim
 
     source, tiers = _source(options)
     if not options.names:
         raise UserError("explain: name an entry, such as main-results/ALFWorld/All/HGPO/1.5B or claims/NAME")
     for path in options.names:
-        print(explain(path, source, tiers, options.allow_mixed))
+        label, _, name = path.partition("/")
+        if label == "claims":
+            print("\n".join(explain_claim(name, source, tiers, options.allow_mixed)))
+        else:
+            from analysis.output.explain import explain
+
+            print(explain(path, source, tiers, options.allow_mixed))
 
 
 def _power(options: argparse.Namespace) -> None:

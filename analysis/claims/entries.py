@@ -8,7 +8,6 @@ from analysis.data.sources import Source
 from analysis.data.studies import Studies, StudyRuns
 from analysis.grid.artefact import REGISTRY, Artefact
 from analysis.grid.table import Entry
-from bepo.core.errors import choose
 
 
 class Entries(Studies):
@@ -41,11 +40,3 @@ def _evaluated(source: Source, tier: str, allow_mixed: bool) -> tuple[dict[Entry
 def evaluated_claims(source: Source, tier: str, allow_mixed: bool = False) -> list[Evaluated]:
     """Return every claim of a tier, evaluated."""
     return _evaluated(source, tier, allow_mixed)[1]
-
-
-def find_claim(entries: Entries, name: str) -> Evaluated:
-    """Return a claim by its name, evaluated. Raises ``UserError`` naming the choices."""
-    for e in entries.evaluated:
-        if e.claim.id == name:
-            return e
-    raise choose("claim", name, [e.claim.id for e in entries.evaluated])

@@ -18,11 +18,11 @@ from math import comb, isfinite, nan, sqrt
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
-from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.multitest import fdrcorrection
 
 from analysis.claims.formula import Formula, Inequality, Joined
 from analysis.data.reported import EntryKey
-from analysis.data.statistics import freedom
+from analysis.data.statistics import freedom, holm_adjusted
 
 LEVEL = 0.05
 """The level of two-sided tests, of one claim or of all claims of a family."""
@@ -180,7 +180,7 @@ def decide(tested: Mapping[str, Outcome], families: Mapping[str, str]) -> dict[s
     for family in dict.fromkeys(families.values()):
         names = [name for name in tested if families[name] == family]
         p = [tested[name].p for name in names]
-        adjusted, holm = (np.asarray(multipletests(p, LEVEL, method)[1]) for method in ("fdr_bh", "holm"))
+        adjusted, holm = np.asarray(fdrcorrection(p, LEVEL)[1]), holm_adjusted(p)
         for name, fdr, fwer in zip(names, adjusted, holm):
             word = _direction(tested[name]) if fdr <= LEVEL else "undecided"
             decided[name] = Decided(word, float(fdr), bool(fwer <= LEVEL), family, len(names))

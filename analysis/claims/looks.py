@@ -14,10 +14,10 @@ import numpy as np
 import yaml
 from jaxtyping import Float
 from scipy.special import stdtr
-from statsmodels.stats.multitest import multipletests
 
 from analysis.data.reported import PAPER
 from analysis.data.runs import Run
+from analysis.data.statistics import holm_adjusted
 from bepo.core.errors import UserError, choose
 
 PLAN = PAPER / "blocks.yaml"
@@ -147,7 +147,7 @@ def decide(plan: Plan, differences: Mapping[BlockClaim, Mapping[int, float]]) ->
 
 def rejected(p: Sequence[float], level: float) -> list[int]:
     """Return which hypotheses Holm's step-down procedure rejects (Holm, 1979)."""
-    return np.flatnonzero(multipletests(p, level, "holm")[0]).tolist() if p else []
+    return np.flatnonzero(holm_adjusted(p) <= level).tolist() if p else []
 
 
 def _p_at(plan: Plan, look: Look, by_block: Mapping[int, float]) -> float:

@@ -39,10 +39,17 @@ def measured(entry: Entry, measure: str) -> Measured | None:
 @cache
 def _curve(run: Run, column: str, kind: str) -> pd.Series:
     """Return the mean of a column of the test episodes by update, in per cent."""
+    rows = _tests(run)
+    chosen = rows.loc[rows["kind"] == kind, :] if kind else rows
+    values, updates = chosen[column].to_numpy(float), chosen["update"].to_numpy()
+    return pd.Series({update: 100 * values[updates == update].mean() for update in np.unique(updates)})
+
+
+@cache
+def _tests(run: Run) -> pd.DataFrame:
+    """Return the test episodes of the first evaluation pass."""
     rows = run.episodes
-    chosen = (rows["split"] == "test") & (rows["evaluation_seed"] == 0)
-    chosen &= rows["kind"] == kind if kind else True
-    return pd.Series({update: 100 * np.mean(same) for update, same in rows[chosen].groupby("update")[column]})
+    return rows.loc[(rows["evaluation_seed"] == 0) & (rows["split"] == "test"), :]
 
 
 def _area(curve: pd.Series) -> float:

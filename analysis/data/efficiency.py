@@ -1,8 +1,10 @@
 """The cost of training up to a success rate: updates, generated tokens and seconds."""
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from analysis.data.runs import Run
 
@@ -29,8 +31,15 @@ def cost_to(run: Run, success: float) -> tuple[Cost, bool]:
     means = np.convolve(rows["train/success"].to_numpy(float), np.full(WINDOW, 1 / WINDOW), mode="valid")
     reached = np.flatnonzero(means >= success - 1e-9) if len(rows) >= WINDOW else np.array([], int)
     count = int(reached[0]) + WINDOW if len(reached) else len(rows)
-    used = rows.iloc[:count]
+    tokens, seconds = _costs(run)
+    spent = np.nansum(seconds[:count]) if seconds.size else np.nan
+    return Cost(count, float(np.nansum(tokens[:count])) if tokens.size else np.nan, float(spent)), bool(len(reached))
+
+
+@cache
+def _costs(run: Run) -> tuple[Float[np.ndarray, " U"], Float[np.ndarray, "U S"]]:
+    """Return the generated tokens of each of U updates, and its seconds in S stages; empty if they were not logged."""
+    rows = run.metrics
     logged = {"train/transitions", "train/response_length"} <= set(rows)
-    tokens = float((used["train/transitions"] * used["train/response_length"]).sum()) if logged else np.nan
-    stages = used.filter(STAGES)
-    return Cost(count, tokens, float(np.nansum(stages)) if not stages.empty else np.nan), bool(len(reached))
+    tokens = rows["train/transitions"] * rows["train/response_length"] if logged else np.empty(0)
+    return np.asarray(tokens, float), rows.filter(STAGES).to_numpy(float)

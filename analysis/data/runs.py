@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from io import BytesIO
+from math import nan
 from typing import Any, TypeVar
 
 import numpy as np
@@ -86,7 +87,7 @@ class Run:
     @cached_property
     def episodes(self) -> pd.DataFrame:
         """One row per evaluation episode; ``final``: whether it is from the last policy."""
-        return pd.DataFrame(self._stored.episodes()).assign(final=lambda rows: rows["update"] == self.updates)
+        return pd.DataFrame(self._stored.columns("episodes")).assign(final=lambda r: r["update"] == self.updates)
 
     @cached_property
     def final(self) -> pd.DataFrame:
@@ -110,8 +111,8 @@ class Run:
 
         ``seconds/<stage>``: the cost of a stage, in CPU seconds for a run on a CPU, else in wall-clock seconds.
         """
-        rows = [{k: v if isinstance(v, int | float) else None for k, v in r.items()} for r in self._stored.metrics()]
-        frame = pd.DataFrame(pd.DataFrame(rows).apply(pd.to_numeric, errors="coerce"))
+        columns = self._stored.columns("metrics")
+        frame = pd.DataFrame({name: _numbers(column) for name, column in columns.items()})
         clock = self._stored.clock
         costs = {name: name.replace(clock, "seconds/", 1) for name in frame if name.startswith(clock)}
         return frame.assign(**{new: frame[old] for old, new in costs.items()}) if "update" in frame else pd.DataFrame()
@@ -155,6 +156,14 @@ class Run:
         """A message on how many episodes an endpoint did not answer, and why."""
         count, reasons = sum(self.missing.values()), ", ".join(f"{n} x {why}" for why, n in self.missing.items())
         return f"{count} of {len(self.final) + count} episodes are missing ({reasons})"
+
+
+def _numbers(column: list[Any]) -> np.ndarray:
+    """Return a logged column as numbers; other values are nan."""
+    kinds = set(map(type, column))
+    if kinds in ({int}, {float}, {bool}):
+        return np.array(column)
+    return np.array([value if isinstance(value, int | float) else nan for value in column], float)
 
 
 def _as_word(value: Any) -> str:

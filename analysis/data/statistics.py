@@ -170,6 +170,15 @@ def freedom(parts: Sequence[float], counts: Sequence[int]) -> float:
     return sum(parts) ** 2 / sum(part**2 / (n - 1) for part, n in zip(parts, counts))
 
 
+def holm_adjusted(p: Sequence[float]) -> np.ndarray:
+    """Return the p values after Holm's step-down correction (Holm, 1979), in the order of ``p``."""
+    order = np.argsort(p)
+    stepped = np.maximum.accumulate(np.asarray(p, float)[order] * np.arange(len(p), 0, -1))
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(stepped, 1)
+    return adjusted
+
+
 def seeds_to_detect(gap: float, std: float, power: float = 0.8) -> float:
     """Return the training seeds per side with which a two-sided t test at 5 % detects a gap in points."""
     if isnan(std) or gap == 0:

@@ -10,31 +10,33 @@ from analysis.data.sources import Source
 from analysis.data.statistics import bootstrap
 from analysis.grid.artefact import artefacts
 from analysis.grid.table import Entry, Printed
-from analysis.output.explain_claim import explain_claim
 from bepo.core.errors import UserError
 
 _NONE = "[no interval]"
 
 
 def explain(path: str, source: Source, tiers: Sequence[str], allow_mixed: bool = False) -> str:
-    """Explain the entry ``path``, such as ``main-results/ALFWorld/All/HGPO/1.5B``, at the last tier with runs of it.
+    """Explain the entry ``path``, such as ``main-results/ALFWorld/All/HGPO/1.5B``.
 
-    The name in the paper's source is accepted too (``main-results/hgpo/1.5B/alfworld/All``). Raises ``UserError`` with
-    the nearest names.
+    It is explained at the last tier with runs of it; without runs at the last tier that has it. The name in the paper's
+    source is accepted too (``main-results/hgpo/1.5B/alfworld/All``). Raises ``UserError`` with the nearest names.
     """
-    label, _, name = path.partition("/")
-    if label == "claims":
-        return "\n".join(explain_claim(name, source, tiers, allow_mixed))
+    label = path.partition("/")[0]
     tables = {name: item for name, item in artefacts().items() if item.kind == "table"}
     if label not in tables:
         raise UserError(f"no table {label!r}; {_nearest(label, tables)}")
     known: dict[str, Entry] = {}
+    without_runs: list[str] = []
     for tier in reversed(tiers):
         entries = {entry.path: entry for entry in tables[label].entries(source, tier, allow_mixed)}
         found = entries.get(path) or {"/".join(entry.key): entry for entry in entries.values()}.get(path)
-        if found and (found.runs or tier == tiers[0]):
+        if found and found.runs:
             return "\n".join(_lines(found, tier))
+        if found:
+            without_runs = without_runs or _lines(found, tier)
         known |= entries
+    if without_runs:
+        return "\n".join(without_runs)
     raise UserError(f"no entry {path!r}; {_nearest(path, known)}")
 
 

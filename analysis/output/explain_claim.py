@@ -1,95 +1,44 @@
 """``python -m analysis explain claims/NAME``: the formula, tests and verdict of a claim."""
 
-from collections.abc import Iterator, Sequence
-from math import isfinite, isnan
+from collections.abc import Sequence
 
-from analysis.claims.entries import Entries, find_claim
-from analysis.claims.inference import SEEDS_FOR_SPREAD, Estimated, Outcome
-from analysis.claims.measures import FINAL, measured
-from analysis.claims.verdicts import Evaluated
 from analysis.data.sources import Source
-from analysis.grid.artefact import artefacts
+from analysis.output import remembered
+from bepo.core.errors import choose
 
 
 def explain_claim(name: str, source: Source, tiers: Sequence[str], allow_mixed: bool = False) -> list[str]:
     """Return the lines of the explanation, at the last tier whose runs test the claim, else at the last tier.
 
-    Raises ``UserError`` with the choices for an unknown claim.
+    The explanations of a tier are kept until its runs change. Raises ``UserError`` with the choices for an unknown
+    claim.
     """
     found = []
     for tier in reversed(tiers):
-        entries = artefacts()["claims"].load(source, tier, allow_mixed)
-        assert isinstance(entries, Entries)
-        found.append((find_claim(entries, name), entries, tier))
-        if found[-1][0].runs.tested is not None:
-            return _lines(*found[-1])
-    return _lines(*found[0])
+        every = explanations(source, tier, allow_mixed)
+        if name not in every:
+            raise choose("claim", name, every)
+        found.append(every[name])
+        if found[-1][0]:
+            break
+    return found[-1][1] if found[-1][0] else found[0][1]
 
 
-def _lines(e: Evaluated, entries: Entries, tier: str) -> list[str]:
-    lines = [f"claims/{e.claim.id}", f"  {e.claim.claim}"]
-    lines += [f"  at         {e.claim.at}", f"  is read as {e.claim.formula}"]
-    lines += [f"  note       {e.claim.note}"] * bool(e.claim.note)
-    lines.append(f"  printed    {e.printed.verdict}")
-    lines += ["", "  entries", *_entries(e, entries)]
-    if e.runs.word == "not comparable":
-        return [*lines, "", f"  verdict    not comparable (tier {tier}): {e.claim.not_comparable[tier]}"]
-    if e.runs.tested is None:
-        return [*lines, "", f"  verdict    not run (tier {tier}); missing: {'; '.join(e.runs.missing)}"]
-    lines += ["", "  tests", *_tests(e.runs.tested, "    ")]
-    lines += ["", *_verdict(e, tier)]
-    beside = [f"  {name:17} {_p(tested)}" for name, tested in e.beside.items()]
-    return [*lines, *(["", "  other measures of the same runs, which do not decide", *beside] if beside else [])]
+def explanations(source: Source, tier: str, allow_mixed: bool = False) -> dict[str, tuple[bool, list[str]]]:
+    """Return for every claim whether the runs of a tier test it, and the lines of its explanation."""
+    key = ("claims", remembered.digest_of(source), tier, allow_mixed)
+    known = remembered.recall(*key)
+    if known is None:
+        known = _explained(source, tier, allow_mixed)
+        remembered.keep(known, *key)
+    return known
 
 
-def _entries(e: Evaluated, entries: Entries) -> Iterator[str]:
-    for name in sorted(e.claim.names):
-        key = e.claim.entries[name]
-        yield f"    {name} = {' | '.join(key)}"
-        one = measured(entries.by_key[key], FINAL) if key in entries.by_key else None
-        if one:
-            pairs = zip(one.seeds, one.values)
-            yield f"      {one.values.mean():.4g} over seeds {', '.join(f'{s}: {v:.4g}' for s, v in pairs)}"
-            yield f"      runs {' '.join(one.runs)}"
+def _explained(source: Source, tier: str, allow_mixed: bool) -> dict[str, tuple[bool, list[str]]]:
+    from analysis.claims.entries import Entries
+    from analysis.grid.artefact import artefacts
+    from analysis.output.claim_lines import lines_of
 
-
-def _tests(tested: Outcome, indent: str) -> Iterator[str]:
-    if tested.estimated:
-        yield f"{indent}{tested.formula}: {_estimated(tested.estimated)}"
-        return
-    holm = f"{len(tested.parts)} times the smallest p"
-    of_it, against = ("the largest p", holm) if tested.word == "and" else (holm, "the largest p")
-    yield f"{indent}{tested.word}: {of_it} for it, {against} against it: {_p(tested)}"
-    for part in tested.parts:
-        yield from _tests(part, indent + "  ")
-
-
-def _estimated(one: Estimated) -> str:
-    p = f"p {one.p[0]:.3g} for it, {one.p[1]:.3g} against it"
-    if one.inequality.of_spread:
-        least = SEEDS_FOR_SPREAD
-        few = f"; {least} seeds a side are the least that can decide" if one.seeds < least else ""
-        return f"deviations differ by {one.value:.3g}, {p} (permutation{few})"
-    if isnan(one.error):
-        why = "one training seed" if one.seeds < 2 else "no deviation between seeds"
-        return f"{one.value:.4g}, no test: {why}"
-    low, high = one.interval
-    return (
-        f"{one.value:.4g} ± {high - one.value:.3g} = [{low:.4g}, {high:.4g}] "
-        f"(t {one.value / one.error:.3g}, {one.freedom:.3g} degrees of freedom), {p}"
-    )
-
-
-def _p(tested: Outcome) -> str:
-    return f"p {tested.support:.3g} for it, {tested.against:.3g} against it, two-sided {tested.p:.3g}"
-
-
-def _verdict(e: Evaluated, tier: str) -> Iterator[str]:
-    assert e.runs.decided
-    decided = e.runs.decided
-    adjusted = f"p {decided.adjusted:.3g} by Benjamini-Hochberg over {decided.size} claims {decided.family}"
-    yield f"  verdict    {e.runs.word} (tier {tier}): {adjusted}"
-    yield f"             by Holm's correction {'too' if decided.holm else 'not decided'}"
-    for size in e.runs.sizes:
-        interval = f" [{size.low:.4g}, {size.high:.4g}]" if isfinite(size.low) else ""
-        yield f"  size       {size.text}: said {size.stated:.4g}, runs {size.value:.4g}{interval}: {size.word}"
+    entries = artefacts()["claims"].load(source, tier, allow_mixed)
+    assert isinstance(entries, Entries)
+    return {e.claim.id: (e.runs.tested is not None, lines_of(e, entries, tier)) for e in entries.evaluated}

@@ -4,14 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-from statsmodels.stats.multitest import multipletests
-
 from analysis.claims.inference import LEVEL
 from analysis.claims.looks import paired_p
 from analysis.data.methods import name_of
 from analysis.data.runs import Run
-from analysis.data.statistics import Estimate
+from analysis.data.statistics import Estimate, holm_adjusted
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
@@ -66,7 +63,7 @@ def replication(studies: Studies) -> Table:
     """Test the comparisons that experiments/replication.yaml declares, beside the differences seen before."""
     pairs = {rival: _pairs(studies[STUDY].runs, rival) for rival in RIVALS}
     declared = [_Comparison(measure, rival, pairs[rival]) for measure in MEASURES for rival in RIVALS]
-    corrected = np.asarray(multipletests([one.p for one in declared], LEVEL, "holm")[1]).tolist()
+    corrected = holm_adjusted([one.p for one in declared]).tolist()
     fewest = min(len(one.pairs) for one in declared)
     unjudged = "not judged" if studies[STUDY].tier == "smoke" else "not complete" if fewest < len(SEEDS) else ""
     verdicts = [unjudged or one.verdict(p) for one, p in zip(declared, corrected)]

@@ -18,8 +18,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cache
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from pathlib import Path
 from types import ModuleType
 
@@ -62,12 +63,21 @@ def use_plugins(overrides: Iterable[str]) -> None:
 
 def import_plugins() -> None:
     """Import the plug-ins of all installed packages and of ``BEPO_PLUGINS`` that are not imported yet."""
-    for point in entry_points(group=GROUP):
+    for point in _installed(tuple(sys.path)):
         with _once(point.value) as asked:
             if asked:
                 _import(point.module, point.dist.name if point.dist else None)
     for text in _listed(os.environ.get(VARIABLE, "")):
         _import_named(text)
+
+
+@cache
+def _installed(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """Return the entry points of the packages on ``path`` (``sys.path``).
+
+    They are read once: it takes 0.1 seconds, and registries ask for every run.
+    """
+    return tuple(entry_points(group=GROUP))
 
 
 def _import_named(text: str) -> None:

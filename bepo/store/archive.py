@@ -6,6 +6,7 @@ import io
 import json
 import lzma
 import zipfile
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +40,28 @@ _MOST_FILES = 10_000
 _NO_TIME = (1980, 1, 1, 0, 0, 0)  # a constant, so that equal content gives equal bytes
 
 
+@dataclass
 class ArchivedRun(StoredRun):
     """A complete run, read from an archive: ``path`` is the zip file.
 
     Most archives hold no transcripts and no rollouts. A published policy is in the folder ``policies/<run id>`` beside
-    the archive.
+    the archive. ``unread``: the streams that were unpacked to check the archive and not asked for since.
     """
+
+    unread: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
 
     def rows(self, stream: str) -> Rows:
         """Read the rows of ``metrics`` or ``episodes``."""
-        return _unpacked(json.loads(_read(self.path, f"{stream}.json")))
+        return _unpacked(self._stream(stream))
+
+    def _stream(self, stream: str) -> dict[str, Any]:
+        """Return a packed stream. The first time it is taken from what the check of the archive unpacked."""
+        name = f"{stream}.json"
+        return json.loads(self.unread.pop(name, None) or _read(self.path, name)[name])
+
+    def columns(self, stream: str) -> dict[str, list[Any]]:
+        """Read a stream as columns of equal length, without making rows. A row without a column has None there."""
+        return _filled(self._stream(stream))
 
     def names(self) -> list[str]:
         """Return the names of the files in the archive."""
@@ -57,7 +70,7 @@ class ArchivedRun(StoredRun):
 
     def read(self, name: str) -> bytes:
         """Read a file. Raises ``Corrupt``."""
-        return _read(self.path, name)
+        return _read(self.path, name)[name]
 
     def policy(self) -> Path:
         """Return the folder of the policy. Raises ``UserError`` if it is not published or its files changed."""
@@ -93,8 +106,8 @@ def write_archive(run: StoredRun, path: Path, complete: bool = False) -> None:
 
 def read_archive(path: Path) -> ArchivedRun:
     """Read an archive whose file name is the run ID, and check all of its files. Raises ``Corrupt``."""
-    content = unsealed(_read(path, CONTENT), path / CONTENT, "list of files")
-    members = {name: _read(path, name) for name in content["files"]}
+    content = unsealed(_read(path, CONTENT)[CONTENT], path / CONTENT, "list of files")
+    members = _read(path, *content["files"])
     for name, expected in content["files"].items():
         if digest(members[name]) != expected:
             raise Corrupt(f"{path}: {name} changed since it was packed")
@@ -102,7 +115,8 @@ def read_archive(path: Path) -> ArchivedRun:
         unsealed(members.get(name, b""), path / name, what) for name, what in ((RUN, "run file"), (CONFIG, "config"))
     )
     check_metadata(metadata, path, path.stem)
-    return ArchivedRun(path, metadata, config)
+    streams = {name: members[name] for name in (f"{stream}.json" for stream in STREAMS) if name in members}
+    return ArchivedRun(path, metadata, config, streams)
 
 
 def check_archive(path: Path) -> ArchivedRun:
@@ -120,14 +134,15 @@ def _text(rows: Rows) -> str:
     return "".join(map(row_line, rows))
 
 
-def _read(path: Path, name: str) -> bytes:
+def _read(path: Path, *names: str) -> dict[str, bytes]:
+    """Read files of an archive. Raises ``Corrupt``."""
     check_regular(path, "run's archive")
     try:
         with zipfile.ZipFile(path) as file:
             members = file.infolist()
             if len(members) > _MOST_FILES or sum(member.file_size for member in members) > MOST_BYTES:
                 raise Corrupt(f"{path}: unpacks to more than {_MOST_FILES} files or {MOST_BYTES} bytes")
-            return file.read(name)
+            return {name: file.read(name) for name in names}
     except (zipfile.BadZipFile, lzma.LZMAError, OSError, EOFError, KeyError, ValueError, RuntimeError) as error:
         raise Corrupt(f"{path}: not an archive of a run ({error})") from None
 
@@ -146,3 +161,15 @@ def _packed(rows: Rows) -> dict[str, Any]:
 def _unpacked(packed: dict[str, Any]) -> Rows:
     values = {name: iter(column) for name, column in packed["columns"].items()}
     return [{name: next(values[name]) for name in packed["shapes"][i]} for i in packed["shape"]]
+
+
+def _filled(packed: dict[str, Any]) -> dict[str, list[Any]]:
+    """Return the columns of packed rows, with None in the rows that do not have a column."""
+    shapes = [frozenset(names) for names in packed["shapes"]]
+    rows = len(packed["shape"])
+    found = {}
+    for name, column in packed["columns"].items():
+        values = iter(column)
+        whole = len(column) == rows
+        found[name] = column if whole else [next(values) if name in shapes[i] else None for i in packed["shape"]]
+    return found

@@ -91,6 +91,11 @@ class StoredRun:
         """Read the rows of ``metrics`` or ``episodes``."""
         return read_rows(self.path / f"{stream}.jsonl")
 
+    def columns(self, stream: str) -> dict[str, list[Any]]:
+        """Read a stream as columns of equal length. A row without a column has None there."""
+        rows = self.rows(stream)
+        return {name: [row.get(name) for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}
+
     def names(self) -> list[str]:
         """Return the names of the files that ``run.json`` lists."""
         return sorted(self.metadata["files"])

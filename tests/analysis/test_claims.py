@@ -8,17 +8,18 @@ import yaml
 from scipy import stats
 
 from analysis.claims.claims import read
-from analysis.claims.entries import evaluated_claims
+from analysis.claims.entries import OfEntries, evaluated_claims
 from analysis.claims.expression import Expression, ExpressionError
 from analysis.claims.printed import consistency
 from analysis.claims.verdicts import Verdict, checks, evaluate, tally
 from analysis.data.reported import all_entries
 from analysis.data.sources import Source
 from analysis.data.statistics import compare, half_width
-from analysis.grid.artefact import artefacts
+from analysis.grid.artefact import Artefact, artefacts
 from analysis.output import page
 from analysis.output.build import build
 from analysis.output.explain import explain
+from analysis.output.explain_claim import explain_claim, explanations
 from analysis.output.latex import to_latex, to_macros
 from analysis.output.text import to_markdown
 from analysis.tables.granularity import possible
@@ -360,7 +361,22 @@ def test_explain_decides_a_claim_at_the_highest_tier_that_has_its_runs(tmp_path)
         for seed, rate in enumerate(rates):
             settings = {"env.name": "sokoban", "credit.name": method, "seed": seed, "study.name": "main_sokoban_text"}
             write_run(tmp_path, "main_sokoban_text", settings, [[float(i < rate) for i in range(100)]] * 2)
-    source, name = Source(tmp_path), "claims/text-sokoban-over-grpo"
-    lines = explain(name, source, ["smoke", "laptop", "paper"])
+    source, name = Source(tmp_path), "text-sokoban-over-grpo"
+    lines = "\n".join(explain_claim(name, source, ["smoke", "laptop", "paper"]))
     assert "not run" not in lines and "(tier laptop)" in lines
-    assert "not run (tier paper)" in explain(name, source, ["smoke", "paper"])
+    assert "not run (tier paper)" in "\n".join(explain_claim(name, source, ["smoke", "paper"]))
+    number = "main-results/ALFWorld/All/HGPO/1.5B"
+    assert "not run (tier paper)" in explain(number, source, ["smoke", "laptop", "paper"])
+    with pytest.raises(UserError, match="claim"):
+        explain_claim("nonsense", source, ["laptop"])
+
+
+def test_an_explanation_is_kept_until_its_runs_change(tmp_path, monkeypatch):
+    shop(tmp_path, "gated_bepo", (9, 8, 9), 3)
+    claims = next(iter(explanations(Source(tmp_path), "laptop")))
+    with monkeypatch.context() as nothing_is_computed:
+        nothing_is_computed.setattr(Artefact, "load", None)
+        nothing_is_computed.setattr(OfEntries, "load", None)
+        assert explain_claim(claims, Source(tmp_path), ["laptop"])
+    shop(tmp_path, "hgpo", (3, 4, 3), 3)
+    assert any(tested for tested, _ in explanations(Source(tmp_path), "laptop").values())

@@ -10,7 +10,7 @@ import pytest
 from analysis.__main__ import main
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
-from analysis.output import page
+from analysis.output import page, remembered
 from analysis.output.build import build
 from analysis.output.latex import to_latex
 from analysis.output.text import statistics, to_csv, to_markdown
@@ -295,6 +295,21 @@ def test_everything_is_written_and_the_same_runs_give_the_same_bytes(results, tm
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == f"page:    {outs[1] / 'report.html'}" and len(lines) <= 20  # of both times
     assert any(line.startswith("tier laptop: ") for line in lines)
+    assert main(["--results", str(results), "--out", str(outs[0])]) == 0
+    assert capsys.readouterr().out.startswith("unchanged since the last analysis\n")
+
+
+def test_an_analysis_depends_on_its_runs_and_its_files(results, tmp_path):
+    before = remembered.digest_of(Source(results))
+    assert before == remembered.digest_of(Source(results)) != remembered.digest_of(Source(results, seeds=[1]))
+    write_run(results, "gate_form", {"env.name": "webshop"}, ((1, 0),), tier="smoke")
+    assert remembered.digest_of(Source(results)) != before
+    remembered.keep([1], "key", before)
+    assert remembered.recall("key", before) == [1] and remembered.recall("key") is None
+    (tmp_path / "report.html").write_text("a", encoding="utf-8")
+    state = remembered.state_of(remembered.written(tmp_path))
+    (tmp_path / "report.html").write_text("ab", encoding="utf-8")
+    assert remembered.state_of(remembered.written(tmp_path)) != state
 
 
 @pytest.mark.slow

@@ -82,6 +82,18 @@ def rewritten(path: Path, name: str, data: bytes) -> None:
             file.writestr(member, content)
 
 
+@given(ROWS)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_columns_are_the_rows_with_none_where_a_row_has_no_such_column(tmp_path_factory, rows):
+    folder = tmp_path_factory.mktemp("columns")
+    run = stored(folder, rows)
+    write_archive(run, folder / "abc.zip")
+    archived = read_archive(folder / "abc.zip")
+    expected = {name: [row.get(name) for row in rows] for name in dict.fromkeys(n for row in rows for n in row)}
+    assert archived.columns("metrics") == run.columns("metrics") == expected
+    assert archived.columns("metrics") == expected, "the second reading unpacks the file again"
+
+
 def test_an_archive_of_another_run_or_with_other_rows_is_refused(tmp_path):
     path = tmp_path / "abc.zip"
     write_archive(stored(tmp_path, [{"update": 1}]), path)
