@@ -15,21 +15,15 @@ from bepo.core.errors import choose, exit_code
 
 _FOLDER = Path(__file__).parent
 _COMPLETION = r"""_bepo() {
-  local line=${COMP_LINE:0:$COMP_POINT} known= cut=
-  local word=${line##* } rest=${line#* }
-  case $rest in
-    *" "*) case ${rest%% *} in
-      train | evaluate) known=$(COMP_LINE="app ${rest#* }" bepo ${rest%% *} -sc query=bash) ;;
-    esac ;;
-    *) known="COMMANDS" ;;
-  esac
+  local IFS=$'\n' line=${COMP_LINE:0:$COMP_POINT} cut=
+  local word=${line##* }
   case $COMP_WORDBREAKS in *=*) cut=${word%"${word##*=}"} ;; esac
-  COMPREPLY=($(compgen -W "$known" -- "$word"))
+  COMPREPLY=($(bepo complete "${line#* }"))
   COMPREPLY=("${COMPREPLY[@]#"$cut"}")
 }
 complete -o nospace -o default -F _bepo bepo"""
-"""Completion for bash, and for zsh with ``bashcompinit``. Hydra completes the overrides of a config. Bash replaces only
-the text after the last ``=``, zsh replaces the whole word."""
+"""Completion for bash, and for zsh with ``bashcompinit``. Bash replaces the text after the last ``=``, zsh the whole
+word."""
 
 
 def commands() -> dict[str, Path]:
@@ -44,7 +38,7 @@ def main() -> int:
     name, *arguments = sys.argv[1:] or ["--help"]
     known = commands()
     if name in ("--help", "-h", "help", "--completion"):
-        return exit_code(lambda: print(_COMPLETION.replace("COMMANDS", " ".join(known)) if "--c" in name else _help()))
+        return exit_code(lambda: print(_COMPLETION if "--c" in name else _help()))
     if name in ("--version", "-V"):
         print(f"bepo {__version__}")
         return 0

@@ -15,19 +15,21 @@ from omegaconf import DictConfig
 from bepo import Command
 from bepo.core.errors import UserError, say
 from bepo.core.places import CONF
-from bepo.runs.command import CLASSES, run_command, work_of_cell
+from bepo.runs.command import CLASSES, is_search, run_command, varying_overrides, work_of_cell
 from bepo.runs.compose import register_configs, to_config
 from bepo.runs.config import Config, identity_of
+from bepo.runs.ending import next_command
 from bepo.runs.objectives import VALIDATION_SUCCESS, checked_objectives, checked_seeds, values_of
 from bepo.runs.run import run
 from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder, run_id
 
 
-def objectives(config: Config, overrides: Sequence[str]) -> float | list[float]:
+def objectives(config: Config, overrides: Sequence[str], varying: Sequence[str] = ()) -> float | list[float]:
     """Train, and return what a Hydra sweeper optimises: success on validation tasks, never on test tasks.
 
     An Optuna study names its objectives and its training seeds; each objective is averaged over these seeds.
+    ``varying`` are the overrides by which a cell of a multirun differs from the others.
     """
     if config.is_evaluation:
         raise UserError("updates=0: must be at least 1 for training; python -m bepo.evaluate evaluates a policy")
@@ -36,7 +38,7 @@ def objectives(config: Config, overrides: Sequence[str]) -> float | list[float]:
     runs = [(replace(config, seed=seed), [*overrides, f"seed={seed}"]) for seed in seeds]
     found = []
     for one, its_overrides in runs or [(config, overrides)]:
-        run(one, its_overrides)
+        run(one, its_overrides, varying=varying, hides_test=is_search())
         found.append(read_run(RunFolder(Path(one.results), run_id(identity_of(one))).path))
     values = values_of(names, found)
     return values if len(values) > 1 else values[0]
@@ -48,9 +50,9 @@ sys.modules[__name__].__class__ = Command
 
 @hydra.main(config_path=str(CONF), config_name="train", execution_whitelist=CLASSES)
 def main(cfg: DictConfig) -> float | list[float]:
-    found = work_of_cell(lambda overrides: objectives(to_config(cfg), overrides))
+    found = work_of_cell(lambda overrides: objectives(to_config(cfg), overrides, varying_overrides()))
     if HydraConfig.get().mode == RunMode.RUN:
-        say(f"next: python -m bepo.view {run_id(identity_of(to_config(cfg)))}")
+        say(f"next: {next_command('view', to_config(cfg))}")
     return found
 
 

@@ -1,12 +1,13 @@
 """Figures optuna-history and optuna-importance: the trials of Optuna studies and the importance of settings.
 
-The trials are in ``results/studies.db`` and in that of the published runs. Notebooks draw the same pictures.
+The trials are in ``results/studies.db``, in journals of the results folder (``*.journal``), and in the database of the
+published runs. Notebooks draw the same pictures.
 """
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from warnings import catch_warnings, simplefilter
 
 import numpy as np
@@ -23,7 +24,7 @@ from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
 from analysis.plots.style import GREY, PAGE, nothing, panels, percent
 from bepo.runs.config import TIERS
-from bepo.runs.trials_database import database_url
+from bepo.runs.trials_database import JOURNALS, database_url, opened
 from bepo.store.files import Corrupt
 from bepo.store.published import TRIALS
 
@@ -44,8 +45,8 @@ def history(studies: Studies) -> Figure:
     """Draw the trials."""
     stored = stored_studies(studies)
     caption = (
-        f"Optuna studies (tier {studies.tier}). One objective: trials in the order they began, and the best so far. "
-        f"Two objectives: every complete trial, and the Pareto front. {counts(stored)}"
+        f"Optuna studies of {aims(stored)} (tier {studies.tier}). One objective: trials in the order they began, and "
+        f"the best so far. Two objectives: every complete trial, and the Pareto front. {counts(stored)}"
     )
     return Figure(caption, picture(stored, draw_history), studies.runs)
 
@@ -58,7 +59,7 @@ def importance(studies: Studies) -> Figure:
     few = [f"{s.study_name} ({len(complete(s))})" for s in stored if s not in enough]
     notes = [f"Not shown, because shares are unstable below {_FEW} complete trials: {', '.join(few)}."] if few else []
     notes += [f"{s.study_name}: PED-ANOVA, because it has conditional settings." for s in enough if conditional(s)]
-    caption = f"fANOVA importance of settings for validation success (tier {studies.tier}). {counts(stored)}"
+    caption = f"Importance of settings (fANOVA) for {aims(stored)} (tier {studies.tier}). {counts(stored)}"
     return Figure(caption, picture(enough, draw_importance), studies.runs, notes)
 
 
@@ -85,23 +86,31 @@ def counts(stored: list[optuna.Study]) -> str:
     return f"{'; '.join(texts)}." if texts else "No study has a trial yet."
 
 
+def aims(stored: list[optuna.Study]) -> str:
+    """Return the first objective in words; that of each study where they differ."""
+    names = {study.study_name: objective(study, 0).words for study in stored}
+    if len({*names.values()}) <= 1:
+        return next(iter(names.values()), "an objective")
+    return f"the first objective of each study ({'; '.join(f'{study}: {name}' for study, name in names.items())})"
+
+
 def optuna_studies(*folders: Path) -> dict[str, optuna.Study]:
     """Return the Optuna studies of some folders by name. If two have a name, the last one counts.
 
-    Raises ``Corrupt`` if a folder's database is not Optuna's.
+    Raises ``Corrupt`` if a folder's database or journal is not Optuna's.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     found = {}
     for folder in folders:
-        file = folder / TRIALS
-        if not file.exists() or not file.stat().st_size:
-            continue
-        storage = database_url(folder)
-        try:
-            names = optuna.get_all_study_names(storage)
-            found |= {name: optuna.load_study(study_name=name, storage=storage) for name in names}
-        except (SQLAlchemyError, RuntimeError) as error:
-            raise Corrupt(f"{file}: not an Optuna database ({str(error).splitlines()[0]})") from None
+        for file in (*sorted(folder.glob(JOURNALS)), folder / TRIALS):
+            if not file.exists() or not file.stat().st_size:
+                continue
+            try:
+                storage = opened(database_url(folder) if file.name == TRIALS else str(file))
+                names = optuna.get_all_study_names(storage)
+                found |= {name: optuna.load_study(study_name=name, storage=storage) for name in names}
+            except (SQLAlchemyError, RuntimeError, LookupError, ValueError) as error:
+                raise Corrupt(f"{file}: not an Optuna database ({str(error).splitlines()[0]})") from None
     return found
 
 
@@ -176,7 +185,8 @@ def importances(study: optuna.Study) -> dict[str, float]:
 
 
 def _draw_sequence(axis: Axes, study: optuna.Study) -> None:
-    (unit, name), done = objective(study, 0), complete(study)
+    first, done = objective(study, 0), complete(study)
+    unit = first.unit
     for state, mark in _MARKS.items():
         points = [(t.number, unit * t.value) for t in study.trials if t.state == state and t.value is not None]
         if points:
@@ -184,28 +194,39 @@ def _draw_sequence(axis: Axes, study: optuna.Study) -> None:
     larger = study.direction == optuna.study.StudyDirection.MAXIMIZE
     best = (np.maximum if larger else np.minimum).accumulate([unit * t.values[0] for t in done])
     axis.step([t.number for t in done], best, where="post", color=_DARK, linewidth=1, label="best so far")
-    _finish(axis, name, "Trial")
+    _finish(axis, first.label, "Trial")
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _draw_front(axis: Axes, study: optuna.Study) -> None:
     """Draw the first objective against the second."""
-    (up, first), (across, second) = objective(study, 0), objective(study, 1)
+    first, second = objective(study, 0), objective(study, 1)
 
     def points(trials: Sequence[FrozenTrial]) -> tuple[list[float], list[float]]:
-        return [across * t.values[1] for t in trials], [up * t.values[0] for t in trials]
+        return [second.unit * t.values[1] for t in trials], [first.unit * t.values[0] for t in trials]
 
     front = sorted(study.best_trials, key=lambda t: t.values[1])
     axis.scatter(*points(complete(study)), s=14, color=GREY, label="trial")
     axis.step(*points(front), where="post", color=_DARK, marker="o", markersize=4, linewidth=1, label="front")
-    _finish(axis, first, second)
+    _finish(axis, first.label, second.label)
 
 
-def objective(study: optuna.Study, number: int) -> tuple[int, str]:
-    """Return the factor and the axis label of an objective. Shares are shown in per cent."""
+class Objective(NamedTuple):
+    """An objective of a study in pictures."""
+
+    words: str  # its name, such as "validation success" or "train/return"
+    unit: int  # the factor of its values: 100 for a success rate, which is shown in per cent
+
+    @property
+    def label(self) -> str:
+        """The label of an axis."""
+        return self.words[:1].upper() + self.words[1:] + " (%)" * (self.unit == 100)
+
+
+def objective(study: optuna.Study, number: int) -> Objective:
+    """Return an objective of a study by its number."""
     name = study.user_attrs.get("objectives", ["first objective", "second objective"])[number]
-    share = name == "validation_success"
-    return 100 if share else 1, name.replace("_", " ").capitalize() + " (%)" * share
+    return Objective(name if "/" in name else name.replace("_", " "), 100 if name.endswith("success") else 1)
 
 
 def _finish(axis: Axes, up: str, across: str) -> None:

@@ -20,6 +20,7 @@ from analysis.data.studies import Studies
 from analysis.figures.tuning import (
     STUDIES,
     TRIAL,
+    aims,
     complete,
     counts,
     importances,
@@ -48,27 +49,30 @@ class Setting(NamedTuple):
 @artefact("optuna-parallel", "figure", study=STUDIES, key=TRIAL)
 def parallel(studies: Studies) -> Figure:
     """Draw each trial as a line through its settings."""
-    what = "Each line is a trial and passes through its settings; the most important setting is on the left"
+    what = (
+        "Each line is a trial and passes through its settings; the most important setting is on the left. Its colour is"
+    )
     return _figure(studies, partial(picture, draw=draw_parallel), what)
 
 
 @artefact("optuna-slice", "figure", study=STUDIES, key=TRIAL)
 def slices(studies: Studies) -> Figure:
     """Draw the objective against each setting."""
-    what = "The objective against each setting, at most six per study; later trials are darker"
+    what = "Each trial by one of its settings, at most six per study; later trials are darker. The height is"
     return _figure(studies, _slices, what)
 
 
 @artefact("optuna-contour", "figure", study=STUDIES, key=TRIAL)
 def contour(studies: Studies) -> Figure:
     """Draw the objective over the two most important settings."""
-    what = "The objective over the two most important settings; dots are trials"
+    what = "Each dot is a trial by its two most important settings. The colour is"
     return _figure(studies, partial(picture, draw=draw_contour), what)
 
 
 def _figure(studies: Studies, draw: Callable[[Sequence[optuna.Study]], Picture], what: str) -> Figure:
     stored = stored_studies(studies)
-    return Figure(f"{what} (tier {studies.tier}). {counts(stored)}", draw(stored), studies.runs)
+    caption = f"{what} {aims(stored)} (tier {studies.tier}). {counts(stored)}"
+    return Figure(caption, draw(stored), studies.runs)
 
 
 def settings_of(study: optuna.Study) -> list[Setting]:
@@ -127,8 +131,7 @@ def draw_contour(axis: Axes, study: optuna.Study) -> None:
 
 def draw_slice(axis: Axes, study: optuna.Study, one: Setting) -> None:
     """Draw the first objective of each trial against one setting."""
-    unit, _ = objective(study, 0)
-    trials = complete(study)
+    trials, unit = complete(study), objective(study, 0).unit
     axis.scatter(one.positions, [unit * t.values[0] for t in trials], c=[t.number for t in trials], s=10, cmap="Greys",
                  vmin=-len(trials), edgecolors="black", linewidths=0.3)  # fmt: skip
     axis.set_xticks(one.ticks, one.labels, rotation=35 if max(map(len, one.labels)) > 6 else 0)
@@ -147,7 +150,7 @@ def _slices(stored: Sequence[optuna.Study]) -> Picture:
         for axis in mine[max(len(known), 1) :]:
             axis.set_visible(False)
         mine[0].set_title(title_of(study).replace("\n", " "), loc="left")
-        mine[0].set_ylabel(objective(study, 0)[1])
+        mine[0].set_ylabel(objective(study, 0).label)
         if not known:
             nothing(mine[0], "no complete trial")
     if not rows:
@@ -162,11 +165,11 @@ def _scaled(one: Setting) -> Float[np.ndarray, " trials"]:
 
 def _coloured(axis: Axes, study: optuna.Study) -> ScalarMappable | None:
     """Return the colours of the first objective, with a colour bar at an axis; None if all trials are equal."""
-    unit, name = objective(study, 0)
-    values = np.array([unit * t.values[0] for t in complete(study)])
+    first = objective(study, 0)
+    values = np.array([first.unit * t.values[0] for t in complete(study)])
     if len({*values}) < 2:
         return None
     colours = ScalarMappable(Normalize(values.min(), values.max()), _COLOURS)
     colours.set_array(values)
-    axis.figure.colorbar(colours, ax=axis, shrink=0.7).set_label(name, fontsize="x-small")
+    axis.figure.colorbar(colours, ax=axis, shrink=0.7).set_label(first.label, fontsize="x-small")
     return colours

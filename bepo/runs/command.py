@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from functools import cache
 from io import StringIO
@@ -38,11 +38,29 @@ _RETRY_SECONDS = 2.0  # wait before retrying a cell that another process is work
 
 _UNUSABLE_PATH = (PermissionError, NotADirectoryError, IsADirectoryError)  # errors of a folder that a setting names
 
+_swept: list[str] = []  # the settings by which the cells of this multirun differ
+
 T = TypeVar("T")
 
 
 class CellFailed(CompactHydraException):
     """A cell of Hydra's own multirun failed. The error was printed; the other cells run."""
+
+
+def note_swept(names: Sequence[str]) -> None:
+    """Note the settings by which the cells of this process's multirun differ."""
+    _swept[:] = names
+
+
+def varying_overrides() -> list[str]:
+    """Return the overrides by which this cell differs from the other cells of the multirun; empty without one."""
+    return [o for o in HydraConfig.get().overrides.task if o.lstrip("+~").partition("=")[0] in _swept]
+
+
+def is_search() -> bool:
+    """Return whether this is a trial of Hydra's Optuna sweeper."""
+    hydra = HydraConfig.get()
+    return hydra.mode == RunMode.MULTIRUN and "optuna" in str(hydra.sweeper.get("_target_"))
 
 
 def work_of_cell(work: Callable[[list[str]], T]) -> T:

@@ -15,6 +15,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
+from hydra_plugins.hydra_optuna_sweeper.config import OptunaSweeperConf
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
@@ -23,7 +24,7 @@ from bepo.core.places import CONF
 from bepo.core.plugins import plugin_folders, use_plugins
 from bepo.core.settings import Settings
 from bepo.runs.config import PLUGINS, Config
-from bepo.runs.trials_database import database_url
+from bepo.runs.trials_database import database_url, search_name
 
 _ADVICE = r"Config search path|\.?\nTo append|\n    (full_key|object_type)|\nSee http|\nYou may|\nCheck that"
 """Matches the advice that follows the problem in messages of Hydra and OmegaConf."""
@@ -35,7 +36,8 @@ def register_configs() -> None:
     """Register the schema and the dataclass of every plug-in with Hydra, so that a new file is a new choice.
 
     Also import the plug-ins that ``plugins=`` names on the command line, and register
-    ``${trials_database:FOLDER}``, the URL of the Optuna trials of a results folder. Commands call this at import. Exits
+    ``${trials_database:FOLDER}``, the URL of the Optuna trials of a results folder, and ``${search_name:}``, the study
+    of a search. Commands call this at import. Exits
     with one line about a plug-in that cannot be registered.
     """
     if code := exit_code(lambda: register(sys.argv[1:])):
@@ -56,7 +58,9 @@ def register(overrides: Sequence[str]) -> None:
     use_plugins(overrides)
     Plugins.instance().register(Presets)
     OmegaConf.register_resolver("trials_database", database_url, replace=True)
+    OmegaConf.register_resolver("search_name", search_name, replace=True)
     store = ConfigStore.instance()
+    store.store(group="hydra/sweeper", name="optuna_fields", node=OptunaSweeperConf)  # conf/hydra/sweeper/optuna.yaml
     store.store(name="schema", node=Config, replace=True)
     for group, plugins in PLUGINS.items():
         for name, cls in plugins().items():

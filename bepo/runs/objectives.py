@@ -27,6 +27,7 @@ class Objective:
 
     value: Callable[[StoredRun], float]
     direction: Direction | None
+    metric: str | None  # of ``metrics.jsonl``: the objective while a run trains, which a pruner sees
 
 
 OBJECTIVES: dict[str, Objective] = {}
@@ -34,23 +35,26 @@ VALIDATION_SUCCESS = "validation_success"
 _MOST_TRIALS = 100_000
 
 
-def objective(direction: Direction) -> Callable[[Callable[[StoredRun], float]], Callable[[StoredRun], float]]:
+def objective(
+    direction: Direction, metric: str | None = None
+) -> Callable[[Callable[[StoredRun], float]], Callable[[StoredRun], float]]:
     """Register the decorated function of a complete run as an objective under its name.
 
-    Raises ``UserError`` if another module has registered an objective of this name.
+    ``metric`` is the logged metric that shows the objective during training. A pruner needs it. Raises ``UserError`` if
+    another module has registered an objective of this name.
     """
 
     def register(value: Callable[[StoredRun], float]) -> Callable[[StoredRun], float]:
         name = value.__name__
         if name in OBJECTIVES and (other := OBJECTIVES[name].value.__module__) != value.__module__:
             raise UserError(f"{value.__module__}: objective {name!r} is taken by {other}")
-        OBJECTIVES[name] = Objective(value, direction)
+        OBJECTIVES[name] = Objective(value, direction, metric)
         return value
 
     return register
 
 
-@objective("maximize")
+@objective("maximize", metric="eval/validation_success")
 def validation_success(run: StoredRun) -> float:
     """Return the success rate of the last validation pass. Test tasks must not be used to choose settings."""
     return success_rate(run.episodes(), "validation", run.metadata["result"]["updates"])
@@ -72,7 +76,7 @@ def _last_value(metric: str) -> Objective:
             raise choose("metric of study.objectives", metric, {name for row in rows for name in row} - {"update"})
         return float(found[-1])
 
-    return Objective(value, None)
+    return Objective(value, None, metric)
 
 
 def values_of(names: Sequence[str], runs: Sequence[StoredRun]) -> list[float]:
@@ -84,6 +88,17 @@ def checked_objectives(names: Any) -> list[str]:
     """Return the names of objectives. Raises ``UserError`` unless they are a list of known objectives."""
     _chosen(names)
     return list(names)
+
+
+def metric_for_pruner(name: str) -> str:
+    """Return the logged metric by which a pruner compares trials. Raises ``UserError`` if the objective has none."""
+    (chosen,) = _chosen([name])
+    if chosen.metric is None:
+        raise UserError(
+            f"study.pruner: the objective {name} is known only at the end of a run; choices: ~study.pruner (no "
+            "pruner), or a logged metric as the objective"
+        )
+    return chosen.metric
 
 
 def checked_directions(names: Sequence[str], sweeper: DictConfig) -> list[str]:

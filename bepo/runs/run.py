@@ -27,10 +27,11 @@ from bepo.rollouts.task_sets import TaskSet, task_set
 from bepo.runs.config import Config, cell_overrides, identity_of
 from bepo.runs.continuation import continue_shorter_run
 from bepo.runs.dynamic_sampling import collect_mixed
+from bepo.runs.ending import last_line, next_command
 from bepo.runs.evaluations import Evaluations
 from bepo.runs.health import alarms, alarms_of
 from bepo.runs.machine import machine
-from bepo.runs.metrics import credit_metrics, prefixed, rollout_metrics, success_rate
+from bepo.runs.metrics import credit_metrics, prefixed, rollout_metrics
 from bepo.runs.progress import ProgressBar, interrupts
 from bepo.runs.rollout_files import keep_rollouts
 from bepo.runs.wandb_labels import labels_of, origin, summary_of
@@ -45,42 +46,35 @@ from bepo.training.backends import Engine, Rollouts, Setup
 
 _MUST_BE_FINITE = ("policy_loss", "grad_norm", "value_loss", "critic_grad_norm", "kl", "entropy")  # of an update
 _SHARED = ("task_sets", WARM_STARTS, "first_evaluations")  # folders that all runs of a results folder share
-_SHORT = 4  # overrides that the last line of a run repeats
+_COMPLETE = " is complete"
 _TASK_STREAM = 0x7461736B  # random stream of the order of tasks
 _EXTRA_STREAM = 0x65787472  # random stream of the further batches of dynamic sampling
 
 
-def run(config: Config, overrides: Sequence[str] = ()) -> float:
+def run(
+    config: Config, overrides: Sequence[str] = (), *, varying: Sequence[str] = (), hides_test: bool = False
+) -> float:
     """Train as ``config`` says, leave a complete run folder, and return the final test success rate.
 
     A complete run is not repeated. A killed run continues from its checkpoint and gives the same numbers. ``overrides``
-    name the cell of a study, if there is one.
+    name the cell of a study, if there is one, and ``varying`` are those by which it differs from the other cells.
+    ``hides_test``: whether the run is a trial of a search. It prints validation success, because test tasks must not
+    be used to choose settings.
     """
     with disk_errors(Path(config.results)):
-        return _finished(config, overrides)
-
-
-def _said(config: Config, overrides: Sequence[str], done: StoredRun, state: str = "") -> float:
-    """Print the cell of a complete run with its success before and after training. Return its test success.
-
-    Within a search, print validation success: test tasks must not be used to choose settings.
-    """
-    split: Split = "validation" if "objectives" in config.study else "test"
-    rates = {update: rows for update in (0, done.metadata["result"]["updates"]) if (rows := _rate(done, split, update))}
-    changed = cell_overrides(config, overrides)
-    labels = labels_of(config, RunFolder(Path(config.results), done.id), changed if len(changed) <= _SHORT else ())
-    say(f"run {done.id}{state}: {labels.name}, {split} success {' -> '.join(rates.values())} ({done.path})")
+        done, state, interrupted = _finished(config, overrides, varying)
+    split: Split = "validation" if hides_test or "objectives" in config.study else "test"
+    say(last_line(config, done, state, split, overrides, varying))
+    if interrupted:
+        raise KeyboardInterrupt
     return done.metadata["result"]["success"]
 
 
-def _rate(done: StoredRun, split: Split, update: int) -> str:
-    """Return the success rate after an update as text; empty if the split was not evaluated then."""
-    rows = [row for row in done.episodes() if (row["split"], row["update"]) == (split, update)]
-    return f"{success_rate(rows, split, update):.3f}" if rows else ""
+def _finished(config: Config, overrides: Sequence[str], varying: Sequence[str]) -> tuple[StoredRun, str, bool]:
+    """Train as documented in ``run``.
 
-
-def _finished(config: Config, overrides: Sequence[str]) -> float:
-    """Train and return the success rate, as documented in ``run``."""
+    Return the run, " is complete" if it was not trained now, and whether Ctrl-C came too late to stop it.
+    """
     results, device = Path(config.results), config.backend.resolve()
     refuse_older(results)
     for shared in (*_SHARED, *results.glob("studies/*/*")):
@@ -89,16 +83,17 @@ def _finished(config: Config, overrides: Sequence[str]) -> float:
     folder = RunFolder(results, run_id(identity))
     if folder.is_complete and not os.access(folder.path, os.W_OK):  # read-only: no lock is possible
         with advise(folder.advice):
-            return _said(config, overrides, read_run(folder.path), " is complete")
+            return read_run(folder.path), _COMPLETE, False
     with folder.locked(), phases.shown(config.progress):
         if config.study:
-            note_cell(results, config.study["name"], config.tier, cell_overrides(config, overrides), folder.id)
+            own = cell_overrides(config, overrides)
+            note_cell(results, config.study["name"], config.tier, own, folder.id, varying)
         if folder.is_complete:
             with advise(folder.advice):
                 done = read_run(folder.path)
             if done.config.get("keep") != "resume":
                 folder.drop_checkpoints()  # if the run was killed after it was completed
-            return _said(config, overrides, done, " is complete")
+            return done, _COMPLETE, False
         session = new_session(config)
         if not folder.checkpoints():
             continue_shorter_run(folder, identity)
@@ -112,11 +107,8 @@ def _finished(config: Config, overrides: Sequence[str]) -> float:
             engine.close()
         done = read_run(folder.path)
         for alarm in alarms_of(done):
-            say(f"run {folder.id}: ALARM {alarm} (python -m bepo.diagnose {folder.id})")
-        success = _said(config, overrides, done)
-        if work.interrupted:  # Ctrl-C came too late to stop the run
-            raise KeyboardInterrupt
-        return success
+            say(f"run {folder.id}: ALARM {alarm} ({next_command('diagnose', config)})")
+        return done, "", work.interrupted
 
 
 def new_session(config: Config) -> dict[str, Any]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from argparse import ArgumentTypeError
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from joblib import cpu_count
@@ -23,6 +24,7 @@ from bepo.sweep.ledger import grid_rows, trial_rows, upload_ledger
 from bepo.sweep.outcome import GridOutcome, TuningOutcome
 from bepo.sweep.plan import PlannedRun, note_cells, plan_runs
 from bepo.sweep.pool import Pool
+from bepo.sweep.ray_pool import RayPool
 from bepo.sweep.show import View, format_plan, format_summary, format_time
 from bepo.sweep.studies import PlannedStudy, compose_study, config_errors, studies_of_paper
 from bepo.sweep.trials import find_study, format_status, time_estimates
@@ -47,9 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--shard", type=_shard, metavar="I/N", help="only every N-th run of the grids, from the I-th on"
     )
     parser.add_argument("--jobs", type=int, metavar="N", help="runs at a time (default: one per core; paper: one)")
+    parser.add_argument("--ray", metavar="ADDRESS", help="run on a Ray cluster: auto, HOST:6379, ray://HOST:10001")
     options = parser.parse_intermixed_args(arguments)
     try:
-        return exit_code(lambda: _sweep(options.items, options.dry_run, options.retrain, options.jobs, options.shard))
+        return exit_code(lambda: _sweep(options))
     except KeyboardInterrupt:  # during planning
         return 130
 
@@ -62,33 +65,35 @@ def _shard(text: str) -> slice:
     return slice(int(first) - 1, None, int(number))
 
 
-def _sweep(items: Sequence[str], dry_run: bool, retrain: bool, asked_jobs: int | None, shard: slice | None) -> int:
+def _sweep(options: Namespace) -> int:
     began = time.monotonic()
-    overrides = [item for item in items if "=" in item or item.startswith("~")]
-    studies, errors = _compose([item for item in items if item not in overrides], overrides)
+    overrides = [item for item in options.items if "=" in item or item.startswith("~")]
+    studies, errors = _compose([item for item in options.items if item not in overrides], overrides)
     grids = [study for study in studies if not study.is_tuning]
-    runs, jobs, results = plan_runs(grids), _jobs(asked_jobs, studies), Path(studies[0].config.results)
-    runs = runs[shard] if shard else runs
+    runs, jobs, results = plan_runs(grids), _jobs(options.jobs, studies), Path(studies[0].config.results)
+    runs = runs[options.shard] if options.shard else runs
+    if options.ray:
+        runs = [replace(run, obstacle=None) for run in runs]  # of this machine, on which nothing is trained
     refuse_older(results)
-    published = [] if retrain else [run for run in runs if run.is_published]
+    published = [] if options.retrain else [run for run in runs if run.is_published]
     if published:
         runs = [run for run in runs if not run.is_published]
         say(f"{len(published)} runs are published ({PUBLISHED}) and are not trained again; --retrain trains them")
     throughput = Throughput(results)
     states = {run.id: run.progress(hashed=False) for run in runs}
     if grids:
-        say(format_plan(runs, states, throughput, jobs, cells=dry_run))
+        say(format_plan(runs, states, throughput, jobs, cells=options.dry_run))
     tunings = [s for s in studies if s.is_tuning and _announce(s, throughput, jobs, errors)]
     if errors and not grids and not tunings:
         return 2
-    if dry_run:
+    if options.dry_run:
         return 1 if errors or any(state.status == "corrupt" for state in states.values()) else 0
     make_writable(results)
     if SOURCE["dirty"] and any(study.config.tier != "smoke" for study in studies):
         print("The sources have uncommitted changes: bepo.publish will refuse these runs.", file=sys.stderr)
     for run in published:
         note_cells(run)
-    pool = Pool(jobs)
+    pool = RayPool(options.ray, runs, options.jobs) if options.ray else Pool(jobs)
     opened = [one for study in tunings if (one := _open(study, pool, throughput, errors))]
     if errors and not grids and not opened:
         return 2
@@ -110,6 +115,11 @@ def _compose(names: Sequence[str], overrides: Sequence[str]) -> tuple[list[Plann
     """Return the valid studies, and the errors of the others. Raises the first error if all have errors."""
     if not names:
         names = [name for name in studies_of_paper() if not name.startswith("tune_")]
+    if launchers := [one for one in overrides if one.lstrip("+").startswith("hydra/launcher")]:
+        raise UserError(
+            f"{launchers[0]}: bepo.sweep starts the runs itself; start it in each task of a Slurm array job "
+            f"(docs/machines.md), or use the launcher with python -m bepo.train -cd experiments -cn {names[0]}"
+        )
     names = [one for name in names for one in (studies_of_paper() if name == "all" else [name])]
     register(overrides)
     studies, errors = [], []

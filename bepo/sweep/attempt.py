@@ -22,7 +22,7 @@ class Attempt:
     runs: list[PlannedRun]  # one for each training seed
     pending: list[PlannedRun]  # runs that this process has not started
     resume_at: float = 0.0  # when to start the next run, after another process was working on one
-    n_reported: int = 0  # validation passes that were reported to the pruner
+    n_reported: int = 0  # values that were reported to the pruner
     failure: str = ""
     is_pruned: bool = False
 
@@ -40,9 +40,9 @@ class Attempt:
         """Read the objectives of a complete trial: means over its training seeds. Raises ``Corrupt``."""
         return values_of(objectives, [read_run(run.folder.path) for run in self.runs])
 
-    def report(self) -> bool:
-        """Report new validation passes to the pruner. Return whether there were any."""
-        means = means_of_passes(self.runs)
+    def report(self, metric: str) -> bool:
+        """Report new values of a logged metric to the pruner. Return whether there were any."""
+        means = means_so_far(self.runs, metric)
         has_news = len(means) > self.n_reported
         for step in range(self.n_reported, len(means)):
             self.trial.report(means[step], step)
@@ -50,19 +50,19 @@ class Attempt:
         return has_news
 
 
-def means_of_passes(runs: Sequence[PlannedRun]) -> list[float]:
-    """Return the values that the pruner sees: one per validation pass, first all passes of the first seed, and so on.
+def means_so_far(runs: Sequence[PlannedRun], metric: str) -> list[float]:
+    """Return the values that the pruner sees: one per logged value, first all of the first seed, and so on.
 
-    The value of a pass is the mean of its success and the last success of every earlier seed.
+    Each is the mean of the logged value and the last value of every earlier seed. A seed that has not made all its
+    updates ends the list.
     """
     means: list[float] = []
     finals: list[float] = []
     for run in runs:
-        curve = [r["eval/validation_success"] for r in run.folder.rows("metrics") if "eval/validation_success" in r]
-        updates = run.config.updates
-        n_passes = sum(run.config.evaluation.is_due(update, updates) for update in range(1, updates + 1))
+        rows = run.folder.rows("metrics")
+        curve = [row[metric] for row in rows if row.get(metric) is not None]
         means += [(sum(finals) + value) / (len(finals) + 1) for value in curve]
-        if len(curve) < n_passes or not curve:
+        if not curve or rows[-1]["update"] < run.config.updates:
             break
         finals.append(curve[-1])
     return means

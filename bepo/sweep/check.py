@@ -11,7 +11,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from bepo.core.errors import UserError
 from bepo.runs.compose import CONFIG_ERRORS, explain, to_config
-from bepo.runs.objectives import checked_directions, checked_seeds, checked_trials
+from bepo.runs.objectives import checked_directions, checked_seeds, checked_trials, metric_for_pruner
 from bepo.sweep.space import as_sweep, conditional_space, search_space
 from bepo.sweep.studies import PlannedStudy, compose_study
 from bepo.sweep.trials import sampler_and_pruner, unsearched_run
@@ -26,6 +26,8 @@ def check_tuning(planned: PlannedStudy) -> None:
     checked_seeds(planned.config.study.seeds)
     checked_trials(planned.config.hydra.sweeper)
     sampler_and_pruner(planned)
+    if planned.config.study.get("pruner") and len(planned.objectives) == 1:
+        metric_for_pruner(planned.objectives[0])
     unsearched_run(planned)  # the settings that all trials share must compose
     space, _ = search_space(planned.sweep)
     conditional = {name: entry.distribution for name, entry in conditional_space(planned.config).items()}

@@ -15,9 +15,13 @@ from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig, OmegaConf
 
 from bepo.core.errors import UserError, choose
-from bepo.runs.command import CLASSES
+from bepo.core.settings import in_identity
+from bepo.runs.command import CLASSES, note_swept
 from bepo.runs.compose import CONFIG_ERRORS, explain
+from bepo.runs.config import Config
 from bepo.runs.objectives import VALIDATION_SUCCESS, checked_directions, checked_trials
+from bepo.runs.trials_database import journal_file, name_search
+from bepo.store.files import digest
 from bepo.store.find import make_writable
 
 _SWEEPERS = {
@@ -30,7 +34,13 @@ _MOST_JOBS = 1024
 
 
 class SweepCheck(Callback):
-    """A Hydra callback that checks a sweep. An invalid sweep ends the program with one line."""
+    """A Hydra callback that checks a sweep. An invalid sweep ends the program with one line.
+
+    Launchers copy it to the processes of the cells, which learn from it by which settings the cells differ.
+    """
+
+    def __init__(self) -> None:
+        self._swept: list[str] = []
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Check the logging of a single run."""
@@ -43,10 +53,15 @@ class SweepCheck(Callback):
             _check_logging(config.hydra)
             check_plugins(config.hydra)
             _check_sweep(config)
+            self._swept = _swept(config)
             _make(config.results)
             if is_optuna(config.hydra):
                 _join_study(config)
             _start_logging(config.hydra)
+
+    def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
+        """Tell the process of a cell by which settings the cells differ."""
+        note_swept(self._swept)
 
 
 @contextmanager
@@ -121,6 +136,13 @@ def _check_sweep(config: DictConfig) -> None:
         raise UserError("nothing is searched: no override has a choice, range or interval")
 
 
+def _swept(config: DictConfig) -> list[str]:
+    """Return the names of the swept settings."""
+    from bepo.sweep.space import parse
+
+    return [override.get_key_element() for override in parse(_overrides(config)) if override.is_sweep_override()]
+
+
 def _make(results: str) -> None:
     if not results.strip():
         raise UserError(f"results={results}: must name a folder; . is the current folder")
@@ -128,20 +150,42 @@ def _make(results: str) -> None:
 
 
 def _join_study(config: DictConfig) -> None:
-    """Compare an Optuna search with its stored trials.
+    """Name an Optuna search, and compare it with its stored trials.
 
-    Raises ``UserError`` if these have other settings or used the same seed, or if the database cannot be opened.
+    Raises ``UserError`` if these have other settings or used the same seed, or if the storage cannot be opened.
     """
     from bepo.sweep.check import check_tuning
+    from bepo.sweep.storage import without_password
     from bepo.sweep.studies import PlannedStudy, study_folders
     from bepo.sweep.trials import join_stored, open_study, use_seed
 
     planned = PlannedStudy(config.study.get("name", ""), config, list(config.hydra.overrides.task))
+    sweeper = config.hydra.sweeper
+    name_search(_name_of_search(config))
+    if sweeper.storage is not None and journal_file(sweeper.storage):
+        raise UserError(
+            f"hydra.sweeper.storage={sweeper.storage}: Hydra's sweeper knows databases only; python -m bepo.sweep uses "
+            "journals"
+        )
     if any(source.path in map(str, study_folders()) for source in config.hydra.runtime.config_sources):
         check_tuning(planned)
-        use_seed(open_study(planned), config.hydra.sweeper.sampler)
-    elif study := join_stored(planned, _objectives(config)):
-        use_seed(study, config.hydra.sweeper.sampler)
+        use_seed(open_study(planned), sweeper.sampler)
+    elif sweeper.storage is not None:
+        use_seed(join_stored(planned, _objectives(config)), sweeper.sampler)
+        print(f"study {sweeper.study_name} in {without_password(sweeper.storage)}", file=sys.stderr)
+
+
+def _name_of_search(config: DictConfig) -> str:
+    """Return a study's name with the searched settings, and a digest of all overrides on which runs depend.
+
+    So the same command continues its study, and another search has another one.
+    """
+    from bepo.sweep.space import search_space
+
+    overrides = _overrides(config)
+    own = [o for o in overrides if in_identity(Config(), o.lstrip("+~").partition("=")[0])]
+    searched = "_".join(name.rpartition(".")[2] for name in search_space(overrides)[0])
+    return f"search_{searched:.40}_{digest(repr(sorted(own)), 6)}.{config.env.name}.{config.tier}"
 
 
 def _objectives(config: DictConfig) -> list[str]:

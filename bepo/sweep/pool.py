@@ -85,7 +85,7 @@ class Pool:
         arguments = (run.config, cell_overrides(run.config, run.cells[0].overrides), run.log)
         with _short_temporary_folder():
             forkserver.ensure_running()
-        process = self._context.Process(target=_work, args=arguments, name=run.id)
+        process = self._context.Process(target=train_in_process, args=arguments, name=run.id)
         process.start()
         worker = Worker(run, process)
         self.workers.append(worker)
@@ -140,7 +140,7 @@ def explain_exit(code: int) -> str:
     return f"killed by {name}" + (" (out of memory?)" if -code == signal.SIGKILL else "")
 
 
-def _work(config: Config, overrides: list[str], log: Path) -> None:
+def train_in_process(config: Config, overrides: list[str], log: Path) -> None:
     """Train one run and exit with one of the codes above. The output of the run goes to its log."""
     from bepo.runs.evaluation_run import evaluate  # the server has imported these already
     from bepo.runs.run import run

@@ -63,7 +63,10 @@ def n_values(override: Override) -> int:
     if not override.is_sweep_override():
         return 1
     if not override.is_discrete_sweep():
-        raise UserError(f"{override.input_line}: a grid cannot list the values of an interval; choices: choice, range")
+        raise UserError(
+            f"{override.input_line}: a grid cannot list the values of an interval; choices: choice, range, or "
+            "hydra/sweeper=optuna, which searches the interval"
+        )
     sweep = override.value()
     if isinstance(sweep, Glob):
         return 1  # only Hydra knows the number of files

@@ -7,10 +7,8 @@ the same runs. Retried trials are not counted.
 from __future__ import annotations
 
 import json
-import os
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from warnings import catch_warnings, simplefilter
@@ -19,22 +17,22 @@ import optuna
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from optuna.distributions import BaseDistribution
-from optuna.exceptions import ExperimentalWarning, OptunaError
+from optuna.exceptions import ExperimentalWarning
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy import make_url
-from sqlalchemy.exc import SQLAlchemyError
 
 from bepo.core.errors import UserError
 from bepo.core.seeds import derive_seed
 from bepo.runs.compose import CONFIG_ERRORS, explain
 from bepo.runs.config import identity_of
 from bepo.runs.objectives import checked_directions
+from bepo.runs.trials_database import opened
 from bepo.store.files import digest, folder_name, locked
 from bepo.store.published import TRIALS
 from bepo.sweep.estimate import Throughput, TimeEstimate
 from bepo.sweep.plan import PlannedRun, plan_cells
 from bepo.sweep.space import as_sweep, conditional_space, search_space, values_of
+from bepo.sweep.storage import check_place, checked_storage, file_of, storage_errors, without_password
 from bepo.sweep.studies import Cell, PlannedStudy
 
 RETRIES = "retries"
@@ -136,26 +134,21 @@ def _create(planned: PlannedStudy, storage: str, directions: Sequence[StudyDirec
     name = planned.config.hydra.sweeper.study_name
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with storage_errors(storage):
-        return optuna.create_study(study_name=name, storage=storage, directions=directions, load_if_exists=True)
+        made = opened(storage)
+        return optuna.create_study(study_name=name, storage=made, directions=directions, load_if_exists=True)
 
 
-def join_stored(planned: PlannedStudy, objectives: Sequence[str]) -> optuna.Study | None:
-    """Open the stored study of a search without a file in ``experiments/``; None if it has no database or no name.
+def join_stored(planned: PlannedStudy, objectives: Sequence[str]) -> optuna.Study:
+    """Open or create the stored study of a search without a file in ``experiments/``.
 
-    Raises ``UserError`` if its trials searched other values, or if the database cannot be opened.
+    Raises ``UserError`` if its trials searched other values, or if the storage cannot be opened.
     """
     sweeper = planned.config.hydra.sweeper
     directions = [StudyDirection[name.upper()] for name in checked_directions(objectives, sweeper)]
-    if sweeper.storage is None:
-        return None
-    if sweeper.study_name is None:  # a new study, which Optuna will name
-        storage = _checked_url(sweeper.storage)
-        with storage_errors(storage):
-            optuna.get_all_study_names(storage)
-        return None
     study = _create(planned, _stored_at(sweeper), directions)
     space, fixed = search_space(planned.sweep)
     _refuse_change(planned, study, changed_search(study, space, {*space}, values_of(fixed), {}))
+    study.set_user_attr("objectives", list(objectives))
     return study
 
 
@@ -166,65 +159,23 @@ def find_study(planned: PlannedStudy) -> optuna.Study | None:
     """
     storage, name = _stored_at(planned.config.hydra.sweeper), planned.config.hydra.sweeper.study_name
     _directions(planned)
-    file = _sqlite_file(storage)
+    file = file_of(storage)
     if file and not file.exists():
-        _check_place(file, storage, Path(planned.config.results))
+        check_place(file, storage, Path(planned.config.results))
         return None
     with storage_errors(storage):
-        if name not in optuna.get_all_study_names(storage):
+        place = opened(storage)
+        if name not in optuna.get_all_study_names(place):
             return None
-        study = optuna.load_study(study_name=name, storage=storage)
+        study = optuna.load_study(study_name=name, storage=place)
     _check_same(planned, study)
     return study
 
 
 def _stored_at(sweeper: Any) -> str:
-    """Return the URL of a study's database. Raises ``UserError`` for an invalid URL or study name."""
+    """Return the storage of a study. Raises ``UserError`` for an invalid storage or study name."""
     folder_name(sweeper.study_name, "hydra.sweeper.study_name")
-    return _checked_url(sweeper.storage)
-
-
-def _checked_url(storage: Any) -> str:
-    if not isinstance(storage, str):
-        raise UserError(f"hydra.sweeper.storage={storage}: must be the URL of a database, such as sqlite:///FILE")
-    with storage_errors(storage):
-        url = make_url(storage)
-    if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
-        raise UserError(f"hydra.sweeper.storage={storage}: must name a file, sqlite:///FILE; memory is not persistent")
-    return storage
-
-
-@contextmanager
-def storage_errors(storage: str) -> Iterator[None]:
-    """Turn the errors of Optuna and its libraries about a database into a ``UserError``."""
-    try:
-        yield
-    except UserError:
-        raise
-    except (SQLAlchemyError, OptunaError, ImportError, RuntimeError, LookupError, ValueError, OSError) as error:
-        problem = (str(error) or repr(error)).splitlines()[0]
-        raise UserError(f"hydra.sweeper.storage={_without_password(storage)}: cannot be opened ({problem})") from error
-
-
-def _without_password(storage: str) -> str:
-    with suppress(SQLAlchemyError, ValueError):
-        return make_url(storage).render_as_string()
-    return storage
-
-
-def _sqlite_file(storage: str) -> Path | None:
-    """Return the file of an SQLite database; None for another database."""
-    url = make_url(storage)
-    return Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
-
-
-def _check_place(file: Path, storage: str, results: Path) -> None:
-    """Raise ``UserError`` if a new SQLite database cannot be created."""
-    if not file.parent.is_dir():
-        if not file.is_relative_to(results):
-            raise UserError(f"hydra.sweeper.storage={storage}: folder {file.parent} does not exist")
-    elif file.is_symlink() or not os.access(file.parent, os.W_OK | os.X_OK):
-        raise UserError(f"hydra.sweeper.storage={storage}: {file} cannot be written")
+    return checked_storage(sweeper.storage)
 
 
 def retried_trials(study: optuna.Study) -> set[int]:
@@ -349,7 +300,7 @@ def _check_same(planned: PlannedStudy, study: optuna.Study) -> None:
 def _refuse_change(planned: PlannedStudy, study: optuna.Study, changed: str) -> None:
     if changed:
         raise UserError(
-            f"study {study.study_name!r} in {_without_password(planned.config.hydra.sweeper.storage)} was made with "
+            f"study {study.study_name!r} in {without_password(planned.config.hydra.sweeper.storage)} was made with "
             f"other settings: {changed}; choose another name with hydra.sweeper.study_name=..."
         )
 

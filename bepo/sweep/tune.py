@@ -14,6 +14,7 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from bepo.core.errors import UserError
+from bepo.runs.objectives import metric_for_pruner
 from bepo.store.files import FileLock, acquire, locked, try_acquire
 from bepo.sweep.attempt import Attempt
 from bepo.sweep.outcome import TuningOutcome
@@ -43,7 +44,8 @@ class Tuning:
     def __init__(self, planned: PlannedStudy, pool: Pool, view: View) -> None:
         self.planned, self.pool, self.view = planned, pool, view
         self.objectives = planned.objectives
-        self.has_pruner = "pruner" in planned.config.study and len(self.objectives) == 1
+        has_pruner = "pruner" in planned.config.study and len(self.objectives) == 1
+        self.metric = metric_for_pruner(self.objectives[0]) if has_pruner else None
         self.is_seeded = planned.config.hydra.sweeper.sampler.get("seed") is not None
         self.space, self.fixed = search_space(planned.sweep)
         self.conditional = conditional_space(planned.config)
@@ -171,8 +173,8 @@ class Tuning:
             self.view.failed(worker)
 
     def _update(self, attempt: Attempt) -> None:
-        """Report new validation passes, prune a bad trial, and tell Optuna when a trial has ended."""
-        has_news = self.has_pruner and not attempt.is_pruned and attempt.report()
+        """Report new values to the pruner, prune a bad trial, and tell Optuna when a trial has ended."""
+        has_news = self.metric is not None and not attempt.is_pruned and attempt.report(self.metric)
         if attempt.failure:
             self._close(attempt, TrialState.FAIL)
         elif attempt.is_complete:

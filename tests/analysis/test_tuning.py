@@ -8,6 +8,7 @@ from analysis.data.sources import Source
 from analysis.figures.tuning import optuna_studies
 from analysis.grid.artefact import artefacts
 from analysis.output.build import build
+from bepo.runs.trials_database import opened
 
 
 @pytest.fixture
@@ -45,7 +46,24 @@ def test_history(results):
     best = {line.get_label(): list(line.get_ydata()) for line in first.lines}["best so far"]
     assert best == pytest.approx([10 * i for i in range(9)])
     assert first.get_ylabel() == "Validation success (%)" and second.get_xlabel() == "Training seconds"
+    assert "Optuna studies of validation success (tier smoke)" in found.caption
     assert "no trials yet" in built(results, "optuna-history", "paper").figure.axes[0].texts[0].get_text()
+
+
+@pytest.mark.parametrize("label", ["history", "importance", "parallel", "slice", "contour"])
+def test_a_study_of_another_objective_is_named_by_it(tmp_path, label):
+    """The trials are in a journal."""
+    journal = opened(f"{tmp_path}/trials.journal")
+    study = optuna.create_study(study_name="returns.sokoban.smoke", storage=journal, direction="maximize")
+    study.set_user_attr("objectives", ["train/return"])
+    space = {name: optuna.distributions.FloatDistribution(0, 1) for name in ("x", "y")}
+    for i in range(20):
+        params = {"x": i / 20, "y": (7 * i % 20) / 20}
+        study.add_trial(optuna.create_trial(params=params, distributions=space, value=params["x"]))
+    found = built(tmp_path, f"optuna-{label}")
+    texts = [axis.get_ylabel() for axis in found.figure.axes]
+    assert "train/return (tier smoke)" in found.caption and "success" not in found.caption + " ".join(texts)
+    assert label == "importance" or "Train/return" in texts
 
 
 def test_conditional_settings_are_compared_too(tmp_path):

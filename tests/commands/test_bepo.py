@@ -49,6 +49,16 @@ def test_a_misspelt_command_gets_the_nearest(monkeypatch, capsys):
         ("bepo vi", ["view"]),
         ("bepo train env=soko", ["sokoban"]),  # of bash's own word, which begins behind =
         ("bepo evaluate env=sokoban credit.gate_or", ["credit.gate_order="]),
+        ("bepo train credit=grpo credit.gate_or", []),  # a setting of another estimator
+        ("bepo train credit=gigpo_p", ["gigpo_paper"]),  # a preset
+        ("bepo train credit.gate_order=ma", ["mask"]),
+        ("bepo train progress=", ["false", "true"]),
+        ("bepo sweep main_alf", ["main_alfworld"]),
+        ("bepo train -cd experiments -cn main_alf", ["main_alfworld"]),
+        ("bepo sweep main_alfworld --ret", ["--retrain"]),
+        ("bepo view 5d43bbcc9", ["5d43bbcc9bce"]),
+        ("bepo evaluate run=5d43bbcc9", ["5d43bbcc9bce"]),
+        ("bepo play soko", ["sokoban"]),
     ],
 )
 def test_bash_completes_commands_and_configs(line, words, monkeypatch, capsys):

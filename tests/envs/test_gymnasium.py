@@ -7,7 +7,7 @@ import pytest
 from bepo.core.batch import Terminal
 from bepo.core.errors import UserError
 from bepo.envs import environments
-from bepo.envs.gymnasium.texts import plain
+from bepo.envs.gymnasium.texts import described, plain
 
 gymnasium = pytest.importorskip("gymnasium")
 
@@ -75,6 +75,51 @@ def test_an_environment_without_a_table_has_no_expert_but_numbers_to_read():
     assert all(len(o.text.split()) == 3 and o.admissible == ("stick", "hit") for o in episodes.observations)
 
 
+class Pictures(gymnasium.Env):
+    """An environment whose observations are pictures."""
+
+    action_space, observation_space = gymnasium.spaces.Discrete(2), gymnasium.spaces.Box(0, 255, (8, 8, 3), "uint8")
+
+    def __init__(self, render_mode=None):
+        pass
+
+    def reset(self, *, seed=None, options=None):
+        return self.observation_space.sample(), {}
+
+
+if "Pictures-v0" not in gymnasium.registry:
+    gymnasium.register("Pictures-v0", Pictures)
+
+
+@pytest.mark.parametrize(
+    "env_id, horizon", [("FrozenLake-v1", 100), ("Taxi-v4", 200), ("CliffWalking-v1", 50), ("CartPole-v1", 500)]
+)
+def test_a_registered_time_limit_is_the_horizon(env_id, horizon):
+    """CliffWalking has none."""
+    assert made(env_id).horizon == horizon and made(env_id, horizon=7).horizon == 7
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "MountainCar-v0", "Acrobot-v1"])
+def test_vectors_are_described(env_id):
+    env = made(env_id)
+    episodes = env.start(list(islice(env.tasks("train"), 2)))
+    first = episodes.observations[0].text
+    assert all(name in first for name in env._maker.family.numbers) and env._maker.family.numbers
+    assert episodes.step({0: env._maker.words[0]})[0].observation.text != first
+    assert described({"a": (1, True), "b": 0.25}) == "a: 1 1\nb: 0.25"
+
+
+def test_a_pole_that_stands_until_the_time_limit_is_a_success():
+    env = made("CartPole-v1", horizon=9)
+    episodes = env.start(list(islice(env.tasks("train"), 2)))
+    ends = [Terminal.NONE] * 2
+    for number in range(9):
+        for i, action in ((0, ["left", "right"][number % 2]), (1, "left")):
+            if ends[i] == Terminal.NONE:
+                ends[i] = episodes.step({i: action})[i].terminal
+    assert ends == [Terminal.SUCCESS, Terminal.FAILURE]
+
+
 @pytest.mark.parametrize(
     "settings, told",
     [
@@ -85,7 +130,10 @@ def test_an_environment_without_a_table_has_no_expert_but_numbers_to_read():
         ({"id": "FrozenLake-v1", "kwargs": {"nope": 1}}, "nope"),
         ({"id": "FrozenLake-v1", "kwargs": {"desc": ["S"]}}, "desc"),
         ({"id": "FrozenLake-v1", "kwargs": {"map_name": None, "size": 1}}, "env.kwargs.size=1"),
-        ({"id": "CartPole-v1"}, "env.id=CartPole-v1.*render_mode=ansi"),
+        (
+            {"id": "Pictures-v0"},
+            r"env.id=Pictures-v0: .*uint8 of shape \(8, 8, 3\); at most 64 numbers.*render_mode=ansi",
+        ),
         ({"id": "Pendulum-v1"}, "not numbered"),
     ],
 )

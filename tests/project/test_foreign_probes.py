@@ -8,7 +8,6 @@ ROOT = Path(__file__).parents[2]
 # Probes of objects that are not ours: (file, call) with the reason.
 ALLOWED = {
     ("bepo/policies/pretrained_vl.py", "hasattr get_rope_index"): "transformers' models of the Qwen2-VL family have it",
-    ("bepo/envs/gymnasium/making.py", "getattr ndim"): "an observation of Gymnasium's may be an array, or a number",
     (
         "bepo/training/verl/patches.py",
         "getattr lm_head",

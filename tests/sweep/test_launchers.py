@@ -55,6 +55,28 @@ def test_hydras_optuna_sweeper_optimises_validation_success(tmp_path):
     assert trial.value == sum(row["success"] for row in rows) / len(rows)
 
 
+def test_hydras_optuna_sweeper_stores_its_trials_by_default(tmp_path):
+    """The same command goes on with its study, and another search has another one."""
+    search = (*OPTUNA, "hydra.sweeper.direction=maximize", *ONE, f"results={tmp_path}")
+    for space in ("credit.gamma=choice(0.9)", "credit.gamma=choice(0.9)", "credit.gamma=choice(0.9,0.9)"):
+        code, out, err = run(*search, space)
+        assert code == 0, out + err
+        assert "validation success" in out and "test success" not in out
+    assert len(list(tmp_path.glob("runs/*/run.json"))) == 1
+    found = optuna.get_all_study_summaries(storage=f"sqlite:///{tmp_path}/studies.db")
+    assert sorted(study.n_trials for study in found) == [1, 2]
+    for study in found:
+        assert study.study_name.startswith("search_gamma_") and study.study_name.endswith(".sokoban.smoke")
+        assert study.user_attrs["objectives"] == ["validation_success"]
+    journal = f"hydra.sweeper.storage={tmp_path}/trials.journal"
+    assert "Hydra's sweeper knows databases only" in run(*search, "credit.gamma=choice(0.9)", journal)[2]
+
+
+def test_an_interval_needs_the_optuna_sweeper(tmp_path):
+    code, _, err = run("-m", *ONE, f"results={tmp_path}", "credit.gamma=interval(0.9,1)")
+    assert code == 2 and "hydra/sweeper=optuna, which searches the interval" in err and len(err.splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     "override, problem",
     [

@@ -22,7 +22,7 @@ from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder
 from bepo.sweep import studies
 from bepo.sweep.__main__ import main
-from bepo.sweep.attempt import Attempt, means_of_passes
+from bepo.sweep.attempt import Attempt, means_so_far
 from bepo.sweep.estimate import Throughput
 from bepo.sweep.execute import Execution
 from bepo.sweep.plan import PlannedRun, plan_cells
@@ -110,6 +110,24 @@ def test_ctrl_c_leaves_a_trial_that_goes_on_from_its_checkpoint(tmp_path):
     assert trial.intermediate_values == dict(enumerate(passes)) and len(passes) == 8
 
 
+def test_two_processes_share_a_journal(tmp_path):
+    """Each makes a trial, at the same time; the figures find the journal in the results folder."""
+    space = (
+        "training.minibatch_size=choice(32,64)",
+        "training.epochs=1",
+        "study.seeds=[0]",
+        "hydra.sweeper.n_trials=4",
+    )
+    storage = f"hydra.sweeper.storage=journal:///{tmp_path}/trials.journal"
+    both = [sweep(tmp_path, "tune_gated_bepo", *TINY, *space, storage) for _ in range(2)]
+    outs = [finish(process) for process in both]
+    assert [code for code, _ in outs] == [0, 0], outs
+    assert all("4 of 4 trials of 1 seeds (4 complete)" in out for _, out in outs), outs
+    (study,) = optuna_studies(tmp_path).values()
+    assert [trial.number for trial in study.trials] == [0, 1, 2, 3]
+    assert not (tmp_path / "studies.db").exists()
+
+
 def test_abandoned_trials_are_queued_once(tmp_path):
     """Another process holds trial 0, trial 1 was abandoned, and trial 2 too, but it is queued already."""
     overrides = [f"results={tmp_path}", "env=sokoban", "hydra.sweeper.n_trials=3"]
@@ -169,20 +187,32 @@ def test_the_pruner_sees_the_mean_of_the_seeds_so_far(tmp_path):
     settings = [f"results={tmp_path}", *SMALLEST, "updates=4", "evaluation.every=2", "env=sokoban"]
     runs = plan_cells([Cell("main_sokoban", [*settings, f"seed={seed}"], []) for seed in range(3)])
 
-    def note_passes(run, *values):
+    def note(run, update, value):
         with run.folder.locked():
-            for value in values:
-                run.folder.append("metrics", {"update": 1}, {"update": 2, "eval/validation_success": value})
+            run.folder.append("metrics", *({"update": n, "train/return": 10.0 * n} for n in (update - 1, update)))
+            run.folder.append("metrics", {"update": update, "eval/validation_success": value})
 
-    note_passes(runs[1], 0.75)
-    assert means_of_passes(runs) == []
-    note_passes(runs[0], 0.5)
-    assert means_of_passes(runs) == [0.5]
-    note_passes(runs[0], 0.25)
-    assert means_of_passes(runs) == [0.5, 0.25, (0.25 + 0.75) / 2]
-    note_passes(runs[1], 1.0)
-    note_passes(runs[2], 0.5)
-    assert means_of_passes(runs) == pytest.approx([0.5, 0.25, 0.5, (0.25 + 1) / 2, (0.25 + 1 + 0.5) / 3])
+    def seen(metric="eval/validation_success"):
+        return means_so_far(runs, metric)
+
+    note(runs[1], 2, 0.75)
+    assert seen() == []
+    note(runs[0], 2, 0.5)
+    assert seen() == [0.5] and seen("train/return") == [10, 20]
+    note(runs[0], 4, 0.25)
+    assert seen() == [0.5, 0.25, (0.25 + 0.75) / 2]
+    note(runs[1], 4, 1.0)
+    note(runs[2], 2, 0.5)
+    assert seen() == pytest.approx([0.5, 0.25, 0.5, (0.25 + 1) / 2, (0.25 + 1 + 0.5) / 3])
+    assert seen("train/return")[:5] == [10, 20, 30, 40, (40 + 10) / 2]
+
+
+def test_a_pruner_sees_the_metric_of_the_objective(tmp_path, capsys):
+    assert objectives.metric_for_pruner("validation_success") == "eval/validation_success"
+    assert objectives.metric_for_pruner("train/return") == "train/return"
+    overrides = ["study.objectives=[training_seconds]", "hydra.sweeper.direction=minimize", f"results={tmp_path}"]
+    assert main(["tune_gated_bepo", "--dry-run", *overrides]) == 2
+    assert "study.pruner: the objective training_seconds is known only at the end" in capsys.readouterr().err
 
 
 def test_a_hopeless_trial_stops_early_and_keeps_what_it_has(tmp_path):

@@ -14,11 +14,12 @@ from bepo.core.settings import setting
 from bepo.envs import Environment, Observation, PromptText, Split, Task, content_id, register, split_by_id
 from bepo.envs._words import seen_words
 from bepo.envs.gymnasium.episodes import GymnasiumEpisodes
-from bepo.envs.gymnasium.making import Maker
+from bepo.envs.gymnasium.making import Maker, time_limit
 from bepo.envs.gymnasium.tabular import has_table
 from bepo.envs.gymnasium.texts import family_of
 
 _SEEDS = 10_000_000
+_STEPS_WITHOUT_LIMIT, _MOST_STEPS = 50, 10_000
 _MOST_SEEDS_IN_VAIN = 2_000
 
 
@@ -28,8 +29,9 @@ class Gymnasium(Environment):
     """Any environment of the gymnasium package with numbered actions, such as FrozenLake, Taxi or CliffWalking.
 
     A task is a seed of ``reset``. The seed also decides all later random events, so the episodes of a group are
-    comparable. An observation is the rendering as text (mode ``ansi``), or the numbers if it cannot be rendered. An
-    episode succeeds if the environment ends it with a reward above 0 (CliffWalking: if the environment ends it). An
+    comparable. An observation is the rendering as text (mode ``ansi``), or its numbers if it cannot be rendered: at
+    most 64 of them, with three digits. An episode succeeds if the environment ends it with a reward above 0
+    (CliffWalking, MountainCar and Acrobot: if it ends it; CartPole: if the pole stands until the time limit). An
     environment with a table of its transitions (``P``) has an expert, found by value iteration.
     Source: Towers et al., 2024, Gymnasium.
     """
@@ -46,12 +48,18 @@ class Gymnasium(Environment):
     """The words for the actions 0, 1, ...; empty: built-in words for Gymnasium's environments, else the numbers."""
     rules: str = ""
     """The rules in the prompt; empty: built-in rules for Gymnasium's environments."""
-    horizon: int = setting(50, at_least=1, at_most=10_000)
-    """Number of steps after which an episode is truncated; Gymnasium's own limit is not applied."""
+    horizon: int = setting(0, at_least=0, at_most=_MOST_STEPS)
+    """Number of steps after which an episode is truncated. 0: the environment's own time limit (``max_episode_steps``),
+    or 50 if it has none. A run's ID contains the resulting number."""
 
     label: ClassVar[str] = "Gymnasium"
     shown_settings: ClassVar[tuple[str, ...]] = ("id", "horizon")
     method_version: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        if self.horizon == 0:
+            self.horizon = min(time_limit(self.id) or _STEPS_WITHOUT_LIMIT, _MOST_STEPS)
+        super().__post_init__()
 
     @property
     def has_expert(self) -> bool:
@@ -92,7 +100,7 @@ class Gymnasium(Environment):
 
     def start(self, tasks: Sequence[Task]) -> GymnasiumEpisodes:
         """Start one episode for each seed."""
-        return GymnasiumEpisodes(self._maker, [task.data["seed"] for task in tasks])
+        return GymnasiumEpisodes(self._maker, [task.data["seed"] for task in tasks], self.horizon)
 
     def parse_action(self, text: str) -> str | None:
         """Return the action whose word or number equals the text, else the first action whose word it contains."""

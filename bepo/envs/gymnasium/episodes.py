@@ -18,9 +18,10 @@ from bepo.envs.gymnasium.tabular import best_actions
 class GymnasiumEpisodes:
     """Running episodes, each in a separate environment."""
 
-    def __init__(self, maker: Maker, seeds: Sequence[int]) -> None:
-        """Start one episode for each seed."""
-        self._maker = maker
+    def __init__(self, maker: Maker, seeds: Sequence[int], horizon: int) -> None:
+        """Start one episode for each seed; ``horizon`` is the time limit, which is a success in some environments."""
+        self._maker, self._horizon = maker, horizon
+        self._taken = [0] * len(seeds)  # steps
         self._envs = [maker.make(seed) for seed in seeds]
         self._plans: dict[int, Int[np.ndarray, " S"]] = {}  # the expert's, by episode; -1: for all
         self._states: list[Any] = [None] * len(seeds)
@@ -47,12 +48,17 @@ class GymnasiumEpisodes:
         return float("nan")
 
     def _step(self, i: int, action: str | None) -> Step:
-        if action is None:
-            return Step(self.observations[i], 0.0, Terminal.NONE, 0.0)
-        with named(self._maker.id, "step"):
-            observation, reward, ended, cut, info = self._envs[i].step(self._maker.words.index(action))
-            self.observations[i] = self._read(i, observation, info)
-        success = ended and (float(reward) > 0 or self._maker.family.ends_in_success)
+        self._taken[i] += 1
+        reward, ended, cut = 0.0, False, False
+        if action is not None:
+            with named(self._maker.id, "step"):
+                observation, reward, ended, cut, info = self._envs[i].step(self._maker.words.index(action))
+                self.observations[i] = self._read(i, observation, info)
+        family = self._maker.family
+        if family.lasts:
+            success = not ended and self._taken[i] >= self._horizon
+        else:
+            success = ended and (float(reward) > 0 or family.ends_in_success)
         terminal = Terminal.SUCCESS if success else Terminal.FAILURE if ended else Terminal.NONE
         return Step(self.observations[i], float(reward), terminal, float(success), broken=cut and not ended)
 

@@ -8,13 +8,28 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from bepo.core.errors import UserError, choose
 from bepo.envs._foreign import in_words, named
-from bepo.envs.gymnasium.texts import family_of, plain
+from bepo.envs.gymnasium.texts import described, family_of, plain
 
 _SIZES = range(2, 51)  # of a random lake; Gymnasium never returns from making a map of one cell
+
+
+def time_limit(env_id: str) -> int | None:
+    """Return the number of steps after which Gymnasium would truncate an episode (``max_episode_steps``).
+
+    None if the environment has no limit or is unknown, or if gymnasium is not installed.
+    """
+    if find_spec("gymnasium") is None or not env_id:
+        return None
+    gymnasium = import_module("gymnasium")
+    try:
+        return gymnasium.spec(env_id).max_episode_steps
+    except Exception:  # any type: the import of another package; ``Maker`` reports it
+        return None
 
 
 class Maker:
@@ -41,17 +56,18 @@ class Maker:
         return copy(self._prototype)
 
     def text(self, env: Any, observation: object) -> str:
-        """Return an observation as text. Raises ``UserError`` if it is an array or a dictionary."""
+        """Return an observation as text. Raises ``UserError`` if it is a picture or another large array."""
         if isinstance(observation, str):
             return observation
         if self.renders:
             return plain(str(env.render()))
-        parts = observation if isinstance(observation, tuple) else (observation,)
-        if any(getattr(part, "ndim", 0) for part in parts) or isinstance(observation, dict):
+        try:
+            return described(observation, self.family.numbers)
+        except ValueError as error:
             raise UserError(
-                f"env.id={self.id}: its observations are not text, and it cannot render text (render_mode=ansi)"
-            )
-        return " ".join(str(int(part) if isinstance(part, bool) else part) for part in parts)
+                f"env.id={self.id}: its observations cannot be described in words ({error}), and it cannot render text "
+                "(render_mode=ansi)"
+            ) from None
 
     def beginning(self, seed: int) -> str:
         """Return a text that identifies the beginning of an episode: its first observation, or its random map."""

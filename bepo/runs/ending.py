@@ -1,0 +1,44 @@
+"""What a training run prints at its end: its cell, its success before and after, and the next command."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from bepo.envs import Split
+from bepo.runs.config import Config, cell_overrides, identity_of
+from bepo.runs.metrics import success_rate
+from bepo.runs.wandb_labels import labels_of
+from bepo.store.find import DEFAULT
+from bepo.store.run_files import StoredRun
+from bepo.store.runs import RunFolder, run_id
+
+_SHORT = 4  # overrides of a single run that its last line repeats
+
+
+def last_line(
+    config: Config, done: StoredRun, state: str, split: Split, overrides: Sequence[str], varying: Sequence[str]
+) -> str:
+    """Return the cell of a complete run with its success before and after training in one line.
+
+    The cell is ``varying``, the overrides by which it differs from the others, or else a few ``overrides``.
+    """
+    rates = {update: rows for update in (0, done.metadata["result"]["updates"]) if (rows := _rate(done, split, update))}
+    changed = cell_overrides(config, overrides)
+    shown = varying or (changed if len(changed) <= _SHORT else ())
+    cell = labels_of(config, RunFolder(Path(config.results), done.id), shown).config["cell"]
+    success = " -> ".join(rates.values())
+    return f"run {done.id}{state}: {config.env.name} {cell} seed={config.seed}, {split} success {success} ({done.path})"
+
+
+def _rate(done: StoredRun, split: Split, update: int) -> str:
+    """Return the success rate after an update as text; empty if the split was not evaluated then."""
+    rows = [row for row in done.episodes() if (row["split"], row["update"]) == (split, update)]
+    return f"{success_rate(rows, split, update):.3f}" if rows else ""
+
+
+def next_command(command: str, config: Config) -> str:
+    """Return the command line that looks at the run of a config: ``view`` or ``diagnose``."""
+    folder = [] if Path(config.results) == DEFAULT else ["--results", config.results]
+    return shlex.join(["python", "-m", f"bepo.{command}", run_id(identity_of(config)), *folder])
