@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 from bepo import __version__
+from bepo.complete import commands
 from bepo.core.errors import choose, exit_code
 
-_FOLDER = Path(__file__).parent
 _COMPLETION = r"""_bepo() {
   local IFS=$'\n' line=${COMP_LINE:0:$COMP_POINT} cut=
   local word=${line##* }
@@ -24,13 +24,6 @@ _COMPLETION = r"""_bepo() {
 complete -o nospace -o default -F _bepo bepo"""
 """Completion for bash, and for zsh with ``bashcompinit``. Bash replaces the text after the last ``=``, zsh the whole
 word."""
-
-
-def commands() -> dict[str, Path]:
-    """Return the source file of every command by name: the top-level files, and the folders with a ``__main__.py``."""
-    files = {path.stem: path for path in _FOLDER.glob("*.py") if not path.stem.startswith("_")}
-    folders = {path.parent.name: path for path in _FOLDER.glob("*/__main__.py")}
-    return dict(sorted((files | folders | {"analysis": _FOLDER.parent / "analysis" / "__main__.py"}).items()))
 
 
 def main() -> int:

@@ -28,6 +28,13 @@ _OF_RUNS = ("view", "diagnose", "verify", "upload", "analysis")
 _OF_STUDIES = ("sweep", "view", "analysis")
 
 
+def commands() -> dict[str, Path]:
+    """Return the source file of every command by name: the top-level files, and the folders with a ``__main__.py``."""
+    files = {path.stem: path for path in _PACKAGE.glob("*.py") if not path.stem.startswith("_")}
+    folders = {path.parent.name: path for path in _PACKAGE.glob("*/__main__.py")}
+    return dict(sorted((files | folders | {"analysis": _PACKAGE.parent / "analysis" / "__main__.py"}).items()))
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Print what the last word of a command line may become, one a line. Return 0."""
     line = " ".join(sys.argv[1:] if arguments is None else arguments)
@@ -44,8 +51,6 @@ def completions(before: list[str], word: str) -> list[str]:
 
 def _candidates(before: list[str], word: str) -> Iterator[str]:
     if not before:
-        from bepo.__main__ import commands
-
         yield from commands()
         return
     command, *given = before

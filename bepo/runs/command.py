@@ -32,7 +32,7 @@ CLASSES = (
 )
 """The classes that a config may name beside sweepers and launchers. Others are refused: a config must not run code."""
 _NO_LOGGING_YET = "hydra.hydra_logging.root=null"
-"""Hydra opens the handlers of its logging before it calls anything of ours. ``SweepCheck`` starts it once it is checked."""
+"""Hydra opens the handlers of its logging before it calls our code. ``SweepCheck`` checks them, then starts logging."""
 _IN_A_CELL = ("bepo.training.verl.*", "verl.*")  # classes that verl's own config names during a run
 _RETRY_SECONDS = 2.0  # wait before retrying a cell that another process is working on
 

@@ -47,7 +47,7 @@ class RayPool(Pool):
         """
         if find_spec("ray") is None:
             raise Missing("--ray needs the ray package", "pip install 'ray>=2.50,<3'")
-        import ray
+        import ray  # pyright: ignore[reportMissingImports] (an extra)
 
         self._ray, self._jobs = ray, jobs
         self._losses: Counter[str] = Counter()  # by run ID

@@ -1,5 +1,6 @@
 """``bepo COMMAND``: every command under one name."""
 
+import resource
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from importlib.metadata import version
 import pytest
 
 from bepo import __main__ as bepo
+from bepo.complete import completions
 
 
 def run(monkeypatch, *arguments):
@@ -72,3 +74,21 @@ _bepo; printf '%s\\n' "${{COMPREPLY[@]}}"
 """
     found = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, encoding="utf-8")
     assert found.stdout.split() == words, found.stderr
+
+
+@pytest.mark.parametrize("line", ["train credit=gi", "sweep main", "view 5d43"])
+def test_a_completion_takes_little_time(line):
+    """CPU seconds, because a busy machine says nothing about the wall clock. The first answer fills the cache."""
+    command = [sys.executable, "-m", "bepo", "complete", line]
+    subprocess.run(command, capture_output=True, check=True)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found = subprocess.run(command, capture_output=True, check=True, encoding="utf-8").stdout
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert found and after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.3
+
+
+def test_completion_offers_no_name_that_a_shell_would_expand(tmp_path):
+    for name in ("abc123", "$(touch x)", "a b", "`ls`"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+    assert completions(["view", f"--results={tmp_path}"], "a") == ["abc123"]
+    assert not [word for word in completions(["view", f"--results={tmp_path}"], "") if "$" in word or "`" in word]
