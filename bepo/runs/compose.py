@@ -60,7 +60,7 @@ def register(overrides: Sequence[str]) -> None:
     OmegaConf.register_resolver("trials_database", database_url, replace=True)
     OmegaConf.register_resolver("search_name", search_name, replace=True)
     store = ConfigStore.instance()
-    store.store(group="hydra/sweeper", name="optuna_fields", node=OptunaSweeperConf)  # conf/hydra/sweeper/optuna.yaml
+    store.store(group="hydra/sweeper", name="optuna_fields", node=OptunaSweeperConf, replace=True)
     store.store(name="schema", node=Config, replace=True)
     for group, plugins in PLUGINS.items():
         for name, cls in plugins().items():
