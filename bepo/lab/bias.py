@@ -33,7 +33,7 @@ def trajectories(worlds: Worlds, policy: Float[np.ndarray, "1 S A"]) -> list[_Pa
         grown: list[_Path] = []
         for probability, steps in running:
             state = steps[-1][2] if steps else int(worlds.start[0])
-            for action in range(worlds.n_actions):
+            for action in np.flatnonzero(policy[0, state]).tolist():
                 there, reward = int(worlds.next[0, state, action]), float(worlds.reward[0, state, action])
                 path = probability * float(policy[0, state, action]), [*steps, (state, action, there, reward)]
                 (done if there >= n else grown).append(path)

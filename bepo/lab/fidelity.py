@@ -209,14 +209,14 @@ def _gradients(estimate: np.ndarray, probe: Probe) -> dict[str, np.ndarray]:
     """Return what the policy gradient of each group has in common with the true one, by keys."""
     worlds, rollouts, batch = probe.worlds, probe.rollouts, probe.rollouts.batch
     key = worlds.policy_key[probe.world, rollouts.state]
-    place = batch.group.astype(np.int64) * worlds.n_states + key
-    size = batch.n_groups * worlds.n_states
+    visited, place = np.unique(batch.group.astype(np.int64) * worlds.n_states + key, return_inverse=True)
+    group, key_of = visited // worlds.n_states, visited % worlds.n_states
     true = probe.gradient.reshape(len(probe.which), -1)
     dot, square = np.zeros(batch.n_groups), np.zeros(batch.n_groups)
-    for action, own in enumerate(slopes(estimate, probe, key, place, size)):
-        own = own.reshape(batch.n_groups, -1)
-        dot += (own * probe.gradient[probe.owner, :, action]).sum(1)
-        square += (own * own).sum(1)
+    for action, own in enumerate(slopes(estimate, probe, key, place, len(visited))):
+        goal = probe.gradient[probe.owner[group], key_of, action]
+        dot += np.bincount(group, weights=own * goal, minlength=batch.n_groups)
+        square += np.bincount(group, weights=own * own, minlength=batch.n_groups)
     length = np.sqrt((true * true).sum(1))
 
     def mean(x: np.ndarray) -> np.ndarray:

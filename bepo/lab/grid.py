@@ -23,7 +23,8 @@ from bepo.sweep.studies import compose_study
 LAB_VERSION = 1
 """Version of the lab's own code. Raise it when the same settings give other learning curves."""
 MEASURED = ("training", "final", "before")
-"""Success in training, averaged over all updates; exact success on the test worlds after and before it."""
+"""Success in training, averaged over all updates; exact success on the test worlds after and before it. The table also
+has the column ``curve``: success in training by update, separated by blanks."""
 _COLUMNS = ("digest", "estimator", "method_version", "seed", *MEASURED)
 
 
@@ -74,7 +75,8 @@ class Grid:
 
     def add(self, name: str, credit: Estimator, curve: Curve) -> None:
         """Add the rows of an estimator and write the file, all rows or none. Rows of other processes are kept."""
-        measured = {"training": curve.training.mean(0), "final": curve.final, "before": curve.before}
+        curves = [" ".join(f"{x:.4g}" for x in of_seed) for of_seed in curve.training.T]
+        measured = {"training": curve.training.mean(0), "final": curve.final, "before": curve.before, "curve": curves}
         made_by = {"digest": self.digest_of(credit), "estimator": name, "method_version": credit.method_version}
         new = pd.DataFrame({**made_by, "seed": range(len(curve.final)), **measured, **self.settings})
         self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -53,8 +53,11 @@ class Curve:
 
 
 def test_worlds(worlds: Worlds) -> Int[np.ndarray, " n"]:
-    """Return the worlds that success is measured on; training draws the others."""
-    return np.arange(min(_TEST, worlds.n_worlds // 4))
+    """Return the worlds that success is measured on.
+
+    Training draws the others if worlds share features. Else nothing carries over to them, and training draws all.
+    """
+    return np.arange(min(_TEST, worlds.n_worlds // 4 if worlds.share_features else worlds.n_worlds))
 
 
 def rates(worlds: Worlds, weights: Weights) -> Float[np.ndarray, " P"]:
@@ -123,7 +126,7 @@ def learn(
 
 def _tasks(worlds: Worlds, how: Learning) -> Iterator[Int[np.ndarray, " G"]]:
     """Yield the worlds of each update, by seed: slices of a permutation of each seed's own."""
-    pool = np.arange(len(test_worlds(worlds)), worlds.n_worlds)
+    pool = np.arange(len(test_worlds(worlds)) if worlds.share_features else 0, worlds.n_worlds)
     orders = [np.random.default_rng([how.seed, s]).permutation(pool) for s in range(how.seeds)]
     for update in range(how.updates):
         place = (update * how.tasks + np.arange(how.tasks)) % len(pool)
@@ -145,12 +148,14 @@ class _Sample:
         group, state = rollouts.batch.group, rollouts.state
         self.seed, self.action, self.advantage = owner[group], rollouts.action, advantage
         self.features = worlds.features[which[group], state]
+        self.listed = worlds.listed[which[group], state]
         self.old = policy[group, state, rollouts.action]
 
     def slope(self, weights: Weights, part: Int[np.ndarray, " m"], clip_eps: float) -> Weights:
         """Return the gradient of the clipped surrogate over some transitions, averaged within each seed."""
         seed, action, advantage = self.seed[part], self.action[part], self.advantage[part]
-        policy = softmax(weights[seed[:, None], self.features[part]].sum(1))
+        logits = weights[seed[:, None], self.features[part]].sum(1)
+        policy = softmax(np.where(self.listed[part], logits, -np.inf))
         ratio = policy[np.arange(len(part)), action] / self.old[part]
         clipped = (advantage > 0) & (ratio > 1 + clip_eps) | (advantage < 0) & (ratio < 1 - clip_eps)
         count = np.bincount(seed, minlength=len(weights))

@@ -12,11 +12,18 @@ from bepo.core.errors import UserError
 from bepo.lab.truth import success
 from bepo.lab.worlds import Worlds
 
+_MANY = 8
+
 
 def softmax(logits: Float[np.ndarray, "*x A"]) -> Float[np.ndarray, "*x A"]:
     """Return probabilities over the last axis."""
     scaled = np.exp(logits - logits.max(-1, keepdims=True))
     return scaled / scaled.sum(-1, keepdims=True)
+
+
+def listed_softmax(worlds: Worlds, which: Int[np.ndarray, " G"], logits: Float[np.ndarray, "G S A"]) -> np.ndarray:
+    """Return probabilities over the actions that each world lists, (G, S, A)."""
+    return softmax(np.where(worlds.listed[which], logits, -np.inf))
 
 
 def log_linear(
@@ -26,11 +33,15 @@ def log_linear(
     owner: Int[np.ndarray, " G"],
 ) -> Float[np.ndarray, "G S A"]:
     """Return the policies of P weight tables; ``owner`` says which table each of the G policies has."""
-    return softmax(weights[owner[:, None, None], worlds.features[which]].sum(2))
+    return listed_softmax(worlds, which, weights[owner[:, None, None], worlds.features[which]].sum(2))
 
 
-def noisy_expert(worlds: Worlds, noise: float = 0.5, seed: int = 0) -> Float[np.ndarray, "B S A"]:
-    """Return logits that prefer moves towards success, with Gaussian noise, equal for states of one policy key."""
+def noisy_expert(worlds: Worlds, noise: float | None = None, seed: int = 0) -> Float[np.ndarray, "B S A"]:
+    """Return logits that prefer moves towards success, with Gaussian noise, equal for states of one policy key.
+
+    By default its deviation is 0.5, and 0.2 with eight actions or more: among many actions another one would often win.
+    """
+    noise = noise if noise is not None else 0.5 if worlds.n_actions < _MANY else 0.2
     rng = np.random.default_rng(seed)
     here, there = (
         worlds.distance[:, :-2, None],
@@ -53,9 +64,9 @@ def at_success(worlds: Worlds, logits: Float[np.ndarray, "B S A"], rate: float) 
     which, low, high = np.arange(worlds.n_worlds), np.full(worlds.n_worlds, -8.0), np.full(worlds.n_worlds, 24.0)
     for _ in range(40):
         middle = (low + high) / 2
-        above = success(worlds, which, softmax(logits * middle[:, None, None])) > rate
+        above = success(worlds, which, listed_softmax(worlds, which, logits * middle[:, None, None])) > rate
         low, high = np.where(above, low, middle), np.where(above, middle, high)
-    policy = softmax(logits * ((low + high) / 2)[:, None, None])
+    policy = listed_softmax(worlds, which, logits * ((low + high) / 2)[:, None, None])
     reached = success(worlds, which, policy)
     if (off := np.abs(reached - rate) > 0.01).any():
         bad = int(np.flatnonzero(off)[0])

@@ -5,12 +5,13 @@ Sizes: S states and A actions of a world; B worlds of a batch, padded to the lar
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from bepo.core.errors import UserError
 from bepo.core.settings import Settings, setting
@@ -32,6 +33,7 @@ class World:
     start: int
     coarse: list[Hashable]  # (S,) what a state looks like where it is aliased
     features: list[tuple[Hashable, ...]]  # (S,) F features of each state, equal ones are shared by all worlds
+    listed: Bool[np.ndarray, "S A"] | None = None  # the actions that the policy may choose; None: all
 
     @cached_property
     def distance(self) -> Float[np.ndarray, " S"]:
@@ -61,6 +63,8 @@ class Dials(Settings):
     """Standard deviation of Gaussian noise on every reward."""
     seed: int = setting(0, at_least=0)
     """Which states are aliased follows from this seed."""
+    rewards: Literal["world", "success"] = setting("world", neutral=True)
+    """What pays: what the world says, or 10 for success and nothing else."""
 
     group = "lab"
 
@@ -82,13 +86,18 @@ class Worlds:
         self.key = np.tile(np.arange(s), (b, 1))  # the state whose key each state has
         ids: dict[Hashable, int] = {}
         self.features = np.zeros((b, s, len(worlds[0].features[0])), int)
+        self.listed = np.ones((b, s, a), bool)
         for i, world in enumerate(worlds):
             n = len(world.next)
             self.next[i, :n] = np.select([world.next == SUCCESS, world.next == FAILURE], [s, s + 1], world.next)
             self.reward[i, :n], self.distance[i, :n] = world.reward, world.distance
             self.key[i, :n] = self._keys(world, i)
+            if world.listed is not None:
+                self.listed[i, :n] = world.listed
             named = [[ids.setdefault(feature, len(ids)) for feature in row] for row in world.features]
             self.features[i, :n] = np.array(named)[self.key[i, :n] if self.dials.aliased_policy else slice(None)]
+        if self.dials.rewards == "success":
+            self.reward = 10.0 * self.won
         self.n_features = len(ids)
         self.policy_key = self.key if self.dials.aliased_policy else np.tile(np.arange(s), (b, 1))
 
@@ -97,6 +106,12 @@ class Worlds:
         rng, first = np.random.default_rng([self.dials.seed, number]), dict[Hashable, int]()
         aliased = rng.random(len(world.next)) < self.dials.aliasing
         return [first.setdefault(world.coarse[s], s) if aliased[s] else s for s in range(len(world.next))]
+
+    @cached_property
+    def share_features(self) -> bool:
+        """Whether a feature of one world is one of another, so that policies generalise."""
+        every = [np.unique(of_world[: len(world.next)]) for of_world, world in zip(self.features, self.worlds)]
+        return len(np.unique(np.concatenate(every))) < sum(map(len, every))
 
     @property
     def won(self) -> np.ndarray:
@@ -224,10 +239,10 @@ def _world(
     return World(name, following, reward, start, list(coarse), list(own))
 
 
-FAMILIES = {
-    "sokoban": sokoban_rooms,
-    "grid": lambda n: [grid(seed) for seed in range(n)],
-    "chain": lambda n: [chain(length) for length in range(4, 4 + n)],
-    "tree": lambda n: [tree(seed=seed) for seed in range(n)],
+FAMILIES: dict[str, Callable[[int, int], list[World]]] = {
+    "sokoban": lambda n, _: sokoban_rooms(n),
+    "grid": lambda n, _: [grid(seed) for seed in range(n)],
+    "chain": lambda n, _: [chain(length) for length in range(4, 4 + n)],
+    "tree": lambda n, _: [tree(seed=seed) for seed in range(n)],
 }
-"""Families of worlds: each returns ``n`` of them."""
+"""Families of worlds: each returns ``n`` of them, for episodes of at most so many steps."""

@@ -29,7 +29,7 @@ DEGENERATE = {
 
 def separate(cls: type[Estimator]) -> st.SearchStrategy[Estimator]:
     """Draw options, except those that mix the groups of an update by design."""
-    return estimator(cls, whiten=False, variant="progress", progress=0.0, state_scope="group")
+    return estimator(cls, whiten=False, variant="progress", progress=0.0, state_scope="group", temperature=0.0)
 
 
 def advantages(chosen: Estimator, rows: list[dict[str, Any]]) -> np.ndarray:

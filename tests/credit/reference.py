@@ -521,3 +521,33 @@ def mt_grpo(rows, o):
             for t, i in enumerate(own):
                 found[i] = sum(score[k] for score in scores[t:])
     return found
+
+
+def proxmo(rows, o):
+    """The texts' vectors are scikit-learn's, as in the authors' code."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    after = backward(rows, rewards(rows), o.gamma)
+    after = [g - o.invalid_penalty * (not row["valid"]) for g, row in zip(after, rows)]
+    try:
+        vectors = TfidfVectorizer(max_features=1024).fit_transform([str(row["obs"]) for row in rows]).toarray()
+    except ValueError:  # no words
+        vectors = None
+    step, weight = [0.0] * len(rows), [1.0] * len(rows)
+    sigmoid = lambda x: 1 / (1 + exp(-x))  # noqa: E731
+    for indices in by(rows, "uid").values():
+        for i in indices if vectors is not None else ():
+            cosine = [float(vectors[i] @ vectors[j]) for j in indices]
+            top = max(cosine)
+            near = [exp((c - top) / o.temperature) if o.temperature else float(c >= top - 1e-9) for c in cosine]
+            base = sum(w * after[j] for w, j in zip(near, indices)) / sum(near)
+            step[i] = after[i] - base if abs(after[i] - base) > 1e-9 * abs(after[i]) else 0.0
+        total = {i: sum(rows[j]["r"] for j in own) for own in by(rows, "uid", "traj").values() for i in own}
+        score = {i: total[i] - o.invalid_penalty * (not rows[i]["valid"]) for i in indices}
+        won = {rows[i]["traj"]: rows[i]["done"] == "success" for i in indices if rows[i]["done"]}
+        p = mean(won.values()) if o.rate == "success" else min(max(mean(score.values()), 0.0), 1.0)
+        for i in indices:
+            good = won[rows[i]["traj"]] if o.rate == "success" else score[i] > 0.5
+            pull = sigmoid((1 - p) ** o.power if good else -(p**o.power)) - 0.5
+            weight[i] = 1 + o.swing / (sigmoid(1.0) - 0.5) * pull
+    return [w * a + o.step_weight * b for w, a, b in zip(weight, episode(rows, o, o.std), step)]

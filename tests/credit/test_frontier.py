@@ -22,6 +22,7 @@ from bepo.credit.graphhca import GraphHCA
 from bepo.credit.grpo import GRPO
 from bepo.credit.mt_grpo import MTGRPO
 from bepo.credit.otb import OTB
+from bepo.credit.proxmo import ProxMO, tfidf
 from bepo.credit.rebn import ReBN
 from bepo.credit.salt import SALT, same_steps
 from bepo.credit.shrunk_bepo import ShrunkBEPO
@@ -114,6 +115,45 @@ def test_g2pos_node_term_is_crbc_of_depth_one_before_it_averages_actions(batch):
     graph = RolloutGraph(batch)
     node = G2PO(std="none", invalid_penalty=0.0)(batch).terms["node"]
     close(graph.pair_mean(node) * 0.95 / 10, CRBC(beta=0.95, depth=1)(batch).terms["step_raw"], 1e-8)
+
+
+# --- ProxMO ---------------------------------------------------------------------------------------------------------
+
+
+@given(batch=BATCH)
+def test_proxmo_that_compares_equal_texts_only_is_gigpo(batch):
+    gigpo = GiGPO(std="none")(batch)
+    for temperature in (0.0, 1e-3):  # the limit, and close to it
+        credit = ProxMO(temperature=temperature, swing=0.0)(batch)
+        close(credit.advantage, gigpo.advantage)
+        close(credit.terms["step"], gigpo.terms["step"])
+
+
+@given(batch=BATCH, swing=st.sampled_from((0.05, 0.3)), rate=st.sampled_from(("success", "score")))
+def test_proxmo_weighs_the_outcome_by_difficulty(batch, swing, rate):
+    weight = ProxMO(swing=swing, rate=rate)(batch).terms["rho"]
+    won = batch.success[batch.trajectory]
+    assert (np.abs(weight - 1) <= swing + 1e-12).all()
+    if rate == "success":
+        assert (weight[won] >= 1).all() and (weight[~won] <= 1).all()
+        np.testing.assert_array_equal(weight, ProxMO(swing=swing)(batch).terms["rho"])
+
+
+def test_the_vectors_are_scikit_learns():
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    texts = ["You see a Mug 1, and a mug 2.", "you see nothing", "a b c", "", "mug mug shelf Ünder"]
+    visits = np.array([3, 1, 2, 1, 4])
+    theirs = TfidfVectorizer(max_features=1024).fit_transform(np.repeat(texts, visits)).toarray()
+    ours = tfidf(texts, visits).toarray()
+    first = np.cumsum(visits) - visits
+    close(ours @ ours.T, (theirs @ theirs.T)[np.ix_(first, first)])
+    assert tfidf(["a", "b"], np.array([1, 1])).shape[1] == 0
+
+
+def test_only_the_most_used_words_count():
+    texts = [f"common{i % 2} word{i:04d}" for i in range(2000)]
+    assert tfidf(texts, np.ones(2000, int)).shape[1] == 1024
 
 
 # --- limits --------------------------------------------------------------------------------------------------------

@@ -4,8 +4,9 @@ import pandas as pd
 import pytest
 
 from bepo.credit import make
-from bepo.lab.__main__ import _credit, _presets, main
+from bepo.lab.__main__ import main
 from bepo.lab.grid import Grid, credits_of, with_and_without_critic
+from bepo.lab.words import composing, read_credit
 from bepo.runs.compose import register_configs
 
 SMALL = ["worlds=8", "seeds=2", "updates=1", "tasks=2", "group_size=2"]
@@ -25,9 +26,9 @@ def test_settings_that_studies_share_are_learned_once(settings_of_two_studies):
 
 
 def test_the_words_of_a_setting_are_what_the_command_takes(settings_of_two_studies):
-    with _presets():
+    with composing():
         for words, credit in settings_of_two_studies.items():
-            assert _credit(words) == credit
+            assert read_credit(words) == credit
 
 
 def test_finished_settings_are_not_learned_again(tmp_path, capsys):

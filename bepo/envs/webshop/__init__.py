@@ -158,17 +158,18 @@ class WebShop(Environment):
 
     def start(self, tasks: Sequence[Task]) -> WebShopEpisodes:
         """Start one session for each goal. Raises ``UserError`` for a task of another catalogue."""
-        sessions = []
-        for task in tasks:
-            if task.data["catalogue"] != self._catalogue.digest:
-                raise UserError(f"task {task.id} belongs to another catalogue than {self._catalogue.source}")
-            prices, _ = self._prices_and_goals(task.data["prices"])
-            sessions.append(Session(self._shop, Goal.from_json(task.data["goal"]), prices))
-        return WebShopEpisodes(sessions, self._view)
+        return WebShopEpisodes([self.session(task) for task in tasks], self.view)
+
+    def session(self, task: Task) -> Session:
+        """Return a new session for a goal. Raises ``UserError`` for a task of another catalogue."""
+        if task.data["catalogue"] != self._catalogue.digest:
+            raise UserError(f"task {task.id} belongs to another catalogue than {self._catalogue.source}")
+        prices, _ = self._prices_and_goals(task.data["prices"])
+        return Session(self._shop, Goal.from_json(task.data["goal"]), prices)
 
     def parse_action(self, text: str) -> str | None:
         """Return the action in a response; its form depends on ``rendering``."""
-        return self._view.parse_action(text)
+        return self.view.parse_action(text)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return only the settings, so that cached data is not sent to other processes."""
@@ -190,7 +191,8 @@ class WebShop(Environment):
         return Shop(self._catalogue, nouns, self.show_attributes, self.keyword_commands, self.price_seed)
 
     @cached_property
-    def _view(self) -> PageView:
+    def view(self) -> PageView:
+        """Return what presents sessions to the policy."""
         view = CompactView if self.rendering == "compact" else PageView
         return view(self.observation_mode, self.suggestions)
 

@@ -1,0 +1,108 @@
+"""The claims about the lab's measurements (``paper/lab.yaml``), tested over worlds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from analysis.claims.inference import LEVEL
+from analysis.claims.looks import paired_p, rejected
+from analysis.data.lab import BASE, OverWorlds, Recorded, label_of, plan, printed_setting
+
+
+@dataclass(frozen=True)
+class Part:
+    """One inequality: a measure of two cells, or its growth between two settings, in the same worlds."""
+
+    what: str
+    more: OverWorlds
+    less: OverWorlds
+
+    @property
+    def difference(self) -> OverWorlds:
+        """The left side minus the right side in each world."""
+        return self.more - self.less
+
+
+@dataclass(frozen=True)
+class LabClaim:
+    """A claim with its inequalities, all of which must hold. ``parts`` is None if a cell is not recorded."""
+
+    id: str
+    claim: str
+    at: str
+    of_paper: bool
+    note: str
+    parts: Sequence[Part] | None
+
+    @cached_property
+    def weakest(self) -> Part | None:
+        """The inequality with the smallest difference in units of its standard error."""
+        return min(self.parts, key=_size) if self.parts else None
+
+    @cached_property
+    def p(self) -> float:
+        """The two-sided p of the conjunction: the largest of its parts if all hold, else that of its opposite.
+
+        A conjunction fails if one part is reversed: the smallest p of the reversed parts, times the number of parts
+        (Holm). 1 if a cell is not recorded.
+        """
+        if not self.parts:
+            return 1.0
+        against = [paired_p(part.difference) for part in self.parts if part.difference.mean() <= 0]
+        every = [paired_p(part.difference) for part in self.parts]
+        return min(1.0, min(against) * len(self.parts)) if against else max(every)
+
+    def verdict(self, decided: bool) -> str:
+        """Return the verdict; ``decided`` says whether the correction over all claims leaves its p significant."""
+        if self.weakest is None:
+            return "not recorded"
+        if not decided:
+            return "undecided"
+        return "holds" if self.weakest.difference.mean() > 0 else "reversed"
+
+
+def read_claims(found: Recorded) -> list[LabClaim]:
+    """Return the claims of ``paper/lab.yaml`` with their measurements."""
+    return [_claim(item, found) for item in plan()["claims"]]
+
+
+def decided(claims: Sequence[LabClaim]) -> set[str]:
+    """Return the claims that Holm's procedure decides at 5 % over all claims that are recorded."""
+    tested = [claim for claim in claims if claim.parts]
+    return {tested[i].id for i in rejected([claim.p for claim in tested], LEVEL)}
+
+
+def _claim(item: Mapping[str, Any], found: Recorded) -> LabClaim:
+    at, measure = item.get("at", BASE), item["measure"]
+    pairs = item.get("all") or [item["grows"]]
+    parts = [_part(pair, at, measure, found) for pair in pairs]
+    complete = [part for part in parts if part is not None]
+    known = complete if len(complete) == len(parts) else None
+    where = printed_setting(at) if "all" in item else _from_to(item["grows"])
+    return LabClaim(item["id"], item["claim"], where, item.get("of") == "paper", item.get("note", ""), known)
+
+
+def _from_to(grows: Mapping[str, str]) -> str:
+    return " to ".join(printed_setting(grows[end]) for end in ("from", "to"))
+
+
+def _part(pair: Mapping[str, str], at: str, measure: str, found: Recorded) -> Part | None:
+    sides = []
+    for side in ("more", "less"):
+        if "from" in pair:
+            ends = [found.values(pair[end], pair[side], measure) for end in ("to", "from")]
+            values = None if ends[0] is None or ends[1] is None else ends[0] - ends[1]
+        else:
+            values = found.values(at, pair[side], measure)
+        if values is None:
+            return None
+        sides.append(values)
+    return Part(f"{label_of(pair['more'])} > {label_of(pair['less'])}", *sides)
+
+
+def _size(part: Part) -> float:
+    error = part.difference.std(ddof=1) / np.sqrt(len(part.difference))
+    return float(part.difference.mean() / error) if error else float(np.sign(part.difference.mean())) * np.inf

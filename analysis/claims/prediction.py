@@ -1,0 +1,98 @@
+"""The declared test of docs/lab.md: does an estimator's fidelity in the lab predict how fast language models learn?
+
+Sizes: S settings, B blocks.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from scipy.stats import rankdata
+
+from analysis.data.lab import RECORDED
+from analysis.data.statistics import Interval, quantiles
+
+DECLARED = RECORDED / "declared.csv"
+MEASURES: Mapping[str, int] = {"error": -1, "gradient_efficiency": 1}
+"""The measures, with the sign of the correlation with speed that is predicted."""
+BLOCKS = range(100, 116)
+FEWEST = 6
+LEVEL = 0.05 / len(MEASURES)
+"""The one-sided level of each measure over the primary settings (Bonferroni)."""
+_RESAMPLES, _PERMUTATIONS = 10_000, 100_000
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One measure over some settings, and their speed in the blocks that all of them have."""
+
+    measure: str
+    primary: bool
+    fidelity: Float[np.ndarray, " S"]
+    blocks: Sequence[int]
+    speed: Float[np.ndarray, "S B"]
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are enough blocks for the test."""
+        return len(self.blocks) >= FEWEST
+
+    @cached_property
+    def correlation(self) -> float:
+        """Spearman's correlation with speed; positive if the sign is as predicted."""
+        return float(_spearman(self._predicted, self.speed.mean(1)[None])[0])
+
+    @cached_property
+    def interval(self) -> Interval:
+        """The 95 % interval over 10,000 resamples of blocks (percentiles)."""
+        rng, n = np.random.default_rng(0), len(self.blocks)
+        counts = rng.multinomial(n, np.full(n, 1 / n), size=_RESAMPLES)
+        return quantiles(_spearman(self._predicted, counts @ self.speed.T / n))
+
+    @cached_property
+    def p(self) -> float:
+        """The one-sided p over 100,000 permutations of the settings."""
+        rng = np.random.default_rng(1)
+        order = rng.permuted(np.tile(np.arange(len(self.fidelity)), (_PERMUTATIONS, 1)), axis=1)
+        found = _spearman(self._predicted, self.speed.mean(1)[order])
+        return float((1 + (found >= self.correlation - 1e-12).sum()) / (1 + _PERMUTATIONS))
+
+    @property
+    def verdict(self) -> str:
+        """The verdict; secondary settings have none."""
+        if not self.enough:
+            return f"not enough blocks ({len(self.blocks)} of {FEWEST})"
+        if not self.primary:
+            return "none declared"
+        return "predicts learning" if self.p < LEVEL else "not shown"
+
+    @property
+    def _predicted(self) -> Float[np.ndarray, " S"]:
+        return MEASURES.get(self.measure, 1) * self.fidelity
+
+
+def predictions(speed: Mapping[str, Mapping[int, float]], learned: Mapping[str, float]) -> list[Prediction]:
+    """Return every declared correlation. ``speed``: of each row by block; ``learned``: speed in the lab by setting."""
+    declared = pd.read_csv(DECLARED)
+    found = []
+    for primary in (True, False):
+        chosen = declared[declared["primary"] == "yes"] if primary else declared
+        of_rows = [speed.get(row, {}) for row in chosen["row"]]
+        shared = [block for block in BLOCKS if all(block in own for own in of_rows)]
+        table = np.array([[own[block] for block in shared] for own in of_rows])
+        found += [Prediction(name, primary, chosen[name].to_numpy(float), shared, table) for name in MEASURES]
+        if set(chosen["setting"]) <= set(learned):
+            values = np.array([learned[name] for name in chosen["setting"]])
+            found.append(Prediction("training", False, values, shared, table))
+    return found
+
+
+def _spearman(a: Float[np.ndarray, " S"], b: Float[np.ndarray, "n S"]) -> Float[np.ndarray, " n"]:
+    """Return the rank correlation of ``a`` with each row of ``b``; 0 where all values of a row are equal."""
+    x, y = rankdata(a), rankdata(b, axis=1)
+    x, y = x - x.mean(), y - y.mean(1, keepdims=True)
+    size = np.sqrt((x @ x) * (y * y).sum(1))
+    return np.divide(y @ x, size, out=np.zeros(len(y)), where=size > 0)

@@ -1,0 +1,74 @@
+"""Figures lab-gate, lab-values, lab-decay, lab-backup and lab-robustness: the lab's measures along its dials."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+from matplotlib.axes import Axes
+
+from analysis.data.lab import OverWorlds, Recorded, label_of, printed_setting, recorded
+from analysis.grid.artefact import artefact
+from analysis.grid.table import Figure
+from analysis.plots import style
+from analysis.plots.lab import lab_line, scale
+
+_FIGURES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+_DIALS = {"group_size": "K", "slip": "Slips", "aliasing": "Aliased states", "gae_lambda": "λ"}
+_MEASURES = {"error": "Error", "rank": "Kendall's τ", "gradient_efficiency": "Efficiency"}
+_NOTE = (
+    "Mean over 16 Sokoban boards; bands: Student's 95 % interval. Error: the share of the true advantage's square that "
+    "an estimate misses after the best scale. Success of the policy 30 %, K = 8 unless said. Recorded in paper/lab."
+)
+
+
+def lab_figure(item: Mapping[str, Any], _: object) -> Figure:
+    """Draw one figure of ``lab.yaml``."""
+    found, parts = recorded("fidelity"), item["axes"]
+    figure, axes = style.panels(1, len(parts), style.PAGE, 2.3)
+    for axis, part in zip(axes, parts):
+        _draw(axis, part, found)
+    style.letters(axes)
+    style.legend_above(figure, axes[0].lines, columns=4)
+    return Figure(f"{item['caption']} {_NOTE}", figure)
+
+
+for _item in _FIGURES:
+    artefact(_item["label"], "figure")(partial(lab_figure, _item))
+
+
+def _draw(axis: Axes, part: Mapping[str, Any], found: Recorded) -> None:
+    x, measure = part["x"], part["measure"]
+    axis.set(title=part["title"], xlabel=_DIALS[x], ylabel=_MEASURES[measure])
+    for number, (name, colour, points) in enumerate(_lines(part, found)):
+        if points:
+            lab_line(axis, name, colour, number, points)
+    scale(axis, x)
+    if not axis.lines:
+        style.nothing(axis, "not recorded")
+
+
+def _lines(part: Mapping[str, Any], found: Recorded) -> list[tuple[str, str, dict[float, OverWorlds]]]:
+    """Return name, colour and points of each line."""
+    x, measure = part["x"], part["measure"]
+    if "of" in part:
+        pairs = {at: _by_setting(part, at, found) for at in part["at"]}
+        return [(printed_setting(at), f"C{i}", points) for i, (at, points) in enumerate(pairs.items())]
+    names = part["estimators"]
+    one_method = len({words.split()[0].replace("bepo_ungated", "gated_bepo") for words in names}) < len(names)
+    return [
+        (label_of(words), f"C{i}" if one_method else style.method_colour(words), found.along(x, words, measure))
+        for i, words in enumerate(names)
+    ]
+
+
+def _by_setting(part: Mapping[str, Any], at: str, found: Recorded) -> dict[float, OverWorlds]:
+    """Return the measure by the value of an estimator's setting."""
+    prefix, points = f"{part['of']} {part['x']}=", {}
+    for words in dict.fromkeys(found.rows["estimator"]):
+        value = part["default"] if words == part["of"] else words.removeprefix(prefix)
+        values = found.values(at, words, part["measure"])
+        if (words == part["of"] or words.startswith(prefix)) and values is not None:
+            points[float(value)] = values
+    return dict(sorted(points.items()))

@@ -1,0 +1,50 @@
+"""Table lab-prediction: does fidelity in the lab predict how fast language models learn in blocks?"""
+
+from analysis.claims.prediction import BLOCKS as DECLARED_BLOCKS
+from analysis.claims.prediction import FEWEST, LEVEL, Prediction, predictions
+from analysis.data.lab import learned_speed
+from analysis.data.rows import BLOCKS
+from analysis.data.statistics import Estimate
+from analysis.data.studies import Studies
+from analysis.grid.artefact import artefact
+from analysis.grid.notes import origins
+from analysis.grid.table import Printed, Table
+from analysis.tables.blocks import STUDIES, measured
+
+_NAMES = {"error": "error", "gradient_efficiency": "gradient efficiency", "training": "training in the lab"}
+
+
+@artefact("lab-prediction", "table", study=STUDIES, key=BLOCKS)
+def lab_prediction(studies: Studies) -> Table:
+    """Compute the correlations that docs/lab.md declares."""
+    runs = [run for run in studies.runs if run.env == "sokoban"]
+    speed = {row: measures["speed"] for row, measures in measured(runs).items()}
+    found = predictions(speed, learned_speed())
+    return Table(
+        "Does fidelity predict learning? Rank correlation of the lab's measures with speed on text Sokoban.",
+        ["Measure", "Settings", "Blocks", "Correlation", "p", "Verdict"],
+        [[*_named(one), *_numbers(one), one.verdict] for one in found],
+        [
+            "Declared in docs/lab.md before a block was compared with the lab. Settings: the nine methods without a "
+            "critic and without privileged information (primary), and these with nine variants of Gated-BEPO (all). "
+            "Speed: success in training over all updates, averaged over the blocks "
+            f"{DECLARED_BLOCKS[0]} to {DECLARED_BLOCKS[-1]} that all settings have. Correlation: Spearman's, positive "
+            "if the sign is as predicted, with its 95 % interval by resampling blocks. p is one-sided, by permuting "
+            f"settings. A measure predicts learning if p over the primary settings is below {LEVEL:g}. With fewer than "
+            f"{FEWEST} blocks nothing is computed.",
+            *origins(runs),
+        ],
+        left=2,
+        facts={f"lab/prediction/{one.measure}": one.verdict for one in found if one.primary},
+    )
+
+
+def _named(one: Prediction) -> list[str]:
+    return [_NAMES[one.measure], f"{len(one.fidelity)} ({'primary' if len(one.fidelity) == 9 else 'all'})"]
+
+
+def _numbers(one: Prediction) -> list[Printed | str]:
+    if not one.enough:
+        return [str(len(one.blocks)), "–", "–"]
+    correlation = f"{one.correlation:.2f} {one.interval.text('.2f', '')}".strip()
+    return [str(len(one.blocks)), correlation, Printed(Estimate(one.p), ".2g")]

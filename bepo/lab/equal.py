@@ -1,0 +1,52 @@
+"""The group size at which an estimator's gradient is as good as GRPO's in larger groups.
+
+Sizes: K group sizes in increasing order, B worlds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+REFERENCE = "grpo"
+"""The estimator whose gradient efficiency the others must reach."""
+SIZES = (2, 3, 4, 8, 16, 32)
+"""Group sizes that are measured."""
+_RESAMPLES = 2000
+
+
+def needed(sizes: Sequence[int], efficiency: Float[np.ndarray, "K B"], wanted: Float[np.ndarray, " B"]) -> float:
+    """Return the group size at which the mean efficiency reaches the mean of ``wanted``.
+
+    Between two sizes the efficiency is interpolated along log K. Returns 0 if the smallest size already reaches it, and
+    infinity if no size does.
+    """
+    curve, target = efficiency.mean(1), float(wanted.mean())
+    reached = np.flatnonzero(curve >= target)
+    if not len(reached):
+        return float("inf")
+    first = int(reached[0])
+    if first == 0:
+        return 0.0
+    low, high = np.log(sizes[first - 1]), np.log(sizes[first])
+    share = (target - curve[first - 1]) / (curve[first] - curve[first - 1])
+    return float(np.exp(low + share * (high - low)))
+
+
+def needed_with_interval(
+    sizes: Sequence[int], efficiency: Float[np.ndarray, "K B"], wanted: Float[np.ndarray, " B"]
+) -> tuple[float, float, float]:
+    """Return the group size and its 95 % interval: percentiles over 2,000 resamples of the worlds."""
+    rng, n = np.random.default_rng(0), len(wanted)
+    drawn = rng.integers(n, size=(_RESAMPLES, n))
+    found = np.array([needed(sizes, efficiency[:, chosen], wanted[chosen]) for chosen in drawn])
+    low, high = np.sort(found)[[int(0.025 * _RESAMPLES), int(0.975 * _RESAMPLES)]]
+    return needed(sizes, efficiency, wanted), float(low), float(high)
+
+
+def in_words(found: tuple[float, float, float], sizes: Sequence[int]) -> str:
+    """Return a group size with its interval, such as ``6.3 [5.9, 6.8]``; ``< 2`` and ``> 32`` beyond the sizes."""
+    size, *ends = (f"< {sizes[0]}" if x == 0 else f"> {sizes[-1]}" if np.isinf(x) else f"{x:.1f}" for x in found)
+    return f"{size} [{ends[0]}, {ends[1]}]"

@@ -1,0 +1,193 @@
+"""Measurements that tables and figures of the paper show: cells of settings and estimators, kept in small files.
+
+``paper/lab.yaml`` names the cells. A cell whose digest is in the file is not measured again. Sizes: B worlds of a cell.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from bepo.core.errors import UserError, choose
+from bepo.core.places import PAPER
+from bepo.core.settings import identity
+from bepo.lab.bias import bias, every_group
+from bepo.lab.controls import CONTROLS
+from bepo.lab.fidelity import Probe, fidelity
+from bepo.lab.grid import LAB_VERSION, credits_of, with_and_without_critic
+from bepo.lab.learn import Weights, learn, warm_start
+from bepo.lab.policies import noisy_expert, softmax
+from bepo.lab.words import (
+    LEARNING_WORLDS,
+    Scene,
+    composing,
+    make_worlds,
+    probe_of,
+    read_credit,
+    read_estimate,
+    read_settings,
+    split_words,
+)
+from bepo.lab.worlds import Worlds
+from bepo.runs.compose import register_configs
+from bepo.runs.config import METHOD_VERSION
+from bepo.store.files import digest, read_bytes, write_output
+from bepo.sweep.studies import studies_of_paper
+
+PLAN = PAPER / "lab.yaml"
+RECORDED = PAPER / "lab"
+MEASURES = ("error", "sign_error", "rank", "gradient_efficiency")
+"""What is kept of ``lab fidelity``."""
+_KEYS = ["digest", "at", "estimator", "measure"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One estimator at one setting of the lab, both in the words of the command line."""
+
+    kind: str  # one of ``KINDS``
+    at: str
+    estimator: str
+
+    @property
+    def digest(self) -> str:
+        """What makes the numbers: settings of lab and estimator and the method versions, 16 hex digits."""
+        scene, dials, how = _read(self.at)
+        learning = identity(how) if self.kind == "learning" else {"group_size": how.group_size, "seed": how.seed}
+        lab = identity(scene) | identity(dials) | learning
+        credit = None if self.estimator in CONTROLS else _credit(self.estimator)
+        versions = {"lab": LAB_VERSION, "run": METHOD_VERSION, "credit": credit and credit.method_version}
+        own = self.estimator if credit is None else identity(credit)
+        return digest(json.dumps([self.kind, lab, own, versions], sort_keys=True), 16)
+
+    def measure(self) -> dict[str, np.ndarray]:
+        """Return each measure over worlds, (B,); of learning, over seeds, and the curve by update."""
+        if self.kind == "learning":
+            return self._learned()
+        if self.kind == "bias":
+            every, probability = _every_group(self.at)
+            found = bias(read_estimate(self.estimator, alone=True), every, probability)
+            return {name: np.array([value]) for name, value in zip(("scale", "distance"), found)}
+        probed = _probe(self.at)
+        found = fidelity(np.asarray(read_estimate(self.estimator, alone=False)(probed), float), probed)
+        return {name: found[name] for name in MEASURES}
+
+    def _learned(self) -> dict[str, np.ndarray]:
+        _, _, how = _read(self.at)
+        worlds, start = _start(self.at)
+        curve = learn(worlds, start, read_estimate(self.estimator, alone=False), how)
+        return {"training": curve.training.mean(0), "final": curve.final, "curve": curve.training.mean(1)}
+
+
+KINDS = ("fidelity", "bias", "learning")
+
+
+def cells(kind: str) -> list[Cell]:
+    """Return the cells of ``paper/lab.yaml``, each once; those of ``fidelity`` are in its panels.
+
+    Learning has those estimators that it names, then every other credit setting of the paper's studies.
+    """
+    plan = yaml.safe_load(PLAN.read_text(encoding="utf-8"))
+    if kind == "learning":
+        plan[kind]["estimators"] += _of_studies(plan[kind])
+    panels: Iterable[Mapping[str, Any]] = plan["panels"].values() if kind == "fidelity" else [plan[kind]]
+    return list(dict.fromkeys(Cell(kind, at, e) for panel in panels for at in panel["at"] for e in panel["estimators"]))
+
+
+def _of_studies(learning: Mapping[str, Any]) -> list[str]:
+    """Return the credit settings of the paper's studies that are none of the named ones, and need no critic."""
+    if not learning["studies"]:
+        return []
+    register_configs()
+    usable, _ = with_and_without_critic(credits_of(studies_of_paper()))
+    with composing():
+        named = [read_credit(words) for words in learning["estimators"] if words not in CONTROLS]
+    return [words for words, credit in usable.items() if credit not in named]
+
+
+def record(folder: Path, kinds: Iterable[str], report: Callable[[Cell, int, int], object]) -> Iterator[Path]:
+    """Measure the cells that the files of ``folder`` lack, and yield each file; rows of other cells are removed."""
+    for kind in kinds:
+        if kind not in KINDS:
+            raise choose("file", kind, KINDS)
+        path, wanted = folder / f"{kind}.csv", cells(kind)
+        with composing():
+            digests = {cell: cell.digest for cell in wanted}
+            kept = read(path)
+            kept = kept.loc[kept["digest"].isin(digests.values())]
+            known = set(kept["digest"])
+            missing = [cell for cell in wanted if digests[cell] not in known]
+            for number, cell in enumerate(missing):
+                report(cell, number, len(missing))
+                kept = pd.concat([kept, rows(cell)], ignore_index=True) if len(kept) else rows(cell)
+                if number % 20 == 19:
+                    _write(path, kept, digests)
+            _write(path, kept, digests)
+            yield path
+
+
+def rows(cell: Cell) -> pd.DataFrame:
+    """Return the rows of a cell: one for each measure, with a column for each world."""
+    made_by = {"digest": cell.digest, "at": cell.at, "estimator": cell.estimator}
+    return pd.DataFrame(
+        {**made_by, "measure": name} | {str(i): float(f"{x:.5g}") for i, x in enumerate(found)}
+        for name, found in cell.measure().items()
+    )
+
+
+def read(path: Path) -> pd.DataFrame:
+    """Return the rows of a file; none if it does not exist. Raises ``UserError`` for a file of another kind."""
+    if not path.exists():
+        return pd.DataFrame(columns=_KEYS)
+    try:
+        text = read_bytes(path, "recorded measurements").decode()
+        found = pd.read_csv(StringIO(text), dtype={"digest": str}, float_precision="round_trip")
+    except ValueError as error:
+        raise UserError(f"{path}: not a file of recorded measurements ({error})") from None
+    if missing := [column for column in _KEYS if column not in found]:
+        raise UserError(f"{path}: not a file of recorded measurements, it has no column {missing[0]}")
+    return found
+
+
+def _write(path: Path, found: pd.DataFrame, digests: Mapping[Cell, str]) -> None:
+    place = {text: i for i, text in enumerate(digests.values())}
+    found = found.sort_values("digest", key=lambda column: column.map(place), kind="stable")
+    write_output(path, found.to_csv(index=False))
+
+
+_credit = cache(read_credit)
+
+
+def _read(at: str) -> tuple[Scene, Any, Any]:
+    names, given = split_words(at.split())
+    if names:
+        raise UserError(f"{PLAN}: {names[0]!r} is not a setting of the lab")
+    return read_settings(given)
+
+
+@lru_cache(maxsize=2)
+def _probe(at: str) -> Probe:
+    return probe_of(*_read(at))
+
+
+@lru_cache(maxsize=1)
+def _start(at: str) -> tuple[Worlds, Weights]:
+    scene, dials, how = _read(at)
+    worlds = make_worlds(scene, dials, LEARNING_WORLDS)
+    return worlds, warm_start(worlds, scene.success, how.seed)
+
+
+@lru_cache(maxsize=2)
+def _every_group(at: str) -> tuple[Probe, np.ndarray]:
+    scene, dials, how = _read(at)
+    worlds = make_worlds(scene, dials, 1)
+    return every_group(worlds, softmax(noisy_expert(worlds, seed=how.seed)), how.group_size)

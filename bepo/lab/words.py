@@ -1,0 +1,144 @@
+"""What the words of the lab's command line name: worlds, settings, estimators and controls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import Any, get_type_hints
+
+from hydra import compose, initialize_config_dir
+
+from bepo.core.errors import UserError, choose
+from bepo.core.places import CONF
+from bepo.core.registry import assignments, check_type
+from bepo.core.settings import Settings, setting
+from bepo.credit import Estimator, estimators
+from bepo.envs import Environment
+from bepo.lab.controls import CONTROLS
+from bepo.lab.fidelity import Estimate, Probe, of_estimator, probe
+from bepo.lab.games import GAMES
+from bepo.lab.learn import Learning
+from bepo.lab.policies import at_success, noisy_expert
+from bepo.lab.sampled import Sampling
+from bepo.lab.worlds import FAMILIES, Dials, Worlds
+from bepo.runs.compose import CONFIG_ERRORS, explain, register_configs, to_config
+
+LEARNING_WORLDS = 300
+"""Number of worlds of learning curves, unless it is named."""
+WORLDS = FAMILIES | GAMES
+"""Every family of worlds."""
+
+
+@dataclass
+class Scene(Settings):
+    """Which worlds are measured, from which policy."""
+
+    world: str = "sokoban"
+    """The family of worlds."""
+    worlds: int | None = setting(None, at_least=1, at_most=5000)
+    """Number of worlds; null: 16 for fidelity, 300 for learning, 1 for the exact bias."""
+    success: float = setting(0.3, above=0, below=1)
+    """Success rate of the policy at the start."""
+    groups: int = setting(200, at_least=1)
+    """Groups of each world, for fidelity."""
+    equal_to: int | None = setting(None, at_least=2, at_most=32, neutral=True)
+    """For fidelity: also report the group size with which an estimator's gradient is as good as GRPO's in groups of
+    this size. Measures six group sizes."""
+
+    group = "lab"
+
+
+def split_words(words: list[str]) -> tuple[list[str], dict[str, Any]]:
+    """Return the names among the words of a command line, and the settings."""
+    names = [word for word in words if "=" not in word.split(" ")[0]]
+    return names, assignments([word for word in words if "=" in word.split(" ")[0]])
+
+
+def read_settings(given: dict[str, Any]) -> tuple[Scene, Dials, Learning]:
+    """Return the settings that a command line names. Raises ``UserError`` for unknown names and wrong values."""
+    kinds = {part: get_type_hints(part) for part in (Scene, Dials, Learning)}
+    own = {part: {item.name for item in fields(part)} for part in kinds}
+    for name, value in given.items():
+        if not any(name in names for names in own.values()):
+            raise choose("setting", name, sorted({known for names in own.values() for known in names}))
+        check_type(f"lab.{name}", value, next(kinds[part][name] for part in kinds if name in own[part]))
+    scene = Scene(**{k: v for k, v in given.items() if k in own[Scene]})
+    dials = Dials(**{k: v for k, v in given.items() if k in own[Dials]})
+    how = Learning(**{k: v for k, v in given.items() if k in own[Learning]})
+    if scene.world not in WORLDS:
+        raise choose("world", scene.world, WORLDS)
+    return scene, dials, how
+
+
+def read_estimates(names: list[str], alone: bool) -> dict[str, Estimate]:
+    """Return the estimates with these names; without names, every one that needs no critic.
+
+    ``alone`` asks for estimators whose groups do not influence each other.
+    """
+    with composing():
+        usable = (n for n, cls in estimators().items() if not cls.needs_critic and not (alone and cls().mixes_groups))
+        return {name: read_estimate(name, alone) for name in names or [*usable, *CONTROLS]}
+
+
+@contextmanager
+def composing() -> Iterator[None]:
+    """Let ``read_credit`` find presets."""
+    register_configs()
+    with initialize_config_dir(str(CONF)):
+        yield
+
+
+def read_estimate(text: str, alone: bool) -> Estimate:
+    """Return what a word of the command line names: a control, or an estimator or preset with its settings."""
+    if text in CONTROLS:
+        return CONTROLS[text]
+    credit = read_credit(text)
+    if credit.needs_critic:
+        raise UserError(f"credit={credit.name} needs a critic: the lab has none")
+    if alone and credit.mixes_groups:
+        raise UserError(f"credit={credit.name} mixes groups: its exact bias is not that of one group")
+    return of_estimator(credit)
+
+
+def read_credit(text: str) -> Estimator:
+    """Return an estimator or preset with its settings."""
+    name, *settings = text.split() or [text]
+    try:
+        composed = compose("train", [f"credit={name}", *(f"credit.{word}" for word in settings)])
+        return to_config(composed).credit
+    except CONFIG_ERRORS as error:
+        raise UserError(f"{text!r}: {explain(error)}") from None
+
+
+def read_environment(text: str) -> Environment:
+    """Return an environment with its settings, such as ``alfworld horizon=30``; the others are those of tier laptop."""
+    name, *settings = text.split() or [text]
+    try:
+        composed = compose("train", ["tier=laptop", f"env={name}", *(f"env.{word}" for word in settings)])
+        return to_config(composed).env
+    except CONFIG_ERRORS as error:
+        raise UserError(f"{text!r}: {explain(error)}") from None
+
+
+def read_sampling(given: dict[str, Any]) -> Sampling:
+    """Return the settings of ``lab sampled``. Raises ``UserError`` for unknown names and wrong values."""
+    kinds = get_type_hints(Sampling)
+    own = [item.name for item in fields(Sampling)]
+    for name, value in given.items():
+        if name not in own:
+            raise choose("setting", name, own)
+        check_type(f"lab.{name}", value, kinds[name])
+    return Sampling(**given)
+
+
+def make_worlds(scene: Scene, dials: Dials, default: int) -> Worlds:
+    """Return the worlds of a scene; ``default`` is their number if the scene names none."""
+    return Worlds(WORLDS[scene.world](scene.worlds or default, dials.horizon), dials)
+
+
+def probe_of(scene: Scene, dials: Dials, how: Learning) -> Probe:
+    """Return the rollouts that ``lab fidelity`` measures with these settings; 16 worlds by default."""
+    worlds = make_worlds(scene, dials, 16)
+    policy = at_success(worlds, noisy_expert(worlds, seed=how.seed), scene.success)
+    return probe(worlds, policy, how.group_size, scene.groups, how.seed)

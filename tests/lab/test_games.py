@@ -1,0 +1,162 @@
+"""Games of ALFWorld and WebShop: worlds against the environments, sampled truth against the exact one."""
+
+from itertools import islice
+from random import Random
+
+import numpy as np
+import pytest
+
+from bepo.credit import Credit, make
+from bepo.envs.alfworld import ALFWorld
+from bepo.envs.webshop import WebShop
+from bepo.lab import games
+from bepo.lab.__main__ import main
+from bepo.lab.fidelity import fidelity, of_estimator, probe
+from bepo.lab.games import Household, Shopping, enumerated, households, shops
+from bepo.lab.policies import at_success, noisy_expert
+from bepo.lab.sampled import Sampled, Sampling, _Truth, measure, sample
+from bepo.lab.worlds import SUCCESS, Dials, Worlds
+
+SHOP = WebShop(products=10, suggestions=3)
+HOUSE = ALFWorld(max_receptacles=8, task_types=["look_at_obj_in_light"])
+
+
+def first(env):
+    return next(env.tasks("train"))
+
+
+@pytest.mark.parametrize(
+    "env, start, horizon", [(SHOP, Shopping, 5), (HOUSE, Household, 4)], ids=["webshop", "alfworld"]
+)
+def test_an_enumerated_world_goes_where_the_environment_goes(env, start, horizon):
+    world, rng = enumerated("game", start(env, first(env)), horizon), Random(0)
+    ends = set()
+    for _ in range(150):
+        episodes, here = env.start([first(env)]), world.start
+        for _ in range(horizon):
+            listed = [a for a in episodes.observations[0].admissible if a != "help"]
+            assert world.listed[here].sum() == len(listed) and list(world.coarse[here][1]) == listed
+            ahead = np.nan_to_num(world.distance[np.maximum(world.next[here], 0)], nan=99.0)
+            shortest = int(np.where(world.next[here] == SUCCESS, 0.0, ahead).argmin())
+            choice = shortest if rng.random() < 0.9 and shortest < len(listed) else rng.randrange(len(listed))
+            step = episodes.step({0: listed[choice]})[0]
+            here = int(world.next[here, choice])
+            assert (here == SUCCESS) == bool(step.terminal == 1) and (here < 0) == bool(step.terminal)
+            ends.add(here)
+            if here < 0:
+                break
+    assert SUCCESS in ends
+
+
+def test_policies_choose_listed_actions_only():
+    worlds = Worlds(shops(2, 6), Dials(horizon=6, aliasing=1.0, aliased_policy=False))
+    policy = at_success(worlds, noisy_expert(worlds), 0.3)
+    assert not policy[~worlds.listed].any()
+    probed = probe(worlds, policy, group_size=4, groups=10)
+    batch, state = probed.rollouts.batch, probed.rollouts.state
+    assert worlds.listed[probed.world, state, probed.rollouts.action].all()
+    assert batch.n_states < len(np.unique(batch.group * np.int64(worlds.n_states) + state)) * 2
+    found = fidelity(np.asarray(of_estimator(make("gated_bepo"))(probed)), probed)
+    assert np.isfinite(np.stack(list(found.values()))).all()
+
+
+def test_a_game_that_is_too_large_names_its_size_and_the_limit(monkeypatch, capsys):
+    monkeypatch.setattr(games, "MOST_GAMES", 100)
+    assert main(["fidelity", "grpo", "world=webshop", "worlds=1"]) == 2
+    error = capsys.readouterr().err
+    assert "more than 100 states (the limit) within" in error and "of 15 steps" in error and error.count("\n") == 1
+
+
+def test_households_are_enumerated():
+    (world,) = households(1, 4)
+    assert world.distance[world.start] == 3 or np.isnan(world.distance[world.start]) or world.distance[world.start] == 4
+    assert len(set(world.coarse)) < len(world.next)  # different states look alike
+
+
+# --- sampled truth -------------------------------------------------------------------------------------------------
+
+
+def exact(game, skill, left, known):
+    """The probability of success, by trying every action."""
+    if left == 0:
+        return 0.0
+    if (key := (game.key, left)) not in known:
+        listed, expert, total = game.listed, game.expert, 0.0
+        for action in {*listed, expert} - {None}:
+            chance = (1 - skill) * listed.count(action) / len(listed) + skill * (action == expert)
+            if expert is None:
+                chance = listed.count(action) / len(listed)
+            twin = game.copy()
+            won = twin.step(action) if chance else False
+            total += chance * (exact(twin, skill, left - 1, known) if won is None else float(won))
+        known[key] = total
+    return known[key]
+
+
+@pytest.mark.parametrize("env, start", [(SHOP, Shopping), (HOUSE, Household)], ids=["webshop", "alfworld"])
+def test_continuations_estimate_the_exact_value(env, start):
+    game, horizon = start(env, first(env)), 5
+    before = game.key
+    value = exact(game, 0.9, horizon, {})
+    found = _Truth(0.9, horizon, 400, Random(0))(game, 0)
+    assert 0.2 < value < 0.95 and found.shape == (2,)
+    np.testing.assert_allclose(found, value, atol=4 * np.sqrt(value * (1 - value) / 400))
+    assert game.key == before  # continuations play on copies
+
+
+def test_the_error_of_known_estimates():
+    batch = sample(SHOP, Sampling(games=1, groups=2, group_size=4, continuations=2)).batch
+    rng, n = np.random.default_rng(0), len(batch)
+    true = rng.normal(size=n)
+    game = np.arange(n) % 2
+    noisy = [true + rng.normal(0, 0.01, n) for _ in range(2)]
+
+    def error(estimate):
+        return measure(lambda _: Credit(estimate), Sampled(batch, game, *noisy, 0.5, 1))["error"]
+
+    np.testing.assert_allclose(error(3 * true), 0, atol=0.01)
+    for g in (0, 1):
+        other, own = np.where(game == g, np.abs(true), 0.0), true[game == g]
+        expected = 1 - (np.abs(own) @ own) ** 2 / (own @ own) ** 2
+        assert error(other)[g] == pytest.approx(expected, abs=0.02)
+
+
+def test_sampled_rollouts_say_what_agents_see():
+    how = Sampling(games=2, groups=1, group_size=3, continuations=4, success=0.5)
+    seen, hidden = (sample(HOUSE, Sampling(**vars(how) | {"keys": keys})) for keys in ("seen", "hidden"))
+    np.testing.assert_array_equal(seen.batch.reward, hidden.batch.reward)
+    assert seen.batch.n_groups == 2 and set(seen.game) == {0, 1} and np.isfinite(seen.first).all()
+    assert any("you see" in key for key in seen.batch.state_key)
+    again = sample(HOUSE, how)
+    np.testing.assert_array_equal(again.second, seen.second)
+
+
+def test_the_command(capsys):
+    small = ["games=2", "groups=1", "group_size=2", "continuations=2"]
+    assert main(["sampled", "webshop products=10", "grpo", "gated_bepo gae_lambda=0", *small]) == 0
+    printed = capsys.readouterr().out
+    assert (
+        "webshop: 2 games, horizon 15" in printed and "gated_bepo gae_lambda=0" in printed and "sign_error" in printed
+    )
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ([], "name an environment"),
+        (["sokoban"], "alfworld, webshop"),
+        (["webshop", "grpo", "game=1"], "games"),
+        (["webshop", "grpo", "continuations=1"], "continuations=1"),
+        (["webshop horizont=3", "grpo"], "horizont"),
+        (["webshop horizon=1", "grpo", "games=1"], "does not reach"),
+    ],
+)
+def test_bad_input_is_one_line(words, message, capsys):
+    assert main(["sampled", *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+def test_games_are_those_of_the_environment():
+    tasks = list(islice(SHOP.tasks("train"), 2))
+    assert [Shopping(SHOP, task).seen for task in tasks] == [o.key for o in SHOP.start(tasks).observations]

@@ -1,0 +1,101 @@
+"""The recorded measurements of paper/lab: they are what the command makes, and what is there is not measured again."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bepo.lab import record
+from bepo.lab.__main__ import main
+from bepo.lab.record import RECORDED, Cell, cells, read, rows
+from bepo.lab.words import composing
+
+PLAN = """
+panels:
+  one: {at: [world=chain worlds=3 groups=5 horizon=12], estimators: [grpo, gated_bepo gae_lambda=0]}
+  two: {at: [world=chain worlds=3 groups=5 horizon=12], estimators: [grpo, exact]}
+bias: {at: [world=tree horizon=4 group_size=2], estimators: [exact]}
+"""
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [Cell("fidelity", "group_size=2", "gated_bepo"), Cell("bias", "world=tree horizon=4 group_size=2", "gated_bepo")],
+    ids=["fidelity", "bias"],
+)
+def test_a_recorded_cell_is_made_again_exactly(cell):
+    found = read(RECORDED / f"{cell.kind}.csv")
+    with composing():
+        made = rows(cell)
+    kept = found[found["digest"] == made["digest"][0]].reset_index(drop=True)
+    pd.testing.assert_frame_equal(kept[list(made)], made, check_dtype=False)
+
+
+@pytest.mark.parametrize("kind", ["fidelity", "bias"])
+def test_every_cell_of_the_plan_is_recorded_and_no_other(kind):
+    found = read(RECORDED / f"{kind}.csv")
+    with composing():
+        assert list(found["digest"].unique()) == [cell.digest for cell in cells(kind)]
+    worlds = found[[column for column in found if column.isdecimal()]]
+    assert np.isfinite(worlds[worlds.columns[0]]).all()
+
+
+def test_only_what_is_missing_is_measured(tmp_path, monkeypatch, capsys):
+    (tmp_path / "lab.yaml").write_text(PLAN, encoding="utf-8")
+    monkeypatch.setattr(record, "PLAN", tmp_path / "lab.yaml")
+    measured = []
+    monkeypatch.setattr(record, "rows", lambda cell: measured.append(cell.estimator) or rows(cell))
+    assert main(["record", "--out", str(tmp_path / "new")]) == 0
+    assert measured == ["grpo", "gated_bepo gae_lambda=0", "exact", "exact"]  # cells that panels share count once
+    path = tmp_path / "new" / "fidelity.csv"
+    assert capsys.readouterr().out.split() == [str(path), str(path.with_name("bias.csv"))]
+    written = path.read_text(encoding="utf-8")
+    table = read(path)
+    assert len(table) == 3 * len(record.MEASURES)
+    assert table.query("estimator == 'exact' & measure == 'error'")["0"].item() == 0
+
+    lines = written.splitlines(True)
+    path.write_text("".join(line for line in lines if ",grpo," not in line), encoding="utf-8")
+    assert main(["record", "fidelity", "--out", str(tmp_path / "new")]) == 0
+    assert measured[4:] == ["grpo"] and path.read_text(encoding="utf-8") == written
+
+    (tmp_path / "lab.yaml").write_text(PLAN.replace("[grpo, exact]", "[grpo]"), encoding="utf-8")
+    assert main(["record", "fidelity", "--out", str(tmp_path / "new")]) == 0
+    assert len(measured) == 5 and "exact" not in path.read_text(encoding="utf-8")  # cells that left the plan go
+
+
+def test_the_digest_names_what_makes_a_cell(monkeypatch):
+    with composing():
+        one = Cell("fidelity", "group_size=8", "grpo")
+        same, *others = (
+            Cell("fidelity", "", "grpo"),
+            Cell("fidelity", "slip=0.1", "grpo"),
+            Cell("fidelity", "", "grpo std=none"),
+            Cell("fidelity", "", "exact"),
+            Cell("bias", "", "grpo"),
+        )
+        assert one.digest == same.digest and len({one.digest, *(cell.digest for cell in others)}) == 5
+
+
+@pytest.mark.parametrize(
+    "words, content, message", [(["fidelty"], "", "fidelity"), (["fidelity"], "a,b\n1,2\n", "not a file of recorded")]
+)
+def test_bad_input_is_one_line(words, content, message, tmp_path, capsys):
+    (tmp_path / "fidelity.csv").write_text(content, encoding="utf-8")
+    assert main(["record", *words, "--out", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+def test_equal_group_sizes_by_hand(capsys):
+    from bepo.lab.equal import in_words, needed, needed_with_interval
+
+    sizes, curve = (2, 4, 8), np.array([[0.1, 0.3], [0.4, 0.4], [0.6, 0.8]])
+    assert needed(sizes, curve, np.array([0.5, 0.6])) == pytest.approx(4 * 2**0.5)  # half of the way from .4 to .7
+    assert needed(sizes, curve, np.array([0.2, 0.2])) == 0 and needed(sizes, curve, np.array([0.9, 0.9])) == np.inf
+    assert in_words((0.0, 0.0, np.inf), sizes) == "< 2 [< 2, > 8]"
+    size, low, high = needed_with_interval(sizes, curve, np.array([0.5, 0.6]))
+    assert low <= size <= high
+    small = ["worlds=2", "groups=5", "world=chain", "horizon=12", "equal_to=8"]
+    assert main(["fidelity", "grpo", "exact", *small]) == 0
+    printed = capsys.readouterr().out
+    assert "grpo                     8.0 [8.0, 8.0]" in printed and "exact                    < 2" in printed
