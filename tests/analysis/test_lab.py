@@ -13,7 +13,7 @@ from analysis.claims import prediction
 from analysis.claims.lab import decided, read_claims
 from analysis.claims.prediction import DECLARED, Prediction, predictions
 from analysis.data import lab
-from analysis.data.lab import Recorded, plan, recorded
+from analysis.data.lab import Recorded, recorded
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 from analysis.output.build import build
@@ -178,7 +178,3 @@ def test_the_published_blocks_are_not_enough_yet_or_are_tested():
     for row in table.rows:
         blocks, verdict = int(row[2].text), row[-1].text
         assert verdict.startswith("not enough") == (blocks < 6)
-
-
-def test_the_plan_names_known_files_only():
-    assert {"panels", "bias", "claims", "names"} == plan().keys()

@@ -14,6 +14,7 @@ panels:
   one: {at: [world=chain worlds=3 groups=5 horizon=12], estimators: [grpo, gated_bepo gae_lambda=0]}
   two: {at: [world=chain worlds=3 groups=5 horizon=12], estimators: [grpo, exact]}
 bias: {at: [world=tree horizon=4 group_size=2], estimators: [exact]}
+learning: {at: [world=chain worlds=2 seeds=3 updates=2 tasks=2 group_size=2], studies: false, estimators: [grpo]}
 """
 
 
@@ -45,9 +46,14 @@ def test_only_what_is_missing_is_measured(tmp_path, monkeypatch, capsys):
     measured = []
     monkeypatch.setattr(record, "rows", lambda cell: measured.append(cell.estimator) or rows(cell))
     assert main(["record", "--out", str(tmp_path / "new")]) == 0
-    assert measured == ["grpo", "gated_bepo gae_lambda=0", "exact", "exact"]  # cells that panels share count once
+    assert measured == ["grpo", "gated_bepo gae_lambda=0", "exact", "exact", "grpo"]  # shared cells count once
     path = tmp_path / "new" / "fidelity.csv"
-    assert capsys.readouterr().out.split() == [str(path), str(path.with_name("bias.csv"))]
+    assert capsys.readouterr().out.split() == [str(path.with_name(f"{kind}.csv")) for kind in record.KINDS]
+    learned = read(path.with_name("learning.csv")).set_index("measure")
+    assert learned.loc["training", ["0", "1", "2"]].notna().all()
+    assert learned.loc["curve", ["0", "1"]].mean() == pytest.approx(
+        learned.loc["training", ["0", "1", "2"]].mean(), abs=1e-3
+    )
     written = path.read_text(encoding="utf-8")
     table = read(path)
     assert len(table) == 3 * len(record.MEASURES)
@@ -56,11 +62,11 @@ def test_only_what_is_missing_is_measured(tmp_path, monkeypatch, capsys):
     lines = written.splitlines(True)
     path.write_text("".join(line for line in lines if ",grpo," not in line), encoding="utf-8")
     assert main(["record", "fidelity", "--out", str(tmp_path / "new")]) == 0
-    assert measured[4:] == ["grpo"] and path.read_text(encoding="utf-8") == written
+    assert measured[5:] == ["grpo"] and path.read_text(encoding="utf-8") == written
 
     (tmp_path / "lab.yaml").write_text(PLAN.replace("[grpo, exact]", "[grpo]"), encoding="utf-8")
     assert main(["record", "fidelity", "--out", str(tmp_path / "new")]) == 0
-    assert len(measured) == 5 and "exact" not in path.read_text(encoding="utf-8")  # cells that left the plan go
+    assert len(measured) == 6 and "exact" not in path.read_text(encoding="utf-8")  # cells that left the plan go
 
 
 def test_the_digest_names_what_makes_a_cell(monkeypatch):
