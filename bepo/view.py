@@ -11,6 +11,7 @@ import argparse
 import os
 import sys
 import webbrowser
+from contextlib import suppress
 
 from bepo.core.errors import Parser, UserError, exit_code, path_of
 from bepo.store.files import write_output
@@ -36,6 +37,8 @@ def _parser() -> Parser:
     add("--episode", type=int, default=1, metavar="N", help="with --text: number of the episode (default: 1)")
     add("--from", dest="source", metavar="SOURCE", help="with --text: 'test episodes', or 'update 50' of training")
     add("--results", type=path_of, default=DEFAULT, help="results folder (default: results)")
+    add("--watch", type=path_of, metavar="RESULTS", help="follow the runs of a results folder in the browser")
+    add("--port", type=int, default=0, help="with --watch: port on this machine (default: a free one)")
     add("--tier", help="only runs of a study at this tier")
     add("--out", type=path_of, help="file to write (default: in RESULTS/views, or in views if that is read-only)")
     add("--no-open", action="store_true", help="only write the page")
@@ -43,6 +46,8 @@ def _parser() -> Parser:
 
 
 def _view(options: argparse.Namespace) -> None:
+    if options.watch:
+        return _watch(options)
     existing(options.results)
     pair = [_one(name, options) for name in options.compare or []]
     named = [run for name in options.runs for run in find_runs(name, options.results, options.tier)]
@@ -57,6 +62,19 @@ def _view(options: argparse.Namespace) -> None:
         _print(runs, pair, options)
     else:
         _write(runs, (0, 1) if pair else None, options)
+
+
+def _watch(options: argparse.Namespace) -> None:
+    """Serve pages of a results folder until Ctrl+C."""
+    from bepo.explore.watch import serve
+
+    existing(options.watch)
+    with serve(options.watch, options.port) as server:
+        address = f"http://{server.server_address[0]}:{server.server_address[1]}/"
+        print(f"{address}  (Ctrl+C ends it)", flush=True)
+        _open(address, options)
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
 
 
 def _write_overview(options: argparse.Namespace) -> None:
@@ -103,8 +121,12 @@ def _save(text: str, name: str, options: argparse.Namespace) -> None:
     out = options.out or views(options.results) / f"{name}.html"
     write_output(out, text)
     print(out)
+    _open(out.resolve().as_uri(), options)
+
+
+def _open(address: str, options: argparse.Namespace) -> None:
     if not options.no_open and (sys.platform != "linux" or any(os.environ.get(d) for d in _DISPLAYS)):
-        webbrowser.open(out.resolve().as_uri())
+        webbrowser.open(address)
 
 
 if __name__ == "__main__":

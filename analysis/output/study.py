@@ -1,12 +1,9 @@
 """``python -m analysis study NAME``: any study as a table and curves, with a row per setting that varies."""
 
 from collections.abc import Iterable, Sequence
-from itertools import cycle
 from math import inf
 
-import matplotlib as mpl
 import pandas as pd
-from matplotlib.colors import to_hex
 
 from analysis.data.methods import is_upper_bound, known_methods, name_of, ordered
 from analysis.data.rows import RowKey
@@ -18,7 +15,8 @@ from analysis.grid.parts import Block, Metric, Rows, size_of
 from analysis.grid.table import Figure, Table
 from analysis.output.build import Built
 from analysis.plots import style
-from bepo.core.errors import UserError, choose
+from bepo.core.errors import choose
+from bepo.explore.colours import free
 from bepo.explore.frames import differing
 
 
@@ -31,7 +29,6 @@ VALIDATION = Metric("validation", "Validation success", value=_last_validation, 
 SUCCESS = Metric("success", "Success", headline=True, format=".2f")
 _EPISODES = {"score": "task_score", "return": "return", "steps": "steps", "valid": "valid"}
 _SHARES = ("task_score", "valid")
-_COLOURS = "tab10"
 
 
 def build_study(name: str, source: Source, tier: str, metrics: Sequence[str] = ()) -> list[Built]:
@@ -161,9 +158,4 @@ def row_colours(rows: Sequence[str]) -> dict[str, str]:
     methods = [row.split(" ")[0] for row in rows]
     if len(set(methods)) == len(rows) and set(methods) <= known_methods().keys():
         return {row: style.method_colour(method) for row, method in zip(rows, methods)}
-    if len(rows) > 20:
-        raise UserError(
-            f"{len(rows)} rows: at most 20 have different colours; narrow the study with --tier or --source"
-        )
-    palette = mpl.color_sequences[_COLOURS if len(rows) <= 10 else "tab20"]
-    return dict(zip(rows, map(to_hex, cycle(palette))))
+    return dict(zip(rows, free(len(rows))))

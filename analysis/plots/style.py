@@ -9,15 +9,13 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from analysis.data.methods import environment_name, known_environments, known_methods
 from analysis.data.runs import Run, grouped
 from analysis.plots import hover
-from bepo.credit import Estimator
-from bepo.envs import Environment
+from bepo.explore.colours import colours
 
 COLUMN, PAGE = 3.3, 7.0  # inches: one column, both columns
 GREY = "#666666"
@@ -31,13 +29,6 @@ def panels(rows: int, columns: int, width: float, height: float, **options: Any)
     options |= {"figsize": (width, height), "layout": "constrained", "squeeze": False, "dpi": 200}
     figure, axes = plt.subplots(rows, columns, **options)
     return figure, list(axes.flat)
-
-
-def colours(known: Mapping[str, type[Estimator] | type[Environment]]) -> dict[str, str]:
-    """Return a colour for each method or environment: its own, or an unused one of Matplotlib's."""
-    own = {cls.colour for cls in known.values()}
-    unused = (c for c in map(to_hex, mpl.color_sequences["tab20"]) if c not in own)
-    return {name: cls.colour or next(unused) for name, cls in known.items()}
 
 
 def method_colour(method: str) -> str:

@@ -38,7 +38,7 @@ class AdaStep(OutcomeTerm):
     """Subtracted from the outcome score of an invalid transition and, after discounting, from its step return."""
 
     label: ClassVar[str] = "AdaStep"
-    colour: ClassVar[str] = "#999933"
+    colour: ClassVar[str] = "#6600CC"
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Wang et al., 2026, AdaStep, Eq. 17 (arXiv 2610.03223)"
     reconstruction: ClassVar[bool] = True

@@ -43,7 +43,7 @@ class CRBC(OutcomeTerm):
     """Weight of the outcome term A_E."""
 
     label: ClassVar[str] = "CRBC"
-    colour: ClassVar[str] = "#117733"
+    colour: ClassVar[str] = "#0000CC"
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Ren et al., 2026, Cross-Rollout Bellman Closure (arXiv 2609.35082)"
     reconstruction: ClassVar[bool] = True

@@ -42,7 +42,7 @@ class ECPO(OutcomeTerm):
     """Weight of the step term."""
 
     label: ClassVar[str] = "ECPO"
-    colour: ClassVar[str] = "#DDCC77"
+    colour: ClassVar[str] = "#EE00AA"
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Li et al., 2026, Evidence-Calibrated Policy Optimization (arXiv 2606.05885)"
     reconstruction: ClassVar[bool] = True

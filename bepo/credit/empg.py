@@ -34,7 +34,7 @@ class EMPG(OutcomeTerm):
     """Standard deviation to divide the outcome term by; ``none`` centres only."""
 
     label: ClassVar[str] = "EMPG"
-    colour: ClassVar[str] = "#6699CC"
+    colour: ClassVar[str] = "#006600"
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Wang et al., 2025, EMPG (arXiv 2509.09265)"
     needs_columns: ClassVar[tuple[Literal["entropy", "energy"], ...]] = ("entropy",)

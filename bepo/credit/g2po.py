@@ -35,7 +35,7 @@ class G2PO(OutcomeTerm):
     """Subtracted from the outcome score of an invalid transition and from its successor's value in the node term."""
 
     label: ClassVar[str] = "G2PO"
-    colour: ClassVar[str] = "#44AA99"
+    colour: ClassVar[str] = "#8866CC"
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Wang et al., 2026, Group-Graph Policy Optimization (arXiv 2606.22995)"
     traits: ClassVar[Traits] = {

@@ -34,7 +34,7 @@ class GRAFT(Estimator):
     """Subtracted from the advantage of an invalid transition."""
 
     label: ClassVar[str] = "GRAFT"
-    colour: ClassVar[str] = "#882255"
+    colour: ClassVar[str] = "#664400"
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Yao et al., 2026, Back to the Definition (arXiv 2609.28963)"
     reconstruction: ClassVar[bool] = True

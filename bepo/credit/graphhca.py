@@ -38,7 +38,7 @@ class GraphHCA(OutcomeTerm):
     """Weight of the step term."""
 
     label: ClassVar[str] = "GraphHCA"
-    colour: ClassVar[str] = "#AA4499"
+    colour: ClassVar[str] = "#444466"
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Zhu et al., 2026, GraphHCA (arXiv 2609.35084)"
     reconstruction: ClassVar[bool] = True

@@ -37,7 +37,7 @@ class MTGRPO(Estimator):
     """Subtracted from the reward of an invalid transition."""
 
     label: ClassVar[str] = "MT-GRPO"
-    colour: ClassVar[str] = "#DDAA33"
+    colour: ClassVar[str] = "#00CCAA"
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Zeng et al., 2025, MT-GRPO (arXiv 2505.11821); verl, issue 7244"
     reconstruction: ClassVar[bool] = True

@@ -31,7 +31,7 @@ class OTB(Estimator):
     """Subtracted from the reward of an invalid transition before returns are computed."""
 
     label: ClassVar[str] = "OTB"
-    colour: ClassVar[str] = "#BBBBBB"
+    colour: ClassVar[str] = "#EE66EE"
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Li et al., 2026, Optimal Token Baseline (arXiv 2602.07078)"
     reconstruction: ClassVar[bool] = True

@@ -43,7 +43,7 @@ class PPO(Estimator):
     """Subtracted from the reward of an invalid transition, on its last token."""
 
     label: ClassVar[str] = "PPO (with critic)"
-    colour: ClassVar[str] = "#999999"
+    colour: ClassVar[str] = "#880066"
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Schulman et al., 2017, PPO; 2016, GAE, Eq. 16"
     traits: ClassVar[Traits] = {

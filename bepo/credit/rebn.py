@@ -29,7 +29,7 @@ class ReBN(Estimator):
     """Subtracted from the reward of an invalid transition before returns are computed."""
 
     label: ClassVar[str] = "ReBN"
-    colour: ClassVar[str] = "#661100"
+    colour: ClassVar[str] = "#AA0000"
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Liu et al., 2025, GEM (arXiv 2510.01051)"
     traits: ClassVar[Traits] = {

@@ -36,7 +36,7 @@ class SALT(OutcomeTerm):
     """Outcome term of a pool with one member: 0, or its own score (``raw``, verl-agent)."""
 
     label: ClassVar[str] = "SALT"
-    colour: ClassVar[str] = "#888888"
+    colour: ClassVar[str] = "#66CC00"
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Li et al., 2025, SALT (arXiv 2510.20022)"
     reconstruction: ClassVar[bool] = True

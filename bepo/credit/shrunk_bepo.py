@@ -52,7 +52,7 @@ class ShrunkBEPO(Estimator):
     """Subtracted from the advantage of an invalid transition."""
 
     label: ClassVar[str] = "Shrunk-BEPO"
-    colour: ClassVar[str] = "#332288"
+    colour: ClassVar[str] = "#AA00EE"
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "this project"
     traits: ClassVar[Traits] = {

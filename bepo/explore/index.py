@@ -8,16 +8,16 @@ from statistics import fmean
 from typing import Any
 
 from bepo.core.errors import UserError
-from bepo.credit import estimators
+from bepo.explore.colours import label_of, page_colour
 from bepo.explore.compare import first_difference, pairs
 from bepo.explore.episodes import TEST, episodes
 from bepo.explore.frames import differing, flat
 from bepo.explore.groups import Plain
+from bepo.explore.methods import methods
 from bepo.explore.page import render
 from bepo.runs.health import alarms_of
 from bepo.store.run_files import StoredRun, success_of
 
-_COLOURS = ("#56B4E9", "#CC79A7", "#8C8C8C", "#B07D2B", "#6A51A3")
 _NOT_SHOWN = ("update", "cpu/", "time/")
 
 
@@ -40,6 +40,7 @@ def page(runs: Sequence[StoredRun], compared: tuple[int, int] | None = None) -> 
     fields = list(next(iter(different.values())))
     index: Plain = {
         "runs": [summary(run, runs[:n]) | {"name": name} for n, (run, name) in enumerate(zip(runs, names_of(runs)))],
+        "methods": methods(runs),
         "notes": notes,
         "curves": curves([run.metrics() for run in runs]),
         "types": [row for number, run in enumerate(runs) for row in types(number, whole_episodes(run))],
@@ -65,7 +66,7 @@ def summary(run: StoredRun, before: Sequence[StoredRun]) -> Plain:
     return {
         "id": run.id,
         "label": label_of(name),
-        "colour": _colour(name),
+        "colour": page_colour(name),
         "twin": sum(other.config["credit"]["name"] == name for other in before),
         "env": config["env"]["name"],
         "tier": config.get("tier", ""),
@@ -93,19 +94,6 @@ def names_of(runs: Sequence[StoredRun]) -> list[str]:
             words = [f"{field.rpartition('.')[2]}={value}" for field, value in own if value is not None]
             names[n] = f"{name} {' '.join(words[:2]) or runs[n].id}"
     return [f"{name} {run.id}" if names.count(name) > 1 else name for name, run in zip(names, runs)]
-
-
-def label_of(name: str) -> str:
-    """Return the printed name of an estimator; its plain name if this version does not know it."""
-    known = estimators()
-    return (known[name].label if name in known else "") or name
-
-
-def _colour(name: str) -> str:
-    known = estimators()
-    own = known[name].colour if name in known else ""
-    own = "var(--text)" if own == "#000000" else own  # black is invisible on a dark page
-    return own or _COLOURS[sum(map(ord, name)) % len(_COLOURS)]
 
 
 def _text(value: object) -> str | None:

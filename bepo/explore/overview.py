@@ -17,8 +17,8 @@ from bepo.store.run_files import StoredRun
 _POINTS = 40  # of a small curve
 
 
-def overview(runs: Sequence[StoredRun], results: Path) -> str:
-    """Return the page of these runs. A run with a page in ``results/views`` has a link to it."""
+def overview(runs: Sequence[StoredRun], results: Path, every_page: bool = False) -> str:
+    """Return the page of these runs. A run with a page in ``results/views``, or ``every_page``, has a link to it."""
     names = _names(runs)
     studies = _studies(results)
     rows, tasks = [], {}
@@ -29,7 +29,7 @@ def overview(runs: Sequence[StoredRun], results: Path) -> str:
         if solved and task_set not in tasks:
             tasks[task_set] = [task for task, _ in solved]
         row = summary(run, runs[:number]) | {"name": name, "study": ", ".join(studies.get(run.id, ()))}
-        row["page"] = page if (results / "views" / page).exists() else None
+        row["page"] = page if every_page or (results / "views" / page).exists() else None
         rows.append(
             row | {"curve": _curve(run.metrics()), "task_set": task_set, "solved": [rate for _, rate in solved]}
         )

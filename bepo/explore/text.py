@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bepo.core.errors import UserError
+from bepo.explore.colours import label_of
 from bepo.explore.compare import first_difference, pairs
 from bepo.explore.episodes import EpisodeGroup, episodes
 from bepo.explore.groups import Plain
-from bepo.explore.index import check_comparable, label_of
+from bepo.explore.index import check_comparable
 from bepo.store.run_files import StoredRun
 
 _INDENT = "    "

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from tokenizers import Tokenizer
 
 from bepo.core.batch import RolloutBatch
+from bepo.store.archive import POLICIES
+from bepo.store.files import folder_name
+from bepo.store.published import WARM_STARTS
 from bepo.store.run_files import StoredRun
 
 _PICTURE = re.compile(r"(?:<\|image_pad\|>|<image>)+")
 _PLACES = ("policy/tokenizer.json", "checkpoint-*/policy/tokenizer.json")
+_TOKENIZER = "tokenizer.json"
 
 
 def tokenizer_of(run: StoredRun) -> Tokenizer | None:
-    """Return the tokenizer in a run's folder; None if the folder has no tokenizer, as in archives."""
-    found = [path for place in _PLACES for path in sorted(run.path.glob(place))] if run.path.is_dir() else []
+    """Return the tokenizer of a run: that in its folder, or of its published policy or warm start; None without one.
+
+    A policy keeps the tokenizer of its warm start.
+    """
+    if run.path.is_dir():
+        found = [path for place in _PLACES for path in sorted(run.path.glob(place))]
+    else:
+        start = (run.metadata.get("warm_start") or {}).get("name", "")
+        places = (Path(WARM_STARTS) / folder_name(start, "warm start")) if start else None, Path(POLICIES) / run.id
+        found = [path for place in places if place and (path := run.path.parent / place / _TOKENIZER).exists()]
     return Tokenizer.from_file(str(found[-1])) if found else None
 
 

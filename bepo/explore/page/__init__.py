@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 _FOLDER = Path(__file__).parent
 _SCRIPTS = {
-    "page": ("dom", "overview", "list", "strips", "graph", "episode", "compare", "start"),
+    "page": ("dom", "methods", "overview", "list", "strips", "graph", "episode", "compare", "start"),
     "runs": ("dom", "runs"),
 }
 
