@@ -13,6 +13,7 @@ import argparse
 
 from benchmarks.alfworld import alfworld
 from benchmarks.credit import credit
+from benchmarks.lab import lab
 from benchmarks.sokoban import sokoban
 from benchmarks.webshop import webshop
 
@@ -26,6 +27,7 @@ def main() -> None:
     sokoban(*[4, 4] if quick else [])
     webshop(*[4, 4] if quick else [])
     alfworld(*[1, 4, 4] if quick else [])
+    lab(*[16, 2, 2, 2] if quick else [])
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ def predictions(speed: Mapping[str, Mapping[int, float]], learned: Mapping[str, 
         of_rows = [speed.get(row, {}) for row in chosen["row"]]
         shared = [block for block in BLOCKS if all(block in own for own in of_rows)]
         table = np.array([[own[block] for block in shared] for own in of_rows])
-        found += [Prediction(name, primary, chosen[name].to_numpy(float), shared, table) for name in MEASURES]
+        found += [Prediction(name, primary, np.array(chosen[name], float), shared, table) for name in MEASURES]
         if set(chosen["setting"]) <= set(learned):
             values = np.array([learned[name] for name in chosen["setting"]])
             found.append(Prediction("training", False, values, shared, table))

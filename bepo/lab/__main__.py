@@ -21,7 +21,8 @@ import pandas as pd
 from scipy.stats import t
 from tqdm import tqdm
 
-from bepo.core.errors import Parser, UserError, exit_code, path_of
+from bepo.core.errors import Parser, UserError, choose, exit_code, path_of
+from bepo.core.registry import check_type
 from bepo.core.settings import identity
 from bepo.credit import estimators
 from bepo.lab import equal
@@ -176,10 +177,14 @@ def _usable() -> list[str]:
 
 
 def _replay(options: argparse.Namespace) -> pd.DataFrame:
-    words, results = options.words, options.results
+    words, given = split_words(options.words)
+    for name, value in given.items():
+        if name != "truth":
+            raise choose("setting of lab replay", name, ("truth",))
+        check_type("truth", value, bool)
     if not words:
         raise UserError("replay: name a run or a file of rollouts")
-    own, n_batches, batches = recorded(words[0], results)
+    own, n_batches, batches = recorded(words[0], options.results, given.get("truth", False))
     with composing():
         chosen = {name: read_credit(name) for name in words[1:] or estimators()}
     tables = []

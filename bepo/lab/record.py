@@ -123,7 +123,7 @@ def record(folder: Path, kinds: Iterable[str], report: Callable[[Cell, int, int]
         with composing():
             digests = {cell: cell.digest for cell in wanted}
             kept = read(path)
-            kept = kept.loc[kept["digest"].isin(digests.values())]
+            kept = kept.loc[kept["digest"].isin(list(digests.values()))]
             known = set(kept["digest"])
             missing = [cell for cell in wanted if digests[cell] not in known]
             for number, cell in enumerate(missing):

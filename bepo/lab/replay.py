@@ -6,6 +6,7 @@ The truth is unknown here, so no number says which estimator is right. Sizes: E 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,11 @@ from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError
 from bepo.credit import Estimator
 from bepo.credit._recorded import read_rollouts as read_file
+from bepo.credit.oracle import progress
 from bepo.explore.advantages import applies, configured
 from bepo.explore.frames import read_rollouts
+from bepo.lab.expert import with_expert_steps
+from bepo.runs.compose import config_of
 from bepo.store.find import find_runs
 from bepo.store.run_files import StoredRun
 
@@ -33,19 +37,32 @@ REPLAYED = {
     "variance": "variance of the advantages over transitions",
     "zero": "share of transitions with an advantage of exactly 0",
     "once": "share of sum |advantage| at states that the group visits once",
+    "first": "share of sum |advantage| on the first step of a trajectory",
+    "last": "... on the last step of a trajectory; the rest is in the middle",
+    "won": "... in successful trajectories",
+    "on_path": "... at states that a successful trajectory of the group visits",
+    "expert_sign": "share of transitions of the wrong sign where the expert's distance changes; 0 counts half",
+    "expert_rank": "Spearman's rank correlation with the change of the expert's distance, from -1 to 1 steps",
 }
 """What is measured of an estimator on one batch."""
+Batches = Iterator[tuple[int, RolloutBatch]]
+"""Batches by update."""
 _APART = 0.1  # in units of the root mean square
 
 
-def recorded(name: str, results: Path) -> tuple[Estimator | None, int, Iterator[tuple[int, RolloutBatch]]]:
+def recorded(
+    name: str, results: Path, truth: bool = False
+) -> tuple[Estimator | None, int, Iterator[tuple[int, RolloutBatch]]]:
     """Return what a run or a file of rollouts has: the run's estimator, the number of batches, and batches by update.
 
     ``name`` is a file (.npz, .json, .jsonl), or a run as ``find_runs`` takes it. A file has no estimator of its own.
-    Raises ``UserError`` for several runs, and for a run without stored rollouts.
+    With ``truth`` the batches of a run get the expert's steps (``with_expert_steps``). Raises ``UserError`` for several
+    runs, and for a run without stored rollouts.
     """
     path = Path(name)
     if path.suffix in (".npz", ".json", ".jsonl"):
+        if truth:
+            raise UserError(f"{name}: truth=true needs a run, which names the environment")
         return None, 1, iter([(0, read_file(path))])
     runs = find_runs(name, results)
     if len(runs) > 1:
@@ -53,7 +70,19 @@ def recorded(name: str, results: Path) -> tuple[Estimator | None, int, Iterator[
     updates = sorted(runs[0].rollouts())
     if not updates:
         raise UserError(f"{name}: run {runs[0].id} has no stored rollouts")
-    return _own(runs[0]), len(updates), ((update, read_rollouts(runs[0], update)) for update in updates)
+    batches = ((update, read_rollouts(runs[0], update)) for update in updates)
+    return _own(runs[0]), len(updates), _with_truth(runs[0], batches) if truth else batches
+
+
+def _with_truth(run: StoredRun, batches: Batches) -> Batches:
+    """Yield the batches with the expert's steps."""
+    config = config_of(run.config)
+    if missing := config.env.missing():
+        raise missing
+    for update, batch in batches:
+        known = batch.expert_steps is not None
+        tasks = islice(config.env.tasks("train"), config.rollout.train_tasks)
+        yield update, batch if known else with_expert_steps(batch, config.env, tasks)
 
 
 def _own(run: StoredRun) -> Estimator | None:
@@ -84,8 +113,28 @@ def replay(batch: RolloutBatch, estimators: Mapping[str, Estimator], own: Estima
     columns |= {name: _of_others(table, int(has_own)) for name, table in pairs.items()}
     columns["variance"] = advantage.var(1)
     columns["zero"] = (advantage == 0).mean(1)
-    columns["once"] = _ratio(mass[:, visited_once(batch)].sum(1), mass.sum(1))
+    columns |= {name: _ratio(mass[:, chosen].sum(1), mass.sum(1)) for name, chosen in kinds_of_states(batch).items()}
+    if batch.expert_steps is not None and batch.next_expert_steps is not None:
+        columns |= against_expert(advantage, progress(batch.expert_steps, batch.next_expert_steps))
     return pd.DataFrame({"estimator": list(usable), **columns})
+
+
+def kinds_of_states(batch: RolloutBatch) -> dict[str, Bool[np.ndarray, " N"]]:
+    """Return which transitions are of each kind that ``REPLAYED`` measures a share of."""
+    won = batch.success[batch.trajectory]
+    path = np.zeros(batch.n_states, bool)
+    path[batch.state[won]] = True
+    kinds = {"once": visited_once(batch), "first": batch.step == 0, "last": batch.terminal > 0}
+    return kinds | {"won": won, "on_path": path[batch.state]}
+
+
+def against_expert(advantage: Float[np.ndarray, "E N"], change: Float[np.ndarray, " N"]) -> dict[str, np.ndarray]:
+    """Return how advantages agree with the change of the expert's distance, (E,); NaN if it never changes."""
+    clear = change != 0
+    wrong = np.where(advantage == 0, 0.5, np.sign(advantage) != np.sign(change))[:, clear]
+    ranks = _centred(rankdata(np.vstack([advantage, change]), axis=1))
+    sign = wrong.mean(1) if clear.any() else np.full(len(advantage), np.nan)
+    return {"expert_sign": sign, "expert_rank": _cosines(ranks)[:-1, -1]}
 
 
 def visited_once(batch: RolloutBatch) -> Bool[np.ndarray, " N"]:

@@ -7,7 +7,7 @@ independent estimates of each advantage, so that their noise cancels in ``error`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from random import Random
@@ -161,7 +161,7 @@ class _Truth:
 
 def _play(
     start: Game, skill: float, horizon: int, rng: Random, truth: _Truth, hidden: bool
-) -> Sequence[tuple[Mapping[str, Any], tuple[float, float]]]:
+) -> list[tuple[dict[str, Any], tuple[float, float]]]:
     """Play an episode; return its rows, each with two estimates of the true advantage."""
     game, played = start.copy(), []
     value, key = truth(game, 0), str(game.key) if hidden else game.seen

@@ -1,14 +1,18 @@
 """Estimators on recorded rollouts: a tiny stored run, and files of rows."""
 
 import json
+from itertools import islice
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from bepo.core.batch import RolloutBatch
+from bepo.core.errors import UserError
 from bepo.credit import make
+from bepo.envs.sokoban import Sokoban
 from bepo.lab.__main__ import main
+from bepo.lab.expert import with_expert_steps
 from bepo.lab.replay import replay, visited_once
 from tests.explore.runs_with_episodes import batch, write
 
@@ -84,5 +88,54 @@ def test_bad_input_is_one_line(words, message, tmp_path, capsys):
     run = write(tmp_path)
     (tmp_path / "rows.jsonl").write_text('{"uid": 1}\nnot a row\n', encoding="utf-8")
     assert main(["replay", *(word.format(folder=tmp_path, run=run.path) for word in words)]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+def test_mass_by_kind_of_state_by_hand():
+    found = RolloutBatch.from_rows(ROWS)
+    row = replay(found, {"rloo": make("rloo", pool="trajectory")}).iloc[0]
+    mass = np.abs(make("rloo", pool="trajectory")(found).advantage)  # success: a, b; failure: a
+    assert row["first"] == pytest.approx((mass[0] + mass[2]) / mass.sum())
+    assert row["last"] == pytest.approx((mass[1] + mass[2]) / mass.sum())
+    assert row["won"] == pytest.approx((mass[0] + mass[1]) / mass.sum()) and row["on_path"] == 1
+    assert "expert_sign" not in row
+
+
+def test_the_experts_distance_is_found_by_playing_again(tmp_path, capsys):
+    env = Sokoban()
+    tasks = list(islice(env.tasks("train"), 2))
+    running, rows = env.start(tasks), []
+    for k in range(2):
+        for t in range(4):
+            before, here = running.observations[k].key, running.expert_steps(k)
+            action = running.expert(k) if (k, t) != (1, 1) else None
+            step = running.step({k: action})[k]
+            done = "success" if step.terminal == 1 else "truncation" if t == 3 else None
+            ahead = 0.0 if step.terminal == 1 else running.expert_steps(k)
+            rows.append(
+                {"uid": tasks[k].id, "traj": k, "t": t, "obs": before, "next": step.observation.key, "r": step.reward}
+                | {"done": done, "valid": action is not None, "action": action, "expect": (here, ahead)}
+            )
+            if done:
+                break
+    found = with_expert_steps(RolloutBatch.from_rows(rows), env, env.tasks("train"))
+    steps = np.stack([found.expert_steps, found.next_expert_steps], 1)
+    np.testing.assert_array_equal(steps, [row["expect"] for row in rows])
+    table = replay(found, {"oracle": make("oracle"), "grpo": make("grpo")}).set_index("estimator")
+    assert (table["expert_sign"] <= 0.5).all() and "expert_rank" in table
+    with pytest.raises(UserError, match="not among"):
+        with_expert_steps(found, env, tasks[:1])
+    rows[0]["next"] = "elsewhere"
+    with pytest.raises(UserError, match="leads elsewhere"):
+        with_expert_steps(RolloutBatch.from_rows(rows), env, tasks)
+
+
+@pytest.mark.parametrize(
+    "words, message", [(["truth=1"], "truth"), (["truth=true"], "needs a run"), (["slip=1"], "slip")]
+)
+def test_bad_settings_of_replay_are_one_line(words, message, tmp_path, capsys):
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)), encoding="utf-8")
+    assert main(["replay", str(tmp_path / "rows.jsonl"), "grpo", *words]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
