@@ -104,7 +104,7 @@ def cells(kind: str) -> list[Cell]:
 
 
 def _of_studies(learning: Mapping[str, Any]) -> list[str]:
-    """Return the credit settings of the paper's studies that are none of the named ones, and need no critic."""
+    """Return the credit settings of the paper's studies without those that are named or need a critic."""
     if not learning["studies"]:
         return []
     register_configs()

@@ -178,3 +178,11 @@ def test_the_published_blocks_are_not_enough_yet_or_are_tested():
     for row in table.rows:
         blocks, verdict = int(row[2].text), row[-1].text
         assert verdict.startswith("not enough") == (blocks < 6)
+
+
+def test_learning_in_the_lab_is_a_predictor_without_a_verdict():
+    learned = lab.learned_speed()
+    assert set(pd.read_csv(DECLARED)["setting"]) <= set(learned) and 0.3 < learned["grpo"] < learned["shrunk_bepo"] < 1
+    found = [one for one in predictions(speeds(range(100, 106)), learned) if one.measure == "training"]
+    assert [len(one.fidelity) for one in found] == [9, 18] and {one.verdict for one in found} == {"none declared"}
+    assert all(-1 <= one.correlation <= 1 for one in found)
