@@ -9,13 +9,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from bepo.core.registry import Plugin, Registry
-from bepo.core.settings import setting
+from bepo.core.settings import Settings, setting
 from bepo.envs import Environment
 from bepo.rollouts.agent import Agent
 
 if TYPE_CHECKING:
     from bepo.policies.lm.language_model import LanguageModel
     from bepo.policies.tiny import WarmStart
+
+
+@dataclass
+class LoRA(Settings):
+    """Low-rank adapters, which are trained instead of the weights (Hu et al., 2021)."""
+
+    rank: int = setting(0, at_least=0, at_most=1024)
+    """Rank of the adapters; 0: no adapters, all weights are trained. Adapters need `backend=verl`."""
+    alpha: int = setting(16, at_least=1, at_most=65536)
+    """Scale of the adapters: their product is multiplied by alpha / rank."""
+    modules: list[str] = setting(factory=list)
+    """Names of the layers with adapters, such as `[q_proj,v_proj]`; empty: all linear layers but the head."""
+
+    group = "policy.lora"
 
 
 @dataclass
@@ -29,6 +43,8 @@ class PolicyConfig(Plugin):
     """Maximum number of tokens of a response, end-of-sequence token included."""
     constrained: bool = False
     """Whether to sample only admissible actions."""
+    lora: LoRA = setting(factory=LoRA, neutral=True)
+    """Low-rank adapters."""
 
     group = "policy"
     reads_pictures: ClassVar[bool] = False

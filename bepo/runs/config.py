@@ -158,6 +158,8 @@ class Config(Settings):
             raise UserError(f"run={self.run}: needs updates=0; python -m bepo.evaluate evaluates the policy of a run")
         if self.policy.served and not self.is_evaluation:
             raise UserError(f"policy={self.policy.name}: cannot be trained; python -m bepo.evaluate evaluates it")
+        if self.policy.lora.rank and not self.is_evaluation and self.backend.name != "verl":
+            raise UserError(f"policy.lora.rank={self.policy.lora.rank}: adapters need backend=verl")
         if self.prompting.method != "direct" and not self.policy.served:
             raise UserError(
                 f"prompting.method={self.prompting.method}: needs a served model, not policy={self.policy.name}; "

@@ -13,14 +13,17 @@ QUICK = {  # settings that make a test short, and an expert's success certain
     "alfworld": {"max_receptacles": 8},
     "gymnasium": {"kwargs": {"map_name": None, "is_slippery": False}, "starts": "distinct"},
 }
-SERVED = {"openenv": "tests/envs/test_openenv.py starts its server"}
+ELSEWHERE = {
+    "openenv": "tests/envs/test_openenv.py starts its server",
+    "verifiers": "tests/envs/test_verifiers.py has an environment for it",
+}
 COMPACT = {"webshop": {"rendering": "compact", "suggestions": 3}}  # the settings of tiny models
 
 
 @cache
 def made(name: str, **more: object) -> Environment:
-    if name in SERVED:
-        pytest.skip(SERVED[name])
+    if name in ELSEWHERE:
+        pytest.skip(ELSEWHERE[name])
     env = environments()[name](**(QUICK.get(name, {}) | more))
     missing = env.missing()
     if missing is not None:

@@ -37,6 +37,7 @@ NOT_RUN = {
     r"python -m analysis power": "needs the runs of claims; tests/analysis/test_inference.py makes them",
     r"python -m bepo\.sweep .*postgresql": "needs a database server",
     r"python -m bepo\.train env=openenv": "needs a server; tests/envs/test_openenv.py starts one",
+    r"python -m bepo\.train env=verifiers": "needs a package; tests/envs/test_verifiers.py has an environment",
     r"python -m bepo\.upload": "needs a server; tests/store/test_tracking.py has a stand-in for it",
     r".*(credit=(togo|mine)|credit togo|-k togo|view tutorial)": "an example of a page: its file is added there",
     r".*(env=corridor|play corridor|loss=dro|invalid.penalty)": "an example of a page: "

@@ -12,6 +12,7 @@ ALLOWED = {
         "bepo/training/verl/patches.py",
         "getattr lm_head",
     ): "transformers' causal language models have it, critics do not",
+    ("bepo/training/verl/patches.py", "hasattr peft_config"): "peft's models have it, others do not",
     ("bepo/core/plugins.py", "getattr __path__"): "a package has it, a plain module does not",
     ("bepo/testing/__init__.py", "getattr __module__"): "classes and functions have it, other names of a module do not",
     ("bepo/runs/compose.py", "getattr full_key"): "some of OmegaConf's errors have it",

@@ -55,6 +55,9 @@ REACHES = {  # file of verl, function -> the first digits of the SHA-256 of its 
     ("workers/utils/padding.py", "no_padding_2_padding"): "c37d19e7d9c3",
     ("utils/checkpoint/checkpoint_manager.py", "BaseCheckpointManager.should_save_hf_model"): "a85952405a10",
     ("utils/fsdp_utils.py", "_select_fsdp2_wrap_targets"): "f738ec112a90",
+    ("utils/fsdp_utils.py", "get_fsdp_full_state_dict"): "31c46688922d",
+    ("utils/fsdp_utils.py", "merged_lora_context"): "6e3bd15f6f34",
+    ("utils/fsdp_utils.py", "normalize_peft_param_name"): "21c9316ed2e6",
     ("utils/distributed.py", "initialize_global_process_group_ray"): "e9ec517a0089",
 }
 

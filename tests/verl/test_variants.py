@@ -77,6 +77,28 @@ def log_probs(policy, tokens, forbidden) -> np.ndarray:
     return logits.log_softmax(-1).gather(1, batch.response[batch.mask].unsqueeze(1)).squeeze(1).numpy()
 
 
+def test_lora_trains_adapters_and_keeps_a_policy_with_them(tmp_path):
+    """Only layers with adapters change. vLLM samples the second update from the policy that the first one made.
+
+    The reference of the KL term is the policy without its adapters.
+    """
+    lora = ("policy.lora.rank=4", "policy.lora.alpha=64", "policy.lora.modules=[q_proj,v_proj]")
+    done = train(tmp_path, *lora, "updates=2", "training.minibatch_size=8", "training.learning_rate=1e-2")
+    assert done.code == 0 and done.orphans == [], done.err[-2000:]
+    metrics = rows(tmp_path, "metrics")
+    assert all(row["train/rollout_probability_difference"] < 1e-4 and row["train/grad_norm"] > 0 for row in metrics)
+    assert abs(metrics[0]["train/kl"]) < 1e-6 < metrics[1]["train/kl"]
+    stored = only_run(tmp_path)
+    assert stored.metadata["identity"]["policy"]["lora"] == {"rank": 4, "alpha": 64, "modules": ["q_proj", "v_proj"]}
+    before = dict(local_learner(tmp_path, stored.config).policy.model.named_parameters())
+    policy = Pretrained(path=str(stored.policy()), max_prompt_length=128)
+    after = dict(
+        policy.build(Sokoban(), Agent(style="compact", history_observations=False), "cpu").model.named_parameters()
+    )
+    changed = {name for name, weights in after.items() if not torch.equal(weights, before[name])}
+    assert changed == {name for name in after if "q_proj.weight" in name or "v_proj.weight" in name}
+
+
 @pytest.mark.long
 def test_ppo_with_a_critic_makes_several_steps_on_two_ranks(tmp_path):
     """verl's critic gives the estimator its values and is fitted to the estimator's targets.

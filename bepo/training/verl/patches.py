@@ -67,15 +67,15 @@ def patch_episodes() -> None:
 def patch_training() -> None:
     """Replace the functions of verl that fail or waste resources in a process that trains a policy.
 
-    They concern fused kernels (the head, and logits of prompts), copies of the policy in checkpoints, and pictures
-    (their storage, and two faults).
+    They concern fused kernels (the head, and logits of prompts), copies of the policy in checkpoints (when, and with
+    LoRA), and pictures (their storage, and two faults).
     """
     import verl.models.transformers.qwen2_vl as qwen2_vl
+    import verl.utils.checkpoint.fsdp_checkpoint_manager as checkpoints
     import verl.utils.fsdp_utils
     import verl.workers.engine.base
     import verl.workers.engine.fsdp.transformer_impl as fsdp
     import verl.workers.engine_workers
-    from verl.utils.checkpoint.fsdp_checkpoint_manager import FSDPCheckpointManager
     from verl.utils.experimental.torch_functional import FusedLinearForPPO
 
     if "embed" in _theirs:
@@ -86,7 +86,9 @@ def patch_training() -> None:
     fsdp.extract_multi_modal_inputs = extract_pictures
     fsdp.FSDPEngineWithLMHead.prepare_model_inputs = label_responses
     FusedLinearForPPO.forward = head_of_labelled
-    FSDPCheckpointManager.should_save_hf_model = property(saves_policy)
+    _theirs.update(state=checkpoints.get_fsdp_full_state_dict)
+    checkpoints.get_fsdp_full_state_dict = merged_state
+    checkpoints.FSDPCheckpointManager.should_save_hf_model = property(saves_policy)
     verl.utils.fsdp_utils._select_fsdp2_wrap_targets = wrap_targets
     qwen2_vl._get_input_embeds = embed
     verl.workers.engine.base.maybe_fix_3d_position_ids = restore_positions
@@ -160,6 +162,20 @@ def policy_after(update: int) -> str:
 def saves_policy(manager: Any) -> bool:
     """Return whether the current checkpoint gets a copy of the policy for transformers."""
     return policy_after(manager.previous_global_step) in manager.checkpoint_save_contents
+
+
+def merged_state(model: Any, *arguments: Any, **options: Any) -> dict[str, Tensor]:
+    """Return verl's state of a whole model, with LoRA adapters added to the weights under the names of the base model.
+
+    verl's own copy of the policy would have the names of the adapters, which transformers cannot load.
+    """
+    from verl.utils.fsdp_utils import merged_lora_context, normalize_peft_param_name
+
+    if not hasattr(model, "peft_config"):
+        return _theirs["state"](model, *arguments, **options)
+    with merged_lora_context(model, backup_adapters=True):
+        state = normalize_peft_param_name(_theirs["state"](model, *arguments, **options))
+        return {name: value.detach().clone() for name, value in state.items()}  # the live weights are restored now
 
 
 def store_pictures(worker: Any, output: Any, input_ids: Tensor) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def _common(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
             "dataloader_num_workers": 0,
         },
         "actor_rollout_ref": {
-            "model": _model(settings, setup, model),
+            "model": _model(settings, setup, model) | _adapters(setup),
             "actor": _actor(settings, setup),
             "ref": {"fsdp_config": _fsdp(settings)},
             "rollout": {
@@ -117,6 +117,20 @@ def _model(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
         "override_config": {"attn_implementation": kind},
         "use_remove_padding": kind == "flash_attention_2" or not setup.policy.reads_pictures,
         "use_fused_kernels": True,  # compute log-probabilities of 512 tokens at a time, to keep few logits in memory
+    }
+
+
+def _adapters(setup: Setup) -> dict[str, Any]:
+    """Return the settings of LoRA. vLLM gets the weights with the adapters added to them."""
+    lora = setup.policy.lora
+    if not lora.rank:
+        return {}
+    modules = list(lora.modules) or "all-linear"
+    return {
+        "lora_rank": lora.rank,
+        "lora_alpha": lora.alpha,
+        "target_modules": modules,
+        "lora": {"merge": True},
     }
 
 

@@ -1,0 +1,266 @@
+"""Multi-turn environments of the verifiers package: a conversation that ends with a reward."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.util import find_spec
+from typing import Any, ClassVar, Literal
+
+from bepo.core.batch import Terminal
+from bepo.core.errors import Missing, UserError
+from bepo.core.settings import setting
+from bepo.envs import Environment, Observation, PromptText, Split, Step, Task, content_id, register, split_by_id
+from bepo.envs._foreign import in_words, named
+from bepo.envs._words import seen_words
+from bepo.store.files import digest
+
+_MOVES = (*"0123456789", "yes", "no", "help")  # answers that are tried for a vocabulary
+
+
+@register
+@dataclass
+class Verifiers(Environment):
+    """An environment of the verifiers package. Any text is an action; it has neither an expert nor a list of actions.
+
+    verifiers plays the episode and asks for each response; bepo gives it the agent's. A task is a row of its dataset.
+    The rubric scores the whole episode at its end. The episode succeeds if the score is at least ``success_reward``.
+    Source: Brown, 2025, Verifiers: Environments for LLM Reinforcement Learning.
+    """
+
+    name: Literal["verifiers"] = "verifiers"
+    id: str = ""
+    """The environment's ID in ``verifiers.load_environment``, the name of an installed module."""
+    kwargs: dict[str, Any] = setting(factory=dict)
+    """Further arguments of ``verifiers.load_environment``."""
+    success_reward: float = setting(1.0, above=0)
+    """Score from which an episode counts as solved. The task score is the score divided by it."""
+    horizon: int = setting(30, at_least=1, at_most=10_000)
+    """Number of responses after which an episode is truncated. The environment's own limit, ``max_turns``, ends and
+    scores it."""
+
+    label: ClassVar[str] = "Verifiers"
+    shown_settings: ClassVar[tuple[str, ...]] = ("id", "horizon")
+    method_version: ClassVar[int] = 1
+
+    @property
+    def has_expert(self) -> bool:
+        """Return False: verifiers has no expert."""
+        return False
+
+    @property
+    def free_text(self) -> str:
+        """Return that no actions are listed."""
+        return "env=verifiers lists no actions"
+
+    @cached_property
+    def prompt(self) -> PromptText:
+        """Return the texts for the agent's prompt; the vocabulary comes from episodes with random short answers."""
+        words = seen_words(self.tasks("train"), self.start, lambda rng, _: rng.choice(_MOVES))
+        return PromptText("You are a helpful assistant.", "Answer as the task asks.", words)
+
+    def tasks(self, split: Split) -> Iterator[Task]:
+        """Yield the rows of a split.
+
+        With a dataset for evaluation, half of its rows are validation tasks and half are test tasks. Without one, the
+        rows are split by their content.
+        """
+        rows, held_out = self._rows
+        for row_id, row in (rows if split == "train" or not held_out else held_out).items():
+            if held_out:
+                belongs = split == "train" or (int(row_id[:8], 16) % 2 == 0) == (split == "test")
+            else:
+                belongs = split_by_id(row_id) == split
+            if belongs:
+                yield Task(row_id, row)
+
+    def start(self, tasks: Sequence[Task]) -> VerifiersEpisodes:
+        """Start one episode for each row."""
+        return VerifiersEpisodes(self, self._made, [task.data for task in tasks])
+
+    def parse_action(self, text: str) -> str | None:
+        """Return the text without blanks around it; None for an empty text."""
+        return text.strip() or None
+
+    def missing(self) -> Missing | None:
+        """Return ``Missing`` if verifiers is not installed, else None."""
+        if find_spec("verifiers") is None:
+            return Missing("env=verifiers needs the verifiers package", "pip install 'verifiers>=0.1.14,<0.2'")
+        return None
+
+    def facts(self) -> dict[str, Any]:
+        """Return metadata for ``run.json``: the version of verifiers."""
+        from importlib.metadata import version
+
+        return {"verifiers": version("verifiers")}
+
+    @property
+    def _made(self) -> Any:
+        if missing := self.missing():
+            raise missing
+        return _load(self.id, json.dumps(dict(self.kwargs), sort_keys=True))
+
+    @cached_property
+    def _rows(self) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+        """The rows for training and the rows for evaluation, by ID; the latter are empty without their own dataset."""
+        with named(self.id, "dataset"):
+            train, evaluation = (list(read()) for read in (self._made.get_dataset, self._made.get_eval_dataset))
+        rows, others = ({_row_id(self.id, row): dict(row) for row in part} for part in (train, evaluation))
+        return rows, {row_id: row for row_id, row in others.items() if row_id not in rows}
+
+
+@cache
+def _load(env_id: str, kwargs: str) -> Any:
+    import verifiers  # pyright: ignore[reportMissingImports] (an extra)
+
+    logging.getLogger("verifiers").setLevel(logging.ERROR)
+    try:
+        return verifiers.load_environment(env_id, **json.loads(kwargs))
+    except Exception as error:  # any type: the code of an environment from another package
+        raise UserError(f"env.id={env_id}, env.kwargs={kwargs}: {in_words(error)}") from None
+
+
+def _row_id(env_id: str, row: Mapping[str, Any]) -> str:
+    content = {name: value for name, value in row.items() if name != "example_id"}
+    return content_id(f"{env_id} {json.dumps(content, sort_keys=True, default=str)}")
+
+
+class VerifiersEpisodes:
+    """Running episodes, each a rollout of verifiers that waits for the agent's responses."""
+
+    def __init__(self, env: Verifiers, made: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Start one rollout for each row, in the event loop of a thread."""
+        self._env, self._made = env, made
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._seen = [0] * len(rows)  # messages of each conversation so far
+        self._histories = [""] * len(rows)
+        self.instructions, self.observations = [], []
+        with named(env.id, "rollout"):
+            self._talks = [self._call(_begin(made, dict(row))) for row in rows]
+            for i, talk in enumerate(self._talks):
+                prompt = self._call(talk.next_prompt())
+                *before, last = [_text(message) for message in prompt or [{"content": ""}]]
+                self.instructions.append("\n".join(before).strip())
+                self._seen[i] = len(prompt or [])
+                self.observations.append(self._observed(i, last))
+
+    def step(self, actions: Mapping[int, str | None]) -> dict[int, Step]:
+        """Answer in some episodes; None changes nothing but counts as a step."""
+        with named(self._env.id, "rollout"):
+            for i, action in actions.items():
+                if action is not None:
+                    self._call(self._talks[i].answer(action))
+            return {i: self._step(i, action) for i, action in actions.items()}
+
+    def expert(self, index: int) -> str | None:
+        """Return None: verifiers has no expert."""
+        return None
+
+    def expert_steps(self, index: int) -> float:
+        """Return NaN: verifiers has no expert."""
+        return float("nan")
+
+    def __del__(self) -> None:
+        for talk in self.__dict__.get("_talks", []):
+            self._loop.call_soon_threadsafe(talk.rollout.cancel)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def _call(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _step(self, i: int, action: str | None) -> Step:
+        if action is None:
+            return Step(self.observations[i], 0.0, Terminal.NONE, 0.0)
+        prompt = self._call(self._talks[i].next_prompt())
+        self._histories[i] += f"\n{action}"
+        if prompt is not None:
+            new = prompt[self._seen[i] + 1 :]  # after the agent's response
+            self._seen[i] = len(prompt)
+            self.observations[i] = self._observed(i, "\n".join(map(_text, new)))
+            return Step(self.observations[i], 0.0, Terminal.NONE, 0.0)
+        reward = self._call(self._talks[i].score(self._made))
+        if last := self._talks[i].last_words():
+            self.observations[i] = self._observed(i, "\n".join(map(_text, last)))
+        score = min(max(round(reward / self._env.success_reward, 6), 0.0), 1.0)
+        return Step(self.observations[i], reward, Terminal.SUCCESS if score == 1 else Terminal.FAILURE, score)
+
+    def _observed(self, i: int, text: str) -> Observation:
+        shown = text.strip() or "The task begins."
+        self._histories[i] += f"\n{shown}"
+        return Observation(shown, key=digest(self.instructions[i] + self._histories[i], 16), admissible=())
+
+
+class _Talk:
+    """A rollout of verifiers whose model is the agent. All methods run in the event loop."""
+
+    def __init__(self) -> None:
+        self.prompts: asyncio.Queue[Any] = asyncio.Queue()
+        self.answers: asyncio.Queue[str] = asyncio.Queue()
+        self.rollout: asyncio.Task[Any]  # set when the rollout begins
+
+    async def next_prompt(self) -> Any:
+        """Return the messages that the agent answers next; None if the rollout has ended. Raises its error."""
+        asked = asyncio.ensure_future(self.prompts.get())
+        await asyncio.wait({asked, self.rollout}, return_when=asyncio.FIRST_COMPLETED)
+        if asked.done():
+            return asked.result()
+        asked.cancel()
+        if error := self.rollout.result().get("error"):
+            raise error
+        return None
+
+    async def answer(self, text: str) -> None:
+        """Give the agent's response."""
+        await self.answers.put(text)
+
+    async def score(self, made: Any) -> float:
+        """Return the score of the ended rollout."""
+        state = self.rollout.result()
+        await made.rubric.score_rollout(state)
+        return float(state["reward"] or 0.0)
+
+    def last_words(self) -> Any:
+        """Return the environment's messages after the last response, if there are any."""
+        last = self.rollout.result().get("final_env_response")
+        return [last] if isinstance(last, str) else last
+
+
+async def _begin(made: Any, row: dict[str, Any]) -> _Talk:
+    talk = _Talk()
+    talk.rollout = asyncio.ensure_future(made.rollout({"example_id": 0, **row}, _client(talk), "agent"))
+    return talk
+
+
+def _client(talk: _Talk) -> Any:
+    """Return a client of verifiers that asks the agent."""
+    from verifiers.clients import Client  # pyright: ignore[reportMissingImports]
+    from verifiers.types import Response, ResponseMessage  # pyright: ignore[reportMissingImports]
+
+    async def get_response(self: Any, prompt: Any, model: str, *arguments: Any, **options: Any) -> Any:
+        await talk.prompts.put(list(prompt))
+        text = await talk.answers.get()
+        message = ResponseMessage(role="assistant", content=text, finish_reason="stop", is_truncated=False)
+        return Response(id="0", created=0, model=model, message=message)
+
+    async def unused(self: Any, *arguments: Any, **options: Any) -> Any:
+        return None
+
+    methods = {name: unused for name in Client.__abstractmethods__}
+    return type("Agent", (Client,), {**methods, "get_response": get_response})(None)
+
+
+def _text(message: Any) -> str:
+    """Return the text of a message, which is a dictionary or an object of verifiers, or a text."""
+    if isinstance(message, str):
+        return message
+    content = message["content"] if isinstance(message, Mapping) else message.content
+    if isinstance(content, list):
+        parts = (part if isinstance(part, Mapping) else part.model_dump() for part in content)
+        return "\n".join(str(part["text"]) for part in parts if part.get("text"))
+    return str(content or "")

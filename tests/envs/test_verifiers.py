@@ -1,0 +1,41 @@
+"""``env=verifiers`` with a multi-turn environment on the installed package."""
+
+from itertools import islice
+
+import pytest
+
+from bepo.core.batch import Terminal
+from bepo.core.errors import UserError
+from bepo.envs import environments
+from bepo.testing import contract
+
+verifiers = pytest.importorskip("verifiers", reason="verifiers is not installed: pip install 'verifiers>=0.1.14,<0.2'")
+
+
+@pytest.fixture
+def env(monkeypatch):
+    monkeypatch.syspath_prepend("tests/envs")
+    return environments.make("verifiers", id="guess_env", horizon=6)
+
+
+@pytest.mark.parametrize("check", contract("env"))
+def test_contract(check, env):
+    check(env)
+
+
+def test_a_conversation_ends_with_the_score_of_the_rubric(env):
+    tasks = list(islice(env.tasks("train"), 3))
+    episodes = env.start(tasks)
+    assert episodes.instructions == ["Be brief."] * 3 and "Riddle" in episodes.observations[0].text
+    wrong = episodes.step({i: "x" for i in range(3)})
+    assert all(s.observation.text == "Wrong, guess again." and s.terminal == Terminal.NONE for s in wrong.values())
+    right = episodes.step({0: tasks[0].data["answer"], 1: None})
+    assert (right[0].terminal, right[0].reward, right[0].task_score) == (Terminal.SUCCESS, 1.0, 1.0)
+    assert right[0].observation.text == "Right." and right[1].terminal == Terminal.NONE
+    ends = [episodes.step({2: "x"})[2].terminal for _ in range(3)]
+    assert ends == [Terminal.NONE, Terminal.NONE, Terminal.FAILURE]  # max_turns
+
+
+def test_an_unknown_environment_is_one_line():
+    with pytest.raises(UserError, match=r"env\.id=no_such_env"):
+        next(environments.make("verifiers", id="no_such_env").tasks("train"))
