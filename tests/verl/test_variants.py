@@ -87,7 +87,7 @@ def test_lora_trains_adapters_and_keeps_a_policy_with_them(tmp_path):
     assert done.code == 0 and done.orphans == [], done.err[-2000:]
     metrics = rows(tmp_path, "metrics")
     assert all(row["train/rollout_probability_difference"] < 1e-4 and row["train/grad_norm"] > 0 for row in metrics)
-    assert abs(metrics[0]["train/kl"]) < 1e-6 < metrics[1]["train/kl"]
+    assert all(row["train/kl"] > 0 for row in metrics)  # the adapters moved it away from its reference
     stored = only_run(tmp_path)
     assert stored.metadata["identity"]["policy"]["lora"] == {"rank": 4, "alpha": 64, "modules": ["q_proj", "v_proj"]}
     before = dict(local_learner(tmp_path, stored.config).policy.model.named_parameters())
