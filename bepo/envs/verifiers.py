@@ -167,9 +167,7 @@ class VerifiersEpisodes:
         return float("nan")
 
     def __del__(self) -> None:
-        for talk in self.__dict__.get("_talks", []):
-            self._loop.call_soon_threadsafe(talk.rollout.cancel)
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        asyncio.run_coroutine_threadsafe(_end(self.__dict__.get("_talks", []), self._loop), self._loop)
 
     def _call(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -235,6 +233,14 @@ async def _begin(made: Any, row: dict[str, Any]) -> _Talk:
     talk = _Talk()
     talk.rollout = asyncio.ensure_future(made.rollout({"example_id": 0, **row}, _client(talk), "agent"))
     return talk
+
+
+async def _end(talks: Sequence[_Talk], loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel the rollouts that still wait for a response, then stop their loop."""
+    for talk in talks:
+        talk.rollout.cancel()
+    await asyncio.gather(*(talk.rollout for talk in talks), return_exceptions=True)
+    loop.stop()
 
 
 def _client(talk: _Talk) -> Any:
