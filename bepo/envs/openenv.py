@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
@@ -130,7 +131,7 @@ class OpenEnvEpisodes:
 
     def __init__(self, env: OpenEnv, field: str, seeds: Sequence[int]) -> None:
         """Open a session for each seed; ``field`` of an action gets the agent's text."""
-        from openenv.core.generic_client import GenericEnvClient
+        client = import_module("openenv.core.generic_client").GenericEnvClient
 
         self._env, self._field = env, field
         self._totals = [0.0] * len(seeds)
@@ -140,7 +141,7 @@ class OpenEnvEpisodes:
         self.observations = []
         with named(env.id, "reset"):
             for i, seed in enumerate(seeds):
-                self._clients.append(GenericEnvClient(base_url=env.url).sync())
+                self._clients.append(client(base_url=env.url).sync())
                 result = self._clients[i].reset(seed=seed)
                 self.observations.append(self._read(i, "", result.observation))
 

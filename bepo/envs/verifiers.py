@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar, Literal
 
@@ -116,11 +117,9 @@ class Verifiers(Environment):
 
 @cache
 def _load(env_id: str, kwargs: str) -> Any:
-    import verifiers  # pyright: ignore[reportMissingImports] (an extra)
-
     logging.getLogger("verifiers").setLevel(logging.ERROR)
     try:
-        return verifiers.load_environment(env_id, **json.loads(kwargs))
+        return import_module("verifiers").load_environment(env_id, **json.loads(kwargs))
     except Exception as error:  # any type: the code of an environment from another package
         raise UserError(f"env.id={env_id}, env.kwargs={kwargs}: {in_words(error)}") from None
 
@@ -245,20 +244,19 @@ async def _end(talks: Sequence[_Talk], loop: asyncio.AbstractEventLoop) -> None:
 
 def _client(talk: _Talk) -> Any:
     """Return a client of verifiers that asks the agent."""
-    from verifiers.clients import Client  # pyright: ignore[reportMissingImports]
-    from verifiers.types import Response, ResponseMessage  # pyright: ignore[reportMissingImports]
+    client, types = import_module("verifiers.clients").Client, import_module("verifiers.types")
 
     async def get_response(self: Any, prompt: Any, model: str, *arguments: Any, **options: Any) -> Any:
         await talk.prompts.put(list(prompt))
         text = await talk.answers.get()
-        message = ResponseMessage(role="assistant", content=text, finish_reason="stop", is_truncated=False)
-        return Response(id="0", created=0, model=model, message=message)
+        message = types.ResponseMessage(role="assistant", content=text, finish_reason="stop", is_truncated=False)
+        return types.Response(id="0", created=0, model=model, message=message)
 
     async def unused(self: Any, *arguments: Any, **options: Any) -> Any:
         return None
 
-    methods = {name: unused for name in Client.__abstractmethods__}
-    return type("Agent", (Client,), {**methods, "get_response": get_response})(None)
+    methods = {name: unused for name in client.__abstractmethods__}
+    return type("Agent", (client,), {**methods, "get_response": get_response})(None)
 
 
 def _text(message: Any) -> str:
