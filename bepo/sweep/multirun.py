@@ -162,7 +162,7 @@ def _join_study(config: DictConfig) -> None:
     planned = PlannedStudy(config.study.get("name", ""), config, list(config.hydra.overrides.task))
     sweeper = config.hydra.sweeper
     name_search(_name_of_search(config))
-    if sweeper.storage is not None and journal_file(sweeper.storage):
+    if isinstance(sweeper.storage, str) and journal_file(sweeper.storage):
         raise UserError(
             f"hydra.sweeper.storage={sweeper.storage}: Hydra's sweeper knows databases only; python -m bepo.sweep uses "
             "journals"
