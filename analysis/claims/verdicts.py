@@ -10,6 +10,7 @@ from analysis.claims.claims import CHECKS, CLAIMS, Claim, read
 from analysis.claims.inference import Decided, Estimated, Measured, Outcome, decide, significance
 from analysis.claims.measures import FINAL, MEASURES, measured
 from analysis.claims.printed import Consistency, Range, consistency, rounded
+from analysis.claims.sentences import sentence
 from analysis.claims.sizes import Size, sizes_of
 from analysis.data.reported import EntryKey, all_entries
 from analysis.grid.table import Entry
@@ -66,7 +67,7 @@ class Evaluated:
     """A claim with its verdicts from the printed numbers and from the runs of a tier.
 
     ``beside``: tests on other measures of the same runs, by name; they never decide. ``counterpart``: the printed
-    quantity of the inequality that decides for the runs, or None.
+    quantity of the inequality that decides for the runs, or None. ``said``: that inequality in the runs, as a sentence.
     """
 
     claim: Claim
@@ -74,6 +75,7 @@ class Evaluated:
     runs: Verdict
     beside: Mapping[str, Outcome] = field(default_factory=dict)
     counterpart: Range | None = None
+    said: str = ""
 
 
 def evaluate(entries: Mapping[EntryKey, Entry], tier: str, path: Path = CLAIMS) -> list[Evaluated]:
@@ -87,8 +89,16 @@ def evaluate(entries: Mapping[EntryKey, Entry], tier: str, path: Path = CLAIMS) 
         one = verdict.deciding
         counterpart = one and rounded(claim, one.inequality.quantity, printed)
         beside = _beside(claim, verdict, entries)
-        found.append(Evaluated(claim, consistency(claim, printed), verdict, beside, counterpart))
+        said = _said(claim, verdict, entries)
+        found.append(Evaluated(claim, consistency(claim, printed), verdict, beside, counterpart, said))
     return found
+
+
+def _said(claim: Claim, verdict: Verdict, entries: Mapping[EntryKey, Entry]) -> str:
+    if verdict.deciding is None or isnan(verdict.deciding.value):
+        return ""
+    means = {name: float(one.values.mean()) for name, one in _values(claim, entries, FINAL).items()}
+    return sentence(claim, verdict.deciding, means)
 
 
 def checks(path: Path = CHECKS) -> list[tuple[Claim, Consistency]]:

@@ -16,6 +16,7 @@ from analysis.plots.style import GREY, PAGE, panels
 
 _COLOURS = {"supported": "#1B7837", "contradicted": "#B2182B"}
 _ROW = 0.145  # inches
+_MOST = 62  # letters of a claim
 
 
 @artefact("claims-forest", "figure", of=OfEntries)
@@ -37,7 +38,7 @@ def claims_forest(entries: Entries) -> Figure:
         axis.axvline(0, color="black", linewidth=0.6)
         axis.set(xlabel="Difference in points", title=title)
         axis.grid(axis="y", visible=False)
-    axes[0].set_yticks(range(len(shown)), [e.claim.id + " *" * e.claim.extension for e in shown])
+    axes[0].set_yticks(range(len(shown)), [_named(e) for e in shown])
     axes[0].set_ylim(len(shown) - 0.4, -0.6)
     words = "Grey: undecided; green: supported; red: contradicted." if entries.tier != NOT_JUDGED else "Not judged."
     caption = (
@@ -47,6 +48,12 @@ def claims_forest(entries: Entries) -> Figure:
     )
     notes = ["Verdicts are corrected for the number of claims, intervals are not. One training seed gives no interval."]
     return Figure(caption, figure, [run for e in shown for run in _runs(e, entries)], notes)
+
+
+def _named(e: Evaluated) -> str:
+    """Return the claim in a few words; long ones are cut."""
+    words = e.claim.claim.rstrip(".")
+    return (words if len(words) <= _MOST else words[: words.rindex(" ", 0, _MOST)] + " …") + " *" * e.claim.extension
 
 
 def _is_difference(e: Evaluated, entries: Entries) -> bool:

@@ -11,7 +11,6 @@ from analysis.grid.table import Figure
 from analysis.plots import style
 
 _SMOOTH = 10  # updates in the running mean
-_GAP = 0.045  # least distance between two names, as a share of the axis
 
 
 @artefact("ranking-curves", "figure", study=EVERY_METHOD)
@@ -23,30 +22,17 @@ def ranking_curves(studies: Studies) -> Figure:
         style.nothing(axes[0])
     for axis, (env, by_method) in zip(axes, by_env.items()):
         style.over_updates(axis, "Training success (%)" if axis is axes[0] else "", environment_name(env))
-        ends = []
         for method, runs in by_method.items():
             rates = pd.Series(100 * style.by_seed(runs, "train/success").mean(axis=1))
             mean = pd.Series(rates.rolling(_SMOOTH, min_periods=1).mean())
             dashes = "--" if is_upper_bound(method) else "-"
-            axis.plot(mean.index, mean, color=style.method_colour(method), linestyle=dashes, linewidth=1.3)
-            ends.append((float(mean.iloc[-1]), method))
+            line = {"label": name_of(method), "linestyle": dashes, "linewidth": 1.3}
+            axis.plot(mean.index, mean, color=style.method_colour(method), **line)
         style.percent(axis)
-        _name(axis, ends)
+        style.name_lines(axis)
     used = [run for by_method in by_env.values() for runs in by_method.values() for run in runs]
     caption = (
         f"Success in training by method, model {MODEL} (tier {studies.tier}): mean over training seeds, running mean "
         f"of {_SMOOTH} updates. Dashed: the upper bound. How early a line rises is what step credit changes."
     )
     return Figure(caption, figure, used)
-
-
-def _name(axis: style.Axes, ends: list[tuple[float, str]]) -> None:
-    """Write each name at the end of its line, in its colour, without overlap."""
-    low, high = axis.get_ylim()
-    place, (left, right) = low, axis.get_xlim()
-    for value, method in sorted(ends):
-        place = max(value, place + _GAP * (high - low))
-        colour = style.method_colour(method)
-        axis.text(right + 0.01 * (right - left), place, name_of(method), color=colour, fontsize=6.5, va="center")
-    axis.set_xlim(left, right)
-    axis.margins(x=0)

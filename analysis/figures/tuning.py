@@ -114,9 +114,11 @@ def optuna_studies(*folders: Path) -> dict[str, optuna.Study]:
     return found
 
 
-def picture(shown: Sequence[optuna.Study], draw: Callable[[Axes, optuna.Study], None]) -> Picture:
-    """Return a figure with one axis per study, three in a row. ``draw`` draws a study on an axis."""
-    columns = min(max(len(shown), 1), _IN_A_ROW)
+def picture(
+    shown: Sequence[optuna.Study], draw: Callable[[Axes, optuna.Study], None], in_a_row: int = _IN_A_ROW
+) -> Picture:
+    """Return a figure with one axis per study. ``draw`` draws a study on an axis."""
+    columns = min(max(len(shown), 1), in_a_row)
     rows = -(-max(len(shown), 1) // columns)
     figure, axes = panels(rows, columns, PAGE, 2.6 * rows)
     for axis, study in zip(axes, shown):

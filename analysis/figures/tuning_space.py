@@ -34,6 +34,7 @@ from analysis.grid.table import Figure
 from analysis.plots.style import PAGE, nothing, panels
 
 _COLOURS = "viridis"
+_BEHIND = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.8}  # of a label
 _MOST_SLICES = 6  # settings per study, the most important first
 
 
@@ -52,7 +53,7 @@ def parallel(studies: Studies) -> Figure:
     what = (
         "Each line is a trial and passes through its settings; the most important setting is on the left. Its colour is"
     )
-    return _figure(studies, partial(picture, draw=draw_parallel), what)
+    return _figure(studies, partial(picture, draw=draw_parallel, in_a_row=1), what)
 
 
 @artefact("optuna-slice", "figure", study=STUDIES, key=TRIAL)
@@ -110,7 +111,7 @@ def draw_parallel(axis: Axes, study: optuna.Study) -> None:
     for place, one in enumerate(known):
         for tick, label in zip((one.ticks - np.min(one.ticks)) / (np.ptp(one.ticks) or 1), one.labels):
             height = -0.1 if tick == 0 else tick + 0.04
-            axis.annotate(label, (place, height), ha="center", fontsize="xx-small")
+            axis.annotate(label, (place, height), ha="center", fontsize="xx-small", bbox=_BEHIND)
 
 
 def draw_contour(axis: Axes, study: optuna.Study) -> None:

@@ -45,17 +45,38 @@ def grid(
         for numbers in _below(line, metrics, tier) if below else _beside(line, metrics):
             values.append((line, [*labels, *numbers]))
             labels = [""] * len(labels)
-    return Table(
-        caption,
-        [*heads, *columns, "Seeds"],
-        [row for _, row in values],
-        [*notes.of_grid(every, lines, metrics), *(_absent(lines, tier) if below else [])],
-        headings=[line.block.name for line, _ in values],
-        left=len(heads),
-        named=rows.named,
-        entries=[entry for line in lines for entry in line.entries],
-        methods=[_method(line.row) for line, _ in values],
+    return _without_unused(
+        Table(
+            caption,
+            [*heads, *columns, "Seeds"],
+            [row for _, row in values],
+            [*notes.of_grid(every, lines, metrics), *(_absent(lines, tier) if below else [])],
+            headings=[_heading(line.block, tier) for line, _ in values],
+            left=len(heads),
+            named=rows.named,
+            entries=[entry for line in lines for entry in line.entries],
+            methods=[_method(line.row) for line, _ in values],
+        )
     )
+
+
+def _heading(block: Block, tier: str) -> str:
+    """Return the heading of a block; below tier paper its model is a stand-in for the paper's."""
+    return block.name if tier == "paper" else block.name.replace("the paper's", "stand-in for the paper's")
+
+
+def _without_unused(table: Table) -> Table:
+    """Return the table without columns of reported numbers and gaps in which no row has one."""
+    unused = {"Reported", "Gap"}
+    empty = {j for j, (_, name) in enumerate(table.columns) if name in unused and not _has_any(table, j)}
+    kept = [j for j in range(len(table.columns)) if j not in empty]
+    table.columns = [table.columns[j] for j in kept]
+    table.rows = [[row[j] for j in kept] for row in table.rows]
+    return table
+
+
+def _has_any(table: Table, column: int) -> bool:
+    return any(row[column].value is not None for row in table.rows) or not table.rows
 
 
 def _method(row: str) -> str:
@@ -151,7 +172,7 @@ def _below(line: Line, metrics: Sequence[Metric], tier: str) -> list[list]:
     tried = _tried(line)
     rows = [["reported", *reported, ""]] * (not tried or any(e.reported for e in line.entries))
     rows += [[tier, *reproduced, _seeds(line.entries)]] * tried
-    return rows + [["gap", *gap, ""]] * any(entry.gap is not None for entry in line.entries)
+    return rows + [["gap", *gap, ""]] * any(entry.gap is not None and entry.same_models for entry in line.entries)
 
 
 def _tried(line: Line) -> bool:

@@ -69,6 +69,11 @@ class Entry:
         return self.reproduced.mean - self.reported.mean if self.reproduced and self.reported else None
 
     @property
+    def same_models(self) -> bool:
+        """Whether its runs trained the paper's models, so that a gap says something."""
+        return all(run.tier == "paper" for run in self.runs)
+
+    @property
     def of_upper_bound(self) -> bool:
         """Whether it is an upper bound, which is not ranked with the methods."""
         return any(is_upper_bound(run.method) for run in self.runs)
@@ -84,7 +89,7 @@ class Entry:
         if self.best_reproduced and not self.versus.separated:
             mark = ONE_SEED if self.versus.separated is None else NOT_SEPARATED
         reproduced = self.reproduced or ("mixed" if self.refused else self.missing)
-        gap = None if self.gap is None else Estimate(self.gap)
+        gap = None if self.gap is None or not self.same_models else Estimate(self.gap)
         reported = Printed(self.reported, form, bold=self.best_reported)
         return reported, Printed(reproduced, form, mark, self.best_reproduced), Printed(gap, "+" + form)
 

@@ -23,7 +23,20 @@ def _(Path, explore, mo):
     kept = {name: run for name, run in every.items() if explore.rollouts(run)}
     mo.stop(not kept, mo.md("No run kept its rollouts. Train with `save_rollouts=10`."))
     run = mo.ui.dropdown(kept, value=next(iter(kept)), label="Run", full_width=True)
-    mo.vstack([mo.md("# Rollout graphs"), run])
+    mo.vstack(
+        [
+            mo.md(
+                """
+                # Rollout graphs
+
+                Several episodes of one task form a graph: a state that two episodes visit is one node. Step
+                credit compares what followed from there. Choose a run and a batch that it kept. Below are
+                the graph of one group and the advantage of any estimator on its edges.
+                """
+            ),
+            run,
+        ]
+    )
     return (run,)
 
 

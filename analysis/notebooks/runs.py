@@ -30,8 +30,14 @@ def _(Path, TIERS, ledger, mo, open_source, tuning):
     studies = tuning.optuna_studies(*_source.trials(*TIERS))
     study = mo.ui.dropdown(studies, value=next(iter(studies), None), label="Study")
     choice = study if studies else mo.md("No study yet.")
+    _ABOUT = """
+        # Runs
+
+        The ledger has a row for each run, the published ones too. Below: the trials of an Optuna study,
+        then runs side by side, and where the gate of Gated-BEPO is open.
+        """
     _every = ledger.ledger(results, _source.published.values())
-    mo.vstack([mo.md("# Runs"), _every, mo.md("# Optuna studies"), choice])
+    mo.vstack([mo.md(_ABOUT), _every, mo.md("# Optuna studies"), choice])
     return results, study
 
 

@@ -4,13 +4,12 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
 
-from analysis.claims.verdicts import VERDICTS, Evaluated, tally
+from analysis.claims.verdicts import NOT_JUDGED, VERDICTS, Evaluated, tally
 from analysis.data.methods import environment_name, known_methods, name_of, ordered
 from analysis.data.runs import grouped
 from analysis.data.titles import number_of, title_of
@@ -50,6 +49,7 @@ def render(
         about=about,
         environments=sorted({name for one in about.values() for name in one.environments}),
         first=_FIRST,
+        unpictured={NOT_JUDGED} if set(tiers) - {NOT_JUDGED} else set(),
         styles=styles,
         runs=sorted(every.values(), key=lambda run: (run.env, run.model, run.method, run.seed, run.id)),
         methods=[*known, *sorted(named - set(known))],
@@ -91,21 +91,15 @@ def _answer(tier: str, evaluated: Sequence[Evaluated], items: Sequence[Built]) -
 
 def _line(e: Evaluated, shown: set[str]) -> dict[str, Any]:
     """Return a claim as a row: its text, the printed value, the reproduced value, and the tables behind it."""
-    deciding, printed = e.runs.deciding, e.counterpart if e.runs.deciding else e.printed.worst
+    printed = e.counterpart if e.runs.deciding else e.printed.worst
     keys = [e.claim.entries[name] for name in e.claim.names]
     labels = {key[0] for key in keys}
-    reproduced = interval = ""
-    if deciding and isfinite(deciding.value):
-        reproduced, (low, high) = f"{deciding.value:+.3g}", deciding.interval
-        interval = f"[{low:.3g}, {high:.3g}]" if isfinite(low) else ""
     return {
         "id": e.claim.id,
         "text": e.claim.claim,
         "extension": e.claim.extension,
-        "reported": f"{printed.value:.4g}" if printed else "–",
-        "reproduced": reproduced or "–",
-        "interval": interval,
-        "what": e.runs.decided_by,
+        "reported": f"{printed.value:.4g}" if printed else "",
+        "said": e.said or "–",
         "p": f"{e.runs.tested.p:.2g}" if e.runs.tested else "–",
         "size": ", ".join(dict.fromkeys(size.word for size in e.runs.sizes)),
         "labels": sorted({_TABLES.get(label, label) for label in labels} & shown),

@@ -7,6 +7,7 @@ from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -19,6 +20,8 @@ from bepo.explore.colours import colours
 
 COLUMN, PAGE = 3.3, 7.0  # inches: one column, both columns
 GREY = "#666666"
+_GAP = 7.5  # points between two names
+_HIGH = 0.68  # height of an axis, as a share of its figure
 _STYLE = Path(__file__).with_name("page.mplstyle")
 
 
@@ -65,6 +68,23 @@ def legend_above(figure: Figure, handles: Sequence, columns: int) -> None:
     """Put one legend above all axes, if there are handles."""
     if handles:
         figure.legend(handles=handles, loc="outside upper center", ncols=columns, columnspacing=1.2)
+
+
+def name_lines(axis: Axes) -> None:
+    """Write the label of each line at its end, in its colour, without overlap."""
+    (left, right), (low, high) = axis.get_xlim(), axis.get_ylim()
+    labelled = [line for line in axis.lines if not str(line.get_label()).startswith("_")]
+    figure = axis.get_figure(root=True)
+    assert figure is not None
+    gap = _GAP / (72 * _HIGH * figure.get_figheight()) * (high - low)
+    place = low
+    for line in sorted(labelled, key=lambda one: float(np.asarray(one.get_ydata(), float)[-1])):
+        end = float(np.asarray(line.get_ydata(), float)[-1])
+        place = max(end, place + gap)
+        name, colour = str(line.get_label()), line.get_color()
+        axis.text(right + 0.01 * (right - left), place, name, color=colour, fontsize=6.5, va="center")
+    axis.set_xlim(left, right)
+    axis.margins(x=0)
 
 
 def letters(axes: Iterable[Axes]) -> None:

@@ -75,19 +75,14 @@ def _printed(e: Evaluated) -> str:
     own = e.printed
     if own.worst is None:
         return "–"
-    half = (own.worst.high - own.worst.low) / 2
-    text = f"{own.worst.value:.4g} ± {half:{'.1g' if half < 1 else '.0f'}}"
+    width = own.worst.high - own.worst.low
+    text = f"{own.worst.value:.4g}" + (f" (rounded to {width:{'.1g' if width < 1 else '.0f'}})" if width else "")
     text += f": {own.worst.text}" if isinstance(e.claim.formula, Joined) else ""
     return text if own.stated is None else f"{text}; said {own.stated:.4g}"
 
 
 def _reproduced(e: Evaluated) -> str:
-    deciding = e.runs.deciding
-    if deciding is None or isnan(deciding.value):
-        return "–"
-    low, high = deciding.interval
-    by = f": {e.runs.decided_by}" if e.runs.decided_by else ""
-    return f"{deciding.value:+.3g}{f' [{low:.3g}, {high:.3g}]' if isfinite(low) else ''}{by}"
+    return e.said or "–"
 
 
 def _notes(evaluated: list[Evaluated], tier: str) -> list[str]:
@@ -101,16 +96,15 @@ def _notes(evaluated: list[Evaluated], tier: str) -> list[str]:
     return [
         f"{n['inconsistent']} of the {n['printed_claims']} claims with printed numbers ({n['claims']} in all) disagree "
         f"with them. {judged}",
-        "Printed: the comparison that is nearest to failing, with the rounding of the printed numbers (±) and the size "
-        "that the text states. It is named if a claim has several, and can differ from the one that decides for the "
-        "runs. Agree: yes, no, or by rounding (not as printed, but rounding could hide it).",
+        "Printed: the comparison that is nearest to failing, with the rounding of the printed numbers in brackets and "
+        "the size that the text states. It is named if a claim has several, and can differ from the one that decides "
+        "for the runs. Agree: yes, no, or by rounding (not as printed, but rounding could hide it).",
         "Beyond its ±: whether the claim holds throughout Welch's 95 % interval from the printed deviations of three "
         "training seeds. A dash: the paper has one training seed, or the claim has no printed numbers.",
-        "Reproduced: the deciding inequality, left side minus right side, with its 95 % interval over training seeds "
-        "(Welch; paired if both sides use the same runs). It is named if a claim has several, or if it contains a "
-        "number. p: two-sided, of the whole claim (and: intersection-union; or: Holm; deviations: permutation). Seeds: "
-        "training seeds of the entry with the fewest. Verdict: by Benjamini-Hochberg at 5 % over the claims of a "
-        "family that have runs (of the paper or carried over, about learning or mechanism). Intervals are not "
+        "Reproduced: what decides, with its 95 % interval over training seeds (Welch; paired if both sides use the "
+        "same runs). p: two-sided, of the whole claim (and: intersection-union; or: Holm; deviations: permutation). "
+        "Seeds: training seeds of the entry with the fewest. Verdict: by Benjamini-Hochberg at 5 % over the claims of "
+        "a family that have runs (of the paper or carried over, about learning or mechanism). Intervals are not "
         "corrected, so one may exclude 0 beside undecided. "
         f"{_HOLM} also by Holm's correction; {ONE_SEED} one training seed: no conclusion. "
         "python -m analysis explain claims/NAME shows the arithmetic.",

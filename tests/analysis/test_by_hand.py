@@ -229,7 +229,12 @@ def test_claims_by_welch(made):
     a, b = (means(made[1]["sokoban-text", m]) for m in ("gated_bepo", "grpo"))
     (low, high), p = welch(a, b)
     found = claim(made, "claims", "Text Sokoban success exceeds GRPO's.")
-    shown = [float(n) for n in re.findall(r"-?\d+\.?\d*", found["Reproduced (laptop)"].replace("+", ""))[:3]]
+    shown = [
+        float(n)
+        for n in re.findall(r"-?\d+\.?\d*", found["Reproduced (laptop)"].partition("difference")[2].replace("+", ""))[
+            :3
+        ]
+    ]
     assert shown == pytest.approx([plain.fmean(a) - plain.fmean(b), low, high], rel=0.01)
     assert float(found["p"]) == pytest.approx(p, rel=0.06)
     half = claim(made, "claim-measures", "Text Sokoban success exceeds GRPO's.")

@@ -275,8 +275,12 @@ def test_the_table_says_all_of_it(tmp_path):
     table = item.build(item.load(Source(tmp_path / "r"), "laptop"))
     rows = {row[0]: row for row in ([value.text for value in row] for row in table.rows)}
     first = rows["WebShop success at 1.5B exceeds HGPO's by 3.51 points."]
-    assert first[2:5] == ["3.5 ± 0.1; said 3.51", "yes", "no"]
-    assert first[5].startswith("+53.3 [") and first[5].endswith("]") and first[7:] == ["3", "supportedᴴ", "larger"]
+    assert first[2:5] == ["3.5 (rounded to 0.2); said 3.51", "yes", "no"]
+    assert first[5].startswith("Gated-BEPO: 86.7 %; HGPO: 33.3 %; difference +53.3 points [") and first[7:] == [
+        "3",
+        "supportedᴴ",
+        "larger",
+    ]
     assert table.facts["supported"] == "1" and "0 of the 47 claims with printed numbers (67 in all)" in table.notes[0]
     latex = to_latex(table, "claims")
     assert "\\begin{longtable}" in latex and "±" not in latex and "supported" in to_markdown(table)

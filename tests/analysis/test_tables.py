@@ -75,15 +75,16 @@ def entries(found):
 
 def test_reported_stands_beside_reproduced(results):
     found = table(results, "sokoban-main")
-    assert found.names == ["Type", "Method", "Reported", "Reproduced (laptop)", "Gap", "Seeds"]
+    assert found.names == ["Type", "Method", "Reported", "Reproduced (laptop)", "Seeds"]
     rows = by_name(found)
     for name, method, published in (("GRPO", "grpo", 67.1), ("Gated-BEPO", "gated_bepo", 80.0)):
         per_seed = [100 * mean(mean(p) for p in passes) for passes in FINAL[method].values()]
-        kind, _, reported, reproduced, gap, seeds = rows[name]
+        kind, _, reported, reproduced, seeds = rows[name]
         assert (kind, reported.mean, seeds) == ("RL Training", published, "2×2")
         assert (reproduced.mean, reproduced.std) == pytest.approx((mean(per_seed), stdev(per_seed)))
-        assert gap.mean == pytest.approx(mean(per_seed) - published)
-    assert rows["GiGPO"][3:] == ["not run", None, ""] and rows["Qwen2.5-VL"][0] == "Prompting"
+        (entry,) = (e for e in found.entries if e.path.endswith(f"/{name}"))
+        assert entry.gap == pytest.approx(mean(per_seed) - published) and not entry.same_models
+    assert rows["GiGPO"][3:] == ["not run", ""] and rows["Qwen2.5-VL"][0] == "Prompting"
 
 
 def test_only_the_best_is_bold_and_a_sign_says_what_it_is_worth(results):
@@ -173,7 +174,7 @@ def test_main_results_select_by_environment_kind_and_model(tmp_path):
     assert found["main-results/WebShop/Succ./HGPO/1.5B"].missing == "not run"
     rows = texts(table(tmp_path, "main-results"))
     at = next(i for i, row in enumerate(rows) if row[1] == "HGPO")
-    assert [row[2] for row in rows[at : at + 3]] == ["reported", "laptop", "gap"] and rows[at + 1][-1] == "2×2"
+    assert [row[2] for row in rows[at : at + 2]] == ["reported", "laptop"] and rows[at + 1][-1] == "2×2"
     assert next(row for row in rows if row[1].startswith("RLOO"))[-1] == ""
     (absent,) = [note for note in table(tmp_path, "main-results").notes if note.startswith("Not run at tier laptop")]
     assert "RLOO (1.5B, 7B)" in absent and "GPT-4o (closed)" in absent and "HGPO" not in absent
@@ -265,7 +266,7 @@ def test_the_formats_say_the_same(results):
     found = table(results, "sokoban-main")
     latex, markdown = to_latex(found, "sokoban-main"), to_markdown(found)
     assert "\\label{tab:sokoban-main}" in latex and "$\\mathbf{75.0{\\pm}17.7}$$^{\\dagger}$" in latex
-    assert "| RL Training | Gated-BEPO | **80.0 ± 3.2** | **75.0 ± 17.7†** | -5.0 | 2×2 |" in markdown
+    assert "| RL Training | Gated-BEPO | **80.0 ± 3.2** | **75.0 ± 17.7†** | 2×2 |" in markdown
     rows = list(csv.DictReader(to_csv(found).splitlines()))
     assert float(rows[-1]["Reproduced (laptop)"]) == 75.0
     numbers = {r["entry"]: r for r in csv.DictReader(statistics(found.entries).splitlines())}
