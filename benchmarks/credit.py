@@ -68,12 +68,14 @@ def random_batch(n_groups: int, group_size: int = 8, steps: int = 50, states: in
         state_key=[""] * (n_groups * states),
         row=np.arange(n),
         tokens=random_tokens(n),
-        expert_steps=rng.integers(0, 20, n).astype(float),
-        next_expert_steps=rng.integers(0, 20, n).astype(float),
         action=rng.integers(0, 4, n).astype(np.int32),
         action_key=["up", "down", "left", "right"],
-        entropy=rng.random(n),
-        energy=rng.random(n),
+        extras={
+            "expert_steps": rng.integers(0, 20, n).astype(float),
+            "next_expert_steps": rng.integers(0, 20, n).astype(float),
+            "entropy": rng.random(n),
+            "energy": rng.random(n),
+        },
     )
 
 
@@ -109,8 +111,7 @@ def as_rows(batch: RolloutBatch) -> list[dict[str, Any]]:
             "done": _ENDS[batch.terminal[i]],
             "valid": True,
             "action": actions[i],
-            "entropy": float(batch.entropy[i]),
-            "energy": float(batch.energy[i]),
+            **{name: float(values[i]) for name, values in batch.extras.items()},
             "values": values[i].tolist(),
         }
         for i in range(len(batch))

@@ -9,41 +9,21 @@ Sizes: N transitions, M trajectories, G groups, S interned states, A interned ac
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from enum import IntEnum
 from functools import cached_property
-from hashlib import sha256
-from io import BytesIO
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from bepo.core.errors import UserError, choose
-from bepo.core.interning import interned, interned_actions, interned_states, interner
+from bepo.core.array_files import read_arrays, write_arrays
+from bepo.core.errors import UserError
+from bepo.core.interning import interned_actions, run_starts
+from bepo.core.rows import columns_of
+from bepo.core.terminal import Terminal
 from bepo.core.tokens import Tokens, offsets
-
-FORMAT_VERSION = 2
-
-
-class Terminal(IntEnum):
-    """How a transition ends its trajectory. Each kind but ``NONE`` is an absorbing successor of its own."""
-
-    NONE = 0
-    SUCCESS = 1
-    FAILURE = 2
-    TRUNCATION = 3
-
-    @classmethod
-    def parse(cls, name: str | None) -> Terminal:
-        """Return the kind of that name, in any case; None is ``NONE``. Raises ``UserError`` for an unknown name."""
-        names = {t.name.lower(): t for t in cls if t}
-        if name is not None and str(name).lower() not in names:
-            raise choose("end of a trajectory", name, names)
-        return cls.NONE if name is None else names[str(name).lower()]
 
 
 @dataclass
@@ -77,27 +57,20 @@ class RolloutBatch:
     """Id of the action that was read from the response, 0..A-1; -1 for a response without an action. Default: -1."""
     action_key: list[str] = field(default_factory=list)
     """(A,) the interned actions, as the environment was given them."""
-    entropy: Float[np.ndarray, " N"] = None  # pyright: ignore[reportAssignmentType]
-    """Entropy of the sampling distribution in nats, averaged over the response's tokens; NaN if not computed.
-    Default: NaN."""
-    energy: Float[np.ndarray, " N"] = None  # pyright: ignore[reportAssignmentType]
-    """Squared norm of the gradient of a token's log-probability by its logits, 1 - 2 p + sum of squared probabilities,
-    summed over the response's tokens; NaN if not computed. Default: NaN."""
-    expert_steps: Float[np.ndarray, " N"] | None = None
-    """Number of steps that the environment's expert needs from the state that the transition starts in; NaN if the
-    expert knows no solution. None: not computed."""
-    next_expert_steps: Float[np.ndarray, " N"] | None = None
-    """``expert_steps`` of the successor state; 0 after success, NaN after failure."""
+    extras: dict[str, Float[np.ndarray, " N"]] = field(default_factory=dict)
+    """Optional columns by name. Estimators read them with ``column``, and name them in ``Estimator.needs``.
+
+    * ``entropy``: entropy of the sampling distribution in nats, averaged over the response's tokens
+    * ``energy``: squared norm of the gradient of a token's log-probability by its logits, 1 - 2 p + sum of squared
+      probabilities, summed over the response's tokens
+    * ``expert_steps``, ``next_expert_steps``: number of steps that the environment's expert needs from the state that
+      the transition starts in, and from its successor (0 after success); NaN where the expert knows no solution
+    """
 
     def __post_init__(self) -> None:
         n, m = len(self.group), len(self.task_score)
         self._check_lengths()
-        for name, size, value in (
-            ("broken", m, False),
-            ("action", n, np.int32(-1)),
-            ("entropy", n, np.nan),
-            ("energy", n, np.nan),
-        ):
+        for name, size, value in (("broken", m, False), ("action", n, np.int32(-1))):
             if getattr(self, name) is None:
                 setattr(self, name, np.full(size, value))
         first = run_starts(self.trajectory)
@@ -123,9 +96,9 @@ class RolloutBatch:
     def _check_lengths(self) -> None:
         """Raise ``UserError`` for arrays whose lengths do not match. A file from elsewhere may hold such arrays."""
         sizes = dict.fromkeys(_OF_TRANSITIONS, len(self.group)) | {"broken": len(self.task_score)}
-        sizes |= {"state_key": len(self.state_group)}
+        sizes |= {"state_key": len(self.state_group)} | dict.fromkeys(self.extras, len(self.group))
         for name, size in sizes.items():
-            value = getattr(self, name)
+            value = self.extras[name] if name in self.extras else getattr(self, name)
             if value is not None and len(value) != size:
                 raise UserError(f"{name} has {len(value)} entries, not {size}")
 
@@ -219,12 +192,16 @@ class RolloutBatch:
             raise UserError("these rollouts have no tokens: they do not come from a language model")
         return self.tokens
 
-    def column(self, name: Literal["entropy", "energy"]) -> Float[np.ndarray, " N"]:
-        """Return an optional column. Raises ``UserError`` if it is not known for every transition."""
-        values = getattr(self, name)
-        if np.isnan(values).any():
+    def column(self, name: str, may_be_nan: bool = False) -> Float[np.ndarray, " N"]:
+        """Return an optional column. Raises ``UserError`` if it is missing, or NaN unless ``may_be_nan``."""
+        values = self.extras.get(name)
+        if values is None or (not may_be_nan and np.isnan(values).any()):
             raise UserError(f"these rollouts have no {name} of every step, which the estimator needs")
         return values
+
+    def with_columns(self, **columns: Float[np.ndarray, " N"]) -> RolloutBatch:
+        """Return the same batch with some optional columns added or replaced."""
+        return replace(self, extras=self.extras | columns)
 
     def penalised(self, penalty: float) -> RolloutBatch:
         """Return the same batch with ``penalty`` subtracted from the reward of each invalid transition."""
@@ -241,63 +218,17 @@ class RolloutBatch:
 
     @classmethod
     def from_rows(cls, rows: Iterable[Mapping[str, Any]]) -> RolloutBatch:
-        """Make a batch of plain rows, which may come in any order.
-
-        Keys of a row: ``uid`` task group, ``traj`` trajectory, ``t`` step, ``obs`` and ``next`` state keys, ``r``
-        reward, ``done`` (None, ``"success"``, ``"failure"``, ``"truncation"``), ``valid``.
-
-        Optional keys: ``task`` (task id; default: the uid), ``action`` (its words, or None), ``entropy``, ``energy``,
-        and the token columns that ``Tokens.pack`` reads. ``task_score`` (default: 1 on success, else 0) and ``broken``
-        (default: False) are read from the last row of a trajectory. ``expert_steps`` and ``next_expert_steps`` must be
-        in all rows or in no row.
+        """Make a batch of plain rows, which may come in any order. ``bepo.core.rows`` says what a row holds.
 
         Raises ``UserError`` for an empty list.
         """
-        rows = list(rows)
-        if not rows:
-            raise UserError("a rollout batch needs at least one transition")
-        uid_of, traj_of = interner(), interner()
-        place = [(uid_of(r["uid"]), traj_of((r["uid"], r["traj"])), _step(r["t"])) for r in rows]
-        order = sorted(range(len(rows)), key=place.__getitem__)
-        rows = [rows[i] for i in order]
-        group, _, step = (np.array(column, np.int32) for column in zip(*(place[i] for i in order)))
-        trajectory = interned([(r["uid"], r["traj"]) for r in rows])
-        source, target, state_key, state_group = interned_states(rows, group)
-        terminal = np.array([Terminal.parse(r["done"]) for r in rows], np.int8)
-        task_score = [
-            float(r.get("task_score", t == Terminal.SUCCESS)) for r, t in zip(rows, terminal) if t != Terminal.NONE
-        ]
-        first = run_starts(group)
-        action, action_key = interned_actions([r.get("action") for r in rows])
-        steps = {name: _column(rows, name) if name in rows[0] else None for name in _EXPERT}
-        return cls(
-            task=[str(rows[i].get("task", rows[i]["uid"])) for i in first],
-            group=group,
-            trajectory=trajectory,
-            step=step,
-            state=source,
-            next_state=target,
-            terminal=terminal,
-            reward=np.array([r["r"] for r in rows], np.float64),
-            valid=np.array([r["valid"] for r in rows], bool),
-            task_score=np.array(task_score, np.float64),
-            state_group=state_group,
-            state_key=state_key,
-            row=np.array(order, np.int64),
-            tokens=Tokens.pack(rows) if "response_ids" in rows[0] else None,
-            broken=np.array([r.get("broken", False) for r, t in zip(rows, terminal) if t != Terminal.NONE], bool),
-            action=action,
-            action_key=action_key,
-            entropy=_column(rows, "entropy"),
-            energy=_column(rows, "energy"),
-            **steps,
-        )
+        return cls(**columns_of(rows))
 
     @classmethod
     def concat(cls, parts: Sequence[RolloutBatch]) -> RolloutBatch:
         """Concatenate batches. Ids are shifted; groups and states stay separate, equal actions are merged.
 
-        The expert's steps are dropped unless every batch has them.
+        An optional column is dropped unless every batch has it.
         """
         g, m, s, n = (offsets([size(p) for p in parts]) for size in _SIZES)
 
@@ -309,7 +240,7 @@ class RolloutBatch:
 
         tokens = [p.tokens for p in parts if p.tokens is not None]
         action, action_key = interned_actions([word for p in parts for word in p.actions])
-        known = all(p.expert_steps is not None for p in parts)
+        shared = [name for name in parts[0].extras if all(name in p.extras for p in parts)]
         return cls(
             task=[t for p in parts for t in p.task],
             group=shifted("group", g),
@@ -328,9 +259,7 @@ class RolloutBatch:
             broken=joined("broken"),
             action=action,
             action_key=action_key,
-            entropy=joined("entropy"),
-            energy=joined("energy"),
-            **{name: joined(name) if known else None for name in _EXPERT},
+            extras={name: np.concatenate([p.extras[name] for p in parts]) for name in shared},
         )
 
     def of_groups(self, kept: Bool[np.ndarray, " G"]) -> RolloutBatch:
@@ -338,7 +267,7 @@ class RolloutBatch:
         transitions, trajectories, states = (
             kept[groups] for groups in (self.group, self.trajectory_group, self.state_group)
         )
-        columns = {name: value[transitions] for name in _OF_TRANSITIONS if (value := getattr(self, name)) is not None}
+        columns = {name: getattr(self, name)[transitions] for name in _OF_TRANSITIONS}
         for name, of_name in (("group", kept), ("trajectory", trajectories), ("state", states), ("next_state", states)):
             columns[name] = _renumbered(columns[name], of_name)
         return replace(
@@ -350,6 +279,7 @@ class RolloutBatch:
             state_group=_renumbered(self.state_group[states], kept),
             state_key=[key for key, is_kept in zip(self.state_key, states) if is_kept],
             tokens=self.tokens and self.tokens.of(transitions),
+            extras={name: values[transitions] for name, values in self.extras.items()},
         )
 
     # --- files ---------------------------------------------------------------------------------------------
@@ -361,17 +291,14 @@ class RolloutBatch:
     def to_bytes(self) -> bytes:
         """Return the batch as an npz file with one array per field; tokens are ``tokens.<field>``.
 
-        Strings are numpy unicode arrays and nothing is pickled. Fields that are None are left out. ``format_version``
-        is 2, and ``digest`` is the checksum of all other arrays. See docs/files.md.
+        Strings are numpy unicode arrays and nothing is pickled. Optional columns have their own names. See
+        docs/files.md.
         """
-        arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "tokens"}
+        own = [f.name for f in fields(self) if f.name not in ("tokens", "extras")]
+        arrays = {name: getattr(self, name) for name in own} | self.extras
         if self.tokens is not None:
             arrays |= {f"tokens.{f.name}": getattr(self.tokens, f.name) for f in fields(Tokens)}
-        arrays = {name: np.asarray(value) for name, value in arrays.items() if value is not None}
-        arrays["format_version"] = np.asarray(FORMAT_VERSION)
-        file = BytesIO()
-        np.savez_compressed(file, allow_pickle=False, digest=np.asarray(_digest(arrays)), **arrays)
-        return file.getvalue()
+        return write_arrays(arrays)
 
     @classmethod
     def load(cls, path: str | Path | IO[bytes]) -> RolloutBatch:
@@ -379,26 +306,14 @@ class RolloutBatch:
 
         Raises ``UserError`` for any other file, and for a file that was changed.
         """
-        try:
-            if isinstance(path, str | Path) and Path(path).exists() and not Path(path).is_file():
-                raise UserError(f"{path}: not a regular file")  # reading a FIFO would block
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-            version = int(arrays["format_version"])
-            if version not in (1, FORMAT_VERSION):
-                raise UserError(f"{path}: format version {version}; this bepo reads 1 and {FORMAT_VERSION}")
-            if version > 1 and str(arrays.pop("digest")) != _digest(arrays):
-                raise UserError(f"{path}: changed since it was written")
-            del arrays["format_version"]
+
+        def batch_of(arrays: dict[str, Any]) -> RolloutBatch:
             token_part = {k.removeprefix("tokens."): arrays.pop(k) for k in list(arrays) if k.startswith("tokens.")}
             texts = {name: arrays.pop(name).tolist() for name in ("task", "state_key", "action_key") if name in arrays}
-            return cls(**texts, **arrays, tokens=Tokens(**token_part) if token_part else None)
-        except UserError:
-            raise
-        except FileNotFoundError:
-            raise UserError(f"{path}: no such file") from None
-        except Exception as error:
-            raise UserError(f"{path}: not a saved rollout batch ({error})") from error
+            extras = {name: arrays.pop(name) for name in arrays.keys() - {f.name for f in fields(cls)}}
+            return cls(**texts, **arrays, extras=extras, tokens=Tokens(**token_part) if token_part else None)
+
+        return read_arrays(path, batch_of)
 
 
 def _renumbered(ids: Int[np.ndarray, " n"], kept: Bool[np.ndarray, " k"]) -> Int[np.ndarray, " n"]:
@@ -406,31 +321,5 @@ def _renumbered(ids: Int[np.ndarray, " n"], kept: Bool[np.ndarray, " k"]) -> Int
     return (np.cumsum(kept) - 1)[ids].astype(ids.dtype)
 
 
-def _digest(arrays: Mapping[str, np.ndarray]) -> str:
-    """Return the SHA-256 of names, types, shapes and contents as 64 hex digits."""
-    found = sha256()
-    for name, array in sorted(arrays.items()):
-        found.update(f"{name} {array.dtype.str} {array.shape} ".encode() + np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
-
-
-_EXPERT = ("expert_steps", "next_expert_steps")
 _OF_TRANSITIONS = ("group", "trajectory", "step", "state", "next_state", "terminal", "reward", "valid", "row", "action")
-_OF_TRANSITIONS += ("entropy", "energy", *_EXPERT)
 _SIZES = (lambda p: p.n_groups, lambda p: p.n_trajectories, lambda p: p.n_states, len)
-
-
-def run_starts(ids: np.ndarray) -> np.ndarray:
-    """Return the index at which each run of equal, neighbouring ids begins."""
-    return np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
-
-
-def _step(t: object) -> int:
-    try:
-        return operator.index(t)  # pyright: ignore[reportArgumentType]
-    except TypeError:
-        raise UserError(f"t={t!r:.40} must be a whole number") from None
-
-
-def _column(rows: Sequence[Mapping[str, Any]], name: str) -> Float[np.ndarray, " N"]:
-    return np.array([r.get(name, np.nan) for r in rows], np.float64)

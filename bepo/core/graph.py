@@ -15,7 +15,8 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from bepo.core.batch import RolloutBatch, Terminal, run_starts
+from bepo.core.batch import RolloutBatch, Terminal
+from bepo.core.interning import run_starts
 from bepo.core.returns import discounted_returns
 
 Backup = Literal["mean", "max", "softmax"]

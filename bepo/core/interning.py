@@ -42,3 +42,8 @@ def interned_states(
     rank = np.empty(len(order), np.int32)
     rank[[ids[key] for key in order]] = np.arange(len(order))
     return rank[source], rank[target], [str(k) for _, k in order], np.array([g for g, _ in order], np.int32)
+
+
+def run_starts(ids: np.ndarray) -> np.ndarray:
+    """Return the index at which each run of equal, neighbouring ids begins."""
+    return np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))

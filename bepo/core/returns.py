@@ -7,7 +7,8 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from bepo.core.batch import RolloutBatch, run_starts
+from bepo.core.batch import RolloutBatch
+from bepo.core.interning import run_starts
 
 EPSILON = 1e-6  # added to every standard deviation, as in verl-agent
 TIE = 1e-9  # values that differ by less than TIE * scale count as equal: the difference is rounding

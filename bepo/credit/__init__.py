@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any, ClassVar, Literal, TypedDict
+from typing import Any, ClassVar, TypedDict
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -91,10 +91,8 @@ class Estimator(Plugin):
     traits: ClassVar[Traits]
     needs_critic: ClassVar[bool] = False
     """Whether it reads ``batch.tokens.value``, the values of the trainer's critic."""
-    needs_expert_steps: ClassVar[bool] = False
-    """Whether it reads ``batch.expert_steps``, the step counts of the environment's expert."""
-    needs_columns: ClassVar[tuple[Literal["entropy", "energy"], ...]] = ()
-    """Optional columns of the batch that it reads (``batch.column``)."""
+    needs: ClassVar[frozenset[str]] = frozenset()
+    """Optional columns of the batch that it reads (``RolloutBatch.extras``)."""
     compares_trajectories: ClassVar[bool] = False
     """Whether it learns only from differences between the trajectories of a task, and so needs at least two of them."""
     upper_bound: ClassVar[bool] = False

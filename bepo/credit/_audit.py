@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from bepo.core.batch import RolloutBatch, run_starts
+from bepo.core.batch import RolloutBatch
 from bepo.core.graph import RolloutGraph
+from bepo.core.interning import run_starts
 from bepo.core.returns import discounted_returns, tied
 from bepo.credit import Credit
 

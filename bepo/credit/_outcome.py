@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from bepo.core.batch import RolloutBatch, run_starts
+from bepo.core.batch import RolloutBatch
+from bepo.core.interning import run_starts
 from bepo.core.returns import Pool, Singleton, Std, outcome_advantage
 from bepo.core.settings import setting
 from bepo.credit import Estimator

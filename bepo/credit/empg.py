@@ -37,7 +37,7 @@ class EMPG(OutcomeTerm):
     colour: ClassVar[str] = "#006600"
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Wang et al., 2025, EMPG (arXiv 2509.09265)"
-    needs_columns: ClassVar[tuple[Literal["entropy", "energy"], ...]] = ("entropy",)
+    needs: ClassVar[frozenset[str]] = frozenset({"entropy"})
     traits: ClassVar[Traits] = {
         "needs": "episode returns, entropies",
         "step_credit": "Entropy",

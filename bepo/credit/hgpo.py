@@ -8,7 +8,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from bepo.core.batch import RolloutBatch, run_starts
+from bepo.core.batch import RolloutBatch
+from bepo.core.interning import run_starts
 from bepo.core.returns import EPSILON, Std, discounted_returns, outcome_advantage, standardise
 from bepo.core.settings import setting
 from bepo.credit import Credit, Estimator, Traits, register

@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Float
 
 from bepo.core.batch import RolloutBatch, Terminal
-from bepo.core.errors import UserError
 from bepo.core.returns import EPSILON, outcome_advantage, standardise
 from bepo.core.settings import setting
 from bepo.credit import Credit, Estimator, Traits, register
@@ -24,7 +23,7 @@ class Oracle(Estimator):
     """An upper bound, not a method: it shows how much headroom for credit assignment a setting has.
 
     It sees d and d', the number of steps that the environment's expert needs before and after each transition
-    (``RolloutBatch.expert_steps``).
+    (the columns ``expert_steps`` and ``next_expert_steps``).
 
     ``progress`` is clip(d - d', -1, 1), standardised over the group. It is -1 for a step into a state from which the
     expert finds no solution, and 0 for every later step.
@@ -47,7 +46,7 @@ class Oracle(Estimator):
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "this project; an upper bound, not a method"
     upper_bound: ClassVar[bool] = True
-    needs_expert_steps: ClassVar[bool] = True
+    needs: ClassVar[frozenset[str]] = frozenset({"expert_steps", "next_expert_steps"})
     traits: ClassVar[Traits] = {
         "needs": "the environment's expert",
         "step_credit": "Expert's distance to success",
@@ -60,12 +59,11 @@ class Oracle(Estimator):
         return self.variant != "progress"
 
     def __call__(self, batch: RolloutBatch) -> Credit:
-        if batch.expert_steps is None or batch.next_expert_steps is None:
-            raise UserError("credit=oracle needs expert_steps, which these rollouts lack")
+        before, after = (batch.column(name, may_be_nan=True) for name in ("expert_steps", "next_expert_steps"))
         if self.variant == "progress":
-            terms = {"step": standardise(progress(batch.expert_steps, batch.next_expert_steps), batch.group_start)}
+            terms = {"step": standardise(progress(before, after), batch.group_start)}
         else:
-            terms = {"step": _residual(batch, batch.expert_steps, batch.next_expert_steps)}
+            terms = {"step": _residual(batch, before, after)}
         if self.variant == "outcome_residual":
             terms["outcome"] = outcome_advantage(batch, invalid_penalty=self.invalid_penalty, singleton="raw")
         advantage = sum(terms.values(), np.zeros(len(batch)))

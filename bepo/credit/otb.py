@@ -7,7 +7,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from bepo.core.batch import RolloutBatch, run_starts
+from bepo.core.batch import RolloutBatch
+from bepo.core.interning import run_starts
 from bepo.core.returns import TIE, discounted_returns
 from bepo.core.settings import setting
 from bepo.credit import Credit, Estimator, Traits, register
@@ -35,7 +36,7 @@ class OTB(Estimator):
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Li et al., 2026, Optimal Token Baseline (arXiv 2602.07078)"
     reconstruction: ClassVar[bool] = True
-    needs_columns: ClassVar[tuple[Literal["entropy", "energy"], ...]] = ("energy",)
+    needs: ClassVar[frozenset[str]] = frozenset({"energy"})
     traits: ClassVar[Traits] = {
         "needs": "step rewards, token probabilities",
         "step_credit": "Reward to go by step number",

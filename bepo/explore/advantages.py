@@ -50,9 +50,7 @@ def applies(estimator: Estimator, batch: RolloutBatch) -> bool:
     """Return whether the batch has all arrays that the estimator needs."""
     if estimator.needs_critic and (batch.tokens is None or not batch.tokens.value.size):
         return False
-    if any(np.isnan(getattr(batch, name)).any() for name in estimator.needs_columns):
-        return False
-    return not estimator.needs_expert_steps or batch.expert_steps is not None
+    return all(name in batch.extras and not np.isnan(batch.extras[name]).all() for name in estimator.needs)
 
 
 def configured(name: str, settings: Mapping[str, Any]) -> Estimator | None:

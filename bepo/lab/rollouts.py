@@ -75,8 +75,8 @@ def collect(
 def add_certainty(batch: RolloutBatch, chances: Float[np.ndarray, "N A"]) -> None:
     """Fill in the entropy and the energy of each transition from the policy's probabilities in its state."""
     chosen = chances[np.arange(len(batch)), batch.action]
-    batch.energy = 1 - 2 * chosen + (chances**2).sum(-1)
-    batch.entropy = -(chances * np.log(np.maximum(chances, np.finfo(float).tiny))).sum(-1)
+    batch.extras["energy"] = 1 - 2 * chosen + (chances**2).sum(-1)
+    batch.extras["entropy"] = -(chances * np.log(np.maximum(chances, np.finfo(float).tiny))).sum(-1)
 
 
 def as_batch(
@@ -114,6 +114,8 @@ def as_batch(
         row=np.arange(len(group)),
         action=action.astype(np.int32),
         action_key=[str(a) for a in range(worlds.n_actions)],
-        expert_steps=worlds.distance[world, state],
-        next_expert_steps=worlds.distance[world, following],
+        extras={
+            "expert_steps": worlds.distance[world, state],
+            "next_expert_steps": worlds.distance[world, following],
+        },
     )

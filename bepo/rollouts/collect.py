@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import NamedTuple, Protocol
@@ -106,18 +106,18 @@ class EpisodeBatch:
     """Episodes that run side by side: call ``prompts``, then ``step`` with the responses, until no prompt is left."""
 
     def __init__(
-        self, env: Environment, agent: Agent, places: Sequence[tuple[Task, int, int]], expert_steps: bool = False
+        self, env: Environment, agent: Agent, places: Sequence[tuple[Task, int, int]], needs: Iterable[str] = ()
     ) -> None:
         """Start one episode for each of ``places``: its task, its group and its number in the group.
 
-        With ``expert_steps``, the rows hold the number of steps that the expert still needs. Raises ``UserError`` if
-        the environment cannot count them.
+        ``needs`` are optional columns that the rows must have. Raises ``UserError`` if they include ``expert_steps``
+        and the environment cannot count these.
         """
         self._env, self._agent = env, agent
         self._episodes = [_Episode(*place) for place in places]
         self._running = env.start([episode.task for episode in self._episodes])
-        self._ask = expert_steps
-        if expert_steps and not env.counts_expert_steps:
+        self._ask = "expert_steps" in needs
+        if self._ask and not env.counts_expert_steps:
             raise UserError(f"env={env.name} cannot count the steps that its expert needs (counts_expert_steps)")
         for i, episode in enumerate(self._episodes):
             episode.expert_steps = self._expert_steps(i)
@@ -186,16 +186,16 @@ def collect(
     group_size: int,
     sampling: Sampling,
     seed: int,
-    expert_steps: bool = False,
+    needs: Iterable[str] = (),
 ) -> RolloutBatch:
     """Run ``group_size`` trajectories of each task, and return one group for each task, in the same order.
 
     All episodes step together, and every draw follows from ``seed``. An episode ends as a truncation after
-    ``env.horizon`` steps, if its environment breaks, or if its next prompt is too long. ``expert_steps`` also fills the
-    columns of that name, which takes time.
+    ``env.horizon`` steps, if its environment breaks, or if its next prompt is too long. ``needs`` are optional columns
+    of the batch (``Estimator.needs``); ``expert_steps`` takes time.
     """
     places = [(task, g, k) for g, task in enumerate(tasks) for k in range(group_size)]
-    episodes = EpisodeBatch(env, agent, places, expert_steps)
+    episodes = EpisodeBatch(env, agent, places, needs)
     for step in range(env.horizon):
         prompts = episodes.prompts()
         if not prompts.episodes:
@@ -237,8 +237,8 @@ def _row(
         "done": None if terminal == Terminal.NONE else terminal.name,
         "valid": response.valid,
         "action": response.action,
-        "entropy": fmean(sample.entropies) if sample.entropies else math.nan,
-        "energy": math.fsum(sample.energies) if sample.energies else math.nan,
+        **({"entropy": fmean(sample.entropies)} if sample.entropies else {}),
+        **({"energy": math.fsum(sample.energies)} if sample.energies else {}),
         "task_score": step.task_score,
         "broken": step.broken,
         "prompt_ids": sample.prompt_ids,

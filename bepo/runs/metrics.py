@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from bepo.core.batch import RolloutBatch, Terminal, run_starts
+from bepo.core.batch import RolloutBatch, Terminal
+from bepo.core.interning import run_starts
 from bepo.core.returns import tied
 from bepo.core.tokens import Tokens
 from bepo.credit import Credit

@@ -257,13 +257,13 @@ class _Run:
 
     def _collect(self) -> tuple[Rollouts, RolloutBatch]:
         """Return the rollouts that the update trains on, and all rollouts that were sampled for it."""
-        rollout, asks = self.config.rollout, self.config.credit.needs_expert_steps
+        rollout, needs = self.config.rollout, self.config.credit.needs
 
         def collect(number: int) -> Rollouts:
             seeds = [self.config.seed, derive_seed(self.config.seed, self.update)]
             of_tasks, of_episodes = [derive_seed(s, _EXTRA_STREAM, number) for s in seeds] if number else seeds
             tasks = draw_tasks(self.task_sets["train"], rollout.tasks_per_update, of_tasks, self.update)
-            return self.engine.collect(tasks, rollout.trajectories_per_task, rollout.sampling, of_episodes, asks)
+            return self.engine.collect(tasks, rollout.trajectories_per_task, rollout.sampling, of_episodes, needs)
 
         if not rollout.mixed_groups:
             rollouts = collect(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -37,11 +37,11 @@ class LocalEngine:
         }
 
     def collect(
-        self, tasks: Sequence[Task], group_size: int, sampling: Sampling, seed: int, expert_steps: bool = False
+        self, tasks: Sequence[Task], group_size: int, sampling: Sampling, seed: int, needs: Iterable[str] = ()
     ) -> Rollouts:
         """Run ``group_size`` episodes of each task with the current policy; every draw follows from ``seed``."""
         env, agent = self.setup.env, self.setup.agent
-        return Rollouts(collect(env, agent, self.policy, tasks, group_size, sampling, seed, expert_steps))
+        return Rollouts(collect(env, agent, self.policy, tasks, group_size, sampling, seed, needs))
 
     def join(self, parts: Sequence[Rollouts], kept: Sequence[Bool[np.ndarray, " G"]]) -> Rollouts:
         """Return one batch with the kept groups of several batches."""

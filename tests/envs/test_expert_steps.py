@@ -49,15 +49,18 @@ def test_every_step_of_the_expert_brings_success_one_step_nearer(name):
 def test_rollouts_have_them_only_where_asked_and_nothing_else_changes(name):
     env, agent = environments.make(name, **ENVIRONMENTS[name]), Agent(style="compact")
     tasks = list(islice(env.tasks("train"), 3))
-    plain, told = (collect(env, agent, RandomPolicy(), tasks, 2, Sampling(), 0, ask) for ask in (False, True))
-    assert plain.expert_steps is None
+    plain, told = (
+        collect(env, agent, RandomPolicy(), tasks, 2, Sampling(), 0, needs) for needs in ((), ("expert_steps",))
+    )
+    assert "expert_steps" not in plain.extras
     for column in ("state", "next_state", "reward", "terminal", "action"):
         np.testing.assert_array_equal(getattr(plain, column), getattr(told, column))
     inner = told.terminal == Terminal.NONE
     following = np.flatnonzero(inner) + 1
-    np.testing.assert_array_equal(told.next_expert_steps[inner], told.expert_steps[following])
-    assert (told.next_expert_steps[told.terminal == Terminal.SUCCESS] == 0).all()
-    assert np.isnan(told.next_expert_steps[told.terminal == Terminal.FAILURE]).all()
+    after = told.extras["next_expert_steps"]
+    np.testing.assert_array_equal(after[inner], told.extras["expert_steps"][following])
+    assert (after[told.terminal == Terminal.SUCCESS] == 0).all()
+    assert np.isnan(after[told.terminal == Terminal.FAILURE]).all()
 
 
 class Circle:
@@ -83,4 +86,6 @@ def test_an_environment_without_them_is_refused():
     env = environments.make("sokoban")
     silent = type("Silent", (type(env),), {"counts_expert_steps": False})()
     with pytest.raises(UserError, match="counts_expert_steps"):
-        collect(silent, Agent(), RandomPolicy(), list(islice(env.tasks("train"), 1)), 1, Sampling(), 0, True)
+        collect(
+            silent, Agent(), RandomPolicy(), list(islice(env.tasks("train"), 1)), 1, Sampling(), 0, ["expert_steps"]
+        )

@@ -67,8 +67,8 @@ def test_what_a_finished_run_keeps(whole):
     assert sorted(p.name for p in path.glob("rollouts/*")) == ["000001.npz", "000015.npz", "000030.npz"]
     batch = RolloutBatch.load(path / "rollouts" / "000015.npz")
     assert len(batch) == found.metrics()[14]["train/transitions"]
-    assert set(batch.action_key) <= {"up", "down", "left", "right"} and np.isfinite(batch.entropy).all()
-    assert (batch.entropy <= np.log(len(batch.tokens.ids))).all() and batch.expert_steps is None
+    assert set(batch.action_key) <= {"up", "down", "left", "right"} and np.isfinite(batch.extras["entropy"]).all()
+    assert (batch.extras["entropy"] <= np.log(len(batch.tokens.ids))).all() and "expert_steps" not in batch.extras
     transcripts = found.transcripts()
     final = [r for r in found.episodes() if (r["split"], r["update"], r["evaluation_seed"]) == ("test", 30, 0)]
     assert [t["task"] for t in transcripts] == [r["task"] for r in final]

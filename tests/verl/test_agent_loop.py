@@ -105,7 +105,7 @@ def test_an_episode_ends_where_its_prompt_becomes_too_long(tmp_path, monkeypatch
     loop.server_manager = SimpleNamespace(generate=generate)
     monkeypatch.setattr(agent_loop, "Episode", Growing)
     monkeypatch.setattr(agent_loop, "_task", task)
-    row = {"index": 0, "session_id": 0, "seed": 1, "uid": "u", "env_workers": 1, "expert_steps": False, "min_pixels": 0}
+    row = {"index": 0, "session_id": 0, "seed": 1, "uid": "u", "env_workers": 1, "needs": "", "min_pixels": 0}
     row |= {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "request_seeds": seeds}
     outputs = asyncio.run(loop.run({}, **row))
     if not fits:

@@ -102,7 +102,7 @@ def test_rows_say_what_the_expert_needs_where_it_is_asked(cluster, agent, tasks,
     workers = launched(Sokoban(), agent, 1)
 
     async def asked():
-        episode = Episode(workers, "asked", tasks[0], 0, 0, expert_steps=True)
+        episode = Episode(workers, "asked", tasks[0], 0, 0, needs=["expert_steps"])
         await episode.start()
         return (await episode.step("up"))[0]
 

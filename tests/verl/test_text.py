@@ -147,7 +147,7 @@ def test_advantages_and_rollout_statistics_are_the_local_backends(run):
     for name, value in credit.metrics.items():
         assert row[f"credit/{name}"] == value, name
     assert row["train/entropy"] == pytest.approx(
-        np.average(batch.entropy, weights=batch.tokens.response_length), rel=1e-2
+        np.average(batch.extras["entropy"], weights=batch.tokens.response_length), rel=1e-2
     )
     assert set(batch.action_key) <= {"up", "down", "left", "right"}
     policy = local_learner(run[0], config).policy

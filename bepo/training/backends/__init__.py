@@ -8,7 +8,7 @@ Sizes: R is the number of response tokens of a batch, concatenated as in ``Rollo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -81,12 +81,12 @@ class Engine(Protocol):
     end_ids: frozenset[int]
 
     def collect(
-        self, tasks: Sequence[Task], group_size: int, sampling: Sampling, seed: int, expert_steps: bool = False
+        self, tasks: Sequence[Task], group_size: int, sampling: Sampling, seed: int, needs: Iterable[str] = ()
     ) -> Rollouts:
         """Run ``group_size`` episodes of each task with the current policy, like ``bepo.rollouts.collect.collect``.
 
-        Every draw follows from ``seed``. ``expert_steps`` also fills the columns of that name. The engine keeps the
-        data of ``remote`` until ``release``.
+        Every draw follows from ``seed``. ``needs`` are optional columns of the batch (``Estimator.needs``). The engine
+        keeps the data of ``remote`` until ``release``.
         """
         ...
 
@@ -100,8 +100,8 @@ class Engine(Protocol):
     def prepare_batch(self, rollouts: Rollouts) -> Rollouts:
         """Return the rollouts with all model outputs that an update needs.
 
-        These are the critic's value of every response token (if there is a critic), ``batch.entropy`` (if sampling does
-        not give it), and inputs of the engine's ``update`` such as log-probabilities. The argument is not changed.
+        These are the critic's value of every response token (if there is a critic), the column ``entropy`` (if sampling
+        does not give it), and inputs of the engine's ``update`` such as log-probabilities. The argument is not changed.
         """
         ...
 

@@ -61,7 +61,7 @@ class StepLoop(AgentLoopBase):
     async def _play(self, row: dict[str, Any]) -> list[AgentLoopOutput]:
         group, member, seed = int(row["index"]), int(row["session_id"]), int(row["seed"])
         task, workers = await _task(group, int(row["env_workers"]))
-        episode = Episode(workers, f"{row['uid']}-{member}", task, group, member, bool(row["expert_steps"]))
+        episode = Episode(workers, f"{row['uid']}-{member}", task, group, member, row["needs"].split(","))
         first = await episode.start()
         reads = None if first is None else self._read(first, int(row["min_pixels"]))
         outputs: list[AgentLoopOutput] = []

@@ -6,7 +6,7 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -123,7 +123,7 @@ class VerlEngine:
         return self.setup.folder / "initial_policy"
 
     def collect(
-        self, tasks: Sequence[Task], group_size: int, sampling: Sampling, seed: int, expert_steps: bool = False
+        self, tasks: Sequence[Task], group_size: int, sampling: Sampling, seed: int, needs: Iterable[str] = ()
     ) -> Rollouts:
         """Run ``group_size`` episodes of each task.
 
@@ -143,7 +143,7 @@ class VerlEngine:
                 top_k=sampling.top_k,
                 env_workers=self.settings.env_workers,
                 min_pixels=self.setup.policy.smallest_picture,
-                expert_steps=expert_steps,
+                needs=",".join(sorted(needs)),
                 request_seeds=self.settings.request_seeds,
             )
             transitions = read(stored, "prompts", "responses", "rollout_log_probs", "extra_fields")
@@ -198,7 +198,7 @@ class VerlEngine:
             rows = dict(zip(padded.keys, read(padded, *names)))
         of_batch = [rows[key] for key in stored.keys]
         entropy = np.array([float(row["entropy"].mean()) for row in of_batch])
-        rollouts = replace(rollouts, batch=replace(rollouts.batch, entropy=entropy))
+        rollouts = replace(rollouts, batch=rollouts.batch.with_columns(entropy=entropy))
         if not self.setup.needs_critic:
             return rollouts
         return rollouts.with_values(np.concatenate([row["values"].numpy() for row in of_batch]).astype(np.float32))

@@ -61,14 +61,14 @@ class EpisodeWorker:
         self._running: dict[str, tuple[EpisodeBatch, Prompts]] = {}  # batches of one episode, by key
 
     def start(
-        self, key: str, task: Task, group: int, member: int, expert_steps: bool, responses: Sequence[str]
+        self, key: str, task: Task, group: int, member: int, needs: Sequence[str], responses: Sequence[str]
     ) -> Prompt | None:
         """Start an episode, replay ``responses``, and return the next prompt, or None if the episode is over.
 
-        ``key`` names the episode in later calls. ``group`` and ``member`` are its position in the batch. With
-        ``expert_steps``, its rows have these columns.
+        ``key`` names the episode in later calls. ``group`` and ``member`` are its position in the batch. Its rows
+        have the columns ``needs``.
         """
-        episode = EpisodeBatch(self._env, self._agent, [(task, group, member)], expert_steps)
+        episode = EpisodeBatch(self._env, self._agent, [(task, group, member)], needs)
         self._running[key] = episode, episode.prompts()
         prompt = self._prompt(key)
         for text in responses:
@@ -126,11 +126,11 @@ class Episode:
     """
 
     def __init__(
-        self, workers: EpisodeWorkers, key: str, task: Task, group: int, member: int, expert_steps: bool = False
+        self, workers: EpisodeWorkers, key: str, task: Task, group: int, member: int, needs: Sequence[str] = ()
     ) -> None:
         """``group`` and ``member`` are its position in the batch, which determines its worker."""
         self._workers, self._key, self._task, self._place = workers, key, task, (group, member)
-        self._expert_steps = expert_steps
+        self._needs = needs
         self._first = hash(self._place) % len(workers.handles)
         self.responses: list[str] = []
         self.restarts = 0
@@ -164,7 +164,7 @@ class Episode:
 
     async def _replay(self) -> Prompt | None:
         """Start the episode on its current worker, and replay its responses."""
-        return await self._worker.start.remote(self._key, self._task, *self._place, self._expert_steps, self.responses)
+        return await self._worker.start.remote(self._key, self._task, *self._place, self._needs, self.responses)
 
     async def _with_restarts(
         self, call: Callable[[], Awaitable[T]], after_restart: Callable[[], Awaitable[T]] | None = None
