@@ -35,6 +35,7 @@ def _variant(run: Run) -> str:
 
 
 METHOD = RowKey(lambda run: run.method)
+VARIANT = RowKey(_variant)
 EVERY_METHOD: Mapping[str, RowKey] = dict.fromkeys(
     ("main_alfworld", "main_webshop", "main_sokoban", "main_sokoban_text", "headroom"), METHOD
 )

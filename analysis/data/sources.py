@@ -1,6 +1,6 @@
 """Sources of runs: a results folder, published runs, and a W&B project that is downloaded into a results folder."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +48,19 @@ class Source:
         present |= {tier for tier, runs in self.published.items() if runs.studies()}
         return [tier for tier in TIERS if tier in present]
 
-    def study(self, name: str, tier: str, key: RowKey = METHOD, allow_mixed: bool = False) -> StudyRuns:
+    def study(
+        self, name: str, tier: str, key: RowKey = METHOD, allow_mixed: bool = False, alike: Collection[str] = ()
+    ) -> StudyRuns:
         """Return the runs that the study's cells point at and that may be compared.
 
-        Incomplete, corrupt and malformed runs are never averaged; ``skipped`` names them.
+        Runs of the studies ``alike`` with the settings of one of these runs, and another seed, are added. Incomplete,
+        corrupt and malformed runs are never averaged; ``skipped`` names them.
         """
         study = StudyRuns(name, tier, key=key, trials=self.trials(tier), seeds=self.seeds)
-        return select(study, self._usable(study), allow_mixed)
+        runs = {run.id: run for run in self._usable(study)}
+        others = (run for other in alike for run in self._usable(StudyRuns(other, tier)))
+        runs |= {run.id: run for run in _with_settings_of(runs.values(), others)}
+        return select(study, runs.values(), allow_mixed)
 
     def trials(self, *tiers: str) -> tuple[Path, ...]:
         """Return the folders that may hold an Optuna database. If two have a study, the later one counts."""
@@ -91,10 +97,8 @@ class Source:
 
     def _of_seeds(self, runs: list[Run], tier: str) -> list[Run]:
         """Return all runs of the wanted seeds that have the settings of one of ``runs``, whatever study they are of."""
-        settings = {frozenset((name, str(value)) for name, value in run.settings.items()) for run in runs}
         every = (run for run in self.runs() if run.tier == tier and run.seed in self.seeds)
-        same = (run for run in every if frozenset((n, str(v)) for n, v in run.settings.items()) in settings)
-        return sorted(same, key=lambda run: run.id)
+        return sorted(_with_settings_of(runs, every), key=lambda run: run.id)
 
     def _cells(self, study: str, tier: str) -> Iterator[dict[str, Any] | str]:
         """Yield the study's cells, and a message for each that cannot be read."""
@@ -143,6 +147,16 @@ class Source:
             found = self.run(identifier, tier)
             if isinstance(found, Run):
                 yield found
+
+
+def _with_settings_of(runs: Iterable[Run], others: Iterable[Run]) -> list[Run]:
+    """Return those of ``others`` that have the settings of one of ``runs``; seeds may differ."""
+
+    def settings(run: Run) -> frozenset[tuple[str, str]]:
+        return frozenset((name, str(value)) for name, value in run.settings.items())
+
+    known = set(map(settings, runs))
+    return [run for run in others if known and settings(run) in known]
 
 
 def open_source(results: Path, source: str | None = None, seeds: Collection[int] = ()) -> Source:

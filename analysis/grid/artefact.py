@@ -22,16 +22,21 @@ StudyNames = str | tuple[str, ...] | Mapping[str, RowKey]
 
 @dataclass(frozen=True)
 class Artefact:
-    """A table or figure. ``build`` makes it from studies by name; ``label`` is its label in the paper."""
+    """A table or figure. ``build`` makes it from studies by name; ``label`` is its label in the paper.
+
+    Runs of the studies ``alike`` count too, if their settings are those of a run of ``studies``.
+    """
 
     label: str
     kind: Kind
     studies: Mapping[str, RowKey]
     build: Build
+    alike: tuple[str, ...] = ()
 
     def load(self, source: Source, tier: str, allow_mixed: bool = False) -> Studies:
         """Return the studies that ``build`` takes."""
-        return Studies({name: source.study(name, tier, key, allow_mixed) for name, key in self.studies.items()})
+        named = self.studies.items()
+        return Studies({name: source.study(name, tier, key, allow_mixed, self.alike) for name, key in named})
 
     def entries(self, source: Source, tier: str, allow_mixed: bool = False) -> list[Entry]:
         """Build it and return the entries of a table; an empty list for a figure."""
@@ -44,14 +49,20 @@ _PLACES: dict[str, str] = {}  # the module of each label
 
 
 def artefact(
-    label: str, kind: Kind, study: StudyNames = (), key: RowKey = METHOD, of: type[Artefact] = Artefact
+    label: str,
+    kind: Kind,
+    study: StudyNames = (),
+    key: RowKey = METHOD,
+    of: type[Artefact] = Artefact,
+    alike: tuple[str, ...] = (),
 ) -> Callable[[Build], Build]:
     """Register the decorated function as the builder of an artefact.
 
     ``study``: one name, and the builder takes its ``StudyRuns``; or several names, and it takes ``Studies``. A mapping
     gives each study its own key. ``key``: assigns runs to rows (default: by method). ``of``: the class of an artefact
-    that loads something else. Raises ``UserError`` for an unknown kind, and for a label that another file has
-    registered.
+    that loads something else. ``alike``: see ``Artefact``.
+
+    Raises ``UserError`` for an unknown kind, and for a label that another file has registered.
     """
     if kind not in get_args(Kind):
         raise choose(f"kind of artefact {label}", kind, get_args(Kind))
@@ -63,7 +74,7 @@ def artefact(
         names = (study,) if isinstance(study, str) else study
         studies = names if isinstance(names, Mapping) else dict.fromkeys(names, key)
         of_studies = (lambda loaded: build(loaded[study])) if isinstance(study, str) else build
-        REGISTRY[label] = of(label, kind, studies, of_studies)
+        REGISTRY[label] = of(label, kind, studies, of_studies, alike)
         return build
 
     return register

@@ -36,6 +36,7 @@ _NOTE = """Success in per cent, mean ± one sample standard deviation over train
 updates. Final: the last policy on the test tasks. No advantage: the share of training transitions whose advantage is
 exactly 0, in per cent. CPU: seconds of all updates, median. The best method is in bold; no test is implied."""
 _ARTEFACTS = {
+    "What follows": "findings",
     "Primary claims about blocks": "blocks-claims",
     "Methods in blocks": "blocks-methods",
     "Pre-registered comparisons": "replication",

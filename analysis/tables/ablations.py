@@ -1,4 +1,4 @@
-"""The ablation tables: each varies one factor on one environment, with one training seed."""
+"""The ablation tables: each varies one factor on one environment."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +15,7 @@ SUCCESS = Metric("success", "Success", headline=True, format=".2f")
 SCORE = Metric("score", "Score", value="task_score", format=".2f")
 WEBSHOP = (Block(env="webshop", model="small"),)
 ALFWORLD = (Block(env="alfworld", model="small"),)
+ALIKE = ("main_alfworld", "main_webshop", "main_sokoban_text", "replication")
 _WORDS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 
@@ -27,9 +28,12 @@ def ablation(
     blocks: Sequence[Block] = WEBSHOP,
     metrics: Sequence[Metric] = (SUCCESS, SCORE),
 ) -> None:
-    """Register a table of settings whose deviations are over evaluation seeds."""
+    """Register a table of settings whose deviations are over evaluation seeds.
+
+    Runs of the main studies with the settings of a row count in it.
+    """
     rows = setting_rows(heads, labels)
-    artefact(label, "table", study, key)(
+    artefact(label, "table", study, key, alike=ALIKE)(
         lambda runs: grid(label, runs, _WORDS["captions"][label], metrics, blocks, rows, level="evaluation")
     )
 

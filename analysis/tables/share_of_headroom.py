@@ -29,13 +29,13 @@ def share_of_headroom(studies: Studies) -> Table:
         ends = {method: final(runs) for method, runs in by_method.items()}
         headroom = has_headroom(by_method[BASE], by_method[ORACLE])
         for method in ordered(by_method):
-            share = _share(method, rates) if headroom else _NONE
+            gained = share(method, rates) if headroom else _NONE
             behind = _NONE if method == ORACLE else difference(ends[ORACLE], ends[method])
-            rows.append([name_of(method), mean_of(rates[method]), share, mean_of(ends[method]), behind])
+            rows.append([name_of(method), mean_of(rates[method]), gained, mean_of(ends[method]), behind])
             headings.append(f"{environment_name(env)}, model {model}")
             methods.append(name_of(method))
             facts |= {f"learning/{env}/{model}/{method}": mean_of(rates[method]).text}
-            facts |= {f"share/{env}/{model}/{method}": share, f"behind/{env}/{model}/{method}": behind}
+            facts |= {f"share/{env}/{model}/{method}": gained, f"behind/{env}/{model}/{method}": behind}
             if method != BASE:
                 facts |= {f"gain/{env}/{model}/{method}": difference(ends[method], ends[BASE])}
     return Table(
@@ -63,7 +63,7 @@ def _setting(run: Run) -> tuple[str, str, str, float | None]:
     return run.env, run.model, run.task_set, run.success_before
 
 
-def _share(method: str, rates: Mapping[str, Rates]) -> str:
+def share(method: str, rates: Mapping[str, Rates]) -> str:
     """Return the share in per cent; its error is that of a ratio of means whose denominator is far from zero."""
     base, oracle, own = (rates[name] for name in (BASE, ORACLE, method))
     headroom = float(oracle.mean() - base.mean())

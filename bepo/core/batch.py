@@ -310,7 +310,7 @@ class RolloutBatch:
         def batch_of(arrays: dict[str, Any]) -> RolloutBatch:
             token_part = {k.removeprefix("tokens."): arrays.pop(k) for k in list(arrays) if k.startswith("tokens.")}
             texts = {name: arrays.pop(name).tolist() for name in ("task", "state_key", "action_key") if name in arrays}
-            extras = {name: arrays.pop(name) for name in arrays.keys() - {f.name for f in fields(cls)}}
+            extras = {name: arrays.pop(name) for name in sorted(arrays.keys() - {f.name for f in fields(cls)})}
             return cls(**texts, **arrays, extras=extras, tokens=Tokens(**token_part) if token_part else None)
 
         return read_arrays(path, batch_of)

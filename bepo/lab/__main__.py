@@ -173,7 +173,7 @@ def _sampled(options: argparse.Namespace) -> pd.DataFrame:
 def _usable() -> list[str]:
     """Return the estimators that need nothing but rewards, states and actions."""
     every = estimators().items()
-    return [n for n, cls in every if not (cls.needs_critic or cls.needs_expert_steps or cls.needs_columns)]
+    return [n for n, cls in every if not (cls.needs_critic or cls.needs)]
 
 
 def _replay(options: argparse.Namespace) -> pd.DataFrame:

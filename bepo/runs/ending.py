@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bepo.envs import Split
-from bepo.runs.config import Config, cell_overrides, identity_of
+from bepo.runs.config import Config, identity_of
 from bepo.runs.metrics import success_rate
 from bepo.runs.wandb_labels import labels_of
 from bepo.store.find import DEFAULT
@@ -17,19 +17,18 @@ from bepo.store.runs import RunFolder, run_id
 _SHORT = 4  # overrides of a single run that its last line repeats
 
 
-def last_line(
-    config: Config, done: StoredRun, state: str, split: Split, overrides: Sequence[str], varying: Sequence[str]
+def cell_and_success(
+    config: Config, done: StoredRun, split: Split, overrides: Sequence[str], varying: Sequence[str]
 ) -> str:
-    """Return the cell of a complete run with its success before and after training in one line.
+    """Return the cell of a complete run, and its success before and after training, in words.
 
     The cell is ``varying``, the overrides by which it differs from the others, or else a few ``overrides``.
     """
-    rates = {update: rows for update in (0, done.metadata["result"]["updates"]) if (rows := _rate(done, split, update))}
-    changed = cell_overrides(config, overrides)
-    shown = varying or (changed if len(changed) <= _SHORT else ())
+    updates = dict.fromkeys((0, done.metadata["result"]["updates"]))
+    rates = [rate for update in updates if (rate := _rate(done, split, update))]
+    shown = varying or (overrides if len(overrides) <= _SHORT else ())
     cell = labels_of(config, RunFolder(Path(config.results), done.id), shown).config["cell"]
-    success = " -> ".join(rates.values())
-    return f"run {done.id}{state}: {config.env.name} {cell} seed={config.seed}, {split} success {success} ({done.path})"
+    return f"{config.env.name} {cell} seed={config.seed}, {split} success {' -> '.join(rates)}"
 
 
 def _rate(done: StoredRun, split: Split, update: int) -> str:

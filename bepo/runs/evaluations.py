@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -13,14 +12,13 @@ from typing import Any
 from bepo.core.phases import report
 from bepo.core.settings import identity
 from bepo.envs import Split
-from bepo.rollouts.evaluation import episode_rows, play
 from bepo.rollouts.task_sets import TaskSet
-from bepo.rollouts.transcripts import transcripts
 from bepo.runs.config import METHOD_VERSION, Config
 from bepo.runs.metrics import success_rate
+from bepo.runs.players import EnginePlayer
 from bepo.store.files import advise, check_made_for, digest, locked, read_sealed, write_sealed
 from bepo.store.runs import RunFolder
-from bepo.training.backends import Engine, Setup, collect_and_release
+from bepo.training.backends import Engine, Setup
 from bepo.training.starting_policy import starting_policy_of
 
 HELD_OUT: tuple[Split, ...] = ("validation", "test")
@@ -34,7 +32,8 @@ class Evaluations:
     """
 
     def __init__(self, config: Config, setup: Setup, folder: RunFolder, engine: Engine) -> None:
-        self._config, self._setup, self._folder, self._engine = config, setup, folder, engine
+        self._config, self._setup, self._folder = config, setup, folder
+        self._player = EnginePlayer(engine, config.evaluation.sampling, config.env.horizon)
 
     def is_due(self, update: int) -> bool:
         """Return whether there are passes after this update."""
@@ -69,13 +68,10 @@ class Evaluations:
 
     def _pass(self, split: Split, seed: int, update: int) -> list[dict[str, Any]]:
         """Play one episode of each task, and keep transcripts of the last policy's first test pass."""
-        tasks = self._setup.task_sets[split]
-        collect = partial(collect_and_release, self._engine)
-        batch = play(collect, tasks, seed, self._config.evaluation.sampling)
-        rows = episode_rows(batch, tasks, seed, self._config.env.horizon)
+        made = self._player.play(self._setup.task_sets[split], seed)
         if split == "test" and seed == 0 and update == self._config.updates:
-            self._folder.write_transcripts(transcripts(batch, rows, self._engine.decode))
-        return rows
+            self._folder.write_transcripts(made.transcripts)
+        return made.rows
 
     def _note(self, update: int, rows: Sequence[dict[str, Any]]) -> None:
         self._folder.append("episodes", *({"update": update, **row} for row in rows))

@@ -51,7 +51,7 @@ SPREAD = {  # method: how often each training seed succeeds
 }
 LABELS = (*MAIN, *ABLATIONS, "in-text", "claims", "decided-claims", "claim-measures", "checks", "granularity")
 LABELS += ("method-comparison", "supp-common-hparams", "supp-environment-hparams", "sample-efficiency", "headroom")
-LABELS += ("share-of-headroom", "warm-starts", "replication", "blocks-claims")
+LABELS += ("share-of-headroom", "warm-starts", "replication", "blocks-claims", "findings")
 ROOT = Path(__file__).parents[2]
 
 

@@ -16,8 +16,11 @@ from bepo.testing.strategies import rollouts
 
 def assert_same(a: RolloutBatch, b: RolloutBatch) -> None:
     for name, value in vars(a).items():
-        if name != "tokens" and name in RolloutBatch.__dataclass_fields__:
+        if name not in ("tokens", "extras") and name in RolloutBatch.__dataclass_fields__:
             np.testing.assert_array_equal(np.asarray(value), np.asarray(getattr(b, name)), err_msg=name)
+    assert a.extras.keys() == b.extras.keys()
+    for name in a.extras:
+        np.testing.assert_array_equal(a.extras[name], b.extras[name], err_msg=name)
     for name in type(a.language).__dataclass_fields__:
         np.testing.assert_array_equal(getattr(a.tokens, name), getattr(b.tokens, name), err_msg=name)
 
@@ -67,7 +70,7 @@ def test_format_1_is_still_read_and_a_changed_file_is_not(tmp_path):
     old = {name: value for name, value in arrays.items() if name not in ("digest", *later)}
     np.savez(tmp_path / "old.npz", **old | {"format_version": np.int64(1)})
     read = RolloutBatch.load(tmp_path / "old.npz")
-    assert read.reward.tolist() == [1.0] and read.actions == [None] and np.isnan([read.entropy, read.energy]).all()
+    assert read.reward.tolist() == [1.0] and read.actions == [None] and not read.extras
     np.savez(tmp_path / "changed.npz", **arrays | {"reward": np.array([2.0])})
     with pytest.raises(UserError, match="changed since it was written"):
         RolloutBatch.load(tmp_path / "changed.npz")

@@ -425,8 +425,7 @@ def test_empg_without_modulation_is_centred_grpo(batch):
     close(EMPG(k=0, zeta=0)(batch).advantage, outcome - outcome.mean())
     credit = EMPG()(batch)
     assert credit.terms["rho"].mean() == pytest.approx(1) and abs(credit.advantage.sum()) < 1e-8
-    even = RolloutBatch.concat([batch])
-    even.entropy = np.full(len(batch), 0.7)
+    even = batch.with_columns(entropy=np.full(len(batch), 0.7))
     close(EMPG()(even).terms["rho"], 1.0)
     close(EMPG()(even).terms["bonus"], batch.terminal == 0)
 

@@ -1,0 +1,184 @@
+"""Table findings: what follows from the runs, question by question."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from analysis.data.methods import environment_name, is_upper_bound, name_of, ordered
+from analysis.data.reported import entries_of
+from analysis.data.rows import EVERY_METHOD, METHOD, VARIANT, RowKey
+from analysis.data.runs import Run, grouped
+from analysis.data.statistics import Estimate
+from analysis.data.studies import Studies, StudyRuns, select
+from analysis.grid.artefact import artefact
+from analysis.grid.notes import origins, protocol
+from analysis.grid.ranking import MODEL
+from analysis.grid.success import Rates, difference, learning, with_interval
+from analysis.grid.table import Table
+from analysis.tables.blocks import IN_BLOCKS, measured
+from analysis.tables.blocks import KEYS as BLOCK_KEYS
+from analysis.tables.headroom import BASE as NO_CREDIT
+from analysis.tables.headroom import ORACLE, has_headroom
+from analysis.tables.share_of_headroom import share
+
+BASE, CRITIC = "gated_bepo", "ppo"
+_ABLATIONS = ("component_ablation", "gate_form", "gate_thresholds", "gate_gae_order", "iteration_budget", "gae_lambda")
+_ABLATIONS += ("step_weight", "outcome_mixing", "backup_operator")
+KEYS: Mapping[str, RowKey] = {**BLOCK_KEYS, **EVERY_METHOD, **dict.fromkeys(_ABLATIONS, VARIANT), "replication": METHOD}
+_ZERO = "credit/zero_advantage_transitions"
+_FEWEST = 3  # blocks that a comparison needs
+_REPORTED = {"alfworld": "alfworld/All", "webshop": "webshop/success"}  # the paper's columns of table main-results
+_AXES = {
+    "Does the gate matter?": ("gate", "n_min", "b_min", "full_visits", "gate_order"),
+    "Do iterations of the fixed point matter?": ("iterations",),
+    "Does the backup matter?": ("backup",),
+    "Does the decay matter?": ("gae_lambda",),
+    "Do step weight and outcome mixing matter?": ("step_weight", "mixing", "eta_min"),
+}
+
+ByName = Mapping[str, Sequence[Run]]
+
+
+@artefact("findings", "table", study=KEYS)
+def findings(studies: Studies) -> Table:
+    """Answer the questions of a reader, one by environment."""
+    one_start = [run for name in KEYS if name not in IN_BLOCKS for run in studies[name].runs]
+    kept = [run for run in one_start if run.model == MODEL and not run.is_evaluation and "train/success" in run.metrics]
+    alike = select(StudyRuns("findings", studies.tier, key=VARIANT), {run.id: run for run in kept}.values()).runs
+    blocks = {run.id: run for name in IN_BLOCKS for run in studies[name].runs}
+    by_env = grouped(sorted(alike, key=lambda run: (run.env, run.seed)), lambda run: run.env)
+    rows = []
+    for env, runs in by_env.items():
+        by_name = grouped(runs, lambda run: str(VARIANT.row(run)))
+        in_blocks = [run for run in blocks.values() if run.env == env]
+        rows += [[question, environment_name(env), answer] for question, answer in _answers(env, by_name, in_blocks)]
+    rows.sort(key=lambda row: _QUESTIONS.index(row[0]))
+    used = [*alike, *blocks.values()]
+    return Table(
+        f"What follows from the runs, by question (success in training, in points, model {MODEL}).",
+        ["Question", "Environment", "Answer"],
+        rows,
+        [
+            " ".join(protocol(studies.values(), used)),
+            "Success in training is averaged over all updates. Square brackets: 95 % intervals, paired over blocks "
+            f"where at least {_FEWEST} were trained, else Welch's over training seeds of one start. No interval is "
+            "corrected, so this table is exploratory; the tables blocks-claims, replication and claims have the tests. "
+            "Order: Spearman's correlation of the reported final success with ours in training, over the methods that "
+            "both have. Last questions: the variants of Gated-BEPO that differ from its defaults in this part alone.",
+            *origins(used),
+        ],
+        left=3,
+        widths={0: 0.2, 2: 0.6},
+    )
+
+
+def _answers(env: str, by_name: ByName, in_blocks: Sequence[Run]) -> Iterator[tuple[str, str]]:
+    rates = {name: learning(runs) for name, runs in by_name.items()}
+    if BASE in rates:
+        yield _QUESTIONS[0], _compared(rates, in_blocks)
+    if env in _REPORTED and (order := _order(env, rates)):
+        yield _QUESTIONS[1], order
+    if CRITIC in rates and BASE in rates:
+        yield _QUESTIONS[2], _lead(by_name, rates)
+    if NO_CREDIT in rates and ORACLE in rates and has_headroom(by_name[NO_CREDIT], by_name[ORACLE]):
+        names = [name for name in ordered(rates) if " " not in name and name not in (NO_CREDIT, ORACLE)]
+        yield _QUESTIONS[3], "; ".join(f"{name_of(name)} {share(name, rates)} %" for name in names)
+    for question, fields in _AXES.items():
+        if BASE in rates and (variants := [name for name in rates if _differs_in(name, fields)]):
+            yield question, _axis(variants, rates)
+
+
+def _compared(rates: Mapping[str, Rates], in_blocks: Sequence[Run]) -> str:
+    """Return which methods are faster, which slower, and which cannot be told apart from Gated-BEPO."""
+    found: dict[str, tuple[float, str]] = {}
+    blocks = {name: by["speed"] for name, by in measured(in_blocks).items()} if in_blocks else {}
+    n = len(blocks.get(BASE, {}))
+    if n >= _FEWEST:
+        for name in blocks:
+            both = sorted(blocks[name].keys() & blocks[BASE].keys())
+            values = np.array([blocks[name][block] - blocks[BASE][block] for block in both])
+            if name != BASE and len(values) >= _FEWEST:
+                found[name] = float(values.mean()), with_interval(float(values.mean()), [1], [values], "z.1f")
+    else:
+        for name in rates:
+            if name != BASE and " " not in name:
+                mean = float(rates[name].mean() - rates[BASE].mean())
+                found[name] = mean, difference(rates[name], rates[BASE])
+    kinds: dict[str, list[str]] = {"faster": [], "slower": [], "not told apart": []}
+    for name, (mean, text) in sorted(found.items(), key=lambda item: -item[1][0]):
+        kind = "not told apart" if not _excludes_zero(text) else "faster" if mean > 0 else "slower"
+        kinds[kind].append(f"{_label(name)} {text}")
+    told = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
+    return f"{f'{n} blocks' if n >= _FEWEST else 'one warm start'}. {told}"
+
+
+def _order(env: str, rates: Mapping[str, Rates]) -> str:
+    printed = {e.row: e.value for e in entries_of("main-results") if (e.group, e.column) == ("1.5B", _REPORTED[env])}
+    theirs = {name: value.mean for name, value in printed.items() if name in rates and isinstance(value, Estimate)}
+    if len(theirs) < _FEWEST:
+        return ""
+    correlation, _ = spearmanr(list(theirs.values()), [rates[name].mean() for name in theirs])
+    return f"Spearman's correlation {correlation:.2f} over {len(theirs)} methods"
+
+
+def _lead(by_name: ByName, rates: Mapping[str, Rates]) -> str:
+    """Return PPO's difference from the best method that compares trajectories, and how the two differ otherwise."""
+    others = [name for name in rates if " " not in name and name != CRITIC and not is_upper_bound(name)]
+    best = max(others, key=lambda name: float(rates[name].mean()))
+    own, other = by_name[CRITIC], by_name[best]
+    told = [f"{difference(rates[CRITIC], rates[best])} against {name_of(best)}, the best without a critic"]
+    if None not in (tasks := [_tasks(runs[0]) for runs in (own, other)]):
+        told.append(f"an update has {tasks[0]} tasks instead of {tasks[1]}")
+    if _ZERO in own[0].metrics and _ZERO in other[0].metrics:
+        zero = [100 * float(np.mean([run.mean(_ZERO) for run in runs])) for runs in (own, other)]
+        told.append(f"{zero[0]:.0f} % instead of {zero[1]:.0f} % of transitions have no advantage")
+    if min(cost := [float(np.mean([_seconds(run) for run in runs])) for runs in (own, other)]) > 0:
+        told.append(f"it costs {cost[0] / cost[1]:.1f} times the CPU seconds")
+    return "; ".join(told)
+
+
+def _tasks(run: Run) -> int | None:
+    """Return the tasks of an update; None if the run does not say it."""
+    tasks, size, grouped_by_task = run["rollout.tasks"], run["rollout.group_size"], run["rollout.grouped"]
+    if tasks is None or size is None:
+        return None
+    return int(tasks) * (1 if grouped_by_task in (None, True) else int(size))
+
+
+def _seconds(run: Run) -> float:
+    return float(run.metrics.filter(like="seconds/").to_numpy().sum())
+
+
+def _axis(variants: Sequence[str], rates: Mapping[str, Rates]) -> str:
+    """Return the differences of variants from Gated-BEPO, and how many intervals exclude zero."""
+    texts = {name: difference(rates[name], rates[BASE]) for name in variants}
+    apart = [name for name in variants if _excludes_zero(texts[name])]
+    by_size = sorted(variants, key=lambda name: float(rates[name].mean()))
+    told = ", ".join(f"{name.removeprefix(BASE).strip()} {texts[name]}" for name in by_size)
+    return f"{len(apart)} of {len(variants)} intervals exclude zero: {told}"
+
+
+def _differs_in(name: str, fields: Sequence[str]) -> bool:
+    base, _, settings = name.partition(" ")
+    return base == BASE and bool(settings) and all(one.split("=")[0] in fields for one in settings.split(" "))
+
+
+def _excludes_zero(text: str) -> bool:
+    """Return whether the interval of a printed difference excludes zero."""
+    low, _, high = text.partition("[")[2].rstrip("]").partition(", ")
+    return bool(high) and not float(low) <= 0 <= float(high)
+
+
+def _label(row: str) -> str:
+    method, *settings = row.split(" ")
+    return " ".join([name_of(method), *settings])
+
+
+_QUESTIONS = (
+    "Which methods learn faster or slower than Gated-BEPO?",
+    "Does the paper's order of methods hold?",
+    "What goes with PPO's difference?",
+    "How much of the oracle's headroom does a method gain?",
+    *_AXES,
+)

@@ -1,0 +1,155 @@
+"""The life of a run, of training and of evaluation: its folder, its session, its metadata, its last line."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bepo.core import phases
+from bepo.core.errors import say
+from bepo.core.plugins import imported_plugins
+from bepo.core.settings import outside_identity
+from bepo.envs import Split
+from bepo.rollouts.task_sets import TaskSet, task_set
+from bepo.runs.config import Config, cell_overrides, identity_of
+from bepo.runs.machine import machine
+from bepo.runs.wandb_labels import labels_of, origin
+from bepo.store.cells import note_cell
+from bepo.store.files import advise, disk_errors, remove_leftovers
+from bepo.store.published import PUBLISHED, WARM_STARTS
+from bepo.store.run_files import StoredRun, read_run, refuse_older
+from bepo.store.runs import RunFolder, run_id
+from bepo.store.source import SOURCE
+from bepo.store.tracking import Trackers
+from bepo.training.backends import Setup
+
+_SHARED = ("task_sets", WARM_STARTS, "first_evaluations")  # folders that all runs of a results folder share
+
+
+class Life(ABC):
+    """A run from its folder to its last line. Subclasses make it (``make``) and word its result (``words``)."""
+
+    def __init__(self, config: Config, overrides: Sequence[str], varying: Sequence[str] = ()) -> None:
+        """``overrides`` name the cell of a study; ``varying`` are those by which it differs from the other cells."""
+        self.config, self.overrides, self.varying = config, cell_overrides(config, overrides), varying
+        self.results, self.began = Path(config.results), time.perf_counter()
+        self.folder = RunFolder(self.results, run_id(identity_of(config)))
+
+    @abstractmethod
+    def make(self) -> None:
+        """Do the remaining work, and complete the folder."""
+
+    @abstractmethod
+    def words(self, done: StoredRun) -> str:
+        """Return the result of the complete run in words."""
+
+    def check(self) -> None:  # noqa: B027 (most runs need nothing)
+        """Raise ``UserError`` if something that the run needs is missing, before anything is written."""
+
+    def is_final(self, done: StoredRun) -> bool:
+        """Return whether a complete folder needs no more work."""
+        return True
+
+    def live(self) -> float:
+        """Make the run unless it is complete, print its last line, and return its success rate on test tasks."""
+        with disk_errors(self.results):
+            refuse_older(self.results)
+            self.check()
+            for shared in (*_SHARED, *self.results.glob("studies/*/*")):
+                remove_leftovers(self.results / shared, seconds=600)  # another process may still write a younger one
+            if self.folder.is_complete and not os.access(self.folder.path, os.W_OK):  # read-only: no lock is possible
+                return self._end(" is complete")
+            with self.folder.locked(), phases.shown(self.config.progress):
+                if self.config.study:
+                    study = self.config.study["name"]
+                    note_cell(self.results, study, self.config.tier, self.overrides, self.folder.id, self.varying)
+                if self.folder.is_complete and self.is_final(self._read()):
+                    return self._end(" is complete")
+                self.make()
+                return self._end()
+
+    def _read(self) -> StoredRun:
+        with advise(self.folder.advice):
+            return read_run(self.folder.path)
+
+    def _end(self, state: str = "") -> float:
+        """Print the last line of the complete run, and return its success rate."""
+        done = self._read()
+        say(f"run {done.id}{state}: {self.words(done)} ({done.path})")
+        return done.metadata["result"]["success"]
+
+    # --- steps that training and evaluation share ------------------------------------------------------------------
+
+    def start_session(self) -> None:
+        """Write the config and the metadata of a session that begins now."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        session = {"started": now, **origin(self.config), **SOURCE, "plugins": imported_plugins()}
+        session |= {"machine": machine(), "settings": outside_identity(self.config)}
+        self.folder.start(asdict(self.config), session)
+
+    @contextmanager
+    def tracked(self, earlier: Sequence[dict[str, Any]] = ()) -> Iterator[Trackers]:
+        """Yield the trackers of the run. An error within the block marks the run as failed there."""
+        labels = labels_of(self.config, self.folder, self.overrides)
+        trackers = Trackers(self.config.tracking, self.folder.id, self.folder.path, labels, earlier=earlier)
+        try:
+            yield trackers
+        except BaseException:
+            trackers.finish(None)
+            raise
+
+    def metadata(self, task_sets: Mapping[Split, TaskSet], played_on: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the metadata for ``run.json``, without the result. ``played_on``: that of the engine or endpoint."""
+        return {
+            "status": "complete",
+            "tier": self.config.tier,
+            "seed": self.config.seed,
+            "task_sets": {split: {"tasks": len(tasks), "digest": tasks.digest} for split, tasks in task_sets.items()},
+            "identity": identity_of(self.config),
+            "sessions": self.folder.sessions(),
+            "wall_seconds_last_session": round(time.perf_counter() - self.began, 1),
+            "environment": self.config.env.facts(),
+            **played_on,
+            "versions": {**played_on["versions"], "python": platform.python_version()},
+        }
+
+
+def task_sets_of(config: Config) -> dict[Split, TaskSet]:
+    sizes: dict[Split, int] = {
+        "train": config.rollout.train_tasks,
+        "validation": config.evaluation.tasks,
+        "test": config.evaluation.tasks,
+    }
+    return {split: task_set(config.env, split, n, Path(config.results) / "task_sets") for split, n in sizes.items()}
+
+
+def make_setup(
+    config: Config, folder: RunFolder, device: str, task_sets: dict[Split, TaskSet], weights: Path | None = None
+) -> Setup:
+    """Return the set-up of a run's engine; ``weights`` is the folder of a trained policy."""
+    return Setup(
+        env=config.env,
+        agent=config.agent,
+        policy=config.policy,
+        loss=config.loss,
+        training=config.training,
+        evaluation=config.evaluation,
+        sampling=config.rollout.sampling,
+        trajectories=config.rollout.tasks * config.rollout.group_size,
+        updates=config.updates,
+        needs_critic=config.credit.needs_critic,
+        task_sets=task_sets,
+        device=device,
+        cache=Path(config.results) / WARM_STARTS,
+        published=PUBLISHED / config.tier / WARM_STARTS,
+        folder=folder.path,
+        weights=weights,
+    )
