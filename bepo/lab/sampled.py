@@ -89,7 +89,7 @@ def sample(env: Environment, how: Sampling, report: Callable[[], object] = lambd
         for group in range(how.groups):
             for member in range(how.group_size):
                 played = _play(game, skill, env.horizon, rng, truth, how.keys == "hidden")
-                own = [row | {"uid": (number, group), "traj": member} for row, _ in played]
+                own = [{**row, "uid": (number, group), "traj": member} for row, _ in played]
                 rows += own
                 owner += [number] * len(own)
                 estimates += [advantage for _, advantage in played]
