@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 import numpy as np
 
@@ -34,7 +33,7 @@ def with_expert_steps(batch: RolloutBatch, env: Environment, tasks: Iterable[Tas
             before[i], end = here[k], steps[k].terminal
             here[k] = 0.0 if end == Terminal.SUCCESS else np.nan if end else running.expert_steps(k)
             after[i] = here[k]
-    return replace(batch, expert_steps=before, next_expert_steps=after)
+    return batch.with_columns(expert_steps=before, next_expert_steps=after)
 
 
 def _tasks(batch: RolloutBatch, tasks: Iterable[Task]) -> dict[str, Task]:

@@ -80,7 +80,7 @@ def _with_truth(run: StoredRun, batches: Batches) -> Batches:
     if missing := config.env.missing():
         raise missing
     for update, batch in batches:
-        known = batch.expert_steps is not None
+        known = "expert_steps" in batch.extras
         tasks = islice(config.env.tasks("train"), config.rollout.train_tasks)
         yield update, batch if known else with_expert_steps(batch, config.env, tasks)
 
@@ -114,8 +114,9 @@ def replay(batch: RolloutBatch, estimators: Mapping[str, Estimator], own: Estima
     columns["variance"] = advantage.var(1)
     columns["zero"] = (advantage == 0).mean(1)
     columns |= {name: _ratio(mass[:, chosen].sum(1), mass.sum(1)) for name, chosen in kinds_of_states(batch).items()}
-    if batch.expert_steps is not None and batch.next_expert_steps is not None:
-        columns |= against_expert(advantage, progress(batch.expert_steps, batch.next_expert_steps))
+    if {"expert_steps", "next_expert_steps"} <= batch.extras.keys():
+        before, after = batch.extras["expert_steps"], batch.extras["next_expert_steps"]
+        columns |= against_expert(advantage, progress(before, after))
     return pd.DataFrame({"estimator": list(usable), **columns})
 
 

@@ -120,7 +120,7 @@ def test_the_experts_distance_is_found_by_playing_again(tmp_path, capsys):
             if done:
                 break
     found = with_expert_steps(RolloutBatch.from_rows(rows), env, env.tasks("train"))
-    steps = np.stack([found.expert_steps, found.next_expert_steps], 1)
+    steps = np.stack([found.extras["expert_steps"], found.extras["next_expert_steps"]], 1)
     np.testing.assert_array_equal(steps, [row["expect"] for row in rows])
     table = replay(found, {"oracle": make("oracle"), "grpo": make("grpo")}).set_index("estimator")
     assert (table["expert_sign"] <= 0.5).all() and "expert_rank" in table
