@@ -51,7 +51,17 @@ SPREAD = {  # method: how often each training seed succeeds
 }
 LABELS = (*MAIN, *ABLATIONS, "in-text", "claims", "decided-claims", "claim-measures", "checks", "granularity")
 LABELS += ("method-comparison", "supp-common-hparams", "supp-environment-hparams", "sample-efficiency", "headroom")
-LABELS += ("share-of-headroom", "warm-starts", "replication", "blocks-claims", "findings")
+LABELS += (
+    "share-of-headroom",
+    "warm-starts",
+    "replication",
+    "blocks-claims",
+    "findings",
+    "lab-claims",
+    "lab-group-size",
+    "lab-bias",
+    "lab-prediction",
+)
 ROOT = Path(__file__).parents[2]
 
 
