@@ -32,7 +32,7 @@ def answers(tmp_path_factory):
             at = {"credit.name": method, "seed": seed, "credit.b_min": 2, "credit.n_min": 2}
             at |= {f"credit.{field}": int(value)} if field else {}
             at |= {"rollout.tasks": 16, "rollout.group_size": 8, "rollout.grouped": method != "ppo"}
-            metrics = {"train/success": rate, "credit/zero_advantage_transitions": zero, "time/update": seconds}
+            metrics = {"train/success": rate, "credit/zero_advantage_transitions": zero, "cpu/update": seconds, "time/update": seconds}
             study = "gate_thresholds" if changed else "headroom" if method == "oracle" else "main_sokoban_text"
             write_run(results, study, at, [[1, 0]], metrics=metrics)
     table = build(artefacts()["findings"], Source(results), "laptop").table
@@ -56,6 +56,7 @@ def test_ppos_difference_is_from_the_best_method_without_a_critic(answers):
     found = answers["What goes with PPO's difference?"]
     assert found.startswith(f"{told('ppo')} against Gated-BEPO, the best without a critic; ")
     assert "an update has 128 tasks instead of 16; 0 % instead of 50 % of transitions have no advantage" in found
+    assert found.endswith("it costs 2.0 times the CPU seconds")
 
 
 def test_an_axis_has_the_variants_that_differ_in_it_alone(answers):
