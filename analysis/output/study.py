@@ -112,7 +112,7 @@ def _ordered(rows: Iterable[str]) -> list[str]:
 def without_empty(table: Table) -> Table:
     """Return a table without empty columns, such as reported numbers of a study that is not in the paper."""
     kept = [j for j in range(len(table.columns)) if any(row[j].value not in (None, "") for row in table.rows)]
-    if not table.rows or len(kept) == len(table.columns):
+    if not table.rows:
         return table
     columns = [table.columns[j] for j in kept]
     alone = not any(name == "Reported" for _, name in columns)

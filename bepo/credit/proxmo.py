@@ -53,7 +53,7 @@ class ProxMO(OutcomeTerm):
     code; with rewards of 10, any group with a tenth of its transitions in successes has p = 1)."""
 
     label: ClassVar[str] = "ProxMO"
-    colour: ClassVar[str] = "#EE8866"
+    colour: ClassVar[str] = "#000048"
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Fang et al., 2026, ProxMO (arXiv 2602.19225), and its code (commit 496efa7)"
     traits: ClassVar[Traits] = {

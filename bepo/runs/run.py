@@ -47,11 +47,16 @@ class Training(Life):
     """A training run."""
 
     split: Split = "test"  # of the success that the last line prints
+    device = ""
     interrupted = False  # whether Ctrl-C came while the end of the run was written
 
     def words(self, done: StoredRun) -> str:
         """Return the cell, and success before and after training."""
         return cell_and_success(self.config, done, self.split, self.overrides, self.varying)
+
+    def check(self) -> None:
+        """Find the device. Raises ``UserError`` if this machine lacks something for the backend."""
+        self.device = self.config.backend.resolve()
 
     def is_final(self, done: StoredRun) -> bool:
         """Drop checkpoints that are left if the run was killed after it was completed."""
@@ -64,7 +69,7 @@ class Training(Life):
         if not self.folder.checkpoints():
             continue_shorter_run(self.folder, identity_of(self.config))
         self.start_session()
-        setup = make_setup(self.config, self.folder, self.config.backend.resolve(), task_sets_of(self.config))
+        setup = make_setup(self.config, self.folder, self.device, task_sets_of(self.config))
         engine = self.config.backend.start(setup)
         try:
             self._train(setup, engine)

@@ -32,7 +32,12 @@ def answers(tmp_path_factory):
             at = {"credit.name": method, "seed": seed, "credit.b_min": 2, "credit.n_min": 2}
             at |= {f"credit.{field}": int(value)} if field else {}
             at |= {"rollout.tasks": 16, "rollout.group_size": 8, "rollout.grouped": method != "ppo"}
-            metrics = {"train/success": rate, "credit/zero_advantage_transitions": zero, "cpu/update": seconds, "time/update": seconds}
+            metrics = {
+                "train/success": rate,
+                "credit/zero_advantage_transitions": zero,
+                "cpu/update": seconds,
+                "time/update": seconds,
+            }
             study = "gate_thresholds" if changed else "headroom" if method == "oracle" else "main_sokoban_text"
             write_run(results, study, at, [[1, 0]], metrics=metrics)
     table = build(artefacts()["findings"], Source(results), "laptop").table

@@ -8,10 +8,11 @@ import pytest
 
 from bepo import publish, verify
 from bepo.core.errors import UserError
-from bepo.runs import run as life
+from bepo.runs import life
 from bepo.runs.compare import differences, differences_of_first_update, prediction_interval
 from bepo.runs.compose import config_of, register_configs
 from bepo.runs.config import identity_of
+from bepo.runs.run import run as train_run
 from bepo.store import find
 from bepo.store.archive import read_archive, write_archive
 from bepo.store.files import digest_of_file, digests_of_folder, read_sealed, seal_folder, sealed, write_sealed
@@ -39,7 +40,7 @@ def train(results, varying, *overrides):
     (planned,) = plan_cells([Cell("main_sokoban_text", overrides, [varying])])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(life, "SOURCE", CLEAN)
-        life.run(planned.config, overrides)
+        train_run(planned.config, overrides)
 
 
 @pytest.fixture(scope="module")

@@ -38,6 +38,9 @@ NOT_RUN = {
     r"python -m bepo\.sweep .*postgresql": "needs a database server",
     r"python -m bepo\.train env=openenv": "needs a server; tests/envs/test_openenv.py starts one",
     r"python -m bepo\.train env=verifiers": "needs a package; tests/envs/test_verifiers.py has an environment",
+    r"python -m bepo\.sweep .*journal": "needs the folder /shared; tests/sweep/test_storage.py has a journal",
+    r"python -m bepo\.view --watch": "serves until it is stopped; tests/explore has a server",
+    r"python -m bepo\.lab grid": "learns for minutes; tests/lab has a small grid",
     r"python -m bepo\.upload": "needs a server; tests/store/test_tracking.py has a stand-in for it",
     r".*(credit=(togo|mine)|credit togo|-k togo|view tutorial)": "an example of a page: its file is added there",
     r".*(env=corridor|play corridor|loss=dro|invalid.penalty)": "an example of a page: "

@@ -121,7 +121,7 @@ def test_a_table_and_a_figure_are_a_file_each(copy):
         settings = {"credit.invalid_penalty": penalty}
         write_run(copy.results, "invalid_penalty", settings, passes, metrics={"train/valid_actions": 0.5 + penalty})
     built = copy.run("analysis", "invalid-penalty", "invalid-penalty-curves", "--tier", "laptop")
-    rows = re.findall(r"^\| (0\.\d) \| – \| \**([\d.]+)\S* \| – \| – \| ([\d.]+) \|", built, re.MULTILINE)
+    rows = re.findall(r"^\| (0\.\d) \| \**([\d.]+)\S* \| ([\d.]+) \|", built, re.MULTILINE)
     assert rows == [("0.0", "25.0", "0.50"), ("0.1", "50.0", "0.60"), ("0.5", "75.0", "1.00")], built
     for name in ("tables/invalid-penalty.laptop.tex", "figures/invalid-penalty-curves.laptop.pdf"):
         assert (copy.folder / "paper" / name).stat().st_size > 500
