@@ -60,11 +60,11 @@ class RolloutBatch:
     extras: dict[str, Float[np.ndarray, " N"]] = field(default_factory=dict)
     """Optional columns by name. Estimators read them with ``column``, and name them in ``Estimator.needs``.
 
-    * ``entropy``: entropy of the sampling distribution in nats, averaged over the response's tokens
-    * ``energy``: squared norm of the gradient of a token's log-probability by its logits, 1 - 2 p + sum of squared
-      probabilities, summed over the response's tokens
-    * ``expert_steps``, ``next_expert_steps``: number of steps that the environment's expert needs from the state that
-      the transition starts in, and from its successor (0 after success); NaN where the expert knows no solution
+    * ``entropy``: entropy of the sampling distribution in nats, averaged over the response's tokens.
+    * ``energy``: squared norm of the gradient of a token's log-probability by its logits. This is 1 - 2 p + the sum of
+      squared probabilities, summed over the response's tokens.
+    * ``expert_steps``: steps that the environment's expert needs from the state that the transition starts in.
+    * ``next_expert_steps``: the same from its successor; 0 after success. Both are NaN where the expert fails.
     """
 
     def __post_init__(self) -> None:
@@ -96,8 +96,10 @@ class RolloutBatch:
     def _check_lengths(self) -> None:
         """Raise ``UserError`` for arrays whose lengths do not match. A file from elsewhere may hold such arrays."""
         sizes = dict.fromkeys(_OF_TRANSITIONS, len(self.group)) | {"broken": len(self.task_score)}
-        sizes |= {"state_key": len(self.state_group)} | dict.fromkeys(self.extras, len(self.group))
-        for name, size in sizes.items():
+        sizes |= {"state_key": len(self.state_group)}
+        if taken := self.extras.keys() & {item.name for item in fields(self)}:
+            raise UserError(f"extras: {', '.join(sorted(taken))} must have another name, this one is a field's")
+        for name, size in (sizes | dict.fromkeys(self.extras, len(self.group))).items():
             value = self.extras[name] if name in self.extras else getattr(self, name)
             if value is not None and len(value) != size:
                 raise UserError(f"{name} has {len(value)} entries, not {size}")
@@ -222,7 +224,7 @@ class RolloutBatch:
 
         Raises ``UserError`` for an empty list.
         """
-        return cls(**columns_of(rows))
+        return cls(**columns_of(rows, ignored={item.name for item in fields(cls)}))
 
     @classmethod
     def concat(cls, parts: Sequence[RolloutBatch]) -> RolloutBatch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ _KNOWN = frozenset(
 )
 
 
-def columns_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def columns_of(rows: Iterable[Mapping[str, Any]], ignored: Collection[str] = ()) -> dict[str, Any]:
     """Return the fields of a ``RolloutBatch`` for plain rows, which may come in any order.
 
     Keys of a row: ``uid`` task group, ``traj`` trajectory, ``t`` step, ``obs`` and ``next`` state keys, ``r`` reward,
@@ -28,8 +28,8 @@ def columns_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
     Optional keys: ``task`` (task id; default: the uid), ``action`` (its words, or None), and the token columns that
     ``Tokens.pack`` reads. ``task_score`` (default: 1 on success, else 0) and ``broken`` (default: False) are read from
-    the last row of a trajectory. Every other number that the first row has becomes a column of ``RolloutBatch.extras``;
-    None and a missing number are NaN.
+    the last row of a trajectory. Every other number that the first row has becomes a column of ``RolloutBatch.extras``,
+    except those that are ``ignored``; None and a missing number are NaN.
 
     Raises ``UserError`` for an empty list.
     """
@@ -39,7 +39,7 @@ def columns_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     uid_of, traj_of = interner(), interner()
     place = [(uid_of(r["uid"]), traj_of((r["uid"], r["traj"])), _step(r["t"])) for r in rows]
     order = sorted(range(len(rows)), key=place.__getitem__)
-    extras = [name for name, value in rows[0].items() if name not in _KNOWN and _is_number(value)]
+    extras = [name for name, value in rows[0].items() if name not in _KNOWN.union(ignored) and _is_number(value)]
     rows = [rows[i] for i in order]
     group, _, step = (np.array(column, np.int32) for column in zip(*(place[i] for i in order)))
     source, target, state_key, state_group = interned_states(rows, group)

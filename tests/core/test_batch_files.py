@@ -77,3 +77,13 @@ def test_format_1_is_still_read_and_a_changed_file_is_not(tmp_path):
     np.savez(tmp_path / "new.npz", **arrays | {"format_version": np.int64(3)})
     with pytest.raises(UserError, match="format version 3; this bepo reads 1 and 2"):
         RolloutBatch.load(tmp_path / "new.npz")
+
+
+def test_a_number_of_a_row_never_replaces_a_field(tmp_path):
+    row = {"uid": 0, "traj": 0, "t": 0, "obs": "a", "next": "b", "r": 1.0, "done": "success", "valid": True}
+    batch = RolloutBatch.from_rows([row | {"reward": 5.0, "group": 7, "weight": 0.5}])
+    batch.save(tmp_path / "batch.npz")
+    read = RolloutBatch.load(tmp_path / "batch.npz")
+    assert list(read.extras) == ["weight"] and read.reward.tolist() == [1.0] and read.group.tolist() == [0]
+    with pytest.raises(UserError, match="extras: reward"):
+        batch.with_columns(reward=np.array([5.0]))
