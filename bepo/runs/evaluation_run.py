@@ -72,14 +72,14 @@ class Evaluation(Life):
     def _evaluate(self, player: Player) -> Counter[str]:
         """Make the remaining passes, and complete the folder. Return the number of missing episodes by reason."""
         config, folder = self.config, self.folder
-        self.began = time.perf_counter()
+        began = time.perf_counter()
         test = task_set(config.env, "test", config.evaluation.tasks, self.results / "task_sets")
         folder.reopen()
         self.start_session()
         with self.tracked() as tracker:
             missing = self._play(player, test)
             result = self._result(folder.rows("episodes"), missing)
-            folder.complete(self.metadata({"test": test}, player.metadata) | {"result": result})
+            folder.complete(self.metadata({"test": test}, player.metadata, began) | {"result": result})
         summary = {"missing_episodes": sum(missing.values()), "overlong_episodes": result["overlong"]}
         summary |= {} if missing else {"test_success": result["success"]}
         files = files_of_run(self.results, folder.id)

@@ -40,7 +40,7 @@ class Life(ABC):
     def __init__(self, config: Config, overrides: Sequence[str], varying: Sequence[str] = ()) -> None:
         """``overrides`` name the cell of a study; ``varying`` are those by which it differs from the other cells."""
         self.config, self.overrides, self.varying = config, cell_overrides(config, overrides), varying
-        self.results, self.began = Path(config.results), time.perf_counter()
+        self.results = Path(config.results)
         self.folder = RunFolder(self.results, run_id(identity_of(config)))
 
     @abstractmethod
@@ -65,24 +65,26 @@ class Life(ABC):
             self.check()
             for shared in (*_SHARED, *self.results.glob("studies/*/*")):
                 remove_leftovers(self.results / shared, seconds=600)  # another process may still write a younger one
-            if self.folder.is_complete and not os.access(self.folder.path, os.W_OK):  # read-only: no lock is possible
-                return self._end(" is complete")
+            is_read_only = self.folder.is_complete and not os.access(self.folder.path, os.W_OK)  # no lock is possible
+            if is_read_only and self.is_final(done := self._read()):
+                return self._end(done, " is complete")
             with self.folder.locked(), phases.shown(self.config.progress):
                 if self.config.study:
                     study = self.config.study["name"]
                     note_cell(self.results, study, self.config.tier, self.overrides, self.folder.id, self.varying)
-                if self.folder.is_complete and self.is_final(self._read()):
-                    return self._end(" is complete")
+                if self.folder.is_complete and self.is_final(done := self._read()):
+                    if done.config.get("keep") != "resume":
+                        self.folder.drop_checkpoints()  # if the run was killed after it was completed
+                    return self._end(done, " is complete")
                 self.make()
-                return self._end()
+                return self._end(self._read())
 
     def _read(self) -> StoredRun:
         with advise(self.folder.advice):
             return read_run(self.folder.path)
 
-    def _end(self, state: str = "") -> float:
+    def _end(self, done: StoredRun, state: str = "") -> float:
         """Print the last line of the complete run, and return its success rate."""
-        done = self._read()
         say(f"run {done.id}{state}: {self.words(done)} ({done.path})")
         return done.metadata["result"]["success"]
 
@@ -106,8 +108,13 @@ class Life(ABC):
             trackers.finish(None)
             raise
 
-    def metadata(self, task_sets: Mapping[Split, TaskSet], played_on: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the metadata for ``run.json``, without the result. ``played_on``: that of the engine or endpoint."""
+    def metadata(
+        self, task_sets: Mapping[Split, TaskSet], played_on: Mapping[str, Any], began: float
+    ) -> dict[str, Any]:
+        """Return the metadata for ``run.json``, without the result.
+
+        ``played_on`` is the metadata of the engine or endpoint, ``began`` the clock when the last session began.
+        """
         return {
             "status": "complete",
             "tier": self.config.tier,
@@ -115,7 +122,7 @@ class Life(ABC):
             "task_sets": {split: {"tasks": len(tasks), "digest": tasks.digest} for split, tasks in task_sets.items()},
             "identity": identity_of(self.config),
             "sessions": self.folder.sessions(),
-            "wall_seconds_last_session": round(time.perf_counter() - self.began, 1),
+            "wall_seconds_last_session": round(time.perf_counter() - began, 1),
             "environment": self.config.env.facts(),
             **played_on,
             "versions": {**played_on["versions"], "python": platform.python_version()},

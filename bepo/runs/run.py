@@ -13,7 +13,7 @@ from bepo.runs.config import Config, identity_of
 from bepo.runs.continuation import continue_shorter_run
 from bepo.runs.ending import cell_and_success, next_command
 from bepo.runs.evaluations import Evaluations
-from bepo.runs.health import alarms, alarms_of
+from bepo.runs.health import alarms
 from bepo.runs.life import Life, make_setup, task_sets_of
 from bepo.runs.metrics import prefixed
 from bepo.runs.progress import ProgressBar, interrupts
@@ -58,12 +58,6 @@ class Training(Life):
         """Find the device. Raises ``UserError`` if this machine lacks something for the backend."""
         self.device = self.config.backend.resolve()
 
-    def is_final(self, done: StoredRun) -> bool:
-        """Drop checkpoints that are left if the run was killed after it was completed."""
-        if done.config.get("keep") != "resume":
-            self.folder.drop_checkpoints()
-        return True
-
     def make(self) -> None:
         """Make the remaining updates, and complete the folder."""
         if not self.folder.checkpoints():
@@ -72,15 +66,16 @@ class Training(Life):
         setup = make_setup(self.config, self.folder, self.device, task_sets_of(self.config))
         engine = self.config.backend.start(setup)
         try:
-            self._train(setup, engine)
+            found = self._train(setup, engine)
         finally:
             engine.close()
-        for alarm in alarms_of(read_run(self.folder.path)):
+        for alarm in found:
             say(f"run {self.folder.id}: ALARM {alarm} ({next_command('diagnose', self.config)})")
 
-    def _train(self, setup: Setup, engine: Engine) -> None:
+    def _train(self, setup: Setup, engine: Engine) -> list[str]:
+        """Make the remaining updates, and complete the folder. Return the alarms of the health checks."""
         config, folder = self.config, self.folder
-        self.began, cpu = time.perf_counter(), engine.cpu_seconds()
+        began = time.perf_counter(), engine.cpu_seconds()
         updates = Updates(config, folder, engine, setup.task_sets["train"])
         evaluations = Evaluations(config, setup, folder, engine)
         saved = folder.rewind()
@@ -110,8 +105,9 @@ class Training(Life):
             self._checkpoint(engine, config.updates)
             success = evaluations.last(config.updates)
             with interrupts("the end of this run") as interrupted:
-                self._complete(setup, engine, cpu, success, tracker)
+                found = self._complete(setup, engine, began, success, tracker)
             self.interrupted = bool(interrupted)
+        return found
 
     def _checkpoint(self, engine: Engine, update: int) -> None:
         """Save a checkpoint, unless the update has one already."""
@@ -120,9 +116,12 @@ class Training(Life):
         with self.folder.new_checkpoint(update, self.config.checkpoints) as path:
             engine.save(path)
 
-    def _complete(self, setup: Setup, engine: Engine, cpu: float, success: float, tracker: Trackers) -> None:
-        config, folder = self.config, self.folder
-        metadata = self.metadata(setup.task_sets, engine.facts)
+    def _complete(
+        self, setup: Setup, engine: Engine, began: tuple[float, float], success: float, tracker: Trackers
+    ) -> list[str]:
+        """Complete the folder, and return the alarms. ``began``: wall-clock and CPU seconds when the session began."""
+        config, folder, (wall, cpu) = self.config, self.folder, began
+        metadata = self.metadata(setup.task_sets, engine.facts, wall)
         metadata["method"] = metadata_of_method(config.credit)
         metadata["result"] = {"success": success, "updates": config.updates}
         metadata["alarms"] = alarms(folder.rows("metrics"), config.health)
@@ -134,6 +133,7 @@ class Training(Life):
         tracker.log_transcripts(config.updates, read_run(folder.path).transcripts())
         summary, files = summary_of(folder, config.updates, success), files_of_run(self.results, folder.id)
         tracker.finish(summary, files, self.results, labels_of(config, folder, self.overrides))
+        return metadata["alarms"]
 
 
 def metadata_of_method(credit: Estimator) -> dict[str, Any]:
