@@ -1,4 +1,4 @@
-"""Errors of environments from other packages, reported as one line instead of a traceback through their code."""
+"""What environments of other packages share: errors in one line, seeds as tasks, and text as actions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,50 @@ from contextlib import contextmanager
 from textwrap import shorten
 
 from bepo.core.errors import UserError
+from bepo.envs import Environment, Split, Task, content_id, split_by_id
 
+SHORT_ACTIONS = (*"0123456789", "yes", "no", "help")
+"""Actions that are tried for a vocabulary where any text is an action."""
 _MOST_CHARACTERS = 300
+_SEEDS = 10_000_000
+
+
+class TextEnvironment(Environment):
+    """An environment where any text is an action. It has neither a list of actions nor an expert."""
+
+    @property
+    def has_expert(self) -> bool:
+        """Return False."""
+        return False
+
+    @property
+    def free_text(self) -> str:
+        """Return that no actions are listed."""
+        return f"env={self.name} lists no actions"
+
+    def parse_action(self, text: str) -> str | None:
+        """Return the text without blanks around it; None for an empty text."""
+        return text.strip() or None
+
+
+class NoExpert:
+    """Episodes without an expert."""
+
+    def expert(self, index: int) -> str | None:
+        """Return None."""
+        return None
+
+    def expert_steps(self, index: int) -> float:
+        """Return NaN."""
+        return float("nan")
+
+
+def tasks_of_seeds(name: str, split: Split) -> Iterator[Task]:
+    """Yield the seeds of a split as tasks; ``name`` is part of their IDs."""
+    for seed in range(_SEEDS):
+        task_id = content_id(f"{name} seed {seed}")
+        if split_by_id(task_id) == split:
+            yield Task(task_id, {"seed": seed})
 
 
 @contextmanager

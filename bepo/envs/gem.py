@@ -19,27 +19,23 @@ from bepo.core.batch import Terminal
 from bepo.core.errors import Missing, UserError, choose
 from bepo.core.settings import setting
 from bepo.envs import (
-    Environment,
     Observation,
     PromptText,
     Split,
     Step,
     Task,
-    content_id,
     register,
-    split_by_id,
 )
-from bepo.envs._foreign import in_words, named
+from bepo.envs._foreign import NoExpert, TextEnvironment, in_words, named, tasks_of_seeds
 from bepo.envs._words import seen_words
 from bepo.store.files import digest
 
-_SEEDS = 10_000_000
 _PROBES = 200  # random actions from which a vocabulary is made
 
 
 @register
 @dataclass
-class GEM(Environment):
+class GEM(TextEnvironment):
     """An environment of the gem-llm package. Any text is an action; it has neither an expert nor a list of actions.
 
     A task is a seed of ``reset``. An episode succeeds if it ends with a total reward of 1, GEM's reward for a solved
@@ -62,16 +58,6 @@ class GEM(Environment):
     shown_settings: ClassVar[tuple[str, ...]] = ("id", "horizon")
     method_version: ClassVar[int] = 1
 
-    @property
-    def has_expert(self) -> bool:
-        """Return False: GEM has no expert."""
-        return False
-
-    @property
-    def free_text(self) -> str:
-        """Return that no actions are listed."""
-        return "env=gem lists no actions"
-
     @cached_property
     def prompt(self) -> PromptText:
         """Return the texts for the agent's prompt; the vocabulary comes from some random episodes."""
@@ -81,11 +67,7 @@ class GEM(Environment):
 
     def tasks(self, split: Split) -> Iterator[Task]:
         """Yield the seeds of a split."""
-        name = f"{self.id} {json.dumps(dict(self.kwargs), sort_keys=True)}"
-        for seed in range(_SEEDS):
-            task_id = content_id(f"{name} seed {seed}")
-            if split_by_id(task_id) == split:
-                yield Task(task_id, {"seed": seed})
+        yield from tasks_of_seeds(f"{self.id} {json.dumps(dict(self.kwargs), sort_keys=True)}", split)
 
     def start(self, tasks: Sequence[Task]) -> GEMEpisodes:
         """Start one episode for each seed. Raises ``UserError`` if the environment cannot be made."""
@@ -120,7 +102,7 @@ class GEM(Environment):
                 return ["\\boxed{0}"]
 
 
-class GEMEpisodes:
+class GEMEpisodes(NoExpert):
     """Running episodes, each in a separate environment."""
 
     def __init__(self, envs: Sequence[Any], seeds: Sequence[int], states: str, env_id: str) -> None:
@@ -141,14 +123,6 @@ class GEMEpisodes:
     def step(self, actions: Mapping[int, str | None]) -> dict[int, Step]:
         """Act in some episodes; None changes nothing but counts as a step."""
         return {i: self._step(i, action) for i, action in actions.items()}
-
-    def expert(self, index: int) -> str | None:
-        """Return None: GEM has no expert."""
-        return None
-
-    def expert_steps(self, index: int) -> float:
-        """Return NaN: GEM has no expert."""
-        return float("nan")
 
     def _step(self, i: int, action: str | None) -> Step:
         if action is None:

@@ -16,21 +16,19 @@ from urllib.request import urlopen
 from bepo.core.batch import Terminal
 from bepo.core.errors import Missing, UserError, choose
 from bepo.core.settings import setting
-from bepo.envs import Environment, Observation, PromptText, Split, Step, Task, content_id, register, split_by_id
-from bepo.envs._foreign import in_words, named
+from bepo.envs import Observation, PromptText, Split, Step, Task, register
+from bepo.envs._foreign import SHORT_ACTIONS, NoExpert, TextEnvironment, in_words, named, tasks_of_seeds
 from bepo.envs._words import seen_words
 from bepo.store.files import digest
 
-_SEEDS = 10_000_000
 _SECONDS = 10.0  # timeout of a question about the server
 _NOT_SHOWN = ("done", "reward", "metadata")  # fields that every observation of OpenEnv has
-_MOVES = (*"0123456789", "yes", "no", "help")  # actions that are tried for a vocabulary
 _INSTALL = "pip install 'openenv-core>=0.3,<0.4'"
 
 
 @register
 @dataclass
-class OpenEnv(Environment):
+class OpenEnv(TextEnvironment):
     """An environment behind a server of the openenv-core package. Any text is an action; it has no expert.
 
     Each episode is a session of the server, so the server must allow as many sessions as there are episodes at a time
@@ -60,36 +58,19 @@ class OpenEnv(Environment):
     shown_settings: ClassVar[tuple[str, ...]] = ("id", "horizon")
     method_version: ClassVar[int] = 1
 
-    @property
-    def has_expert(self) -> bool:
-        """Return False: OpenEnv has no expert."""
-        return False
-
-    @property
-    def free_text(self) -> str:
-        """Return that no actions are listed."""
-        return "env=openenv lists no actions"
-
     @cached_property
     def prompt(self) -> PromptText:
         """Return the texts for the agent's prompt; the vocabulary comes from episodes with random short actions."""
-        words = seen_words(self.tasks("train"), self.start, lambda rng, _: rng.choice(_MOVES))
+        words = seen_words(self.tasks("train"), self.start, lambda rng, _: rng.choice(SHORT_ACTIONS))
         return PromptText(f"You are an expert agent in the environment {self.id}.", self.rules, words)
 
     def tasks(self, split: Split) -> Iterator[Task]:
         """Yield the seeds of a split."""
-        for seed in range(_SEEDS):
-            task_id = content_id(f"{self.id} seed {seed}")
-            if split_by_id(task_id) == split:
-                yield Task(task_id, {"seed": seed})
+        yield from tasks_of_seeds(self.id, split)
 
     def start(self, tasks: Sequence[Task]) -> OpenEnvEpisodes:
         """Open a session for each seed. Raises ``UserError`` if the server cannot be used."""
         return OpenEnvEpisodes(self, self._field, [task.data["seed"] for task in tasks])
-
-    def parse_action(self, text: str) -> str | None:
-        """Return the text without blanks around it; None for an empty text."""
-        return text.strip() or None
 
     def missing(self) -> Missing | None:
         """Return ``Missing`` if openenv-core is not installed, else None."""
@@ -126,7 +107,7 @@ class OpenEnv(Environment):
             raise UserError(f"env.url={self.url}: the server does not answer /{what} ({in_words(error)})") from None
 
 
-class OpenEnvEpisodes:
+class OpenEnvEpisodes(NoExpert):
     """Running episodes, each a session of the server."""
 
     def __init__(self, env: OpenEnv, field: str, seeds: Sequence[int]) -> None:
@@ -148,14 +129,6 @@ class OpenEnvEpisodes:
     def step(self, actions: Mapping[int, str | None]) -> dict[int, Step]:
         """Act in some episodes; None changes nothing but counts as a step."""
         return {i: self._step(i, action) for i, action in actions.items()}
-
-    def expert(self, index: int) -> str | None:
-        """Return None: OpenEnv has no expert."""
-        return None
-
-    def expert_steps(self, index: int) -> float:
-        """Return NaN: OpenEnv has no expert."""
-        return float("nan")
 
     def close(self) -> None:
         """Close all sessions."""

@@ -16,17 +16,15 @@ from typing import Any, ClassVar, Literal
 from bepo.core.batch import Terminal
 from bepo.core.errors import Missing, UserError
 from bepo.core.settings import setting
-from bepo.envs import Environment, Observation, PromptText, Split, Step, Task, content_id, register, split_by_id
-from bepo.envs._foreign import in_words, named
+from bepo.envs import Observation, PromptText, Split, Step, Task, content_id, register, split_by_id
+from bepo.envs._foreign import SHORT_ACTIONS, NoExpert, TextEnvironment, in_words, named
 from bepo.envs._words import seen_words
 from bepo.store.files import digest
-
-_MOVES = (*"0123456789", "yes", "no", "help")  # answers that are tried for a vocabulary
 
 
 @register
 @dataclass
-class Verifiers(Environment):
+class Verifiers(TextEnvironment):
     """An environment of the verifiers package. Any text is an action; it has neither an expert nor a list of actions.
 
     verifiers plays the episode and asks for each response; bepo gives it the agent's. A task is a row of its dataset.
@@ -49,20 +47,10 @@ class Verifiers(Environment):
     shown_settings: ClassVar[tuple[str, ...]] = ("id", "horizon")
     method_version: ClassVar[int] = 1
 
-    @property
-    def has_expert(self) -> bool:
-        """Return False: verifiers has no expert."""
-        return False
-
-    @property
-    def free_text(self) -> str:
-        """Return that no actions are listed."""
-        return "env=verifiers lists no actions"
-
     @cached_property
     def prompt(self) -> PromptText:
         """Return the texts for the agent's prompt; the vocabulary comes from episodes with random short answers."""
-        words = seen_words(self.tasks("train"), self.start, lambda rng, _: rng.choice(_MOVES))
+        words = seen_words(self.tasks("train"), self.start, lambda rng, _: rng.choice(SHORT_ACTIONS))
         return PromptText("You are a helpful assistant.", "Answer as the task asks.", words)
 
     def tasks(self, split: Split) -> Iterator[Task]:
@@ -83,10 +71,6 @@ class Verifiers(Environment):
     def start(self, tasks: Sequence[Task]) -> VerifiersEpisodes:
         """Start one episode for each row."""
         return VerifiersEpisodes(self, self._made, [task.data for task in tasks])
-
-    def parse_action(self, text: str) -> str | None:
-        """Return the text without blanks around it; None for an empty text."""
-        return text.strip() or None
 
     def missing(self) -> Missing | None:
         """Return ``Missing`` if verifiers is not installed, else None."""
@@ -129,7 +113,7 @@ def _row_id(env_id: str, row: Mapping[str, Any]) -> str:
     return content_id(f"{env_id} {json.dumps(content, sort_keys=True, default=str)}")
 
 
-class VerifiersEpisodes:
+class VerifiersEpisodes(NoExpert):
     """Running episodes, each a rollout of verifiers that waits for the agent's responses."""
 
     def __init__(self, env: Verifiers, made: Any, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -156,14 +140,6 @@ class VerifiersEpisodes:
                 if action is not None:
                     self._call(self._talks[i].answer(action))
             return {i: self._step(i, action) for i, action in actions.items()}
-
-    def expert(self, index: int) -> str | None:
-        """Return None: verifiers has no expert."""
-        return None
-
-    def expert_steps(self, index: int) -> float:
-        """Return NaN: verifiers has no expert."""
-        return float("nan")
 
     def __del__(self) -> None:
         asyncio.run_coroutine_threadsafe(_end(self.__dict__.get("_talks", []), self._loop), self._loop)
