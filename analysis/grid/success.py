@@ -34,11 +34,16 @@ def difference(a: Rates, b: Rates) -> str:
     return with_interval(float(a.mean() - b.mean()), [1, -1], [a, b], "z.1f")
 
 
-def with_interval(value: float, slopes: Sequence[float], samples: Sequence[Rates], form: str) -> str:
-    """Return a sum of means, each times its slope; with its interval if all samples have two or more numbers."""
+def interval_of(value: float, slopes: Sequence[float], samples: Sequence[Rates]) -> Interval:
+    """Return the 95 % interval of a sum of means, each times its slope; nan if a sample has a single number."""
     counts = [len(rates) for rates in samples]
     half = half_width(slopes, [_deviation(rates) for rates in samples], counts) if min(counts) > 1 else nan
-    return f"{value:{form}} {Interval(value - half, value + half).text(form, '')}".strip()
+    return Interval(value - half, value + half)
+
+
+def with_interval(value: float, slopes: Sequence[float], samples: Sequence[Rates], form: str) -> str:
+    """Return a sum of means, each times its slope; with its interval if all samples have two or more numbers."""
+    return f"{value:{form}} {interval_of(value, slopes, samples).text(form, '')}".strip()
 
 
 def _deviation(rates: Rates) -> float:

@@ -1,4 +1,4 @@
-"""Is a run healthy, does it learn? `marimo edit analysis/notebooks/diagnostics.py -- --results results`."""
+"""The health of a run and what it learns. `marimo edit analysis/notebooks/diagnostics.py -- --results results`."""
 
 import marimo
 
@@ -29,11 +29,11 @@ def _(Path, every_run, mo):
         [
             mo.md(
                 """
-                # Is a run healthy?
+                # The health of a run
 
-                A run can train to the end and learn nothing, or learn the wrong thing. This page asks four
-                questions: does an alarm speak, how did the metrics move, which task types improved, and what
-                does the advantage consist of. `bepo diagnose RUN` prints the same tables.
+                A run can train to the end and learn nothing, or learn the wrong thing. This page shows its alarms,
+                its metrics over time, success by task type, and the parts of its advantages.
+                `bepo diagnose RUN` prints the same tables.
                 """
             ),
             chosen,

@@ -29,14 +29,14 @@ State = list[list[str | int]]
 
 
 def recall(*key: object) -> Any:
-    """Return the answer that was kept under this key; None if there is none."""
+    """Return the answer that was kept under this key, or None."""
     with suppress(OSError, ValueError):
         return json.loads(_file(key).read_text(encoding="utf-8"))
     return None
 
 
 def keep(answer: Any, *key: object) -> None:
-    """Keep an answer (JSON) under a key, and remove those of the last month. A full disk is no error."""
+    """Keep an answer (JSON) under a key, and remove those of the last month. A full disk is not an error."""
     with suppress(OSError):
         path = _file(key)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

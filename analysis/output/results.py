@@ -1,7 +1,8 @@
 """``python -m analysis results``: write docs/results.md, the results of the published runs.
 
-The page has a table for each environment and model. Further tables follow, on blocks, pre-registered comparisons,
-headroom, warm starts and decided claims. The last part has the deviations from the plan (``paper/deviations.yaml``).
+The page has a table for each environment and model. Then come what follows from the runs, blocks and pre-registered
+comparisons, headroom and warm starts, and decided claims. The last part has the deviations from the plan
+(``paper/deviations.yaml``).
 """
 
 from collections.abc import Iterable, Iterator

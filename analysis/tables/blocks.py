@@ -66,8 +66,8 @@ def blocks_methods(studies: Studies) -> Table:
         one_start = early_speed([run for run in alike.values() if run.env == env], updates)
         for name in ordered(by_row):
             numbers = [text for measure in MEASURES for text in _compared(by_row, name, measure)]
-            start = _start(_differences(by_row[name]["speed"], by_row.get(BASE, {}).get("speed", {})), name, one_start)
-            rows.append([environment_name(env), _label(name), str(len(by_row[name]["speed"])), *numbers, start])
+            start = _start(differences(by_row[name]["speed"], by_row.get(BASE, {}).get("speed", {})), name, one_start)
+            rows.append([environment_name(env), row_label(name), str(len(by_row[name]["speed"])), *numbers, start])
     return Table(
         "Methods and variants of Gated-BEPO in blocks (success, %), and their differences from Gated-BEPO.",
         ["Environment", "Method", "Blocks", "Speed", "Difference", "Level", "Difference", "Start by method"],
@@ -92,7 +92,7 @@ def tests(plan: Plan, studies: Studies) -> list[Tested]:
     for claim in plan.claims:
         rows = by_env.get(claim.env, {})
         sides = [rows.get(name, {}).get(claim.measure, {}) for name in (claim.more, claim.less)]
-        found[claim] = _differences(*sides)
+        found[claim] = differences(*sides)
     return decide(plan, found)
 
 
@@ -115,9 +115,9 @@ def early_speed(runs: Sequence[Run], updates: int) -> Mapping[str, ByBlock]:
     return found
 
 
-def _start(differences: ByBlock, name: str, one_start: Mapping[str, ByBlock]) -> str:
-    over_blocks = np.array(list(differences.values()))
-    over_seeds = np.array(list(_differences(one_start.get(name, {}), one_start.get(BASE, {})).values()))
+def _start(by_block: ByBlock, name: str, one_start: Mapping[str, ByBlock]) -> str:
+    over_blocks = np.array(list(by_block.values()))
+    over_seeds = np.array(list(differences(one_start.get(name, {}), one_start.get(BASE, {})).values()))
     if name == BASE or min(len(over_blocks), len(over_seeds)) < _FEWEST:
         return "–"
     own, other = over_blocks.std(ddof=1), over_seeds.std(ddof=1)
@@ -125,24 +125,31 @@ def _start(differences: ByBlock, name: str, one_start: Mapping[str, ByBlock]) ->
     return f"{own:.1f} / {other:.1f}, p {p:.2g}"
 
 
-def _differences(more: ByBlock, less: ByBlock) -> dict[int, float]:
+def differences(more: ByBlock, less: ByBlock) -> dict[int, float]:
+    """Return the difference in each block that both have."""
     return {block: more[block] - less[block] for block in sorted(more.keys() & less.keys())}
 
 
 def _compared(by_row: Mapping[str, Mapping[str, ByBlock]], name: str, measure: str) -> list[Printed | str]:
     own = by_row[name][measure]
-    values = np.array(list(_differences(own, by_row.get(BASE, {}).get(measure, {})).values()))
+    values = np.array(list(differences(own, by_row.get(BASE, {}).get(measure, {})).values()))
     told = with_interval(float(values.mean()), [1], [values], "z.1f") if name != BASE and len(values) else "–"
     return [mean_of(np.array(list(own.values()))), told]
 
 
-def _label(row: str) -> str:
+def row_label(row: str) -> str:
+    """Return the name in print of a row: a method, or Gated-BEPO with its changed settings."""
     method, *settings = row.split(" ")
     return " ".join([name_of(method), *settings])
 
 
 def _named(claim: BlockClaim) -> list[str]:
-    return [environment_name(claim.env), claim.measure, f"{_label(claim.more)} > {_label(claim.less)}", claim.source]
+    return [
+        environment_name(claim.env),
+        claim.measure,
+        f"{row_label(claim.more)} > {row_label(claim.less)}",
+        claim.source,
+    ]
 
 
 def _numbers(one: Tested) -> list[Printed | str]:
@@ -162,7 +169,5 @@ def _to_train(plan: Plan, tested: Sequence[Tested]) -> list[str]:
     """Return what still trains, by environment: the rows of undecided claims that lack blocks."""
     open_claims = [one.claim for one in tested if one.look is None and len(one.values) < len(plan.blocks)]
     by_env = grouped(open_claims, lambda claim: claim.env)
-    return [
-        f"{environment_name(env)}: {', '.join(sorted({_label(n) for claim in of for n in (claim.more, claim.less)}))}"
-        for env, of in by_env.items()
-    ]
+    labels = {env: {row_label(n) for claim in of for n in (claim.more, claim.less)} for env, of in by_env.items()}
+    return [f"{environment_name(env)}: {', '.join(sorted(names))}" for env, names in labels.items()]

@@ -1,6 +1,7 @@
 """Table findings: what follows from the runs, question by question."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import spearmanr
@@ -9,14 +10,14 @@ from analysis.data.methods import environment_name, is_upper_bound, name_of, ord
 from analysis.data.reported import entries_of
 from analysis.data.rows import EVERY_METHOD, METHOD, VARIANT, RowKey
 from analysis.data.runs import Run, grouped
-from analysis.data.statistics import Estimate
+from analysis.data.statistics import Estimate, Interval
 from analysis.data.studies import Studies, StudyRuns, select
 from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
 from analysis.grid.ranking import MODEL
-from analysis.grid.success import Rates, difference, learning, with_interval
+from analysis.grid.success import Rates, difference, interval_of, learning, with_interval
 from analysis.grid.table import Table
-from analysis.tables.blocks import IN_BLOCKS, measured
+from analysis.tables.blocks import IN_BLOCKS, differences, measured, row_label
 from analysis.tables.blocks import KEYS as BLOCK_KEYS
 from analysis.tables.headroom import BASE as NO_CREDIT
 from analysis.tables.headroom import ORACLE, has_headroom
@@ -89,26 +90,39 @@ def _answers(env: str, by_name: ByName, in_blocks: Sequence[Run]) -> Iterator[tu
             yield question, _axis(variants, rates)
 
 
+@dataclass(frozen=True)
+class _Difference:
+    """A difference of means in points, with its 95 % interval and as text."""
+
+    value: float
+    interval: Interval
+    text: str
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether the interval excludes zero."""
+        return self.interval.low > 0 or self.interval.high < 0
+
+
+def _difference(slopes: Sequence[float], samples: Sequence[Rates]) -> _Difference:
+    value = float(sum(slope * rates.mean() for slope, rates in zip(slopes, samples)))
+    return _Difference(value, interval_of(value, slopes, samples), with_interval(value, slopes, samples, "z.1f"))
+
+
 def _compared(rates: Mapping[str, Rates], in_blocks: Sequence[Run]) -> str:
     """Return which methods are faster, which slower, and which cannot be told apart from Gated-BEPO."""
-    found: dict[str, tuple[float, str]] = {}
     blocks = {name: by["speed"] for name, by in measured(in_blocks).items()} if in_blocks else {}
     n = len(blocks.get(BASE, {}))
     if n >= _FEWEST:
-        for name in blocks:
-            both = sorted(blocks[name].keys() & blocks[BASE].keys())
-            values = np.array([blocks[name][block] - blocks[BASE][block] for block in both])
-            if name != BASE and len(values) >= _FEWEST:
-                found[name] = float(values.mean()), with_interval(float(values.mean()), [1], [values], "z.1f")
+        paired = {name: np.array([*differences(own, blocks[BASE]).values()]) for name, own in blocks.items()}
+        found = {name: _difference([1], [values]) for name, values in paired.items() if len(values) >= _FEWEST}
     else:
-        for name in rates:
-            if name != BASE and " " not in name:
-                mean = float(rates[name].mean() - rates[BASE].mean())
-                found[name] = mean, difference(rates[name], rates[BASE])
+        found = {name: _difference([1, -1], [own, rates[BASE]]) for name, own in rates.items() if " " not in name}
+    found.pop(BASE, None)
     kinds: dict[str, list[str]] = {"faster": [], "slower": [], "not told apart": []}
-    for name, (mean, text) in sorted(found.items(), key=lambda item: -item[1][0]):
-        kind = "not told apart" if not _excludes_zero(text) else "faster" if mean > 0 else "slower"
-        kinds[kind].append(f"{_label(name)} {text}")
+    for name, one in sorted(found.items(), key=lambda item: -item[1].value):
+        kind = "not told apart" if not one.is_apart else "faster" if one.value > 0 else "slower"
+        kinds[kind].append(f"{row_label(name)} {one.text}")
     told = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
     return f"{f'{n} blocks' if n >= _FEWEST else 'one warm start'}. {told}"
 
@@ -152,27 +166,15 @@ def _seconds(run: Run) -> float:
 
 def _axis(variants: Sequence[str], rates: Mapping[str, Rates]) -> str:
     """Return the differences of variants from Gated-BEPO, and how many intervals exclude zero."""
-    texts = {name: difference(rates[name], rates[BASE]) for name in variants}
-    apart = [name for name in variants if _excludes_zero(texts[name])]
-    by_size = sorted(variants, key=lambda name: float(rates[name].mean()))
-    told = ", ".join(f"{name.removeprefix(BASE).strip()} {texts[name]}" for name in by_size)
-    return f"{len(apart)} of {len(variants)} intervals exclude zero: {told}"
+    found = {name.removeprefix(BASE).strip(): _difference([1, -1], [rates[name], rates[BASE]]) for name in variants}
+    apart = sum(one.is_apart for one in found.values())
+    told = (f"{name} {one.text}" for name, one in sorted(found.items(), key=lambda item: item[1].value))
+    return f"{apart} of {len(found)} intervals exclude zero: {', '.join(told)}"
 
 
 def _differs_in(name: str, fields: Sequence[str]) -> bool:
     base, _, settings = name.partition(" ")
     return base == BASE and bool(settings) and all(one.split("=")[0] in fields for one in settings.split(" "))
-
-
-def _excludes_zero(text: str) -> bool:
-    """Return whether the interval of a printed difference excludes zero."""
-    low, _, high = text.partition("[")[2].rstrip("]").partition(", ")
-    return bool(high) and not float(low) <= 0 <= float(high)
-
-
-def _label(row: str) -> str:
-    method, *settings = row.split(" ")
-    return " ".join([name_of(method), *settings])
 
 
 _QUESTIONS = (
