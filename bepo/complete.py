@@ -22,7 +22,7 @@ from bepo.core.places import CONF, EXPERIMENTS, PAPER
 
 _PACKAGE = Path(__file__).parent
 _SAFE = re.compile(r"[\w.+=/:@-]+")
-"""What is offered: a shell would expand other characters, and names of folders may come from strangers."""
+"""Matches the words that are offered. A shell would expand other characters, and anyone may have named a folder."""
 _OF_SETTINGS = ("train", "evaluate", "sweep", "verify")
 _OF_RUNS = ("view", "diagnose", "verify", "upload", "analysis")
 _OF_STUDIES = ("sweep", "view", "analysis")
