@@ -20,6 +20,7 @@ _SPECIAL |= {c: f"${maths}$" for c, maths in _MATHS.items()}
 
 COLUMN = 4.0  # inches: wider figures take both columns of a page
 WIDE = 72  # in characters: wider tables take both columns of a page
+PAGE = 60  # rows, with headings: a longer table goes on on the next page
 
 
 def escape(text: str) -> str:
@@ -28,13 +29,14 @@ def escape(text: str) -> str:
 
 
 def to_latex(table: Table, label: str) -> str:
-    """Return a float, or a ``longtable`` for a long table with columns of running text."""
+    """Return a float, or a ``longtable`` where a table may be longer than a page."""
     heads = [name for _, name in table.columns]
     texts = [heads, *([value.text for value in row] for row in table.rows)]
     characters = sum(2 + max(map(len, column)) for column in zip(*texts))  # the widest values, and the space between
     return _TEMPLATE.render(
         table=table,
         label=label,
+        long=not table.short and (bool(table.widths) or _height(table) > PAGE),
         heads=[escape(name) for name in heads],
         spans=[f"\\multicolumn{{{len(places)}}}{{c}}{{{escape(text)}}}" for text, places in table.spans],
         rules="".join(f"\\cmidrule(lr){{{j[0] + 1}-{j[-1] + 1}}}" for text, j in table.spans if text),
@@ -72,6 +74,10 @@ def _reproduced(entry: Entry) -> str:
     if entry.reproduced is None:
         return "not averaged" if entry.refused else "not run"
     return Printed(entry.reproduced, ".1f" if abs(entry.reproduced.mean) >= 10 else ".3g").text
+
+
+def _height(table: Table) -> int:
+    return sum(1 + bool(heading) for heading, _ in table.lines)
 
 
 def _alignment(table: Table) -> str:

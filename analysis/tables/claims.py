@@ -46,7 +46,7 @@ def claims(entries: Entries) -> Table:
         _notes(evaluated, entries.tier),
         headings=[_CARRIED_OVER if e.claim.extension else _OF_PAPER for e in evaluated],
         left=2,
-        widths={0: 0.3, 1: 0.11, 2: 0.11, 5: 0.15},
+        widths={0: 0.22, 1: 0.09, 2: 0.09, 5: 0.13},
         facts=tally(evaluated),
     )
 

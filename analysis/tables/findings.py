@@ -71,6 +71,7 @@ def findings(studies: Studies) -> Table:
         ],
         left=3,
         widths={0: 0.2, 2: 0.6},
+        short=True,
     )
 
 
@@ -124,7 +125,7 @@ def _compared(rates: Mapping[str, Rates], in_blocks: Sequence[Run]) -> str:
         kind = "not told apart" if not one.is_apart else "faster" if one.value > 0 else "slower"
         kinds[kind].append(f"{row_label(name)} {one.text}")
     told = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
-    return f"{f'{n} blocks' if n >= _FEWEST else 'one warm start'}. {told}"
+    return f"{f'{n} blocks' if n >= _FEWEST else 'One warm start'}. {told[:1].upper()}{told[1:]}"
 
 
 def _order(env: str, rates: Mapping[str, Rates]) -> str:

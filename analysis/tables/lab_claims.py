@@ -33,7 +33,7 @@ def lab_claims(_: object) -> Table:
         ],
         headings=["Of the paper" if claim.of_paper else "Of this project" for claim in ordered],
         left=3,
-        widths={0: 0.4},
+        widths={0: 0.25},
         facts={f"lab/{name}/verdict": verdict for name, verdict in verdicts.items()},
     )
 

@@ -8,7 +8,8 @@ import pytest
 from analysis.data.reported import REPORTED
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
-from analysis.output.latex import to_macros
+from analysis.grid.table import Table
+from analysis.output.latex import PAGE, to_latex, to_macros
 from bepo.store.published import PUBLISHED
 
 PAPER = Path(__file__).parents[2] / "paper"
@@ -38,6 +39,22 @@ def test_every_number_that_the_text_names_is_defined(tmp_path):
     for used, defined in DEFINED_BY.items():
         names = {name.replace("/sokoban small/", "//") for name in arguments(used)}  # a block that only runs make
         assert names and names <= set(re.findall(rf"^\\{defined}\{{([^}}]*)\}}", macros, re.MULTILINE)), used
+
+
+@pytest.mark.slow
+def test_no_table_of_a_text_in_two_columns_is_a_longtable(tmp_path):
+    assert "twocolumn" in SOURCES["main.tex"]
+    for label in arguments("generatedtable", SOURCES["main.tex"]):
+        item = artefacts()[label]
+        assert "{longtable}" not in to_latex(item.build(item.load(Source(tmp_path), "laptop")), label), label
+
+
+def test_a_table_longer_than_a_page_goes_on_with_its_headings():
+    values, headings = [[f"r{i}", str(i)] for i in range(PAGE)], ["first"] * 10 + ["second"] * (PAGE - 10)
+    text = to_latex(Table("Long.", ["Row", "Number"], values, headings=headings), "long")
+    assert text.count("\\begin{longtable}") == 1 and text.count("\\textit{second}") == 1
+    rest = Table("Short.", ["Row", "Number"], values[8:], headings=headings[8:])
+    assert "{longtable}" not in (text := to_latex(rest, "short")) and "\\textit{second}" in text
 
 
 @pytest.mark.parametrize("name", ["main.tex", "supplement.tex"])
