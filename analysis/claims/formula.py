@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import combinations
 from typing import Any
 
@@ -113,7 +113,8 @@ class Comparison:
         return _positive(difference if self.sign == ">" else -difference)
 
 
-def comparisons(text: str) -> list[Comparison]:
+@cache  # a formula costs milliseconds, and claims repeat it
+def comparisons(text: str) -> tuple[Comparison, ...]:
     """Read ``a > b``, ``a < b < c``, ``a == b`` or ``similar(a, b, margin=3)``. Raises ``ExpressionError``."""
     try:
         node = ast.parse(str(text), mode="eval").body
@@ -125,10 +126,10 @@ def comparisons(text: str) -> list[Comparison]:
             keywords=[ast.keyword(arg="margin", value=ast.Constant(int() | float() as margin))],
         ):
             sides = map(Expression.of, node.args)
-            return [Comparison(a, "~", b, float(margin)) for a, b in combinations(sides, 2)]
+            return tuple(Comparison(a, "~", b, float(margin)) for a, b in combinations(sides, 2))
         case ast.Compare() if all(type(op) in _SIGNS for op in node.ops):
             sides = [Expression.of(side) for side in (node.left, *node.comparators)]
-            return [_comparison(a, _SIGNS[type(op)], b) for a, op, b in zip(sides, node.ops, sides[1:])]
+            return tuple(_comparison(a, _SIGNS[type(op)], b) for a, op, b in zip(sides, node.ops, sides[1:]))
     raise ExpressionError(f"{text!r}: a claim is a > b, a < b, a == b, or similar(a, b, margin=3)")
 
 
@@ -142,7 +143,7 @@ def _comparison(left: Expression, sign: str, right: Expression) -> Comparison:
     return Comparison(right, other, left) if turned else Comparison(left, sign, right)
 
 
-def conjunction(of: list[Comparison]) -> Formula:
+def conjunction(of: Sequence[Comparison]) -> Formula:
     """Return the formula that every comparison holds."""
     return _joined("and", [comparison.formula for comparison in of])
 

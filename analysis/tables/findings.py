@@ -131,9 +131,10 @@ def _compared(rates: Mapping[str, Rates], in_blocks: Sequence[Run]) -> str:
 def _order(env: str, rates: Mapping[str, Rates]) -> str:
     printed = {e.row: e.value for e in entries_of("main-results") if (e.group, e.column) == ("1.5B", _REPORTED[env])}
     theirs = {name: value.mean for name, value in printed.items() if name in rates and isinstance(value, Estimate)}
-    if len(theirs) < _FEWEST:
+    ours = [float(rates[name].mean()) for name in theirs]
+    if len(theirs) < _FEWEST or len(set(ours)) == 1:  # without a difference there is no order
         return ""
-    correlation, _ = spearmanr(list(theirs.values()), [rates[name].mean() for name in theirs])
+    correlation, _ = spearmanr(list(theirs.values()), ours)
     return f"Spearman's correlation {correlation:.2f} over {len(theirs)} methods"
 
 

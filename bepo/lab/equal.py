@@ -17,22 +17,20 @@ SIZES = (2, 3, 4, 8, 16, 32)
 _RESAMPLES = 2000
 
 
-def needed(sizes: Sequence[int], efficiency: Float[np.ndarray, "K B"], wanted: Float[np.ndarray, " B"]) -> float:
-    """Return the group size at which the mean efficiency reaches the mean of ``wanted``.
+def needed(
+    sizes: Sequence[int], efficiency: Float[np.ndarray, " K *more"], wanted: Float[np.ndarray, " *more"]
+) -> Float[np.ndarray, " *more"]:
+    """Return the group size at which the mean efficiency reaches the wanted one.
 
     Between two sizes the efficiency is interpolated along log K. Returns 0 if the smallest size already reaches it, and
     infinity if no size does.
     """
-    curve, target = efficiency.mean(1), float(wanted.mean())
-    reached = np.flatnonzero(curve >= target)
-    if not len(reached):
-        return float("inf")
-    first = int(reached[0])
-    if first == 0:
-        return 0.0
-    low, high = np.log(sizes[first - 1]), np.log(sizes[first])
-    share = (target - curve[first - 1]) / (curve[first] - curve[first - 1])
-    return float(np.exp(low + share * (high - low)))
+    reached, places = efficiency >= wanted, np.log(np.asarray(sizes, float))
+    first = np.maximum(reached.argmax(0), 1)
+    low, high = (np.take_along_axis(efficiency, i[None], 0)[0] for i in (first - 1, first))
+    rise = np.where(reached.any(0) & ~reached[0], high - low, 1.0)
+    between = np.exp(places[first - 1] + (wanted - low) / rise * (places[first] - places[first - 1]))
+    return np.where(reached[0], 0.0, np.where(reached.any(0), between, np.inf))
 
 
 def needed_with_interval(
@@ -41,9 +39,10 @@ def needed_with_interval(
     """Return the group size and its 95 % interval: percentiles over 2,000 resamples of the worlds."""
     rng, n = np.random.default_rng(0), len(wanted)
     drawn = rng.integers(n, size=(_RESAMPLES, n))
-    found = np.array([needed(sizes, efficiency[:, chosen], wanted[chosen]) for chosen in drawn])
+    found = needed(sizes, efficiency[:, drawn].mean(-1), wanted[drawn].mean(-1))
     low, high = np.sort(found)[[int(0.025 * _RESAMPLES), int(0.975 * _RESAMPLES)]]
-    return needed(sizes, efficiency, wanted), float(low), float(high)
+    size = needed(sizes, efficiency.mean(-1), wanted.mean(-1))
+    return float(size), float(low), float(high)
 
 
 def in_words(found: tuple[float, float, float], sizes: Sequence[int]) -> str:

@@ -97,8 +97,8 @@ def test_equal_group_sizes_by_hand(capsys):
     from bepo.lab.equal import in_words, needed, needed_with_interval
 
     sizes, curve = (2, 4, 8), np.array([[0.1, 0.3], [0.4, 0.4], [0.6, 0.8]])
-    assert needed(sizes, curve, np.array([0.5, 0.6])) == pytest.approx(4 * 2**0.5)  # half of the way from .4 to .7
-    assert needed(sizes, curve, np.array([0.2, 0.2])) == 0 and needed(sizes, curve, np.array([0.9, 0.9])) == np.inf
+    reached = needed(sizes, np.repeat(curve.mean(1)[:, None], 3, 1), np.array([0.2, 0.55, 0.9]))
+    assert reached == pytest.approx([0, 4 * 2**0.5, np.inf])  # 0.55 is half of the way from .4 to .7
     assert in_words((0.0, 0.0, np.inf), sizes) == "< 2 [< 2, > 8]"
     size, low, high = needed_with_interval(sizes, curve, np.array([0.5, 0.6]))
     assert low <= size <= high
