@@ -153,6 +153,7 @@ def make_setup(
         trajectories=config.rollout.tasks * config.rollout.group_size,
         updates=config.updates,
         needs_critic=config.credit.needs_critic,
+        needs=config.credit.needs,
         task_sets=task_sets,
         device=device,
         cache=Path(config.results) / WARM_STARTS,

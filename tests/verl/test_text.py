@@ -17,6 +17,7 @@ import torch
 from bepo.core.batch import RolloutBatch
 from bepo.core.seeds import derive_seed
 from bepo.credit.gated_bepo import GatedBEPO
+from bepo.credit.otb import OTB
 from bepo.envs import environments
 from bepo.envs.sokoban import Sokoban
 from bepo.losses import losses
@@ -39,11 +40,11 @@ def neighbour(tmp_path_factory):
     """Start another run, which has its first updates while ``run`` has them: each has a Ray of its own.
 
     It has the seed of ``run``, and its environment worker dies in the middle of training episodes. Its loss is a mean
-    over responses.
+    over responses, and its estimator reads energies of tokens.
     """
     results = tmp_path_factory.mktemp("neighbour")
     dies = {"PYTHONPATH": str(Path(__file__).parent / "dying"), "BEPO_TEST_DIES": str(results / "died")}
-    settings = ("updates=2", "loss=gspo", "training.minibatch_size=8")
+    settings = ("updates=2", "loss=gspo", "credit=otb", "training.minibatch_size=8")
     command = Command(*SMALLEST, f"results={results}", *settings, **dies)
     yield results, command
     command.end()
@@ -190,9 +191,20 @@ def test_a_mean_over_responses_does_not_count_padding(neighbour, run):
     assert learner.loss.aggregation == "sequence_mean" and first["train/padding_rows"] > 0
     for row in rows(results, "metrics"):
         batch = RolloutBatch.load(path / "rollouts" / f"{row['update']:06d}.npz")
-        advantage = np.repeat(GatedBEPO()(batch).advantage, batch.tokens.response_length)
+        advantage = np.repeat(OTB()(batch).advantage, batch.tokens.response_length)
         stats = learner.update(batch, advantage, derive_seed(config["seed"], row["update"]))
         assert row["train/grad_norm"] == pytest.approx(stats["grad_norm"], rel=1e-4)
+
+
+def test_energies_are_squared_gradients_by_the_logits_of_the_policy_that_sampled(neighbour, run):
+    results, _ = neighbour
+    batch, config, _ = first_update(results)
+    model, tokens = local_learner(results, config).policy.model, batch.tokens
+    for i in range(len(batch)):
+        prompt, response = (torch.tensor(ids) for ids in (tokens.prompt(i), tokens.response(i)))
+        logits = model(torch.cat([prompt, response])[None]).logits[0, len(prompt) - 1 : -1].double()
+        gradient = torch.eye(logits.shape[1])[response] - logits.softmax(-1)
+        assert batch.extras["energy"][i] == pytest.approx(gradient.square().sum().item(), rel=1e-3)
 
 
 def flat(tensors) -> torch.Tensor:

@@ -48,6 +48,7 @@ class Setup:
     folder: Path  # folder of this run
     published: Path | None = None  # folder of published warm starts, used if the settings are equal
     weights: Path | None = None  # folder of a trained policy that replaces the policy of the settings
+    needs: frozenset[str] = frozenset()  # optional columns of the batch that the credit estimator reads
 
 
 @dataclass(frozen=True)

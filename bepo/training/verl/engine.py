@@ -187,18 +187,21 @@ class VerlEngine:
         """Return the rollouts with the inputs of verl's losses.
 
         TransferQueue then holds log-probabilities under the policy and the reference, entropies, and values if there is
-        a critic. Entropies and values are also in the batch.
+        a critic. Entropies, values, and the energies that an estimator needs are also in the batch.
         """
         stored: StoredBatch = rollouts.remote
+        energies = "energy" in self.setup.needs
         with self._session.stage("compute_log_probs"):
-            padded, seconds, metrics = self._trainer.compute_log_probs(stored.batch)
+            padded, seconds, metrics = self._trainer.compute_log_probs(stored.batch, energies)
             metrics = stored.metrics | metrics | {"padding_rows": len(padded) - len(rollouts.batch)}
-            rollouts = replace(rollouts, remote=StoredBatch(padded, stored.keys, metrics), seconds=seconds)
-            names = ["entropy", "values"] if self.setup.needs_critic else ["entropy"]
+            remote = replace(stored, batch=padded, metrics=metrics)
+            names = ["entropy", *["values"] * self.setup.needs_critic, *["energy"] * energies]
             rows = dict(zip(padded.keys, read(padded, *names)))
         of_batch = [rows[key] for key in stored.keys]
-        entropy = np.array([float(row["entropy"].mean()) for row in of_batch])
-        rollouts = replace(rollouts, batch=rollouts.batch.with_columns(entropy=entropy))
+        columns = {"entropy": np.array([float(row["entropy"].mean()) for row in of_batch])}
+        if energies:
+            columns["energy"] = np.array([float(row["energy"]) for row in of_batch])
+        rollouts = Rollouts(rollouts.batch.with_columns(**columns), remote, seconds)
         if not self.setup.needs_critic:
             return rollouts
         return rollouts.with_values(np.concatenate([row["values"].numpy() for row in of_batch]).astype(np.float32))

@@ -116,7 +116,8 @@ def _model(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
         "enable_gradient_checkpointing": setup.policy.recomputes_activations,
         "override_config": {"attn_implementation": kind},
         "use_remove_padding": kind == "flash_attention_2" or not setup.policy.reads_pictures,
-        "use_fused_kernels": True,  # compute log-probabilities of 512 tokens at a time, to keep few logits in memory
+        "use_fused_kernels": "energy"
+        not in setup.needs,  # compute log-probabilities of 512 tokens at a time, to keep few logits in memory
     }
 
 

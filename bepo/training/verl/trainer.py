@@ -21,6 +21,7 @@ from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 from verl.trainer.ppo.v1 import AgentLoopManagerTQ, PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 from verl.utils.config import omega_conf_to_dataclass
+from verl.workers.utils.padding import response_from_nested
 
 from bepo.losses import Loss
 from bepo.training import Optimisation
@@ -124,10 +125,13 @@ class StagedTrainer(PPOTrainerSync):
                 ray.get(alive, timeout=_CHECK_SECONDS)
         return last_debug_time
 
-    def compute_log_probs(self, batch: KVBatchMeta) -> tuple[KVBatchMeta, dict[str, float], dict[str, float]]:
+    def compute_log_probs(
+        self, batch: KVBatchMeta, energies: bool
+    ) -> tuple[KVBatchMeta, dict[str, float], dict[str, float]]:
         """Compute log-probabilities under the policy and the reference, and values if there is a critic.
 
-        Returns the batch with rows of padding, seconds by stage, and verl's metrics.
+        With ``energies`` the batch also gets the field ``energy`` of ``RolloutBatch``; verl's fused kernels cannot
+        compute it. Returns the batch with rows of padding, seconds by stage, and verl's metrics.
         """
         self.checkpoint_manager.sleep_replicas()  # free vLLM's memory for training
         metrics: dict[str, float] = {}
@@ -136,8 +140,12 @@ class StagedTrainer(PPOTrainerSync):
         rows = rows_of_a_batch(len(batch), self.training.minibatch_size, self._n_ranks)
         batch = upsample_batch_to_divisible_size(batch, rows, self.tokenizer.eos_token_id)
         batch = self._balance_batch(batch, metrics)
+        batch.extra_info["calculate_sum_pi_squared"] = energies
         with _timed(seconds, "old_logprob"):
             batch = self._compute_old_log_prob(batch, metrics)
+        if energies:
+            _store_energies(batch)
+        batch.extra_info["calculate_sum_pi_squared"] = False
         if self.use_reference_policy:
             with _timed(seconds, "reference"):
                 batch = self._compute_ref_log_prob(batch, metrics)
@@ -210,6 +218,17 @@ def read(batch: KVBatchMeta, *fields: str) -> list[dict[str, Any]]:
     data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=list(fields))
     columns = [map(tu.unwrap_non_tensor_data, data[name]) for name in fields]
     return [dict(zip(fields, row)) for row in zip(*columns)]
+
+
+def _store_energies(batch: KVBatchMeta) -> None:
+    """Write into TransferQueue 1 - 2 p + the sum of squared probabilities, summed over the tokens of each response."""
+    fields = ["sum_pi_squared", "old_log_probs", "response_mask"]
+    data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
+    squares = response_from_nested(data["sum_pi_squared"], data["response_mask"])
+    rows = zip(squares.unbind(), data["old_log_probs"].unbind(), strict=True)
+    energy = torch.stack([(1 - 2 * chosen.exp() + square).sum() for square, chosen in rows])
+    fields = TensorDict({"energy": energy}, batch_size=len(batch))
+    tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 
 
 def _store_credit(batch: KVBatchMeta, credit: Credit) -> KVBatchMeta:
