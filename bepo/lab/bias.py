@@ -27,6 +27,8 @@ def trajectories(worlds: Worlds, policy: Float[np.ndarray, "1 S A"]) -> list[_Pa
     """
     if worlds.n_worlds != 1 or worlds.dials.slip or worlds.dials.reward_noise:
         raise UserError("exact bias: one world without slip and reward_noise")
+    if _number(worlds, policy) * worlds.dials.horizon > MOST_TRANSITIONS:
+        raise UserError(f"exact bias: {worlds.worlds[0].name} has too many trajectories to enumerate")
     n, done = worlds.n_states, list[_Path]()
     running: list[_Path] = [(1.0, [])]
     for _ in range(worlds.dials.horizon):
@@ -38,9 +40,18 @@ def trajectories(worlds: Worlds, policy: Float[np.ndarray, "1 S A"]) -> list[_Pa
                 path = probability * float(policy[0, state, action]), [*steps, (state, action, there, reward)]
                 (done if there >= n else grown).append(path)
         running = grown
-        if (len(done) + len(running)) * worlds.dials.horizon > MOST_TRANSITIONS:
-            raise UserError(f"exact bias: {worlds.worlds[0].name} has too many trajectories to enumerate")
     return done + running
+
+
+def _number(worlds: Worlds, policy: Float[np.ndarray, "1 S A"]) -> float:
+    """Return the number of trajectories that the policy can make; infinite beyond 1e308."""
+    n, ended = worlds.n_states, 0.0
+    at = np.zeros(n)  # trajectories that have reached each state
+    at[worlds.start[0]] = 1.0
+    for _ in range(worlds.dials.horizon):
+        reached = np.bincount(worlds.next[0].ravel(), (at[:, None] * (policy[0] > 0)).ravel(), n + 2)
+        at, ended = reached[:n], ended + reached[n:].sum()
+    return ended + at.sum()
 
 
 def every_group(worlds: Worlds, policy: Float[np.ndarray, "1 S A"], group_size: int) -> tuple[Probe, np.ndarray]:

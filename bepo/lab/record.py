@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import yaml
 from bepo.core.errors import UserError, choose
 from bepo.core.places import PAPER
 from bepo.core.settings import identity
+from bepo.credit import Estimator
 from bepo.lab.bias import bias, every_group
 from bepo.lab.controls import CONTROLS
 from bepo.lab.fidelity import Probe, fidelity
@@ -110,7 +111,8 @@ def _of_studies(learning: Mapping[str, Any]) -> list[str]:
     register_configs()
     usable, _ = with_and_without_critic(credits_of(studies_of_paper()))
     with composing():
-        named = [read_credit(words) for words in learning["estimators"] if words not in CONTROLS]
+        named = [_credit(words) for words in learning["estimators"] if words not in CONTROLS]
+    _known.update(usable)
     return [words for words, credit in usable.items() if credit not in named]
 
 
@@ -164,7 +166,14 @@ def _write(path: Path, found: pd.DataFrame, digests: Mapping[Cell, str]) -> None
     write_output(path, found.to_csv(index=False))
 
 
-_credit = cache(read_credit)
+_known: dict[str, Estimator] = {}
+
+
+def _credit(words: str) -> Estimator:
+    """Return ``read_credit(words)``, which is slow, from memory if it has been read before."""
+    if words not in _known:
+        _known[words] = read_credit(words)
+    return _known[words]
 
 
 def _read(at: str) -> tuple[Scene, Any, Any]:

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from bepo.core.errors import UserError
 from bepo.credit import make
+from bepo.lab import bias as exact_bias
 from bepo.lab.bias import bias, every_group, expected_update, trajectories
 from bepo.lab.controls import CONTROLS
 from bepo.lab.fidelity import of_estimator
@@ -30,6 +32,18 @@ def test_all_trajectories_are_enumerated(small):
     assert probability.sum() == pytest.approx(1, abs=1e-12)
     won = every.rollouts.won.reshape(-1, 2).mean(1)
     assert (probability * won).sum() == pytest.approx(success(worlds, np.zeros(1, int), policy)[0], abs=1e-12)
+
+
+def test_the_limit_is_the_number_of_trajectories_times_the_horizon(small, monkeypatch):
+    """Counted before any is enumerated: those that end early and those that the time limit ends."""
+    worlds, policy, *_ = small
+    paths = trajectories(worlds, policy)
+    assert len({len(steps) for _, steps in paths}) > 1
+    monkeypatch.setattr(exact_bias, "MOST_TRANSITIONS", len(paths) * 4)
+    assert len(trajectories(worlds, policy)) == len(paths)
+    monkeypatch.setattr(exact_bias, "MOST_TRANSITIONS", len(paths) * 4 - 1)
+    with pytest.raises(UserError, match="too many trajectories"):
+        trajectories(worlds, policy)
 
 
 @pytest.mark.parametrize("name", ["exact", "exact_value", "exact_residual"])

@@ -56,7 +56,7 @@ def test_more_continuations_are_closer_to_the_truth(probed):
 
 @pytest.mark.slow
 def test_policies_learn_and_better_credit_learns_faster():
-    worlds = Worlds([grid(seed) for seed in range(40)], Dials(horizon=12))
+    worlds = Worlds([grid(seed) for seed in range(16)], Dials(horizon=12))
     start = warm_start(worlds, 0.2)
     how = Learning(seeds=6, updates=12, learning_rate=0.05)
     curves = {name: learn(worlds, start, estimate, how) for name, estimate in estimates().items()}

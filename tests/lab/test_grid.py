@@ -2,14 +2,15 @@
 
 import pandas as pd
 import pytest
+from hydra import compose
 
 from bepo.credit import make
 from bepo.lab.__main__ import main
 from bepo.lab.grid import Grid, credits_of, with_and_without_critic
 from bepo.lab.words import composing, read_credit
-from bepo.runs.compose import register_configs
+from bepo.runs.compose import register_configs, to_config
 
-SMALL = ["worlds=8", "seeds=2", "updates=1", "tasks=2", "group_size=2"]
+SMALL = ["world=chain", "worlds=8", "seeds=2", "updates=1", "tasks=2", "group_size=2"]
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +30,12 @@ def test_the_words_of_a_setting_are_what_the_command_takes(settings_of_two_studi
     with composing():
         for words, credit in settings_of_two_studies.items():
             assert read_credit(words) == credit
+
+
+def test_an_estimator_without_settings_is_the_one_that_hydra_composes():
+    with composing():
+        for name in ("gated_bepo", "hgpo"):
+            assert read_credit(name) == to_config(compose("train", [f"credit={name}"])).credit
 
 
 def test_finished_settings_are_not_learned_again(tmp_path, capsys):
