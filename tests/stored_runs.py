@@ -8,7 +8,7 @@ from pathlib import Path
 from bepo.core.batch import RolloutBatch
 from bepo.runs.config import METHOD_VERSION
 from bepo.store.cells import note_cell
-from bepo.store.files import read_object, write_sealed
+from bepo.store.json_files import read_object, write_sealed
 from bepo.store.runs import RunFolder, run_id
 
 COMMIT = "c" * 40

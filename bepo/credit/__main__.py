@@ -21,7 +21,8 @@ from bepo.core.registry import assignments
 from bepo.credit import Credit, Estimator, estimators, make
 from bepo.credit._audit import audit
 from bepo.credit._recorded import read_rollouts
-from bepo.store.files import finite, write_output
+from bepo.store.files import write_output
+from bepo.store.json_files import finite
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -13,7 +13,8 @@ from bepo.explore.advantages import strips
 from bepo.explore.frames import read_rollouts
 from bepo.explore.groups import Plain, groups, summaries
 from bepo.explore.words import prompts_and_responses, tokenizer_of
-from bepo.store.files import Corrupt, read_object
+from bepo.store.files import Corrupt
+from bepo.store.json_files import read_object
 from bepo.store.run_files import StoredRun
 
 TEST = "test episodes"

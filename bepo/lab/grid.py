@@ -17,7 +17,8 @@ from bepo.core.settings import identity
 from bepo.credit import Estimator
 from bepo.lab.learn import Curve
 from bepo.runs.config import METHOD_VERSION
-from bepo.store.files import Corrupt, digest, locked, read_bytes, write_output
+from bepo.store.files import Corrupt, digest, read_bytes, write_output
+from bepo.store.locks import locked
 from bepo.sweep.studies import compose_study
 
 LAB_VERSION = 1

@@ -12,7 +12,8 @@ from bepo.core.settings import setting
 from bepo.envs import Environment
 from bepo.policies import PolicyConfig, register
 from bepo.rollouts.agent import Agent
-from bepo.store.files import check_regular, read_object
+from bepo.store.files import check_regular
+from bepo.store.json_files import read_object
 
 if TYPE_CHECKING:
     import transformers

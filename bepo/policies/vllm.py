@@ -18,7 +18,7 @@ from bepo.policies import register
 from bepo.policies.pretrained import has_generic_tokenizer
 from bepo.policies.served import ServedPolicy
 from bepo.policies.serving.vllm_server import vllm_server
-from bepo.store.files import read_object
+from bepo.store.json_files import read_object
 
 
 @register

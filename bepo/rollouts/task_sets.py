@@ -14,7 +14,8 @@ from bepo.core.errors import UserError
 from bepo.core.phases import report
 from bepo.core.settings import identity
 from bepo.envs import Environment, Split, Task
-from bepo.store.files import advise, check_made_for, digest, read_sealed, write_sealed
+from bepo.store.files import advise, digest
+from bepo.store.json_files import check_made_for, read_sealed, write_sealed
 
 
 @dataclass(frozen=True)

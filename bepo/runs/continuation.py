@@ -6,7 +6,8 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from bepo.store.files import Corrupt, read_object
+from bepo.store.files import Corrupt
+from bepo.store.json_files import read_object
 from bepo.store.run_files import RUN, read_run
 from bepo.store.runs import RunFolder, run_id
 

@@ -16,7 +16,9 @@ from bepo.rollouts.task_sets import TaskSet
 from bepo.runs.config import METHOD_VERSION, Config
 from bepo.runs.metrics import success_rate
 from bepo.runs.players import EnginePlayer
-from bepo.store.files import advise, check_made_for, digest, locked, read_sealed, write_sealed
+from bepo.store.files import advise, digest
+from bepo.store.json_files import check_made_for, read_sealed, write_sealed
+from bepo.store.locks import locked
 from bepo.store.runs import RunFolder
 from bepo.training.backends import Engine, Setup
 from bepo.training.starting_policy import starting_policy_of

@@ -23,7 +23,8 @@ from bepo.runs.config import Config, cell_overrides, identity_of
 from bepo.runs.machine import machine
 from bepo.runs.wandb_labels import labels_of, origin
 from bepo.store.cells import note_cell
-from bepo.store.files import advise, disk_errors, remove_leftovers
+from bepo.store.files import advise, disk_errors
+from bepo.store.folders import remove_leftovers
 from bepo.store.published import PUBLISHED, WARM_STARTS
 from bepo.store.run_files import StoredRun, read_run, refuse_older
 from bepo.store.runs import RunFolder, run_id

@@ -8,7 +8,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from bepo.store.files import Corrupt, digest, read_bytes, row_line, write_atomically
+from bepo.store.files import Corrupt, digest, read_bytes, write_atomically
+from bepo.store.json_files import row_line
 
 ANSWERS = "answers.jsonl"
 _COLUMNS = {"request", "place", "usage", "text", "finish_reason", "model", "fingerprint", "error"}

@@ -11,16 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bepo.core.errors import UserError
-from bepo.store.files import (
-    MOST_BYTES,
-    Corrupt,
-    check_regular,
-    digest,
-    row_line,
-    sealed,
-    unsealed,
-    write_atomically,
-)
+from bepo.store.files import MOST_BYTES, Corrupt, check_regular, digest, write_atomically
+from bepo.store.json_files import row_line, sealed, unsealed
 from bepo.store.run_files import (
     CONFIG,
     CONTENT,

@@ -9,7 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bepo.store.files import Corrupt, digest, parse_object, read_bytes, unsealed, write_sealed
+from bepo.store.files import Corrupt, digest, read_bytes
+from bepo.store.json_files import parse_object, unsealed, write_sealed
 
 _FIELDS = {"overrides", "varying", "run_id"}
 

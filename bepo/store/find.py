@@ -12,7 +12,8 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from bepo.core.errors import UserError, why
 from bepo.store.archive import read_archive
 from bepo.store.cells import read_cell
-from bepo.store.files import Corrupt, locked, try_acquire
+from bepo.store.files import Corrupt
+from bepo.store.locks import locked, try_acquire
 from bepo.store.published import PUBLISHED, PublishedRuns
 from bepo.store.run_files import CONFIG, ROLLOUTS, RUN, TRANSCRIPTS, StoredRun, read_config, read_run
 

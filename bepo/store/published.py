@@ -23,16 +23,9 @@ from typing import Any
 from bepo.core.places import PAPER
 from bepo.store.archive import POLICIES, ArchivedRun, read_archive
 from bepo.store.cells import checked_cell
-from bepo.store.files import (
-    Corrupt,
-    advise,
-    digest,
-    digest_of_file,
-    folder_name,
-    read_object,
-    read_sealed_folder,
-    write_atomically,
-)
+from bepo.store.files import Corrupt, advise, digest, digest_of_file, folder_name, write_atomically
+from bepo.store.folders import read_sealed_folder
+from bepo.store.json_files import read_object
 from bepo.store.run_files import StoredRun
 
 PUBLISHED = PAPER / "runs"

@@ -12,18 +12,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from bepo.core.errors import UserError
-from bepo.store.files import (
-    Corrupt,
-    check_regular,
-    digest_of_file,
-    parse_object,
-    read_bytes,
-    read_object,
-    read_rows,
-    read_sealed,
-    read_sealed_folder,
-    unsealed,
-)
+from bepo.store.files import Corrupt, check_regular, digest_of_file, read_bytes
+from bepo.store.folders import read_sealed_folder
+from bepo.store.json_files import parse_object, read_object, read_rows, read_sealed, unsealed
 
 FORMAT_VERSION = 2
 Rows: TypeAlias = list[dict[str, Any]]

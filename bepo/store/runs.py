@@ -29,23 +29,10 @@ from typing import Any, Literal
 
 from bepo.core.errors import UserError
 from bepo.store.answers import ANSWERS
-from bepo.store.files import (
-    Corrupt,
-    digest,
-    digest_of_file,
-    link_or_copy,
-    read_bytes,
-    read_rows,
-    read_sealed,
-    remove_leftovers,
-    row_line,
-    seal_folder,
-    size_of_folder,
-    sync_folder,
-    try_acquire,
-    write_atomically,
-    write_sealed,
-)
+from bepo.store.files import Corrupt, digest, digest_of_file, read_bytes, write_atomically
+from bepo.store.folders import link_or_copy, remove_leftovers, seal_folder, size_of_folder, sync_folder
+from bepo.store.json_files import read_rows, read_sealed, row_line, write_sealed
+from bepo.store.locks import try_acquire
 from bepo.store.run_files import (
     CONTENT,
     FORMAT_VERSION,

@@ -20,7 +20,6 @@ from bepo.store.source import SOURCE
 from bepo.sweep.check import check_tuning
 from bepo.sweep.estimate import Throughput
 from bepo.sweep.execute import Execution
-from bepo.sweep.ledger import grid_rows, trial_rows, upload_ledger
 from bepo.sweep.outcome import GridOutcome, TuningOutcome
 from bepo.sweep.plan import PlannedRun, note_cells, plan_runs
 from bepo.sweep.pool import Pool
@@ -29,6 +28,7 @@ from bepo.sweep.show import View, format_plan, format_summary, format_time
 from bepo.sweep.studies import PlannedStudy, compose_study, config_errors, studies_of_paper
 from bepo.sweep.trials import find_study, format_status, time_estimates
 from bepo.sweep.tune import Tuning
+from bepo.sweep.wandb_table import grid_rows, trial_rows, upload_ledger
 
 register_configs()
 _MOST_JOBS = 1024

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import optuna
 
 from bepo.runs.objectives import values_of
-from bepo.store.files import FileLock
+from bepo.store.locks import FileLock
 from bepo.store.run_files import read_run
 from bepo.sweep.plan import PlannedRun
 

@@ -12,9 +12,10 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from bepo.core.errors import UserError
 from bepo.runs.compose import CONFIG_ERRORS, explain, to_config
 from bepo.runs.objectives import checked_directions, checked_seeds, checked_trials, metric_for_pruner
+from bepo.sweep.samplers import sampler_and_pruner
 from bepo.sweep.space import as_sweep, conditional_space, search_space
 from bepo.sweep.studies import PlannedStudy, compose_study
-from bepo.sweep.trials import sampler_and_pruner, unsearched_run
+from bepo.sweep.trials import unsearched_run
 
 
 def check_tuning(planned: PlannedStudy) -> None:

@@ -155,9 +155,10 @@ def _join_study(config: DictConfig) -> None:
     Raises ``UserError`` if these have other settings or used the same seed, or if the storage cannot be opened.
     """
     from bepo.sweep.check import check_tuning
+    from bepo.sweep.samplers import use_seed
     from bepo.sweep.storage import without_password
     from bepo.sweep.studies import PlannedStudy, study_folders
-    from bepo.sweep.trials import join_stored, open_study, use_seed
+    from bepo.sweep.trials import join_stored, open_study
 
     planned = PlannedStudy(config.study.get("name", ""), config, list(config.hydra.overrides.task))
     sweeper = config.hydra.sweeper

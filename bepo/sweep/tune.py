@@ -15,11 +15,12 @@ from optuna.trial import FrozenTrial, TrialState
 
 from bepo.core.errors import UserError
 from bepo.runs.objectives import metric_for_pruner
-from bepo.store.files import FileLock, acquire, locked, try_acquire
+from bepo.store.locks import FileLock, acquire, locked, try_acquire
 from bepo.sweep.attempt import Attempt
 from bepo.sweep.outcome import TuningOutcome
 from bepo.sweep.plan import note_cells, plan_cells
 from bepo.sweep.pool import BUSY, RETRY_SECONDS, Pool, Worker, explain_exit, interrupts
+from bepo.sweep.samplers import sampler_and_pruner
 from bepo.sweep.show import View
 from bepo.sweep.space import conditional_space, search_space, suggest, values_of
 from bepo.sweep.studies import Cell, PlannedStudy
@@ -33,7 +34,6 @@ from bepo.sweep.trials import (
     format_values,
     open_study,
     retried_trials,
-    sampler_and_pruner,
     target_of,
 )
 

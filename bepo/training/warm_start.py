@@ -22,7 +22,10 @@ from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling, collect
 from bepo.rollouts.evaluation import play
 from bepo.rollouts.task_sets import TaskSet
-from bepo.store.files import advise, check_made_for, locked, read_sealed_folder, seal_folder, sync_folder
+from bepo.store.files import advise
+from bepo.store.folders import read_sealed_folder, seal_folder, sync_folder
+from bepo.store.json_files import check_made_for
+from bepo.store.locks import locked
 from bepo.store.published import WARM_START, read_warm_start
 from bepo.training.backends import Setup
 from bepo.training.starting_policy import starting_policy_of, warm_start_name

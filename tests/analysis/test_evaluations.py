@@ -7,7 +7,7 @@ from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 from analysis.output.ledger import ledger
 from bepo.explore.index import summary, whole_episodes
-from bepo.store.files import read_object
+from bepo.store.json_files import read_object
 from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder
 from tests.chat_server import overlong, serving

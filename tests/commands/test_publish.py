@@ -15,7 +15,9 @@ from bepo.runs.config import identity_of
 from bepo.runs.run import run as train_run
 from bepo.store import find
 from bepo.store.archive import read_archive, write_archive
-from bepo.store.files import digest_of_file, digests_of_folder, read_sealed, seal_folder, sealed, write_sealed
+from bepo.store.files import digest_of_file
+from bepo.store.folders import digests_of_folder, seal_folder
+from bepo.store.json_files import read_sealed, sealed, write_sealed
 from bepo.store.published import TRIALS, PublishedRuns
 from bepo.store.run_files import RUN, read_run
 from bepo.store.runs import run_id

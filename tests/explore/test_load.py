@@ -10,7 +10,8 @@ import bepo
 from bepo.core.errors import UserError
 from bepo.explore.frames import _storable, differing
 from bepo.store.archive import write_archive
-from bepo.store.files import Corrupt, write_sealed
+from bepo.store.files import Corrupt
+from bepo.store.json_files import write_sealed
 from bepo.store.run_files import read_run
 from bepo.view import main
 from tests.explore.runs_with_episodes import write

@@ -6,7 +6,7 @@ import pytest
 from bepo.core.errors import UserError
 from bepo.envs.sokoban import Sokoban
 from bepo.rollouts.task_sets import task_set
-from bepo.store.files import read_sealed, write_sealed
+from bepo.store.json_files import read_sealed, write_sealed
 
 
 def test_prefix_digest_and_cache(tmp_path):

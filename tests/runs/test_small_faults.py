@@ -10,7 +10,7 @@ from bepo.core.seeds import derive_seed
 from bepo.credit import Credit
 from bepo.credit.__main__ import main
 from bepo.envs.webshop.json_files import JsonList
-from bepo.store.files import seal_folder
+from bepo.store.folders import seal_folder
 from bepo.store.runs import RunFolder
 from tests.conftest import DATA
 

@@ -19,10 +19,11 @@ from bepo.core.errors import UserError
 from bepo.credit.__main__ import main as credit
 from bepo.envs.alfworld.pddl import disjuncts
 from bepo.envs.webshop import cache
-from bepo.store import archive, files
+from bepo.store import archive, files, json_files
 from bepo.store.archive import read_archive, write_archive
 from bepo.store.cells import note_cell
-from bepo.store.files import Corrupt, DiskFull, digest_of_file, folder_name, part_of, remove_leftovers, write_atomically
+from bepo.store.files import Corrupt, DiskFull, digest_of_file, folder_name, part_of, write_atomically
+from bepo.store.folders import remove_leftovers
 from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder
 from bepo.store.tracking.wandb import _attach, _is_of_results
@@ -158,7 +159,7 @@ def test_a_large_file_is_not_read(tmp_path, monkeypatch):
     (tmp_path / "a").write_text("{}" + " " * 100, encoding="utf-8")
     monkeypatch.setattr(files, "MOST_BYTES", 100)
     with pytest.raises(Corrupt, match="more than 100 bytes"):
-        files.read_object(tmp_path / "a", "config")
+        json_files.read_object(tmp_path / "a", "config")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from bepo.runs import objectives
 from bepo.runs.compose import register_configs
 from bepo.runs.config import identity_of
 from bepo.runs.objectives import values_of
-from bepo.store.files import acquire, digest
+from bepo.store.files import digest
+from bepo.store.locks import acquire
 from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder
 from bepo.sweep import studies
@@ -27,6 +28,7 @@ from bepo.sweep.estimate import Throughput
 from bepo.sweep.execute import Execution
 from bepo.sweep.plan import PlannedRun, plan_cells
 from bepo.sweep.pool import Pool, Worker
+from bepo.sweep.samplers import seeded
 from bepo.sweep.show import View
 from bepo.sweep.space import search_space
 from bepo.sweep.studies import Cell, compose_study
@@ -35,7 +37,6 @@ from bepo.sweep.trials import (
     find_study,
     format_status,
     open_study,
-    seeded,
     target_of,
     time_estimates,
     unsearched_run,

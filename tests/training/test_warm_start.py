@@ -16,7 +16,9 @@ from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling
 from bepo.rollouts.evaluation import Evaluation
 from bepo.rollouts.task_sets import task_set
-from bepo.store.files import Corrupt, digests_of_folder, read_sealed, seal_folder
+from bepo.store.files import Corrupt
+from bepo.store.folders import digests_of_folder, seal_folder
+from bepo.store.json_files import read_sealed
 from bepo.store.published import PUBLISHED, WARM_START, WARM_STARTS, read_warm_start
 from bepo.training import Optimisation, warm_start
 from bepo.training.backends import Setup

@@ -13,7 +13,8 @@ from typing import Any, Literal
 from bepo.core.errors import Missing
 from bepo.envs import Split, Task, content_id
 from bepo.envs.alfworld.generate import generate
-from bepo.store.files import parse_object, read_bytes, read_object
+from bepo.store.files import read_bytes
+from bepo.store.json_files import parse_object, read_object
 
 _log = logging.getLogger(__name__)
 INSTALL = "export ALFWORLD_DATA=FOLDER; alfworld-download"

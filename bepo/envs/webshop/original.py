@@ -12,7 +12,8 @@ from bepo.core.errors import Missing
 from bepo.envs.webshop import cache
 from bepo.envs.webshop.catalogue import Catalogue
 from bepo.envs.webshop.json_files import JsonList, JsonObject, scan
-from bepo.store.files import digest, locked, write_atomically
+from bepo.store.files import digest, write_atomically
+from bepo.store.locks import locked
 
 Size = Literal["small", "full"]
 FILES = {

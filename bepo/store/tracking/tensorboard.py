@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bepo.store.files import finite
+from bepo.store.json_files import finite
 from bepo.store.tracking import Labels, Tracking, step_text
 
 FOLDER = "tensorboard"

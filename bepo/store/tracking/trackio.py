@@ -9,7 +9,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from bepo.store.files import finite
+from bepo.store.json_files import finite
 from bepo.store.tracking import Labels, Tracking, step_text
 
 

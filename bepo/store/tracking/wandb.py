@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from bepo.core.deadline import within
 from bepo.core.errors import UserError
-from bepo.store.files import finite
+from bepo.store.json_files import finite
 from bepo.store.tracking import Labels, Tracking, step_text
 
 PLACES = ("runs/", "studies/")  # the folders of a results folder that W&B gets

@@ -1,0 +1,78 @@
+"""Folders as a whole: the digests of their files, sizes, copies, and what a killed process left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from bepo.store.files import Corrupt, digest_of_file
+from bepo.store.json_files import read_sealed, write_sealed
+
+
+def remove_leftovers(folder: Path, seconds: float = 0.0) -> None:
+    """Remove files and folders that a killed process left half written (``*.part``), at least ``seconds`` old."""
+    for part in folder.glob("*.part"):
+        with suppress(OSError):  # another process removed it
+            if time.time() - part.stat().st_mtime >= seconds:
+                shutil.rmtree(part) if part.is_dir() else part.unlink()
+
+
+def digests_of_folder(path: Path) -> dict[str, str]:
+    """Return the digest of every file below a folder, by its relative path."""
+    files = sorted(file for file in path.rglob("*") if not file.is_dir())
+    return {str(file.relative_to(path)): digest_of_file(file) for file in files}
+
+
+def seal_folder(path: Path, name: str, **metadata: Any) -> None:
+    """Write metadata and the digest of every other file below a folder to ``path/name``, and sync the folder.
+
+    Files get the folder's read permissions, because safetensors makes files that only their owner can read.
+    """
+    for file in (file for file in path.rglob("*") if file.is_file()):
+        file.chmod(path.stat().st_mode & 0o666)
+    write_sealed(path / name, {**metadata, "files": digests_of_folder(path)})
+    sync_folder(path)
+
+
+def read_sealed_folder(path: Path, name: str) -> dict[str, Any]:
+    """Return the metadata that ``seal_folder`` wrote. Raises ``Corrupt`` for a changed, lost or added file."""
+    metadata = read_sealed(path / name, "list of files")
+    found = digests_of_folder(path)
+    found.pop(name)
+    expected = metadata.pop("files")
+    changed = [file for file in found.keys() | expected.keys() if found.get(file) != expected.get(file)]
+    if changed:
+        raise Corrupt(f"{path / min(changed)}: {_change(min(changed), found, expected)} since {name} was written")
+    return metadata
+
+
+def _change(file: str, found: dict[str, str], expected: dict[str, str]) -> str:
+    return "lost" if file not in found else "added" if file not in expected else "changed"
+
+
+def size_of_folder(path: Path) -> int:
+    """Return the size of all files below a folder in bytes."""
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+
+
+def link_or_copy(source: str, target: str) -> str:
+    """Make ``target`` a hard link to the file ``source``, or a copy if the file system has no hard links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+    return target
+
+
+def sync_folder(path: Path) -> None:
+    """Sync every file below a folder, and the folder itself, to disk."""
+    for place in (*path.rglob("*"), path):
+        descriptor = os.open(place, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
