@@ -22,6 +22,7 @@ from analysis.output.text import statistics
 _FOLDER = FileSystemLoader(Path(__file__).parent)
 _TABLES = {"text": "in-text"}  # the table that shows reported/text.csv
 _FIRST = ("ranking", "ranking-curves")  # what the page begins with
+_LAB = "lab-"  # labels that begin like this have a section of their own, tables first
 _COLUMNS = ("entry", "reproduced", "std", "over", "seeds", "low", "high", "rival", "difference", "improvement")
 
 
@@ -49,6 +50,8 @@ def render(
         about=about,
         environments=sorted({name for one in about.values() for name in one.environments}),
         first=_FIRST,
+        others=[item for item in items if not item.label.startswith(_LAB)],
+        lab=sorted((item for item in items if item.label.startswith(_LAB)), key=lambda item: item.table is None),
         unpictured={NOT_JUDGED} if set(tiers) - {NOT_JUDGED} else set(),
         styles=styles,
         runs=sorted(every.values(), key=lambda run: (run.env, run.model, run.method, run.seed, run.id)),

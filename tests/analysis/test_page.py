@@ -14,7 +14,7 @@ from analysis.output.subject import environments_in
 from tests.stored_runs import write_run
 
 pytestmark = pytest.mark.slow
-LABELS = ("main-results", "supp-mixing-ablation", "alfworld-success-curves", "checks")
+LABELS = ("main-results", "lab-gate", "supp-mixing-ablation", "alfworld-success-curves", "lab-bias", "checks")
 METHODS = ("gated_bepo", "hgpo", "grpo")
 
 
@@ -97,11 +97,29 @@ def test_the_filters_leave_what_was_asked_for(browser):
         assert browser.evaluate(shown) == ["main-results", "alfworld-success-curves"]
         rows = "[...document.querySelectorAll('#main-results\\\\.laptop tbody tr[data-method]')].filter(r => !r.hidden)"
         assert set(browser.evaluate(f"{rows}.map(r => r.dataset.method)")) == {"HGPO"}
-        faded = "new Set([...document.querySelectorAll('.faded')].map(e => e.dataset.line))"
+        faded = "new Set([...document.querySelectorAll('#alfworld-success-curves\\\\.laptop .faded')].map(e => e.dataset.line))"
         assert browser.evaluate(f"[...{faded}]") == ["Gated-BEPO"]
     finally:
         choose(browser, "env", "")
         choose(browser, "method", "")
+
+
+def test_the_lab_has_a_section_that_goes_with_its_articles(browser):
+    assert browser.evaluate("[...document.querySelectorAll('article')].map(a => a.closest('#lab') !== null)") == [
+        *(False, False, False, False),
+        *(True, True),
+        False,
+    ]
+    inside = "[...document.querySelectorAll('#lab > article')].map(a => a.id)"
+    assert browser.evaluate(inside) == ["lab-bias.laptop", "lab-gate.laptop"]  # tables, then figures
+    assert browser.evaluate("document.querySelectorAll('.lab .contents li').length") == 2
+    heights = "[...document.querySelectorAll('.lab')].map(e => e.offsetHeight > 0)"
+    assert browser.evaluate(heights) == [True, True]
+    try:
+        choose(browser, "env", "ALFWorld")
+        assert browser.evaluate(heights) == [False, False]
+    finally:
+        choose(browser, "env", "")
 
 
 def test_the_pointer_shows_a_number(browser):
