@@ -115,9 +115,21 @@ def _explain(options: argparse.Namespace) -> None:
         if label == "claims":
             print("\n".join(explain_claim(name, source, tiers, options.allow_mixed)))
         else:
-            from analysis.output.explain import explain
+            print(_explain_entry(path, source, tiers, options.allow_mixed))
 
-            print(explain(path, source, tiers, options.allow_mixed))
+
+def _explain_entry(path: str, source: Source, tiers: list[str], allow_mixed: bool) -> str:
+    """Return the explanation of an entry, which is kept until runs or sources change."""
+    from analysis.output import remembered
+
+    key = ("entry", remembered.digest_of(source), path, tiers, allow_mixed)
+    known = remembered.recall(*key)
+    if known is None:
+        from analysis.output.explain import explain
+
+        known = explain(path, source, tiers, allow_mixed)
+        remembered.keep(known, *key)
+    return known
 
 
 def _power(options: argparse.Namespace) -> None:

@@ -4,7 +4,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from io import BytesIO
 from math import nan
 from typing import Any, TypeVar
@@ -80,6 +80,11 @@ class Run:
         return self.updates == 0
 
     @cached_property
+    def fingerprint(self) -> frozenset[tuple[str, str]]:
+        """The settings as text; runs that differ in their seeds alone have the same."""
+        return frozenset((name, str(value)) for name, value in self.settings.items())
+
+    @cached_property
     def changed_since(self) -> list[str]:
         """The parts of the method whose version has changed since the run was trained."""
         return changed_since(self.identity)
@@ -87,7 +92,8 @@ class Run:
     @cached_property
     def episodes(self) -> pd.DataFrame:
         """One row per evaluation episode; ``final``: whether it is from the last policy."""
-        return pd.DataFrame(self._stored.columns("episodes")).assign(final=lambda r: r["update"] == self.updates)
+        columns = {name: _texts_or_numbers(column) for name, column in self._stored.columns("episodes").items()}
+        return pd.DataFrame(columns | {"final": np.asarray(columns["update"]) == self.updates})
 
     @cached_property
     def final(self) -> pd.DataFrame:
@@ -111,11 +117,10 @@ class Run:
 
         ``seconds/<stage>``: the cost of a stage, in CPU seconds for a run on a CPU, else in wall-clock seconds.
         """
-        columns = self._stored.columns("metrics")
-        frame = pd.DataFrame({name: _numbers(column) for name, column in columns.items()})
+        columns = {name: _numbers(column) for name, column in self._stored.columns("metrics").items()}
         clock = self._stored.clock
-        costs = {name: name.replace(clock, "seconds/", 1) for name in frame if name.startswith(clock)}
-        return frame.assign(**{new: frame[old] for old, new in costs.items()}) if "update" in frame else pd.DataFrame()
+        costs = {name.replace(clock, "seconds/", 1): columns[name] for name in columns if name.startswith(clock)}
+        return pd.DataFrame(columns | costs if "update" in columns else {})
 
     @property
     def kept_updates(self) -> list[int]:
@@ -148,7 +153,7 @@ class Run:
             raise Corrupt(f"{self.path}: its episodes are not evaluation passes ({error})") from None
         if not seeds or (tasks != tasks[0]).any():
             raise Corrupt(f"{self.path}: its final test passes have different lists of tasks")
-        columns = pd.MultiIndex.from_arrays([kinds[: tasks.shape[1]], tasks[0]], names=["kind", "task"])
+        columns = _tasks_by_kind(tuple(kinds[: tasks.shape[1]]), tuple(tasks[0]))
         return self._passes.setdefault(column, pd.DataFrame(values, index=seeds, columns=columns))
 
     @property
@@ -156,6 +161,20 @@ class Run:
         """A message on how many episodes an endpoint did not answer, and why."""
         count, reasons = sum(self.missing.values()), ", ".join(f"{n} x {why}" for why, n in self.missing.items())
         return f"{count} of {len(self.final) + count} episodes are missing ({reasons})"
+
+
+@lru_cache(maxsize=100)
+def _tasks_by_kind(kinds: tuple[str, ...], tasks: tuple[str, ...]) -> pd.MultiIndex:
+    """Return the columns of a run's passes. Runs share their test tasks, and an index takes long to make."""
+    return pd.MultiIndex.from_arrays([kinds, tasks], names=["kind", "task"])
+
+
+def _texts_or_numbers(column: list[Any]) -> Any:
+    """Return a column of episodes for a frame. Naming its type is much faster than having pandas find it."""
+    kinds = set(map(type, column))
+    if kinds == {str}:
+        return pd.Series(column, dtype=object)
+    return np.array(column) if kinds in ({int}, {float}, {bool}) else column
 
 
 def _numbers(column: list[Any]) -> np.ndarray:

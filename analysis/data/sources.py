@@ -39,7 +39,9 @@ class Source:
     @property
     def label(self) -> str:
         """The folders of the runs, in words."""
-        published = [str(runs.folder) for runs in self.published.values() if runs.studies()]
+        here = Path.cwd()
+        folders = [runs.folder for runs in self.published.values() if runs.studies()]
+        published = [str(path.relative_to(here) if path.is_relative_to(here) else path) for path in folders]
         return " and ".join([str(self.results)] * self.results.exists() + published)
 
     def tiers(self) -> list[str]:
@@ -151,12 +153,8 @@ class Source:
 
 def _with_settings_of(runs: Iterable[Run], others: Iterable[Run]) -> list[Run]:
     """Return those of ``others`` that have the settings of one of ``runs``; seeds may differ."""
-
-    def settings(run: Run) -> frozenset[tuple[str, str]]:
-        return frozenset((name, str(value)) for name, value in run.settings.items())
-
-    known = set(map(settings, runs))
-    return [run for run in others if known and settings(run) in known]
+    known = {run.fingerprint for run in runs}
+    return [run for run in others if known and run.fingerprint in known]
 
 
 def open_source(results: Path, source: str | None = None, seeds: Collection[int] = ()) -> Source:

@@ -80,12 +80,16 @@ def artefact(
     return register
 
 
-def artefacts() -> dict[str, Artefact]:
-    """Return every artefact by label, those of plug-ins too: first in the paper's order, then the others by label."""
-    for package in ("analysis.tables", "analysis.figures"):
+def artefacts(kind: Kind | None = None) -> dict[str, Artefact]:
+    """Return every artefact by label, those of plug-ins too: first in the paper's order, then the others by label.
+
+    With ``kind``, only tables or only figures, and the libraries of the others are not imported.
+    """
+    for package in ("analysis.tables", "analysis.figures") if kind is None else (f"analysis.{kind}s",):
         for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
             importlib.import_module(f"{package}.{module.name}")
     import_artefacts()
     text = "".join((PAPER / f"{part}.tex").read_text(encoding="utf-8") for part in ("main", "supplement"))
     shown = dict.fromkeys(re.findall(r"\\generated(?:table|figure)\{([^}]*)\}", text))
-    return {label: REGISTRY[label] for label in [*shown, *sorted(REGISTRY.keys() - shown.keys())] if label in REGISTRY}
+    known = {label: REGISTRY[label] for label in [*shown, *sorted(REGISTRY.keys() - shown.keys())] if label in REGISTRY}
+    return {label: item for label, item in known.items() if kind in (None, item.kind)}

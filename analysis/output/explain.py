@@ -22,7 +22,7 @@ def explain(path: str, source: Source, tiers: Sequence[str], allow_mixed: bool =
     source is accepted too (``main-results/hgpo/1.5B/alfworld/All``). Raises ``UserError`` with the nearest names.
     """
     label = path.partition("/")[0]
-    tables = {name: item for name, item in artefacts().items() if item.kind == "table"}
+    tables = artefacts("table")
     if label not in tables:
         raise UserError(f"no table {label!r}; {_nearest(label, tables)}")
     known: dict[str, Entry] = {}

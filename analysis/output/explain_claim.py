@@ -39,6 +39,6 @@ def _explained(source: Source, tier: str, allow_mixed: bool) -> dict[str, tuple[
     from analysis.grid.artefact import artefacts
     from analysis.output.claim_lines import lines_of
 
-    entries = artefacts()["claims"].load(source, tier, allow_mixed)
+    entries = artefacts("table")["claims"].load(source, tier, allow_mixed)
     assert isinstance(entries, Entries)
     return {e.claim.id: (e.runs.tested is not None, lines_of(e, entries, tier)) for e in entries.evaluated}

@@ -4,6 +4,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ def render(
     answers = [_answer(tier, evaluated, items) for tier, evaluated in (claims or {}).items()]
     named = {name for one in about.values() for name in one.methods}
     styles = _frequent_styles([one.svg for one in items])
-    html.filters["classes"] = lambda svg: re.sub(r'style="([^"]*)"', lambda own: _class_of(own, styles), svg)
+    pictures = count()
+    html.filters["shared"] = lambda svg: _in_page(svg, styles, next(pictures))
     every = {run.id: run for item in items if item.studies for run in item.runs}
     known = [name for name in map(name_of, ordered(known_methods())) if name in named]
     return html.get_template("page.html").render(
@@ -63,6 +65,12 @@ def _frequent_styles(svgs: Sequence[str]) -> dict[str, str]:
     """Return a class for each inline style that pictures repeat. It is shorter, and pages have many pictures."""
     counts = Counter(style for svg in svgs for style in re.findall(r'style="([^"]*)"', svg))
     return {style: f"s{n}" for n, (style, count) in enumerate(counts.most_common()) if count > 10}
+
+
+def _in_page(svg: str, styles: Mapping[str, str], number: int) -> str:
+    """Return a picture with the page's classes, and with IDs of its number on the page instead of its name."""
+    svg = re.sub(r'(id="|#)[\w.-]+-(\d+[")])', rf"\1p{number}-\2", svg)
+    return re.sub(r'style="([^"]*)"', lambda own: _class_of(own, styles), svg)
 
 
 def _class_of(attribute: re.Match[str], styles: Mapping[str, str]) -> str:

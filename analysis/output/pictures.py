@@ -1,7 +1,6 @@
 """Write pictures as files, on all cores: embedding fonts in each picture takes most of the time of an analysis."""
 
 import multiprocessing
-import re
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -17,6 +16,7 @@ from joblib import cpu_count
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
+from analysis.output.slim import slim
 from analysis.plots.hover import to_svg
 from analysis.plots.style import GREY
 
@@ -42,7 +42,7 @@ class Drawing:
             self.picture.savefig(f"{self.path}.{kind}", format=kind, dpi=200, metadata=metadata | {"Title": name})
         svg = to_svg(self.picture, name)
         Path(f"{self.path}.svg").write_text(svg, encoding="utf-8")
-        return _slim(svg)
+        return slim(svg)
 
 
 def write_all(drawings: Sequence[Drawing]) -> list[str]:
@@ -60,19 +60,6 @@ _WAITING: list[Drawing] = []  # forks inherit the pictures; pickling would lose 
 
 def _write(number: int) -> str:
     return _WAITING[number].write()
-
-
-def _slim(svg: str) -> str:
-    """Return an SVG of half the size: without fonts and line breaks, coordinates with one decimal."""
-    svg = re.sub(r" font-family: [^;\"]*;?", "", svg)
-    svg = re.sub(r'\b(?:d|x|y)="[^"]*"', _rounded, svg)
-    return re.sub(r"\s*\n\s*", "\n", svg)
-
-
-def _rounded(attribute: re.Match[str]) -> str:
-    """Return an attribute with coordinates, rounded."""
-    text = re.sub(r"\d+\.\d{2,}", lambda number: f"{float(number[0]):.1f}", attribute[0])
-    return re.sub(r"\s*\n([A-Z]) ?", r"\1", text)
 
 
 def _settle(picture: Figure) -> None:

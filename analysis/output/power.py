@@ -40,7 +40,7 @@ def power(source: Source, tier: str, allow_mixed: bool = False) -> str:
     """
     if tier == NOT_JUDGED:
         raise UserError(f"tier={tier}: claims are not judged at this tier; power needs runs of tier laptop or paper")
-    entries = artefacts()["claims"].load(source, tier, allow_mixed)
+    entries = artefacts("table")["claims"].load(source, tier, allow_mixed)
     assert isinstance(entries, Entries)
     tested = [e for e in entries.evaluated if e.runs.tested]
     if not tested:

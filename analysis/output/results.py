@@ -50,8 +50,9 @@ _ARTEFACTS = {
 def results(source: Source, tier: str) -> str:
     """Return the whole page."""
     parts = [_HEAD.format(tier=tier), "## Methods\n", *_methods(source, tier)]
+    tables = artefacts("table")
     for title, label in _ARTEFACTS.items():
-        table = build(artefacts()[label], source, tier).table
+        table = build(tables[label], source, tier).table
         assert table is not None
         parts += [f"## {title}\n", to_markdown(table)]
     return "\n".join([*parts, "## Deviations from the plan\n", *_deviations()])

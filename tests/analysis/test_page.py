@@ -130,6 +130,27 @@ def test_the_pointer_shows_a_number(browser):
     )
 
 
+def test_a_run_is_a_link_to_its_row_and_a_filter_hides_the_row(browser):
+    links = "[...document.querySelectorAll('#main-results\\\\.laptop p.runs a')].map(a => a.getAttribute('href'))"
+    found = browser.evaluate(links)
+    assert len(found) == 6 and all(
+        browser.evaluate(f"Boolean(document.querySelector('tr[id=\"{a[1:]}\"]'))") for a in found
+    )
+    shown = "[...document.querySelectorAll('#runs tbody tr')].filter(r => !r.hidden).map(r => r.cells[1].textContent)"
+    try:
+        choose(browser, "env", "WebShop")
+        assert browser.evaluate(shown) == ["WebShop"] * 2
+    finally:
+        choose(browser, "env", "")
+
+
+def test_every_reused_part_of_a_picture_is_on_the_page(browser):
+    lost = """[...document.querySelectorAll('.picture use, .picture [clip-path]')]
+      .map(e => e.getAttribute('href') || e.getAttribute('clip-path').slice(4, -1))
+      .filter(name => !document.querySelector(name))"""
+    assert browser.evaluate("document.querySelectorAll('.picture use').length") and browser.evaluate(lost) == []
+
+
 def test_nothing_is_loaded_and_the_names_stay_in_sight(browser):
     assert not browser.problems and all(r.startswith(("file:", "data:", "about:")) for r in browser.requests)
     assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -10,7 +10,7 @@ import pytest
 from analysis.__main__ import main
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
-from analysis.output import page, remembered
+from analysis.output import explain, page, remembered
 from analysis.output.build import build
 from analysis.output.latex import to_latex
 from analysis.output.text import statistics, to_csv, to_markdown
@@ -356,6 +356,16 @@ def test_explain_prints_what_is_behind_a_number(results, capsys):
         "name=gated_bepo",
     ):
         assert part in out
+
+
+def test_an_explanation_is_kept_until_a_run_changes(results, capsys, monkeypatch):
+    words = ["explain", "sokoban-main/Success/Gated-BEPO", "--results", str(results)]
+    assert main(words) == 0
+    first = capsys.readouterr().out
+    monkeypatch.setattr(explain, "explain", lambda *_: "computed again")
+    assert main(words) == 0 and capsys.readouterr().out == first
+    write_run(results, "gate_form", {"env.name": "webshop", "seed": 9}, ((1, 0),), tier="smoke")
+    assert main(words) == 0 and capsys.readouterr().out == "computed again\n"
 
 
 def test_explain_takes_the_name_that_the_papers_text_uses(results, capsys):
