@@ -75,6 +75,7 @@ def random_batch(n_groups: int, group_size: int = 8, steps: int = 50, states: in
             "next_expert_steps": rng.integers(0, 20, n).astype(float),
             "entropy": rng.random(n),
             "energy": rng.random(n),
+            "continuation": 10 * rng.random(n),
         },
     )
 

@@ -63,6 +63,7 @@ class RolloutBatch:
     * ``entropy``: entropy of the sampling distribution in nats, averaged over the response's tokens.
     * ``energy``: squared norm of the gradient of a token's log-probability by its logits. This is 1 - 2 p + the sum of
       squared probabilities, summed over the response's tokens.
+    * ``continuation``: mean return, without discount, of the policy's continuations from the state.
     * ``expert_steps``: steps that the environment's expert needs from the state that the transition starts in.
     * ``next_expert_steps``: the same from its successor; 0 after success. Both are NaN where the expert fails.
     """

@@ -119,6 +119,11 @@ class Estimator(Plugin):
         return False
 
     @property
+    def n_continuations(self) -> int:
+        """How many continuations each state gets for the column ``continuation`` (``bepo.rollouts.continuations``)."""
+        return 0
+
+    @property
     def solves(self) -> bool:
         """Whether it solves a linear system of all groups, so that other groups change the rounding of a group."""
         return False

@@ -49,7 +49,7 @@ def _problem(row: dict[str, Any]) -> str:
     for name in ("uid", "traj", "obs", "next"):  # Python takes 1, 1.0 and true for the same key
         if isinstance(row.get(name), bool | float):
             return f"{name}={row[name]!r:.40} must be a text or a whole number"
-    for name in ("r", "entropy", "energy", "task_score", "expert_steps", "next_expert_steps"):
+    for name in ("r", "entropy", "energy", "continuation", "task_score", "expert_steps", "next_expert_steps"):
         value = row.get(name, 0.0)
         is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e100
         if not is_number and (name in ("r", "task_score") or value is not None):

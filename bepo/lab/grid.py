@@ -97,7 +97,7 @@ class Grid:
 
 def with_and_without_critic(credits: Mapping[str, Estimator]) -> tuple[dict[str, Estimator], Sequence[str]]:
     """Return the estimators that the lab can apply, and the names of those that need a critic."""
-    usable = {name: credit for name, credit in credits.items() if not credit.needs_critic}
+    usable = {n: credit for n, credit in credits.items() if not (credit.needs_critic or credit.n_continuations)}
     return usable, [name for name in credits if name not in usable]
 
 

@@ -22,6 +22,7 @@ from bepo.lab.learn import Learning
 from bepo.lab.policies import at_success, noisy_expert
 from bepo.lab.sampled import Sampling
 from bepo.lab.worlds import FAMILIES, Dials, Worlds
+from bepo.rollouts.continuations import COLUMN
 from bepo.runs.compose import CONFIG_ERRORS, explain, register_configs, to_config
 
 LEARNING_WORLDS = 300
@@ -77,7 +78,8 @@ def read_estimates(names: list[str], alone: bool) -> dict[str, Estimate]:
     ``alone`` asks for estimators whose groups do not influence each other.
     """
     with composing():
-        usable = (n for n, cls in estimators().items() if not cls.needs_critic and not (alone and cls().mixes_groups))
+        known = [(n, cls) for n, cls in estimators().items() if not cls.needs_critic and COLUMN not in cls.needs]
+        usable = (n for n, cls in known if not (alone and cls().mixes_groups))
         return {name: read_estimate(name, alone) for name in names or [*usable, *CONTROLS]}
 
 
@@ -96,6 +98,8 @@ def read_estimate(text: str, alone: bool) -> Estimate:
     credit = read_credit(text)
     if credit.needs_critic:
         raise UserError(f"credit={credit.name} needs a critic: the lab has none")
+    if credit.n_continuations:
+        raise UserError(f"credit={credit.name} needs continuations of a policy; choices: continuations_4 and the like")
     if alone and credit.mixes_groups:
         raise UserError(f"credit={credit.name} mixes groups: its exact bias is not that of one group")
     return of_estimator(credit)

@@ -88,6 +88,7 @@ class _Episode:
     member: int
     history: list[tuple[str, str]] = field(default_factory=list)
     rows: list[dict] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
     done: bool = False
     expert_steps: float = math.nan  # from the current state
 
@@ -153,6 +154,7 @@ class EpisodeBatch:
             terminal = _terminal(steps[i], len(episode.rows) + 1, self._env.horizon)
             episode.done = terminal != Terminal.NONE
             episode.history.append((observation.text, response.text))
+            episode.samples.append(sample)
             row = _row(episode, observation, sample, steps[i], terminal, response)
             if self._ask:
                 row["expert_steps"] = episode.expert_steps
@@ -173,9 +175,19 @@ class EpisodeBatch:
         return 0.0 if terminal == Terminal.SUCCESS else self._running.expert_steps(i)
 
     @property
+    def trajectories(self) -> list[list[dict]]:
+        """The transitions of each episode so far, in the format of ``RolloutBatch.from_rows``."""
+        return [episode.rows for episode in self._episodes]
+
+    @property
     def rows(self) -> list[dict]:
         """The transitions so far, in the format of ``RolloutBatch.from_rows``."""
-        return [row for episode in self._episodes for row in episode.rows]
+        return [row for rows in self.trajectories for row in rows]
+
+    @property
+    def samples(self) -> list[list[Sample]]:
+        """The responses of each episode so far."""
+        return [episode.samples for episode in self._episodes]
 
 
 def collect(
@@ -196,14 +208,32 @@ def collect(
     """
     places = [(task, g, k) for g, task in enumerate(tasks) for k in range(group_size)]
     episodes = EpisodeBatch(env, agent, places, needs)
-    for step in range(env.horizon):
+    play(episodes, policy, sampling, seed, env.horizon)
+    return RolloutBatch.from_rows(episodes.rows)
+
+
+def play(
+    episodes: EpisodeBatch,
+    policy: Policy,
+    sampling: Sampling,
+    seed: int,
+    horizon: int,
+    given: Sequence[Sequence[Sample]] | None = None,
+) -> None:
+    """Step all episodes to their ends. ``given`` has the first responses of each episode; the policy gives the others.
+
+    Every draw follows from ``seed``.
+    """
+    for step in range(horizon):
         prompts = episodes.prompts()
         if not prompts.episodes:
             break
-        report_within(f"{len(prompts.episodes)} episodes at step {step + 1} of at most {env.horizon}")
-        samples = policy.sample(prompts.texts, prompts.choices, sampling, derive_seed(seed, step), prompts.images)
-        episodes.step(prompts, samples)
-    return RolloutBatch.from_rows(episodes.rows)
+        report_within(f"{len(prompts.episodes)} episodes at step {step + 1} of at most {horizon}")
+        known = [given[i][step : step + 1] if given else () for i in prompts.episodes]
+        asked = [j for j, samples in enumerate(known) if not samples]
+        texts, choices, images = ([of[j] for j in asked] for of in (prompts.texts, prompts.choices, prompts.images))
+        drawn = iter(policy.sample(texts, choices, sampling, derive_seed(seed, step), images) if asked else ())
+        episodes.step(prompts, [samples[0] if samples else next(drawn) for samples in known])
 
 
 def overlong(batch: RolloutBatch, horizon: int) -> Bool[np.ndarray, " M"]:

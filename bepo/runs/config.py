@@ -169,6 +169,8 @@ class Config(Settings):
             _ = self.evaluation.sampling  # refuses a temperature of 0
         if self.policy.constrained and self.env.free_text:
             raise UserError(f"policy.constrained=true: needs a list of allowed actions; {self.env.free_text}")
+        if self.credit.n_continuations and self.backend.name != "local":
+            raise UserError(f"credit={self.credit.name}: needs continuations of episodes; choices: backend=local")
         if self.rollout.mixed_groups and self.rollout.trajectories_per_task < 2:
             raise UserError(
                 f"rollout.mixed_groups=true: a group with a success and a failure needs rollout.group_size="

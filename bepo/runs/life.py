@@ -155,6 +155,7 @@ def make_setup(
         updates=config.updates,
         needs_critic=config.credit.needs_critic,
         needs=config.credit.needs,
+        n_continuations=config.credit.n_continuations,
         task_sets=task_sets,
         device=device,
         cache=Path(config.results) / WARM_STARTS,

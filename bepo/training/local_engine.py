@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float
 
 from bepo.envs import Task
 from bepo.rollouts.collect import Sampling, collect
+from bepo.rollouts.continuations import COLUMN, collect_continued
 from bepo.training.backends import Rollouts, Setup, joined
 from bepo.training.learner import LocalLearner
 from bepo.training.starting_policy import warm_start_metadata
@@ -40,8 +41,10 @@ class LocalEngine:
         self, tasks: Sequence[Task], group_size: int, sampling: Sampling, seed: int, needs: Iterable[str] = ()
     ) -> Rollouts:
         """Run ``group_size`` episodes of each task with the current policy; every draw follows from ``seed``."""
-        env, agent = self.setup.env, self.setup.agent
-        return Rollouts(collect(env, agent, self.policy, tasks, group_size, sampling, seed, needs))
+        how = self.setup.env, self.setup.agent, self.policy, tasks, group_size, sampling, seed
+        if COLUMN in needs:
+            return Rollouts(collect_continued(*how, self.setup.n_continuations))
+        return Rollouts(collect(*how, needs))
 
     def join(self, parts: Sequence[Rollouts], kept: Sequence[Bool[np.ndarray, " G"]]) -> Rollouts:
         """Return one batch with the kept groups of several batches."""

@@ -55,7 +55,7 @@ def rollout(
 ) -> Rows:
     """Return the rows of small groups with the same state keys, rewards on the way and some invalid actions."""
     draw, rows, fresh = random.Random(seed), [], iter(range(10**6))
-    entropy, energy = random.Random(seed), random.Random(seed + 1)
+    entropy, energy, continuation = (random.Random(seed + i) for i in range(3))
     for g in range(groups):
         for k in range(draw.randint(3, 4)):
             steps = draw.randint(1, 4)
@@ -76,6 +76,7 @@ def rollout(
                         "valid": draw.random() < valid,
                         "entropy": round(entropy.random(), 2),
                         "energy": round(energy.random(), 2),
+                        "continuation": round(10 * continuation.random(), 1),
                         "values": [round(draw.uniform(-1, 5), 2) for _ in range(draw.randint(1, 2))],
                     }
                 )
@@ -86,7 +87,7 @@ def ties(seed: int) -> Rows:
     """Return a group of equal trajectories, whose scores have long binary fractions."""
     n, power, reward = (5, 17, 11, 9)[seed % 4], 3 + 7 * seed, 10.0
     row = {"uid": "g0", "t": 0, "obs": "s0", "next": "s1", "action": "left", "done": "success", "valid": True}
-    row |= {"entropy": 0.5, "energy": 0.5}
+    row |= {"entropy": 0.5, "energy": 0.5, "continuation": 10.0 * 0.95**power}
     return [row | {"traj": f"g0k{k}", "r": reward * 0.95**power, "values": [0.5]} for k in range(n)]
 
 

@@ -506,6 +506,14 @@ def otb(rows, o):
     return found
 
 
+def vineppo(rows, o):
+    found = [r - row["continuation"] for r, row in zip(rewards(rows, o.invalid_penalty), rows)]
+    for indices in by(rows, "uid", "traj").values():
+        for i, following in pairwise(indices):
+            found[i] += rows[following]["continuation"]
+    return found
+
+
 def mt_grpo(rows, o):
     reward, found = rewards(rows, o.invalid_penalty), [0.0] * len(rows)
     for members in by(rows, "uid").values():

@@ -26,6 +26,7 @@ from bepo.credit.proxmo import ProxMO, tfidf
 from bepo.credit.rebn import ReBN
 from bepo.credit.salt import SALT, same_steps
 from bepo.credit.shrunk_bepo import ShrunkBEPO
+from bepo.credit.vineppo import VinePPO
 from bepo.testing.strategies import rollouts
 
 BATCH = rollouts(max_steps=8).map(RolloutBatch.from_rows)
@@ -470,6 +471,24 @@ def test_otb_has_no_energy_weighted_mean_at_any_step(batch):
     same = np.unique(step, return_inverse=True)[1]
     alone = (np.bincount(same) == 1)[same]
     close(np.bincount(same, weights=credit.advantage * credit.terms["energy"] * ~alone), 0, 1e-7)
+
+
+# --- VinePPO -------------------------------------------------------------------------------------------------------
+
+
+def test_vineppo_by_hand():
+    """V = 4, 6, 9, then a success of 10: differences 2, 3 and 1. The second step is invalid and pays 0.1."""
+    rows = [row | {"r": 10.0 * (row["done"] == "success"), "valid": True} for row in walk(0, 0, "abcd", "success")]
+    rows = [row | {"continuation": v, "valid": v != 6} for row, v in zip(rows, (4.0, 6.0, 9.0))]
+    close(VinePPO()(RolloutBatch.from_rows(rows)).advantage, [2.0, 2.9, 1.0])
+
+
+@given(batch=BATCH)
+def test_vineppos_advantages_of_a_trajectory_add_up_to_its_return_beyond_the_first_value(batch):
+    credit = VinePPO(invalid_penalty=0.0)(batch)
+    first = np.flatnonzero(batch.step == 0)
+    total = np.bincount(batch.trajectory, weights=credit.advantage)
+    close(total, batch.episode_return - credit.terms["value"][first], 1e-7)
 
 
 def test_otb_refuses_rollouts_without_energies():

@@ -49,6 +49,7 @@ class Setup:
     published: Path | None = None  # folder of published warm starts, used if the settings are equal
     weights: Path | None = None  # folder of a trained policy that replaces the policy of the settings
     needs: frozenset[str] = frozenset()  # optional columns of the batch that the credit estimator reads
+    n_continuations: int = 0  # from each state, if it needs continuations
 
 
 @dataclass(frozen=True)
