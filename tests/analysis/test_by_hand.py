@@ -60,6 +60,7 @@ LABELS += (
     "lab-claims",
     "lab-group-size",
     "lab-bias",
+    "lab-learning",
     "lab-prediction",
 )
 ROOT = Path(__file__).parents[2]

@@ -324,11 +324,11 @@ def test_the_page_marks_every_artefact_with_its_tier(results):
     tiers = [tier for tier, _, _ in articles]
     without = [b for b in built if not b.studies]
     of_methods = {"method-comparison", "estimators", "reported-elsewhere"}
-    of_the_lab = {"lab-claims", "lab-group-size", "lab-bias"}
+    of_the_lab = {"lab-claims", "lab-group-size", "lab-bias", "lab-learning"}
     assert {b.label for b in without} == of_methods | of_the_lab | {"granularity", "checks"} and tiers.count(
         "every"
-    ) == 8
-    assert tiers.count("smoke") == tiers.count("laptop") == len(tables) - 8
+    ) == 9
+    assert tiers.count("smoke") == tiers.count("laptop") == len(tables) - 9
     runs = {name: number for _, number, name in articles}
     assert runs["sokoban-main.laptop"] == "4" and runs["sokoban-main.smoke"] == "0"
     assert all(name.endswith(f".{tier}") for tier, _, name in articles if tier != "every")

@@ -49,8 +49,10 @@ def test_an_enumerated_world_goes_where_the_environment_goes(env, start, horizon
     assert SUCCESS in ends
 
 
-def test_policies_choose_listed_actions_only():
-    worlds = Worlds(shops(2, 6), Dials(horizon=6, aliasing=1.0, aliased_policy=False))
+@pytest.mark.parametrize("family, horizon", [(shops, 6), (households, 5)])
+def test_policies_choose_listed_actions_only(family, horizon):
+    """In several games, which list different numbers of actions."""
+    worlds = Worlds(family(2, horizon), Dials(horizon=horizon, aliasing=1.0, aliased_policy=False))
     policy = at_success(worlds, noisy_expert(worlds), 0.3)
     assert not policy[~worlds.listed].any()
     probed = probe(worlds, policy, group_size=4, groups=10)
