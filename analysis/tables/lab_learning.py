@@ -30,15 +30,15 @@ def lab_learning(_: object) -> Table:
         best = max(shared, key=lambda name: own[name].mean())
         rows.append([_printed(at), *shown, label_of(best), str(len(shared)), order])
     return Table(
-        "Success in training of log-linear policies by world, and whether the order of the estimators is that on Sokoban.",
+        "Success in training of log-linear policies by world, and whether the estimators' order is that on Sokoban.",
         ["Worlds", *map(label_of, _SHOWN), "Best", "Settings", "Order as on Sokoban"],
         rows,
         [
             "Success in training over 60 updates from a start of 30 %, mean over 20 training seeds; groups of 8 unless "
             "said. Settings: the credit settings of the paper's studies and those of the declared prediction, without "
             "the oracle. Best: the one that learns fastest. Order: Spearman's correlation over settings with the first "
-            f"row, with its 95 % interval by resampling training seeds ({_RESAMPLES} times, percentiles). Noise between "
-            "training seeds lowers it. Policies share features between Sokoban boards and are tabular elsewhere.",
+            f"row, with its 95 % interval by resampling training seeds ({_RESAMPLES} times, percentiles). Noise "
+            "between training seeds lowers it. Policies share features between Sokoban boards and are tabular elsewhere.",
         ],
     )
 
