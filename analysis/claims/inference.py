@@ -1,7 +1,7 @@
 """Statistical tests of claims.
 
-* An inequality between means: Welch's t test over training seeds (Welch, 1947). If the same runs are behind several of
-  its terms, these are paired.
+* An inequality between means: Welch's t test over training seeds (Welch, 1947). Terms are paired where the same runs,
+  or bit-identical ones, are behind them.
 * An inequality between deviations: a permutation test, with at least five seeds a side.
 * "and": an intersection-union test, whose p is the largest of its parts (Berger, 1982).
 * "or": Holm's correction, which gives the smallest p times the number of parts.
@@ -34,7 +34,7 @@ _MOST_SPLITS = 20_000
 
 @dataclass(frozen=True)
 class Measured:
-    """The results of an entry: one value per training seed, and the IDs of the runs."""
+    """The results of an entry: one value per training seed, and what its run learned (``Run.learned``)."""
 
     key: EntryKey
     seeds: tuple[int, ...]
@@ -110,26 +110,46 @@ def _holm(p: Sequence[float]) -> float:
 
 
 def _estimated(inequality: Inequality, values: Values, paired: bool) -> Estimated:
-    groups: dict[object, np.ndarray] = {}
     value, seeds = inequality.constant, min((len(v.seeds) for v in values.values()), default=0)
     shared = sorted(set.intersection(*(set(values[n].seeds) for n in inequality.coefficients))) if paired else []
-    for name, coefficient in inequality.coefficients.items():
-        if name.endswith(".std"):
-            return Estimated(inequality, nan, nan, nan, (1.0, 1.0), seeds)
-        one = values[name]
-        own = one.values[[one.seeds.index(seed) for seed in shared]] if paired else one.values
-        group = "" if paired else one.runs
-        groups[group] = groups.get(group, 0.0) + coefficient * own
-        value += coefficient * float(own.mean()) if len(own) else nan
-    counts = [len(parts) for parts in groups.values()]
-    if min(counts) < 2:
-        return Estimated(inequality, value, nan, nan, (1.0, 1.0), min(counts))
-    parts = [float(own.var(ddof=1)) / len(own) for own in groups.values()]
+    if any(name.endswith(".std") for name in inequality.coefficients):
+        return Estimated(inequality, nan, nan, nan, (1.0, 1.0), seeds)
+    if paired:
+        own = {n: values[n].values[[values[n].seeds.index(seed) for seed in shared]] for n in inequality.coefficients}
+        samples = [sum((c * own[n] for n, c in inequality.coefficients.items()), np.zeros(len(shared)))]
+    else:
+        samples = independent(inequality.coefficients, values)
+    value += sum(float(one.mean()) if len(one) else nan for one in samples)
+    counts = [len(one) for one in samples]
+    if min(counts, default=0) < 2:
+        return Estimated(inequality, value, nan, nan, (1.0, 1.0), min(counts, default=0))
+    parts = [float(one.var(ddof=1)) / len(one) for one in samples]
     if sum(parts) <= 1e-24:
         return Estimated(inequality, value, nan, nan, (1.0, 1.0), min(counts))
     error, degrees = sqrt(sum(parts)), freedom(parts, counts)
     above = float(stdtr(degrees, -value / error))
     return Estimated(inequality, value, error, degrees, (above, 1 - above), min(counts))
+
+
+def independent(slopes: Mapping[str, float], values: Values) -> list[np.ndarray]:
+    """Return independent samples whose means add up to the sum of each slope times the mean of its entry.
+
+    A run that is behind several entries counts once: its values are added. So do bit-identical runs.
+    """
+    holders: dict[str, list[str]] = {}
+    for name in slopes:
+        for run in dict.fromkeys(values[name].runs):
+            holders.setdefault(run, []).append(name)
+    together: dict[tuple[str, ...], list[str]] = {}
+    for run, names in holders.items():
+        together.setdefault(tuple(names), []).append(run)
+    return [sum(_shares(slopes, values, names, runs), np.zeros(len(runs))) for names, runs in together.items()]
+
+
+def _shares(slopes: Mapping[str, float], values: Values, names: Sequence[str], runs: Sequence[str]) -> list[np.ndarray]:
+    """Return what the runs add to each entry's slope times its mean, times their number."""
+    places = {name: [values[name].runs.index(run) for run in runs] for name in names}
+    return [slopes[n] * (len(runs) / len(set(values[n].runs))) * values[n].values[places[n]] for n in names]
 
 
 def _spread(inequality: Inequality, values: Values) -> Estimated:

@@ -27,7 +27,8 @@ def measured(entry: Entry, measure: str) -> Measured | None:
     """Return the results of an entry; None without runs, or if it is not an average over test episodes."""
     if entry.reproduced is None:
         return None
-    sample, runs = entry.reproduced.sample, tuple(run.id for run in entry.runs)
+    sample = entry.reproduced.sample
+    runs = tuple("".join(sorted(run.learned for run in entry.runs if run.seed == seed)) for seed in sample.seeds)
     if measure == FINAL:
         return Measured(entry.key, sample.seeds, sample.per_seed, runs)
     if not entry.episodes:

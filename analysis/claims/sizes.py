@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite, isnan, nan
 
-import numpy as np
-
 from analysis.claims.claims import Claim
 from analysis.claims.expression import Expression
-from analysis.claims.inference import Measured
+from analysis.claims.inference import Measured, independent
 from analysis.data.reported import all_entries
 from analysis.data.statistics import half_width
 
@@ -50,13 +48,10 @@ def _interval(quantity: Expression, values: Mapping[str, Measured]) -> tuple[flo
         return nan, nan, nan
     means = {name: float(values[name].values.mean()) for name in quantity.names}
     value, gradient = quantity(means), quantity.gradient(means)
-    by_runs: dict[tuple[str, ...], np.ndarray] = {}  # entries of the same runs vary together
-    for name, slope in gradient.items():
-        one = values[name]
-        by_runs[one.runs] = by_runs.get(one.runs, 0.0) + slope * one.values
-    counts = [len(parts) for parts in by_runs.values()]
+    samples = independent(gradient, values)
+    counts = [len(one) for one in samples]
     if min(counts) < 2 or not isfinite(value):
         return value, nan, nan
-    deviations = [float(parts.std(ddof=1)) for parts in by_runs.values()]
+    deviations = [float(one.std(ddof=1)) for one in samples]
     half = half_width([1.0] * len(counts), deviations, counts)
     return value, value - half, value + half

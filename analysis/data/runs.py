@@ -15,7 +15,7 @@ import pandas as pd
 from analysis.data.methods import method_of
 from bepo.core.batch import RolloutBatch
 from bepo.runs.config import versions_today, with_neutral_defaults
-from bepo.store.files import Corrupt
+from bepo.store.files import Corrupt, digest
 from bepo.store.run_files import StoredRun
 
 # Not in Run.settings: runs are averaged over seeds, and studies.py compares backends and method versions itself.
@@ -121,6 +121,13 @@ class Run:
         clock = self._stored.clock
         costs = {name.replace(clock, "seconds/", 1): columns[name] for name in columns if name.startswith(clock)}
         return pd.DataFrame(columns | costs if "update" in columns else {})
+
+    @cached_property
+    def learned(self) -> str:
+        """A digest of training metrics and test results. Different settings may give bit-identical runs."""
+        rows = self._stored.columns("metrics").items()
+        metrics = sorted((name, values) for name, values in rows if name.startswith("train/"))
+        return digest(repr((self.seed, metrics, self._stored.columns("episodes").get("success", self.id))))
 
     @property
     def kept_updates(self) -> list[int]:

@@ -29,7 +29,12 @@ def names_of(text):
 
 
 def measured(name, values, runs=None):
-    return Measured((name, "", "", ""), tuple(range(len(values))), np.asarray(values, float), (runs or name,))
+    return Measured(
+        (name, "", "", ""),
+        tuple(range(len(values))),
+        np.asarray(values, float),
+        tuple(f"{runs or name}{i}" for i in range(len(values))),
+    )
 
 
 @pytest.mark.parametrize(
@@ -241,3 +246,19 @@ def test_new_seeds_of_another_study_with_equal_settings_are_found(tmp_path):
         ("grpo", 17),
     ]
     assert len(Source(tmp_path).study("main_sokoban_text", "laptop").runs) == 2
+
+
+def test_bit_identical_runs_count_once():
+    """Two of three seeds are the same runs on both sides, so only the third of each can differ."""
+    rest = {"a": [60.0, 61.0, 62.0, 63.0], "b": [50.0, 51.0, 52.0, 54.0]}
+    same = [10.0, 90.0]
+    a, b = (
+        Measured((n, "", "", ""), tuple(range(6)), np.array(same + rest[n]), ("x", "y", *(f"{n}{i}" for i in range(4))))
+        for n in "ab"
+    )
+    found = significance(formula("a > b"), {"a": a, "b": b}).leaves()[0]
+    alone = stats.ttest_ind(rest["a"], rest["b"], equal_var=False)
+    assert found.value == pytest.approx(a.values.mean() - b.values.mean())
+    assert found.error == pytest.approx(4 / 6 * (np.mean(rest["a"]) - np.mean(rest["b"])) / alone.statistic)
+    other = Measured(b.key, b.seeds, b.values, tuple(f"b{i}" for i in range(6)))
+    assert significance(formula("a > b"), {"a": a, "b": other}).leaves()[0].error > 5 * found.error
