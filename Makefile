@@ -9,7 +9,7 @@ TEX := latexmk texlive-latex-extra texlive-science texlive-fonts-recommended
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install lock test-lowest reproduce paper pictures docs tex-packages test test-fast lint format bench verl test-verl test-verl-full verify attack clean
+.PHONY: help install lock test-lowest reproduce paper pictures notebooks docs tex-packages test test-fast lint format bench verl test-verl test-verl-full verify attack clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | column -t -s '|'
@@ -58,6 +58,9 @@ paper: install ## Build the paper of a tier from its runs: paper/build/main-$(TI
 
 pictures: install ## Make the pictures of README.md and docs/ (VIEW=RUN: the viewer's page of that run too)
 	$(BIN)/python -m tests.pictures $(VIEW)
+
+notebooks: install ## Write the notebooks as pages that open from disk: RESULTS/views/notebook-*.html
+	$(BIN)/python -m analysis.output.notebook_pages '$(RESULTS)'
 
 docs: install ## Build the documentation site: site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

@@ -1,9 +1,9 @@
-"""Compare runs, the gate, and sweeps: `marimo edit analysis/notebooks/runs.py -- --results results`."""
+"""Compare runs and the gate: `marimo edit analysis/notebooks/runs.py -- --results results`."""
 
 import marimo
 
 __generated_with = "0.25.2"
-app = marimo.App(width="medium", app_title="Runs and sweeps")
+app = marimo.App(width="medium", app_title="Runs")
 
 
 @app.cell
@@ -13,45 +13,28 @@ def _():
     import marimo as mo
 
     from analysis.data.sources import open_source
-    from analysis.figures import tuning
     from analysis.grid.artefact import artefacts
     from analysis.output import ledger
     from analysis.output.build import build
     from analysis.plots import explore
     from bepo.runs.config import TIERS
 
-    return Path, open_source, TIERS, artefacts, build, explore, ledger, mo, tuning
+    return Path, open_source, TIERS, artefacts, build, explore, ledger, mo
 
 
 @app.cell
-def _(Path, TIERS, ledger, mo, open_source, tuning):
+def _(Path, ledger, mo, open_source):
     results = Path(str(mo.cli_args().get("results") or "results"))
     _source = open_source(results)
-    studies = tuning.optuna_studies(*_source.trials(*TIERS))
-    study = mo.ui.dropdown(studies, value=next(iter(studies), None), label="Study")
-    choice = study if studies else mo.md("No study yet.")
     _ABOUT = """
         # Runs
 
-        The ledger has a row for each run, the published ones too. Below: the trials of an Optuna study,
-        then runs side by side, and where the gate of Gated-BEPO is open.
+        The ledger has a row for each run, the published ones too. Below: runs side by side, and where the gate of
+        Gated-BEPO is open.
         """
     _every = ledger.ledger(results, _source.published.values())
-    mo.vstack([mo.md(_ABOUT), _every, mo.md("# Optuna studies"), choice])
-    return results, study
-
-
-@app.cell
-def _(explore, mo, study, tuning):
-    mo.stop(study.value is None)
-    mo.vstack(
-        [
-            tuning.picture([study.value], tuning.draw_history),
-            tuning.picture([study.value], tuning.draw_importance),
-            explore.short(study.value.trials_dataframe(attrs=("number", "state", "value", "params"))),
-        ]
-    )
-    return
+    mo.vstack([mo.md(_ABOUT), _every])
+    return (results,)
 
 
 @app.cell

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -85,6 +86,8 @@ def serve(results: Path, port: int = 0) -> ThreadingHTTPServer:
             elif path == "/" or _PAGE.fullmatch(path):
                 name = path.removeprefix("/").removesuffix(".html")
                 self._answer(200, "text/html", lambda: watch.page("" if name == "runs" else name))
+            elif path == "/favicon.ico":  # a browser asks for it, and would report an error
+                self._answer(200, "image/x-icon", str)
             else:
                 self._answer(404, "text/plain", lambda: "unknown page")
 
@@ -94,12 +97,13 @@ def serve(results: Path, port: int = 0) -> ThreadingHTTPServer:
             except UserError as error:
                 status, kind, text = 404, "text/plain", str(error)
             data = text.encode()
-            self.send_response(status)
-            self.send_header("Content-Type", f"{kind}; charset=utf-8")
-            self.send_header("Content-Length", str(len(data)))
-            self.send_header("Cache-Control", "no-store")
-            self.end_headers()
-            self.wfile.write(data)
+            with suppress(ConnectionError):  # the browser left, for another page or for good
+                self.send_response(status)
+                self.send_header("Content-Type", f"{kind}; charset=utf-8")
+                self.send_header("Content-Length", str(len(data)))
+                self.send_header("Cache-Control", "no-store")
+                self.end_headers()
+                self.wfile.write(data)
 
         def log_message(self, format: str, *args: object) -> None:
             """Print nothing: an open page asks every few seconds."""

@@ -1,5 +1,6 @@
 """The notebooks run from top to bottom, and name missing runs."""
 
+import re
 import runpy
 import subprocess
 import sys
@@ -11,7 +12,9 @@ import optuna
 import pytest
 
 from analysis.figures.tuning import optuna_studies
+from analysis.output import notebook_pages
 from analysis.plots import explore, rollout_graph
+from bepo.core.errors import UserError
 from tests.stored_runs import write_run
 
 pytest.importorskip("marimo")  # of the extra [dev]
@@ -45,6 +48,16 @@ def test_runs_from_top_to_bottom(notebook, folder, results, tmp_path, monkeypatc
         runpy.run_path(str(notebook), run_name="__main__")
     finally:
         plt.close("all")
+
+
+@pytest.mark.parametrize("name", ["search", "diagnostics"])
+def test_a_page_of_a_notebook_has_its_pictures_and_loads_nothing(name, results, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [])
+    page = notebook_pages.page_of(name, results)
+    assert "<table" in page and (name != "search" or 'src="data:image/png;base64,' in page)
+    assert not re.search(r"(src|href)=[\"'](?!data:|#)|<script", page)
+    with pytest.raises(UserError, match="choices: diagnostics, lab"):
+        notebook_pages.page_of("serch", results)
 
 
 def test_marimo_finds_nothing_wrong():

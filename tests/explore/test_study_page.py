@@ -59,6 +59,7 @@ def test_a_watched_folder_has_a_page_of_each_run_that_follows_it(server, tmp_pat
     before, state = asked(f"{server}/"), asked(f"{server}/state")
     assert state in before and "connect-src 'self'" in before
     assert asked(f"{server}/") == before, "nothing changed"
+    assert asked(f"{server}/favicon.ico") == ""
     run = next((tmp_path / "runs").glob("*")).name
     assert run in asked(f"{server}/{run[:6]}.html") or "Gated-BEPO" in asked(f"{server}/{run[:6]}.html")
     write(tmp_path, "grpo", 1)
