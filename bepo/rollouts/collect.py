@@ -231,7 +231,8 @@ def play(
         report_within(f"{len(prompts.episodes)} episodes at step {step + 1} of at most {horizon}")
         known = [given[i][step : step + 1] if given else () for i in prompts.episodes]
         asked = [j for j, samples in enumerate(known) if not samples]
-        texts, choices, images = ([of[j] for j in asked] for of in (prompts.texts, prompts.choices, prompts.images))
+        texts, choices = [prompts.texts[j] for j in asked], [prompts.choices[j] for j in asked]
+        images = [prompts.images[j] for j in asked]
         drawn = iter(policy.sample(texts, choices, sampling, derive_seed(seed, step), images) if asked else ())
         episodes.step(prompts, [samples[0] if samples else next(drawn) for samples in known])
 
