@@ -54,7 +54,7 @@ class Run:
             self.versions: dict[str, int] = dict(self.identity["method_versions"])
             for part in ("env", "backend", *(("credit",) if self.updates else ())):  # evaluations have no estimator
                 _ = self.identity[part]["name"]
-            self.environment_facts: dict[str, object] = dict(self.metadata.get("environment", {}))
+            self.environment_metadata: dict[str, object] = dict(self.metadata.get("environment", {}))
             self.started = str(self.metadata["sessions"][-1]["started"])
             commits = [(s.get("commit") or "unknown", s.get("dirty")) for s in map(dict, self.metadata["sessions"])]
             self.commits = [(commit[:10], bool(dirty)) for commit, dirty in commits]

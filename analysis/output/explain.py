@@ -74,7 +74,7 @@ def _run(run: Run, value: float) -> list[str]:
         "commit": ", ".join(commit + " (uncommitted changes)" * dirty for commit, dirty in run.commits),
         "versions": versions or "not recorded",
         "started": f"{run.started} on {run.metadata.get('device', 'unknown')}",
-        **run.environment_facts,
+        **run.environment_metadata,
         "config": run.path / "config.json",
     }
     return [f"  run {run.id}   {run.path}", *(f"    {name:9} {fact}" for name, fact in facts.items())]

@@ -128,44 +128,46 @@ def _published_rows(runs: PublishedRuns, configs: dict[str, dict[str, Any]]) -> 
     studies = _joined(runs.runs_of_studies())
     for run_id in sorted({*runs.ids(), *studies}):
         status = "corrupt" if runs.archive(run_id).exists() else "missing (a published cell names it)"
-        config, facts = {"tier": runs.tier}, {}
+        config, metadata = {"tier": runs.tier}, {}
         with suppress(Corrupt):
             run = runs.run(run_id)
-            config, facts = run.config, run.metadata
-            status = "published (outdated)" if _is_outdated(facts) else "published"
+            config, metadata = run.config, run.metadata
+            status = "published (outdated)" if _is_outdated(metadata) else "published"
             configs[run_id] = config
-        yield _described(run_id, status, studies.get(run_id, ""), config, facts)
+        yield _described(run_id, status, studies.get(run_id, ""), config, metadata)
 
 
-def _is_outdated(facts: dict[str, Any]) -> bool:
-    identity = facts.get("identity", {})
+def _is_outdated(metadata: dict[str, Any]) -> bool:
+    identity = metadata.get("identity", {})
     return "method_versions" in identity and bool(changed_since(identity))
 
 
 def _row(path: Path, studies: str, configs: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Return the row of a run, and add its config to ``configs`` if it can be read."""
     folder = RunFolder(path.parent.parent, path.name)
-    status, config, facts = _status(folder)
+    status, config, metadata = _status(folder)
     if config:
         configs[path.name] = config
-    if not isinstance(facts.get("sessions"), list):
+    if not isinstance(metadata.get("sessions"), list):
         with suppress(Corrupt):
-            facts = facts | {"sessions": folder.sessions()}
-    return _described(path.name, status, studies, config, facts)
+            metadata = metadata | {"sessions": folder.sessions()}
+    return _described(path.name, status, studies, config, metadata)
 
 
-def _described(run_id: str, status: str, studies: str, config: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+def _described(
+    run_id: str, status: str, studies: str, config: dict[str, Any], metadata: dict[str, Any]
+) -> dict[str, Any]:
     """Return the row of a run from its config and metadata, as far as they can be read."""
-    known = facts.get("sessions")
+    known = metadata.get("sessions")
     sessions = [s for s in known if isinstance(s, dict)] if isinstance(known, list) else []
-    wall, settings = facts.get("wall_seconds_last_session"), flat(config)
+    wall, settings = metadata.get("wall_seconds_last_session"), flat(config)
     settings.setdefault("model", "small" if "seed" in settings else "")  # older runs do not say
-    success = success_of(facts["result"]) if isinstance(facts.get("result"), dict) else None
+    success = success_of(metadata["result"]) if isinstance(metadata.get("result"), dict) else None
     row = {"run": run_id, "status": status, "study": studies, "success": success}
     # An empty text, because None would convert the seeds of all runs to floats.
     row |= {column: settings.get(column, "") for column in ("tier", "model", "seed")}
     row |= {column: settings.get(f"{column}.name", "") for column in ("env", "credit")}
-    raised = facts.get("alarms")
+    raised = metadata.get("alarms")
     row["alarms"] = str(len(raised)) if isinstance(raised, list) and raised else ""
     row["wall"] = f"{wall:.0f} s" + "+" * (len(sessions) > 1) if isinstance(wall, int | float) else ""
     commits = list(dict.fromkeys(str(s.get("commit"))[:7] for s in sessions))
@@ -182,10 +184,10 @@ def _status(folder: RunFolder) -> tuple[str, dict, dict]:
     try:
         progress = folder.progress(hashed=False)
         config = progress.run.config if progress.run else read_config(folder.path)
-        facts = progress.run.metadata if progress.run else {}
+        metadata = progress.run.metadata if progress.run else {}
         if not progress.run:
             folder.sessions()
     except Corrupt:
         return "corrupt", config, {}
     count = f" {progress.updates}/{config.get('updates', '?')}" if progress.status == "partial" else ""
-    return progress.status + count, config, facts
+    return progress.status + count, config, metadata

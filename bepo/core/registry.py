@@ -24,7 +24,7 @@ class Plugin(Settings):
     def check_class(cls) -> None:
         """Raise ``UserError`` if a class attribute has an invalid value."""
 
-    def facts(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """Return metadata for ``run.json`` beside the settings, such as a version of the data."""
         return {}
 

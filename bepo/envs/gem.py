@@ -84,7 +84,7 @@ class GEM(TextEnvironment):
         """Return ``Missing`` if gem-llm is not installed, else None."""
         return _missing()
 
-    def facts(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """Return metadata for ``run.json``: the version of GEM."""
         from importlib.metadata import version
 

@@ -76,7 +76,7 @@ class OpenEnv(TextEnvironment):
         """Return ``Missing`` if openenv-core is not installed, else None."""
         return None if find_spec("openenv") else Missing("env=openenv needs the openenv-core package", _INSTALL)
 
-    def facts(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """Return metadata for ``run.json``: the version of openenv-core, and what the server says about itself."""
         from importlib.metadata import version
 

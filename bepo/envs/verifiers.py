@@ -78,7 +78,7 @@ class Verifiers(TextEnvironment):
             return Missing("env=verifiers needs the verifiers package", "pip install 'verifiers>=0.1.14,<0.2'")
         return None
 
-    def facts(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """Return metadata for ``run.json``: the version of verifiers."""
         from importlib.metadata import version
 

@@ -124,7 +124,7 @@ class Life(ABC):
             "identity": identity_of(self.config),
             "sessions": self.folder.sessions(),
             "wall_seconds_last_session": round(time.perf_counter() - began, 1),
-            "environment": self.config.env.facts(),
+            "environment": self.config.env.metadata(),
             **played_on,
             "versions": {**played_on["versions"], "python": platform.python_version()},
         }

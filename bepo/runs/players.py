@@ -53,7 +53,7 @@ class EnginePlayer:
     @property
     def metadata(self) -> dict[str, Any]:
         """Metadata of the engine for ``run.json``."""
-        return self._engine.facts
+        return self._engine.metadata
 
     def estimate(self, tasks: TaskSet) -> str:
         """Return an empty text: the evaluation costs nothing."""

@@ -121,7 +121,7 @@ class Training(Life):
     ) -> list[str]:
         """Complete the folder, and return the alarms. ``began``: wall-clock and CPU seconds when the session began."""
         config, folder, (wall, cpu) = self.config, self.folder, began
-        metadata = self.metadata(setup.task_sets, engine.facts, wall)
+        metadata = self.metadata(setup.task_sets, engine.metadata, wall)
         metadata["method"] = metadata_of_method(config.credit)
         metadata["result"] = {"success": success, "updates": config.updates}
         metadata["alarms"] = alarms(folder.rows("metrics"), config.health)

@@ -29,7 +29,7 @@ class LocalEngine:
         self.setup, self.policy = setup, initial_policy(setup)
         self.learner = LocalLearner(self.policy, setup.loss, setup.training, setup.sampling, setup.needs_critic)
         self.end_ids = self.policy.end_ids
-        self.facts = {
+        self.metadata = {
             "backend": "local",
             "device": setup.device,
             "world_size": 1,

@@ -130,7 +130,7 @@ def test_other_original_games_are_another_environment(original_games, tmp_path, 
     assert ALFWorld(data="original", data_digest=first.data_digest) == first
     generate("train", 99).write(tmp_path / "json_2.1.1" / "train")
     second = ALFWorld(data="original")
-    assert second.data_digest != first.data_digest and second.facts()["data_digest"] == second.data_digest
+    assert second.data_digest != first.data_digest and second.metadata()["data_digest"] == second.data_digest
     with pytest.raises(UserError, match=f"env.data_digest={first.data_digest}.*{second.data_digest}"):
         ALFWorld(data="original", data_digest=first.data_digest)
 

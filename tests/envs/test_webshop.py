@@ -118,7 +118,7 @@ def spacy_model(tmp_path, monkeypatch):
 def test_a_spacy_model_is_loaded_and_used(spacy_model):
     assert nouns.choose_tagger("auto") == nouns.choose_tagger("spacy") == "spacy"
     assert nouns.noun_filter("spacy")("Acme Blue Cotton Shirt") == ("acme", "cotton", "shirt")
-    assert WebShop(**SMALL).facts()["noun_tagger"] == "spacy"
+    assert WebShop(**SMALL).metadata()["noun_tagger"] == "spacy"
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_one_permutation_splits_all_goals(goals):
     ids = {split: [t.id for t in env.tasks(split)] for split in ("train", "validation", "test")}
     everything = [i for split_ids in ids.values() for i in split_ids]
     assert len(set(everything)) == len(everything) and all(ids.values())
-    assert len(ids["test"]) <= 500 and len(everything) >= 0.9 * env.facts()["goals"]
+    assert len(ids["test"]) <= 500 and len(everything) >= 0.9 * env.metadata()["goals"]
 
 
 @pytest.mark.slow
@@ -177,7 +177,7 @@ def test_the_splits_of_verl_agent_overlap():
 
 def test_generated_products_are_the_same_everywhere():
     """Task sets and results of a default run depend on them."""
-    assert WebShop(**SMALL).facts() == {
+    assert WebShop(**SMALL).metadata() == {
         "data": "generated (150 products, seed 0)",
         "catalogue": "ed5629654bccd757",
         "products": 150,
@@ -201,7 +201,7 @@ def test_original_files_hold_the_same_catalogue(tmp_path, monkeypatch, chunk):
     monkeypatch.setattr(json_files, "_CHUNK", chunk)
     write(tmp_path, **SMALL)
     read, generated = WebShop(data="original", path=str(tmp_path)), WebShop(**SMALL)
-    assert read.facts() | {"data": ""} == generated.facts() | {"data": ""}
+    assert read.metadata() | {"data": ""} == generated.metadata() | {"data": ""}
     assert first(read, "test") == first(generated, "test")
     step = read.start(first(read, n=1)).step({0: "search[red shoes]"})[0]
     assert step == generated.start(first(generated, n=1)).step({0: "search[red shoes]"})[0]
@@ -233,13 +233,13 @@ def test_corrupt_entries_are_left_out_and_counted(tmp_path, monkeypatch):
     monkeypatch.setenv("WEBSHOP_DATA", str(tmp_path))
     monkeypatch.setenv("BEPO_CACHE", str(tmp_path / "cache"))
     env = WebShop(data="original", catalogue="full")
-    assert env.facts()["products"] == 30
-    assert env.facts()["left_out"] == {"corrupt": 4, "no asin": 2, "repeated": 1}
+    assert env.metadata()["products"] == 30
+    assert env.metadata()["left_out"] == {"corrupt": 4, "no asin": 2, "repeated": 1}
     with pytest.raises(UserError, match=env.data_digest):
         WebShop(data="original", catalogue="full", data_digest="0123")
     original.catalogue.cache_clear()
     cached = WebShop(data="original", catalogue="full")
-    assert cached.facts() == env.facts() and first(cached) == first(env)
+    assert cached.metadata() == env.metadata() and first(cached) == first(env)
     assert [cached._catalogue.product(n) for n in range(30)] == [env._catalogue.product(n) for n in range(30)]
     (file,) = (tmp_path / "cache").rglob("*.npz")
     other = file.rename(file.with_name("of_other_files.npz"))
@@ -260,14 +260,14 @@ def test_missing_and_broken_files_are_one_line(tmp_path, damage, message):
     write(tmp_path, products=30)
     damage(tmp_path / "items_shuffle_1000.json")
     with pytest.raises(UserError, match=message) as raised:
-        WebShop(data="original", path=str(tmp_path)).facts()
+        WebShop(data="original", path=str(tmp_path)).metadata()
     assert len(str(raised.value).splitlines()) == 1
 
 
 def test_a_folder_of_the_original_files_must_be_named(monkeypatch):
     monkeypatch.delenv("WEBSHOP_DATA", raising=False)
     with pytest.raises(UserError, match="WEBSHOP_DATA"):
-        WebShop(data="original").facts()
+        WebShop(data="original").metadata()
 
 
 # --- playing -------------------------------------------------------------------------------------------------
@@ -418,4 +418,4 @@ def test_a_whole_smoke_run(tmp_path):
     assert any(0 < r["task_score"] < 1 and not r["success"] for r in rows(tmp_path, "episodes"))
     (file,) = tmp_path.glob("runs/*/run.json")
     facts = json.loads(file.read_text(encoding="utf-8"))
-    assert facts["environment"] == WebShop(**SMALL).facts()
+    assert facts["environment"] == WebShop(**SMALL).metadata()

@@ -59,4 +59,4 @@ def test_the_local_engine_changes_no_bit(tmp_path):
         assert engine.update(rollouts, advantage, seed, None) == learner.update(batch, advantage, seed)
     for name, value in policy.model.state_dict().items():
         assert torch.equal(engine.policy.model.state_dict()[name], value), name
-    assert engine.facts["backend"] == "local" and engine.facts["world_size"] == 1
+    assert engine.metadata["backend"] == "local" and engine.metadata["world_size"] == 1

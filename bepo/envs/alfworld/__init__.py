@@ -105,7 +105,7 @@ class ALFWorld(Environment):
             return missing
         return textworld_engine.missing() if self.engine == "textworld" else None
 
-    def facts(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """Return metadata for ``run.json``: source of the games, digest of the original games, engine."""
         return {"data": self.data, "data_digest": self.data_digest, "engine": self.engine}
 

@@ -114,7 +114,7 @@ class Gymnasium(Environment):
             return Missing("env=gymnasium needs the gymnasium package", "pip install 'gymnasium>=1.3,<2'")
         return None
 
-    def facts(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """Return metadata for ``run.json``: the version of Gymnasium."""
         from importlib.metadata import version
 

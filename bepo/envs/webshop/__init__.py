@@ -124,7 +124,7 @@ class WebShop(Environment):
         """Return the first missing original file; None if nothing is missing or they are not used."""
         return original.missing(self.path, self.catalogue) if self.data == "original" else None
 
-    def facts(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """Return metadata for ``run.json``: the catalogue's source, digest, sizes and left-out entries, the tagger."""
         catalogue = self._catalogue
         return {

@@ -74,12 +74,12 @@ class Engine(Protocol):
 
     For an update, call ``collect``, ``prepare_batch``, ``update`` and ``release`` with the result of the call before.
     ``join`` may follow several calls of ``collect``.
-    ``facts`` is metadata for ``run.json``: ``backend``, ``device``, ``world_size``, ``versions`` and, if there is a
+    ``metadata`` is for ``run.json``: ``backend``, ``device``, ``world_size``, ``versions`` and, if there is a
     warm start, ``warm_start``. ``end_ids`` are the IDs of the tokens that end a complete response. A response that was
     cut at the token limit ends with another token.
     """
 
-    facts: dict[str, Any]
+    metadata: dict[str, Any]
     end_ids: frozenset[int]
 
     def collect(

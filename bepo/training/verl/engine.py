@@ -86,7 +86,7 @@ class VerlEngine:
             raise
         vllm, _ = find_device(setup.device).vllm
         packages = ("verl", "ray", vllm, "torch", "transformers", "TransferQueue", "numpy", "wandb")
-        self.facts: dict[str, Any] = {
+        self.metadata: dict[str, Any] = {
             "backend": "verl",
             "device": setup.device,
             "world_size": settings.world_size,
