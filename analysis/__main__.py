@@ -122,14 +122,12 @@ def _explain_entry(path: str, source: Source, tiers: list[str], allow_mixed: boo
     """Return the explanation of an entry, which is kept until runs or sources change."""
     from analysis.output import remembered
 
-    key = ("entry", remembered.digest_of(source), path, tiers, allow_mixed)
-    known = remembered.recall(*key)
-    if known is None:
+    def explained() -> str:
         from analysis.output.explain import explain
 
-        known = explain(path, source, tiers, allow_mixed)
-        remembered.keep(known, *key)
-    return known
+        return explain(path, source, tiers, allow_mixed)
+
+    return remembered.kept(explained, "entry", remembered.digest_of(source), path, tiers, allow_mixed)
 
 
 def _power(options: argparse.Namespace) -> None:

@@ -110,16 +110,12 @@ def _holm(p: Sequence[float]) -> float:
 
 
 def _estimated(inequality: Inequality, values: Values, paired: bool) -> Estimated:
-    value, seeds = inequality.constant, min((len(v.seeds) for v in values.values()), default=0)
-    shared = sorted(set.intersection(*(set(values[n].seeds) for n in inequality.coefficients))) if paired else []
     if any(name.endswith(".std") for name in inequality.coefficients):
+        seeds = min((len(v.seeds) for v in values.values()), default=0)
         return Estimated(inequality, nan, nan, nan, (1.0, 1.0), seeds)
-    if paired:
-        own = {n: values[n].values[[values[n].seeds.index(seed) for seed in shared]] for n in inequality.coefficients}
-        samples = [sum((c * own[n] for n, c in inequality.coefficients.items()), np.zeros(len(shared)))]
-    else:
-        samples = independent(inequality.coefficients, values)
-    value += sum(float(one.mean()) if len(one) else nan for one in samples)
+    compared = {name: values[name] for name in inequality.coefficients}
+    samples = independent(inequality.coefficients, _by_seed(compared) if paired else compared)
+    value = inequality.constant + sum(float(one.mean()) for one in samples) if samples else nan
     counts = [len(one) for one in samples]
     if min(counts, default=0) < 2:
         return Estimated(inequality, value, nan, nan, (1.0, 1.0), min(counts, default=0))
@@ -129,6 +125,14 @@ def _estimated(inequality: Inequality, values: Values, paired: bool) -> Estimate
     error, degrees = sqrt(sum(parts)), freedom(parts, counts)
     above = float(stdtr(degrees, -value / error))
     return Estimated(inequality, value, error, degrees, (above, 1 - above), min(counts))
+
+
+def _by_seed(values: Values) -> Values:
+    """Return the results of the seeds that all entries have, as if one run of each seed were behind all of them."""
+    shared = sorted(set.intersection(*(set(one.seeds) for one in values.values())))
+    places = {name: [one.seeds.index(seed) for seed in shared] for name, one in values.items()}
+    runs = tuple(map(str, shared))
+    return {n: Measured(one.key, tuple(shared), one.values[places[n]], runs) for n, one in values.items()}
 
 
 def independent(slopes: Mapping[str, float], values: Values) -> list[np.ndarray]:

@@ -10,10 +10,9 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
-from scipy.stats import rankdata
 
 from analysis.data.lab import RECORDED
-from analysis.data.statistics import Interval, quantiles
+from analysis.data.statistics import Interval, quantiles, spearman
 
 DECLARED = RECORDED / "declared.csv"
 MEASURES: Mapping[str, int] = {"error": -1, "gradient_efficiency": 1}
@@ -43,21 +42,21 @@ class Prediction:
     @cached_property
     def correlation(self) -> float:
         """Spearman's correlation with speed; positive if the sign is as predicted."""
-        return float(_spearman(self._predicted, self.speed.mean(1)[None])[0])
+        return float(spearman(self._predicted, self.speed.mean(1)))
 
     @cached_property
     def interval(self) -> Interval:
         """The 95 % interval over 10,000 resamples of blocks (percentiles)."""
         rng, n = np.random.default_rng(0), len(self.blocks)
         counts = rng.multinomial(n, np.full(n, 1 / n), size=_RESAMPLES)
-        return quantiles(_spearman(self._predicted, counts @ self.speed.T / n))
+        return quantiles(spearman(self._predicted, counts @ self.speed.T / n))
 
     @cached_property
     def p(self) -> float:
         """The one-sided p over 100,000 permutations of the settings."""
         rng = np.random.default_rng(1)
         order = rng.permuted(np.tile(np.arange(len(self.fidelity)), (_PERMUTATIONS, 1)), axis=1)
-        found = _spearman(self._predicted, self.speed.mean(1)[order])
+        found = spearman(self._predicted, self.speed.mean(1)[order])
         return float((1 + (found >= self.correlation - 1e-12).sum()) / (1 + _PERMUTATIONS))
 
     @property
@@ -88,11 +87,3 @@ def predictions(speed: Mapping[str, Mapping[int, float]], learned: Mapping[str, 
             values = np.array([learned[name] for name in chosen["setting"]])
             found.append(Prediction("training", False, values, shared, table))
     return found
-
-
-def _spearman(a: Float[np.ndarray, " S"], b: Float[np.ndarray, "n S"]) -> Float[np.ndarray, " n"]:
-    """Return the rank correlation of ``a`` with each row of ``b``; 0 where all values of a row are equal."""
-    x, y = rankdata(a), rankdata(b, axis=1)
-    x, y = x - x.mean(), y - y.mean(1, keepdims=True)
-    size = np.sqrt((x @ x) * (y * y).sum(1))
-    return np.divide(y @ x, size, out=np.zeros(len(y)), where=size > 0)

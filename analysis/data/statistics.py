@@ -12,6 +12,7 @@ from math import inf, isfinite, isnan, nan, sqrt
 from typing import Literal
 
 import numpy as np
+from jaxtyping import Float
 from scipy import stats
 from statsmodels.stats.power import TTestIndPower
 
@@ -200,6 +201,14 @@ def pooled_std(a: Sample, b: Sample) -> float:
     """Return the root mean variance over training seeds of two entries; nan if one has a single seed."""
     several = min(len(a.seeds), len(b.seeds)) > 1
     return sqrt((a.per_seed.var(ddof=1) + b.per_seed.var(ddof=1)) / 2) if several else nan
+
+
+def spearman(a: Float[np.ndarray, "*n s"], b: Float[np.ndarray, "*n s"]) -> Float[np.ndarray, "*n"]:
+    """Return the rank correlations of the last axis of ``a`` and ``b``; 0 where all values of one are equal."""
+    x, y = (stats.rankdata(values, axis=-1) for values in (a, b))
+    x, y = x - x.mean(-1, keepdims=True), y - y.mean(-1, keepdims=True)
+    size = np.sqrt((x * x).sum(-1) * (y * y).sum(-1))
+    return np.divide((x * y).sum(-1), size, out=np.zeros_like(size), where=size > 0)
 
 
 def _share_tasks(samples: Sequence[Sample]) -> bool:

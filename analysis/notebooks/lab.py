@@ -26,7 +26,8 @@ def _():
 def _(Path, artefacts, build, mo, open_source, to_markdown):
     _source = open_source(Path(str(mo.cli_args().get("results") or "results")))
     _labels = ("lab-claims", "lab-group-size", "lab-bias", "lab-learning", "lab-prediction")
-    _tables = [build(artefacts()[label], _source, "laptop").table for label in _labels]
+    _known = artefacts("table")
+    _tables = [build(_known[label], _source, "laptop").table for label in _labels]
     mo.vstack([mo.md("# The lab"), *(mo.md(to_markdown(table)) for table in _tables)])
     return
 

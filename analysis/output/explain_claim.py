@@ -27,11 +27,7 @@ def explain_claim(name: str, source: Source, tiers: Sequence[str], allow_mixed: 
 def explanations(source: Source, tier: str, allow_mixed: bool = False) -> dict[str, tuple[bool, list[str]]]:
     """Return for every claim whether the runs of a tier test it, and the lines of its explanation."""
     key = ("claims", remembered.digest_of(source), tier, allow_mixed)
-    known = remembered.recall(*key)
-    if known is None:
-        known = _explained(source, tier, allow_mixed)
-        remembered.keep(known, *key)
-    return known
+    return remembered.kept(lambda: _explained(source, tier, allow_mixed), *key)
 
 
 def _explained(source: Source, tier: str, allow_mixed: bool) -> dict[str, tuple[bool, list[str]]]:

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import version
@@ -44,6 +44,15 @@ def keep(answer: Any, *key: object) -> None:
             if time.time() - other.stat().st_mtime > _MOST_SECONDS:
                 other.unlink()
         write_atomically(path, json.dumps(answer))
+
+
+def kept(compute: Callable[[], Any], *key: object) -> Any:
+    """Return the answer (JSON) that was kept under a key; if there is none, compute it and keep it."""
+    found = recall(*key)
+    if found is None:
+        found = compute()
+        keep(found, *key)
+    return found
 
 
 @lru_cache(maxsize=3)

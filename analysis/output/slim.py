@@ -1,4 +1,4 @@
-"""Make SVGs short for the page, which has many: what a reader sees stays the same to a tenth of a point."""
+"""Shorten SVGs, because the page has many. What a reader sees stays the same to a tenth of a point."""
 
 import re
 

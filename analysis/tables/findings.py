@@ -132,7 +132,7 @@ def _order(env: str, rates: Mapping[str, Rates]) -> str:
     printed = {e.row: e.value for e in entries_of("main-results") if (e.group, e.column) == ("1.5B", _REPORTED[env])}
     theirs = {name: value.mean for name, value in printed.items() if name in rates and isinstance(value, Estimate)}
     ours = [float(rates[name].mean()) for name in theirs]
-    if len(theirs) < _FEWEST or len(set(ours)) == 1:  # without a difference there is no order
+    if len(theirs) < _FEWEST or len(set(ours)) == 1:  # equal values have no order
         return ""
     correlation, _ = spearmanr(list(theirs.values()), ours)
     return f"Spearman's correlation {correlation:.2f} over {len(theirs)} methods"

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import rankdata
 
 from analysis.data.lab import LEARNED, UNSEEN, label_of, plan, recorded
+from analysis.data.statistics import spearman
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Table
 
@@ -53,16 +53,11 @@ def _learned(at: str) -> Mapping[str, Seeds]:
 def _agreement(one: list[Seeds], other: list[Seeds]) -> str:
     """Return Spearman's correlation of the means over seeds of E estimators, with its interval."""
     rng, (a, b) = np.random.default_rng(0), (np.stack(one), np.stack(other))
-    found = []
+    means = []
     for _ in range(_RESAMPLES):
-        i, j = (rng.integers(x.shape[1], size=x.shape[1]) for x in (a, b))
-        found.append(_spearman(a[:, i].mean(1), b[:, j].mean(1)))
-    low, high = np.percentile(found, [2.5, 97.5])
-    return f"{_spearman(a.mean(1), b.mean(1)):.2f} [{low:.2f}, {high:.2f}]"
-
-
-def _spearman(a: Float[np.ndarray, " E"], b: Float[np.ndarray, " E"]) -> float:
-    return float(np.corrcoef(rankdata(a), rankdata(b))[0, 1])
+        means.append([x[:, rng.integers(x.shape[1], size=x.shape[1])].mean(1) for x in (a, b)])
+    low, high = np.percentile(spearman(*np.swapaxes(means, 0, 1)), [2.5, 97.5])
+    return f"{spearman(a.mean(1), b.mean(1)):.2f} [{low:.2f}, {high:.2f}]"
 
 
 def _printed(at: str) -> str:

@@ -68,7 +68,9 @@ def standardise(
     return centred / np.repeat(np.maximum(deviation, floor), size, axis=-1)
 
 
-def without_rounding(x: Float[np.ndarray, "..."], scale: float = 1.0) -> Float[np.ndarray, "..."]:
+def without_rounding(
+    x: Float[np.ndarray, "..."], scale: float | Float[np.ndarray, "..."] = 1.0
+) -> Float[np.ndarray, "..."]:
     """Return ``x`` with exactly 0 where it is at most TIE * ``scale``: such a difference of two numbers is rounding."""
     return np.where(np.abs(x) <= TIE * scale, 0.0, x)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from bepo.core.batch import RolloutBatch
 from bepo.core.interning import run_starts
-from bepo.core.returns import TIE, discounted_returns
+from bepo.core.returns import discounted_returns, without_rounding
 from bepo.core.settings import setting
 from bepo.credit import Credit, Estimator, Traits, register
 
@@ -57,5 +57,4 @@ class OTB(Estimator):
         baseline = np.divide(of_returns, total, out=np.zeros(len(starts)), where=(total > 0) & (size > 1))
         advantage = np.empty(len(batch))
         advantage[order] = returns[order] - np.repeat(baseline, size)
-        advantage[np.abs(advantage) <= TIE * np.abs(returns)] = 0.0
-        return Credit(advantage, terms={"returns": returns, "energy": weight})
+        return Credit(without_rounding(advantage, np.abs(returns)), terms={"returns": returns, "energy": weight})

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from scipy import sparse
 
 from bepo.core.batch import RolloutBatch
-from bepo.core.returns import TIE, Std, discounted_returns
+from bepo.core.returns import TIE, Std, discounted_returns, without_rounding
 from bepo.core.settings import setting
 from bepo.credit import Credit, Traits, register
 from bepo.credit._outcome import OutcomeTerm
@@ -90,9 +90,7 @@ class ProxMO(OutcomeTerm):
         for own in np.split(order, np.flatnonzero(np.diff(batch.state_group[order])) + 1):
             share = self._similarity((vectors[own] @ vectors[own].T).toarray()) * visits[own]
             baseline[own] = share @ mean[own] / share.sum(1)
-        step = returns - baseline[batch.state]
-        step[np.abs(step) <= TIE * np.abs(returns)] = 0.0
-        return step
+        return without_rounding(returns - baseline[batch.state], np.abs(returns))
 
     def _similarity(self, cosine: Float[np.ndarray, "s s"]) -> Float[np.ndarray, "s s"]:
         """Return what is proportional to the softmax over states, 1 for the most similar one."""

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from bepo.core.batch import RolloutBatch
-from bepo.core.returns import TIE
+from bepo.core.returns import without_rounding
 from bepo.core.settings import setting
 from bepo.credit import Credit, Estimator, Traits, register
 
@@ -18,8 +18,8 @@ from bepo.credit import Credit, Estimator, Traits, register
 class VinePPO(Estimator):
     """A_t = r_t + V(s_t+1) - V(s_t), where V is the mean return of ``continuations`` further episodes from the state.
 
-    The value after the last transition is 0. There is no discount, as in the paper. A state of a step is an action's
-    prompt, where the paper's are the steps of a chain of thought.
+    The value after the last transition is 0. Returns are not discounted, as in the paper. A state is the prompt of an
+    action; the paper's states are the steps of a chain of thought.
 
     For T transitions the policy plays ``continuations`` T further episodes, each from the task's start along the
     recorded actions, so the environment must repeat itself. Only backend=local plays them. Raises ``UserError`` for
@@ -53,6 +53,5 @@ class VinePPO(Estimator):
         after = np.append(value[1:], 0.0)
         after[batch.last] = 0.0
         reward = batch.penalised(self.invalid_penalty).reward
-        advantage = reward + after - value
-        advantage[np.abs(advantage) <= TIE * (np.abs(reward) + np.abs(after) + np.abs(value))] = 0.0
-        return Credit(advantage, terms={"value": value})
+        scale = np.abs(reward) + np.abs(after) + np.abs(value)
+        return Credit(without_rounding(reward + after - value, scale), terms={"value": value})

@@ -29,7 +29,7 @@ from bepo.lab import equal
 from bepo.lab.bias import bias, every_group
 from bepo.lab.controls import CONTROLS
 from bepo.lab.fidelity import MEASURES, Estimate, fidelity, of_estimator
-from bepo.lab.grid import Grid, credits_of, with_and_without_critic
+from bepo.lab.grid import Grid, applicable, credits_of
 from bepo.lab.learn import Learning, learn, warm_start
 from bepo.lab.policies import noisy_expert, softmax
 from bepo.lab.record import KINDS, Cell, record
@@ -119,7 +119,7 @@ def _grid(options: argparse.Namespace) -> None:
     names, given = split_words(options.words)
     scene, dials, how = read_settings(given)
     register_configs()
-    chosen, left_out = with_and_without_critic(credits_of(names or studies_of_paper()))
+    chosen, left_out = applicable(credits_of(names or studies_of_paper()))
     scene.worlds = scene.worlds or LEARNING_WORLDS
     made_by = identity(dials) | identity(how) | identity(scene)
     del made_by["groups"]
@@ -134,7 +134,7 @@ def _grid(options: argparse.Namespace) -> None:
     print(_summary(grid.of(chosen)))
     print(f"{len(missing)} of {len(chosen)} credit settings were learned now; the others were in the table")
     if left_out:
-        print(f"left out, because they need a critic: {', '.join(left_out)}")
+        print(f"left out, because the lab cannot apply them: {', '.join(left_out)}")
     print(grid.path)
 
 

@@ -16,6 +16,7 @@ from bepo.core.errors import UserError
 from bepo.core.settings import identity
 from bepo.credit import Estimator
 from bepo.lab.learn import Curve
+from bepo.lab.words import obstacle
 from bepo.runs.config import METHOD_VERSION
 from bepo.store.files import Corrupt, digest, read_bytes, write_output
 from bepo.store.locks import locked
@@ -95,9 +96,9 @@ class Grid:
         return rows.iloc[np.argsort(-speed.to_numpy(float), kind="stable")]
 
 
-def with_and_without_critic(credits: Mapping[str, Estimator]) -> tuple[dict[str, Estimator], Sequence[str]]:
-    """Return the estimators that the lab can apply, and the names of those that need a critic."""
-    usable = {n: credit for n, credit in credits.items() if not (credit.needs_critic or credit.n_continuations)}
+def applicable(credits: Mapping[str, Estimator]) -> tuple[dict[str, Estimator], Sequence[str]]:
+    """Return the estimators that the lab can apply, and the names of the others."""
+    usable = {n: credit for n, credit in credits.items() if not obstacle(credit)}
     return usable, [name for name in credits if name not in usable]
 
 

@@ -24,7 +24,7 @@ from bepo.credit import Estimator
 from bepo.lab.bias import bias, every_group
 from bepo.lab.controls import CONTROLS
 from bepo.lab.fidelity import Probe, fidelity
-from bepo.lab.grid import LAB_VERSION, credits_of, with_and_without_critic
+from bepo.lab.grid import LAB_VERSION, applicable, credits_of
 from bepo.lab.learn import Weights, learn, warm_start
 from bepo.lab.policies import noisy_expert, softmax
 from bepo.lab.words import (
@@ -105,11 +105,11 @@ def cells(kind: str) -> list[Cell]:
 
 
 def _of_studies(learning: Mapping[str, Any]) -> list[str]:
-    """Return the credit settings of the paper's studies without those that are named or need a critic."""
+    """Return the credit settings of the paper's studies that the lab can apply, without those that are named."""
     if not learning["studies"]:
         return []
     register_configs()
-    usable, _ = with_and_without_critic(credits_of(studies_of_paper()))
+    usable, _ = applicable(credits_of(studies_of_paper()))
     with composing():
         named = [_credit(words) for words in learning["estimators"] if words not in CONTROLS]
     _known.update(usable)

@@ -73,14 +73,20 @@ def read_settings(given: dict[str, Any]) -> tuple[Scene, Dials, Learning]:
 
 
 def read_estimates(names: list[str], alone: bool) -> dict[str, Estimate]:
-    """Return the estimates with these names; without names, every one that needs no critic.
+    """Return the estimates with these names; without names, every one that the lab can apply.
 
     ``alone`` asks for estimators whose groups do not influence each other.
     """
     with composing():
-        known = [(n, cls) for n, cls in estimators().items() if not cls.needs_critic and COLUMN not in cls.needs]
-        usable = (n for n, cls in known if not (alone and cls().mixes_groups))
-        return {name: read_estimate(name, alone) for name in names or [*usable, *CONTROLS]}
+        known = (n for n, cls in estimators().items() if not obstacle(cls) and not (alone and cls().mixes_groups))
+        return {name: read_estimate(name, alone) for name in names or [*known, *CONTROLS]}
+
+
+def obstacle(credit: Estimator | type[Estimator]) -> str:
+    """Return why the lab cannot apply an estimator; empty if it can."""
+    if credit.needs_critic:
+        return "needs a critic: the lab has none"
+    return "needs a policy's continuations; choices: continuations_4 and the like" if COLUMN in credit.needs else ""
 
 
 @contextmanager
@@ -96,10 +102,8 @@ def read_estimate(text: str, alone: bool) -> Estimate:
     if text in CONTROLS:
         return CONTROLS[text]
     credit = read_credit(text)
-    if credit.needs_critic:
-        raise UserError(f"credit={credit.name} needs a critic: the lab has none")
-    if credit.n_continuations:
-        raise UserError(f"credit={credit.name} needs continuations of a policy; choices: continuations_4 and the like")
+    if reason := obstacle(credit):
+        raise UserError(f"credit={credit.name} {reason}")
     if alone and credit.mixes_groups:
         raise UserError(f"credit={credit.name} mixes groups: its exact bias is not that of one group")
     return of_estimator(credit)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError
@@ -26,6 +26,7 @@ def collect_continued(
     sampling: Sampling,
     seed: int,
     n: int,
+    needs: Iterable[str] = (),
 ) -> RolloutBatch:
     """Return the batch of ``collect``, with the mean return of ``n`` continuations from every state that was acted in.
 
@@ -33,7 +34,7 @@ def collect_continued(
     transitions these are n T further episodes. Raises ``UserError`` if an environment does not repeat itself.
     """
     places = [(task, g, k) for g, task in enumerate(tasks) for k in range(group_size)]
-    episodes = EpisodeBatch(env, agent, places)
+    episodes = EpisodeBatch(env, agent, places, needs)
     play(episodes, policy, sampling, seed, env.horizon)
     states = [(i, t) for i, rows in enumerate(episodes.trajectories) for t in range(len(rows)) for _ in range(n)]
     for chunk, first in enumerate(range(0, len(states), _AT_ONCE)):

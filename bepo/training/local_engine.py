@@ -43,7 +43,7 @@ class LocalEngine:
         """Run ``group_size`` episodes of each task with the current policy; every draw follows from ``seed``."""
         how = self.setup.env, self.setup.agent, self.policy, tasks, group_size, sampling, seed
         if COLUMN in needs:
-            return Rollouts(collect_continued(*how, self.setup.n_continuations))
+            return Rollouts(collect_continued(*how, self.setup.n_continuations, needs))
         return Rollouts(collect(*how, needs))
 
     def join(self, parts: Sequence[Rollouts], kept: Sequence[Bool[np.ndarray, " G"]]) -> Rollouts:

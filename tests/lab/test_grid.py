@@ -6,7 +6,7 @@ from hydra import compose
 
 from bepo.credit import make
 from bepo.lab.__main__ import main
-from bepo.lab.grid import Grid, credits_of, with_and_without_critic
+from bepo.lab.grid import Grid, applicable, credits_of
 from bepo.lab.words import composing, read_credit
 from bepo.runs.compose import register_configs, to_config
 
@@ -70,7 +70,7 @@ def test_the_digest_names_everything_that_makes_a_row(tmp_path, monkeypatch):
 
 def test_an_estimator_with_a_critic_is_left_out():
     credits = {name: make(name) for name in ("grpo", "ppo")}
-    assert with_and_without_critic(credits) == ({"grpo": credits["grpo"]}, ["ppo"])
+    assert applicable(credits) == ({"grpo": credits["grpo"]}, ["ppo"])
 
 
 @pytest.mark.parametrize("content", ["a,b\n1,2\n", "", "\x00\x01"])

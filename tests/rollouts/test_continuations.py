@@ -50,6 +50,11 @@ def test_the_episodes_are_those_without_continuations_and_further_episodes_diffe
     assert (batch.extras["continuation"] != rest).any()
 
 
+def test_columns_of_other_estimators_are_there_too():
+    batch = collect_continued(*arguments(Policy()), 1, {"continuation", "expert_steps"})
+    assert {"continuation", "expert_steps", "next_expert_steps"} <= batch.extras.keys()
+
+
 def test_an_environment_that_does_not_repeat_itself_is_refused(monkeypatch):
     starts, start = [], Sokoban.start
 

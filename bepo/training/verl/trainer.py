@@ -227,8 +227,8 @@ def _store_energies(batch: KVBatchMeta) -> None:
     squares = response_from_nested(data["sum_pi_squared"], data["response_mask"])
     rows = zip(squares.unbind(), data["old_log_probs"].unbind(), strict=True)
     energy = torch.stack([(1 - 2 * chosen.exp() + square).sum() for square, chosen in rows])
-    fields = TensorDict({"energy": energy}, batch_size=len(batch))
-    tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
+    column = TensorDict({"energy": energy}, batch_size=len(batch))
+    tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=column)
 
 
 def _store_credit(batch: KVBatchMeta, credit: Credit) -> KVBatchMeta:
