@@ -51,15 +51,21 @@ def build(item: Artefact, source: Source, tier: str, allow_mixed: bool = False) 
     return Built(item.label, tier, item.build(loaded), list(loaded.values()))
 
 
+def make_folders(out: Path) -> None:
+    """Make the folders that ``write`` fills: a path that cannot be written is named before minutes of work."""
+    for name in ("tables", "figures"):
+        (out / name).mkdir(parents=True, exist_ok=True)
+
+
 def write(built: Iterable[Built], out: Path) -> None:
     """Write ``tables/<label>.<tier>.{tex,md,csv,stats.csv}`` and ``figures/<label>.<tier>.{pdf,png,svg,tex}``.
 
     The tier is printed in a corner of each picture. Figures are closed.
     """
+    make_folders(out)
     drawn, drawings = [], []
     for one in built:
         folder, name = out / ("tables" if one.table else "figures"), f"{one.label}.{one.tier}"
-        folder.mkdir(parents=True, exist_ok=True)
         if isinstance(one.product, Table):
             texts = _table_texts(one.product, one.label)
         else:

@@ -15,7 +15,7 @@ def explain_claim(name: str, source: Source, tiers: Sequence[str], allow_mixed: 
     """
     found = []
     for tier in reversed(tiers):
-        every = explanations(source, tier, allow_mixed)
+        every = _explanations(name, source, tier, allow_mixed)
         if name not in every:
             raise choose("claim", name, every)
         found.append(every[name])
@@ -24,17 +24,23 @@ def explain_claim(name: str, source: Source, tiers: Sequence[str], allow_mixed: 
     return found[-1][1] if found[-1][0] else found[0][1]
 
 
-def explanations(source: Source, tier: str, allow_mixed: bool = False) -> dict[str, tuple[bool, list[str]]]:
-    """Return for every claim whether the runs of a tier test it, and the lines of its explanation."""
+def _explanations(asked: str, source: Source, tier: str, allow_mixed: bool) -> dict[str, tuple[bool, list[str]]]:
+    """Return for every claim whether the runs of a tier test it, and the lines of its explanation.
+
+    Raises ``UserError`` if no claim has the name ``asked``, before claims are tested.
+    """
     key = ("claims", remembered.digest_of(source), tier, allow_mixed)
-    return remembered.kept(lambda: _explained(source, tier, allow_mixed), *key)
+    return remembered.kept(lambda: _explained(asked, source, tier, allow_mixed), *key)
 
 
-def _explained(source: Source, tier: str, allow_mixed: bool) -> dict[str, tuple[bool, list[str]]]:
+def _explained(asked: str, source: Source, tier: str, allow_mixed: bool) -> dict[str, tuple[bool, list[str]]]:
+    from analysis.claims.claims import read
     from analysis.claims.entries import Entries
     from analysis.grid.artefact import artefacts
     from analysis.output.claim_lines import lines_of
 
+    if asked not in (known := [claim.id for claim in read()]):
+        raise choose("claim", asked, known)
     entries = artefacts("table")["claims"].load(source, tier, allow_mixed)
     assert isinstance(entries, Entries)
     return {e.claim.id: (e.runs.tested is not None, lines_of(e, entries, tier)) for e in entries.evaluated}

@@ -8,7 +8,7 @@ from analysis.claims.entries import evaluated_claims
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 from analysis.output import page
-from analysis.output.build import Built, build, write, write_macros
+from analysis.output.build import Built, build, make_folders, write, write_macros
 from analysis.output.study import build_study
 from analysis.output.text import to_markdown
 from bepo.core.errors import UserError, choose
@@ -32,6 +32,7 @@ def rebuild(
     for label in labels:
         if label not in known:
             raise choose("artefact or command", label, [*known, *commands])
+    make_folders(out)
     every = set(tiers) if labels else {*source.tiers(), *tiers}
     built = [
         build(known[label], source, tier, allow_mixed)

@@ -22,6 +22,7 @@ from hydra.core.override_parser.types import Override
 from bepo.evaluate import configured
 from bepo.runs.compose import register_configs, to_config
 from bepo.store import find
+from bepo.sweep import studies
 from tests.stored_runs import write_run
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +42,9 @@ NOT_RUN = {
     r"python -m bepo\.sweep .*journal": "needs the folder /shared; tests/sweep/test_storage.py has a journal",
     r"python -m bepo\.view --watch": "serves until it is stopped; tests/explore has a server",
     r"python -m bepo\.lab grid": "learns for minutes; tests/lab has a small grid",
+    r"python -m bepo\.lab record": "measures for minutes; tests/lab/test_record.py has a small plan",
+    r"python -m analysis results": "reads every published run; tests/analysis/test_results.py makes the page",
+    r"python -m analysis\.output\.notebook_pages": "tests/analysis/test_notebooks.py runs every notebook",
     r"python -m bepo\.upload": "needs a server; tests/store/test_tracking.py has a stand-in for it",
     r".*(credit=(togo|mine)|credit togo|-k togo|view tutorial)": "an example of a page: its file is added there",
     r".*(env=corridor|play corridor|loss=dro|invalid.penalty)": "an example of a page: "
@@ -51,7 +55,7 @@ NOT_RUN = {
     r"python conformance\.py": "tests/credit/test_conformance.py runs it on a copy, with the page's adapter",
     r"python -m tests\.credit\.make_conformance": "writes a file that is tracked; a test compares it",
     r"python -m venv": "makes an environment",
-    r"python -m pytest -n 2": "this test would start itself",
+    r"python -m pytest( -n 2|$)": "this test would start itself",
     r"make (verl|test-verl)": "needs .venv-verl, 4 GB that make verl downloads",
     r"marimo": "opens a browser; tests/analysis/test_notebooks.py runs every notebook",
     r"bepo (COMMAND|new|train|view)\b.*": "the name of a command, or a package; tests/commands runs each",
@@ -178,6 +182,8 @@ class Place:
             "bepo.envs.alfworld.write_games": ["--games", "1"],
             "bepo.envs.webshop.generate": ["--products", "5"],
         }
+        if module == "bepo.lab":
+            return [*words, *SMALLEST_LAB.get(words[0], [])]
         if module == "pytest":
             return [*words, "--collect-only", "-q"]
         return [*words, *more.get(module, [])]
@@ -187,6 +193,7 @@ class Place:
         if (form := (module, frozenset(arguments))) in DONE:
             return
         DONE.add(form)
+        self.patch.setattr(studies, "studies_of_paper", lambda: ["main_sokoban_text", "tune_gated_bepo"])  # of "all"
         if module == "bepo.view" and not {RUN, OTHER} & {*arguments}:  # of all runs, only those of this folder
             self.patch.setattr(find, "PUBLISHED", self.folder)
         package = find_spec(module).submodule_search_locations is not None
@@ -222,6 +229,11 @@ def first_of(override: Override) -> object:
     return override.value().start if override.is_interval_sweep() else next(override.sweep_string_iterator())
 
 
+SMALLEST_LAB = {
+    "learn": ["seeds=2", "updates=2"],
+    "fidelity": ["groups=2", "worlds=2"],
+    "sampled": ["games=1", "groups=1", "group_size=2", "continuations=2"],
+}
 DONE: set[tuple[str, frozenset[str]]] = set()
 METRICS = {"train/kl": 0.1, "train/entropy": 0.2}
 GOLDEN = str(ROOT / "tests" / "data" / "credit_golden.json")

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from bepo.runs.compose import CONFIG_ERRORS, explain, register_configs, to_config
 from bepo.sweep.space import parse
-from tests.command import without_rights
+from tests.command import Command
 from tests.conftest import DATA
 
 TABLE = yaml.safe_load((DATA / "bad_inputs.yaml").read_text(encoding="utf-8"))
@@ -84,9 +84,9 @@ def bad(tmp_path_factory) -> Iterator[Path]:
         (folder / name).parent.mkdir(exist_ok=True, parents=True)
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "bin").write_bytes(bytes(range(256)))
-    for name in ("pipes", "ro", "nothing.json"):
+    for name in ("pipes", "ro", "nothing.md"):
         (folder / name).mkdir()
-    for name in ("pipe.json", "pipe.npz", "pipe.zip", "pipes/config.json"):
+    for name in ("pipe.json", "pipe.md", "pipe.npz", "pipe.zip", "pipes/config.json"):
         os.mkfifo(folder / name)
     (folder / "loop").symlink_to("loop")
     modes = {"unreadable.json": 0, "unreadable_weights/model.safetensors": 0, "locked": 0, "ro": 0o555}
@@ -127,13 +127,20 @@ def test_what_is_around_a_command_is_named_in_one_line(line, words, bad, tmp_pat
     if not before:
         refused(module, arguments, words, tmp_path, monkeypatch, capsys)
         return
-    command = [sys.executable, "-m", module, *placed(module, arguments, tmp_path)]
-    command = [*(without_rights() if "@drop" in before else []), *command]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", **dict(part.split("=", 1) for part in before if "=" in part)}
-    with open("/dev/full" if "@full" in before else os.devnull, "wb") as out:
-        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, env=environment, timeout=100)
-    *_, last = lines = done.stderr.decode().splitlines()
-    assert done.returncode == 2 and len(lines) <= 2 and last.startswith("error: ") and words in last, lines
+    arguments = placed(module, arguments, tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for name, value in (part.split("=", 1) for part in before if "=" in part):
+        monkeypatch.setenv(name, value)
+    words_of = [*(["tests.without_rights"] if "@drop" in before else []), module, *arguments]
+    if any(part.startswith(("@full", "MATPLOTLIBRC")) for part in before):  # is read while libraries are imported
+        with open("/dev/full" if "@full" in before else os.devnull, "wb") as out:
+            done = subprocess.run([sys.executable, "-m", *words_of], stdout=out, stderr=subprocess.PIPE, timeout=100)
+        err, status = done.stderr.decode(), done.returncode
+    else:
+        forked = Command(*words_of)
+        (_, err), status = forked.communicate(), forked.returncode
+    *_, last = lines = err.splitlines()
+    assert status == 2 and len(lines) <= 2 and last.startswith("error: ") and words in last, lines
     assert "secret" not in last
 
 
