@@ -108,8 +108,9 @@ test-verl: verl ## Test backend=verl on a CPU (6 to 15 minutes on 2 idle cores; 
 test-verl-full: verl ## The same, and a critic and tensor parallelism on two ranks (13 minutes)
 	$(call TEST_VERL,1800)
 
-attack: install ## Kill runs, sweeps and studies at every file operation and at random (half an hour, before a release)
+attack: install ## Kill runs, sweeps and studies at every file operation and at random (an hour, before a release)
 	$(BIN)/python -m pytest -n 2 tests/attacks
+	$(BIN)/python -m pytest -n 2 tests/credit --hypothesis-profile=thorough
 
 verify: install ## Check the published runs, and train one of them again for two updates (2 minutes)
 	$(BIN)/python -m bepo.publish

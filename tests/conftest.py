@@ -20,8 +20,9 @@ import torch  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
 torch.set_num_threads(1)
-settings.register_profile("bepo", deadline=None, derandomize=True, max_examples=6 if CHECK_SHAPES else 60)
+settings.register_profile("bepo", deadline=None, derandomize=True, max_examples=3 if CHECK_SHAPES else 20)
 settings.register_profile("fast", settings.get_profile("bepo"), max_examples=3)  # make test-fast
+settings.register_profile("thorough", settings.get_profile("bepo"), max_examples=300, derandomize=False)  # make attack
 settings.load_profile("bepo")
 
 DATA = Path(__file__).parent / "data"

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bepo.core.batch import RolloutBatch
@@ -16,7 +16,6 @@ ALL = [name for name in estimators() if hasattr(reference, name)]
 
 
 @pytest.mark.parametrize("name", ALL)
-@settings(max_examples=60)
 @given(rows=rollouts(max_groups=3), data=st.data())
 def test_equals_the_plain_reference(name, rows, data):
     chosen = data.draw(estimator(estimators()[name]))
