@@ -15,7 +15,7 @@ def explain_claim(name: str, source: Source, tiers: Sequence[str], allow_mixed: 
     """
     found = []
     for tier in reversed(tiers):
-        every = _explanations(name, source, tier, allow_mixed)
+        every = explanations(name, source, tier, allow_mixed)
         if name not in every:
             raise choose("claim", name, every)
         found.append(every[name])
@@ -24,7 +24,7 @@ def explain_claim(name: str, source: Source, tiers: Sequence[str], allow_mixed: 
     return found[-1][1] if found[-1][0] else found[0][1]
 
 
-def _explanations(asked: str, source: Source, tier: str, allow_mixed: bool) -> dict[str, tuple[bool, list[str]]]:
+def explanations(asked: str, source: Source, tier: str, allow_mixed: bool = False) -> dict[str, tuple[bool, list[str]]]:
     """Return for every claim whether the runs of a tier test it, and the lines of its explanation.
 
     Raises ``UserError`` if no claim has the name ``asked``, before claims are tested.
