@@ -1,4 +1,4 @@
-"""``python -m tests.without_rights MODULE ARGUMENTS``: run a module without root's right to read and write every file."""
+"""``python -m tests.without_rights MODULE ARGUMENTS``: a module without root's rights on files."""
 
 import ctypes
 import os

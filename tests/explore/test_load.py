@@ -9,6 +9,7 @@ import pytest
 import bepo
 from bepo.core.errors import UserError
 from bepo.explore.frames import _storable, differing
+from bepo.store import find
 from bepo.store.archive import write_archive
 from bepo.store.files import Corrupt
 from bepo.store.json_files import write_sealed
@@ -115,7 +116,8 @@ def test_a_changed_run_is_refused(results, tmp_path):
         bepo.load(tmp_path / folder.name)
 
 
-def test_a_run_that_cannot_be_read_hides_no_other(results, tmp_path, capsys):
+def test_a_run_that_cannot_be_read_hides_no_other(results, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(find, "PUBLISHED", tmp_path)  # of all runs, those that were made here
     shutil.copytree(results, tmp_path / "results")
     own = {run.id for run in bepo.load("explored", results=results).stored}
     strange = next((tmp_path / "results" / "runs").iterdir())
