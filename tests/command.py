@@ -9,7 +9,9 @@ import signal
 import sys
 import tempfile
 import time
+from multiprocessing import forkserver
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -31,10 +33,8 @@ SMALLEST = (
 )
 
 
-# Libraries that commands import, many seconds of them. A server imports them once, and each command is forked from it.
-PRELOADED = ["bepo.training.backends.local", "transformers.models.qwen2.modeling_qwen2", "analysis.output.rebuild"]
-PRELOADED += ["analysis.__main__", "hydra.main", "hypothesis", "wandb"]
-PACKAGES = ("bepo", "analysis", "tests")  # imported afresh by every command
+PACKAGES = ("bepo", "analysis", "tests")  # imported afresh by commands in another folder, which may have others
+ROOT = Path(__file__).parents[1]
 
 
 def without_rights() -> list[str]:
@@ -48,12 +48,15 @@ def without_rights() -> list[str]:
 
 
 class Command:
-    """``python -m module arguments`` in a process of its own, as from a shell; output goes into files."""
+    """``python -m module arguments`` in a process of its own, as from a shell; output goes into files.
+
+    A sweep forks its workers from itself: see ``_fork_workers``.
+    """
 
     def __init__(self, module: str, *arguments: str, folder: Path | None = None) -> None:
         """``folder`` is where it runs, and where our packages are imported from: here, unless one is given."""
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(PRELOADED)
+        context.set_forkserver_preload(["tests.preloaded"])
         self._files = Path(tempfile.mkdtemp(prefix="command-"))
         self._process = context.Process(
             target=_run, args=(module, arguments, folder or Path.cwd(), dict(os.environ), self._files)
@@ -79,6 +82,10 @@ class Command:
         shutil.rmtree(self._files)
         return output
 
+    def kill(self) -> None:
+        """Kill it, which its workers notice."""
+        self._process.kill()
+
     def send_signal(self, number: int) -> None:
         """Send a signal to it."""
         assert self._process.pid is not None
@@ -92,10 +99,34 @@ def _run(module: str, arguments: tuple[str, ...], folder: Path, environment: dic
     os.environ.clear()
     os.environ.update(environment)
     sys.path.insert(0, str(folder))
-    for name in [name for name in sys.modules if name.split(".")[0] in PACKAGES]:
-        del sys.modules[name]
+    if folder != ROOT:
+        for name in [name for name in sys.modules if name.split(".")[0] in PACKAGES]:
+            del sys.modules[name]
+    sys.modules.pop(f"{module}.__main__", None)
     sys.argv = [module, *arguments]
+    _fork_workers()
     runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _fork_workers() -> None:
+    """Let a sweep of this process fork its workers, because a server of its own would import the libraries again.
+
+    That takes 12 seconds. ``test_sweep.py`` has sweeps with a server.
+    """
+    get_context = multiprocessing.get_context
+
+    def forking(method: str | None = None):
+        return get_context("fork" if method == "forkserver" else method)
+
+    mock.patch.object(multiprocessing, "get_context", forking).start()
+    mock.patch.object(forkserver, "ensure_running", lambda: None).start()
+    os.register_at_fork(after_in_child=_default_signals)
+
+
+def _default_signals() -> None:
+    """Undo the handlers of the sweep, which the workers of a server do not inherit."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def launch(*overrides: str) -> Command:

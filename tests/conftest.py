@@ -1,5 +1,6 @@
 import json
 import os
+import signal
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -24,6 +25,9 @@ settings.register_profile("bepo", deadline=None, derandomize=True, max_examples=
 settings.register_profile("fast", settings.get_profile("bepo"), max_examples=3)  # make test-fast
 settings.register_profile("thorough", settings.get_profile("bepo"), max_examples=300, derandomize=False)  # make attack
 settings.load_profile("bepo")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background shell; the tests' processes would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 DATA = Path(__file__).parent / "data"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import SMALLEST, without_rights
+from tests.command import SMALLEST, Command, without_rights
 
 ROOT = Path(__file__).parents[2]
 PYTHON = f"{sys.executable} -m"
@@ -72,19 +72,19 @@ def test_a_closed_standard_input_is_an_empty_one():
     assert done.returncode == 0 and done.stderr == "" and "stopped: score 0" in done.stdout
 
 
-def sweep(results: Path) -> str:
-    """Return a sweep of a single small run."""
-    small = " ".join(option for option in SMALLEST if not option.startswith(("progress", "updates")))
-    return f"python -m bepo.sweep main_sokoban credit=grpo seed=0 tier=smoke {small} updates=2 'results=\"{results}\"'"
+SMALL = [option for option in SMALLEST if not option.startswith(("progress", "updates"))]
+SWEEP = ("main_sokoban", "credit=grpo", "seed=0", "tier=smoke", *SMALL, "updates=2")
 
 
 def test_a_sweep_goes_on_without_a_reader(tmp_path):
-    done = shell(f"{sweep(tmp_path)} | :")
-    assert done.returncode == 0 and len(list(tmp_path.glob("runs/*/run.json"))) == 1
+    command = Command("tests.commands.without_a_reader", *SWEEP, f"results={tmp_path}")
+    assert command.communicate() == ("", "") and command.returncode == 0
+    assert len(list(tmp_path.glob("runs/*/run.json"))) == 1
 
 
 def test_logs_of_a_sweep_are_utf_8_beside_a_terminal_of_ascii(tmp_path):
-    done = shell(sweep(tmp_path / "größe"), PYTHONIOENCODING="ascii")
+    line = f"python -m bepo.sweep {' '.join(SWEEP)} 'results=\"{tmp_path}/größe\"'"
+    done = shell(line, PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stdout
     (log,) = tmp_path.glob("größe/runs/*/*.txt")
     assert "/größe/runs/" in log.read_text(encoding="utf-8")

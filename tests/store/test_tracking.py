@@ -108,32 +108,13 @@ def test_a_resumed_run_stays_where_it_began_and_names_the_studies_that_share_it(
         assert {k: theirs[k] for k in ours} == pytest.approx(ours, nan_ok=True)
 
 
-INTERRUPTED = """
-import os, runpy, signal, sys
-from bepo.store.tracking import wandb as tracking
-
-class Tracker(tracking.Tracker):
-    def finish(self, *arguments):
-        os.kill(os.getpid(), signal.SIGINT)
-        super().finish(*arguments)
-
-tracking.Tracker = Tracker  # the sink of W&B
-sys.argv[0] = "bepo.train"
-runpy.run_module("bepo.train", run_name="__main__", alter_sys=True)
-"""
-
-
-def test_ctrl_c_while_a_complete_run_is_handed_over_leaves_it_complete_in_wandb_too(tmp_path):
+def test_ctrl_c_while_a_complete_run_is_handed_over_leaves_it_complete_in_wandb_too(tmp_path, monkeypatch):
+    monkeypatch.delenv("WANDB_SERVICE", raising=False)
     settings = (*SMALLEST, "tracking.mode=offline", f"results={tmp_path}", "updates=4")
-    ended = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED, *settings],
-        capture_output=True,
-        text=True,
-        env=own_service(),
-        encoding="utf-8",
-    )
-    assert ended.returncode == 130 and "stopping after the end of this run" in ended.stderr, ended.stderr
-    assert "test success 0." in ended.stdout
+    ended = Command("tests.store.interrupted_at_the_end", *settings)
+    out, err = ended.communicate()
+    assert ended.returncode == 130 and "stopping after the end of this run" in err, err
+    assert "test success 0." in out
     (log,) = tmp_path.glob("runs/*/wandb/offline-run-*/run-*.wandb")
     found = logged(log)
     (path,) = tmp_path.glob("runs/*/run.json")

@@ -27,7 +27,7 @@ from bepo.sweep.estimate import Throughput
 from bepo.sweep.plan import plan_runs
 from bepo.sweep.show import format_plan
 from bepo.sweep.studies import compose_study
-from tests.command import SMALLEST, rows
+from tests.command import SMALLEST, Command, rows
 
 pytestmark = pytest.mark.slow  # these train
 
@@ -37,25 +37,32 @@ TINY = (*SMALLEST, "updates=6", "checkpoint_every=1", "evaluation.every=3", "mod
 GRID = ("main_sokoban", *TINY, "updates=15", "credit=grpo,gated_bepo", "seed=0,1")
 
 
-def sweep(results: Path, *arguments: str) -> subprocess.Popen:
+def sweep(results: Path, *arguments: str) -> Command:
+    return Command("bepo.sweep", *arguments, f"results={results}")
+
+
+def sweep_with_a_server(results: Path, *arguments: str) -> subprocess.Popen:
+    """The sweep as a user starts it: its workers are forked from a server that it starts."""
     command = [sys.executable, "-m", "bepo.sweep", *arguments, f"results={results}"]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ, encoding="utf-8"
     )
 
 
-def finish(process: subprocess.Popen) -> tuple[int, str]:
-    out, _ = process.communicate(timeout=240)
-    return process.returncode, out
+def finish(process: Command | subprocess.Popen) -> tuple[int, str]:
+    out, err = process.communicate(timeout=240)
+    assert process.returncode is not None
+    return process.returncode, out + (err or "")
 
 
-def wait_for(condition, process: subprocess.Popen):
+def wait_for(condition, process: Command | subprocess.Popen):
     """Return what ``condition`` returns, once that is true."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         if result := condition():
             return result
-        assert process.poll() is None, process.stdout.read()
+        ended = process.returncode if isinstance(process, Command) else process.poll()
+        assert ended is None, finish(process)
         time.sleep(0.005)
     raise AssertionError("nothing happened in two minutes")
 
@@ -66,7 +73,7 @@ def test_killed_and_shared_every_cell_is_done_once(tmp_path):
     def half_done():
         return [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text(encoding="utf-8").count("\n") >= 3]
 
-    first = sweep(tmp_path, *GRID, "--jobs", "1")
+    first = sweep_with_a_server(tmp_path, *GRID, "--jobs", "1")
     (partial,) = wait_for(half_done, first)
     (worker,) = writers(partial.parent / ".lock")
     os.kill(worker, signal.SIGSTOP)  # it holds its run while the second sweep comes up and finds another
@@ -124,7 +131,7 @@ def writers(path: Path) -> list[int]:
 
 def test_ctrl_c_leaves_checkpoints(tmp_path):
     settings = ("main_sokoban", *TINY, "updates=200", "credit=grpo", "seed=0", "--jobs", "1")
-    process = sweep(tmp_path, *settings)
+    process = sweep_with_a_server(tmp_path, *settings)
     wait_for(
         lambda: [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text(encoding="utf-8").count("\n") >= 2],
         process,
@@ -328,7 +335,7 @@ def test_a_long_temporary_folder_leaves_room_for_the_socket_of_workers(tmp_path,
     folder = tmp_path / ("x" * 80)
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
-    code, out = finish(sweep(tmp_path, "main_sokoban", *TINY, "updates=1", "credit=grpo", "seed=0"))
+    code, out = finish(sweep_with_a_server(tmp_path, "main_sokoban", *TINY, "updates=1", "credit=grpo", "seed=0"))
     assert code == 0 and "1 of 1 runs complete" in out, out
 
 
