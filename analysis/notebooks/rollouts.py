@@ -12,17 +12,18 @@ def _():
 
     import marimo as mo
 
+    from analysis.data.sources import open_source
     from analysis.plots import explore, rollout_graph
 
-    return Path, explore, mo, rollout_graph
+    return Path, explore, mo, open_source, rollout_graph
 
 
 @app.cell
-def _(Path, explore, mo):
-    every = explore.runs(Path(str(mo.cli_args().get("results") or "results")))
-    kept = {name: run for name, run in every.items() if explore.rollouts(run)}
-    mo.stop(not kept, mo.md("No run kept its rollouts. Train with `save_rollouts=10`."))
-    run = mo.ui.dropdown(kept, value=next(iter(kept)), label="Run", full_width=True)
+def _(Path, explore, mo, open_source):
+    source = open_source(Path(str(mo.cli_args().get("results") or "results")))
+    _studies = explore.studies(source)
+    mo.stop(not _studies, mo.md("No complete run yet."))
+    study = mo.ui.dropdown(_studies, value=next(iter(_studies)), label="Study", searchable=True)
     mo.vstack(
         [
             mo.md(
@@ -30,13 +31,22 @@ def _(Path, explore, mo):
                 # Rollout graphs
 
                 Several episodes of one task form a graph: a state that two episodes visit is one node. Step
-                credit compares what followed from there. Choose a run and a batch that it kept. Below are
-                the graph of one group and the advantage of any estimator on its edges.
+                credit compares what followed from there. Choose a study, a run and a batch that it kept. Below
+                are the graph of one group and the advantage of any estimator on its edges.
                 """
             ),
-            run,
+            study,
         ]
     )
+    return source, study
+
+
+@app.cell
+def _(explore, mo, source, study):
+    kept = {name: run for name, run in explore.runs(source, *study.value).items() if explore.rollouts(run)}
+    mo.stop(not kept, mo.md("No run of this study kept its rollouts. Train with `save_rollouts=10`."))
+    run = mo.ui.dropdown(kept, value=next(iter(kept)), label="Run", full_width=True)
+    mo.vstack([run])
     return (run,)
 
 

@@ -17,37 +17,37 @@ def _():
     from analysis.output import ledger
     from analysis.output.build import build
     from analysis.plots import explore
-    from bepo.runs.config import TIERS
 
-    return Path, open_source, TIERS, artefacts, build, explore, ledger, mo
+    return Path, open_source, artefacts, build, explore, ledger, mo
 
 
 @app.cell
-def _(Path, ledger, mo, open_source):
+def _(Path, explore, ledger, mo, open_source):
     results = Path(str(mo.cli_args().get("results") or "results"))
-    _source = open_source(results)
+    source = open_source(results)
     _ABOUT = """
         # Runs
 
-        The ledger has a row for each run, the published ones too. Below: runs side by side, and where the gate of
-        Gated-BEPO is open.
+        The ledger has a row for each run, the published ones too. Below: runs of a study side by side, and where
+        the gate of Gated-BEPO is open.
         """
-    _every = ledger.ledger(results, _source.published.values())
-    mo.vstack([mo.md(_ABOUT), _every])
-    return (results,)
+    _every = ledger.ledger(results, source.published.values())
+    _studies = explore.studies(source)
+    mo.stop(not _studies, mo.md("No complete run yet."))
+    study = mo.ui.dropdown(_studies, value=next(iter(_studies)), label="Study", searchable=True)
+    mo.vstack([mo.md(_ABOUT), _every, study])
+    return source, study
 
 
 @app.cell
-def _(TIERS, explore, mo, results):
-    every = explore.runs(results)
-    mo.stop(not every, mo.md("No complete run yet."))
+def _(explore, mo, source, study):
+    every = explore.runs(source, *study.value)
+    mo.stop(not every, mo.md("This study has no complete run yet."))
     runs = mo.ui.multiselect(every, value=list(every)[:2], label="Runs", full_width=True)
     logged = sorted({column for run in every.values() for column in run.metrics.columns} - {"update"})
     metrics = mo.ui.multiselect(logged, value=["train/success"], label="Metrics", full_width=True)
-    tiers = [name for name in TIERS if name in {run.tier for run in every.values()}]
-    tier = mo.ui.dropdown(tiers, value=tiers[-1], label="Tier")
     mo.vstack([mo.md("# Runs side by side"), runs, metrics])
-    return every, metrics, runs, tier
+    return every, metrics, runs
 
 
 @app.cell
@@ -67,17 +67,15 @@ def _(every, explore, metrics, mo, runs):
 
 
 @app.cell
-def _(open_source, artefacts, build, every, explore, mo, results, tier):
-    names, source = ("gate-activation", "supp-gate-diagnostics"), open_source(results)
-    shown = [build(artefacts()[name], source, tier.value).product for name in names]
-    of_tier = [run for run in every.values() if run.tier == tier.value]
+def _(artefacts, build, every, explore, mo, source, study):
+    names = ("gate-activation", "supp-gate-diagnostics")
+    shown = [build(artefacts()[name], source, study.value[1]).product for name in names]
     mo.vstack(
         [
-            mo.md("# Where the gate is open"),
-            tier,
+            mo.md(f"# Where the gate is open (tier {study.value[1]})"),
             *(part for one in shown for part in (one.figure, mo.md(one.caption))),
             mo.md("## Advantage without comparison\nShare of sum |A|, per cent."),
-            explore.degeneracy(of_tier),
+            explore.degeneracy(list(every.values())),
         ]
     )
     return

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import cycle
-from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure as Picture
 
 from analysis.data.methods import name_of
 from analysis.data.runs import Run, grouped
-from analysis.data.sources import open_source
+from analysis.data.sources import Source
 from analysis.data.statistics import compare
 from analysis.grid.parts import Metric
 from analysis.plots.style import PAGE, band, by_seed, legend_above, method_colour, over_updates, panels
@@ -20,13 +19,25 @@ from bepo.explore.frames import differing
 _DASHES = ("-", "--", ":", "-.")
 
 
-def runs(results: Path, source: str | None = None) -> dict[str, Run]:
-    """Return every complete, intact run by a readable name, the newest first. ``source``: see ``open_source``.
+def studies(source: Source) -> dict[str, tuple[str, str]]:
+    """Return study and tier of all runs, by a readable name: the results folder's, newest first, then published ones.
 
-    The name contains the settings in which a run differs from others of its tier, environment, model and method.
+    No run is read. Of the published studies those of the paper's main tables come first.
     """
-    runs = sorted(open_source(results, source).runs(), key=lambda r: (r.started, r.id), reverse=True)
-    kinds = {run.id: f"{run.tier} {run.env} {run.model} {name_of(run.method)}" for run in runs}
+    folders = [path for path in (source.results / "studies").glob("*/*") if path.is_dir()]
+    local = [(path.parent.name, path.name) for path in sorted(folders, key=lambda p: p.stat().st_mtime, reverse=True)]
+    published = [(name, tier) for tier, kept in source.published.items() for name in kept.studies()]
+    published.sort(key=lambda place: not place[0].startswith("main_"))
+    return {f"{name} ({tier})": (name, tier) for name, tier in [*local, *published]}
+
+
+def runs(source: Source, study: str, tier: str) -> dict[str, Run]:
+    """Return the complete, intact runs of a study by a readable name, the newest first.
+
+    The name contains the settings in which a run differs from others of its environment, model and method.
+    """
+    runs = sorted(source.all_of_study(study, tier), key=lambda r: (r.started, r.id), reverse=True)
+    kinds = {run.id: f"{run.env} {run.model} {name_of(run.method)}" for run in runs}
     words: dict[str, str] = {}
     for alike in grouped(runs, lambda run: kinds[run.id]).values():
         for run, own in differing({run.id: run.config for run in alike}).items():

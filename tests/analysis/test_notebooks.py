@@ -11,10 +11,12 @@ import numpy as np
 import optuna
 import pytest
 
+from analysis.data.sources import Source
 from analysis.figures.tuning import optuna_studies
 from analysis.output import notebook_pages
 from analysis.plots import explore, rollout_graph
 from bepo.core.errors import UserError
+from bepo.store.published import PUBLISHED
 from tests.stored_runs import write_run
 
 pytest.importorskip("marimo")  # of the extra [dev]
@@ -71,7 +73,9 @@ def test_marimo_finds_nothing_wrong():
 
 
 def test_questions_of_the_notebooks(results):
-    found = explore.runs(results, "local")
+    source = Source(results)
+    assert explore.studies(source) == {"main_webshop (laptop)": ("main_webshop", "laptop")}
+    found = explore.runs(source, "main_webshop", "laptop")
     assert len(found) == 2 and all(explore.rollouts(run) for run in found.values())
     ours, theirs = sorted(found, key=lambda name: "GRPO" in name)
     table = explore.outcomes({n: found[n] for n in (ours, theirs)})
@@ -80,6 +84,11 @@ def test_questions_of_the_notebooks(results):
     assert "env.name" not in explore.differences(found).index
     assert (explore.degeneracy(list(found.values()))["tied_states"] == 25.0).all()
     assert len(optuna_studies(results)["tune"].trials) == 5
+
+
+def test_ones_own_studies_come_first_then_the_main_tables(results):
+    names = list(explore.studies(Source(results, PUBLISHED)))
+    assert names[0] == "main_webshop (laptop)" and names[1].startswith("main_") and "blocks (laptop)" in names[2:]
 
 
 def test_sweeps_approach_the_fixed_point_below_their_certificate():

@@ -128,7 +128,7 @@ def test_stray_files_and_cells_are_named_or_ignored(results):
     assert len(found.runs) == 4 and len(found.skipped) == 6
     assert all(f"z{i}.json" in "\n".join(found.skipped) for i in range(5))
     assert list(ledger(results)["status"]) == ["empty", *["complete"] * 4]
-    assert len(explore.runs(results)) == 4
+    assert len(explore.runs(Source(results), "s", "laptop")) == 4
 
 
 def test_metrics_that_are_no_numbers_are_not_logged(tmp_path):
