@@ -103,7 +103,7 @@ verl: .venv-verl/installed ## Make .venv-verl: verl, vLLM and Ray for a CPU (3 m
 TEST_VERL = timeout --signal=INT --kill-after=60 $(1) .venv-verl/bin/python -m pytest -n 0 tests/verl
 
 test-verl: verl ## Test backend=verl on a CPU (6 to 15 minutes on 2 idle cores; 14 GB of memory; BEPO_TEST_SLOW=3 where they are busy)
-	$(call TEST_VERL,1200) -m "not long"
+	$(call TEST_VERL,1800) -m "not long"
 
 test-verl-full: verl ## The same, and a critic and tensor parallelism on two ranks (13 minutes)
 	$(call TEST_VERL,1800)
