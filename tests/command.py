@@ -13,8 +13,6 @@ from multiprocessing import forkserver
 from pathlib import Path
 from unittest import mock
 
-import pytest
-
 SMALLEST = (
     "policy.warm_start=null",
     "policy.hidden_size=32",
@@ -35,16 +33,6 @@ SMALLEST = (
 
 PACKAGES = ("bepo", "analysis", "tests")  # imported afresh by commands in another folder, which may have others
 ROOT = Path(__file__).parents[1]
-
-
-def without_rights() -> list[str]:
-    """Return how a command begins so that root has no more rights than other users to read and write files."""
-    if os.geteuid() != 0:
-        return []
-    if not shutil.which("setpriv"):
-        pytest.skip("root may read everything, and there is no setpriv to give that up")
-    rights = "-dac_override,-dac_read_search"
-    return ["setpriv", "--bounding-set", rights, "--inh-caps", rights]
 
 
 class Command:

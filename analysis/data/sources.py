@@ -46,9 +46,16 @@ class Source:
 
     def tiers(self) -> list[str]:
         """Return the tiers at which some study has runs, from smoke to paper."""
-        present = {path.name for path in (self.results / "studies").glob("*/*") if path.is_dir()}
-        present |= {tier for tier, runs in self.published.items() if runs.studies()}
+        present = {tier for _, tier in self.places()}
         return [tier for tier in TIERS if tier in present]
+
+    def places(self) -> list[tuple[str, str]]:
+        """Return study and tier of all cells: the newest of the results folder first, then published main studies."""
+        folders = [path for path in (self.results / "studies").glob("*/*") if path.is_dir()]
+        folders.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+        published = [(name, tier) for tier, runs in self.published.items() for name in runs.studies()]
+        published.sort(key=lambda place: not place[0].startswith("main_"))
+        return [*((path.parent.name, path.name) for path in folders), *published]
 
     def study(
         self, name: str, tier: str, key: RowKey = METHOD, allow_mixed: bool = False, alike: Collection[str] = ()
@@ -74,8 +81,7 @@ class Source:
 
     def studies(self) -> list[str]:
         """Return the names of all studies that have cells."""
-        local = {path.name for path in (self.results / "studies").glob("*") if path.is_dir()}
-        return sorted(local.union(*(runs.studies() for runs in self.published.values())))
+        return sorted({name for name, _ in self.places()})
 
     def _usable(self, study: StudyRuns) -> list[Run]:
         """Return the complete runs of a study. ``skipped`` gets the reasons for the others."""

@@ -20,15 +20,8 @@ _DASHES = ("-", "--", ":", "-.")
 
 
 def studies(source: Source) -> dict[str, tuple[str, str]]:
-    """Return study and tier of all runs, by a readable name: the results folder's, newest first, then published ones.
-
-    No run is read. Of the published studies those of the paper's main tables come first.
-    """
-    folders = [path for path in (source.results / "studies").glob("*/*") if path.is_dir()]
-    local = [(path.parent.name, path.name) for path in sorted(folders, key=lambda p: p.stat().st_mtime, reverse=True)]
-    published = [(name, tier) for tier, kept in source.published.items() for name in kept.studies()]
-    published.sort(key=lambda place: not place[0].startswith("main_"))
-    return {f"{name} ({tier})": (name, tier) for name, tier in [*local, *published]}
+    """Return study and tier of all cells by a readable name, without reading a run."""
+    return {f"{name} ({tier})": (name, tier) for name, tier in source.places()}
 
 
 def runs(source: Source, study: str, tier: str) -> dict[str, Run]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import SMALLEST, Command, without_rights
+from tests.command import SMALLEST, Command
 
 ROOT = Path(__file__).parents[2]
 PYTHON = f"{sys.executable} -m"
@@ -95,7 +95,7 @@ def test_a_page_of_a_folder_that_is_read_only_is_written_here(tmp_path):
     (tmp_path / "results").mkdir(mode=0o555)
     here = ["--results", str(tmp_path / "results")]
     for arguments in (["bepo.view", run, "--no-open"], ["analysis", "curves", run]):
-        command = [*without_rights(), sys.executable, "-m", *arguments, *here]
+        command = [sys.executable, "-m", "tests.without_rights", *arguments, *here]
         command[command.index(run)] = str(ROOT / run)
         done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True)
         assert done.returncode == 0, done.stderr
