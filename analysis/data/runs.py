@@ -125,9 +125,10 @@ class Run:
     @cached_property
     def learned(self) -> str:
         """A digest of training metrics and test results. Different settings may give bit-identical runs."""
-        rows = self._stored.columns("metrics").items()
-        metrics = sorted((name, values) for name, values in rows if name.startswith("train/"))
-        return digest(repr((self.seed, metrics, self._stored.columns("episodes").get("success", self.id))))
+        rows = self.metrics
+        names = sorted(name for name in rows if name.startswith("train/"))
+        success = self.episodes["success"].tolist() if "success" in self.episodes else self.id
+        return digest(repr((self.seed, names, success)).encode() + rows[names].to_numpy(float).tobytes())
 
     @property
     def kept_updates(self) -> list[int]:

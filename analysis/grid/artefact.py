@@ -5,6 +5,7 @@ import pkgutil
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 from analysis.data.rows import METHOD, RowKey
@@ -20,7 +21,7 @@ Kind = Literal["table", "figure"]
 StudyNames = str | tuple[str, ...] | Mapping[str, RowKey]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Artefact:
     """A table or figure. ``build`` makes it from studies by name; ``label`` is its label in the paper.
 
@@ -38,10 +39,22 @@ class Artefact:
         named = self.studies.items()
         return Studies({name: source.study(name, tier, key, allow_mixed, self.alike) for name, key in named})
 
+    def make(self, source: Source, tier: str, allow_mixed: bool = False) -> tuple[Studies, Table | Figure]:
+        """Load the studies and build it. A table is built once for a source, because claims need it too."""
+        return (_table if self.kind == "table" else _made)(self, source, tier, allow_mixed)
+
     def entries(self, source: Source, tier: str, allow_mixed: bool = False) -> list[Entry]:
         """Build it and return the entries of a table; an empty list for a figure."""
-        product = self.build(self.load(source, tier, allow_mixed))
+        product = self.make(source, tier, allow_mixed)[1]
         return product.entries if isinstance(product, Table) else []
+
+
+def _made(item: Artefact, source: Source, tier: str, allow_mixed: bool) -> tuple[Studies, Table | Figure]:
+    loaded = item.load(source, tier, allow_mixed)
+    return loaded, item.build(loaded)
+
+
+_table = lru_cache(maxsize=200)(_made)
 
 
 REGISTRY: dict[str, Artefact] = {}

@@ -4,14 +4,16 @@ from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
 from itertools import groupby
 from math import isnan
-
-from matplotlib.figure import Figure as Picture
+from typing import TYPE_CHECKING
 
 from analysis.data.methods import is_upper_bound
 from analysis.data.reported import EntryKey
 from analysis.data.runs import Run
 from analysis.data.statistics import Comparison, Estimate, Reproduced
 from analysis.grid.maths import plain
+
+if TYPE_CHECKING:  # tables need no matplotlib, which takes half a second to import
+    from matplotlib.figure import Figure as Picture
 
 NOT_RUN = "not run"
 NEEDS_WORDS = "does not apply to models without language"  # of prompting methods
@@ -150,9 +152,13 @@ class Table:
 
 @dataclass
 class Figure:
-    """A picture and the runs that it shows; None: all runs of its studies, or it shows settings."""
+    """A picture and the runs that it shows; None: all runs of its studies, or it shows settings.
+
+    ``origin``: what its corner says if it shows no study.
+    """
 
     caption: str
-    figure: Picture
+    figure: "Picture"
     runs: list[Run] | None = None
     notes: list[str] = field(default_factory=list)
+    origin: str = "no runs"

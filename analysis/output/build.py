@@ -47,8 +47,8 @@ class Built:
 
 def build(item: Artefact, source: Source, tier: str, allow_mixed: bool = False) -> Built:
     """Build an artefact at a tier."""
-    loaded = item.load(source, tier, allow_mixed)
-    return Built(item.label, tier, item.build(loaded), list(loaded.values()))
+    loaded, product = item.make(source, tier, allow_mixed)
+    return Built(item.label, tier, product, list(loaded.values()))
 
 
 def make_folders(out: Path) -> None:
@@ -60,7 +60,7 @@ def make_folders(out: Path) -> None:
 def write(built: Iterable[Built], out: Path) -> None:
     """Write ``tables/<label>.<tier>.{tex,md,csv,stats.csv}`` and ``figures/<label>.<tier>.{pdf,png,svg,tex}``.
 
-    The tier is printed in a corner of each picture. Figures are closed.
+    The tier is printed in a corner of each picture, or its origin. Figures are closed.
     """
     make_folders(out)
     drawn, drawings = [], []
@@ -69,7 +69,7 @@ def write(built: Iterable[Built], out: Path) -> None:
         if isinstance(one.product, Table):
             texts = _table_texts(one.product, one.label)
         else:
-            corner = f"tier {one.tier}" if one.studies else "no runs"
+            corner = f"tier {one.tier}" if one.studies else one.product.origin
             drawn.append(one)
             drawings.append(Drawing(one.product.figure, folder / name, corner))
             texts = {"tex": figure_to_latex(one.product, one.label, f"figures/{name}.pdf")}

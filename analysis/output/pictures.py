@@ -34,14 +34,19 @@ class Drawing:
     corner: str
 
     def write(self) -> str:
-        """Write the picture as PDF, PNG and SVG, and return the SVG for the page, which has its own font."""
+        """Write the picture as PDF, PNG and SVG, and return the SVG for the page, which has its own font.
+
+        The SVG is written last. If the one that is there is equal (it names matplotlib's version), the others stay.
+        """
         _sign(self.picture, self.corner)
         _settle(self.picture)
-        name = self.path.name
-        for kind, metadata in _METADATA.items():
-            self.picture.savefig(f"{self.path}.{kind}", format=kind, dpi=200, metadata=metadata | {"Title": name})
-        svg = to_svg(self.picture, name)
-        Path(f"{self.path}.svg").write_text(svg, encoding="utf-8")
+        name, svg = self.path.name, to_svg(self.picture, self.path.name)
+        files = {kind: Path(f"{self.path}.{kind}") for kind in (*_METADATA, "svg")}
+        if not all(path.exists() for path in files.values()) or files["svg"].read_bytes() != svg.encode():
+            files["svg"].unlink(missing_ok=True)
+            for kind, metadata in _METADATA.items():
+                self.picture.savefig(files[kind], format=kind, dpi=200, metadata=metadata | {"Title": name})
+            files["svg"].write_text(svg, encoding="utf-8")
         return slim(svg)
 
 

@@ -1,12 +1,14 @@
 """Every figure of the paper is built, is deterministic and has a caption; pictures of methods show real numbers."""
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
 from analysis.data.sources import Source
 from analysis.figures.worked_examples import METHODS, PATTERNS, transitions
 from analysis.grid.artefact import artefacts
-from analysis.output.build import build, write
+from analysis.grid.table import Figure
+from analysis.output.build import Built, build, write
 from analysis.plots.rollout_graph import advantages, edges, group_of, layout
 from analysis.plots.style import COLUMN, PAGE
 from bepo.credit.gated_bepo import GatedBEPO
@@ -155,6 +157,25 @@ def test_the_same_runs_give_the_same_bytes(results, tmp_path):
     for file in files:
         first, second = ((folder / file).read_bytes() for folder in folders)
         assert first == second, file
+
+
+def test_only_a_picture_that_changed_is_written_again(tmp_path):
+    folder = tmp_path / "figures"
+
+    def written(title):
+        figure, axis = plt.subplots(layout="constrained")
+        axis.set_title(title)
+        write([Built("one", "smoke", Figure("Caption.", figure))], tmp_path)
+        return {path.suffix: path.stat().st_mtime_ns for path in folder.iterdir() if path.suffix != ".tex"}
+
+    first = written("a")
+    assert set(first) == {".pdf", ".png", ".svg"}
+    assert written("a") == first
+    (folder / "one.smoke.pdf").unlink()
+    second = written("a")
+    assert set(second) == set(first) and second[".pdf"] > first[".pdf"]
+    third = written("b")
+    assert all(third[kind] > second[kind] for kind in second)
 
 
 def shown(pattern):
