@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from bepo.core.array_files import read_arrays, write_arrays
+from bepo.core.batch_checks import OF_TRANSITIONS, check_ids, check_lengths, check_steps
 from bepo.core.errors import UserError
 from bepo.core.interning import interned_actions, run_starts
 from bepo.core.rows import columns_of
@@ -69,50 +70,12 @@ class RolloutBatch:
     """
 
     def __post_init__(self) -> None:
-        n, m = len(self.group), len(self.task_score)
-        self._check_lengths()
-        for name, size, value in (("broken", m, False), ("action", n, np.int32(-1))):
+        check_lengths(self)
+        for name, size, value in (("broken", len(self.task_score), False), ("action", len(self), np.int32(-1))):
             if getattr(self, name) is None:
                 setattr(self, name, np.full(size, value))
-        first = run_starts(self.trajectory)
-        place = np.arange(len(self)) - np.repeat(first, np.diff(np.append(first, len(self))))
-        if (self.step != place).any():
-            bad = int(np.flatnonzero(self.step != place)[0])
-            raise UserError(
-                f"transition {bad}: step {self.step[bad]} of trajectory {self.trajectory[bad]}, not {place[bad]}"
-            )
-        ends = self.terminal != Terminal.NONE
-        last = np.append(self.trajectory[1:] != self.trajectory[:-1], True)
-        if not np.array_equal(ends, last):
-            bad = int(np.flatnonzero(ends != last)[0])
-            raise UserError(
-                f"transition {bad} (trajectory {self.trajectory[bad]}, step {self.step[bad]}): the last transition of "
-                f"a trajectory, and no other, must be marked {', '.join(t.name.lower() for t in Terminal if t)}"
-            )
-        self._check_ids()
-        if (outside := ~((self.task_score >= 0) & (self.task_score <= 1))).any():
-            bad = int(np.flatnonzero(outside)[0])
-            raise UserError(f"trajectory {bad}: task_score is {self.task_score[bad]:g}, must be from 0 to 1")
-
-    def _check_lengths(self) -> None:
-        """Raise ``UserError`` for arrays whose lengths do not match. A file from elsewhere may hold such arrays."""
-        sizes = dict.fromkeys(_OF_TRANSITIONS, len(self.group)) | {"broken": len(self.task_score)}
-        sizes |= {"state_key": len(self.state_group)}
-        if taken := self.extras.keys() & {item.name for item in fields(self)}:
-            raise UserError(f"extras: {', '.join(sorted(taken))} must have another name, this one is a field's")
-        for name, size in (sizes | dict.fromkeys(self.extras, len(self.group))).items():
-            value = self.extras[name] if name in self.extras else getattr(self, name)
-            if value is not None and len(value) != size:
-                raise UserError(f"{name} has {len(value)} entries, not {size}")
-
-    def _check_ids(self) -> None:
-        """Raise ``UserError`` for ids out of range."""
-        ids = {"group": len(self.task), "trajectory": len(self.task_score), "state": len(self.state_key)}
-        ids |= {"next_state": len(self.state_key)}
-        for name, size in ids.items():
-            value = getattr(self, name)
-            if len(value) and not (value.min() >= 0 and value.max() < size):
-                raise UserError(f"{name} must be from 0 to {size - 1}, found {value.min()} to {value.max()}")
+        check_steps(self)
+        check_ids(self)
 
     # --- sizes and derived arrays -------------------------------------------------------------------------
 
@@ -270,7 +233,7 @@ class RolloutBatch:
         transitions, trajectories, states = (
             kept[groups] for groups in (self.group, self.trajectory_group, self.state_group)
         )
-        columns = {name: getattr(self, name)[transitions] for name in _OF_TRANSITIONS}
+        columns = {name: getattr(self, name)[transitions] for name in OF_TRANSITIONS}
         for name, of_name in (("group", kept), ("trajectory", trajectories), ("state", states), ("next_state", states)):
             columns[name] = _renumbered(columns[name], of_name)
         return replace(
@@ -324,5 +287,4 @@ def _renumbered(ids: Int[np.ndarray, " n"], kept: Bool[np.ndarray, " k"]) -> Int
     return (np.cumsum(kept) - 1)[ids].astype(ids.dtype)
 
 
-_OF_TRANSITIONS = ("group", "trajectory", "step", "state", "next_state", "terminal", "reward", "valid", "row", "action")
 _SIZES = (lambda p: p.n_groups, lambda p: p.n_trajectories, lambda p: p.n_states, len)

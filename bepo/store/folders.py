@@ -1,9 +1,10 @@
-"""Folders as a whole: the digests of their files, sizes, copies, and what a killed process left."""
+"""Folders as a whole: digests of their files, sizes, copies, what a killed process left, and space for one more."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,25 @@ def remove_leftovers(folder: Path, seconds: float = 0.0) -> None:
         with suppress(OSError):  # another process removed it
             if time.time() - part.stat().st_mtime >= seconds:
                 shutil.rmtree(part) if part.is_dir() else part.unlink()
+
+
+def make_space(checkpoints: list[Path], keep: int) -> None:
+    """Remove the oldest checkpoints (the newest comes first) until one more of the newest's size fits on the disk.
+
+    The newest stays unless ``keep`` is 0: without it, a run that is killed during the next checkpoint starts again.
+    If this cannot free enough space, all checkpoints stay and the run ends.
+    """
+    if not checkpoints:
+        return
+    found, sizes = list(checkpoints), [size_of_folder(path) for path in checkpoints]
+    missing = sizes[0] + sizes[0] // 20 - shutil.disk_usage(found[0].parent).free  # 5 % for file-system metadata
+    if missing > sum(sizes[min(keep, 1) :]):
+        return
+    while missing > 0:
+        oldest, size = found.pop(), sizes.pop()
+        shutil.rmtree(oldest.rename(oldest.with_suffix(".part")))  # a kill must not leave half a checkpoint
+        missing -= size
+        print(f"{oldest}: removed, because the disk is too full for the next checkpoint", file=sys.stderr)
 
 
 def digests_of_folder(path: Path) -> dict[str, str]:

@@ -30,7 +30,7 @@ from typing import Any, Literal
 from bepo.core.errors import UserError
 from bepo.store.answers import ANSWERS
 from bepo.store.files import Corrupt, digest, digest_of_file, read_bytes, write_atomically
-from bepo.store.folders import link_or_copy, remove_leftovers, seal_folder, size_of_folder, sync_folder
+from bepo.store.folders import link_or_copy, make_space, remove_leftovers, seal_folder, sync_folder
 from bepo.store.json_files import read_rows, read_sealed, row_line, write_sealed
 from bepo.store.locks import try_acquire
 from bepo.store.run_files import (
@@ -142,7 +142,7 @@ class RunFolder:
         folder = self.path / f"checkpoint-{update}"
         part = folder.with_suffix(".part")
         shutil.rmtree(part, ignore_errors=True)
-        self._free_space(keep)
+        make_space([path for _, path in self.checkpoints()], keep)
         part.mkdir()
         try:
             yield part
@@ -154,25 +154,6 @@ class RunFolder:
         seal_folder(part, CONTENT, run=self.id, rows=lengths)
         part.rename(folder)
         self.drop_checkpoints(max(keep, 1))
-
-    def _free_space(self, keep: int) -> None:
-        """Remove the oldest checkpoints until one more of the newest's size fits on the disk.
-
-        The newest stays unless ``keep`` is 0: without it, a run that is killed during the next checkpoint starts again.
-        If this cannot free enough space, all checkpoints stay and the run ends.
-        """
-        found = [path for _, path in self.checkpoints()]
-        if not found:
-            return
-        sizes = [size_of_folder(path) for path in found]
-        missing = sizes[0] + sizes[0] // 20 - shutil.disk_usage(self.path).free  # 5 % for file-system metadata
-        if missing > sum(sizes[min(keep, 1) :]):
-            return
-        while missing > 0:
-            oldest, size = found.pop(), sizes.pop()
-            shutil.rmtree(oldest.rename(oldest.with_suffix(".part")))  # a kill must not leave half a checkpoint
-            missing -= size
-            print(f"{oldest}: removed, because the disk is too full for the next checkpoint", file=sys.stderr)
 
     def drop_checkpoints(self, keep: int = 0) -> None:
         """Remove all but the newest ``keep`` checkpoints."""

@@ -20,7 +20,6 @@ from jaxtyping import Bool, Float
 from omegaconf import OmegaConf
 from transfer_queue import KVBatchMeta
 
-from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError
 from bepo.envs import Task
 from bepo.policies.pretrained import end_ids_of
@@ -39,6 +38,7 @@ from bepo.training.verl.quiet import Quiet
 from bepo.training.verl.session import Session
 from bepo.training.verl.settings import compose
 from bepo.training.verl.trainer import StagedTrainer, read
+from bepo.training.verl.transitions import batch_of, n_restarted
 from bepo.training.warm_start import initial_policy
 
 _METRICS = {  # the local backend's names, and verl's
@@ -147,32 +147,13 @@ class VerlEngine:
                 request_seeds=self.settings.request_seeds,
             )
             transitions = read(stored, "prompts", "responses", "rollout_log_probs", "extra_fields")
-        batch = self._checked_batch(transitions, len(tasks) * group_size)
+        batch = batch_of(transitions, len(tasks) * group_size, self._session.logs)
         keys = [stored.keys[i] for i in batch.row]
         counts: dict[str, float] = {
-            "restarted_episodes": _n_restarted(transitions),
+            "restarted_episodes": n_restarted(transitions),
             "overlong_episodes": sum(t["extra_fields"]["overlong"] for t in transitions),
         }
         return Rollouts(batch, StoredBatch(stored, keys, counts))
-
-    def _checked_batch(self, transitions: Sequence[dict[str, Any]], n_episodes: int) -> RolloutBatch:
-        """Return the transitions as a batch, in the order of tasks and trajectories.
-
-        Raises ``UserError`` if an episode failed or is missing.
-        """
-        failures = [t["extra_fields"]["failure"] for t in transitions if "failure" in t["extra_fields"]]
-        if failures:
-            raise UserError(
-                f"backend=verl: {len(failures)} episodes failed, one with: {failures[0]}; {self._session.logs}"
-            )
-        order = np.array(sorted(range(len(transitions)), key=lambda i: _place(transitions[i])))
-        batch = RolloutBatch.from_rows([_row(transitions[i]) for i in order])
-        batch = replace(batch, row=order[batch.row])
-        if batch.n_trajectories != n_episodes:
-            raise UserError(
-                f"backend=verl: {batch.n_trajectories} of {n_episodes} episodes ended; {self._session.logs}"
-            )
-        return batch
 
     def join(self, parts: Sequence[Rollouts], kept: Sequence[Bool[np.ndarray, " G"]]) -> Rollouts:
         """Return one batch with the kept groups of several batches, and delete the others from TransferQueue."""
@@ -287,25 +268,3 @@ def check_ranks(checkpoint: Path, settings: Verl) -> None:
             f"backend.n_gpus={settings.n_gpus} are {settings.world_size}: go on with {ranks}, or remove "
             f"{checkpoint.parent} to start anew"
         )
-
-
-def _place(transition: dict[str, Any]) -> tuple[int, int, int]:
-    """Return the numbers of task, trajectory and step of a stored transition."""
-    row = transition["extra_fields"]["row"]
-    return row["uid"], row["traj"], row["t"]
-
-
-def _row(transition: dict[str, Any]) -> dict[str, Any]:
-    """Return a stored transition as a row of ``RolloutBatch.from_rows``."""
-    return {
-        **transition["extra_fields"]["row"],
-        "prompt_ids": transition["prompts"].numpy(),
-        "response_ids": transition["responses"].numpy(),
-        "logprobs": transition["rollout_log_probs"].numpy(),
-    }
-
-
-def _n_restarted(transitions: Sequence[dict[str, Any]]) -> int:
-    """Return the number of episodes that were replayed because their environment worker died."""
-    extra = [t["extra_fields"] for t in transitions]
-    return len({(e["row"]["uid"], e["row"]["traj"]) for e in extra if e["restarts"]})
