@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from math import inf
+from typing import Any
 
 import pandas as pd
 
 from analysis.data.methods import is_upper_bound, known_methods, name_of, ordered
 from analysis.data.rows import RowKey
-from analysis.data.runs import Run
+from analysis.data.runs import Run, grouped
 from analysis.data.sources import Source
 from analysis.data.studies import StudyRuns
 from analysis.grid.grid import grid
@@ -42,7 +43,8 @@ def build_study(name: str, source: Source, tier: str, metrics: Sequence[str] = (
         raise choose("study with runs", name, source.studies())
     every = source.all_of_study(name, tier)
     fields = varying(every)
-    study = source.study(name, tier, RowKey(lambda run: row_of(run, fields), tuple(fields)))
+    key = RowKey(lambda run: row_of(run, fields), tuple(fields), within=tuple(_seeds(every)))
+    study = source.study(name, tier, key)
     if not study.runs:
         return []
     first = VALIDATION if any(name in run.searches for run in study.runs) else SUCCESS
@@ -55,24 +57,45 @@ def build_study(name: str, source: Source, tier: str, metrics: Sequence[str] = (
 
 
 def varying(runs: Sequence[Run]) -> list[str]:
-    """Return the fewest settings that distinguish the rows of these runs, the estimator first; seeds do not count."""
-    values = differing({run.id: run.config for run in runs}) if runs else {}
-    names = [name for name in next(iter(values.values()), {}) if name not in ("seed", "env.name", "model")]
-    names.sort(key=lambda name: (name != "credit.name", not name.startswith("credit."), name))
+    """Return the fewest settings that distinguish the rows of these runs, the estimator first; seeds do not count.
+
+    Runs are compared within their environment and model.
+    """
+    places = grouped(runs, lambda run: (run.env, run.model)).values()
+    values, seeds = [_differing(place) for place in places], _seeds(runs)
+    names = dict.fromkeys(name for of_place in values for own in of_place.values() for name in own if name not in seeds)
+    flat = {run: own for of_place in values for run, own in of_place.items()}
     chosen: list[str] = []
-    parts = {()}
-    for name in names:
-        finer = {tuple(str(values[run.id].get(n)) for n in [*chosen, name]) for run in runs}
+    parts = {(run.env, run.model) for run in runs}
+    for name in sorted(names, key=lambda name: (name != "credit.name", not name.startswith("credit."), name)):
+        finer = {(run.env, run.model, *(str(flat[run.id].get(n)) for n in [*chosen, name])) for run in runs}
         if len(finer) > len(parts):
             chosen, parts = [*chosen, name], finer
     return chosen
 
 
+def _differing(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
+    return differing({run.id: run.config for run in runs}) if runs else {}
+
+
+def _seeds(runs: Sequence[Run]) -> list[str]:
+    """Return the settings that are the training seed in every run, such as ``policy.warm_start.seed=${seed}``."""
+    values = _differing(runs)
+    names = next(iter(values.values()), {})
+    return [name for name in names if all(repr(values[run.id][name]) == repr(run.seed) for run in runs)]
+
+
 def row_of(run: Run, fields: Sequence[str]) -> str:
     """Return the name of a run's row: its method, and the values of other settings that vary."""
     written = {name: run.written(name) for name in fields if name != "credit.name"}
-    words = [f"{name.rpartition('.')[2]}={value}" for name, value in written.items() if value is not None]
+    words = [f"{_short_name(name)}={value}" for name, value in written.items() if value is not None]
     return " ".join([run.method, *words])
+
+
+def _short_name(setting: str) -> str:
+    """Return the last word of a dotted name; a seed is named with the part that it belongs to."""
+    *_, part, word = ["", *setting.split(".")]
+    return f"{part}.{word}" if part and word == "seed" else word
 
 
 def _label(row: str) -> str:
@@ -95,8 +118,15 @@ def _table(label: str, study: StudyRuns, metrics: Sequence[Metric]) -> Table:
     rows = Rows(("Method" if several else "Setting",), lambda row: [_short(row, several)], order=_ordered)
     places = dict.fromkeys((run.env, run.model) for run in study.runs)
     blocks = [Block(f"{env} {model}", f"{env}, model {model}" * (len(places) > 1), model, env) for env, model in places]
-    caption = f"Study {study.name} (tier {study.tier}). Mean over training seeds and their sample standard deviation."
+    caption = f"{_heading(study)} Mean over training seeds and their sample standard deviation."
     return without_empty(grid(label, study, caption, metrics, blocks, rows))
+
+
+def _heading(study: StudyRuns) -> str:
+    """Return the study's name, its tier and its question, as the newest run has it."""
+    newest = max(study.runs, key=lambda run: (run.started, run.id))
+    question = str(newest.config.get("study", {}).get("question") or "")
+    return f"Study {study.name} (tier {study.tier}). {question}".rstrip()
 
 
 def _short(row: str, several: bool) -> str:
@@ -141,7 +171,7 @@ def _curves(study: StudyRuns, metrics: Sequence[str]) -> Figure:
         axis.set_visible(False)
     style.legend_above(figure, max((axis.lines for axis in axes), key=len), columns=3)
     note = style.bands_note({_label(row): study.rows[row] for row in rows})
-    caption = f"Study {study.name} (tier {study.tier}). {note} Running mean of 5 updates."
+    caption = f"{_heading(study)} {note} Running mean of 5 updates."
     return Figure(caption, figure, study.runs)
 
 

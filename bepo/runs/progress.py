@@ -17,7 +17,7 @@ _REDRAW_SECONDS = 0.3  # between two redrawings of the bar within an update
 
 
 def in_notebook() -> bool:
-    """Return whether this is the kernel of a Jupyter or marimo notebook. Its output is shown, but is no terminal."""
+    """Return whether this is the kernel of a notebook. Its output is shown, but it is not a terminal."""
     marimo = sys.modules.get("marimo")
     return "ipykernel" in sys.modules or (marimo is not None and marimo.running_in_notebook())
 

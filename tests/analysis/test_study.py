@@ -49,6 +49,34 @@ def test_rows_are_the_fewest_settings_that_tell_them_apart(results):
     assert varying([run for run in runs if run["step_weight"] is None]) == ["credit.name"]
 
 
+def test_settings_that_follow_the_training_seed_do_not_split_rows(tmp_path):
+    for seed in (0, 1):
+        for credit in ("grpo", "gated_bepo"):
+            settings = {"seed": seed, "policy.seed": seed, "policy.warm_start.seed": seed, "credit.name": credit}
+            write_run(tmp_path, "blocks", settings, [[1, 0]])
+    assert [[row[0].text, row[-1].text] for row in built(tmp_path, "blocks").rows] == [
+        ["GRPO", "2×1"],
+        ["Gated-BEPO", "2×1"],
+    ]
+    for seed in (0, 1):
+        write_run(tmp_path, "starts", {"policy.warm_start.seed": seed}, [[1, 0]])
+    assert [row[0].text for row in built(tmp_path, "starts").rows] == ["warm_start.seed=0", "warm_start.seed=1"]
+
+
+def test_settings_that_only_environments_differ_in_name_no_row(tmp_path):
+    for env, constrained in (("sokoban", False), ("webshop", True)):
+        for weight in (0.5, 2.0):
+            settings = {"env.name": env, "policy.constrained": constrained, "credit.step_weight": weight}
+            write_run(tmp_path, "weights", settings, [[1, 0]])
+    rows = [row[0].text for row in built(tmp_path, "weights").rows]
+    assert rows == 2 * ["step_weight=0.5", "step_weight=2.0"]
+
+
+def test_the_caption_has_the_question_of_the_study(tmp_path):
+    write_run(tmp_path, "mine", {"study": {"question": "Does it help?"}}, [[1, 0]])
+    assert built(tmp_path, "mine").caption.startswith("Study mine (tier laptop). Does it help? Mean over")
+
+
 def test_a_table_has_no_columns_of_reported_numbers(results):
     table = built(results, "my_weights")
     assert table.names == ["Setting", "Success", "Seeds"]
