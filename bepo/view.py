@@ -105,14 +105,20 @@ def _print(runs: list[StoredRun], pair: list[StoredRun], options: argparse.Names
 def _write(runs: list[StoredRun], compared: tuple[int, int] | None, options: argparse.Namespace) -> None:
     from bepo.explore.index import page
 
-    _save(page(runs, compared), _name(runs, options), options)
+    study = _study(runs, options)
+    _save(page(runs, compared, study), _name(runs, study), options)
 
 
-def _name(runs: list[StoredRun], options: argparse.Namespace) -> str:
-    """Return the name of a page: the study and the tiers of its runs if only a study is named, else their IDs."""
+def _study(runs: list[StoredRun], options: argparse.Namespace) -> str:
+    """Return the study that is named, if nothing else is; else an empty text."""
     first, *more = options.runs or [""]
-    if len(runs) > 1 and not more and not os.path.exists(first):
-        return ".".join([first, *sorted({str(run.config.get("tier")) for run in runs})])
+    return first if len(runs) > 1 and not more and not os.path.exists(first) else ""
+
+
+def _name(runs: list[StoredRun], study: str) -> str:
+    """Return the name of a page: the study and the tiers of its runs, or without a study the IDs of the runs."""
+    if study:
+        return ".".join([study, *sorted({str(run.config.get("tier")) for run in runs})])
     return "-".join(run.id[:6] for run in runs[:4]) + (f"-and-{len(runs) - 4}-more" if len(runs) > 4 else "")
 
 

@@ -21,8 +21,12 @@ from bepo.store.run_files import StoredRun, success_of
 _NOT_SHOWN = ("update", "cpu/", "time/")
 
 
-def page(runs: Sequence[StoredRun], compared: tuple[int, int] | None = None) -> str:
-    """Return the page of these runs. ``compared``: indices of two runs whose episodes are paired."""
+def page(runs: Sequence[StoredRun], compared: tuple[int, int] | None = None, study: str = "") -> str:
+    """Return the page of these runs.
+
+    ``compared``: indices of two runs whose episodes are paired. ``study``: the study that the runs are of; the page's
+    title has its question.
+    """
     listed, chunks, notes = [], [], []
     for number, run in enumerate(runs):
         counts: dict[str, int] = {}
@@ -49,8 +53,17 @@ def page(runs: Sequence[StoredRun], compared: tuple[int, int] | None = None) -> 
     }
     if compared:
         index["compare"] = _compared(runs, compared, listed)
-    titles = list(dict.fromkeys(f"{run['label']} on {run['env']}" for run in index["runs"]))
-    return render(", ".join(titles[:3]) + " and others" * (len(titles) > 3), index, chunks)
+    return render(_title(runs, index["runs"], study), index, chunks)
+
+
+def _title(runs: Sequence[StoredRun], summaries: Sequence[Plain], study: str) -> str:
+    """Return study and question, as one of its runs has it; without a study, estimators and environments."""
+    if study:
+        own = (run.config.get("study", {}) for run in runs)
+        questions = (one.get("question") for one in own if one.get("name") == study)
+        return ": ".join(filter(None, [study, next(questions, "")]))
+    titles = list(dict.fromkeys(f"{run['label']} on {run['env']}" for run in summaries))
+    return ", ".join(titles[:3]) + " and others" * (len(titles) > 3)
 
 
 def _why(run: StoredRun) -> str:

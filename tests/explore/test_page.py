@@ -100,6 +100,24 @@ def test_the_table_of_runs_is_sorted_and_searched_and_links_to_episodes(browser,
     assert browser.problems == []
 
 
+def test_a_study_says_its_question_and_shows_the_band_of_the_method_that_is_pointed_at(browser, tmp_path):
+    methods, question = (
+        ("gated_bepo", "grpo", "gigpo", "hgpo", "graphgpo"),
+        {"name": "mine", "question": "Does it help?"},
+    )
+    runs = [read_any(write(tmp_path, credit, seed, study=question).path) for credit in methods for seed in (0, 1)]
+    shown = "document.querySelectorAll('#curves path[fill-opacity][visibility=visible]').length"
+    name = "document.querySelector('#curves span[tabindex]').dispatchEvent(new Event('{}'))"
+    for n, bands in ((len(runs), 0), (len(runs) - 2, 4)):
+        (tmp_path / "study.html").write_text(page(runs[:n], study="mine"), encoding="utf-8")
+        browser.open((tmp_path / "study.html").as_uri(), READY)
+        assert browser.evaluate("document.querySelector('h1').textContent") == "mine: Does it help?"
+        assert browser.evaluate(shown) == bands
+        for event, number in (("pointerenter", 1), ("pointerleave", bands), ("focus", 1), ("blur", bands)):
+            browser.evaluate(name.format(event))
+            assert browser.evaluate(shown) == number, event
+
+
 def test_a_phone_needs_no_sideways_scrolling(address):
     with Browser(400, 800) as phone:
         phone.open(address, READY)

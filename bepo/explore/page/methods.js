@@ -4,6 +4,8 @@ const mean = values => values.reduce((sum, x) => sum + x, 0) / values.length;
 const deviation = values => values.length < 2 ? 0 : Math.sqrt(values.reduce((sum, x) => sum + (x - mean(values)) ** 2, 0) / (values.length - 1));
 const shown = {text: "", runs: false};
 const wanted = (...texts) => shown.text.toLowerCase().split(" ").filter(Boolean).every(word => texts.some(text => String(text).toLowerCase().includes(word)));
+const mostBands = 4;  // bands of more methods cover each other: only that of the one pointed at is drawn
+const linesTitle = index => index.methods.length > mostBands ? "methods: mean; point at a name for its standard deviation" : "methods: mean and one standard deviation";
 const isStudy = index => index.methods.length < index.runs.length;
 const rateOf = (index, method) => mean(method.runs.map(i => index.runs[i].success).filter(x => x !== null)) || 0;
 const chosenMethods = index => index.methods.filter(method => wanted(method.name, ...Object.entries(method.settings).map(pair => pair.join("=")), ...method.runs.map(i => index.runs[i].id)));

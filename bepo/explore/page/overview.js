@@ -41,7 +41,7 @@ function showCurves(index) {
   let metric = names.includes("train/success") ? "train/success" : names[0], width = 9;
   const lines = () => isStudy(index) && !shown.runs ? methodLines(index, metric, width) : runLines(index, metric, width);
   const draw = () => plot.replaceChildren(curvePlot(lines(), metric, plot.clientWidth || 600));
-  section.append(h("div", {class: "row"}, isStudy(index) ? choice("Lines", [["", "methods: mean and one standard deviation"], ["runs", "single runs"]], "", value => { shown.runs = Boolean(value); draw(); }) : null,
+  section.append(h("div", {class: "row"}, isStudy(index) ? choice("Lines", [["", linesTitle(index)], ["runs", "single runs"]], "", value => { shown.runs = Boolean(value); draw(); }) : null,
     choice("Metric", names.map(name => [name, name]), metric, value => { metric = value; draw(); }),
     choice("Mean over", [[1, "one update"], [5, "5 updates"], [9, "9 updates"], [25, "25 updates"]], width, value => { width = Number(value); draw(); })), plot);
   draw();
@@ -69,7 +69,12 @@ function curvePlot(lines, metric, width) {
   const below = ticks(x0, x1, Math.min(8, width / 70)).filter(Number.isInteger).map(v => s("text", {x: x(v), y: height - 8, "text-anchor": "middle", "font-size": 11}, String(v)));
   const dashes = ["", "6 3", "2 3", "8 3 2 3"];
   const paths = lines.map(({run, points}) => s("path", {d: "M" + points.map(p => `${x(p[0]).toFixed(1)},${y(p[1]).toFixed(1)}`).join("L"), fill: "none", stroke: run.colour, "stroke-width": 1.8, "stroke-dasharray": dashes[run.twin % 4]}));
-  const bands = lines.filter(line => line.band).map(({run, band}) => s("path", {d: "M" + [...band.map(p => [p[0], p[2]]), ...band.map(p => [p[0], p[1]]).reverse()].map(p => `${x(p[0]).toFixed(1)},${y(p[1]).toFixed(1)}`).join("L") + "Z", fill: run.colour, "fill-opacity": .13}));
+  const several = lines.length > mostBands;
+  const bands = lines.map(({run, band}) => band ? s("path", {d: "M" + [...band.map(p => [p[0], p[2]]), ...band.map(p => [p[0], p[1]]).reverse()].map(p => `${x(p[0]).toFixed(1)},${y(p[1]).toFixed(1)}`).join("L") + "Z", fill: run.colour, "fill-opacity": .13, visibility: several ? "hidden" : "visible"}) : "");
+  const point = chosen => lines.forEach(({band}, i) => {
+    paths[i].setAttribute("opacity", chosen === null || chosen === i ? 1 : .2);
+    if (band) bands[i].setAttribute("visibility", (chosen === null ? several : chosen !== i) ? "hidden" : "visible");
+  });
   const cursor = s("line", {y1: top, y2: height - bottom, stroke: "var(--quiet)", visibility: "hidden"});
   const values = lines.map(() => h("span", {class: "num"})), update = h("span", {class: "quiet"}, "last update");
   const show = at => lines.forEach(({points}, i) => {
@@ -84,7 +89,8 @@ function curvePlot(lines, metric, width) {
       cursor.setAttribute("visibility", "visible"); cursor.setAttribute("x1", x(at)); cursor.setAttribute("x2", x(at));
       update.textContent = `update ${at}`; show(at);
     }}, grid.flat(), below, bands, paths, cursor);
-  const legend = lines.map(({run}, i) => h("span", {class: "small"}, dot(run), `${run.name} `, values[i]));
+  const legend = lines.map(({run}, i) => h("span", {class: "small", tabindex: 0, onpointerenter: () => point(i), onpointerleave: () => point(null), onfocus: () => point(i), onblur: () => point(null)},
+    dot(run), `${run.name} `, values[i]));
   return h("div", {}, svg, h("div", {class: "row"}, update, legend));
 }
 
