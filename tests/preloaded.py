@@ -3,7 +3,7 @@
 import os
 from importlib import import_module
 
-from bepo.runs.config import PLUGINS
+from bepo.runs.compose import register
 
 os.environ.pop("BEPO_PLUGINS", None)  # of a test; the server has the built-in plug-ins only
 
@@ -16,5 +16,4 @@ MODULES += ["alembic.command", "sqlalchemy.orm", "sqlalchemy.dialects.sqlite"]
 
 for name in MODULES:
     import_module(name)
-for plugins in PLUGINS.values():
-    plugins()
+register([])  # every plug-in, with Hydra

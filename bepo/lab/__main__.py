@@ -39,7 +39,6 @@ from bepo.lab.words import (
     LEARNING_WORLDS,
     WORLDS,
     Scene,
-    composing,
     make_worlds,
     probe_of,
     read_credit,
@@ -155,9 +154,9 @@ def _sampled(options: argparse.Namespace) -> pd.DataFrame:
     if not names:
         raise UserError("sampled: name an environment (alfworld, webshop)")
     how = read_sampling(given)
-    with composing():
-        env = read_environment(names[0])
-        chosen = {name: read_credit(name) for name in names[1:] or _usable()}
+    register_configs()
+    env = read_environment(names[0])
+    chosen = {name: read_credit(name) for name in names[1:] or _usable()}
     if missing := env.missing():
         raise missing
     with tqdm(total=how.games, unit="game", leave=False, disable=None) as bar:
@@ -185,8 +184,8 @@ def _replay(options: argparse.Namespace) -> pd.DataFrame:
     if not words:
         raise UserError("replay: name a run or a file of rollouts")
     own, n_batches, batches = recorded(words[0], options.results, given.get("truth", False))
-    with composing():
-        chosen = {name: read_credit(name) for name in words[1:] or estimators()}
+    register_configs()
+    chosen = {name: read_credit(name) for name in words[1:] or estimators()}
     tables = []
     for update, batch in tqdm(batches, unit="batch", total=n_batches, leave=False, disable=None):
         tables.append(replay(batch, chosen, own).assign(update=update))

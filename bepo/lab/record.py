@@ -30,7 +30,6 @@ from bepo.lab.policies import noisy_expert, softmax
 from bepo.lab.words import (
     LEARNING_WORLDS,
     Scene,
-    composing,
     make_worlds,
     probe_of,
     read_credit,
@@ -110,8 +109,7 @@ def _of_studies(learning: Mapping[str, Any]) -> list[str]:
         return []
     register_configs()
     usable, _ = applicable(credits_of(studies_of_paper()))
-    with composing():
-        named = [_credit(words) for words in learning["estimators"] if words not in CONTROLS]
+    named = [_credit(words) for words in learning["estimators"] if words not in CONTROLS]
     _known.update(usable)
     return [words for words, credit in usable.items() if credit not in named]
 
@@ -122,19 +120,19 @@ def record(folder: Path, kinds: Iterable[str], report: Callable[[Cell, int, int]
         if kind not in KINDS:
             raise choose("file", kind, KINDS)
         path, wanted = folder / f"{kind}.csv", cells(kind)
-        with composing():
-            digests = {cell: cell.digest for cell in wanted}
-            kept = read(path)
-            kept = kept.loc[kept["digest"].isin(list(digests.values()))]
-            known = set(kept["digest"])
-            missing = [cell for cell in wanted if digests[cell] not in known]
-            for number, cell in enumerate(missing):
-                report(cell, number, len(missing))
-                kept = pd.concat([kept, rows(cell)], ignore_index=True) if len(kept) else rows(cell)
-                if number % 20 == 19:
-                    _write(path, kept, digests)
-            _write(path, kept, digests)
-            yield path
+        register_configs()
+        digests = {cell: cell.digest for cell in wanted}
+        kept = read(path)
+        kept = kept.loc[kept["digest"].isin(list(digests.values()))]
+        known = set(kept["digest"])
+        missing = [cell for cell in wanted if digests[cell] not in known]
+        for number, cell in enumerate(missing):
+            report(cell, number, len(missing))
+            kept = pd.concat([kept, rows(cell)], ignore_index=True) if len(kept) else rows(cell)
+            if number % 20 == 19:
+                _write(path, kept, digests)
+        _write(path, kept, digests)
+        yield path
 
 
 def rows(cell: Cell) -> pd.DataFrame:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any, get_type_hints
-
-from hydra import compose, initialize_config_dir
 
 from bepo.core.errors import UserError, choose
 from bepo.core.places import CONF
@@ -24,6 +20,7 @@ from bepo.lab.sampled import Sampling
 from bepo.lab.worlds import FAMILIES, Dials, Worlds
 from bepo.rollouts.continuations import COLUMN
 from bepo.runs.compose import CONFIG_ERRORS, explain, register_configs, to_config
+from bepo.sweep.composition import composed
 
 LEARNING_WORLDS = 300
 """Number of worlds of learning curves, unless it is named."""
@@ -77,9 +74,9 @@ def read_estimates(names: list[str], alone: bool) -> dict[str, Estimate]:
 
     ``alone`` asks for estimators whose groups do not influence each other.
     """
-    with composing():
-        known = (n for n, cls in estimators().items() if not obstacle(cls) and not (alone and cls().mixes_groups))
-        return {name: read_estimate(name, alone) for name in names or [*known, *CONTROLS]}
+    register_configs()
+    known = (n for n, cls in estimators().items() if not obstacle(cls) and not (alone and cls().mixes_groups))
+    return {name: read_estimate(name, alone) for name in names or [*known, *CONTROLS]}
 
 
 def obstacle(credit: Estimator | type[Estimator]) -> str:
@@ -87,14 +84,6 @@ def obstacle(credit: Estimator | type[Estimator]) -> str:
     if credit.needs_critic:
         return "needs a critic: the lab has none"
     return "needs a policy's continuations; choices: continuations_4 and the like" if COLUMN in credit.needs else ""
-
-
-@contextmanager
-def composing() -> Iterator[None]:
-    """Let ``read_credit`` find presets."""
-    register_configs()
-    with initialize_config_dir(str(CONF)):
-        yield
 
 
 def read_estimate(text: str, alone: bool) -> Estimate:
@@ -115,8 +104,8 @@ def read_credit(text: str) -> Estimator:
         return known[text]()  # without Hydra, which needs 0.2 seconds
     name, *settings = text.split() or [text]
     try:
-        composed = compose("train", [f"credit={name}", *(f"credit.{word}" for word in settings)])
-        return to_config(composed).credit
+        config = composed(CONF, "train", [f"credit={name}", *(f"credit.{word}" for word in settings)])
+        return to_config(config).credit
     except CONFIG_ERRORS as error:
         raise UserError(f"{text!r}: {explain(error)}") from None
 
@@ -125,8 +114,8 @@ def read_environment(text: str) -> Environment:
     """Return an environment with its settings, such as ``alfworld horizon=30``; the others are those of tier laptop."""
     name, *settings = text.split() or [text]
     try:
-        composed = compose("train", ["tier=laptop", f"env={name}", *(f"env.{word}" for word in settings)])
-        return to_config(composed).env
+        config = composed(CONF, "train", ["tier=laptop", f"env={name}", *(f"env.{word}" for word in settings)])
+        return to_config(config).env
     except CONFIG_ERRORS as error:
         raise UserError(f"{text!r}: {explain(error)}") from None
 

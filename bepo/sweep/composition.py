@@ -1,6 +1,7 @@
 """Configs of studies, composed by Hydra and cached on disk.
 
-Hydra needs 0.1 seconds for a config, and a sweep has hundreds of them. The cache is ``$BEPO_CACHE/configs`` (default:
+Hydra needs 0.2 seconds for a config, and a sweep has hundreds of them. Therefore Hydra composes each choice of presets
+once, and the values of single fields are set in a copy. The cache is ``$BEPO_CACHE/configs`` (default:
 ``~/.cache/bepo/configs``). Each folder in it is named after a digest of everything that a config depends on: config
 files, sources and versions. Folders that were not used for 30 days are removed.
 """
@@ -16,19 +17,27 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import get_type_hints
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
-from omegaconf import DictConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, OverrideType
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from bepo.core.errors import UserError
 from bepo.core.places import CONF
-from bepo.core.plugins import imported_plugins
+from bepo.core.plugins import imported_plugins, plugin_folders
 from bepo.runs.compose import CONFIG_ERRORS
+from bepo.runs.config import Config
 from bepo.store.files import digest, write_atomically
 
 _PACKAGE = Path(__file__).parents[1]
 _PACKAGES = ("hydra-core", "hydra-joblib-launcher", "hydra-optuna-sweeper", "omegaconf", "PyYAML")
+_FIELDS = get_type_hints(Config)
+_OF_SWEEPS = ("hydra.sweeper.", "hydra.launcher.")
 _MOST_SECONDS = 30 * 24 * 3600.0
 
 
@@ -37,6 +46,48 @@ def composed(experiments: Path, name: str, overrides: Sequence[str], hydra: bool
     folder = None if any("searchpath" in o for o in overrides) else _cache_folder(experiments)
     if folder is None:
         return compose_with_hydra(experiments, name, overrides, hydra)
+    values = _values(experiments, overrides, hydra)
+    lines = [value.input_line for value in values]
+    config = _cached(folder, experiments, name, [o for o in overrides if o not in lines], hydra)
+    try:
+        for value in values:
+            OmegaConf.update(config, value.key_or_group, value.value(), merge=True)
+    except (HydraException, OmegaConfBaseException):  # Hydra's own message names the override
+        return compose_with_hydra(experiments, name, overrides, hydra)
+    if hydra and values:
+        noted = config.hydra.overrides
+        noted.hydra, noted.task = ([o for o in overrides if _is_hydras(o) == own] for own in (True, False))
+    return config
+
+
+def _values(experiments: Path, overrides: Sequence[str], hydra: bool) -> list[Override]:
+    """Return the overrides that give a field of the config a value, which changes nothing else in a composition.
+
+    Empty if the overrides have to be applied in their order, because one of them adds, deletes or sweeps.
+    """
+    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    if any(o.type is not OverrideType.CHANGE or o.is_sweep_override() for o in parsed):
+        return []
+    folders = [experiments, CONF, *plugin_folders("conf")]
+    groups = [o for o in parsed if any((folder / o.key_or_group).is_dir() for folder in folders)]
+    return [
+        o for o in parsed if o not in groups and (_is_field(o) or (hydra and o.key_or_group.startswith(_OF_SWEEPS)))
+    ]
+
+
+def _is_field(override: Override) -> bool:
+    """Return whether the key is a field of the config or of a part of it, not a group of presets or Hydra's."""
+    part, _, field = override.key_or_group.partition(".")
+    known = part in _FIELDS and "/" not in override.key_or_group and override.package is None
+    return known and (bool(field) or _FIELDS[part] in (int, bool, str))
+
+
+def _is_hydras(override: str) -> bool:
+    return override.startswith(("hydra.", "hydra/"))
+
+
+def _cached(folder: Path, experiments: Path, name: str, overrides: Sequence[str], hydra: bool) -> DictConfig:
+    """Return the config of a study from the folder of the cache, to which it is added if it is not there."""
     path = folder / digest(repr((name, *overrides, hydra, imported_plugins())), 32)
     try:
         checksum, data = path.read_bytes().split(b"\n", 1)

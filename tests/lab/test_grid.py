@@ -2,13 +2,14 @@
 
 import pandas as pd
 import pytest
-from hydra import compose
 
+from bepo.core.places import CONF
 from bepo.credit import make
 from bepo.lab.__main__ import main
 from bepo.lab.grid import Grid, applicable, credits_of
-from bepo.lab.words import composing, read_credit
+from bepo.lab.words import read_credit
 from bepo.runs.compose import register_configs, to_config
+from bepo.sweep.composition import compose_with_hydra
 
 SMALL = ["world=chain", "worlds=8", "seeds=2", "updates=1", "tasks=2", "group_size=2"]
 
@@ -27,15 +28,15 @@ def test_settings_that_studies_share_are_learned_once(settings_of_two_studies):
 
 
 def test_the_words_of_a_setting_are_what_the_command_takes(settings_of_two_studies):
-    with composing():
-        for words, credit in settings_of_two_studies.items():
-            assert read_credit(words) == credit
+    register_configs()
+    for words, credit in settings_of_two_studies.items():
+        assert read_credit(words) == credit
 
 
 def test_an_estimator_without_settings_is_the_one_that_hydra_composes():
-    with composing():
-        for name in ("gated_bepo", "hgpo"):
-            assert read_credit(name) == to_config(compose("train", [f"credit={name}"])).credit
+    register_configs()
+    for name in ("gated_bepo", "hgpo"):
+        assert read_credit(name) == to_config(compose_with_hydra(CONF, "train", [f"credit={name}"])).credit
 
 
 def test_finished_settings_are_not_learned_again(tmp_path, capsys):

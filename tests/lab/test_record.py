@@ -7,7 +7,7 @@ import pytest
 from bepo.lab import record
 from bepo.lab.__main__ import main
 from bepo.lab.record import RECORDED, Cell, cells, read, rows
-from bepo.lab.words import composing
+from bepo.runs.compose import register_configs
 
 PLAN = """
 panels:
@@ -25,8 +25,8 @@ learning: {at: [world=chain worlds=2 seeds=3 updates=2 tasks=2 group_size=2], st
 )
 def test_a_recorded_cell_is_made_again_exactly(cell):
     found = read(RECORDED / f"{cell.kind}.csv")
-    with composing():
-        made = rows(cell)
+    register_configs()
+    made = rows(cell)
     kept = found[found["digest"] == made["digest"][0]].reset_index(drop=True)
     pd.testing.assert_frame_equal(kept[list(made)], made, check_dtype=False)
 
@@ -35,8 +35,8 @@ def test_a_recorded_cell_is_made_again_exactly(cell):
 def test_every_cell_of_the_plan_is_recorded_and_no_other(kind):
     found = read(RECORDED / f"{kind}.csv")
     wanted = cells(kind)
-    with composing():
-        assert list(found["digest"].unique()) == [cell.digest for cell in wanted]
+    register_configs()
+    assert list(found["digest"].unique()) == [cell.digest for cell in wanted]
     worlds = found[[column for column in found if column.isdecimal()]]
     assert np.isfinite(worlds[worlds.columns[0]]).all()
 
@@ -71,16 +71,16 @@ def test_only_what_is_missing_is_measured(tmp_path, monkeypatch, capsys):
 
 
 def test_the_digest_names_what_makes_a_cell(monkeypatch):
-    with composing():
-        one = Cell("fidelity", "group_size=8", "grpo")
-        same, *others = (
-            Cell("fidelity", "", "grpo"),
-            Cell("fidelity", "slip=0.1", "grpo"),
-            Cell("fidelity", "", "grpo std=none"),
-            Cell("fidelity", "", "exact"),
-            Cell("bias", "", "grpo"),
-        )
-        assert one.digest == same.digest and len({one.digest, *(cell.digest for cell in others)}) == 5
+    register_configs()
+    one = Cell("fidelity", "group_size=8", "grpo")
+    same, *others = (
+        Cell("fidelity", "", "grpo"),
+        Cell("fidelity", "slip=0.1", "grpo"),
+        Cell("fidelity", "", "grpo std=none"),
+        Cell("fidelity", "", "exact"),
+        Cell("bias", "", "grpo"),
+    )
+    assert one.digest == same.digest and len({one.digest, *(cell.digest for cell in others)}) == 5
 
 
 @pytest.mark.parametrize(

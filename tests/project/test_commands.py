@@ -15,7 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 
@@ -23,6 +22,7 @@ from bepo.evaluate import configured
 from bepo.runs.compose import register_configs, to_config
 from bepo.store import find
 from bepo.sweep import studies
+from bepo.sweep.composition import composed
 from tests.stored_runs import write_run
 
 ROOT = Path(__file__).parents[2]
@@ -215,13 +215,11 @@ class Place:
         parsed = OverridesParser.create().parse_overrides([re.sub(r"=(N|\$\w+)$", "=2", word) for word in words])
         overrides = [f"{o.key_or_group}={first_of(o)}" if o.is_sweep_override() else str(o.input_line) for o in parsed]
         register_configs()
-        with initialize_config_dir(str(ROOT / folder)):
-            search = [f"hydra.searchpath=[file://{ROOT / 'conf'}]"] if folder != "conf" else []
-            composed = compose(name, [*overrides, *search])
+        config = composed(ROOT / folder, name, overrides)
         if module == "bepo.evaluate":
-            configured(composed, overrides)
+            configured(config, overrides)
         else:
-            to_config(composed)
+            to_config(config)
 
 
 def first_of(override: Override) -> object:

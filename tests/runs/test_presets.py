@@ -3,15 +3,15 @@
 from dataclasses import replace
 
 import pytest
-from hydra import compose, initialize
-from omegaconf import OmegaConf
 
+from bepo.core.places import CONF
 from bepo.credit import estimators
 from bepo.losses.dapo import DAPO
 from bepo.losses.dr_grpo import DrGRPO
 from bepo.losses.gspo import GSPO
 from bepo.policies import policies
-from bepo.runs.compose import register_configs
+from bepo.runs.compose import register_configs, to_config
+from bepo.sweep.composition import composed
 
 pytestmark = pytest.mark.slow  # Hydra composes every preset
 
@@ -19,8 +19,7 @@ register_configs()
 
 
 def config(*overrides):
-    with initialize(config_path="../../conf"):
-        return OmegaConf.to_object(compose("train", list(overrides)))
+    return to_config(composed(CONF, "train", overrides))
 
 
 @pytest.mark.parametrize("model", ["small", "large", "qwen3"])

@@ -8,25 +8,23 @@ import os
 import shutil
 import signal
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
 from PIL import Image
 
 from bepo.core.errors import UserError
-from bepo.runs.compose import register_configs
+from bepo.core.places import CONF
+from bepo.runs.compose import register_configs, to_config
 from bepo.runs.config import identity_of
 from bepo.runs.evaluation_run import evaluate
 from bepo.store.run_files import read_run
 from bepo.store.runs import run_id
+from bepo.sweep.composition import composed
 from tests.chat_server import cut, filtered, foreign, malformed, overlong, serving, slow, status
 from tests.command import Command
 
 register_configs()
-CONF = Path(__file__).parents[2] / "conf"
 KEY = "sk-never-to-be-written-down"
 SMALL = ("env=sokoban", "env.horizon=4", "evaluation.tasks=3", "evaluation.seeds=2", "tracking.mode=disabled")
 
@@ -37,8 +35,7 @@ def overrides(server, results, *more):
 
 
 def configured(server, results, *more):
-    with initialize_config_dir(str(CONF)):
-        return OmegaConf.to_object(compose("evaluate", overrides(server, results, *more)))
+    return to_config(composed(CONF, "evaluate", overrides(server, results, *more)))
 
 
 @pytest.fixture(autouse=True)

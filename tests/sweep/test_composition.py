@@ -99,7 +99,7 @@ def test_a_wrong_override_is_one_line_every_time(override, cache):
         with pytest.raises(UserError) as error:
             compose_study("main_sokoban", [override])
         assert override.split("=")[0].split(".")[-1].lstrip("~") in str(error.value) and "\n" not in str(error.value)
-    assert len(cache) == 2
+    assert 2 <= len(cache) <= 3  # the presets once, if the fault is a value, and Hydra's message each time
 
 
 def files(tmp_path):

@@ -75,7 +75,7 @@ def test_a_range_without_values_is_named(sweep):
         search_space([sweep])
 
 
-def chosen(study, overrides=(), seed=0, n_trials=300):
+def chosen(study, overrides=(), seed=0, n_trials=100):
     """What random trials of a study choose, by name without ``credit.``, beside what is fixed."""
     planned = compose_study(study, list(overrides))
     space, fixed = search_space(planned.sweep)
