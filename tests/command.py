@@ -158,3 +158,15 @@ def rows(results: Path, stream: str) -> list[dict]:
 def without_seconds(run_folder: Path, stream: str) -> list[dict]:
     parsed = [json.loads(line) for line in (run_folder / f"{stream}.jsonl").read_text(encoding="utf-8").splitlines()]
     return [{k: v for k, v in row.items() if not k.startswith(("time/", "cpu/"))} for row in parsed]
+
+
+def writers(path: Path) -> list[int]:
+    """Return the processes that hold the file open."""
+    processes = []
+    for fd in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if fd.resolve() == path.resolve():
+                processes.append(int(fd.parts[2]))
+        except OSError:
+            continue
+    return processes

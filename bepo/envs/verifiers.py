@@ -10,8 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any, ClassVar, Literal
+
+from packaging.specifiers import SpecifierSet
 
 from bepo.core.batch import Terminal
 from bepo.core.errors import Missing, UserError
@@ -20,6 +23,9 @@ from bepo.envs import Observation, PromptText, Split, Step, Task, content_id, re
 from bepo.envs._foreign import SHORT_ACTIONS, NoExpert, TextEnvironment, in_words, named
 from bepo.envs._words import seen_words
 from bepo.store.files import digest
+
+_VERSIONS = ">=0.1.14,<0.4"  # 0.4 has another interface: no load_environment, no rollouts with a client
+_INSTALL = f"pip install 'verifiers{_VERSIONS}'"
 
 
 @register
@@ -73,15 +79,15 @@ class Verifiers(TextEnvironment):
         return VerifiersEpisodes(self, self._made, [task.data for task in tasks])
 
     def missing(self) -> Missing | None:
-        """Return ``Missing`` if verifiers is not installed, else None."""
+        """Return ``Missing`` if verifiers is not installed, or a version with another interface; else None."""
         if find_spec("verifiers") is None:
-            return Missing("env=verifiers needs the verifiers package", "pip install 'verifiers>=0.1.14,<0.2'")
+            return Missing("env=verifiers needs the verifiers package", _INSTALL)
+        if (found := version("verifiers")) not in SpecifierSet(_VERSIONS):
+            return Missing(f"verifiers {found} is installed; env=verifiers supports {_VERSIONS}", _INSTALL)
         return None
 
     def metadata(self) -> dict[str, Any]:
         """Return metadata for ``run.json``: the version of verifiers."""
-        from importlib.metadata import version
-
         return {"verifiers": version("verifiers")}
 
     @property

@@ -1,4 +1,4 @@
-"""The progress bar of a run, and Ctrl-C."""
+"""The progress bar of a run, and its end on Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ class ProgressBar:
 def interrupts(until: str) -> Iterator[list[int]]:
     """Delay Ctrl-C until the block has finished its current work, named by ``until``. A second Ctrl-C stops at once.
 
-    Yields a list that is empty until the first Ctrl-C.
+    SIGTERM is treated alike, unless a launcher or a backend handles it. Yields a list that is empty until the first
+    signal.
     """
     received: list[int] = []
 
@@ -93,12 +94,16 @@ def interrupts(until: str) -> Iterator[list[int]]:
         received.append(number)
         print(f"\nstopping after {until} (Ctrl-C again stops at once)", file=sys.stderr)
 
+    numbers = [signal.SIGINT]
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        numbers.append(signal.SIGTERM)
     try:
-        before = signal.signal(signal.SIGINT, note)
+        before = {number: signal.signal(number, note) for number in numbers}
     except ValueError:  # not the main thread: the launcher handles signals
         yield received
         return
     try:
         yield received
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -69,6 +69,18 @@ class RunFolder:
         """How to train a corrupt run again. No run is removed automatically."""
         return f"to train it again, remove it: python -m analysis runs delete {self.id} --results {self.results}"
 
+    def is_locked(self) -> bool:
+        """Return whether a process is working on the run."""
+        if not (self.path / ".lock").exists():
+            return False
+        try:
+            lock = try_acquire(self.path / ".lock")
+        except OSError:
+            return False  # ``locked`` says what is wrong
+        if lock is not None:
+            lock.release()
+        return lock is None
+
     @contextmanager
     def locked(self) -> Iterator[RunFolder]:
         """Lock the run during a ``with`` block; the lock ends with the process.

@@ -61,6 +61,8 @@ class Execution:
             self.pending.remove(run)
             if run.progress().status == "complete":
                 self._completed_elsewhere(run)
+            elif run.folder.is_locked():
+                self._note_busy(run)
             else:
                 self.view.started(self.pool.start(run))
 
@@ -72,8 +74,8 @@ class Execution:
     def _ended(self, worker: Worker) -> None:
         run = worker.run
         self.warm_starts.add(_warm_start_key(run))
-        if worker.exit_code == BUSY:
-            self.busy[run.id] = run, time.monotonic() + RETRY_SECONDS
+        if worker.exit_code == BUSY and not worker.stop_requests:
+            self._note_busy(run)
         elif run.progress().status == "complete":  # whatever its exit status
             self.outcome.complete.append(run)
             self.view.completed(worker)
@@ -83,15 +85,20 @@ class Execution:
             self.outcome.failed[run.id] = explain_exit(worker.exit_code)
             self.view.failed(worker)
 
+    def _note_busy(self, run: PlannedRun) -> None:
+        self.busy[run.id] = run, time.monotonic() + RETRY_SECONDS
+
     def _retry_busy(self) -> None:
         for run, retry_at in list(self.busy.values()):
-            if run.progress().status == "complete":
-                self._completed_elsewhere(run)
-            elif time.monotonic() >= retry_at:
-                self.pending.append(run)  # the other process may have ended
-            else:
+            if time.monotonic() < retry_at:
                 continue
             del self.busy[run.id]
+            if run.progress().status == "complete":
+                self._completed_elsewhere(run)
+            elif run.folder.is_locked():
+                self._note_busy(run)
+            else:
+                self.pending.append(run)  # the other process has ended
 
     def _completed_elsewhere(self, run: PlannedRun) -> None:
         self.outcome.complete.append(run)

@@ -83,7 +83,7 @@ class Pool:
         """Start a worker on a run."""
         run.folder.path.mkdir(parents=True, exist_ok=True)
         arguments = (run.config, cell_overrides(run.config, run.cells[0].overrides), run.log)
-        with _short_temporary_folder():
+        with _short_temporary_folder(), _sigterm_ignored():
             forkserver.ensure_running()
         process = self._context.Process(target=train_in_process, args=arguments, name=run.id)
         process.start()
@@ -120,6 +120,19 @@ def _short_temporary_folder() -> Iterator[None]:
 
 
 @contextmanager
+def _sigterm_ignored() -> Iterator[None]:
+    """Ignore SIGTERM within a ``with`` block, and for ever in a process that starts in it.
+
+    Slurm sends it to all processes of a job. The sweep then asks its workers to stop.
+    """
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
 def interrupts() -> Iterator[list[int]]:
     """Yield a list of the received signals that ask the sweep to stop (Ctrl-C and SIGTERM)."""
     received: list[int] = []
@@ -146,6 +159,9 @@ def train_in_process(config: Config, overrides: list[str], log: Path) -> None:
     from bepo.runs.run import run
 
     os.setpgid(0, 0)  # Ctrl-C reaches only the sweep, which passes it on once
+    signal.signal(
+        signal.SIGTERM, lambda *_: None
+    )  # so does SIGTERM; unlike SIG_IGN, other programs do not inherit this
     _end_with_parent()
     with log.open("a", buffering=1, encoding="utf-8") as file:
         for stream in (1, 2):

@@ -7,13 +7,17 @@ import pytest
 from bepo.core.batch import Terminal
 from bepo.core.errors import UserError
 from bepo.envs import environments
+from bepo.envs import verifiers as adapter
 from bepo.testing import contract
-
-verifiers = pytest.importorskip("verifiers", reason="verifiers is not installed: pip install 'verifiers>=0.1.14,<0.2'")
 
 
 @pytest.fixture
-def env(monkeypatch):
+def installed():
+    pytest.importorskip("verifiers", reason="verifiers is not installed: pip install 'verifiers>=0.1.14,<0.4'")
+
+
+@pytest.fixture
+def env(installed, monkeypatch):
     monkeypatch.syspath_prepend("tests/envs")
     return environments.make("verifiers", id="guess_env", horizon=6)
 
@@ -36,6 +40,13 @@ def test_a_conversation_ends_with_the_score_of_the_rubric(env):
     assert ends == [Terminal.NONE, Terminal.NONE, Terminal.FAILURE]  # max_turns
 
 
-def test_an_unknown_environment_is_one_line():
+def test_an_unknown_environment_is_one_line(installed):
     with pytest.raises(UserError, match=r"env\.id=no_such_env"):
         next(environments.make("verifiers", id="no_such_env").tasks("train"))
+
+
+def test_a_version_with_another_interface_is_one_line(monkeypatch):
+    monkeypatch.setattr(adapter, "find_spec", lambda name: name)
+    monkeypatch.setattr(adapter, "version", lambda name: "0.4.0")
+    with pytest.raises(UserError, match=r"^verifiers 0\.4\.0 is installed; env=verifiers supports >=0\.1\.14,<0\.4;"):
+        next(environments.make("verifiers", id="guess_env").tasks("train"))

@@ -152,9 +152,10 @@ def test_killed_twice_it_ends_with_the_same_rows(whole, tmp_path):
         assert rows(tmp_path, stream) == rows(whole[0], stream)
 
 
-def test_ctrl_c_leaves_a_checkpoint_and_the_same_command_goes_on(whole, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_leaves_a_checkpoint_and_the_same_command_goes_on(whole, tmp_path, number):
     process = start(tmp_path)
-    stop_after(process, tmp_path, 6, signal.SIGINT)
+    stop_after(process, tmp_path, 6, number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130 and "the same command continues" in err
     reached = len(rows(tmp_path, "metrics"))

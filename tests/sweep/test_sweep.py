@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ from bepo.sweep.estimate import Throughput
 from bepo.sweep.plan import plan_runs
 from bepo.sweep.show import format_plan
 from bepo.sweep.studies import compose_study
-from tests.command import SMALLEST, Command, rows
+from tests.command import SMALLEST, Command, rows, writers
 
 pytestmark = pytest.mark.slow  # these train
 
@@ -45,7 +46,13 @@ def sweep_with_a_server(results: Path, *arguments: str) -> subprocess.Popen:
     """The sweep as a user starts it: its workers are forked from a server that it starts."""
     command = [sys.executable, "-m", "bepo.sweep", *arguments, f"results={results}"]
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ, encoding="utf-8"
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ,
+        encoding="utf-8",
+        start_new_session=True,
     )
 
 
@@ -79,6 +86,7 @@ def test_killed_and_shared_every_cell_is_done_once(tmp_path):
     os.kill(worker, signal.SIGSTOP)  # it holds its run while the second sweep comes up and finds another
     second = sweep(tmp_path, *GRID, "--jobs", "1")
     wait_for(lambda: len(list(tmp_path.glob("runs/*/metrics.jsonl"))) > 1, second)
+    assert "another process" not in (partial.parent / "log.txt").read_text(encoding="utf-8")  # no worker tried it
     first.kill()
     os.kill(worker, signal.SIGCONT)  # it sees that its sweep is dead
     first.communicate()
@@ -117,26 +125,26 @@ def test_a_crash_and_bad_input_are_contained_and_named(tmp_path):
     assert all(Path(line.split("log ")[1].split(": ")[0]).exists() for line in out.splitlines() if "  log " in line)
 
 
-def writers(path: Path) -> list[int]:
-    """Return the processes that hold the file open."""
-    processes = []
-    for fd in Path("/proc").glob("[0-9]*/fd/*"):
-        try:
-            if fd.resolve() == path.resolve():
-                processes.append(int(fd.parts[2]))
-        except OSError:
-            continue
-    return processes
+def all_of(process: subprocess.Popen) -> list[int]:
+    """Return the processes of the session that ``process`` leads: the sweep, the server and the workers."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(ProcessLookupError):
+            found += [int(path.name)] if os.getsid(int(path.name)) == process.pid else []
+    return found
 
 
-def test_ctrl_c_leaves_checkpoints(tmp_path):
+@pytest.mark.parametrize("sent", ["Ctrl-C", "scancel"])
+def test_ctrl_c_leaves_checkpoints(tmp_path, sent):
+    """Slurm's scancel sends SIGTERM to all processes of a job."""
     settings = ("main_sokoban", *TINY, "updates=200", "credit=grpo", "seed=0", "--jobs", "1")
     process = sweep_with_a_server(tmp_path, *settings)
     wait_for(
         lambda: [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text(encoding="utf-8").count("\n") >= 2],
         process,
     )
-    process.send_signal(signal.SIGINT)
+    for pid in all_of(process) if sent == "scancel" else [process.pid]:
+        os.kill(pid, signal.SIGTERM if sent == "scancel" else signal.SIGINT)
     code, out = finish(process)
     assert code == 130 and "the same command continues from here" in out, out
     reached = {int(path.name.split("-")[1]) for path in tmp_path.glob("runs/*/checkpoint-*")}

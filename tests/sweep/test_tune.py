@@ -42,8 +42,8 @@ from bepo.sweep.trials import (
     unsearched_run,
 )
 from bepo.sweep.tune import Tuning
-from tests.command import SMALLEST
-from tests.sweep.test_sweep import finish, sweep, wait_for, writers
+from tests.command import SMALLEST, writers
+from tests.sweep.test_sweep import finish, sweep, wait_for
 
 pytestmark = pytest.mark.slow  # these train
 
