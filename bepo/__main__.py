@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bepo import __version__
 from bepo.complete import commands
+from bepo.complete import main as complete
 from bepo.core.errors import choose, exit_code
 
 _COMPLETION = r"""_bepo() {
@@ -38,6 +39,8 @@ def main() -> int:
     if name not in known:
         print(f"error: {choose('command', name, known)}", file=sys.stderr)
         return 2
+    if name == "complete":  # imported already: runpy would print a warning into the line that is being typed
+        return complete(arguments)
     module = name if name == "analysis" else f"bepo.{name}"
     sys.argv = [module, *arguments]
     try:

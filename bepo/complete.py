@@ -30,7 +30,7 @@ _OF_STUDIES = ("sweep", "view", "analysis")
 
 def commands() -> dict[str, Path]:
     """Return the source file of every command by name: the top-level files, and the folders with a ``__main__.py``."""
-    files = {path.stem: path for path in _PACKAGE.glob("*.py") if not path.stem.startswith("_")}
+    files = {path.stem: path for path in _PACKAGE.glob("*.py") if path.stem != "interface" and path.stem[0] != "_"}
     folders = {path.parent.name: path for path in _PACKAGE.glob("*/__main__.py")}
     return dict(sorted((files | folders | {"analysis": _PACKAGE.parent / "analysis" / "__main__.py"}).items()))
 

@@ -21,9 +21,16 @@ def test_every_command_is_listed_with_what_it_is_for(monkeypatch, capsys):
     assert run(monkeypatch) == 0
     out = capsys.readouterr().out
     assert {"train", "sweep", "view", "doctor", "credit", "analysis"} <= bepo.commands().keys()
+    assert "interface" not in bepo.commands()  # of Python
     for name in bepo.commands():
         (line,) = [line for line in out.splitlines() if line.split()[:1] == [name]]
         assert len(line.split()) > 3, line
+
+
+@pytest.mark.filterwarnings("error")
+def test_completion_prints_words_and_no_warning(monkeypatch, capsys):
+    assert run(monkeypatch, "complete", "train credit=gate_r") == 0
+    assert capsys.readouterr() == ("credit=gate_repeat_only\n", "")
 
 
 def test_the_version_is_that_of_the_package(monkeypatch, capsys):
