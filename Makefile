@@ -9,7 +9,7 @@ TEX := latexmk texlive-latex-extra texlive-science texlive-fonts-recommended
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install lock test-lowest reproduce paper pictures notebooks docs tex-packages test test-fast lint format bench verl test-verl test-verl-full verify attack clean
+.PHONY: help install lock test-lowest reproduce paper pictures notebooks docs tex-packages test test-long test-fast lint format bench verl test-verl test-verl-full verify attack clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | column -t -s '|'
@@ -69,8 +69,11 @@ docs: install ## Build the documentation site: site/index.html
 tex-packages:
 	@echo $(TEX)
 
-test: lint ## Every check, then every test of the local stack, without network
-	$(BIN)/python -m pytest -n 2
+test: lint ## Every check, then the tests of the local stack, without network (8 minutes on 2 idle cores)
+	$(BIN)/python -m pytest -n 2 -m "not long"
+
+test-long: install ## The tests that make test leaves out: a fresh environment, plug-in packages, launchers (3 minutes)
+	$(BIN)/python -m pytest -n 2 -m long
 
 test-fast: install ## The tests that take no training: under a minute
 	$(BIN)/python -m pytest -n 2 -m "not slow" --hypothesis-profile=fast

@@ -147,7 +147,7 @@ def test_legends_cover_no_data(built):
 
 
 def test_the_same_runs_give_the_same_bytes(results, tmp_path):
-    """Of one figure of each kind; tests/analysis/test_tables.py has all of them without runs."""
+    """Of one figure of each kind; tests/analysis/test_tables.py has every table and the page."""
     known, some = artefacts(), ("credit-comparison", "alfworld-aliasing-curves", "supp-gate-diagnostics")
     folders = (tmp_path / "a" / "figures", tmp_path / "b" / "figures")
     for folder in folders:

@@ -8,6 +8,7 @@ from bepo.store.published import PUBLISHED
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_page_of_results_is_up_to_date(tmp_path):
     text = PAGE.read_text(encoding="utf-8")
     assert text == results(Source(tmp_path, PUBLISHED), "laptop"), "run `python -m analysis results`"

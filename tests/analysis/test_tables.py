@@ -279,12 +279,15 @@ def test_the_formats_say_the_same(results):
 
 @pytest.mark.slow
 def test_everything_is_written_and_the_same_runs_give_the_same_bytes(results, tmp_path, capsys):
-    outs = [tmp_path / "a", tmp_path / "b"]
-    for out in outs:
+    outs, printed = [tmp_path / "a", tmp_path / "b"], []
+    of_figures = [label for label, item in artefacts().items() if item.kind != "table"]
+    again = [label for label in artefacts() if label not in of_figures]  # test_figures.py has the bytes of figures
+    for out, labels in zip(outs, ([], again)):
         out.mkdir()
-        assert main(["--results", str(results), "--out", str(out)]) == 0
+        assert main([*labels, "--results", str(results), "--out", str(out)]) == 0
+        printed.append(capsys.readouterr().out.splitlines())
     a, b = ({p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()} for out in outs)
-    assert a == b
+    assert len(b) >= 3 * len(again) and {path: a.get(path) for path in b} == b
     names = {str(p) for p in a}
     for label, item in artefacts().items():
         folder, ends = ("tables", "tex md csv") if item.kind == "table" else ("figures", "pdf png svg")
@@ -293,8 +296,8 @@ def test_everything_is_written_and_the_same_runs_give_the_same_bytes(results, tm
     assert all(r.id in page for r in Source(results).study("main_sokoban", "laptop").runs)
     assert page.count("<article") == len(artefacts()) + 1  # and the list of runs
     assert not re.search(r'(src|href)="(?!data:|#)', page)  # opens without network
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == f"page:    {outs[1] / 'report.html'}" and len(lines) <= 20  # of both times
+    lines = printed[0]
+    assert lines[-1] == f"page:    {outs[0] / 'report.html'}" and len(lines) <= 10
     assert any(line.startswith("tier laptop: ") for line in lines)
     assert main(["--results", str(results), "--out", str(outs[0])]) == 0
     assert capsys.readouterr().out.startswith("unchanged since the last analysis\n")

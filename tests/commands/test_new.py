@@ -29,6 +29,7 @@ def packages(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_every_package_passes_its_own_tests(packages, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.getcwd())
     folders = [str(packages / f"my_{kind}") for kind in KINDS]

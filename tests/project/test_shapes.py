@@ -25,6 +25,7 @@ def run_checked(*arguments: str) -> subprocess.CompletedProcess:
     )
 
 
+@pytest.mark.long
 def test_the_core_and_the_estimators_keep_their_annotated_shapes():
     done = run_checked("-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", "tests/core", *SUITES)
     assert done.returncode == 0, done.stdout[-3000:]

@@ -63,6 +63,7 @@ def test_the_wheel_has_every_data_file_that_is_read(wheel):
     assert not [name for name in names if name.startswith(("tests/", "conf/", "paper/", "results/"))]
 
 
+@pytest.mark.long
 def test_commands_work_in_an_empty_folder(installed, tmp_path):
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
 

@@ -39,24 +39,24 @@ def test_run_json_describes_the_run(whole):
     assert run_id(found.metadata["identity"]) == found.id
     assert "torch" in session["machine"]["versions"]
     metrics = found.metrics()
-    assert [r["update"] for r in metrics] == list(range(1, 31))
+    assert [r["update"] for r in metrics] == list(range(1, 16))
     for name in ("train/success", "train/return", "credit/gate_transition_coverage", "credit/sweeps", "time/credit"):
         assert all(name in r for r in metrics)
     assert max(r["train/first_ratio_error"] for r in metrics) < 1e-5
     episodes = found.episodes()
-    for split, update in itertools.product(("test", "validation"), (0, 30)):
+    for split, update in itertools.product(("test", "validation"), (0, 15)):
         passes = [r for r in episodes if (r["split"], r["update"]) == (split, update)]
         assert len(passes) == 8 and {r["evaluation_seed"] for r in passes} == {0, 1}
         assert len({r["task"] for r in passes}) == 4
-    final = [r["success"] for r in episodes if (r["split"], r["update"]) == ("test", 30)]
+    final = [r["success"] for r in episodes if (r["split"], r["update"]) == ("test", 15)]
     assert found.metadata["result"]["success"] == pytest.approx(sum(final) / 8)
     due = [r for r in metrics if "eval/test_success" in r]
-    assert [r["update"] for r in due] == [5, 10, 15, 20, 25, 30]
+    assert [r["update"] for r in due] == [5, 10, 15]
     for row in due:
         here = [r for r in episodes if r["update"] == row["update"] and r["evaluation_seed"] == 0]
         assert len(here) == 8
         assert row["eval/test_success"] == sum(r["success"] for r in here if r["split"] == "test") / 4
-    assert {r["evaluation_seed"] for r in episodes if 0 < r["update"] < 30} == {0}
+    assert {r["evaluation_seed"] for r in episodes if 0 < r["update"] < 15} == {0}
 
 
 def test_what_a_finished_run_keeps(whole):
@@ -64,13 +64,13 @@ def test_what_a_finished_run_keeps(whole):
     found = read_run(path)
     assert not list(path.glob("checkpoint-*"))
     assert AutoModelForCausalLM.from_pretrained(found.policy()).config.model_type == "qwen2"
-    assert sorted(p.name for p in path.glob("rollouts/*")) == ["000001.npz", "000015.npz", "000030.npz"]
-    batch = RolloutBatch.load(path / "rollouts" / "000015.npz")
-    assert len(batch) == found.metrics()[14]["train/transitions"]
+    assert sorted(p.name for p in path.glob("rollouts/*")) == ["000001.npz", "000008.npz", "000015.npz"]
+    batch = RolloutBatch.load(path / "rollouts" / "000008.npz")
+    assert len(batch) == found.metrics()[7]["train/transitions"]
     assert set(batch.action_key) <= {"up", "down", "left", "right"} and np.isfinite(batch.extras["entropy"]).all()
     assert (batch.extras["entropy"] <= np.log(len(batch.tokens.ids))).all() and "expert_steps" not in batch.extras
     transcripts = found.transcripts()
-    final = [r for r in found.episodes() if (r["split"], r["update"], r["evaluation_seed"]) == ("test", 30, 0)]
+    final = [r for r in found.episodes() if (r["split"], r["update"], r["evaluation_seed"]) == ("test", 15, 0)]
     assert [t["task"] for t in transcripts] == [r["task"] for r in final]
     for transcript, row in zip(transcripts, final):
         assert len(transcript["steps"]) == row["steps"]
@@ -100,12 +100,12 @@ def test_a_first_evaluation_under_the_name_of_another_is_refused(whole, tmp_path
 
 
 def test_evaluations_change_no_training_number(whole, tmp_path):
-    assert train(tmp_path, "evaluation.every=0", "updates=12")[0] == 0
+    assert train(tmp_path, "evaluation.every=0", "updates=8")[0] == 0
     expected = [{k: v for k, v in r.items() if not k.startswith("eval/")} for r in rows(whole[0], "metrics")]
-    assert rows(tmp_path, "metrics") == expected[:12]
+    assert rows(tmp_path, "metrics") == expected[:8]
 
 
-@pytest.mark.parametrize("shorter", [20, 7])  # with and without an evaluation after its last update
+@pytest.mark.parametrize("shorter", [10, 7])  # with and without an evaluation after its last update
 def test_a_run_of_more_updates_goes_on_from_a_finished_one(whole, tmp_path, shorter):
     assert train(tmp_path, f"updates={shorter}", "keep=resume")[0] == 0
     (short,) = tmp_path.glob("runs/*")
@@ -139,7 +139,7 @@ def test_a_finished_run_without_its_optimiser_cannot_be_continued(tmp_path):
 
 
 def test_killed_twice_it_ends_with_the_same_rows(whole, tmp_path):
-    for rows_before in (2, 11):
+    for rows_before in (2, 7):
         process = start(tmp_path)
         stop_after(process, tmp_path, rows_before, signal.SIGKILL)
         process.communicate()

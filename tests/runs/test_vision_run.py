@@ -11,6 +11,7 @@ from tests.command import rows, run, start, stop_after, train
 pytestmark = pytest.mark.slow  # these train
 
 
+@pytest.mark.long
 def test_the_smoke_tier(tmp_path):
     code, _, err = run("model=vl", f"results={tmp_path}", "tracking.mode=disabled", "save_rollouts=4")
     assert code == 0, err

@@ -138,7 +138,7 @@ def all_of(process: subprocess.Popen) -> list[int]:
 def test_ctrl_c_leaves_checkpoints(tmp_path, sent):
     """Slurm's scancel sends SIGTERM to all processes of a job."""
     settings = ("main_sokoban", *TINY, "updates=200", "credit=grpo", "seed=0", "--jobs", "1")
-    process = sweep_with_a_server(tmp_path, *settings)
+    process = sweep(tmp_path, *settings)
     wait_for(
         lambda: [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text(encoding="utf-8").count("\n") >= 2],
         process,
@@ -339,14 +339,6 @@ def test_a_corrupt_run_is_named_and_left_alone(tmp_path, capsys):
     assert "main_sokoban                 3         1         0         2       -" in capsys.readouterr().out
 
 
-def test_a_long_temporary_folder_leaves_room_for_the_socket_of_workers(tmp_path, monkeypatch):
-    folder = tmp_path / ("x" * 80)
-    folder.mkdir()
-    monkeypatch.setenv("TMPDIR", str(folder))
-    code, out = finish(sweep_with_a_server(tmp_path, "main_sokoban", *TINY, "updates=1", "credit=grpo", "seed=0"))
-    assert code == 0 and "1 of 1 runs complete" in out, out
-
-
 def test_a_sweep_takes_the_cores_that_it_may_use(monkeypatch):
     """joblib asks the control group too; the variable stands for a quota of it."""
     study = compose_study("main_sokoban", ["tier=smoke"])
@@ -355,26 +347,31 @@ def test_a_sweep_takes_the_cores_that_it_may_use(monkeypatch):
     assert _jobs(3, [study]) == 3
 
 
-@pytest.mark.skipif(not shutil.which("setpriv"), reason="setpriv takes root's rights away")
-def test_a_home_that_cannot_be_written_costs_nothing(tmp_path):
-    """W&B stages tables there, and the ledger is one."""
-    home = tmp_path / "home"
+def test_a_sweep_works_in_an_inconvenient_place(tmp_path):
+    """Started as a user does: a read-only home, long names, a terminal of ASCII, and results in a folder that is not.
+
+    W&B stages tables in the home, and the ledger is one. The workers' server has its socket in the temporary folder.
+    """
+    home, temporary, results = tmp_path / "home", tmp_path / ("x" * 80), tmp_path / "größe"
     home.mkdir(mode=0o555)
+    temporary.mkdir()
     drop = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all"] if os.getuid() == 0 else []
     command = [*drop, sys.executable, "-m", "bepo.sweep", "main_sokoban", *TINY, "updates=2", "credit=grpo", "seed=0"]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("WANDB_S")} | {"HOME": str(home)}
-    environment.pop("XDG_DATA_HOME", None)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("WANDB_S") and k != "XDG_DATA_HOME"}
+    environment |= {"HOME": str(home), "TMPDIR": str(temporary), "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(
-        [*command, "tracking.mode=offline", f"results={tmp_path}"],
+        [*command, "tracking.mode=offline", f'results="{results}"'],
         env=environment,
         capture_output=True,
         text=True,
         encoding="utf-8",
     )
-    assert done.returncode == 0 and "Traceback" not in done.stdout + done.stderr, done.stdout + done.stderr
-    (log,) = tmp_path.glob("runs/*/log.txt")
-    assert "W&B stopped" not in log.read_text(encoding="utf-8")
-    assert list(tmp_path.glob("wandb/offline-run-*/files/media/table/ledger*"))
+    printed = done.stdout + done.stderr
+    assert done.returncode == 0 and "1 of 1 runs complete" in printed and "Traceback" not in printed, printed
+    (log,) = results.glob("runs/*/log.txt")
+    text = log.read_text(encoding="utf-8")
+    assert "/größe/runs/" in text and "W&B stopped" not in text
+    assert list(results.glob("wandb/offline-run-*/files/media/table/ledger*"))
 
 
 def test_a_repository_may_have_any_name(tmp_path, monkeypatch):
