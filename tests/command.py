@@ -43,8 +43,8 @@ class Command:
 
     def __init__(self, module: str, *arguments: str, folder: Path | None = None) -> None:
         """``folder`` is where it runs, and where our packages are imported from: here, unless one is given."""
+        start_server()
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["tests.preloaded"])
         self._files = Path(tempfile.mkdtemp(prefix="command-"))
         self._process = context.Process(
             target=_run, args=(module, arguments, folder or Path.cwd(), dict(os.environ), self._files)
@@ -78,6 +78,12 @@ class Command:
         """Send a signal to it."""
         assert self._process.pid is not None
         os.kill(self._process.pid, number)
+
+
+def start_server() -> None:
+    """Start the server that commands are forked from, unless it runs. Sweeps of this process fork their workers from it."""
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["tests.preloaded"])
+    forkserver.ensure_running()
 
 
 def _run(module: str, arguments: tuple[str, ...], folder: Path, environment: dict[str, str], files: Path) -> None:

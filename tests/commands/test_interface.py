@@ -9,7 +9,7 @@ import pytest
 import bepo
 from bepo.core.errors import UserError
 from bepo.interface import overrides_of
-from tests.command import SMALLEST, run
+from tests.command import SMALLEST, run, start_server
 
 TINY = (*(text for text in SMALLEST if not text.startswith(("updates", "progress"))), "updates=2", "evaluation.every=2")
 NOTEBOOK = """
@@ -58,6 +58,7 @@ def test_an_evaluation_returns_its_episodes(trained, results):
 
 @pytest.mark.slow
 def test_a_sweep_returns_the_runs_of_its_cells(results, capsys):
+    start_server()
     found = bepo.sweep("main_sokoban_text", *TINY, credit="grpo,rloo", seed=0, results=results, jobs=1)
     assert found.runs["credit"].tolist() == ["grpo", "rloo"] and set(found.runs["status"]) == {"complete"}
     assert "2 of 2 runs complete" in capsys.readouterr().out

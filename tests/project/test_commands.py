@@ -1,7 +1,8 @@
 """Every command line of the README, the docs and the Makefile works, in its smallest form.
 
-``bepo.train`` and ``bepo.evaluate`` compose and check the config, ``bepo.sweep`` makes a dry run, ``bepo.play`` is left
-at once, and ``analysis`` reads one small run. ``NOT_RUN`` says which lines are not run here, and why.
+``bepo.train`` and ``bepo.evaluate`` compose and check the config, ``bepo.sweep`` makes a dry run of a few cells,
+``bepo.play`` is left at once, and ``analysis`` reads one small run. ``NOT_RUN`` says which lines are not run here, and
+why.
 """
 
 import io
@@ -123,7 +124,10 @@ def test_the_pages_have_commands_and_every_reason_is_of_some():
     assert not [pattern for pattern in NOT_RUN if not any(re.match(pattern, command) for command in every)]
 
 
-@pytest.mark.parametrize("target", targets())
+LONG = [pytest.param("bench", marks=pytest.mark.long)]
+
+
+@pytest.mark.parametrize("target", [*(target for target in targets() if target != "bench"), *LONG])
 def test_every_target_of_the_makefile_runs(target, place):
     for command in of_target(target):
         if not reason(f"python {command}"):
@@ -194,6 +198,7 @@ class Place:
             return
         DONE.add(form)
         self.patch.setattr(studies, "studies_of_paper", lambda: ["main_sokoban_text", "tune_gated_bepo"])  # of "all"
+        self.patch.setattr(studies.PlannedStudy, "cells", fewer_cells)
         if module == "bepo.view" and not {RUN, OTHER} & {*arguments}:  # of all runs, only those of this folder
             self.patch.setattr(find, "PUBLISHED", self.folder)
         package = find_spec(module).submodule_search_locations is not None
@@ -222,12 +227,29 @@ class Place:
             to_config(config)
 
 
+every_cell = studies.PlannedStudy.cells
+
+
+def fewer_cells(study: studies.PlannedStudy) -> list[studies.Cell]:
+    """Return the first cell of a study, and one with each further value that its command line names."""
+    named = tuple(f"{override.split('=')[0].lstrip('+')}=" for override in study.overrides)
+    cells, seen = every_cell(study), set[str]()
+    kept = []
+    for cell in cells:
+        own = {override for override in cell.overrides if override.startswith(named)}
+        if not kept or own - seen:
+            kept.append(cell)
+        seen |= own
+    return kept
+
+
 def first_of(override: Override) -> object:
     """Return the first value of a sweep."""
     return override.value().start if override.is_interval_sweep() else next(override.sweep_string_iterator())
 
 
 SMALLEST_LAB = {
+    "bias": ["horizon=4"],
     "learn": ["seeds=2", "updates=2"],
     "fidelity": ["groups=2", "worlds=2"],
     "sampled": ["games=1", "groups=1", "group_size=2", "continuations=2"],
