@@ -81,7 +81,7 @@ class Command:
 
 
 def start_server() -> None:
-    """Start the server that commands are forked from, unless it runs. Sweeps of this process fork their workers from it."""
+    """Start the server that commands are forked from, unless it runs. Sweeps of this process use it too."""
     multiprocessing.get_context("forkserver").set_forkserver_preload(["tests.preloaded"])
     forkserver.ensure_running()
 
