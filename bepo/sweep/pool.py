@@ -121,7 +121,7 @@ def _short_temporary_folder() -> Iterator[None]:
 
 @contextmanager
 def _sigterm_ignored() -> Iterator[None]:
-    """Ignore SIGTERM within a ``with`` block, and for ever in a process that starts in it.
+    """Ignore SIGTERM within a ``with`` block. A process that starts in it ignores SIGTERM until it ends.
 
     Slurm sends it to all processes of a job. The sweep then asks its workers to stop.
     """
@@ -159,9 +159,7 @@ def train_in_process(config: Config, overrides: list[str], log: Path) -> None:
     from bepo.runs.run import run
 
     os.setpgid(0, 0)  # Ctrl-C reaches only the sweep, which passes it on once
-    signal.signal(
-        signal.SIGTERM, lambda *_: None
-    )  # so does SIGTERM; unlike SIG_IGN, other programs do not inherit this
+    signal.signal(signal.SIGTERM, lambda *_: None)  # Slurm's too; programs that a run starts would inherit SIG_IGN
     _end_with_parent()
     with log.open("a", buffering=1, encoding="utf-8") as file:
         for stream in (1, 2):
