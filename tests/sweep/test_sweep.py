@@ -138,13 +138,16 @@ def all_of(process: subprocess.Popen) -> list[int]:
 def test_ctrl_c_leaves_checkpoints(tmp_path, sent):
     """Slurm's scancel sends SIGTERM to all processes of a job."""
     settings = ("main_sokoban", *TINY, "updates=200", "credit=grpo", "seed=0", "--jobs", "1")
-    process = sweep(tmp_path, *settings)
+    process = (sweep_with_a_server if sent == "scancel" else sweep)(tmp_path, *settings)
     wait_for(
         lambda: [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text(encoding="utf-8").count("\n") >= 2],
         process,
     )
-    for pid in all_of(process) if sent == "scancel" else [process.pid]:
-        os.kill(pid, signal.SIGTERM if sent == "scancel" else signal.SIGINT)
+    if isinstance(process, Command):
+        process.send_signal(signal.SIGINT)
+    else:
+        for pid in all_of(process):
+            os.kill(pid, signal.SIGTERM)
     code, out = finish(process)
     assert code == 130 and "the same command continues from here" in out, out
     reached = {int(path.name.split("-")[1]) for path in tmp_path.glob("runs/*/checkpoint-*")}
