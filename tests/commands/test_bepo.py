@@ -27,7 +27,7 @@ def test_every_command_is_listed_with_what_it_is_for(monkeypatch, capsys):
         assert len(line.split()) > 3, line
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_completion_prints_words_and_no_warning(monkeypatch, capsys):
     assert run(monkeypatch, "complete", "train credit=gate_r") == 0
     assert capsys.readouterr() == ("credit=gate_repeat_only\n", "")
