@@ -69,10 +69,10 @@ docs: install ## Build the documentation site: site/index.html
 tex-packages:
 	@echo $(TEX)
 
-test: lint ## Every check, then the tests of the local stack, without network (8 minutes on 2 idle cores)
+test: lint ## Every check, then the tests of the local stack, without network
 	$(BIN)/python -m pytest -n 2 -m "not long"
 
-test-long: install ## The tests that make test leaves out: a fresh environment, plug-in packages, launchers (3 minutes)
+test-long: install ## The tests that make test leaves out: a fresh environment, plug-in packages, launchers
 	$(BIN)/python -m pytest -n 2 -m long
 
 test-fast: install ## The tests that take no training: under a minute
