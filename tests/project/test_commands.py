@@ -117,8 +117,7 @@ COMMANDS = list(dict.fromkeys(command for page in PAGES for command in of_page(p
 RUN_HERE = [command for command in COMMANDS if not reason(command)]
 
 
-def test_the_pages_have_commands_and_every_reason_is_of_some():
-    assert len(RUN_HERE) >= 80
+def test_every_reason_is_of_some_command():
     every = COMMANDS + [f"python {command}" for target in targets() for command in of_target(target)]
     every += ["ruff", "python -m venv"]
     assert not [pattern for pattern in NOT_RUN if not any(re.match(pattern, command) for command in every)]

@@ -106,10 +106,6 @@ def test_places_members_and_addresses(module, arguments, words, environment, bad
     refused(module, arguments, words, tmp_path, monkeypatch, capsys)
 
 
-def test_the_table_is_long_enough():
-    assert len(CASES) + len(COMMANDS) >= 250
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("module, arguments, words", COMMANDS)
 def test_bad_commands_end_with_one_line(module, arguments, words, bad, tmp_path, monkeypatch, capsys):
