@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from math import inf
-from typing import Any
 
 import pandas as pd
 
@@ -18,7 +17,7 @@ from analysis.output.build import Built
 from analysis.plots import style
 from bepo.core.errors import choose
 from bepo.explore.colours import free
-from bepo.explore.frames import differing
+from bepo.explore.frames import differing, question_of
 
 
 def _last_validation(run: Run) -> float:
@@ -62,27 +61,22 @@ def varying(runs: Sequence[Run]) -> list[str]:
     Runs are compared within their environment and model.
     """
     places = grouped(runs, lambda run: (run.env, run.model)).values()
-    values, seeds = [_differing(place) for place in places], _seeds(runs)
-    names = dict.fromkeys(name for of_place in values for own in of_place.values() for name in own if name not in seeds)
-    flat = {run: own for of_place in values for run, own in of_place.items()}
+    values = {run: own for place in places for run, own in differing({run.id: run.config for run in place}).items()}
+    seeds = _seeds(runs)
+    names = dict.fromkeys(name for own in values.values() for name in own if name not in seeds)
     chosen: list[str] = []
     parts = {(run.env, run.model) for run in runs}
     for name in sorted(names, key=lambda name: (name != "credit.name", not name.startswith("credit."), name)):
-        finer = {(run.env, run.model, *(str(flat[run.id].get(n)) for n in [*chosen, name])) for run in runs}
+        finer = {(run.env, run.model, *(str(values[run.id].get(n)) for n in [*chosen, name])) for run in runs}
         if len(finer) > len(parts):
             chosen, parts = [*chosen, name], finer
     return chosen
 
 
-def _differing(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
-    return differing({run.id: run.config for run in runs}) if runs else {}
-
-
 def _seeds(runs: Sequence[Run]) -> list[str]:
     """Return the settings that are the training seed in every run, such as ``policy.warm_start.seed=${seed}``."""
-    values = _differing(runs)
-    names = next(iter(values.values()), {})
-    return [name for name in names if all(repr(values[run.id][name]) == repr(run.seed) for run in runs)]
+    names = runs[0].settings if runs else ()
+    return ["seed", *(name for name in names if all(repr(run.settings.get(name)) == repr(run.seed) for run in runs))]
 
 
 def row_of(run: Run, fields: Sequence[str]) -> str:
@@ -123,9 +117,7 @@ def _table(label: str, study: StudyRuns, metrics: Sequence[Metric]) -> Table:
 
 
 def _heading(study: StudyRuns) -> str:
-    """Return the study's name, its tier and its question, as the newest run has it."""
-    newest = max(study.runs, key=lambda run: (run.started, run.id))
-    question = str(newest.config.get("study", {}).get("question") or "")
+    question = question_of(study.name, (run.config for run in study.runs))
     return f"Study {study.name} (tier {study.tier}). {question}".rstrip()
 
 

@@ -193,6 +193,12 @@ def differing(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, A
     return {name: {field: config.get(field) for field in names} for name, config in shown.items()}
 
 
+def question_of(study: str, configs: Iterable[Mapping[str, Any]]) -> str:
+    """Return the question of a study, as the config of one of its own runs has it. Shared runs name another study."""
+    own = (config.get("study", {}) for config in configs)
+    return next((str(one.get("question") or "") for one in own if one.get("name") == study), "")
+
+
 def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the settings of a config under dotted names, except those that change no number."""
     for key, value in tree.items():

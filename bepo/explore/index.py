@@ -11,7 +11,7 @@ from bepo.core.errors import UserError
 from bepo.explore.colours import label_of, page_colour
 from bepo.explore.compare import first_difference, pairs
 from bepo.explore.episodes import TEST, episodes
-from bepo.explore.frames import differing, flat
+from bepo.explore.frames import differing, flat, question_of
 from bepo.explore.groups import Plain
 from bepo.explore.methods import methods
 from bepo.explore.page import render
@@ -57,11 +57,9 @@ def page(runs: Sequence[StoredRun], compared: tuple[int, int] | None = None, stu
 
 
 def _title(runs: Sequence[StoredRun], summaries: Sequence[Plain], study: str) -> str:
-    """Return study and question, as one of its runs has it; without a study, estimators and environments."""
+    """Return the study and its question; without a study, estimators and environments."""
     if study:
-        own = (run.config.get("study", {}) for run in runs)
-        questions = (one.get("question") for one in own if one.get("name") == study)
-        return ": ".join(filter(None, [study, next(questions, "")]))
+        return ": ".join(filter(None, [study, question_of(study, (run.config for run in runs))]))
     titles = list(dict.fromkeys(f"{run['label']} on {run['env']}" for run in summaries))
     return ", ".join(titles[:3]) + " and others" * (len(titles) > 3)
 

@@ -76,7 +76,7 @@ class RunFolder:
         try:
             lock = try_acquire(self.path / ".lock")
         except OSError:
-            return False  # ``locked`` says what is wrong
+            return False  # ``locked`` names the error
         if lock is not None:
             lock.release()
         return lock is None

@@ -59,11 +59,7 @@ class Execution:
         while self.pool.has_free_slot and self.pending:
             run = self._choose()
             self.pending.remove(run)
-            if run.progress().status == "complete":
-                self._completed_elsewhere(run)
-            elif run.folder.is_locked():
-                self._note_busy(run)
-            else:
+            if not self._is_elsewhere(run):
                 self.view.started(self.pool.start(run))
 
     def _choose(self) -> PlannedRun:
@@ -90,19 +86,21 @@ class Execution:
 
     def _retry_busy(self) -> None:
         for run, retry_at in list(self.busy.values()):
-            if time.monotonic() < retry_at:
-                continue
-            del self.busy[run.id]
-            if run.progress().status == "complete":
-                self._completed_elsewhere(run)
-            elif run.folder.is_locked():
-                self._note_busy(run)
-            else:
-                self.pending.append(run)  # the other process has ended
+            if time.monotonic() >= retry_at:
+                del self.busy[run.id]
+                if not self._is_elsewhere(run):
+                    self.pending.append(run)  # the other process has ended
 
-    def _completed_elsewhere(self, run: PlannedRun) -> None:
-        self.outcome.complete.append(run)
-        self.outcome.elsewhere.append(run)
+    def _is_elsewhere(self, run: PlannedRun) -> bool:
+        """Return whether another process has completed the run or works on it, and note that."""
+        if run.progress().status == "complete":
+            self.outcome.complete.append(run)
+            self.outcome.elsewhere.append(run)
+        elif run.folder.is_locked():
+            self._note_busy(run)
+        else:
+            return False
+        return True
 
 
 def _warm_start_key(run: PlannedRun) -> str:

@@ -12,6 +12,7 @@ from analysis.data.sources import open_source
 from analysis.grid.parts import setting_rows
 from analysis.output.study import build_study, row_colours, varying
 from bepo.core.errors import UserError
+from bepo.explore.frames import question_of
 from bepo.store.run_files import read_run
 from tests.stored_runs import write_run
 
@@ -73,7 +74,9 @@ def test_settings_that_only_environments_differ_in_name_no_row(tmp_path):
 
 
 def test_the_caption_has_the_question_of_the_study(tmp_path):
-    write_run(tmp_path, "mine", {"study": {"question": "Does it help?"}}, [[1, 0]])
+    own, other = ({"study": {"name": name, "question": f"Does {name} help?"}} for name in ("it", "another"))
+    assert question_of("it", [{}, other, own]) == "Does it help?" and question_of("it", [other]) == ""
+    write_run(tmp_path, "mine", {"study": own["study"] | {"name": "mine"}}, [[1, 0]])
     assert built(tmp_path, "mine").caption.startswith("Study mine (tier laptop). Does it help? Mean over")
 
 
