@@ -36,7 +36,7 @@ lock: ## Write requirements/lock.txt: the pinned dependencies with their hashes 
 test-lowest: ## Run the fast tests with the lowest versions of pyproject.toml (needs uv; 6 GB)
 	uv venv --quiet --clear --python 3.11 .venv-lowest
 	uv pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct --editable '.[dev]'
-	.venv-lowest/bin/python -m pytest -n 2 -m "not slow" --hypothesis-profile=fast
+	.venv-lowest/bin/python -m pytest -n 2 -m "not (slow or long)" --hypothesis-profile=fast
 
 SHOWN = $(if $(filter smoke,$(TIER)),laptop,$(TIER))# the runs of tier smoke are no evidence, the published ones are
 
@@ -72,11 +72,11 @@ tex-packages:
 test: lint ## Every check, then the tests of the local stack, without network
 	$(BIN)/python -m pytest -n 2 -m "not long"
 
-test-long: install ## The tests that make test leaves out: a fresh environment, plug-in packages, launchers
+test-long: install ## What make test leaves out: commands and examples of the docs, launchers, terminals, simulated error rates
 	$(BIN)/python -m pytest -n 2 -m long
 
 test-fast: install ## The tests that take no training: under a minute
-	$(BIN)/python -m pytest -n 2 -m "not slow" --hypothesis-profile=fast
+	$(BIN)/python -m pytest -n 2 -m "not (slow or long)" --hypothesis-profile=fast
 
 lint: install ## Check style, format, imports and types (make format mends the first two)
 	$(BIN)/ruff check --quiet .

@@ -149,6 +149,7 @@ DRAWS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", DRAWS)
 @pytest.mark.parametrize("text, means, deviations", NULLS)
 def test_a_false_claim_is_rarely_called_supported(text, means, deviations, kind):

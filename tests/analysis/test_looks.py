@@ -41,9 +41,11 @@ def test_the_p_is_students_and_rejection_is_holms():
     assert paired_p(values) == pytest.approx(stats.ttest_1samp(values, 0).pvalue)
     assert paired_p(values[:1]) == paired_p(np.ones(3)) == 1
     rng = np.random.default_rng(0)
-    for _ in range(20):
-        p = rng.random(6) ** 4
-        assert rejected(p.tolist(), 0.05) == np.flatnonzero(multipletests(p, 0.05, "holm")[0]).tolist() == holm(p, 0.05)
+    every = [rng.random(6) ** 4 for _ in range(20)]
+    for p in every:
+        assert rejected(p.tolist(), 0.05) == holm(p, 0.05)
+    for p in every[:2]:  # statsmodels collects all garbage at every call
+        assert rejected(p.tolist(), 0.05) == np.flatnonzero(multipletests(p, 0.05, "holm")[0]).tolist()
 
 
 def test_a_claim_is_decided_at_the_first_look_that_rejects_it_and_stays_decided():

@@ -12,7 +12,7 @@ from tests.command import SMALLEST, Command
 ROOT = Path(__file__).parents[2]
 PYTHON = f"{sys.executable} -m"
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -134,6 +134,7 @@ def test_every_target_of_the_makefile_runs(target, place):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("command", RUN_HERE)
 def test_every_command_of_the_pages_runs(command, place):
     place.run(command)

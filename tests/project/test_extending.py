@@ -18,7 +18,7 @@ WARM = [text for text in TINY if not text.startswith("policy.warm_start")] + [
     f"policy.warm_start.{text}" for text in ("episodes=8", "max_steps=2", "check_every=2")
 ]
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 def blocks(section: str, *languages: str) -> list[str]:

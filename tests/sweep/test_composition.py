@@ -60,6 +60,7 @@ def test_studies_are_those_of_hydra(number, name, cache):
     same(study.config, compose_with_hydra(EXPERIMENTS, name, overrides, hydra=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number, name", enumerate(name for name in study_names() if not name.startswith("tune_")))
 def test_cells_are_those_of_hydra(number, name, cache):
     tier = TIER_OF.get(name, TIERS[number % 3])

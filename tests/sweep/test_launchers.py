@@ -10,12 +10,11 @@ import pytest
 from bepo.store.run_files import read_run
 from tests.command import SMALLEST, run
 
-pytestmark = pytest.mark.slow  # these train
+pytestmark = [pytest.mark.slow, pytest.mark.long]  # these train
 
 ONE = (*SMALLEST, "updates=2", "evaluation.every=1", "env=sokoban", "model=small")
 
 
-@pytest.mark.long
 def test_submitit(tmp_path):
     launcher = ("hydra/launcher=submitit_local", f"hydra.sweep.dir={tmp_path / 'jobs'}")
     settings = (*ONE, f"results={tmp_path}", "credit=grpo", "seed=1")
@@ -85,7 +84,6 @@ def test_another_objective_is_refused_before_anything_runs(tmp_path, override, p
     assert err.startswith("error: ") and problem in err and len(err.splitlines()) == 1, err
 
 
-@pytest.mark.long
 def test_equal_cells_of_a_multirun_are_one_run(tmp_path):
     """The second of two equal cells waits for the first, which another process trains."""
     settings = (*ONE, f"results={tmp_path}", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")

@@ -350,6 +350,7 @@ def test_a_sweep_takes_the_cores_that_it_may_use(monkeypatch):
     assert _jobs(3, [study]) == 3
 
 
+@pytest.mark.long
 def test_a_sweep_works_in_an_inconvenient_place(tmp_path):
     """Started as a user does: a read-only home, long names, a terminal of ASCII, and results in a folder that is not.
 
