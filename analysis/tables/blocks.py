@@ -52,7 +52,7 @@ def blocks_claims(studies: Studies) -> Table:
             *origins(used),
         ],
         left=4,
-        facts={f"blocks/{one.claim.id}/verdict": verdict for one, verdict in zip(tested, verdicts)},
+        facts=_facts(rows, tested),
     )
 
 
@@ -157,6 +157,15 @@ def _numbers(one: Tested) -> list[Printed | str]:
         return ["0", NOT_RUN, NOT_RUN]
     found = with_interval(float(one.values.mean()), [1], [one.values], "z.1f")
     return [str(len(one.values)), found, Printed(Estimate(one.p), ".2g")]
+
+
+def _facts(rows: Sequence[Sequence[Printed | str]], tested: Sequence[Tested]) -> dict[str, str]:
+    """Return number, difference and verdict of the claims for the paper's running text."""
+    facts = {"blocks/claims": str(len(tested)), "blocks/decided": str(sum(one.look is not None for one in tested))}
+    for (*_, difference, _, verdict), one in zip(rows, tested):
+        told = {"difference": getattr(difference, "text", difference), "verdict": verdict}
+        facts |= {f"blocks/{one.claim.id}/{name}": str(text) for name, text in told.items()}
+    return facts
 
 
 def _verdict(plan: Plan, one: Tested) -> str:

@@ -188,6 +188,10 @@ def test_the_tables_are_right_by_hand(tmp_path):
     assert difference == f"{points[:n].mean():z.1f} [{low:.1f}, {high:.1f}]" and p == f"{told.pvalue:.2g}"
     assert rows["level", "Gated-BEPO > GRPO"][3] == "undecided"  # nothing deviates
     assert rows["speed", f"Gated-BEPO > {name_of('ppo')}"] == ["0", "not run", "not run", "no look yet"]
+    facts = table.facts
+    assert facts["blocks/sokoban speed: gated_bepo > grpo/difference"] == difference
+    assert facts["blocks/sokoban speed: gated_bepo > grpo/verdict"] == verdict
+    assert (facts["blocks/claims"], facts["blocks/decided"]) == ("20", "1")
     methods = build(artefacts()["blocks-methods"], Source(tmp_path), "laptop").table
     texts = [[getattr(cell, "text", cell) for cell in row] for row in methods.rows]
     by_name = {row[1]: row[2:] for row in texts}
