@@ -248,17 +248,19 @@ def changed_search(
     """Return the first setting that a stored study searched differently, with old and new values; empty if all agree.
 
     ``always`` are the searched settings that every trial has. ``given`` and ``before`` are the fixed settings now and
-    when the study was created.
+    when the study was created. A trial that is being asked for has only some of its settings.
     """
     old: dict[str, BaseDistribution] = {}
-    for trial in study.get_trials(deepcopy=False):
+    trials = study.get_trials(deepcopy=False)
+    for trial in trials:
         old = trial.distributions | old
     for name, distribution in old.items():
         if name not in searched:
             return f"{name} was {as_sweep(distribution)} and is {given.get(name, 'not searched')}"
         if distribution != searched[name]:
             return f"{name} was {as_sweep(distribution)} and is {as_sweep(searched[name])}"
-    added = next((name for name in always if old and name not in old), None)
+    not_searched = before or (always if any(trial.state.is_finished() for trial in trials) else ())
+    added = next((name for name in always if name in not_searched and name not in old), None)
     return f"{added} was {before.get(added, 'not searched')} and is {as_sweep(searched[added])}" if added else ""
 
 

@@ -448,6 +448,17 @@ def test_a_study_that_changed_is_refused_by_parameter(of_all_changes, before, af
     assert len(load(before).seeds) >= 1  # it goes on
 
 
+def test_a_study_is_joined_while_its_first_trial_is_asked_for(tmp_path):
+    """Optuna stores a trial's settings one by one; another process may see, or a kill may leave, the first alone."""
+    planned = compose_study("tune_gated_bepo", [f"results={tmp_path}", "env=sokoban"])
+    study, space = open_study(planned), search_space(planned.sweep)[0]
+    assert len(space) > 1
+    trial = study.ask(dict([*space.items()][:1]))
+    assert find_study(planned) is not None
+    study.tell(trial, state=TrialState.FAIL)
+    assert find_study(planned) is not None and open_study(planned).trials[0].params == trial.params
+
+
 def test_a_condition_that_changed_is_refused(tmp_path):
     planned = compose_study("tune_every_axis", [f"results={tmp_path}", "env=sokoban"])
     open_study(planned).ask(search_space(planned.sweep)[0])
