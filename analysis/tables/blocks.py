@@ -33,7 +33,11 @@ def blocks_claims(studies: Studies) -> Table:
     tested = tests(plan, studies)
     judged = studies.tier != "smoke"
     verdicts = [_verdict(plan, one) if judged else "not judged" for one in tested]
-    rows = [[*_named(one.claim), *_numbers(one), verdict] for one, verdict in zip(tested, verdicts)]
+    found = [_difference(one) for one in tested]
+    rows = [
+        [*_named(one.claim), str(len(one.values)), difference, _p(one), verdict]
+        for one, difference, verdict in zip(tested, found, verdicts)
+    ]
     used = studies.runs
     looks = "; ".join(f"{look.blocks} blocks, {100 * look.level:g} %" for look in plan.looks)
     wanted = _to_train(plan, tested)
@@ -52,7 +56,7 @@ def blocks_claims(studies: Studies) -> Table:
             *origins(used),
         ],
         left=4,
-        facts=_facts(rows, tested),
+        facts=_facts(tested, found, verdicts),
     )
 
 
@@ -152,19 +156,19 @@ def _named(claim: BlockClaim) -> list[str]:
     ]
 
 
-def _numbers(one: Tested) -> list[Printed | str]:
-    if not len(one.values):
-        return ["0", NOT_RUN, NOT_RUN]
-    found = with_interval(float(one.values.mean()), [1], [one.values], "z.1f")
-    return [str(len(one.values)), found, Printed(Estimate(one.p), ".2g")]
+def _difference(one: Tested) -> str:
+    return with_interval(float(one.values.mean()), [1], [one.values], "z.1f") if len(one.values) else NOT_RUN
 
 
-def _facts(rows: Sequence[Sequence[Printed | str]], tested: Sequence[Tested]) -> dict[str, str]:
-    """Return number, difference and verdict of the claims for the paper's running text."""
+def _p(one: Tested) -> Printed | str:
+    return Printed(Estimate(one.p), ".2g") if len(one.values) else NOT_RUN
+
+
+def _facts(tested: Sequence[Tested], found: Sequence[str], verdicts: Sequence[str]) -> dict[str, str]:
+    """Return the number of claims, and each claim's difference and verdict, for the paper's running text."""
     facts = {"blocks/claims": str(len(tested)), "blocks/decided": str(sum(one.look is not None for one in tested))}
-    for (*_, difference, _, verdict), one in zip(rows, tested):
-        told = {"difference": getattr(difference, "text", difference), "verdict": verdict}
-        facts |= {f"blocks/{one.claim.id}/{name}": str(text) for name, text in told.items()}
+    for one, difference, verdict in zip(tested, found, verdicts):
+        facts[f"blocks/{one.claim.id}/difference"], facts[f"blocks/{one.claim.id}/verdict"] = difference, verdict
     return facts
 
 

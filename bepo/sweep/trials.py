@@ -248,7 +248,8 @@ def changed_search(
     """Return the first setting that a stored study searched differently, with old and new values; empty if all agree.
 
     ``always`` are the searched settings that every trial has. ``given`` and ``before`` are the fixed settings now and
-    when the study was created. A trial that is being asked for has only some of its settings.
+    when the study was created. Optuna stores a trial's settings one by one, so a trial that runs or was killed may have
+    only some of them. Such trials show that a setting was not searched only if ``before`` is empty.
     """
     old: dict[str, BaseDistribution] = {}
     trials = study.get_trials(deepcopy=False)
@@ -259,7 +260,8 @@ def changed_search(
             return f"{name} was {as_sweep(distribution)} and is {given.get(name, 'not searched')}"
         if distribution != searched[name]:
             return f"{name} was {as_sweep(distribution)} and is {as_sweep(searched[name])}"
-    not_searched = before or (always if any(trial.state.is_finished() for trial in trials) else ())
+    whole = not before or any(trial.state in (TrialState.COMPLETE, TrialState.PRUNED) for trial in trials)
+    not_searched = always if old and whole else before
     added = next((name for name in always if name in not_searched and name not in old), None)
     return f"{added} was {before.get(added, 'not searched')} and is {as_sweep(searched[added])}" if added else ""
 
