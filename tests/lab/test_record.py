@@ -31,7 +31,9 @@ def test_a_recorded_cell_is_made_again_exactly(cell):
     pd.testing.assert_frame_equal(kept[list(made)], made, check_dtype=False)
 
 
-@pytest.mark.parametrize("kind", ["fidelity", "bias", pytest.param("learning", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kind", ["fidelity", "bias", pytest.param("learning", marks=[pytest.mark.slow, pytest.mark.long])]
+)
 def test_every_cell_of_the_plan_is_recorded_and_no_other(kind):
     found = read(RECORDED / f"{kind}.csv")
     wanted = cells(kind)

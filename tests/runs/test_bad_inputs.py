@@ -106,6 +106,7 @@ def test_places_members_and_addresses(module, arguments, words, environment, bad
     refused(module, arguments, words, tmp_path, monkeypatch, capsys)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("module, arguments, words", COMMANDS)
 def test_bad_commands_end_with_one_line(module, arguments, words, bad, tmp_path, monkeypatch, capsys):
@@ -114,6 +115,7 @@ def test_bad_commands_end_with_one_line(module, arguments, words, bad, tmp_path,
     )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("line, words", TABLE["around"])
 def test_what_is_around_a_command_is_named_in_one_line(line, words, bad, tmp_path, monkeypatch, capsys):
