@@ -96,11 +96,14 @@ def _build(options: argparse.Namespace) -> None:
     if not options.names and remembered.recall(*key) == remembered.state_of(remembered.written(out)) != []:
         print(f"unchanged since the last analysis\npage:    {out / 'report.html'}")
         return
+    from analysis.output.explain_claim import explanations
     from analysis.output.rebuild import rebuild
 
     rebuild(options.names, source, tiers, out, options.allow_mixed, commands=tuple(_COMMANDS))
     if not options.names:
         remembered.keep(remembered.state_of(remembered.written(out)), *key)
+        for tier in source.tiers():  # the claims are tested already: `explain` answers at once
+            explanations(source, tier, options.allow_mixed)
 
 
 def _explain(options: argparse.Namespace) -> None:

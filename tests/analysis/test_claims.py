@@ -381,10 +381,10 @@ def test_explain_decides_a_claim_at_the_highest_tier_that_has_its_runs(tmp_path)
 def test_an_explanation_is_kept_until_its_runs_change(tmp_path, monkeypatch):
     shop(tmp_path, "gated_bepo", (9, 8, 9), 3)
     claim = read()[0].id
-    explanations(claim, Source(tmp_path), "laptop")
+    explanations(Source(tmp_path), "laptop")
     with monkeypatch.context() as nothing_is_computed:
         nothing_is_computed.setattr(Artefact, "load", None)
         nothing_is_computed.setattr(OfEntries, "load", None)
         assert explain_claim(claim, Source(tmp_path), ["laptop"])
     shop(tmp_path, "hgpo", (3, 4, 3), 3)
-    assert any(tested for tested, _ in explanations(claim, Source(tmp_path), "laptop").values())
+    assert any(tested for tested, _ in explanations(Source(tmp_path), "laptop").values())

@@ -8,6 +8,7 @@ from statistics import mean, stdev
 import pytest
 
 from analysis.__main__ import main
+from analysis.claims.entries import OfEntries
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 from analysis.output import explain, page, remembered
@@ -278,7 +279,7 @@ def test_the_formats_say_the_same(results):
 
 
 @pytest.mark.slow
-def test_everything_is_written_and_the_same_runs_give_the_same_bytes(results, tmp_path, capsys):
+def test_everything_is_written_and_the_same_runs_give_the_same_bytes(results, tmp_path, capsys, monkeypatch):
     outs, printed = [tmp_path / "a", tmp_path / "b"], []
     of_figures = [label for label, item in artefacts().items() if item.kind != "table"]
     again = [label for label in artefacts() if label not in of_figures]  # test_figures.py has the bytes of figures
@@ -301,6 +302,9 @@ def test_everything_is_written_and_the_same_runs_give_the_same_bytes(results, tm
     assert any(line.startswith("tier laptop: ") for line in lines)
     assert main(["--results", str(results), "--out", str(outs[0])]) == 0
     assert capsys.readouterr().out.startswith("unchanged since the last analysis\n")
+    monkeypatch.setattr(OfEntries, "load", None)  # no claim is tested again
+    assert main(["explain", "claims/text-sokoban-over-grpo", "--results", str(results)]) == 0
+    assert "(tier laptop)" in capsys.readouterr().out
 
 
 def test_an_analysis_depends_on_its_runs_and_its_files(results, tmp_path):
