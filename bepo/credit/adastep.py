@@ -24,7 +24,8 @@ class AdaStep(OutcomeTerm):
 
     w(s) is 1 if fewer than two actions were taken in s, if an action was taken once, or if all returns are equal.
 
-    RECONSTRUCTION: the authors' code is not public. We assume GiGPO's settings where the paper says nothing.
+    RECONSTRUCTION: the authors' code is not public. We assume GiGPO's settings where the paper says nothing, and that
+    the penalty of an invalid action is subtracted after w(s) is estimated.
     """
 
     name: Literal["adastep"] = "adastep"
@@ -62,16 +63,16 @@ class AdaStep(OutcomeTerm):
         )
 
 
-def explained(graph: RolloutGraph, returns: Float[np.ndarray, " N"]) -> Float[np.ndarray, " S"]:
+def explained(graph: RolloutGraph, returns: Float[np.ndarray, " N"], tied: float = 1.0) -> Float[np.ndarray, " S"]:
     """Return the share of the variance of the returns from each state that lies between its actions.
 
-    It is 1 where all returns are equal.
+    It is ``tied`` where all returns are equal.
     """
     state = graph.batch.state
     total = graph.state_mean((returns - graph.state_mean(returns)[state]) ** 2)
     within = graph.state_mean((returns - graph.pair_mean(returns)) ** 2)
     varies = total > TIE**2 * graph.state_mean(returns * returns)
-    return np.clip(1 - np.divide(within, total, out=np.zeros_like(total), where=varies), 0, 1)
+    return np.clip(1 - np.divide(within, total, out=np.full_like(total, 1 - tied), where=varies), 0, 1)
 
 
 def _estimable(graph: RolloutGraph) -> np.ndarray:

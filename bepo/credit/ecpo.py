@@ -59,6 +59,6 @@ class ECPO(OutcomeTerm):
         n, of_state = graph.pair_visits, graph.state_mean(returns)[batch.state]
         mean = (n * graph.pair_mean(returns) + self.kappa * of_state) / (n + self.kappa)
         step = standardise_by_state(batch, mean, self.std)
-        gate = np.tanh(graph.visits / self.tau) * explained(graph, returns)
+        gate = np.tanh(graph.visits / self.tau) * explained(graph, returns, tied=0.0)
         advantage = outcome + self.step_weight * gate[batch.state] * step
         return Credit(advantage, terms={"outcome": outcome, "step": step, "rho": gate[batch.state]}, gate=gate)

@@ -265,12 +265,21 @@ def test_ecpo_cancels_its_pseudo_visits_for_two_equally_frequent_actions():
     assert np.abs(a - b).max() > 0.1
 
 
+@pytest.mark.parametrize("arms", [([1, 1], [1, 1]), ([5],), ([0, 1], [1, 0])])
+def test_ecpos_gate_is_closed_where_returns_say_nothing_about_actions(arms):
+    """Equal returns, one visit, equal mean returns: B / (B + W) is 0."""
+    batch = bandit(*arms)
+    credit = ECPO()(batch)
+    assert not credit.gate.any() and not credit.terms["rho"].any()
+    np.testing.assert_array_equal(credit.advantage, GRPO()(batch).advantage)
+
+
 @given(batch=BATCH)
 def test_ecpo_without_shrinkage_is_adasteps_weight_on_action_means(batch):
     graph = RolloutGraph(batch)
     credit = ECPO(kappa=0.0, tau=1e-9)(batch)  # the ramp is 1
     returns = discounted_returns(batch, 0.95)
-    close(credit.gate[graph.visits > 0], explained(graph, returns)[graph.visits > 0])
+    close(credit.gate[graph.visits > 0], explained(graph, returns, tied=0.0)[graph.visits > 0])
     close(credit.terms["step"], standardise_by_state(batch, graph.pair_mean(returns), "population"))
 
 
