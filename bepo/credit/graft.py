@@ -22,7 +22,7 @@ class GRAFT(Estimator):
 
     RECONSTRUCTION: the authors' code is not public. We assume that trajectories end in absorbing states, and that the
     penalty of an invalid action is subtracted from the advantage. The paper's loss, GRPO-C, has one importance ratio an
-    action: ``loss.ratio=action``.
+    action and is a mean over actions: ``credit=graft_action_ratio``.
     """
 
     name: Literal["graft"] = "graft"

@@ -9,6 +9,7 @@ from bepo.credit import estimators
 from bepo.losses.dapo import DAPO
 from bepo.losses.dr_grpo import DrGRPO
 from bepo.losses.gspo import GSPO
+from bepo.losses.ppo_clip import PPOClip
 from bepo.policies import policies
 from bepo.runs.compose import register_configs, to_config
 from bepo.sweep.composition import composed
@@ -78,6 +79,8 @@ def test_a_model_may_need_something_in_one_environment():
 
 def test_a_method_preset_says_what_else_the_method_needs():
     assert config("credit=gagpo_action_ratio").loss.ratio == "action"
+    graft = config("credit=graft_action_ratio")
+    assert (graft.credit.name, graft.loss) == ("graft", PPOClip(ratio="action", aggregation="sequence_mean"))
     assert config("credit=hgpo_official").credit.std == "population"
     assert config("credit=graphgpo_official", "env=sokoban").credit.omega == 0.8
     dapo, dr_grpo = config("credit=dapo"), config("credit=dr_grpo", "tier=paper")
