@@ -114,29 +114,38 @@ OFFICIAL = [  # ours, verl's name and verl's settings
 ]
 
 
+@pytest.mark.parametrize("weights", ["none", "response", "token"])
 @pytest.mark.parametrize("spread", [0.05, 0.7])
 @pytest.mark.parametrize("ours, name, settings", OFFICIAL, ids=lambda x: x.name if isinstance(x, Loss) else None)
-def test_the_losses_are_verls_own(ours, name, settings, spread):
-    """Value and gradient, aggregated as the loss is defined. Every response has one advantage, as GMPO needs it."""
+def test_the_losses_are_verls_own(ours, name, settings, spread, weights):
+    """Value and gradient, aggregated as the loss is defined. Every response has one advantage, as GMPO needs it.
+
+    Also with the weights of verl's rollout correction; verl's GMPO has the geometric mean of a response's weights.
+    """
+    if ours.name == "gmpo" and weights == "token":
+        return
     draw = torch.Generator().manual_seed(4)
     mask = torch.arange(6) < torch.randint(1, 7, (9, 1), generator=draw)
     old = -0.05 - 2 * torch.rand(9, 6, generator=draw)
     new = (old + spread * torch.randn(9, 6, generator=draw)).clamp(max=-0.01)
     advantage = torch.randn(9, 1, generator=draw).expand(9, 6)
+    correction = {"response": 2 * torch.rand(9, 1, generator=draw), "token": 2 * torch.rand(9, 6, generator=draw)}
+    correction = correction[weights].expand(9, 6) if weights != "none" else None
     config = FSDPActorConfig(strategy="fsdp2", ppo_mini_batch_size=1, use_dynamic_bsz=True, rollout_n=1, **settings)
     sizes = {"dp_size": 1, "batch_num_tokens": int(mask.sum()), "global_batch_size": len(mask), "loss_scale_factor": 7}
     config.global_batch_info.update(sizes)
     mode, values, gradients = AGGREGATION[ours.aggregation], [], []
     for function in (partial(policy_loss, ours), get_policy_loss_fn(name)):
         leaf = new.clone().requires_grad_()
-        value, _ = function(old, leaf, advantage, mask.float(), mode, config)
+        value, _ = function(old, leaf, advantage, mask.float(), mode, config, correction)
         value.backward()
         values.append(value.detach())
         gradients.append(leaf.grad)
     torch.testing.assert_close(*values)
     torch.testing.assert_close(*gradients)
-    denominator = ours.denominator(len(mask), int(mask.sum()))
-    torch.testing.assert_close(values[0], ours.reduce(ours(new, old, advantage, mask)[0], mask) / denominator)
+    per_token, denominator = ours(new, old, advantage, mask)[0], ours.denominator(len(mask), int(mask.sum()))
+    weighted = per_token if correction is None else per_token * correction
+    torch.testing.assert_close(values[0], ours.reduce(weighted, mask) / denominator)
 
 
 def test_whitening_is_verls():

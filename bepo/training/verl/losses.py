@@ -54,7 +54,8 @@ def policy_loss(
 
     The arguments after ``loss`` are verl's, shape (b, r). Rows of padding have an empty mask. ``rollout_is_weights``
     are the weights of verl's correction for the difference between sampling and training
-    (``algorithm.rollout_correction``); they multiply the losses of tokens, as in verl's own policy losses.
+    (``algorithm.rollout_correction``); they multiply the losses of tokens, as in verl's own policy losses. Only verl's
+    GMPO differs: it multiplies a response's loss by the geometric mean of the weights of its tokens.
     """
     mask = response_mask.bool()
     per_token, stats = loss(log_prob, old_log_prob, advantages, mask)
