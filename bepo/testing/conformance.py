@@ -8,9 +8,10 @@ This file needs only the standard library. Copy it and ``conformance.json`` into
 
 ``my_adapter.py`` defines ``ESTIMATORS``, a dictionary from method names to functions ``f(rows, settings)``. Rows are
 dictionaries with the keys ``uid`` (task group), ``traj``, ``t``, ``obs`` and ``next`` (state keys), ``r``, ``done``
-(None, "success", "failure" or "truncation"), ``valid``, ``action``, ``entropy``, ``energy`` and ``values`` (of a
-critic; one a token). ``settings`` holds all settings of the case, as documented in bepo's docs/settings.md. ``f``
-returns one advantage for each row, in order. It raises ``Unsupported`` for settings that the framework does not have.
+(None, "success", "failure" or "truncation"), ``valid``, ``action``, ``entropy``, ``energy``, ``continuation`` and
+``values`` (of a critic; one a token). ``settings`` holds all settings of the case, as documented in bepo's
+docs/settings.md. ``f`` returns one advantage for each row, in order. It raises ``Unsupported`` for settings that the
+framework does not have.
 """
 
 from __future__ import annotations

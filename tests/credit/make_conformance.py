@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ IDENTITIES = {
     "no_repeats": "without a repeated state there is nothing to compare steps with, and only the outcome term remains",
     "special_case": "two estimators agree where one is a special case of the other",
     "all_failed": "in a group without a success, no step term that counts successes says anything",
+    "edges": "groups of one, episodes of one step, groups without a success, self-loops, responses without an action",
     "scale": "standardised advantages do not depend on the scale of rewards",
 }
 FAULTS = {
@@ -89,6 +91,27 @@ def ties(seed: int) -> Rows:
     row = {"uid": "g0", "t": 0, "obs": "s0", "next": "s1", "action": "left", "done": "success", "valid": True}
     row |= {"entropy": 0.5, "energy": 0.5, "continuation": 10.0 * 0.95**power}
     return [row | {"traj": f"g0k{k}", "r": reward * 0.95**power, "values": [0.5]} for k in range(n)]
+
+
+def edges() -> Rows:
+    """Return groups of one step, of one trajectory, of one-step episodes, and of episodes without a success."""
+    groups = (
+        ("ab success",),
+        ("abba truncation",),
+        ("ab success", "ac failure", "ab truncation", "ac success"),
+        ("abcd truncation", "abab truncation", "aacb failure", "ab failure"),
+    )
+    rows: Rows = []
+    for g, episodes in enumerate(groups):
+        for k, (keys, done) in enumerate(episode.split() for episode in episodes):
+            for t, (source, target) in enumerate(pairwise(keys)):
+                n, last = len(rows), t == len(keys) - 2
+                row = {"uid": f"g{g}", "traj": f"g{g}k{k}", "t": t, "obs": source, "next": target}
+                row |= {"action": ("left", None, "left", "right")[n % 4], "valid": n % 4 != 1}
+                row |= {"r": 10.0 * (last and done == "success") - 0.1 * (t > 0), "done": done if last else None}
+                row |= {"entropy": 0.1 * (n % 3), "energy": 0.2 * (n % 5), "continuation": 1.0 * (n % 4)}
+                rows.append(row | {"values": [0.5 * (n % 2), 0.25]})
+    return rows
 
 
 # --- what a fault gives ----------------------------------------------------------------------------------------------
@@ -229,6 +252,24 @@ def recorded(kit: Kit) -> None:
         for name, settings, expected in found:
             kit.add("recorded", MAKE[name](**none | settings), f"recorded-{n}", golden["rows"], expected)
 
+    for n, golden in enumerate(json.loads((DATA / "g2po_golden.json").read_text(encoding="utf-8"))):
+        rows = [row | {"traj": f"{row['uid']}{row['traj']}"} for row in golden["rows"]]
+        for key, settings in (("mean_std_norm_1", {}), ("mean_norm_0.8", {"std": "none", "step_weight": 0.8})):
+            kit.add("recorded", MAKE["g2po"](**settings), f"recorded-g2po-{n}", rows, golden[key])
+
+
+def at_the_edges(kit: Kit) -> None:
+    """Also the settings that matter only there."""
+    rows = edges()
+    for name in NAMES:
+        default = MAKE[name]()
+        pools = [{"pool": p, "singleton": s} for p in ("transition", "trajectory") for s in ("raw", "zero")]
+        for settings in ({}, *pools, {"progress": 0.3}, {"gamma": 1.0}):
+            if all(hasattr(default, setting) for setting in settings):
+                o = replace(default, **settings)
+                if not settings or o != default:
+                    kit.add("edges", o, "edges", rows, evaluate(o, rows))
+
 
 def equations(kit: Kit) -> None:
     for name in NAMES:
@@ -307,7 +348,7 @@ def centred(rows: Rows, values: list[float]) -> list[float]:
 def kit() -> dict[str, Any]:
     """Return the content of the file."""
     made = Kit()
-    for add in (recorded, equations, faults, identities):
+    for add in (recorded, equations, faults, identities, at_the_edges):
         add(made)
     used = {case["rollout"] for case in made.cases}
     return {

@@ -50,6 +50,18 @@ def test_every_method_every_identity_and_every_fault_has_cases(cases):
     assert of_cases["method"] == set(NAMES) and of_cases["tests"] == set(cases["identities"])
     assert of_cases["fault"] | of_cases["if_failed"] == {None, *FAULTS}
     assert len({case["id"] for case in cases["cases"]}) == len(cases["cases"])
+    for rows in cases["rollouts"].values():  # an adapter may tell trajectories by ``traj`` alone
+        assert len({row["traj"] for row in rows}) == len({(row["uid"], row["traj"]) for row in rows})
+
+
+def test_progress_and_pools_of_one_matter_in_some_case(cases):
+    """Settings that change nothing in the kit's rollouts would not be tested."""
+    edges = [case for case in cases["cases"] if case["tests"] == "edges"]
+    for name in ("grpo", "rloo", "gigpo", "crbc", "adastep", "ecpo", "g2po", "graphgpo", "graphhca", "salt", "empg"):
+        mine = [case for case in edges if case["method"] == name]
+        for setting in ("progress", "singleton", "pool"):
+            assert len({str(case["settings"][setting]) for case in mine}) == 2
+        assert len({tuple(case["expected"]) for case in mine}) >= 4
 
 
 def test_bepos_estimators_pass_every_case(cases):
@@ -69,7 +81,7 @@ def pools(rows, *keys):
     return found.values()
 
 
-def normalised(rows, scores, std, fault, *keys):
+def normalised(rows, scores, std, fault, *keys, alone=0.0):
     out = np.zeros(len(rows))
     if fault == "batch_wide_groups":
         keys = keys[1:]
@@ -84,7 +96,7 @@ def normalised(rows, scores, std, fault, *keys):
             spread = 1.0 if is_tied else statistics.stdev(values)
             values = [centre] * len(values) if is_tied else values
         divisor = 1.0 if std == "none" or fault == "missing_deviation" else spread + 1e-6
-        out[members] = [(v - centre) / divisor if len(members) > 1 else 0.0 for v in values]
+        out[members] = [(v - centre) / divisor if len(members) > 1 else alone * v for v in values]
     return out
 
 
@@ -111,7 +123,7 @@ def other_gigpo(fault, with_step=True):
         total = returns_of(rows, reward, 1.0, "")
         first = {row["traj"]: total[i] for i, row in reversed(list(enumerate(rows)))}
         score = np.array([first[row["traj"]] for row in rows]) - charge
-        advantage = normalised(rows, score, settings["std"], fault, "uid")
+        advantage = normalised(rows, score, settings["std"], fault, "uid", alone=1.0)
         if with_step:
             after = returns_of(rows, reward, settings["gamma"], fault) - charge
             weight = settings["step_weight"]
