@@ -93,8 +93,8 @@ def outcome_advantage(
     The score of a transition is its trajectory's undiscounted return. ``invalid_penalty`` is subtracted from the score
     of an invalid transition (verl-agent's ``apply_invalid_action_penalty``). ``pool="transition"`` takes mean and
     deviation over transitions, so long trajectories weigh more. ``pool="trajectory"`` takes them over the returns of
-    trajectories. If all returns are equal, scores are not divided and only the penalty remains. A group of one gives 0,
-    or its own score with ``singleton="raw"``.
+    trajectories. If all returns are equal, scores are not divided and only the penalty remains. A pool of one
+    transition gives 0, a pool of one trajectory only the penalty. With ``singleton="raw"`` both give the score itself.
     """
     score = batch.episode_return[batch.trajectory] - invalid_penalty * ~batch.valid
     if pool == "transition":

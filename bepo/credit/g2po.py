@@ -22,6 +22,9 @@ class G2PO(OutcomeTerm):
 
     A_node standardises V(s') within a state, and A_edge standardises V(s') - V(s) over the group. V(success) = 10 and
     V(failure) = 0. ``credit=g2po_official`` takes the official scripts' deviation for the environment.
+
+    As in the official code, A_node divides a penalty by the state's deviation. Where all V(s') are equal, one invalid
+    action has a score of full size.
     """
 
     name: Literal["g2po"] = "g2po"

@@ -18,8 +18,8 @@ from bepo.credit import Credit, Estimator, Traits, register
 class ReBN(Estimator):
     """A = (G - mean) / (std + 1e-6) with mean and sample deviation over the whole batch (Liu et al., 2025, GEM).
 
-    Tasks are not told apart: the steps of an easy task are better than the mean, whatever the agent does. GEM has no
-    penalty of invalid actions; it is subtracted from the reward here.
+    Tasks are not told apart: the steps of an easy task are better than the mean, whatever the agent does. GEM adds 1e-9
+    to the deviation and has no penalty of invalid actions; it is subtracted from the reward here.
     """
 
     name: Literal["rebn"] = "rebn"

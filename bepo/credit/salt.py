@@ -21,6 +21,8 @@ from bepo.credit._outcome import OutcomeTerm
 class SALT(OutcomeTerm):
     """A_i = mean of A_E over all transitions of the group with the same state, action and next state (Li et al., 2025).
 
+    The next state is the one that was observed. So the last steps of a success and of a failure can be equal.
+
     RECONSTRUCTION: the authors' code is not public, and descriptions differ in what makes two states equal: the state
     alone (``history=0``), or also the last three states and actions (``history=3``).
     """
