@@ -264,7 +264,7 @@ def at_the_edges(kit: Kit) -> None:
     for name in NAMES:
         default = MAKE[name]()
         pools = [{"pool": p, "singleton": s} for p in ("transition", "trajectory") for s in ("raw", "zero")]
-        for settings in ({}, *pools, {"progress": 0.3}, {"gamma": 1.0}):
+        for settings in ({}, *pools, {"progress": 0.3}, {"gamma": 1.0}, {"history": 1}):
             if all(hasattr(default, setting) for setting in settings):
                 o = replace(default, **settings)
                 if not settings or o != default:
