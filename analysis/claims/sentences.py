@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 
 from analysis.claims.claims import Claim
+from analysis.claims.formula import Inequality
 from analysis.claims.inference import Estimated
 from analysis.data.methods import environment_name, known_environments, name_of
 from analysis.data.reported import EntryKey
@@ -38,6 +39,23 @@ def sentence(claim: Claim, deciding: Estimated, means: Mapping[str, float]) -> s
         ((more, a),), ((less, b),) = above.items(), below.items()
         return _pair(claim, deciding, means, (more, less), b / a)
     return f"{inequality}: by {_signed(deciding.value)}{_interval(deciding)}"
+
+
+def reported(claim: Claim, inequality: Inequality, means: Mapping[str, float]) -> str:
+    """Return what the paper's numbers make of an inequality, in the units of ``sentence``. ``means``: as printed."""
+    above = [name for name, c in inequality.coefficients.items() if c > 0]
+    below = [name for name, c in inequality.coefficients.items() if c < 0]
+    if inequality.of_spread:
+        return f"{_signed(inequality.quantity(means))} points"
+    units = {unit_of(claim.entries[name]) for name in (*above, *below)}
+    unit = units.pop() if len(units) == 1 else ""
+    if len(above) + len(below) == 1:
+        return _with(means[(above + below)[0]], unit)
+    factor = abs(inequality.coefficients[below[0]] / inequality.coefficients[above[0]]) if above and below else 1
+    if len(above) == len(below) == 1 and factor != 1 and means[below[0]]:
+        return f"{means[above[0]] / means[below[0]]:.3g} times"
+    value = inequality.quantity(means) - (inequality.constant if unit == "%" else 0)
+    return f"{_signed(value)} {'points' if unit == '%' else unit}".rstrip()
 
 
 def _bound(claim: Claim, deciding: Estimated, means: Mapping[str, float], above: bool) -> str:
@@ -78,7 +96,7 @@ def _words(keys: Sequence[EntryKey]) -> list[str]:
     """Return a name for each entry: its row, and what else differs between the entries."""
     found = []
     for _, row, group, column in keys:
-        words = [name_of(row).replace("_", " ")]
+        words = [", ".join(row.split()) if "=" in row.split(" ")[0] else name_of(row).replace("_", " ")]
         if column == "delta_advantage":
             words = [f"the change of an advantage at {row}"]
         if len({key[2] for key in keys}) > 1 or (len(keys) == 1 and group):

@@ -7,10 +7,11 @@ from math import inf, isnan
 from pathlib import Path
 
 from analysis.claims.claims import CHECKS, CLAIMS, Claim, read
+from analysis.claims.formula import Inequality
 from analysis.claims.inference import Decided, Estimated, Measured, Outcome, decide, significance
 from analysis.claims.measures import FINAL, MEASURES, measured
-from analysis.claims.printed import Consistency, Range, consistency, rounded
-from analysis.claims.sentences import sentence
+from analysis.claims.printed import AllReported, Consistency, Range, consistency, rounded
+from analysis.claims.sentences import reported, sentence
 from analysis.claims.sizes import Size, sizes_of
 from analysis.data.reported import EntryKey, all_entries
 from analysis.grid.table import Entry
@@ -67,7 +68,8 @@ class Evaluated:
     """A claim with its verdicts from the printed numbers and from the runs of a tier.
 
     ``beside``: tests on other measures of the same runs, by name; they never decide. ``counterpart``: the printed
-    quantity of the inequality that decides for the runs, or None. ``said``: that inequality in the runs, as a sentence.
+    quantity of the inequality that decides for the runs, or None; ``reported``: the same with its unit, or empty.
+    ``said``: that inequality in the runs, as a sentence.
     """
 
     claim: Claim
@@ -75,6 +77,7 @@ class Evaluated:
     runs: Verdict
     beside: Mapping[str, Outcome] = field(default_factory=dict)
     counterpart: Range | None = None
+    reported: str = ""
     said: str = ""
 
 
@@ -90,8 +93,15 @@ def evaluate(entries: Mapping[EntryKey, Entry], tier: str, path: Path = CLAIMS) 
         counterpart = one and rounded(claim, one.inequality.quantity, printed)
         beside = _beside(claim, verdict, entries)
         said = _said(claim, verdict, entries)
-        found.append(Evaluated(claim, consistency(claim, printed), verdict, beside, counterpart, said))
+        words = _reported(claim, one.inequality, printed) if one and counterpart else ""
+        found.append(Evaluated(claim, consistency(claim, printed), verdict, beside, counterpart, words, said))
     return found
+
+
+def _reported(claim: Claim, inequality: Inequality, printed: AllReported) -> str:
+    terms = {term: printed[claim.entries[term.removesuffix(".std")]] for term in inequality.coefficients}
+    means = {term: float(one.std if term.endswith(".std") else one.mean) for term, one in terms.items()}
+    return reported(claim, inequality, means)
 
 
 def _said(claim: Claim, verdict: Verdict, entries: Mapping[EntryKey, Entry]) -> str:

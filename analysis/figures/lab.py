@@ -1,6 +1,6 @@
 """Figures lab-gate, lab-values, lab-decay, lab-backup and lab-robustness: the lab's measures along its dials."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ import yaml
 from matplotlib.axes import Axes
 
 from analysis.data.lab import OverWorlds, Recorded, label_of, printed_setting, recorded
+from analysis.data.methods import known_methods
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
 from analysis.plots import style
@@ -54,13 +55,18 @@ def _lines(part: Mapping[str, Any], found: Recorded) -> list[tuple[str, str, dic
     x, measure = part["x"], part["measure"]
     if "of" in part:
         pairs = {at: _by_setting(part, at, found) for at in part["at"]}
-        return [(printed_setting(at), f"C{i}", points) for i, (at, points) in enumerate(pairs.items())]
+        shades = style.variant_colours(part["of"], len(pairs))
+        return [(printed_setting(at), shade, points) for shade, (at, points) in zip(shades, pairs.items())]
     names = part["estimators"]
     one_method = len({words.split()[0].replace("bepo_ungated", "gated_bepo") for words in names}) < len(names)
-    return [
-        (label_of(words), f"C{i}" if one_method else style.method_colour(words), found.along(x, words, measure))
-        for i, words in enumerate(names)
-    ]
+    shades = _variants(names) if one_method else [style.method_colour(words) for words in names]
+    return [(label_of(words), shade, found.along(x, words, measure)) for words, shade in zip(names, shades)]
+
+
+def _variants(names: Sequence[str]) -> list[str]:
+    """Return a colour for each line: a method's own if it has its defaults, else one that no method has."""
+    others = iter(style.variant_colours("gated_bepo", len(names) + 1)[1:])
+    return [style.method_colour(words) if words in known_methods() else next(others) for words in names]
 
 
 def _by_setting(part: Mapping[str, Any], at: str, found: Recorded) -> dict[float, OverWorlds]:

@@ -37,7 +37,8 @@ def runtime(study: StudyRuns) -> Figure:
     axis.set_xscale("symlog", linthresh=10 ** int(f"{mean[mean > 0].min():e}".split("e")[1]))
     axis.set_xlim(0, 6 * (mean + std).max())
     for place, (value, spread) in enumerate(zip(mean, std)):
-        axis.text(value + spread, place, f"  {value:.3g}", va="center", fontsize=6.5)
+        end = (value + spread, place)
+        axis.annotate(f"{value:.3g}", end, (4, 0), textcoords="offset points", va="center", fontsize=6.5)
     share = 100 * mean["credit"] / mean.drop("evaluation", errors="ignore").sum()
     caption = (
         f"ALFWorld seconds per update by stage on a symmetric-log scale (tier {study.tier}). Coloured: Gated-BEPO's "

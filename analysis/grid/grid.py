@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from analysis.data.methods import NEEDS_LANGUAGE, PROMPTED, known_methods, name_of
+from analysis.data.methods import NEEDS_LANGUAGE, PROMPTED, environment_name, known_methods, name_of
 from analysis.data.reported import Reported, entries_of
 from analysis.data.statistics import Estimate, Level, compare
 from analysis.data.studies import Studies, StudyRuns
@@ -102,8 +102,10 @@ class _Grid:
         unlisted = {}
         for m in self.members:
             if not any(block.takes(m) for block in blocks):
-                words = [m.study] * by_study + [m.env] * by_env
-                key, name = " ".join([*words, m.model]), f"{', '.join([*words, f'model {m.model}'])} (not in the paper)"
+                words = [m.study] * by_study
+                key = " ".join([*words, *[m.env] * by_env, m.model])
+                shown = ", ".join([*words, *[environment_name(m.env)] * by_env, f"model {m.model}"])
+                name = f"{shown} (not in the paper)"
                 unlisted[key] = Block(key, name, m.model, m.env if by_env else None, m.study if by_study else None)
         return list(unlisted.values())
 

@@ -12,19 +12,21 @@ def _():
 
     import marimo as mo
 
+    from analysis.plots.explore import histograms
     from bepo.explore import diagnosis
     from bepo.runs.health import alarms_of
     from bepo.store.find import every_run, read_any
 
-    return Path, alarms_of, diagnosis, every_run, mo, read_any
+    return Path, alarms_of, diagnosis, every_run, histograms, mo, read_any
 
 
 @app.cell
-def _(Path, every_run, mo):
+def _(Path, every_run, mo, read_any):
     results = Path(str(mo.cli_args().get("results") or "results"))
     paths = every_run(results)
     mo.stop(not paths, mo.md("No run yet: `python -m bepo.train` makes one."))
-    chosen = mo.ui.dropdown(list(paths), value=next(iter(paths)), label="Run ID", searchable=True)
+    _kept = next((name for name, path in paths.items() if read_any(path).rollouts()), next(iter(paths)))
+    chosen = mo.ui.dropdown(list(paths), value=_kept, label="Run ID", searchable=True)
     mo.vstack(
         [
             mo.md(
@@ -83,8 +85,8 @@ def _(mo, run):
                 ## What the advantage consists of
 
                 Each term of the estimator over all transitions of a batch. A term with many zeros gives no
-                signal there. If the estimator has values, the second table compares them with the returns
-                that followed.
+                signal there. Below the table are histograms of the terms. If the estimator has values, the last
+                table compares them with the returns that followed.
                 """
             ),
             update,
@@ -94,10 +96,10 @@ def _(mo, run):
 
 
 @app.cell
-def _(diagnosis, mo, run, update):
+def _(diagnosis, histograms, mo, run, update):
     terms = diagnosis.terms(run, int(update.value))
     calibrated = diagnosis.calibration(terms)
-    tables = [diagnosis.spreads(terms).round(3).reset_index(names="term")]
+    tables = [diagnosis.spreads(terms).round(3).reset_index(names="term"), histograms(terms)]
     mo.vstack([*tables, *([] if calibrated is None else [calibrated.round(3)])])
     return
 

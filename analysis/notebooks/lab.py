@@ -28,7 +28,14 @@ def _(Path, artefacts, build, mo, open_source, to_markdown):
     _labels = ("lab-claims", "lab-group-size", "lab-bias", "lab-learning", "lab-prediction")
     _known = artefacts("table")
     _tables = [build(_known[label], _source, "laptop").table for label in _labels]
-    mo.vstack([mo.md("# The lab"), *(mo.md(to_markdown(table)) for table in _tables)])
+    _ABOUT = """
+        # The lab
+
+        In a small world the advantage of every action can be computed exactly. The lab compares each estimator with
+        it, without a language model. The tables show which estimator is closest, where it is biased, and whether
+        being close predicts learning. Below you choose a measure and a dial of the lab, such as the group size.
+        """
+    mo.vstack([mo.md(_ABOUT), *(mo.md(to_markdown(table)) for table in _tables)])
     return
 
 

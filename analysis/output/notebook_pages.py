@@ -14,12 +14,14 @@ from pathlib import Path
 
 import marimo
 import matplotlib.pyplot as plt
+import pandas as pd
 from matplotlib.figure import Figure
 
 from bepo.core.errors import choose, exit_code, path_of
 from bepo.store.find import views
 
 NOTEBOOKS = {path.stem: path for path in sorted((Path(__file__).parents[1] / "notebooks").glob("*.py"))}
+_ROWS = 30  # of a table
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title><style>
@@ -43,6 +45,7 @@ def page_of(name: str, results: Path) -> str:
         raise choose("notebook", name, NOTEBOOKS)
     # marimo asks objects for this; its kernel, which is not running here, needs it for no figure.
     Figure._display_ = _picture  # pyright: ignore[reportAttributeAccessIssue]
+    pd.DataFrame._display_ = _table  # pyright: ignore[reportAttributeAccessIssue]
     sys.argv = [str(NOTEBOOKS[name]), "--results", str(results)]
     try:
         outputs, _ = runpy.run_path(str(NOTEBOOKS[name]))["app"].run()
@@ -57,6 +60,13 @@ def _picture(figure: Figure) -> marimo.Html:
     file = BytesIO()
     figure.savefig(file, format="png", dpi=150)
     return marimo.Html(f'<img alt="" src="data:image/png;base64,{b64encode(file.getvalue()).decode()}">')
+
+
+def _table(frame: pd.DataFrame) -> marimo.Html:
+    """Return a table that needs no script: marimo's own stays empty without it."""
+    shown = frame.head(_ROWS).to_html(index=not isinstance(frame.index, pd.RangeIndex), border=0, na_rep="–")
+    left_out = f"<p><small>The first {_ROWS} of {len(frame)} rows.</small></p>" if len(frame) > _ROWS else ""
+    return marimo.Html(shown + left_out)
 
 
 def main(results: Path, names: list[str]) -> None:

@@ -102,14 +102,13 @@ def _answer(tier: str, evaluated: Sequence[Evaluated], items: Sequence[Built]) -
 
 def _line(e: Evaluated, shown: set[str]) -> dict[str, Any]:
     """Return a claim as a row: its text, the printed value, the reproduced value, and the tables behind it."""
-    printed = e.counterpart if e.runs.deciding else e.printed.worst
     keys = [e.claim.entries[name] for name in e.claim.names]
     labels = {key[0] for key in keys}
     return {
         "id": e.claim.id,
         "text": e.claim.claim,
         "extension": e.claim.extension,
-        "reported": f"{printed.value:.4g}" if printed else "",
+        "reported": e.reported,
         "said": e.said or "–",
         "p": f"{e.runs.tested.p:.2g}" if e.runs.tested else "–",
         "size": ", ".join(dict.fromkeys(size.word for size in e.runs.sizes)),

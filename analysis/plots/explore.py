@@ -12,11 +12,13 @@ from analysis.data.runs import Run, grouped
 from analysis.data.sources import Source
 from analysis.data.statistics import compare
 from analysis.grid.parts import Metric
-from analysis.plots.style import PAGE, band, by_seed, legend_above, method_colour, over_updates, panels
+from analysis.plots.style import GREY, PAGE, band, by_seed, legend_above, method_colour, over_updates, panels
 from bepo.core.batch import RolloutBatch
+from bepo.explore import diagnosis
 from bepo.explore.frames import differing
 
 _DASHES = ("-", "--", ":", "-.")
+_HISTOGRAMS = 4  # a row
 
 
 def studies(source: Source) -> dict[str, tuple[str, str]]:
@@ -63,6 +65,19 @@ def curves(chosen: Mapping[str, Run], metrics: Sequence[str]) -> Picture:
             band(axis, by_seed([run], metric), method_colour(run.method), linestyle=dashes, label=name)
     if metrics:
         legend_above(figure, max((axis.lines for axis in axes), key=len), columns=1)
+    return figure
+
+
+def histograms(terms: pd.DataFrame) -> Picture:
+    """Draw a histogram of the advantage and of each of its terms (``bepo.explore.diagnosis.terms``)."""
+    found = diagnosis.histograms(terms)
+    rows = -(-len(found) // _HISTOGRAMS)
+    figure, axes = panels(rows, _HISTOGRAMS, PAGE, 1.5 * rows)
+    for axis, (name, (counts, edges)) in zip(axes, found.items()):
+        axis.stairs(counts, edges, fill=True, color=GREY)
+        axis.set_title(name)
+    for axis in axes[len(found) :]:
+        axis.set_visible(False)
     return figure
 
 

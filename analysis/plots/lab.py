@@ -11,6 +11,7 @@ from analysis.data.lab import OverWorlds, Recorded, label_of
 from analysis.data.statistics import CONFIDENCE
 from analysis.plots import style
 from analysis.plots.hover import belongs, describe
+from bepo.explore.colours import free
 
 _DASHES = ("-", "--", ":", "-.")
 
@@ -19,8 +20,8 @@ def along(found: Recorded, dial: str, estimators: Sequence[str], measure: str) -
     """Draw a measure of some estimators along a dial."""
     figure, (axis,) = style.panels(1, 1, style.PAGE, 3)
     axis.set(xlabel=dial, ylabel=measure)
-    for number, words in enumerate(estimators):
-        lab_line(axis, label_of(words), f"C{number}", number, found.along(dial, words, measure))
+    for number, (words, colour) in enumerate(zip(estimators, free(len(estimators)))):
+        lab_line(axis, label_of(words), colour, number, found.along(dial, words, measure))
     scale(axis, dial)
     style.legend_above(figure, axis.lines, columns=4)
     return figure

@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from analysis.data.methods import environment_name, known_environments, known_methods
 from analysis.data.runs import Run, grouped
 from analysis.plots import hover
-from bepo.explore.colours import colours
+from bepo.explore.colours import colours, free
 
 COLUMN, PAGE = 3.3, 7.0  # inches: one column, both columns
 GREY = "#666666"
@@ -37,6 +37,11 @@ def panels(rows: int, columns: int, width: float, height: float, **options: Any)
 def method_colour(method: str) -> str:
     """Return the colour of a method; black if it is not an estimator."""
     return colours(known_methods()).get(method, "black")
+
+
+def variant_colours(method: str, count: int) -> list[str]:
+    """Return colours for variants of a method: the method's for the first, for the others some that no method has."""
+    return [method_colour(method), *free(count - 1, colours(known_methods()).values())]
 
 
 def environment_line(env: str) -> dict[str, Any]:

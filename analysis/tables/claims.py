@@ -172,8 +172,8 @@ def claim_measures(entries: Entries) -> Table:
         ["Claim", *(name.capitalize() for name in names)],
         rows,
         [
-            "Each cell: the deciding difference on this measure, half the width of its 95 % interval, and the "
-            "two-sided p of the whole claim, without correction for the number of claims.",
+            "Each cell: the deciding difference on this measure, its 95 % interval, and the two-sided p of the whole "
+            "claim, without correction for the number of claims.",
             "Over training: area under the test curve over updates, divided by its length. Last evaluations: the mean "
             "of the last three. Paired: final success, compared between runs with the same training seed.",
             *_narrower(shown),
@@ -190,7 +190,8 @@ def _tested(tested: Outcome | None) -> str:
     if tested is None or isnan(deciding(tested).error):
         return "–"
     one = deciding(tested)
-    return f"{one.value:+.1f} ± {one.interval[1] - one.value:.1f}, p {tested.p:.2g}"
+    low, high = one.interval
+    return f"{one.value:+.1f} [{low:.1f}, {high:.1f}], p {tested.p:.2g}"
 
 
 def _narrower(shown: list[Evaluated]) -> list[str]:

@@ -140,7 +140,7 @@ def _environment(number: dict[str, str]) -> str:
 def in_text(studies: Studies) -> Table:
     """Show the numbers of the text beside those of the runs."""
     of_paper = {entry.key: entry.value for entry in entries_of("text") if isinstance(entry.value, Estimate)}
-    rows, entries = [], []
+    rows, gaps, entries = [], [], []
     for number in yaml.safe_load(NUMBERS.read_text(encoding="utf-8")):
         study, metric = studies[number["study"]], _metric(number["metric"])
         key = ("text", number["row"], number["group"], number["column"])
@@ -153,12 +153,17 @@ def in_text(studies: Studies) -> Table:
         reported, reproduced, gap = entry.printed(metric.format)
         reproduced = reproduced if entry.reproduced else entry.missing
         seeds = entry.reproduced.sample.seed_counts if entry.reproduced else None
-        rows.append([number["text"], number.get("unit", "%"), reported, reproduced, gap, seeds])
+        rows.append([number["text"], number.get("unit", "%"), reported, reproduced, seeds])
+        gaps.append(gap)
         entries.append(entry)
     runs = list({run.id: run for entry in entries for run in entry.runs}.values())
+    columns = ["Quantity", "Unit", "Reported", f"Reproduced ({studies.tier})", "Seeds"]
+    if any(gap.value is not None for gap in gaps):  # only tier paper trains the paper's models
+        columns.insert(-1, "Gap")
+        rows = [[*row[:-1], gap, row[-1]] for row, gap in zip(rows, gaps)]
     return Table(
         "Numbers that only the paper's text has. A dash: the paper gives no number.",
-        ["Quantity", "Unit", "Reported", f"Reproduced ({studies.tier})", "Gap", "Seeds"],
+        columns,
         rows,
         [
             " ".join(protocol(studies.values(), runs)),

@@ -16,7 +16,7 @@ from bepo.core.returns import discounted_returns
 from bepo.credit import Estimator
 from bepo.explore.advantages import applies, configured
 from bepo.explore.frames import read_rollouts
-from bepo.explore.index import types, whole_episodes
+from bepo.explore.task_types import types, whole_episodes
 from bepo.store.run_files import StoredRun
 
 SIGNALS = {
@@ -97,6 +97,12 @@ def spreads(found: pd.DataFrame) -> pd.DataFrame:
     shown.columns = [f"{100 * q:g} %" for q in shown.columns]
     shown.insert(0, "deviation", table.std(ddof=0))
     return shown.assign(zero=(table == 0).mean())
+
+
+def histograms(found: pd.DataFrame, bins: int = 30) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return counts of shape (bins,) and edges of shape (bins + 1,) of the advantage and each of its ``terms``."""
+    numbers = found.drop(columns="realised return").astype(float)
+    return {str(name): np.histogram(numbers[name], bins) for name in numbers}
 
 
 def calibration(found: pd.DataFrame, bins: int = 5) -> pd.DataFrame | None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import Any
 
 from bepo.core.errors import UserError
 from bepo.explore.colours import label_of, page_colour
 from bepo.explore.compare import first_difference, pairs
+from bepo.explore.diagnosed import diagnosed
 from bepo.explore.episodes import TEST, episodes
 from bepo.explore.frames import differing, flat, question_of
 from bepo.explore.groups import Plain
 from bepo.explore.methods import methods
 from bepo.explore.page import render
+from bepo.explore.task_types import types, whole_episodes
 from bepo.runs.health import alarms_of
 from bepo.store.run_files import StoredRun, success_of
 
@@ -27,7 +28,7 @@ def page(runs: Sequence[StoredRun], compared: tuple[int, int] | None = None, stu
     ``compared``: indices of two runs whose episodes are paired. ``study``: the study that the runs are of; the page's
     title has its question.
     """
-    listed, chunks, notes = [], [], []
+    listed, chunks, notes, alarms = [], [], [], []
     for number, run in enumerate(runs):
         counts: dict[str, int] = {}
         for group in episodes(run):
@@ -36,7 +37,7 @@ def page(runs: Sequence[StoredRun], compared: tuple[int, int] | None = None, stu
                 place = {"run": number, "source": group.source, "chunk": len(chunks), "member": member, "number": n}
                 listed.append(place | row)
             chunks.append(group.content)
-        notes += [f"Alarm in run {run.id}: {alarm}." for alarm in alarms_of(run)]
+        alarms += [{"run": run.id, "text": alarm} for alarm in alarms_of(run)]
         if not counts:
             notes.append(f"Run {run.id} has no rollouts and no transcripts{_why(run)}: its episodes cannot be shown.")
     configs = {str(number): run.config for number, run in enumerate(runs)}
@@ -45,12 +46,15 @@ def page(runs: Sequence[StoredRun], compared: tuple[int, int] | None = None, stu
     index: Plain = {
         "runs": [summary(run, runs[:n]) | {"name": name} for n, (run, name) in enumerate(zip(runs, names_of(runs)))],
         "methods": methods(runs),
+        "alarms": alarms,
         "notes": notes,
         "curves": curves([run.metrics() for run in runs]),
         "types": [row for number, run in enumerate(runs) for row in types(number, whole_episodes(run))],
         "differences": {"fields": fields, "values": [[_text(d[f]) for d in different.values()] for f in fields]},
         "episodes": listed,
     }
+    if len(runs) == 1:
+        index["diagnosis"] = diagnosed(runs[0])
     if compared:
         index["compare"] = _compared(runs, compared, listed)
     return render(_title(runs, index["runs"], study), index, chunks)
@@ -111,11 +115,6 @@ def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def whole_episodes(run: StoredRun) -> list[Plain]:
-    """Return the rows of evaluation episodes; empty if episodes are missing, because the others are a biased sample."""
-    return [] if run.metadata.get("result", {}).get("missing") else run.episodes()
-
-
 def curves(metrics: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, list[Plain]]:
     """Return the points (update, value) of each run by metric. Times are left out."""
     found: dict[str, dict[int, list[list[float]]]] = {}
@@ -126,24 +125,6 @@ def curves(metrics: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, list[Pla
                     continue
                 found.setdefault(name, {}).setdefault(run, []).append([row["update"], float(f"{value:.4g}")])
     return {name: [{"run": run, "points": points} for run, points in found[name].items()] for name in sorted(found)}
-
-
-def types(run: int, rows: Sequence[Mapping[str, Any]]) -> list[Plain]:
-    """Return the success on test tasks by task type, before training and at the newest evaluation."""
-    tests = [row for row in rows if row["split"] == "test"]
-    if not tests:
-        return []
-    last = max(row["update"] for row in tests)
-    kinds = sorted({row["kind"] for row in tests})
-    found = []
-    for kind in [None, *kinds] if len(kinds) > 1 else [None]:
-        of_kind = [row for row in tests if kind in (None, row["kind"])]
-        before = [row["success"] for row in of_kind if row["update"] == 0]
-        after = [row["success"] for row in of_kind if row["update"] == last]
-        if after:
-            rates = {"before": fmean(before) if before else None, "after": fmean(after)}
-            found.append({"run": run, "kind": kind or "", "episodes": len(after), "update": last, **rates})
-    return found
 
 
 def _compared(runs: Sequence[StoredRun], compared: tuple[int, int], listed: Sequence[Plain]) -> Plain:

@@ -224,6 +224,7 @@ def test_ablations_deviate_over_evaluation_seeds(made, label):
 
 def test_numbers_of_the_text(made):
     found = row(made, "in-text", "GAGPO ungated, WebShop success")
+    assert "Gap" not in found, "only tier paper trains the paper's models"
     assert near(found["Reproduced (laptop)"], means(made[1]["gagpo"])[0])
     assert near(
         row(made, "in-text", "Advantage stage, share of an ALFWorld update")["Reproduced (laptop)"], 100 * 0.5 / 4
@@ -234,6 +235,11 @@ def test_numbers_of_the_text(made):
 
 def claim(made, label, words, column="Claim"):
     return next(line for line in read(made, label) if words in line[column])
+
+
+def triple(cell):
+    """The value and its interval in a cell such as ``+1.0 [0.5, 1.5], p 0.01``."""
+    return tuple(map(float, re.findall(r"-?\d+\.\d", cell.replace("+", ""))[:3]))
 
 
 def test_claims_by_welch(made):
@@ -249,16 +255,13 @@ def test_claims_by_welch(made):
     assert shown == pytest.approx([plain.fmean(a) - plain.fmean(b), low, high], rel=0.01)
     assert float(found["p"]) == pytest.approx(p, rel=0.06)
     half = claim(made, "claim-measures", "Text Sokoban success exceeds GRPO's.")
-    value, width = map(float, re.findall(r"-?\d+\.\d", half["Final"].replace("+", ""))[:2])
-    assert (value, width) == pytest.approx((plain.fmean(a) - plain.fmean(b), (high - low) / 2), abs=0.06)
+    assert triple(half["Final"]) == pytest.approx((plain.fmean(a) - plain.fmean(b), low, high), abs=0.06)
     area = [(0 + plain.fmean(successes(p)[0])) / 2 for p in made[1]["sokoban-text", "gated_bepo"]]
     other = [(0 + plain.fmean(successes(p)[0])) / 2 for p in made[1]["sokoban-text", "grpo"]]
     (low, high), _ = welch(area, other)
-    value, width = map(float, re.findall(r"-?\d+\.\d", half["Over training"].replace("+", ""))[:2])
-    assert (value, width) == pytest.approx((plain.fmean(area) - plain.fmean(other), (high - low) / 2), abs=0.06)
+    assert triple(half["Over training"]) == pytest.approx((plain.fmean(area) - plain.fmean(other), low, high), abs=0.06)
     pairs = stats.ttest_1samp(np.array(a) - np.array(b), 0).confidence_interval(0.95)
-    value, width = map(float, re.findall(r"-?\d+\.\d", half["Paired"].replace("+", ""))[:2])
-    assert width == pytest.approx((pairs.high - pairs.low) / 2, abs=0.06)
+    assert triple(half["Paired"])[1:] == pytest.approx((pairs.low, pairs.high), abs=0.06)
 
 
 def test_the_printed_deviations_and_the_stated_size(made):

@@ -57,6 +57,7 @@ def test_a_page_of_a_notebook_has_its_pictures_and_loads_nothing(name, results, 
     monkeypatch.setattr(sys, "argv", [])
     page = notebook_pages.page_of(name, results)
     assert "<table" in page and (name != "search" or 'src="data:image/png;base64,' in page)
+    assert "<marimo-table" not in page, "it is empty without the scripts of marimo"
     assert not re.search(r"(src|href)=[\"'](?!data:|#)|<script", page)
     with pytest.raises(UserError, match="choices: diagnostics, lab"):
         notebook_pages.page_of("serch", results)

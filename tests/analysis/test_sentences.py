@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from analysis.claims.claims import read
+from analysis.claims.formula import Joined
 from analysis.claims.inference import Measured, significance
-from analysis.claims.sentences import sentence, unit_of
+from analysis.claims.sentences import reported, sentence, unit_of
 from analysis.claims.verdicts import deciding
 
 CLAIMS = {claim.id: claim for claim in read()}
@@ -36,6 +37,25 @@ def test_a_bound_is_named_with_its_unit():
     assert text.startswith("rollout and update on ALFWorld: 99.1 % [") and text.endswith("(claimed: above 50 %)")
     below = said("ten-iterations-are-close", tenth=(0.06, 0.08))
     assert "0.07 [" in below and below.endswith("(claimed: below 0.01)")
+
+
+@pytest.mark.parametrize(
+    ("name", "printed", "words"),
+    [
+        ("advantage-stage-share", {"others": 225.3, "stage": 0.361}, "624 times"),
+        ("webshop-over-hgpo-1.5b", {"ours": 74.0, "theirs": 70.5}, "+3.5 points"),
+        ("ten-iterations-are-close", {"tenth": 0.00986}, "0.00986"),
+    ],
+)
+def test_reported_numbers_have_the_units_of_the_runs(name, printed, words):
+    claim = CLAIMS[name]
+    (inequality,) = claim.formula.parts if isinstance(claim.formula, Joined) else (claim.formula,)
+    assert reported(claim, inequality, printed) == words
+
+
+def test_settings_keep_their_names():
+    text = said("repeats-are-no-evidence", **{name: (30.0, 31.0) for name in CLAIMS["repeats-are-no-evidence"].names})
+    assert "n_min=2, b_min=1" in text
 
 
 @pytest.mark.parametrize(

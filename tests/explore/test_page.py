@@ -122,3 +122,17 @@ def test_a_phone_needs_no_sideways_scrolling(address):
     with Browser(400, 800) as phone:
         phone.open(address, READY)
         assert phone.evaluate("document.documentElement.scrollWidth") == 400
+
+
+def test_alarms_are_unfolded_and_a_run_has_its_diagnosis(browser, tmp_path):
+    run = read_any(write(tmp_path).path)
+    run.metadata["alarms"] = ["all groups are tied"]
+    path = tmp_path / "page.html"
+    path.write_text(page([run]), encoding="utf-8")
+    browser.problems.clear()
+    browser.open(path.as_uri(), READY)
+    assert browser.evaluate("document.querySelector('#runs .alarms').innerText") == "Alarm: all groups are tied."
+    assert browser.evaluate("document.querySelector('.alarms').closest('details') === null")
+    names = browser.evaluate("[...document.querySelectorAll('#diagnosis figcaption')].map(e => e.textContent)")
+    assert names[0] == "advantage" and "outcome" in names and browser.problems == []
+    assert "Values against realised returns" in browser.evaluate("document.querySelector('#diagnosis').innerText")

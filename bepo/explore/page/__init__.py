@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 _FOLDER = Path(__file__).parent
 _SCRIPTS = {
-    "page": ("dom", "methods", "overview", "list", "strips", "graph", "episode", "compare", "start"),
+    "page": ("dom", "methods", "diagnosis", "overview", "list", "strips", "graph", "episode", "compare", "start"),
     "runs": ("dom", "runs"),
 }
 
@@ -29,6 +29,7 @@ def render(title: str, index: dict[str, Any], chunks: Sequence[dict[str, Any]] =
     return environment.get_template(f"{template}.html").render(
         title=title,
         compared="compare" in index,
+        diagnosed="diagnosis" in index,
         style=Markup((_FOLDER / "page.css").read_text(encoding="utf-8")),
         script=Markup(script),
         index=_packed(index),

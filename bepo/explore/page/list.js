@@ -44,7 +44,7 @@ class EpisodeList {
     const several = this.index.runs.length > 1;
     this.box.replaceChildren(...this.shown.map(e => h("div", {class: "item", role: "option", id: "item" + e.n, "data-n": e.n, "aria-selected": "false"},
       h("span", {class: e.end === "success" ? "good" : "bad", title: e.end}, MARK[e.end]), h("span", {}, e.kind || "task " + e.task.slice(0, 8)),
-      h("span", {class: "num quiet"}, number(e.return, 1)),
+      h("span", {class: "num quiet"}, number(e.return, Math.abs(e.return) < 1 ? 2 : 1)),
       h("span", {class: "under"}, `${several ? this.index.runs[e.run].name + ", " : ""}${e.source} · ${unit(e.steps, "step")}${e.gate === null ? "" : ` · gate ${Math.round(100 * e.gate)} %`}`))));
     this.count.textContent = `${this.shown.length.toLocaleString("en")} of ${this.index.episodes.length.toLocaleString("en")} episodes`;
     this.mark(this.current, false);

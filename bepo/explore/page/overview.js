@@ -12,7 +12,7 @@ function showRuns(index) {
     section.querySelector("[role=status]").textContent = `${chosenMethods(index).length} of ${unit(index.methods.length, "method")}, ${runs.length} of ${unit(index.runs.length, "run")}`;
   };
   if (several) section.append(methodBar(index, () => redraws.forEach(redraw => redraw())));
-  section.append(place);
+  section.append(place, showAlarms(index) ?? "");
   redraws.push(draw); draw();
   const notes = index.notes.map(note => h("p", {class: "quiet small"}, note));
   section.append(notes.length > 3 ? h("details", {}, h("summary", {}, unit(notes.length, "note")), notes) : h("div", {}, notes));
@@ -76,7 +76,7 @@ function curvePlot(lines, metric, width) {
     if (band) bands[i].setAttribute("visibility", (chosen === null ? several : chosen !== i) ? "hidden" : "visible");
   });
   const cursor = s("line", {y1: top, y2: height - bottom, stroke: "var(--quiet)", visibility: "hidden"});
-  const values = lines.map(() => h("span", {class: "num"})), update = h("span", {class: "quiet"}, "last update");
+  const values = lines.map(() => h("span", {class: "num"})), update = h("span", {class: "quiet"}, "at the end");
   const show = at => lines.forEach(({points}, i) => {
     const near = points.reduce((best, p) => Math.abs(p[0] - at) < Math.abs(best[0] - at) ? p : best);
     values[i].textContent = String(Number(near[1].toPrecision(3))).replace("-", "−");

@@ -16,7 +16,7 @@ async function start() {
   showRuns(index);
   if (index.compare) showCompare(index);
   showBrowser(index);
-  showCurves(index); showTypes(index); showSettings(index);
+  showCurves(index); showTypes(index); showDiagnosis(index); showSettings(index);
   document.body.dataset.ready = "true";
 }
 

@@ -12,7 +12,7 @@ function stripTable(view) {
     const cell = event.target.closest(".cell"); if (cell) view.go(Number(cell.dataset.t)); }});
   const word = (text, t, extra = "") => h("div", {class: "cell word" + extra, "data-t": t, title: text}, text);
   grid.append(h("div", {class: "name quiet"}, "action"), ...episode.action.map((a, t) => word(a === null ? "none" : texts[a], t, episode.valid[t] ? "" : " invalid")), h("div"));
-  grid.append(h("div", {class: "name quiet"}, "reward"), ...episode.reward.map((r, t) => word(r ? number(r, Number.isInteger(r) ? 0 : 1) : "·", t)), h("div", {class: "end quiet"}, ""));
+  grid.append(h("div", {class: "name quiet"}, "reward"), ...episode.reward.map((r, t) => word(r ? number(r, Number.isInteger(r) ? 0 : Math.abs(r) < .1 ? 2 : 1) : "·", t)), h("div", {class: "end quiet"}, ""));
   const values = [];
   const row = (name, all, part) => {
     const limit = largest(all), paint = part && name.textContent === "gate" ? shade : tint, end = h("div", {class: "end" + (part ? " part" : "")});

@@ -1,0 +1,51 @@
+"""The diagnosis of a run as plain data for its page."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+import numpy as np
+import pandas as pd
+
+from bepo.core.errors import UserError
+from bepo.explore import diagnosis
+from bepo.explore.groups import Plain
+from bepo.store.run_files import StoredRun
+
+
+def diagnosed(run: StoredRun) -> Plain:
+    """Return the tables of ``bepo.explore.diagnosis`` of a run, and histograms of the newest stored rollouts.
+
+    ``why`` says why there are no histograms, if there are none.
+    """
+    seconds = diagnosis.seconds(run)
+    cost = pd.DataFrame({"seconds": seconds, "%": 100 * seconds / seconds.sum()})
+    found: Plain = {
+        "signals": _table("metric", diagnosis.signals(run)),
+        "seconds": _table("stage", cost),
+        "histograms": [],
+        "why": "No rollouts are stored, so there are no terms of the advantage to show.",
+    }
+    if not run.rollouts():
+        return found
+    update = max(run.rollouts())
+    try:
+        terms = diagnosis.terms(run, update)
+    except UserError as problem:
+        return found | {"why": f"{problem}."}
+    calibrated = diagnosis.calibration(terms)
+    return found | {
+        "update": update,
+        "zero": float(np.mean(terms["advantage"].to_numpy() == 0)),
+        "histograms": [
+            {"name": name, "counts": counts.tolist(), "low": float(edges[0]), "high": float(edges[-1])}
+            for name, (counts, edges) in diagnosis.histograms(terms).items()
+        ],
+        "calibration": None if calibrated is None else _table("bin of the value", calibrated),
+    }
+
+
+def _table(first: str, table: pd.DataFrame) -> Plain:
+    """Return heads and rows; numbers that are not finite become None."""
+    rows = [[str(name), *(float(x) if isfinite(x) else None for x in row)] for name, *row in table.itertuples()]
+    return {"heads": [first, *map(str, table.columns)], "rows": rows}
