@@ -154,7 +154,7 @@ def test_runs_the_paper_has_no_place_for_get_a_block_of_their_own(results):
     write_run(results, "main_sokoban", {"model": "small", "credit.name": "mine"}, FINAL["grpo"][0])
     found = table(results, "sokoban-main")
     ((heading, row),) = ((heading, row) for heading, row in found.lines if heading)
-    assert heading == "sokoban, model small (not in the paper)"
+    assert heading == "Sokoban, model small (not in the paper)"
     assert row[1].value == "mine" and row[2].value is None
 
 
