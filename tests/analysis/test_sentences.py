@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from analysis.claims.claims import read
-from analysis.claims.formula import Joined
+from analysis.claims.formula import Inequality
 from analysis.claims.inference import Measured, significance
 from analysis.claims.sentences import reported, sentence, unit_of
 from analysis.claims.verdicts import deciding
@@ -49,7 +49,7 @@ def test_a_bound_is_named_with_its_unit():
 )
 def test_reported_numbers_have_the_units_of_the_runs(name, printed, words):
     claim = CLAIMS[name]
-    (inequality,) = claim.formula.parts if isinstance(claim.formula, Joined) else (claim.formula,)
+    assert isinstance(inequality := claim.formula, Inequality)
     assert reported(claim, inequality, printed) == words
 
 
