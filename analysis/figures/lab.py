@@ -31,7 +31,7 @@ def lab_figure(item: Mapping[str, Any], _: object) -> Figure:
     for axis, part in zip(axes, parts):
         _draw(axis, part, found)
     style.letters(axes)
-    style.legend_above(figure, axes[0].lines, columns=4)
+    style.name_all(figure, axes, columns=4)
     return Figure(f"{item['caption']} {_NOTE}", figure, origin="the lab, no language model")
 
 

@@ -15,7 +15,6 @@ from analysis.grid.table import Figure
 from analysis.plots import style
 
 _SMOOTH = 5  # updates in the running mean of training success
-_MOST_IN_LEGEND = 5  # lines; with more each has its name at its end
 TEST, VALIDATION = ("training", "test"), ("training", "validation")
 """The curves of a figure. The paper labels some of them test (tasks like those of training), some validation."""
 _TITLES = {"training": "Training", "test": "Test tasks", "validation": "Validation tasks"}
@@ -81,10 +80,7 @@ def _curves(study: StudyRuns, subject: str, splits: Sequence[str] = TEST) -> Fig
     lines = [line for axis in axes for line in axis.lines]
     if lines:
         style.percent(axes[0])
-    if wide and len(rows) > _MOST_IN_LEGEND:
-        style.name_lines(axes[-1])
-    else:
-        style.legend_above(figure, max((axis.lines for axis in axes), key=len), columns=4 if wide else 3)
+    style.name_all(figure, axes, columns=4 if wide else 3)
     if wide:
         style.letters(axes)
     note = f" Training: running mean of {_SMOOTH} updates." if study.runs else ""

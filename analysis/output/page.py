@@ -32,7 +32,7 @@ def render(
 ) -> str:
     """Return the page. ``source``: where the runs come from. ``claims``: the evaluated claims of each tier."""
     html = Environment(loader=_FOLDER, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    html.filters |= {"maths": to_html, "plain": plain}
+    html.filters |= {"maths": to_html, "plain": plain, "parts": _parts}
     html.globals |= {"title": title_of, "number": number_of, "environment": environment_name, "method_name": name_of}
     html.globals |= {"shown": _shown, "numbers": _numbers}
     items = [one for one in built if one.studies or one.tier == built[0].tier]  # without studies all tiers are the same
@@ -76,6 +76,16 @@ def _in_page(svg: str, styles: Mapping[str, str], number: int) -> str:
 def _class_of(attribute: re.Match[str], styles: Mapping[str, str]) -> str:
     name = styles.get(attribute[1])
     return f'class="{name}"' if name else attribute[0]
+
+
+def _parts(table: Table, apart: bool) -> list[list[tuple[int, str, Any]]]:
+    """Return the lines of a table with their places, as one list, or as one list for each heading."""
+    parts: list[list[tuple[int, str, Any]]] = []
+    for place, (heading, row) in enumerate(table.lines):
+        if not parts or (apart and heading):
+            parts.append([])
+        parts[-1].append((place, heading, row))
+    return parts
 
 
 def _shown(value: Printed) -> str:

@@ -11,7 +11,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
+from scipy.optimize import isotonic_regression
 
 from analysis.data.methods import environment_name, known_environments, known_methods
 from analysis.data.runs import Run, grouped
@@ -21,6 +23,7 @@ from bepo.explore.colours import colours, free
 COLUMN, PAGE = 3.3, 7.0  # inches: one column, both columns
 GREY = "#666666"
 _GAP = 7.5  # points between two names
+_MOST_IN_LEGEND = 5  # lines
 _HIGH = 0.68  # height of an axis, as a share of its figure
 _STYLE = Path(__file__).with_name("page.mplstyle")
 
@@ -75,21 +78,36 @@ def legend_above(figure: Figure, handles: Sequence, columns: int) -> None:
         figure.legend(handles=handles, loc="outside upper center", ncols=columns, columnspacing=1.2)
 
 
+def name_all(figure: Figure, axes: Sequence[Axes], columns: int) -> None:
+    """Put one legend above all axes; with more than five lines, their names at their ends in the last axes."""
+    most = max(len(axis.lines) for axis in axes)
+    if most > _MOST_IN_LEGEND and len(axes[-1].lines) == most:
+        name_lines(axes[-1])
+    else:
+        legend_above(figure, max((axis.lines for axis in axes), key=len), columns)
+
+
 def name_lines(axis: Axes) -> None:
-    """Write the label of each line at its end, in its colour, without overlap."""
+    """Write the label of each line at its end, in its colour, without overlap: as near to the ends as that allows."""
     (left, right), (low, high) = axis.get_xlim(), axis.get_ylim()
-    labelled = [line for line in axis.lines if not str(line.get_label()).startswith("_")]
+    labelled = sorted((line for line in axis.lines if not str(line.get_label()).startswith("_")), key=_end)
+    if not labelled:
+        return
     figure = axis.get_figure(root=True)
     assert figure is not None
     gap = _GAP / (72 * _HIGH * figure.get_figheight()) * (high - low)
-    place = low
-    for line in sorted(labelled, key=lambda one: float(np.asarray(one.get_ydata(), float)[-1])):
-        end = float(np.asarray(line.get_ydata(), float)[-1])
-        place = max(end, place + gap)
+    steps = gap * np.arange(len(labelled))
+    # the places nearest to the ends, in least squares, at least a gap apart
+    places = np.maximum(isotonic_regression(list(map(_end, labelled)) - steps).x, low) + steps
+    for line, place in zip(labelled, places):
         name, colour = str(line.get_label()), line.get_color()
         axis.text(right + 0.01 * (right - left), place, name, color=colour, fontsize=6.5, va="center")
     axis.set_xlim(left, right)
     axis.margins(x=0)
+
+
+def _end(line: Line2D) -> float:
+    return float(np.asarray(line.get_ydata(), float)[-1])
 
 
 def letters(axes: Iterable[Axes]) -> None:

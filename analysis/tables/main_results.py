@@ -57,7 +57,8 @@ def main_results(studies: Studies) -> Table:
 @artefact("sokoban-main", "table", study={"main_sokoban": METHOD, "prompting_sokoban": evaluated("sokoban")})
 def sokoban_main(studies: Studies) -> Table:
     """Compare methods on 6x6 Sokoban, seen as pictures."""
-    success, pictures = Metric("success", "Success", headline=True), Block(model="vl", env="sokoban")
+    success = Metric("success", "Success", headline=True)
+    pictures = Block(name="Model vl: the paper's Qwen2.5-VL-3B-Instruct", model="vl", env="sokoban")
     return grid("sokoban-main", studies, "Sokoban success rate (%) on 6×6 tasks.", (success,), (pictures,), TYPED)
 
 
@@ -75,5 +76,5 @@ def sokoban_text(study: StudyRuns) -> Table:
 @artefact("qwen3-results", "table", study="qwen3_transfer")
 def qwen3_results(study: StudyRuns) -> Table:
     """Compare methods on another family of models."""
-    caption = "Transfer to another family of models, the paper's Qwen3-1.7B (%)."
-    return grid("qwen3-results", study, caption, QWEN3, (Block(model="qwen3"),))
+    block = Block(name="Model qwen3: the paper's Qwen3-1.7B", model="qwen3")
+    return grid("qwen3-results", study, "Transfer to another family of models (%).", QWEN3, (block,))
