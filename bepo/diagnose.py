@@ -46,11 +46,13 @@ def _of_many(runs: list[StoredRun]) -> Iterator[str]:
     from bepo.explore.diagnosis import signals
     from bepo.explore.index import names_of
 
-    for run, name in zip(runs, names_of(runs)):
+    names = names_of(runs)
+    width = max(map(len, names))
+    for run, name in zip(runs, names):
         table = signals(run)
         rates = table.loc["success"] if "success" in table.index else None
         moved = f"{rates['first fifth']:.3f} -> {rates['last fifth']:.3f}" if rates is not None else "no updates"
-        yield f"{run.id}  {name:40} training success {moved}  {'; '.join(alarms_of(run)) or 'healthy'}"
+        yield f"{run.id}  {name:{width}} training success {moved}  {'; '.join(alarms_of(run)) or 'healthy'}"
 
 
 def _of_one(run: StoredRun) -> Iterator[str]:

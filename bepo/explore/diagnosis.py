@@ -17,6 +17,7 @@ from bepo.credit import Estimator
 from bepo.explore.advantages import applies, configured
 from bepo.explore.frames import read_rollouts
 from bepo.explore.task_types import types, whole_episodes
+from bepo.runs.health import fifth
 from bepo.store.run_files import StoredRun
 
 SIGNALS = {
@@ -45,14 +46,15 @@ def signals(run: StoredRun) -> pd.DataFrame:
     Metrics that the run did not log are left out. The table is empty without updates.
     """
     rows = pd.DataFrame(run.metrics())
-    fifths = np.array_split(np.arange(len(rows)), 5)
-    parts = {"first fifth": fifths[0], "middle fifth": fifths[2], "last fifth": fifths[4]}
+    size = fifth(len(rows))
+    last = len(rows) - size
+    starts = {"first fifth": 0, "middle fifth": last // 2, "last fifth": last}
     found = {
-        words: {part: rows[name].iloc[where].mean() for part, where in parts.items()}
+        words: {part: rows[name].iloc[start : start + size].mean() for part, start in starts.items()}
         for words, name in SIGNALS.items()
         if name in rows
     }
-    return pd.DataFrame.from_dict(found, orient="index", columns=list(parts))
+    return pd.DataFrame.from_dict(found, orient="index", columns=list(starts))
 
 
 def seconds(run: StoredRun) -> pd.Series:

@@ -10,7 +10,6 @@ from bepo.core.settings import Settings, setting
 from bepo.store.run_files import StoredRun
 
 Rows = Sequence[Mapping[str, float]]
-_PARTS = 5  # the first and the last fifth of the updates are compared
 _RISE = 0.05  # a smaller relative rise is noise
 _FEWEST = 10  # with fewer updates there is no trend
 
@@ -41,7 +40,8 @@ def alarms(rows: Rows, health: Health) -> list[str]:
     """Return a sentence for each alarm that the rows of ``metrics.jsonl`` give; metrics that are missing give none."""
     if len(rows) < _FEWEST:
         return []
-    first, last = (_Means(part) for part in (rows[: len(rows) // _PARTS], rows[-(len(rows) // _PARTS) :]))
+    size = fifth(len(rows))
+    first, last = (_Means(part) for part in (rows[:size], rows[-size:]))
     return [text for check in _CHECKS if (text := check(first, last, health))]
 
 
@@ -50,6 +50,11 @@ def alarms_of(run: StoredRun) -> list[str]:
     if "alarms" in run.metadata:
         return list(run.metadata["alarms"])
     return alarms(run.metrics(), Health(**run.config.get("health", {})))
+
+
+def fifth(updates: int) -> int:
+    """Return the number of updates in the first and in the last fifth, at least one."""
+    return max(1, updates // 5)
 
 
 class _Means:

@@ -1,8 +1,11 @@
 """Health checks: each alarm by its metric, silence on healthy rows, and an environment where giving up pays."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from bepo.diagnose import main as diagnose
+from bepo.explore.diagnosis import signals
 from bepo.runs.health import Health, alarms
 from bepo.store.run_files import read_run
 from tests.command import SMALLEST, run
@@ -61,6 +64,13 @@ def test_healthy_rows_raise_no_alarm(last):
 def test_few_updates_have_no_trend_and_thresholds_are_settings():
     assert alarms(rows(train__kl=3.0)[-9:], Health()) == []
     assert alarms(rows(train__kl=3.0), Health(kl=5.0)) == []
+
+
+def test_the_table_of_a_diagnosis_and_the_alarms_compare_the_same_updates():
+    logged = [{"update": n + 1, "train/kl": float(n)} for n in range(14)]
+    run_of = SimpleNamespace(metrics=lambda: logged)
+    assert signals(run_of).loc["KL (nats)"].tolist() == [0.5, 6.5, 12.5]
+    assert alarms(logged, Health(kl=12.4)) == ["the KL divergence from the reference policy is 12.5 nats a token"]
 
 
 @pytest.mark.slow
