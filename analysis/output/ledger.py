@@ -13,7 +13,7 @@ import pandas as pd
 
 from analysis.data.runs import changed_since, flat, grouped
 from bepo.core.errors import UserError, choose
-from bepo.explore.frames import differing
+from bepo.explore.frames import unusual
 from bepo.store.cells import study_cells
 from bepo.store.files import Corrupt
 from bepo.store.published import PublishedRuns
@@ -30,7 +30,7 @@ def ledger(results: Path, published: Iterable[PublishedRuns] = ()) -> pd.DataFra
     """Return every run of the folder, and published runs that are not complete there, the oldest first.
 
     A published run is outdated if a method version has changed since. ``differs``: the settings in which a run differs
-    from others of its environment, estimator, model and tier. ``commit`` ends with ``+`` if there were uncommitted
+    from most others of its environment, estimator, model and tier. ``commit`` ends with ``+`` if there were uncommitted
     changes. ``alarms``: how many health checks raise one (``bepo diagnose``). ``wall`` ends with ``+`` if it counts
     only the last of several sessions.
     """
@@ -114,12 +114,11 @@ def delete(results: Path, identifiers: Sequence[str]) -> None:
 
 
 def _differences(table: pd.DataFrame, configs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return for each run the settings in which it differs from runs with an otherwise equal row."""
+    """Return for each run the settings in which it differs from most runs with an otherwise equal row."""
     found = {}
     for _, alike in table.groupby(["tier", "env", "credit", "model"], dropna=False):
-        settings = differing({run: configs[run] for run in alike["run"] if run in configs})
-        for run, own in settings.items():
-            found[run] = " ".join(f"{name.removeprefix('credit.')}={own[name]}" for name in own if name != "seed")
+        settings = unusual({run: configs[run] for run in alike["run"] if run in configs})
+        found |= {run: " ".join(words) for run, words in settings.items()}
     return found
 
 

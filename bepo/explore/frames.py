@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -191,6 +192,24 @@ def differing(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, A
     names = dict.fromkeys(field for (field, _), found in values.items() if len(found) > 1 or field in absent)
     shown = {name: {f: "null" if v is None else v for f, v in config.items()} for name, config in plain.items()}
     return {name: {field: config.get(field) for field in names} for name, config in shown.items()}
+
+
+def unusual(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Return for each config the settings in which it differs from most others, such as ``gae_lambda=0.5``.
+
+    Settings of the estimator come first, without ``credit.``. A value that more than half of the configs have is not
+    shown, and neither are seeds that follow the training seed.
+    """
+    found: dict[str, list[str]] = {name: [] for name in configs}
+    different = differing(configs)
+    for field in sorted(next(iter(different.values()), {}), key=lambda field: not field.startswith("credit.")):
+        values = {name: own[field] for name, own in different.items()}
+        counts = Counter(map(str, values.values()))
+        for name, value in values.items():
+            follows = field.endswith("seed") and value == configs[name].get("seed")
+            if value is not None and not follows and counts[str(value)] <= len(configs) / 2:
+                found[name].append(f"{field.removeprefix('credit.')}={value}")
+    return found
 
 
 def question_of(study: str, configs: Iterable[Mapping[str, Any]]) -> str:

@@ -11,7 +11,7 @@ from bepo.explore.colours import label_of, page_colour
 from bepo.explore.compare import first_difference, pairs
 from bepo.explore.diagnosed import diagnosed
 from bepo.explore.episodes import TEST, episodes
-from bepo.explore.frames import differing, flat, question_of
+from bepo.explore.frames import differing, flat, question_of, unusual
 from bepo.explore.groups import Plain
 from bepo.explore.methods import methods
 from bepo.explore.page import render
@@ -103,11 +103,8 @@ def names_of(runs: Sequence[StoredRun]) -> list[str]:
     for number, name in enumerate(names):
         alike.setdefault(name, []).append(number)
     for name, members in alike.items():
-        differences = differing({str(n): runs[n].config for n in members}) if len(members) > 1 else {}
-        for n in members if differences else ():
-            own = differences[str(n)].items()
-            words = [f"{field.rpartition('.')[2]}={value}" for field, value in own if value is not None]
-            names[n] = f"{name} {' '.join(words[:2]) or runs[n].id}"
+        for n, words in unusual({str(n): runs[n].config for n in members}).items():
+            names[int(n)] = " ".join([name, *words[:3]])
     return [f"{name} {run.id}" if names.count(name) > 1 else name for name, run in zip(names, runs)]
 
 

@@ -1,12 +1,14 @@
 """The ledger of runs, and what `runs delete` may delete."""
 
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
 from analysis.__main__ import main
 from analysis.output.ledger import filtered, ledger
 from bepo.core.errors import UserError
+from bepo.explore.index import names_of
 from bepo.store.archive import write_archive
 from bepo.store.cells import note_cell
 from bepo.store.published import PublishedRuns
@@ -105,10 +107,18 @@ def test_only_what_is_named_is_removed(results, capsys):
     assert not list((results / "studies").glob("*/*/*.json"))  # they pointed at run0
 
 
-def test_the_ledger_says_what_differs_between_runs_that_look_alike(tmp_path):
-    for i, gamma in enumerate((0.9, 0.95)):
-        folder = RunFolder(tmp_path, f"run{i}")
+def test_the_ledger_and_the_list_of_runs_say_what_differs_from_most_runs_that_look_alike(tmp_path):
+    def start(number, gamma, seed=0):
+        folder = RunFolder(tmp_path, f"run{number}")
         with folder.locked():
-            config = {"env": {"name": "webshop"}, "credit": {"name": "gated_bepo", "gamma": gamma}, "seed": i}
-            folder.start(config | {"tier": "smoke", "updates": 4}, {"started": f"2026-11-2{i}"})
+            config = {"env": {"name": "webshop"}, "credit": {"name": "gated_bepo", "gamma": gamma}, "seed": seed}
+            config |= {"policy": {"seed": seed}, "tier": "smoke", "updates": 4}
+            folder.start(config, {"started": f"2026-11-2{number}"})
+        return SimpleNamespace(id=folder.path.name, config=config)
+
+    runs = [start(0, 0.9), start(1, 0.95)]
     assert list(ledger(tmp_path)["differs"]) == ["gamma=0.9", "gamma=0.95"]
+    runs += [start(2, 0.9), start(3, 0.9, seed=1)]
+    assert list(ledger(tmp_path)["differs"]) == ["", "gamma=0.95", "", ""]
+    same = "Gated-BEPO seed 0"
+    assert names_of(runs) == [f"{same} run0", f"{same} gamma=0.95", f"{same} run2", "Gated-BEPO seed 1"]
