@@ -197,12 +197,13 @@ def differing(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, A
 def unusual(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
     """Return for each config the settings in which it differs from most others, such as ``gae_lambda=0.5``.
 
-    Settings of the estimator come first, without ``credit.``. A value that more than half of the configs have is not
-    shown, and neither are seeds that follow the training seed.
+    Settings of the estimator come first, without ``credit.``, then the model. A value that more than half of the configs
+    have is not shown, and neither are seeds that follow the training seed.
     """
     found: dict[str, list[str]] = {name: [] for name in configs}
     different = differing(configs)
-    for field in sorted(next(iter(different.values()), {}), key=lambda field: not field.startswith("credit.")):
+    fields = next(iter(different.values()), {})
+    for field in sorted(fields, key=lambda field: (not field.startswith("credit."), field != "model")):
         values = {name: own[field] for name, own in different.items()}
         counts = Counter(map(str, values.values()))
         for name, value in values.items():

@@ -104,7 +104,7 @@ def names_of(runs: Sequence[StoredRun]) -> list[str]:
         alike.setdefault(name, []).append(number)
     for name, members in alike.items():
         for n, words in unusual({str(n): runs[n].config for n in members}).items():
-            names[int(n)] = " ".join([name, *words[:3]])
+            names[int(n)] = " ".join([name, *words[:2]])
     return [f"{name} {run.id}" if names.count(name) > 1 else name for name, run in zip(names, runs)]
 
 

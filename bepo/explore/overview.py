@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bepo.explore.frames import differing
+from bepo.explore.frames import unusual
 from bepo.explore.groups import Plain
 from bepo.explore.index import names_of, summary, whole_episodes
 from bepo.explore.page import render
@@ -60,7 +60,7 @@ def _studies(results: Path) -> dict[str, list[str]]:
 
 
 def _differences(runs: Sequence[StoredRun]) -> list[str]:
-    """Return the settings in which each run differs from others of its environment, estimator, tier and model."""
+    """Return the settings in which each run differs from most others of its environment, estimator, tier and model."""
     alike: dict[tuple[str, ...], list[int]] = {}
     for number, run in enumerate(runs):
         config = run.config
@@ -68,9 +68,8 @@ def _differences(runs: Sequence[StoredRun]) -> list[str]:
         alike.setdefault(kind, []).append(number)
     words = [""] * len(runs)
     for members in alike.values():
-        for number, own in differing({str(n): runs[n].config for n in members}).items():
-            chosen = (f"{name.removeprefix('credit.')}={value}" for name, value in own.items() if name != "seed")
-            words[int(number)] = " ".join(chosen)
+        for number, own in unusual({str(n): runs[n].config for n in members}).items():
+            words[int(number)] = " ".join(own)
     return words
 
 
