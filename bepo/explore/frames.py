@@ -197,8 +197,8 @@ def differing(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, A
 def unusual(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
     """Return for each config the settings in which it differs from most others, such as ``gae_lambda=0.5``.
 
-    Settings of the estimator come first, without ``credit.``, then the model. A value that more than half of the configs
-    have is not shown, and neither are seeds that follow the training seed.
+    Settings of the estimator come first, without ``credit.``, then the model. Values that more than half of the configs
+    have are not shown, and neither are seeds that follow the training seed.
     """
     found: dict[str, list[str]] = {name: [] for name in configs}
     different = differing(configs)
