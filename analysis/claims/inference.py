@@ -2,7 +2,7 @@
 
 * An inequality between means: Welch's t test over training seeds (Welch, 1947). Terms are paired where the same runs,
   or bit-identical ones, are behind them.
-* An inequality between deviations: a permutation test, with at least five seeds a side.
+* An inequality between deviations: a permutation test, with at least five seeds a side, and as many on both.
 * "and": an intersection-union test, whose p is the largest of its parts (Berger, 1982).
 * "or": Holm's correction, which gives the smallest p times the number of parts.
 * All claims of a tier and a family: Benjamini and Hochberg (1995) at 5 %. Holm's correction is reported beside it.
@@ -157,7 +157,11 @@ def _shares(slopes: Mapping[str, float], values: Values, names: Sequence[str], r
 
 
 def _spread(inequality: Inequality, values: Values) -> Estimated:
-    """Test by permutation whether one entry's seeds deviate more from their median than the other's."""
+    """Test by permutation whether one entry's seeds deviate more from their median than the other's.
+
+    The test takes the first seeds of both, as many as the entry with fewer has. With 5 seeds beside 16 it would be
+    wrong in up to 5.4 % instead of 2.5 %, because deviations from a median of few seeds are smaller.
+    """
     more, less = (
         values[term.removesuffix(".std")].values
         for term, _ in sorted(inequality.coefficients.items(), key=lambda pair: -pair[1])
@@ -166,7 +170,7 @@ def _spread(inequality: Inequality, values: Values) -> Estimated:
     value = float(np.std(more, ddof=1) - np.std(less, ddof=1)) if seeds > 1 else nan
     if seeds < SEEDS_FOR_SPREAD:
         return Estimated(inequality, value, nan, nan, (1.0, 1.0), seeds)
-    own, other = (np.abs(x - np.median(x)) for x in (more, less))
+    own, other = (np.abs(x - np.median(x)) for x in (more[:seeds], less[:seeds]))
     every = np.concatenate([own, other])
     observed = own.mean() - other.mean()
     sums = every[_splits(len(every), len(own))].sum(axis=1)

@@ -124,6 +124,16 @@ def test_a_claim_about_spread_is_decided_by_permutation_or_not_at_all():
     assert significance(formula("a.std > b.std"), few).p == 1  # four seeds do not keep the level
     assert significance(formula("a.std > b.std"), many).p < 0.05
     assert SEEDS_FOR_SPREAD == 5 and 2 / comb(10, 5) <= 0.05
+    # Deviations from a median of few seeds are smaller, so the test takes as many seeds of both.
+    more = {"a": measured("a", many["a"].values), "b": measured("b", rng.normal(size=16))}
+    alike = more | {"b": measured("b", more["b"].values[:8])}
+    assert significance(formula("a.std > b.std"), more).p == significance(formula("a.std > b.std"), alike).p
+
+
+def test_a_claim_about_spread_keeps_its_level_where_one_side_has_more_seeds():
+    rng, claim = np.random.default_rng(0), formula("b.std > a.std")
+    drawn = [{name: measured(name, rng.beta(0.7, 0.7, n)) for name, n in (("a", 5), ("b", 16))} for _ in range(500)]
+    assert np.mean([significance(claim, values).support <= LEVEL / 2 for values in drawn]) <= 0.025
 
 
 # What the seeds of each entry are drawn from: means (0 unless said) and deviations (2 unless said).
