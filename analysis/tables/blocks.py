@@ -7,7 +7,7 @@ from scipy.special import fdtrc
 
 from analysis.claims.looks import MEASURES, BlockClaim, Plan, Tested, decide, read_plan
 from analysis.data.methods import environment_name, name_of, ordered
-from analysis.data.rows import BLOCKS, METHOD, RowKey
+from analysis.data.rows import BLOCKS, METHOD, VARIANT, RowKey
 from analysis.data.runs import Run, grouped
 from analysis.data.statistics import Estimate
 from analysis.data.studies import Studies
@@ -19,6 +19,7 @@ from analysis.grid.table import NOT_RUN, Printed, Table
 STUDIES = ("blocks", "blocks_ablations")
 IN_BLOCKS = (*STUDIES, "frontier")
 ONE_START = ("main_sokoban_text", "replication", "main_alfworld", "main_webshop", "headroom")
+_VARIANTS = ("component_ablation", "gate_thresholds", "iteration_budget", "gae_lambda", "backup_operator")
 KEYS: Mapping[str, RowKey] = {**dict.fromkeys(IN_BLOCKS, BLOCKS), **dict.fromkeys(ONE_START, METHOD)}
 _FEWEST = 3  # differences that a deviation is of
 BASE = "gated_bepo"
@@ -49,8 +50,9 @@ def blocks_claims(studies: Studies) -> Table:
             " ".join(protocol(studies.values(), used)),
             "A block is a warm start, a task order and a training seed that all methods share. Speed: success in "
             "training, averaged over all updates. Level: success on all held-out tasks, averaged over the five "
-            "evaluations of the last fifth of the updates. Difference: mean over blocks with Student's 95 % interval. "
-            "p is two-sided. Interval and p are not corrected. The verdicts are: at each look, Holm's procedure over "
+            "evaluations of the last fifth of the updates. Difference: mean over blocks with Student's 95 % interval "
+            "(table blocks-methods tests whether it depends on the start). p is two-sided. Interval and p are not "
+            "corrected. The verdicts are: at each look, Holm's procedure over "
             f"the claims that no earlier look decided ({looks}).",
             *([f"Undecided claims need more blocks of: {'; '.join(wanted)}."] if wanted else []),
             *origins(used),
@@ -60,11 +62,11 @@ def blocks_claims(studies: Studies) -> Table:
     )
 
 
-@artefact("blocks-methods", "table", study=KEYS)
+@artefact("blocks-methods", "table", study={**KEYS, **dict.fromkeys(_VARIANTS, VARIANT)})
 def blocks_methods(studies: Studies) -> Table:
     """Compare every method and variant with Gated-BEPO in the blocks that both have."""
     rows, used = [], [run for name in IN_BLOCKS for run in studies[name].runs]
-    alike = {run.id: run for name in ONE_START for run in studies[name].runs if run.model == "small"}
+    alike = {run.id: run for name in (*ONE_START, *_VARIANTS) for run in studies[name].runs if run.model == "small"}
     for env, of_env in grouped(sorted(used, key=lambda run: run.env), lambda run: run.env).items():
         by_row, updates = measured(of_env), of_env[0].updates
         one_start = early_speed([run for run in alike.values() if run.env == env], updates)
@@ -82,7 +84,8 @@ def blocks_methods(studies: Studies) -> Table:
             "same blocks, mean with Student's 95 % interval, not corrected. Exploratory, except for the claims of "
             "table blocks-claims. Start by method: the deviation of the difference in speed over blocks / over "
             "training seeds of one warm start (the published runs, cut to as many updates), and the one-sided p of an "
-            "F test that the first is larger: that the difference depends on the start.",
+            "F test that the first is larger: that the difference depends on the start. A dash: fewer than three runs "
+            "from one start.",
             *origins(used),
         ],
         left=2,
@@ -110,12 +113,12 @@ def measured(runs: Sequence[Run]) -> dict[str, dict[str, ByBlock]]:
 
 
 def early_speed(runs: Sequence[Run], updates: int) -> Mapping[str, ByBlock]:
-    """Return the success in training over the first ``updates`` updates, by method and training seed."""
+    """Return the success in training over the first ``updates`` updates, by row and training seed."""
     found: dict[str, dict[int, float]] = {}
     for run in runs:
         if "train/success" in run.metrics and run.updates >= updates:
             rates = run.metrics["train/success"].to_numpy(float)[:updates]
-            found.setdefault(run.method, {})[run.seed] = 100 * float(rates.mean())
+            found.setdefault(str(VARIANT.row(run)), {})[run.seed] = 100 * float(rates.mean())
     return found
 
 

@@ -62,9 +62,11 @@ def findings(studies: Studies) -> Table:
         rows,
         [
             " ".join(protocol(studies.values(), used)),
-            "Success in training is averaged over all updates. Square brackets: 95 % intervals, paired over blocks "
-            f"where at least {_FEWEST} were trained, else Welch's over training seeds of one start. No interval is "
-            "corrected, so this table is exploratory; the tables blocks-claims, replication and claims have the tests. "
+            "Success in training is averaged over all updates. Square brackets: 95 % intervals, Welch's "
+            "over training seeds of one start; in the first question they are paired over blocks where at least "
+            f"{_FEWEST} were trained. Table blocks-methods has the blocks of the other questions' variants. No "
+            "interval is corrected, so this table is exploratory; the tables blocks-claims, replication and claims "
+            "have the tests. "
             "Order: Spearman's correlation of the reported final success with ours in training, over the methods that "
             "both have. Last questions: the variants of Gated-BEPO that differ from its defaults in this part alone.",
             *origins(used),
