@@ -15,7 +15,15 @@ SUCCESS = Metric("success", "Success", headline=True, format=".2f")
 SCORE = Metric("score", "Score", value="task_score", format=".2f")
 WEBSHOP = (Block(env="webshop", model="small"),)
 ALFWORLD = (Block(env="alfworld", model="small"),)
-ALIKE = ("main_alfworld", "main_webshop", "main_sokoban_text", "replication")
+_ABLATIONS = (
+    "component_ablation",
+    "outcome_mixing",
+    "gate_thresholds",
+    "gate_gae_order",
+    "backup_operator",
+    "iteration_budget",
+)
+ALIKE = ("main_alfworld", "main_webshop", "main_sokoban_text", "replication", *_ABLATIONS)
 _WORDS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 
@@ -30,7 +38,7 @@ def ablation(
 ) -> None:
     """Register a table of settings whose deviations are over evaluation seeds.
 
-    Runs of the main studies with the settings of a row count in it.
+    Runs of the main studies and of other ablations with the settings of a row count in it.
     """
     rows = setting_rows(heads, labels)
     artefact(label, "table", study, key, alike=ALIKE)(

@@ -153,7 +153,8 @@ def test_what_is_not_the_papers_says_so_in_the_table(results):
 def test_runs_the_paper_has_no_place_for_get_a_block_of_their_own(results):
     write_run(results, "main_sokoban", {"model": "small", "credit.name": "mine"}, FINAL["grpo"][0])
     found = table(results, "sokoban-main")
-    ((heading, row),) = ((heading, row) for heading, row in found.lines if heading)
+    (first, _), (heading, row) = ((heading, row) for heading, row in found.lines if heading)
+    assert first == "Model vl: stand-in for the paper's Qwen2.5-VL-3B-Instruct"
     assert heading == "Sokoban, model small (not in the paper)"
     assert row[1].value == "mine" and row[2].value is None
 
