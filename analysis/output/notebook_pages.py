@@ -29,7 +29,9 @@ _PAGE = """<!doctype html>
 body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 0 auto; padding: 1rem; }}
 section {{ overflow-x: auto; }}
 img {{ max-width: 100%; background: #fff; border-radius: .25rem; }}
-table {{ border-collapse: collapse; font-size: .85rem; }} th, td {{ border: 1px solid #8884; padding: .2rem .5rem; }}
+table {{ border-collapse: collapse; font-size: .85rem; }}
+th, td {{ border: 1px solid #8884; padding: .2rem .5rem; text-align: left; }}
+td {{ max-width: 16rem; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }}
 .paragraph {{ display: block; margin: .5rem 0; }}
 </style></head><body>
 <p><small>What the notebook shows when it opens. Choose other runs with
@@ -64,7 +66,8 @@ def _picture(figure: Figure) -> marimo.Html:
 
 def _table(frame: pd.DataFrame) -> marimo.Html:
     """Return a table that needs no script: marimo's own stays empty without it."""
-    shown = frame.head(_ROWS).to_html(index=not isinstance(frame.index, pd.RangeIndex), border=0, na_rep="–")
+    index, form = not isinstance(frame.index, pd.RangeIndex), "{:.4g}".format
+    shown = frame.head(_ROWS).to_html(index=index, border=0, na_rep="–", float_format=form)
     left_out = f"<p><small>The first {_ROWS} of {len(frame)} rows.</small></p>" if len(frame) > _ROWS else ""
     return marimo.Html(shown + left_out)
 
