@@ -9,7 +9,7 @@ TEX := latexmk texlive-latex-extra texlive-science texlive-fonts-recommended
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install lock test-lowest reproduce paper pictures notebooks docs tex-packages test pytest test-long test-fast lint format bench verl test-verl test-verl-full verify attack clean
+.PHONY: help install lock test-lowest reproduce paper pictures notebooks docs tex-packages test test-long test-fast lint format bench verl test-verl test-verl-full verify attack clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | column -t -s '|'
@@ -69,10 +69,7 @@ docs: install ## Build the documentation site: site/index.html
 tex-packages:
 	@echo $(TEX)
 
-test: install ## Every check beside the tests of the local stack, without network
-	@$(MAKE) --no-print-directory --jobs 2 lint pytest
-
-pytest: install
+test: lint ## Every check, then the tests of the local stack, without network
 	$(BIN)/python -m pytest -n 2 -m "not long"
 
 test-long: install ## What make test leaves out: commands and examples of the docs, launchers, terminals, mistakes, simulated error rates

@@ -63,15 +63,9 @@ def _of_one(run: StoredRun) -> Iterator[str]:
     yield from (f"ALARM {alarm}" for alarm in found)
     yield from _table("Metrics, means over updates", diagnosis.signals(run))
     yield from _table("Success on the test tasks", diagnosis.by_type(run))
-    stages = diagnosis.seconds(run)
-    share = 100 * stages / stages.sum()
-    yield from _table("Cost by stage", pd.DataFrame({"seconds": stages, "%": share}))
-    if not run.rollouts():
-        yield "\nNo rollouts are stored, so there are no terms of the advantage to show."
-        return
-    update = max(run.rollouts())
+    yield from _table("Cost by stage", diagnosis.cost(run))
     try:
-        terms = diagnosis.terms(run, update)
+        update, terms = diagnosis.newest_terms(run)
     except UserError as problem:
         yield f"\n{problem}"
         return

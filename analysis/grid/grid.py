@@ -45,7 +45,7 @@ def grid(
         for numbers in _below(line, metrics, tier) if below else _beside(line, metrics):
             values.append((line, [*labels, *numbers]))
             labels = [""] * len(labels)
-    return _without_unused(
+    return without_unused(
         Table(
             caption,
             [*heads, *columns, "Seeds"],
@@ -65,7 +65,7 @@ def _heading(block: Block, tier: str) -> str:
     return block.name if tier == "paper" else block.name.replace("the paper's", "stand-in for the paper's")
 
 
-def _without_unused(table: Table) -> Table:
+def without_unused(table: Table) -> Table:
     """Return the table without columns of reported numbers and gaps in which no row has one."""
     unused = {"Reported", "Gap"}
     empty = {j for j, (_, name) in enumerate(table.columns) if name in unused and not _has_any(table, j)}

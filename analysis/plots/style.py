@@ -80,11 +80,11 @@ def legend_above(figure: Figure, handles: Sequence, columns: int) -> None:
 
 def name_all(figure: Figure, axes: Sequence[Axes], columns: int) -> None:
     """Put one legend above all axes; with more than five lines, their names at their ends in the last axes."""
-    most = max(len(axis.lines) for axis in axes)
-    if most > _MOST_IN_LEGEND and len(axes[-1].lines) == most:
+    lines = max((axis.lines for axis in axes), key=len)
+    if len(axes[-1].lines) == len(lines) > _MOST_IN_LEGEND:
         name_lines(axes[-1])
     else:
-        legend_above(figure, max((axis.lines for axis in axes), key=len), columns)
+        legend_above(figure, lines, columns)
 
 
 def name_lines(axis: Axes) -> None:

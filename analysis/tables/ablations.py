@@ -15,15 +15,9 @@ SUCCESS = Metric("success", "Success", headline=True, format=".2f")
 SCORE = Metric("score", "Score", value="task_score", format=".2f")
 WEBSHOP = (Block(env="webshop", model="small"),)
 ALFWORLD = (Block(env="alfworld", model="small"),)
-_ABLATIONS = (
-    "component_ablation",
-    "outcome_mixing",
-    "gate_thresholds",
-    "gate_gae_order",
-    "backup_operator",
-    "iteration_budget",
-)
-ALIKE = ("main_alfworld", "main_webshop", "main_sokoban_text", "replication", *_ABLATIONS)
+ABLATIONS = ("component_ablation", "gate_form", "gate_thresholds", "gate_gae_order", "iteration_budget", "gae_lambda")
+ABLATIONS += ("step_weight", "outcome_mixing", "backup_operator")
+ALIKE = ("main_alfworld", "main_webshop", "main_sokoban_text", "replication", *ABLATIONS)
 _WORDS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 

@@ -17,6 +17,7 @@ from analysis.grid.notes import origins, protocol
 from analysis.grid.ranking import MODEL
 from analysis.grid.success import Rates, difference, interval_of, learning, with_interval
 from analysis.grid.table import Table
+from analysis.tables.ablations import ABLATIONS
 from analysis.tables.blocks import IN_BLOCKS, differences, measured, row_label
 from analysis.tables.blocks import KEYS as BLOCK_KEYS
 from analysis.tables.headroom import BASE as NO_CREDIT
@@ -24,9 +25,7 @@ from analysis.tables.headroom import ORACLE, has_headroom
 from analysis.tables.share_of_headroom import share
 
 BASE, CRITIC = "gated_bepo", "ppo"
-_ABLATIONS = ("component_ablation", "gate_form", "gate_thresholds", "gate_gae_order", "iteration_budget", "gae_lambda")
-_ABLATIONS += ("step_weight", "outcome_mixing", "backup_operator")
-KEYS: Mapping[str, RowKey] = {**BLOCK_KEYS, **EVERY_METHOD, **dict.fromkeys(_ABLATIONS, VARIANT), "replication": METHOD}
+KEYS: Mapping[str, RowKey] = {**BLOCK_KEYS, **EVERY_METHOD, **dict.fromkeys(ABLATIONS, VARIANT), "replication": METHOD}
 _ZERO = "credit/zero_advantage_transitions"
 _FEWEST = 3  # blocks that a comparison needs
 _REPORTED = {"alfworld": "alfworld/All", "webshop": "webshop/success"}  # the paper's columns of table main-results

@@ -16,6 +16,7 @@ from analysis.data.runs import Run
 from analysis.data.statistics import Estimate
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
+from analysis.grid.grid import without_unused
 from analysis.grid.notes import origins, protocol
 from analysis.grid.parts import Metric
 from analysis.grid.table import NOT_RUN, Entry, Table
@@ -140,7 +141,7 @@ def _environment(number: dict[str, str]) -> str:
 def in_text(studies: Studies) -> Table:
     """Show the numbers of the text beside those of the runs."""
     of_paper = {entry.key: entry.value for entry in entries_of("text") if isinstance(entry.value, Estimate)}
-    rows, gaps, entries = [], [], []
+    rows, entries = [], []
     for number in yaml.safe_load(NUMBERS.read_text(encoding="utf-8")):
         study, metric = studies[number["study"]], _metric(number["metric"])
         key = ("text", number["row"], number["group"], number["column"])
@@ -153,17 +154,12 @@ def in_text(studies: Studies) -> Table:
         reported, reproduced, gap = entry.printed(metric.format)
         reproduced = reproduced if entry.reproduced else entry.missing
         seeds = entry.reproduced.sample.seed_counts if entry.reproduced else None
-        rows.append([number["text"], number.get("unit", "%"), reported, reproduced, seeds])
-        gaps.append(gap)
+        rows.append([number["text"], number.get("unit", "%"), reported, reproduced, gap, seeds])
         entries.append(entry)
     runs = list({run.id: run for entry in entries for run in entry.runs}.values())
-    columns = ["Quantity", "Unit", "Reported", f"Reproduced ({studies.tier})", "Seeds"]
-    if any(gap.value is not None for gap in gaps):  # only tier paper trains the paper's models
-        columns.insert(-1, "Gap")
-        rows = [[*row[:-1], gap, row[-1]] for row, gap in zip(rows, gaps)]
-    return Table(
+    table = Table(
         "Numbers that only the paper's text has. A dash: the paper gives no number.",
-        columns,
+        ["Quantity", "Unit", "Reported", f"Reproduced ({studies.tier})", "Gap", "Seeds"],
         rows,
         [
             " ".join(protocol(studies.values(), runs)),
@@ -174,3 +170,4 @@ def in_text(studies: Studies) -> Table:
         left=2,
         entries=entries,
     )
+    return without_unused(table)

@@ -18,21 +18,14 @@ def diagnosed(run: StoredRun) -> Plain:
 
     ``why`` says why there are no histograms, if there are none.
     """
-    seconds = diagnosis.seconds(run)
-    cost = pd.DataFrame({"seconds": seconds, "%": 100 * seconds / seconds.sum()})
     found: Plain = {
         "signals": _table("metric", diagnosis.signals(run)),
-        "seconds": _table("stage", cost),
-        "histograms": [],
-        "why": "No rollouts are stored, so there are no terms of the advantage to show.",
+        "seconds": _table("stage", diagnosis.cost(run)),
     }
-    if not run.rollouts():
-        return found
-    update = max(run.rollouts())
     try:
-        terms = diagnosis.terms(run, update)
+        update, terms = diagnosis.newest_terms(run)
     except UserError as problem:
-        return found | {"why": f"{problem}."}
+        return found | {"histograms": [], "why": str(problem).rstrip(".") + "."}
     calibrated = diagnosis.calibration(terms)
     return found | {
         "update": update,

@@ -57,11 +57,15 @@ def signals(run: StoredRun) -> pd.DataFrame:
     return pd.DataFrame.from_dict(found, orient="index", columns=list(starts))
 
 
-def seconds(run: StoredRun) -> pd.Series:
-    """Return the seconds of each stage, summed over updates: CPU seconds on a CPU, else wall-clock seconds."""
+def cost(run: StoredRun) -> pd.DataFrame:
+    """Return the seconds of each stage, summed over updates, and its share in per cent.
+
+    CPU seconds on a CPU, else wall-clock seconds.
+    """
     rows = pd.DataFrame(run.metrics())
     found = {stage: rows[run.clock + stage].sum() for stage in _STAGES if run.clock + stage in rows}
-    return pd.Series(found, dtype=float)
+    seconds = pd.Series(found, dtype=float)
+    return pd.DataFrame({"seconds": seconds, "%": 100 * seconds / seconds.sum()})
 
 
 def by_type(run: StoredRun) -> pd.DataFrame:
@@ -77,6 +81,14 @@ def estimator_of(run: StoredRun) -> Estimator:
     if (found := configured(str(settings["name"]), settings)) is None:
         raise UserError(f"run {run.id}: this version does not know credit={settings['name']} with its settings")
     return found
+
+
+def newest_terms(run: StoredRun) -> tuple[int, pd.DataFrame]:
+    """Return the newest update whose rollouts are stored, and its ``terms``. Raises ``UserError`` without them."""
+    if not run.rollouts():
+        raise UserError("No rollouts are stored, so there are no terms of the advantage to show.")
+    update = max(run.rollouts())
+    return update, terms(run, update)
 
 
 def terms(run: StoredRun, update: int) -> pd.DataFrame:
