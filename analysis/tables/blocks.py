@@ -15,11 +15,11 @@ from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
 from analysis.grid.success import mean_of, with_interval
 from analysis.grid.table import NOT_RUN, Printed, Table
-from analysis.tables.ablations import ABLATIONS
 
 STUDIES = ("blocks", "blocks_ablations")
 IN_BLOCKS = (*STUDIES, "frontier")
 ONE_START = ("main_sokoban_text", "replication", "main_alfworld", "main_webshop", "headroom")
+_VARIANTS = ("component_ablation", "gate_thresholds", "iteration_budget", "gae_lambda", "backup_operator")
 KEYS: Mapping[str, RowKey] = {**dict.fromkeys(IN_BLOCKS, BLOCKS), **dict.fromkeys(ONE_START, METHOD)}
 _FEWEST = 3  # differences that a deviation is of
 BASE = "gated_bepo"
@@ -62,11 +62,11 @@ def blocks_claims(studies: Studies) -> Table:
     )
 
 
-@artefact("blocks-methods", "table", study={**KEYS, **dict.fromkeys(ABLATIONS, VARIANT)})
+@artefact("blocks-methods", "table", study={**KEYS, **dict.fromkeys(_VARIANTS, VARIANT)})
 def blocks_methods(studies: Studies) -> Table:
     """Compare every method and variant with Gated-BEPO in the blocks that both have."""
     rows, used = [], [run for name in IN_BLOCKS for run in studies[name].runs]
-    alike = {run.id: run for name in (*ONE_START, *ABLATIONS) for run in studies[name].runs if run.model == "small"}
+    alike = {run.id: run for name in (*ONE_START, *_VARIANTS) for run in studies[name].runs if run.model == "small"}
     for env, of_env in grouped(sorted(used, key=lambda run: run.env), lambda run: run.env).items():
         by_row, updates = measured(of_env), of_env[0].updates
         one_start = early_speed([run for run in alike.values() if run.env == env], updates)
