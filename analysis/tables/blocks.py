@@ -12,6 +12,7 @@ from analysis.data.runs import Run, grouped
 from analysis.data.statistics import Estimate
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
+from analysis.grid.contrasts import FEWEST, ByBlock, differences
 from analysis.grid.notes import origins, protocol
 from analysis.grid.success import mean_of, with_interval
 from analysis.grid.table import NOT_RUN, Printed, Table
@@ -21,10 +22,7 @@ IN_BLOCKS = (*STUDIES, "frontier")
 ONE_START = ("main_sokoban_text", "replication", "main_alfworld", "main_webshop", "headroom")
 _VARIANTS = ("component_ablation", "gate_thresholds", "iteration_budget", "gae_lambda", "backup_operator")
 KEYS: Mapping[str, RowKey] = {**dict.fromkeys(IN_BLOCKS, BLOCKS), **dict.fromkeys(ONE_START, METHOD)}
-_FEWEST = 3  # differences that a deviation is of
 BASE = "gated_bepo"
-ByBlock = Mapping[int, float]
-"""A number for each block, by the block's seed."""
 
 
 @artefact("blocks-claims", "table", study=STUDIES, key=BLOCKS)
@@ -125,16 +123,11 @@ def early_speed(runs: Sequence[Run], updates: int) -> Mapping[str, ByBlock]:
 def _start(by_block: ByBlock, name: str, one_start: Mapping[str, ByBlock]) -> str:
     over_blocks = np.array(list(by_block.values()))
     over_seeds = np.array(list(differences(one_start.get(name, {}), one_start.get(BASE, {})).values()))
-    if name == BASE or min(len(over_blocks), len(over_seeds)) < _FEWEST:
+    if name == BASE or min(len(over_blocks), len(over_seeds)) < FEWEST:
         return "–"
     own, other = over_blocks.std(ddof=1), over_seeds.std(ddof=1)
     p = fdtrc(len(over_blocks) - 1, len(over_seeds) - 1, (own / other) ** 2)
     return f"{own:.1f} / {other:.1f}, p {p:.2g}"
-
-
-def differences(more: ByBlock, less: ByBlock) -> dict[int, float]:
-    """Return the difference in each block that both have."""
-    return {block: more[block] - less[block] for block in sorted(more.keys() & less.keys())}
 
 
 def _compared(by_row: Mapping[str, Mapping[str, ByBlock]], name: str, measure: str) -> list[Printed | str]:

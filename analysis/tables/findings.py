@@ -1,7 +1,6 @@
 """Table findings: what follows from the runs, question by question."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 from scipy.stats import spearmanr
@@ -10,24 +9,23 @@ from analysis.data.methods import environment_name, is_upper_bound, name_of, ord
 from analysis.data.reported import entries_of
 from analysis.data.rows import EVERY_METHOD, METHOD, VARIANT, RowKey
 from analysis.data.runs import Run, grouped
-from analysis.data.statistics import Estimate, Interval
+from analysis.data.statistics import Estimate
 from analysis.data.studies import Studies, StudyRuns, select
 from analysis.grid.artefact import artefact
+from analysis.grid.contrasts import FEWEST, Contrast, by_place, contrasts, shares
 from analysis.grid.notes import origins, protocol
 from analysis.grid.ranking import MODEL
-from analysis.grid.success import Rates, difference, interval_of, learning, with_interval
+from analysis.grid.success import Rates, difference, learning
 from analysis.grid.table import Table
 from analysis.tables.ablations import ABLATIONS
-from analysis.tables.blocks import IN_BLOCKS, differences, measured, row_label
+from analysis.tables.blocks import IN_BLOCKS, measured
 from analysis.tables.blocks import KEYS as BLOCK_KEYS
 from analysis.tables.headroom import BASE as NO_CREDIT
 from analysis.tables.headroom import ORACLE, has_headroom
-from analysis.tables.share_of_headroom import share
 
 BASE, CRITIC = "gated_bepo", "ppo"
 KEYS: Mapping[str, RowKey] = {**BLOCK_KEYS, **EVERY_METHOD, **dict.fromkeys(ABLATIONS, VARIANT), "replication": METHOD}
 _ZERO = "credit/zero_advantage_transitions"
-_FEWEST = 3  # blocks that a comparison needs
 _REPORTED = {"alfworld": "alfworld/All", "webshop": "webshop/success"}  # the paper's columns of table main-results
 _AXES = {
     "Does the gate matter?": ("gate", "n_min", "b_min", "full_visits", "gate_order"),
@@ -47,12 +45,16 @@ def findings(studies: Studies) -> Table:
     kept = [run for run in one_start if run.model == MODEL and not run.is_evaluation and "train/success" in run.metrics]
     alike = select(StudyRuns("findings", studies.tier, key=VARIANT), {run.id: run for run in kept}.values()).runs
     blocks = {run.id: run for name in IN_BLOCKS for run in studies[name].runs}
+    of_methods = {run.id for name in EVERY_METHOD for run in studies[name].runs}
     by_env = grouped(sorted(alike, key=lambda run: (run.env, run.seed)), lambda run: run.env)
     rows = []
     for env, runs in by_env.items():
         by_name = grouped(runs, lambda run: str(VARIANT.row(run)))
         in_blocks = [run for run in blocks.values() if run.env == env]
-        rows += [[question, environment_name(env), answer] for question, answer in _answers(env, by_name, in_blocks)]
+        rows += [
+            [question, environment_name(env), answer]
+            for question, answer in _answers(env, by_name, in_blocks, of_methods)
+        ]
     rows.sort(key=lambda row: _QUESTIONS.index(row[0]))
     used = [*alike, *blocks.values()]
     return Table(
@@ -61,13 +63,14 @@ def findings(studies: Studies) -> Table:
         rows,
         [
             " ".join(protocol(studies.values(), used)),
-            "Success in training is averaged over all updates. Square brackets: 95 % intervals, Welch's "
-            "over training seeds of one start; in the first question they are paired over blocks where at least "
-            f"{_FEWEST} were trained. Table blocks-methods has the blocks of the other questions' variants. No "
+            "Success in training is averaged over all updates. Square brackets: 95 % intervals. They are paired over "
+            f"blocks where Gated-BEPO and the row share at least {FEWEST}; else they are Welch's over training seeds "
+            "of one warm start. No "
             "interval is corrected, so this table is exploratory; the tables blocks-claims, replication and claims "
             "have the tests. "
             "Order: Spearman's correlation of the reported final success with ours in training, over the methods that "
-            "both have. Last questions: the variants of Gated-BEPO that differ from its defaults in this part alone.",
+            "both have. Headroom: table share-of-headroom says what the share is. Last questions: the variants of "
+            "Gated-BEPO that differ from its defaults in this part alone.",
             *origins(used),
         ],
         left=3,
@@ -76,64 +79,52 @@ def findings(studies: Studies) -> Table:
     )
 
 
-def _answers(env: str, by_name: ByName, in_blocks: Sequence[Run]) -> Iterator[tuple[str, str]]:
+def _answers(
+    env: str, by_name: ByName, in_blocks: Sequence[Run], of_methods: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield questions and answers. ``of_methods``: the runs of table share-of-headroom."""
     rates = {name: learning(runs) for name, runs in by_name.items()}
-    if BASE in rates:
-        yield _QUESTIONS[0], _compared(rates, in_blocks)
+    blocks = {name: by["speed"] for name, by in measured(in_blocks).items()}
+    found = contrasts(BASE, rates, blocks)
+    if methods := {name: one for name, one in found.items() if " " not in name}:
+        yield _QUESTIONS[0], by_place(methods, _sorted)
     if env in _REPORTED and (order := _order(env, rates)):
         yield _QUESTIONS[1], order
     if CRITIC in rates and BASE in rates:
         yield _QUESTIONS[2], _lead(by_name, rates)
     if NO_CREDIT in rates and ORACLE in rates and has_headroom(by_name[NO_CREDIT], by_name[ORACLE]):
-        names = [name for name in ordered(rates) if " " not in name and name not in (NO_CREDIT, ORACLE)]
-        yield _QUESTIONS[3], "; ".join(f"{name_of(name)} {share(name, rates)} %" for name in names)
+        same = {name: [run for run in runs if run.id in of_methods] for name, runs in by_name.items()}
+        compared = {name: learning(runs) for name, runs in same.items() if runs}
+        gained = shares((NO_CREDIT, ORACLE), compared, blocks)
+        named = {name: gained[name] for name in ordered(gained) if " " not in name}
+        yield _QUESTIONS[3], by_place(named, lambda own: "; ".join(f"{name_of(k)} {v.text} %" for k, v in own.items()))
     for question, fields in _AXES.items():
-        if BASE in rates and (variants := [name for name in rates if _differs_in(name, fields)]):
-            yield question, _axis(variants, rates)
+        if variants := {name: one for name, one in found.items() if _differs_in(name, fields)}:
+            apart = sum(one.is_apart for one in variants.values())
+            told = by_place(variants, _by_value)
+            yield question, f"{apart} of {len(variants)} intervals exclude zero. {told}"
 
 
-@dataclass(frozen=True)
-class _Difference:
-    """A difference of means in points, with its 95 % interval and as text."""
-
-    value: float
-    interval: Interval
-    text: str
-
-    @property
-    def is_apart(self) -> bool:
-        """Whether the interval excludes zero."""
-        return self.interval.low > 0 or self.interval.high < 0
-
-
-def _difference(slopes: Sequence[float], samples: Sequence[Rates]) -> _Difference:
-    value = float(sum(slope * rates.mean() for slope, rates in zip(slopes, samples)))
-    return _Difference(value, interval_of(value, slopes, samples), with_interval(value, slopes, samples, "z.1f"))
-
-
-def _compared(rates: Mapping[str, Rates], in_blocks: Sequence[Run]) -> str:
+def _sorted(found: Mapping[str, Contrast]) -> str:
     """Return which methods are faster, which slower, and which cannot be told apart from Gated-BEPO."""
-    blocks = {name: by["speed"] for name, by in measured(in_blocks).items()} if in_blocks else {}
-    n = len(blocks.get(BASE, {}))
-    if n >= _FEWEST:
-        paired = {name: np.array([*differences(own, blocks[BASE]).values()]) for name, own in blocks.items()}
-        found = {name: _difference([1], [values]) for name, values in paired.items() if len(values) >= _FEWEST}
-    else:
-        found = {name: _difference([1, -1], [own, rates[BASE]]) for name, own in rates.items() if " " not in name}
-    found.pop(BASE, None)
     kinds: dict[str, list[str]] = {"faster": [], "slower": [], "not told apart": []}
     for name, one in sorted(found.items(), key=lambda item: -item[1].value):
         kind = "not told apart" if not one.is_apart else "faster" if one.value > 0 else "slower"
-        kinds[kind].append(f"{row_label(name)} {one.text}")
-    told = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
-    return f"{f'{n} blocks' if n >= _FEWEST else 'One warm start'}. {told[:1].upper()}{told[1:]}"
+        kinds[kind].append(f"{name_of(name)} {one.text}")
+    return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
+
+
+def _by_value(found: Mapping[str, Contrast]) -> str:
+    """Return the differences of variants from Gated-BEPO."""
+    ascending = sorted(found.items(), key=lambda item: item[1].value)
+    return ", ".join(f"{name.removeprefix(BASE).strip()} {one.text}" for name, one in ascending)
 
 
 def _order(env: str, rates: Mapping[str, Rates]) -> str:
     printed = {e.row: e.value for e in entries_of("main-results") if (e.group, e.column) == ("1.5B", _REPORTED[env])}
     theirs = {name: value.mean for name, value in printed.items() if name in rates and isinstance(value, Estimate)}
     ours = [float(rates[name].mean()) for name in theirs]
-    if len(theirs) < _FEWEST or len(set(ours)) == 1:  # equal values have no order
+    if len(theirs) < FEWEST or len(set(ours)) == 1:  # equal values have no order
         return ""
     correlation, _ = spearmanr(list(theirs.values()), ours)
     return f"Spearman's correlation {correlation:.2f} over {len(theirs)} methods"
@@ -165,14 +156,6 @@ def _tasks(run: Run) -> int | None:
 
 def _seconds(run: Run) -> float:
     return float(run.metrics.filter(like="seconds/").sum().sum())  # evaluations are NaN in most updates
-
-
-def _axis(variants: Sequence[str], rates: Mapping[str, Rates]) -> str:
-    """Return the differences of variants from Gated-BEPO, and how many intervals exclude zero."""
-    found = {name.removeprefix(BASE).strip(): _difference([1, -1], [rates[name], rates[BASE]]) for name in variants}
-    apart = sum(one.is_apart for one in found.values())
-    told = (f"{name} {one.text}" for name, one in sorted(found.items(), key=lambda item: item[1].value))
-    return f"{apart} of {len(found)} intervals exclude zero: {', '.join(told)}"
 
 
 def _differs_in(name: str, fields: Sequence[str]) -> bool:

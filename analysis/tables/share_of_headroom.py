@@ -7,8 +7,9 @@ from analysis.data.rows import EVERY_METHOD
 from analysis.data.runs import Run, grouped
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
+from analysis.grid.contrasts import share
 from analysis.grid.notes import origins, protocol
-from analysis.grid.success import Rates, difference, final, learning, mean_of, with_interval
+from analysis.grid.success import Rates, difference, final, learning, mean_of
 from analysis.grid.table import Table
 from analysis.tables.headroom import BASE, ORACLE, has_headroom
 
@@ -29,7 +30,7 @@ def share_of_headroom(studies: Studies) -> Table:
         ends = {method: final(runs) for method, runs in by_method.items()}
         headroom = has_headroom(by_method[BASE], by_method[ORACLE])
         for method in ordered(by_method):
-            gained = share(method, rates) if headroom else _NONE
+            gained = _share(method, rates) if headroom else _NONE
             behind = _NONE if method == ORACLE else difference(ends[ORACLE], ends[method])
             rows.append([name_of(method), mean_of(rates[method]), gained, mean_of(ends[method]), behind])
             headings.append(f"{environment_name(env)}, model {model}")
@@ -63,12 +64,7 @@ def _setting(run: Run) -> tuple[str, str, str, float | None]:
     return run.env, run.model, run.task_set, run.success_before
 
 
-def share(method: str, rates: Mapping[str, Rates]) -> str:
-    """Return the share in per cent; its error is that of a ratio of means whose denominator is far from zero."""
-    base, oracle, own = (rates[name] for name in (BASE, ORACLE, method))
-    headroom = float(oracle.mean() - base.mean())
-    share = float(own.mean() - base.mean()) / headroom
+def _share(method: str, rates: Mapping[str, Rates]) -> str:
     if method in (BASE, ORACLE):
-        return f"{100 * share:.0f}"
-    slopes = [100 / headroom * slope for slope in (1, -share, share - 1)]
-    return with_interval(100 * share, slopes, [own, oracle, base], "z.0f")
+        return "0" if method == BASE else "100"
+    return share(rates[BASE], rates[ORACLE], rates[method]).text

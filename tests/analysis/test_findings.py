@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
+from analysis.grid.contrasts import by_place, contrasts, shares
 from analysis.grid.success import difference
 from analysis.output.build import build
 from tests.stored_runs import write_run
@@ -51,8 +53,8 @@ def told(name: str, base: str = "gated_bepo") -> str:
 
 def test_methods_are_sorted_into_faster_slower_and_not_told_apart(answers):
     found = answers["Which methods learn faster or slower than Gated-BEPO?"]
-    faster, slower, apart = found.removeprefix("One warm start. ").split("; ")
-    assert faster == f"Faster: Oracle (upper bound) {told('oracle')}, PPO (with critic) {told('ppo')}"
+    faster, slower, apart = found.removeprefix("One start: ").split("; ")
+    assert faster == f"faster: Oracle (upper bound) {told('oracle')}, PPO (with critic) {told('ppo')}"
     assert slower == f"slower: GRPO {told('grpo')}"
     assert apart == f"not told apart: GiGPO {told('gigpo')}"
 
@@ -66,10 +68,36 @@ def test_ppos_difference_is_from_the_best_method_without_a_critic(answers):
 
 def test_an_axis_has_the_variants_that_differ_in_it_alone(answers):
     expected = f"b_min=1 {told('gated_bepo b_min=1')}, n_min=3 {told('gated_bepo n_min=3')}"
-    assert answers["Does the gate matter?"] == f"1 of 2 intervals exclude zero: {expected}"
+    assert answers["Does the gate matter?"] == f"1 of 2 intervals exclude zero. One start: {expected}"
     assert "Does the decay matter?" not in answers
 
 
 def test_headroom_is_the_oracles_difference_from_grpo(answers):
     found = answers["How much of the oracle's headroom does a method gain?"]
-    assert found.startswith("PPO (with critic) 67 [") and "Gated-BEPO 33 [" in found
+    assert found.startswith("One start: PPO (with critic) 67 [") and "Gated-BEPO 33 [" in found
+
+
+def test_blocks_count_instead_of_one_start_where_three_have_both_rows():
+    rates = {"base": np.array([1.0, 2, 3]), "a": np.array([2.0, 3, 4]), "b": np.array([9.0, 9, 9])}
+    blocks = {"base": {1: 1.0, 2: 2.0, 3: 6.0}, "a": {1: 3.0, 2: 5.0, 3: 8.0}, "b": {1: 0.0, 2: 0.0}}
+    found = contrasts("base", rates, blocks)
+    assert (found["a"].value, found["a"].blocks) == (pytest.approx((2 + 3 + 2) / 3), 3)
+    deviation = np.std([2, 3, 2], ddof=1)
+    assert found["a"].interval.high == pytest.approx(7 / 3 + stats.t.ppf(0.975, 2) * deviation / 3**0.5)
+    assert (found["b"].value, found["b"].blocks) == (7, 0) and found["b"].text == difference(rates["b"], rates["base"])
+    assert by_place(found, ",".join) == "3 blocks: a. One start: b"
+
+
+def test_a_share_over_blocks_has_the_interval_of_the_delta_method():
+    """Compared with the deviation of the share over resampled blocks, from far more blocks than the bias needs."""
+    rng = np.random.default_rng(0)
+    low = rng.normal(20, 3, 400)
+    high, own = low + rng.normal(30, 4, 400), low + rng.normal(12, 4, 400)
+    by_block = {name: dict(enumerate(values)) for name, values in {"low": low, "high": high, "own": own}.items()}
+    found = shares(("low", "high"), {}, by_block)
+    assert found.keys() == {"own"} and found["own"].blocks == 400
+    assert found["own"].value == pytest.approx(100 * (own - low).mean() / (high - low).mean())
+    drawn = rng.integers(400, size=(4000, 400))
+    resampled = 100 * (own - low)[drawn].mean(1) / (high - low)[drawn].mean(1)
+    half = found["own"].interval.high - found["own"].value
+    assert half == pytest.approx(1.96 * resampled.std(), rel=0.05)

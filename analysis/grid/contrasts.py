@@ -1,0 +1,101 @@
+"""Rows beside a base: paired over blocks where enough were trained, else over training seeds of one warm start."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.data.runs import grouped
+from analysis.data.statistics import Interval
+from analysis.grid.success import Rates, interval_of, with_interval
+
+FEWEST = 3  # blocks that a comparison needs
+ByBlock = Mapping[int, float]
+"""A number for each block, by the block's seed."""
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A sum of means, each times its slope, with its 95 % interval.
+
+    ``blocks``: the blocks over which it is paired; 0 if its samples are training seeds of one warm start.
+    """
+
+    value: float
+    interval: Interval
+    text: str
+    blocks: int = 0
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether the interval excludes zero."""
+        return self.interval.low > 0 or self.interval.high < 0
+
+
+def contrasts(base: str, rates: Mapping[str, Rates], blocks: Mapping[str, ByBlock]) -> dict[str, Contrast]:
+    """Return the difference of every row from ``base``, in points.
+
+    ``rates``: a number for each seed of one warm start; ``blocks``: one for each block. Rows that share neither with
+    ``base`` are left out.
+    """
+    found = {}
+    for name in dict.fromkeys([*rates, *blocks]):
+        paired = differences(blocks.get(name, {}), blocks.get(base, {}))
+        if name == base:
+            continue
+        if len(paired) >= FEWEST:
+            found[name] = _contrast([1], [np.array([*paired.values()])], len(paired))
+        elif name in rates and base in rates:
+            found[name] = _contrast([1, -1], [rates[name], rates[base]])
+    return found
+
+
+def shares(ends: tuple[str, str], rates: Mapping[str, Rates], blocks: Mapping[str, ByBlock]) -> dict[str, Contrast]:
+    """Return how far each row is from the first to the second of ``ends``, in per cent, by the delta method."""
+    found = {}
+    low, high = (blocks.get(end, {}) for end in ends)
+    for name in dict.fromkeys([*rates, *blocks]):
+        own = blocks.get(name, {})
+        common = sorted(own.keys() & low.keys() & high.keys())
+        if name in ends:
+            continue
+        if len(common) >= FEWEST:
+            found[name] = _paired_share(*(np.array([one[block] for block in common]) for one in (low, high, own)))
+        elif {name, *ends} <= rates.keys():
+            found[name] = share(*(rates[row] for row in (*ends, name)))
+    return found
+
+
+def share(low: Rates, high: Rates, own: Rates) -> Contrast:
+    """Return the share of three independent samples. The denominator must be far from zero."""
+    headroom = float(high.mean() - low.mean())
+    value = float(own.mean() - low.mean()) / headroom
+    slopes = [100 / headroom * slope for slope in (1, -value, value - 1)]
+    return _contrast(slopes, [own, high, low], value=100 * value, form="z.0f")
+
+
+def _paired_share(low: Rates, high: Rates, own: Rates) -> Contrast:
+    headroom = float((high - low).mean())
+    value = float((own - low).mean()) / headroom
+    residual = (own - low) - value * (high - low)
+    return _contrast([100 / headroom], [residual], len(own), 100 * value, "z.0f")
+
+
+def _contrast(
+    slopes: Sequence[float], samples: Sequence[Rates], blocks: int = 0, value: float | None = None, form: str = "z.1f"
+) -> Contrast:
+    if value is None:
+        value = float(sum(slope * rates.mean() for slope, rates in zip(slopes, samples)))
+    interval, text = interval_of(value, slopes, samples), with_interval(value, slopes, samples, form)
+    return Contrast(value, interval, text, blocks)
+
+
+def by_place(found: Mapping[str, Contrast], told: Callable[[Mapping[str, Contrast]], str]) -> str:
+    """Return a sentence for each number of blocks, the largest first, and last the one about one warm start."""
+    places = sorted(grouped(found.items(), lambda item: item[1].blocks).items(), reverse=True)
+    return ". ".join(f"{f'{blocks} blocks' if blocks else 'One start'}: {told(dict(own))}" for blocks, own in places)
+
+
+def differences(more: ByBlock, less: ByBlock) -> dict[int, float]:
+    """Return the difference in each block that both have."""
+    return {block: more[block] - less[block] for block in sorted(more.keys() & less.keys())}
