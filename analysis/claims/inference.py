@@ -51,7 +51,8 @@ class Estimated:
     """The quantity of an inequality, claimed to be positive, with its standard error over training seeds.
 
     ``freedom``: the degrees of freedom. Error and freedom are nan if a t test is not possible (one training seed, or no
-    deviation). ``p``: the one-sided p values of "positive" and of "negative"; 1 if no test is possible.
+    deviation). ``p``: the one-sided p values of "positive" and of "negative"; 1 if no test is possible. ``deviation``:
+    of one seed of a sample, the root mean variance if there are two; the error of N seeds each is sqrt(2 / N) times it.
     """
 
     inequality: Inequality
@@ -60,6 +61,7 @@ class Estimated:
     freedom: float
     p: tuple[float, float]
     seeds: int
+    deviation: float = nan
 
     @cached_property
     def interval(self) -> tuple[float, float]:
@@ -119,12 +121,14 @@ def _estimated(inequality: Inequality, values: Values, paired: bool) -> Estimate
     counts = [len(one) for one in samples]
     if min(counts, default=0) < 2:
         return Estimated(inequality, value, nan, nan, (1.0, 1.0), min(counts, default=0))
-    parts = [float(one.var(ddof=1)) / len(one) for one in samples]
+    variances = [float(one.var(ddof=1)) for one in samples]
+    parts = [variance / n for variance, n in zip(variances, counts)]
     if sum(parts) <= 1e-24:
         return Estimated(inequality, value, nan, nan, (1.0, 1.0), min(counts))
     error, degrees = sqrt(sum(parts)), freedom(parts, counts)
     above = float(stdtr(degrees, -value / error))
-    return Estimated(inequality, value, error, degrees, (above, 1 - above), min(counts))
+    deviation = sqrt(sum(variances) / 2)
+    return Estimated(inequality, value, error, degrees, (above, 1 - above), min(counts), deviation)
 
 
 def _by_seed(values: Values) -> Values:

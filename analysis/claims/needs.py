@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from functools import cache
-from math import inf, isfinite, prod, sqrt
+from math import inf, isfinite, prod
 
 from statsmodels.stats.power import TTestIndPower
 
@@ -49,10 +49,7 @@ def _value(tested: Outcome) -> float:
 def _of_inequality(one: Estimated, seeds: int, level: float) -> float:
     if one.inequality.of_spread:
         return float(seeds >= SEEDS_FOR_SPREAD)
-    if not isfinite(one.error) or one.seeds < 2:
-        return 0.0
-    deviation = one.error * sqrt(one.seeds / 2)  # of one side, assuming both are equal
-    return _of_effect(abs(one.value) / deviation, seeds, level)
+    return _of_effect(abs(one.value) / one.deviation, seeds, level) if isfinite(one.deviation) else 0.0
 
 
 @cache

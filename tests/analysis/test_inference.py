@@ -245,6 +245,15 @@ def test_a_conjunction_needs_the_joint_power_of_its_parts_and_a_disjunction_holm
     assert power_of(both, seeds_needed(both)) >= 0.8 > power_of(both, seeds_needed(both) - 1)
 
 
+def test_power_takes_each_sides_own_deviation_if_seeds_are_unequal():
+    """Sixteen seeds with deviation 3 beside four with deviation 1: the root mean variance is sqrt(5)."""
+    many, few = np.linspace(-1, 1, 16), np.linspace(-1, 1, 4)
+    many, few = 3 * many / many.std(ddof=1), few / few.std(ddof=1)
+    values = {"a": measured("a", 2.0 + many), "b": measured("b", few)}
+    expected = TTestIndPower().power(2 / 5**0.5, 20, 0.05)
+    assert power_of(significance(formula("a > b"), values), 20) == pytest.approx(expected)
+
+
 def test_new_seeds_of_another_study_with_equal_settings_are_found(tmp_path):
     for study, seeds, method in (("main_sokoban_text", (0, 1), "grpo"), ("replication", (16, 17), "grpo")):
         for seed in seeds:
