@@ -3,7 +3,7 @@
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache
 from io import BytesIO
 from math import nan
@@ -32,8 +32,8 @@ class Run:
     ``settings``: its identity without seed, backend and method versions. A neutral field is absent if it has its
     default. ``task_set``: the digest of the test tasks. ``missing``: the number of episodes that an endpoint did not
     answer, by reason. ``commits``: for each session the commit, and whether there were uncommitted changes. ``cpus``:
-    the models of the processors it ran on. ``published``: whether it is one of the published runs, wherever it was
-    read from.
+    the processors it ran on, with their vector instructions. ``published``: whether it is one of the published runs,
+    wherever it was read from.
     """
 
     def __init__(self, stored: StoredRun, published: bool = False) -> None:
@@ -59,7 +59,7 @@ class Run:
             commits = [(s.get("commit") or "unknown", s.get("dirty")) for s in map(dict, self.metadata["sessions"])]
             self.commits = [(commit[:10], bool(dirty)) for commit, dirty in commits]
             self.searches = {s.get("study") for s in self.metadata["sessions"] if s.get("job") == "tuning"}
-            self.cpus = {str(session["machine"]["cpu"]) for session in self.metadata["sessions"]}
+            self.cpus = {_processor(session["machine"]) for session in self.metadata["sessions"]}
         except (KeyError, IndexError, TypeError, ValueError) as error:
             why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
             raise Corrupt(f"{self.path}: not a run of this bepo, {why}") from None
@@ -220,3 +220,8 @@ def flat(tree: dict, prefix: str = "") -> dict[str, Any]:
         name = f"{prefix}{key}"
         out |= flat(value, f"{name}.") if isinstance(value, dict) else {name: value}
     return out
+
+
+def _processor(machine: Mapping[str, Any]) -> str:
+    model, vectors = str(machine["cpu"]), machine.get("instructions")
+    return f"{model} with {vectors}" if vectors else model
