@@ -9,7 +9,7 @@ TEX := latexmk texlive-latex-extra texlive-science texlive-fonts-recommended
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install lock test-lowest reproduce paper pictures notebooks docs tex-packages test test-long test-fast lint format bench verl test-verl test-verl-full verify attack clean
+.PHONY: help install lock test-lowest reproduce paper pictures notebooks docs tex-packages test test-long test-fast lint style types format bench verl test-verl test-verl-full verify attack clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | column -t -s '|'
@@ -69,19 +69,23 @@ docs: install ## Build the documentation site: site/index.html
 tex-packages:
 	@echo $(TEX)
 
-test: lint ## Every check, then the tests of the local stack, without network
+test: style ## Style, format and imports, then the tests of the local stack, without network
 	$(BIN)/python -m pytest -n 2 -m "not long"
 
-test-long: install ## What make test leaves out: commands and examples of the docs, launchers, terminals, mistakes, simulated error rates
+test-long: types ## What make test leaves out: types, commands and examples of the docs, launchers, terminals, mistakes, simulated error rates
 	$(BIN)/python -m pytest -n 2 -m long
 
 test-fast: install ## The tests that take no training: under a minute
 	$(BIN)/python -m pytest -n 2 -m "not (slow or long)" --hypothesis-profile=fast
 
-lint: install ## Check style, format, imports and types (make format mends the first two)
+lint: style types ## Check style, format, imports and types (make format mends the first two)
+
+style: install
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --quiet --check .
 	$(BIN)/lint-imports --no-cache > /dev/null || $(BIN)/lint-imports --no-cache
+
+types: install
 	$(BIN)/basedpyright
 
 format: install ## Mend style and format
