@@ -1,7 +1,8 @@
-"""The diagnosis of a run as plain data for its page."""
+"""The diagnosis of a run, or of the methods of a study, as plain data for its page."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import isfinite
 
 import numpy as np
@@ -36,6 +37,11 @@ def diagnosed(run: StoredRun) -> Plain:
         ],
         "calibration": None if calibrated is None else _table("bin of the value", calibrated),
     }
+
+
+def diagnosed_methods(methods: Mapping[str, Sequence[StoredRun]]) -> Plain:
+    """Return the metrics of the last fifth of the updates, a row for each method."""
+    return {"late": _table("method", diagnosis.late_signals(methods))}
 
 
 def _table(first: str, table: pd.DataFrame) -> Plain:

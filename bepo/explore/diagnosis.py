@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,19 @@ def signals(run: StoredRun) -> pd.DataFrame:
         if name in rows
     }
     return pd.DataFrame.from_dict(found, orient="index", columns=list(starts))
+
+
+def late_signals(methods: Mapping[str, Sequence[StoredRun]]) -> pd.DataFrame:
+    """Return the metrics in ``SIGNALS`` over the last fifth of the updates, a row for each method, averaged over runs.
+
+    Metrics that no run logged are left out.
+    """
+    found = {}
+    for name, runs in methods.items():
+        columns = [signals(run)["last fifth"] for run in runs]
+        found[name] = pd.concat(columns, axis="columns").mean(axis="columns")
+    table = pd.DataFrame.from_dict(found, orient="index")
+    return table[[words for words in SIGNALS if words in table]]
 
 
 def cost(run: StoredRun) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from typing import Any
 from bepo.core.errors import UserError
 from bepo.explore.colours import label_of, page_colour
 from bepo.explore.compare import first_difference, pairs
-from bepo.explore.diagnosed import diagnosed
+from bepo.explore.diagnosed import diagnosed, diagnosed_methods
 from bepo.explore.episodes import TEST, episodes
 from bepo.explore.frames import differing, flat, question_of, unusual
 from bepo.explore.groups import Plain
@@ -55,6 +55,9 @@ def page(runs: Sequence[StoredRun], compared: tuple[int, int] | None = None, stu
     }
     if len(runs) == 1:
         index["diagnosis"] = diagnosed(runs[0])
+    elif index["curves"]:  # not of evaluations alone
+        by_method = {method["name"]: [runs[n] for n in method["runs"]] for method in index["methods"]}
+        index["diagnosis"] = diagnosed_methods(by_method)
     if compared:
         index["compare"] = _compared(runs, compared, listed)
     return render(_title(runs, index["runs"], study), index, chunks)

@@ -106,6 +106,7 @@ def test_a_study_says_its_question_and_shows_the_band_of_the_method_that_is_poin
         {"name": "mine", "question": "Does it help?"},
     )
     runs = [read_any(write(tmp_path, credit, seed, study=question).path) for credit in methods for seed in (0, 1)]
+    rows = "[...document.querySelectorAll('#diagnosis tbody tr')].map(row => row.cells[0].textContent)"
     shown = "document.querySelectorAll('#curves path[fill-opacity][visibility=visible]').length"
     name = "document.querySelector('#curves span[tabindex]').dispatchEvent(new Event('{}'))"
     for n, bands in ((len(runs), 0), (len(runs) - 2, 4)):
@@ -113,6 +114,7 @@ def test_a_study_says_its_question_and_shows_the_band_of_the_method_that_is_poin
         browser.open((tmp_path / "study.html").as_uri(), READY)
         assert browser.evaluate("document.querySelector('h1').textContent") == "mine: Does it help?"
         assert browser.evaluate(shown) == bands
+        assert len(browser.evaluate(rows)) == len(methods) - (n < len(runs))
         for event, number in (("pointerenter", 1), ("pointerleave", bands), ("focus", 1), ("blur", bands)):
             browser.evaluate(name.format(event))
             assert browser.evaluate(shown) == number, event

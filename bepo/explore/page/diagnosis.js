@@ -24,6 +24,7 @@ function showDiagnosis(index) {
   if (!found) return;
   const numbers = ({heads, rows}) => table(heads, rows.map(([name, ...values]) => [name, ...values.map(short)]), heads.map((_, i) => i).slice(1));
   const part = (title, content, note) => h("div", {}, h("h3", {}, title), content, note ? h("p", {class: "quiet small"}, note) : null);
+  if (found.late) return section.append(part("Metrics at the end, by method", h("div", {class: "late"}, numbers(found.late)), "Means over the last fifth of the updates and over the runs of a method."));
   section.append(part("How the metrics moved", numbers(found.signals), "Means over the first, the middle and the last fifth of the updates. Success that falls while the return rises is reward hacking."));
   if (found.seconds.rows.length) section.append(part("Cost by stage", numbers(found.seconds)));
   if (!found.histograms.length) return section.append(h("p", {class: "quiet"}, found.why));
