@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from analysis.data.methods import environment_name, is_upper_bound, name_of, ordered
 from analysis.data.rows import EVERY_METHOD
@@ -44,19 +45,25 @@ def performance_profiles(studies: Studies) -> Figure:
     _draw_chances(chances, found, others)
     for axis in (profiles, chances):
         style.if_empty(axis, runs)
-    style.legend_above(figure, profiles.lines, columns=5)
+    style.name_lines(profiles, _mean_success)
     style.letters((profiles, chances))
     places = sorted({environment_name(run.env) for run in runs if run.method in found})
     caption = (
         f"Success over {' and '.join(places) or 'no environment'} (tier {studies.tier}, model {_MODEL}): (a) share of "
-        "runs that end above each success on the test tasks; (b) probability that a run of Gated-BEPO ends above a run "
-        "of another method. Means over environments. Bands and bars: 95 % interval, bootstrap of training seeds within "
-        "each environment (Agarwal et al., 2021). No bar if all pairs of seeds agree."
+        "runs that end above each success on the test tasks, with the methods' names by mean success; (b) probability "
+        "that a run of Gated-BEPO ends above a run of another method. Means over environments. Bands and bars: 95 % "
+        "interval, bootstrap of training seeds within each environment (Agarwal et al., 2021). No bar if all pairs of "
+        "seeds agree."
     )
     left = sorted({name_of(run.method) for run in runs} - set(map(name_of, found)))
     notes = [f"Left out, because they lack runs in some environment: {', '.join(left)}."] if left and found else []
     notes += [_FEW_SEEDS] if found else []
     return Figure(caption, figure, [run for run in runs if run.method in found], notes)
+
+
+def _mean_success(profile: Line2D) -> float:
+    """Return the area below a profile: the mean success in per cent."""
+    return float(np.mean(profile.get_ydata()))
 
 
 def _draw_profile(axis: Axes, method: str, scores: Strata) -> None:

@@ -1,6 +1,8 @@
 """Figure claims-forest: the differences that the paper claims, reported and reproduced, with their intervals."""
 
+from itertools import accumulate
 from math import isfinite
+from textwrap import fill
 
 from matplotlib.axes import Axes
 
@@ -16,7 +18,7 @@ from analysis.plots.style import GREY, PAGE, panels
 
 _COLOURS = {"supported": "#1B7837", "contradicted": "#B2182B"}
 _ROW = 0.145  # inches
-_MOST = 62  # letters of a claim
+_LETTERS = 64  # of a line of a claim
 
 
 @artefact("claims-forest", "figure", of=OfEntries)
@@ -24,9 +26,12 @@ def claims_forest(entries: Entries) -> Figure:
     """Draw every printed or tested claim that one success or score is higher than another."""
     shown = [e for e in entries.evaluated if _is_difference(e, entries) and (e.printed.worst or e.runs.deciding)]
     shown.sort(key=lambda e: e.claim.extension)
-    figure, axes = panels(1, 2, PAGE, 1.1 + _ROW * len(shown), sharey=True)
+    names = [_named(e) for e in shown]
+    heights = [1 + 0.7 * name.count("\n") for name in names]
+    rows = [end - height / 2 for end, height in zip(accumulate(heights), heights)]
+    figure, axes = panels(1, 2, PAGE, 1.1 + _ROW * sum(heights), sharey=True)
     printed = all_entries()
-    for row, e in enumerate(shown):
+    for row, e in zip(rows, shown):
         quantity = e.claim.comparisons[0].difference
         if e.printed.worst:
             interval = printed_interval(e.claim, quantity, printed)
@@ -38,8 +43,8 @@ def claims_forest(entries: Entries) -> Figure:
         axis.axvline(0, color="black", linewidth=0.6)
         axis.set(xlabel="Difference in points", title=title)
         axis.grid(axis="y", visible=False)
-    axes[0].set_yticks(range(len(shown)), [_named(e) for e in shown])
-    axes[0].set_ylim(len(shown) - 0.4, -0.6)
+    axes[0].set_yticks(rows, names)
+    axes[0].set_ylim(sum(heights) + 0.1, -0.1)
     words = "Grey: undecided; green: supported; red: contradicted." if entries.tier != NOT_JUDGED else "Not judged."
     caption = (
         "Claims that one success or task score is higher than another: the difference in points with its 95 % "
@@ -51,9 +56,8 @@ def claims_forest(entries: Entries) -> Figure:
 
 
 def _named(e: Evaluated) -> str:
-    """Return the claim in a few words; long ones are cut."""
-    words = e.claim.claim.rstrip(".")
-    return (words if len(words) <= _MOST else words[: words.rindex(" ", 0, _MOST)] + " …") + " *" * e.claim.extension
+    """Return the claim, in lines."""
+    return fill(e.claim.claim.rstrip(".") + "\N{NO-BREAK SPACE}*" * e.claim.extension, _LETTERS)
 
 
 def _is_difference(e: Evaluated, entries: Entries) -> bool:
@@ -69,7 +73,7 @@ def _runs(e: Evaluated, entries: Entries) -> list:
     return [run for key in keys if key in entries.by_key for run in entries.by_key[key].runs]
 
 
-def _draw(axis: Axes, row: int, name: str, value: float, interval: tuple[float, float] | None, colour: str) -> None:
+def _draw(axis: Axes, row: float, name: str, value: float, interval: tuple[float, float] | None, colour: str) -> None:
     bounds = ""
     if interval and isfinite(interval[0]):
         axis.plot(interval, (row, row), color=colour, linewidth=1)

@@ -1,6 +1,6 @@
 """The style of all pictures: page sizes, colours, and bands over training seeds."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -87,27 +87,30 @@ def name_all(figure: Figure, axes: Sequence[Axes], columns: int) -> None:
         legend_above(figure, lines, columns)
 
 
-def name_lines(axis: Axes) -> None:
-    """Write the label of each line at its end, in its colour, without overlap: as near to the ends as that allows."""
+def _end(line: Line2D) -> float:
+    return float(np.asarray(line.get_ydata(), float)[-1])
+
+
+def name_lines(axis: Axes, height: Callable[[Line2D], float] = _end) -> None:
+    """Write the label of each line beside the axes, in its colour, without overlap.
+
+    ``height`` is where it would stand best, by default the line's end. It stands as near as the other labels allow.
+    """
     (left, right), (low, high) = axis.get_xlim(), axis.get_ylim()
-    labelled = sorted((line for line in axis.lines if not str(line.get_label()).startswith("_")), key=_end)
+    labelled = sorted((line for line in axis.lines if not str(line.get_label()).startswith("_")), key=height)
     if not labelled:
         return
     figure = axis.get_figure(root=True)
     assert figure is not None
     gap = _GAP / (72 * _HIGH * figure.get_figheight()) * (high - low)
     steps = gap * np.arange(len(labelled))
-    # the places nearest to the ends, in least squares, at least a gap apart
-    places = np.maximum(isotonic_regression(list(map(_end, labelled)) - steps).x, low) + steps
+    # the nearest places, in least squares, at least a gap apart
+    places = np.maximum(isotonic_regression(list(map(height, labelled)) - steps).x, low) + steps
     for line, place in zip(labelled, places):
         name, colour = str(line.get_label()), line.get_color()
         axis.text(right + 0.01 * (right - left), place, name, color=colour, fontsize=6.5, va="center")
     axis.set_xlim(left, right)
     axis.margins(x=0)
-
-
-def _end(line: Line2D) -> float:
-    return float(np.asarray(line.get_ydata(), float)[-1])
 
 
 def letters(axes: Iterable[Axes]) -> None:
