@@ -1,6 +1,6 @@
 """Table findings: what follows from the runs, question by question."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from scipy.stats import spearmanr
@@ -12,7 +12,7 @@ from analysis.data.runs import Run, grouped
 from analysis.data.statistics import Estimate
 from analysis.data.studies import Studies, StudyRuns, select
 from analysis.grid.artefact import artefact
-from analysis.grid.contrasts import FEWEST, Contrast, by_place, contrasts, shares
+from analysis.grid.contrasts import FEWEST, ByBlock, Contrast, by_place, contrasts, shares
 from analysis.grid.notes import origins, protocol
 from analysis.grid.ranking import MODEL
 from analysis.grid.success import Rates, difference, learning
@@ -47,14 +47,15 @@ def findings(studies: Studies) -> Table:
     blocks = {run.id: run for name in IN_BLOCKS for run in studies[name].runs}
     of_methods = {run.id for name in EVERY_METHOD for run in studies[name].runs}
     by_env = grouped(sorted(alike, key=lambda run: (run.env, run.seed)), lambda run: run.env)
-    rows = []
+    rows, facts = [], {}
     for env, runs in by_env.items():
         by_name = grouped(runs, lambda run: str(VARIANT.row(run)))
-        in_blocks = [run for run in blocks.values() if run.env == env]
-        rows += [
-            [question, environment_name(env), answer]
-            for question, answer in _answers(env, by_name, in_blocks, of_methods)
-        ]
+        in_blocks = measured([run for run in blocks.values() if run.env == env])
+        speeds = {name: by_measure["speed"] for name, by_measure in in_blocks.items()}
+        gained = _gained([run for run in runs if run.id in of_methods], speeds)
+        answers = _answers(env, by_name, speeds, gained)
+        rows += [[question, environment_name(env), answer] for question, answer in answers]
+        facts |= {f"findings/share/{env}/{name}": one.text for name, one in gained.items()}
     rows.sort(key=lambda row: _QUESTIONS.index(row[0]))
     used = [*alike, *blocks.values()]
     return Table(
@@ -76,28 +77,33 @@ def findings(studies: Studies) -> Table:
         left=3,
         widths={0: 0.2, 2: 0.6},
         short=True,
+        facts=facts,
     )
 
 
+def _gained(compared: Sequence[Run], speeds: Mapping[str, ByBlock]) -> dict[str, Contrast]:
+    """Return each method's share of the oracle's headroom. ``compared``: the runs of table share-of-headroom."""
+    by_name = grouped(compared, lambda run: str(VARIANT.row(run)))
+    if not {NO_CREDIT, ORACLE} <= by_name.keys() or not has_headroom(by_name[NO_CREDIT], by_name[ORACLE]):
+        return {}
+    gained = shares((NO_CREDIT, ORACLE), {name: learning(runs) for name, runs in by_name.items()}, speeds)
+    return {name: gained[name] for name in ordered(gained) if " " not in name}
+
+
 def _answers(
-    env: str, by_name: ByName, in_blocks: Sequence[Run], of_methods: Collection[str]
+    env: str, by_name: ByName, speeds: Mapping[str, ByBlock], gained: Mapping[str, Contrast]
 ) -> Iterator[tuple[str, str]]:
-    """Yield questions and answers. ``of_methods``: the runs of table share-of-headroom."""
+    """Yield questions and answers. ``speeds``: success in training, by row and block."""
     rates = {name: learning(runs) for name, runs in by_name.items()}
-    blocks = {name: by["speed"] for name, by in measured(in_blocks).items()}
-    found = contrasts(BASE, rates, blocks)
+    found = contrasts(BASE, rates, speeds)
     if methods := {name: one for name, one in found.items() if " " not in name}:
         yield _QUESTIONS[0], by_place(methods, _sorted)
     if env in _REPORTED and (order := _order(env, rates)):
         yield _QUESTIONS[1], order
     if CRITIC in rates and BASE in rates:
         yield _QUESTIONS[2], _lead(by_name, rates)
-    if NO_CREDIT in rates and ORACLE in rates and has_headroom(by_name[NO_CREDIT], by_name[ORACLE]):
-        same = {name: [run for run in runs if run.id in of_methods] for name, runs in by_name.items()}
-        compared = {name: learning(runs) for name, runs in same.items() if runs}
-        gained = shares((NO_CREDIT, ORACLE), compared, blocks)
-        named = {name: gained[name] for name in ordered(gained) if " " not in name}
-        yield _QUESTIONS[3], by_place(named, lambda own: "; ".join(f"{name_of(k)} {v.text} %" for k, v in own.items()))
+    if gained:
+        yield _QUESTIONS[3], by_place(gained, lambda own: "; ".join(f"{name_of(k)} {v.text} %" for k, v in own.items()))
     for question, fields in _AXES.items():
         if variants := {name: one for name, one in found.items() if _differs_in(name, fields)}:
             apart = sum(one.is_apart for one in variants.values())

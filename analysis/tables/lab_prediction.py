@@ -35,7 +35,8 @@ def lab_prediction(studies: Studies) -> Table:
             *origins(runs),
         ],
         left=2,
-        facts={f"lab/prediction/{one.measure}": one.verdict for one in found if one.primary},
+        facts={f"lab/prediction/{one.measure}": one.verdict for one in found if one.primary}
+        | {f"lab/correlation/{one.measure}/{len(one.fidelity)}": _correlation(one) for one in found if one.enough},
     )
 
 
@@ -46,5 +47,8 @@ def _named(one: Prediction) -> list[str]:
 def _numbers(one: Prediction) -> list[Printed | str]:
     if not one.enough:
         return [str(len(one.blocks)), "–", "–"]
-    correlation = f"{one.correlation:.2f} {one.interval.text('.2f', '')}".strip()
-    return [str(len(one.blocks)), correlation, Printed(Estimate(one.p), ".2g")]
+    return [str(len(one.blocks)), _correlation(one), Printed(Estimate(one.p), ".2g")]
+
+
+def _correlation(one: Prediction) -> str:
+    return f"{one.correlation:.2f} {one.interval.text('.2f', '')}".strip()
