@@ -17,7 +17,7 @@ from analysis.plots.hover import describe
 from analysis.plots.style import GREY, PAGE, panels
 
 _COLOURS = {"supported": "#1B7837", "contradicted": "#B2182B"}
-_ROW = 0.145  # inches
+_ROW = 0.138  # inches
 _LETTERS = 64  # of a line of a claim
 
 

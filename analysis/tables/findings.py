@@ -64,18 +64,15 @@ def findings(studies: Studies) -> Table:
         rows,
         [
             " ".join(protocol(studies.values(), used)),
-            "Success in training is averaged over all updates. Square brackets: 95 % intervals. They are paired over "
-            f"blocks where Gated-BEPO and the row share at least {FEWEST}; else they are Welch's over training seeds "
-            "of one warm start. No "
-            "interval is corrected, so this table is exploratory; the tables blocks-claims, replication and claims "
-            "have the tests. "
-            "Order: Spearman's correlation of the reported final success with ours in training, over the methods that "
-            "both have. Headroom: table share-of-headroom says what the share is. Last questions: the variants of "
-            "Gated-BEPO that differ from its defaults in this part alone.",
+            "Success in training is averaged over all updates. Square brackets: 95 % intervals, uncorrected, so "
+            "this table is exploratory; tables blocks-claims, replication and claims have the tests. Intervals are "
+            f"paired over blocks where Gated-BEPO and the row share at least {FEWEST}, else Welch's over seeds. "
+            "Order: Spearman's correlation of the reported final success with ours in training. Last questions: "
+            "variants of Gated-BEPO that differ from its defaults in this part alone.",
             *origins(used),
         ],
         left=3,
-        widths={0: 0.2, 2: 0.6},
+        widths={0: 0.17, 2: 0.69},
         short=True,
         facts=facts,
     )
