@@ -72,7 +72,7 @@ tex-packages:
 test: style ## Style, format and imports, then the tests of the local stack, without network
 	$(BIN)/python -m pytest -n 2 -m "not long"
 
-test-long: types ## What make test leaves out: types, commands and examples of the docs, launchers, terminals, mistakes, simulated error rates
+test-long: types ## What make test leaves out: types, docs, launchers, terminals, W&B, publishing, served models, Optuna figures, error rates
 	$(BIN)/python -m pytest -n 2 -m long
 
 test-fast: install ## The tests that take no training: under a minute

@@ -63,7 +63,7 @@ def performance_profiles(studies: Studies) -> Figure:
 
 def _mean_success(profile: Line2D) -> float:
     """Return the area below a profile: the mean success in per cent."""
-    return float(np.mean(profile.get_ydata()))
+    return float(np.asarray(profile.get_ydata(), float).mean())
 
 
 def _draw_profile(axis: Axes, method: str, scores: Strata) -> None:

@@ -67,7 +67,7 @@ def late_signals(methods: Mapping[str, Sequence[StoredRun]]) -> pd.DataFrame:
         columns = [signals(run)["last fifth"] for run in runs]
         found[name] = pd.concat(columns, axis="columns").mean(axis="columns")
     table = pd.DataFrame.from_dict(found, orient="index")
-    return table[[words for words in SIGNALS if words in table]]
+    return table.reindex(columns=[words for words in SIGNALS if words in table])
 
 
 def cost(run: StoredRun) -> pd.DataFrame:

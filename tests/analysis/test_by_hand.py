@@ -17,7 +17,7 @@ from scipy import stats
 from tests.command import Command
 from tests.stored_runs import write_run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 KINDS = ["pick_and_place_simple"] * 3 + ["look_at_obj_in_light"] * 5
 LOGGED = {
     "train/transitions": 50,

@@ -10,6 +10,8 @@ from analysis.grid.artefact import artefacts
 from analysis.output.build import build
 from bepo.runs.trials_database import opened
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def results(tmp_path):

@@ -29,7 +29,7 @@ from bepo.sweep.trials import RUNS
 from bepo.training import warm_start
 from tests.command import SMALLEST
 
-pytestmark = pytest.mark.slow  # these train
+pytestmark = [pytest.mark.slow, pytest.mark.long]  # these train
 CLEAN = {"commit": "c" * 40, "dirty": False}
 FIT = [f"policy.warm_start.{s}" for s in ("episodes=4", "max_steps=1", "check_every=1", "batch_size=4")]
 WARM = [*(override for override in SMALLEST if "warm_start" not in override), *FIT]

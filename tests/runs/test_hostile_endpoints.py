@@ -13,6 +13,7 @@ from bepo.runs.evaluation_run import evaluate
 from tests.chat_server import serving, status
 from tests.runs.test_served import configured, only
 
+pytestmark = pytest.mark.long
 QUICK = ("policy.retries=0", "policy.timeout=1", "policy.key_env=", "evaluation.tasks=2", "evaluation.seeds=1")
 GOOD = {"finish_reason": "stop", "message": {"content": "<think>so</think><action>up</action>"}}
 

@@ -13,7 +13,7 @@ from bepo.runs.compose import register_configs
 from bepo.sweep.plan import plan_runs
 from bepo.sweep.studies import compose_cells, compose_study, studies_of_paper
 
-pytestmark = pytest.mark.slow  # Hydra composes every study
+pytestmark = [pytest.mark.slow, pytest.mark.long]  # Hydra composes every study
 
 register_configs()
 REPORTED = Path(__file__).parents[2] / "paper" / "reported"

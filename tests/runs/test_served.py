@@ -25,6 +25,7 @@ from tests.chat_server import cut, filtered, foreign, malformed, overlong, servi
 from tests.command import Command
 
 register_configs()
+pytestmark = pytest.mark.long
 KEY = "sk-never-to-be-written-down"
 SMALL = ("env=sokoban", "env.horizon=4", "evaluation.tasks=3", "evaluation.seeds=2", "tracking.mode=disabled")
 

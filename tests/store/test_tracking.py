@@ -14,7 +14,7 @@ from bepo.store.cells import note_cell
 from bepo.store.run_files import read_run
 from tests.command import SMALLEST, Command, launch, rows, stop_after, train
 
-pytestmark = pytest.mark.slow  # these train
+pytestmark = [pytest.mark.slow, pytest.mark.long]  # these train
 
 WANDB = Path(sys.executable).parent / "wandb"
 
