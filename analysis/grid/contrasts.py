@@ -39,14 +39,13 @@ def contrasts(base: str, rates: Mapping[str, Rates], blocks: Mapping[str, ByBloc
     ``base`` are left out.
     """
     found = {}
-    for name in dict.fromkeys([*rates, *blocks]):
-        paired = differences(blocks.get(name, {}), blocks.get(base, {}))
-        if name == base:
-            continue
+    for name in _rows(rates, blocks, base):
+        paired = np.array([*differences(blocks.get(name, {}), blocks.get(base, {})).values()])
         if len(paired) >= FEWEST:
-            found[name] = _contrast([1], [np.array([*paired.values()])], len(paired))
+            found[name] = _contrast(float(paired.mean()), [1], [paired], len(paired))
         elif name in rates and base in rates:
-            found[name] = _contrast([1, -1], [rates[name], rates[base]])
+            value = float(rates[name].mean() - rates[base].mean())
+            found[name] = _contrast(value, [1, -1], [rates[name], rates[base]])
     return found
 
 
@@ -54,11 +53,9 @@ def shares(ends: tuple[str, str], rates: Mapping[str, Rates], blocks: Mapping[st
     """Return how far each row is from the first to the second of ``ends``, in per cent, by the delta method."""
     found = {}
     low, high = (blocks.get(end, {}) for end in ends)
-    for name in dict.fromkeys([*rates, *blocks]):
+    for name in _rows(rates, blocks, *ends):
         own = blocks.get(name, {})
         common = sorted(own.keys() & low.keys() & high.keys())
-        if name in ends:
-            continue
         if len(common) >= FEWEST:
             found[name] = _paired_share(*(np.array([one[block] for block in common]) for one in (low, high, own)))
         elif {name, *ends} <= rates.keys():
@@ -66,26 +63,28 @@ def shares(ends: tuple[str, str], rates: Mapping[str, Rates], blocks: Mapping[st
     return found
 
 
+def _rows(rates: Mapping[str, Rates], blocks: Mapping[str, ByBlock], *without: str) -> list[str]:
+    return [name for name in dict.fromkeys([*rates, *blocks]) if name not in without]
+
+
 def share(low: Rates, high: Rates, own: Rates) -> Contrast:
     """Return the share of three independent samples. The denominator must be far from zero."""
     headroom = float(high.mean() - low.mean())
     value = float(own.mean() - low.mean()) / headroom
     slopes = [100 / headroom * slope for slope in (1, -value, value - 1)]
-    return _contrast(slopes, [own, high, low], value=100 * value, form="z.0f")
+    return _contrast(100 * value, slopes, [own, high, low], form="z.0f")
 
 
 def _paired_share(low: Rates, high: Rates, own: Rates) -> Contrast:
     headroom = float((high - low).mean())
     value = float((own - low).mean()) / headroom
     residual = (own - low) - value * (high - low)
-    return _contrast([100 / headroom], [residual], len(own), 100 * value, "z.0f")
+    return _contrast(100 * value, [100 / headroom], [residual], len(own), "z.0f")
 
 
 def _contrast(
-    slopes: Sequence[float], samples: Sequence[Rates], blocks: int = 0, value: float | None = None, form: str = "z.1f"
+    value: float, slopes: Sequence[float], samples: Sequence[Rates], blocks: int = 0, form: str = "z.1f"
 ) -> Contrast:
-    if value is None:
-        value = float(sum(slope * rates.mean() for slope, rates in zip(slopes, samples)))
     interval, text = interval_of(value, slopes, samples), with_interval(value, slopes, samples, form)
     return Contrast(value, interval, text, blocks)
 

@@ -34,6 +34,11 @@ def difference(a: Rates, b: Rates) -> str:
     return with_interval(float(a.mean() - b.mean()), [1, -1], [a, b], "z.1f")
 
 
+def mean_with_interval(values: Rates, form: str = "z.1f") -> str:
+    """Return the mean with its 95 % interval (Student's)."""
+    return with_interval(float(values.mean()), [1], [values], form)
+
+
 def interval_of(value: float, slopes: Sequence[float], samples: Sequence[Rates]) -> Interval:
     """Return the 95 % interval of a sum of means, each times its slope; nan if a sample has a single number."""
     counts = [len(rates) for rates in samples]

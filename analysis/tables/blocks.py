@@ -14,7 +14,7 @@ from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.contrasts import FEWEST, ByBlock, differences
 from analysis.grid.notes import origins, protocol
-from analysis.grid.success import mean_of, with_interval
+from analysis.grid.success import mean_of, mean_with_interval
 from analysis.grid.table import NOT_RUN, Printed, Table
 
 STUDIES = ("blocks", "blocks_ablations")
@@ -133,7 +133,7 @@ def _start(by_block: ByBlock, name: str, one_start: Mapping[str, ByBlock]) -> st
 def _compared(by_row: Mapping[str, Mapping[str, ByBlock]], name: str, measure: str) -> list[Printed | str]:
     own = by_row[name][measure]
     values = np.array(list(differences(own, by_row.get(BASE, {}).get(measure, {})).values()))
-    told = with_interval(float(values.mean()), [1], [values], "z.1f") if name != BASE and len(values) else "–"
+    told = mean_with_interval(values) if name != BASE and len(values) else "–"
     return [mean_of(np.array(list(own.values()))), told]
 
 
@@ -153,7 +153,7 @@ def _named(claim: BlockClaim) -> list[str]:
 
 
 def _difference(one: Tested) -> str:
-    return with_interval(float(one.values.mean()), [1], [one.values], "z.1f") if len(one.values) else NOT_RUN
+    return mean_with_interval(one.values) if len(one.values) else NOT_RUN
 
 
 def _p(one: Tested) -> Printed | str:

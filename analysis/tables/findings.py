@@ -66,7 +66,7 @@ def findings(studies: Studies) -> Table:
             " ".join(protocol(studies.values(), used)),
             "Success in training is averaged over all updates. Square brackets: 95 % intervals, uncorrected, so "
             "this table is exploratory; tables blocks-claims, replication and claims have the tests. Intervals are "
-            f"paired over blocks where Gated-BEPO and the row share at least {FEWEST}, else Welch's over seeds. "
+            f"paired over the blocks that the compared rows share, if at least {FEWEST}, else Welch's over seeds. "
             "Order: Spearman's correlation of the reported final success with ours in training. Last questions: "
             "variants of Gated-BEPO that differ from its defaults in this part alone.",
             *origins(used),

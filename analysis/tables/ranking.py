@@ -9,7 +9,7 @@ from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
 from analysis.grid.ranking import MODEL, ranked
-from analysis.grid.success import final, learning, mean_of, with_interval
+from analysis.grid.success import final, learning, mean_of, mean_with_interval
 from analysis.grid.table import Printed, Table
 
 
@@ -41,7 +41,7 @@ def ranking(studies: Studies) -> Table:
 
 def _row(method: str, runs: Sequence[Run]) -> list[Printed | str]:
     rates = learning(runs)
-    told = with_interval(float(rates.mean()), [1], [rates], ".1f")
+    told = mean_with_interval(rates, ".1f")
     mean, _, interval = told.partition(" ")
     name = name_of(method) + "ʳ" * is_reconstruction(method)
     return [name, mean, interval or "–", mean_of(final(runs)), str(len(runs))]

@@ -12,7 +12,7 @@ from analysis.data.statistics import Estimate, holm_adjusted
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
-from analysis.grid.success import Rates, difference, final, learning, mean_of, with_interval
+from analysis.grid.success import Rates, difference, final, learning, mean_of, mean_with_interval
 from analysis.grid.table import NOT_RUN, Printed, Table
 
 MAIN, STUDY = "main_sokoban_text", "replication"
@@ -55,7 +55,7 @@ class _Comparison:
         """The rival's success and the difference, as the table prints them."""
         if not self.pairs:
             return NOT_RUN, NOT_RUN
-        return mean_of(self.rates[1]), with_interval(float(self.points.mean()), [1], [self.points], "z.1f")
+        return mean_of(self.rates[1]), mean_with_interval(self.points)
 
 
 @artefact("replication", "table", study=(MAIN, STUDY))

@@ -12,7 +12,7 @@ from analysis.data.runs import Run, grouped
 from analysis.data.studies import StudyRuns
 from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
-from analysis.grid.success import Rates, difference, final, learning, mean_of, with_interval
+from analysis.grid.success import Rates, difference, final, learning, mean_of, mean_with_interval
 from analysis.grid.table import Printed, Table
 from analysis.tables.headroom import BASE
 
@@ -106,7 +106,7 @@ def _over(place: str, starts: Sequence[Sequence[Run]]) -> tuple[_Block, dict[str
 
 def _mean_difference(own: Rates, base: Rates) -> str:
     """Return the mean of the starts' differences with Student's interval."""
-    return with_interval(float((own - base).mean()), [1], [own - base], "z.1f")
+    return mean_with_interval(own - base)
 
 
 def _by_chance(samples: Sequence[Rates]) -> float:

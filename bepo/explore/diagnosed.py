@@ -17,7 +17,7 @@ from bepo.store.run_files import StoredRun
 def diagnosed(run: StoredRun) -> Plain:
     """Return the tables of ``bepo.explore.diagnosis`` of a run, and histograms of the newest stored rollouts.
 
-    ``why`` says why there are no histograms, if there are none.
+    ``why`` says why histograms are missing, if they are.
     """
     found: Plain = {
         "signals": _table("metric", diagnosis.signals(run)),

@@ -81,6 +81,7 @@ def summary(run: StoredRun, before: Sequence[StoredRun]) -> Plain:
     """Return the summary of a run for the page. ``before``: the runs that are listed above it."""
     config, result = run.config, run.metadata.get("result", {})
     name = config["credit"]["name"]
+    done = result["updates"] if "updates" in result else len(run.metrics())
     return {
         "id": run.id,
         "label": label_of(name),
@@ -89,7 +90,7 @@ def summary(run: StoredRun, before: Sequence[StoredRun]) -> Plain:
         "env": config["env"]["name"],
         "tier": config.get("tier", ""),
         "seed": config["seed"],
-        "status": f"{result.get('updates', len(run.metrics()))} of {config.get('updates', '?')}",
+        "status": f"{done} of {config.get('updates', '?')}",
         "success": success_of(result),
         "settings": [[field, _text(value)] for field, value in sorted(flat(config))],
     }
