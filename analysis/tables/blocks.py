@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy.special import fdtrc
 
+from analysis.claims.blocks import BASE, CLAIMED, IN_BLOCKS, measured, row_label
 from analysis.claims.looks import MEASURES, BlockClaim, Plan, Tested, decide, read_plan
-from analysis.data.methods import environment_name, name_of, ordered
+from analysis.data.methods import environment_name, ordered
 from analysis.data.rows import BLOCKS, METHOD, VARIANT, RowKey
 from analysis.data.runs import Run, grouped
 from analysis.data.statistics import Estimate
@@ -17,15 +18,12 @@ from analysis.grid.notes import origins, protocol
 from analysis.grid.success import mean_of, mean_with_interval
 from analysis.grid.table import NOT_RUN, Printed, Table
 
-STUDIES = ("blocks", "blocks_ablations")
-IN_BLOCKS = (*STUDIES, "frontier")
 ONE_START = ("main_sokoban_text", "replication", "main_alfworld", "main_webshop", "headroom")
 _VARIANTS = ("component_ablation", "gate_thresholds", "iteration_budget", "gae_lambda", "backup_operator")
 KEYS: Mapping[str, RowKey] = {**dict.fromkeys(IN_BLOCKS, BLOCKS), **dict.fromkeys(ONE_START, METHOD)}
-BASE = "gated_bepo"
 
 
-@artefact("blocks-claims", "table", study=STUDIES, key=BLOCKS)
+@artefact("blocks-claims", "table", study=CLAIMED, key=BLOCKS)
 def blocks_claims(studies: Studies) -> Table:
     """Test the claims that paper/blocks.yaml declares."""
     plan = read_plan()
@@ -101,15 +99,6 @@ def tests(plan: Plan, studies: Studies) -> list[Tested]:
     return decide(plan, found)
 
 
-def measured(runs: Sequence[Run]) -> dict[str, dict[str, ByBlock]]:
-    """Return every measure of the runs of one environment, by row, measure and block."""
-    rows = grouped(sorted(runs, key=lambda run: run.seed), lambda run: str(BLOCKS.row(run)))
-    return {
-        row: {name: {run.seed: measure(run) for run in own} for name, measure in MEASURES.items()}
-        for row, own in rows.items()
-    }
-
-
 def early_speed(runs: Sequence[Run], updates: int) -> Mapping[str, ByBlock]:
     """Return the success in training over the first ``updates`` updates, by row and training seed."""
     found: dict[str, dict[int, float]] = {}
@@ -135,12 +124,6 @@ def _compared(by_row: Mapping[str, Mapping[str, ByBlock]], name: str, measure: s
     values = np.array(list(differences(own, by_row.get(BASE, {}).get(measure, {})).values()))
     told = mean_with_interval(values) if name != BASE and len(values) else "–"
     return [mean_of(np.array(list(own.values()))), told]
-
-
-def row_label(row: str) -> str:
-    """Return the name in print of a row: a method, or Gated-BEPO with its changed settings."""
-    method, *settings = row.split(" ")
-    return " ".join([name_of(method), *settings])
 
 
 def _named(claim: BlockClaim) -> list[str]:

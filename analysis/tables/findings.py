@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from scipy.stats import spearmanr
 
+from analysis.claims.blocks import IN_BLOCKS, measured
 from analysis.data.methods import environment_name, is_upper_bound, name_of, ordered
 from analysis.data.reported import entries_of
 from analysis.data.rows import EVERY_METHOD, METHOD, VARIANT, RowKey
@@ -18,7 +19,6 @@ from analysis.grid.ranking import MODEL
 from analysis.grid.success import Rates, difference, learning
 from analysis.grid.table import Table
 from analysis.tables.ablations import ABLATIONS
-from analysis.tables.blocks import IN_BLOCKS, measured
 from analysis.tables.blocks import KEYS as BLOCK_KEYS
 from analysis.tables.headroom import BASE as NO_CREDIT
 from analysis.tables.headroom import ORACLE, has_headroom

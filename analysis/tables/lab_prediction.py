@@ -1,5 +1,6 @@
 """Table lab-prediction: does fidelity in the lab predict how fast language models learn in blocks?"""
 
+from analysis.claims.blocks import CLAIMED, measured
 from analysis.claims.prediction import BLOCKS as DECLARED_BLOCKS
 from analysis.claims.prediction import FEWEST, LEVEL, Prediction, predictions
 from analysis.data.lab import learned_speed
@@ -9,12 +10,11 @@ from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins
 from analysis.grid.table import Printed, Table
-from analysis.tables.blocks import STUDIES, measured
 
 _NAMES = {"error": "error", "gradient_efficiency": "gradient efficiency", "training": "training in the lab"}
 
 
-@artefact("lab-prediction", "table", study=STUDIES, key=BLOCKS)
+@artefact("lab-prediction", "table", study=CLAIMED, key=BLOCKS)
 def lab_prediction(studies: Studies) -> Table:
     """Compute the correlations that docs/lab.md declares."""
     runs = [run for run in studies.runs if run.env == "sokoban"]

@@ -1,0 +1,33 @@
+"""Runs in blocks: their studies, and every measure by row and block."""
+
+from collections.abc import Mapping, Sequence
+
+from analysis.claims.looks import MEASURES
+from analysis.data.methods import name_of
+from analysis.data.rows import BLOCKS
+from analysis.data.runs import Run, grouped
+from analysis.grid.contrasts import ByBlock
+
+CLAIMED = ("blocks", "blocks_ablations")
+"""The studies that the primary claims are about."""
+IN_BLOCKS = (*CLAIMED, "frontier")
+BASE = "gated_bepo"
+"""The row that every other is compared with."""
+
+Measured = Mapping[str, Mapping[str, ByBlock]]
+"""A number for each block, by row and measure."""
+
+
+def measured(runs: Sequence[Run]) -> Measured:
+    """Return every measure of the runs of one environment."""
+    rows = grouped(sorted(runs, key=lambda run: run.seed), lambda run: str(BLOCKS.row(run)))
+    return {
+        row: {name: {run.seed: measure(run) for run in own} for name, measure in MEASURES.items()}
+        for row, own in rows.items()
+    }
+
+
+def row_label(row: str) -> str:
+    """Return the name in print of a row: a method, or Gated-BEPO with its changed settings."""
+    method, *settings = row.split(" ")
+    return " ".join([name_of(method), *settings])

@@ -1,0 +1,89 @@
+"""Figure blocks-forest: every method beside Gated-BEPO in the same blocks."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from analysis.claims.blocks import BASE, IN_BLOCKS, measured, row_label
+from analysis.claims.looks import MEASURES
+from analysis.data.methods import environment_name, name_of
+from analysis.data.rows import BLOCKS
+from analysis.data.runs import Run, grouped
+from analysis.data.studies import Studies
+from analysis.grid.artefact import artefact
+from analysis.grid.contrasts import FEWEST, ByBlock, differences
+from analysis.grid.success import Rates, interval_of, mean_with_interval
+from analysis.grid.table import Figure
+from analysis.plots import style
+from analysis.plots.hover import describe
+
+_ROW = 0.135  # inches
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A method or variant, with its differences from Gated-BEPO by measure; without any, the name of an environment."""
+
+    name: str
+    found: dict[str, Rates]
+
+
+@artefact("blocks-forest", "figure", study=IN_BLOCKS, key=BLOCKS)
+def blocks_forest(studies: Studies) -> Figure:
+    """Draw the differences in each block, and their means with intervals."""
+    by_env = grouped(sorted(studies.runs, key=lambda run: run.env), lambda run: run.env)
+    rows = [row for env, runs in by_env.items() for row in _rows(env, runs)]
+    figure, axes = style.panels(1, len(MEASURES), style.PAGE, 0.8 + _ROW * max(len(rows), 6), sharey=True)
+    for axis, measure in zip(axes, MEASURES):
+        axis.set(title=measure.capitalize(), xlabel=f"Difference from {name_of(BASE)} in points")
+        axis.axvline(0, color="black", linewidth=0.6)
+        axis.grid(axis="y", visible=False)
+        axis.tick_params(axis="y", length=0)
+        for place, row in enumerate(rows):
+            if measure in row.found:
+                _draw(axis, place, row, measure)
+    if rows:
+        axes[0].set_yticks(range(len(rows)), [row_label(row.name) if row.found else row.name for row in rows])
+        for label, row in zip(axes[0].get_yticklabels(), rows):
+            label.set_fontweight("normal" if row.found else "bold")
+        axes[0].set_ylim(len(rows) - 0.4, -0.6)
+    else:
+        for axis in axes:
+            style.nothing(axis)
+    caption = (
+        f"Methods and variants in the blocks that they share with {name_of(BASE)} (tier {studies.tier}). Small dots: "
+        "blocks. Large dots: means, with Student's 95 % intervals, uncorrected. Speed: success in training over all "
+        "updates. Level: success on held-out tasks, over the evaluations of the last fifth of the updates."
+    )
+    notes = ["Exploratory, except for the claims of table blocks-claims."]
+    return Figure(caption, figure, studies.runs, notes)
+
+
+def _rows(env: str, runs: list[Run]) -> Iterator[_Row]:
+    """Yield the environment's name, then its rows with enough blocks, the fastest first."""
+    by_row = measured(runs)
+    base = by_row.get(BASE, {})
+    found = [
+        _Row(name, {measure: _paired(own[measure], base.get(measure, {})) for measure in own})
+        for name, own in by_row.items()
+        if name != BASE
+    ]
+    enough = [row for row in found if len(row.found["speed"]) >= FEWEST]
+    if enough:
+        yield _Row(environment_name(env), {})
+    yield from sorted(enough, key=lambda row: -row.found["speed"].mean())
+
+
+def _paired(own: ByBlock, base: ByBlock) -> Rates:
+    return np.array(list(differences(own, base).values()))
+
+
+def _draw(axis: Axes, place: int, row: _Row, measure: str) -> None:
+    values, colour = row.found[measure], style.method_colour(row.name.split()[0])
+    interval = interval_of(float(values.mean()), [1], [values])
+    axis.plot(values, np.full(len(values), place), "o", color=colour, markersize=1.6, alpha=0.45, markeredgewidth=0)
+    axis.plot((interval.low, interval.high), (place, place), color=colour, linewidth=1.4)
+    (dot,) = axis.plot([values.mean()], [place], "o", color=colour, markersize=3.6)
+    describe(dot, [f"{row_label(row.name)}, {measure}, {len(values)} blocks: {mean_with_interval(values)}"])
