@@ -17,6 +17,7 @@ import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -121,12 +122,27 @@ class PublishedRuns:
     def check_warm_start(self, run: StoredRun) -> None:
         """Raise ``Corrupt`` if the published warm start is not the one that the run started from.
 
-        One that is not kept may be missing: ``run.json`` has its digest. ``damaged_warm_starts`` checks the files of
-        warm starts once for all runs.
+        One that is not kept may be missing: then its digest in ``run.json`` must be that of the other runs with its
+        settings. ``damaged_warm_starts`` checks the files of warm starts once for all runs.
         """
         path = _warm_start_of(run, self.folder)
         if _is_kept(run) or (path and path.exists()):
             _check_warm_start(run, self.folder)
+        elif path:
+            digest = run.metadata["warm_start"]["digest"]
+            known, first = self._starts.setdefault(path.name, (digest, run.id))
+            if digest != known:
+                raise Corrupt(f"run {run.id} started from other weights than run {first}, with the same settings")
+
+    @cached_property
+    def _starts(self) -> dict[str, tuple[str, str]]:
+        """The digest of each warm start that runs name, and one of these runs."""
+        found: dict[str, tuple[str, str]] = {}
+        for run_id in self.ids():
+            with suppress(Corrupt):
+                if start := self.run(run_id).metadata.get("warm_start"):
+                    found.setdefault(start["name"], (start["digest"], run_id))
+        return found
 
     def damaged_warm_starts(self) -> Iterator[Corrupt]:
         """Yield an error for each published warm start with damaged files."""

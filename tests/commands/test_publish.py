@@ -254,6 +254,23 @@ def test_a_run_from_another_warm_start_is_left_out(warm_started, tmp_path, capsy
     assert f"{start}: run {run_id_} has the same settings" in capsys.readouterr().err and not folder.ids()
 
 
+def test_a_run_from_another_warm_start_that_is_not_kept_is_left_out(tmp_path, capsys):
+    arguments = ["--tier", "smoke", "--to", str(tmp_path / "p")]
+    for method in ("grpo", "rloo"):
+        results = tmp_path / method
+        train(results, f"credit={method}", "seed=0", *WARM, "updates=1", "policy.warm_start.seed=104")
+        (folder,) = (results / "runs").iterdir()
+        if method == "rloo":
+            metadata = read_sealed(folder / "run.json", "run")
+            metadata["warm_start"]["digest"] = "0" * len(metadata["warm_start"]["digest"])
+            for name in ("run.json", ".lock"):
+                (folder / name).unlink()
+            seal_folder(folder, "run.json", **{k: v for k, v in metadata.items() if k != "files"})
+        assert publish.main([str(results), *arguments]) == 0
+    assert f"left out: run {folder.name} started from other weights than run" in capsys.readouterr().err
+    assert folder.name not in PublishedRuns(tmp_path / "p" / "smoke").ids()
+
+
 def test_another_number_is_found(published, capsys, monkeypatch):
     run, _ = runs_of(published)
     changed = run.metrics()
