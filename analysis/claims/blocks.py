@@ -6,6 +6,7 @@ from analysis.claims.looks import MEASURES
 from analysis.data.methods import name_of
 from analysis.data.rows import BLOCKS
 from analysis.data.runs import Run, grouped
+from analysis.data.studies import Studies
 from analysis.grid.contrasts import ByBlock
 
 CLAIMED = ("blocks", "blocks_ablations")
@@ -16,6 +17,11 @@ BASE = "gated_bepo"
 
 Measured = Mapping[str, Mapping[str, ByBlock]]
 """A number for each block, by row and measure."""
+
+
+def runs_in_blocks(studies: Studies, names: Sequence[str] = IN_BLOCKS) -> list[Run]:
+    """Return the runs of studies in blocks that may be compared."""
+    return Studies({name: studies[name] for name in names}).pooled()
 
 
 def measured(runs: Sequence[Run]) -> Measured:

@@ -51,5 +51,10 @@ def evaluated(*envs: str) -> RowKey:
 # GraphGPO's protocol and the matched protocol differ in the environment.
 OBSERVATIONS = RowKey(lambda run: f"{run.method} {run['env.graph_key']}", ("env.graph_key", "env.prompt_state"))
 
-# A block has its own initial weights and warm start.
-BLOCKS = RowKey(_variant, within=("policy.seed", "policy.warm_start.seed"))
+
+def _in_block(run: Run) -> str | None:
+    """Return the variant of a run whose weights, warm start and training have the same seed, that of its block."""
+    return _variant(run) if run.seed == run["policy.seed"] == run["policy.warm_start.seed"] else None
+
+
+BLOCKS = RowKey(_in_block, within=("policy.seed", "policy.warm_start.seed"))

@@ -57,9 +57,12 @@ class Studies(dict[str, StudyRuns]):
         return list({run.id: run for study in self.values() for run in study.runs}.values())
 
     def pooled(self) -> list[Run]:
-        """Return the runs that may be compared across studies. The first study's ``skipped`` gets the others."""
+        """Return the runs that may be compared across studies. The first study has their rows' key.
+
+        Its ``skipped`` gets the others.
+        """
         first = next(iter(self.values()))
-        together = select(StudyRuns(first.name, self.tier), self.runs)
+        together = select(StudyRuns(first.name, self.tier, key=first.key), self.runs)
         first.skipped += [*together.skipped, *together.refused.values()]
         return together.runs
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 
-from analysis.claims.blocks import BASE, IN_BLOCKS, measured, row_label
+from analysis.claims.blocks import BASE, IN_BLOCKS, measured, row_label, runs_in_blocks
 from analysis.claims.looks import MEASURES
 from analysis.data.methods import environment_name, name_of
 from analysis.data.rows import BLOCKS
@@ -33,7 +33,8 @@ class _Row:
 @artefact("blocks-forest", "figure", study=IN_BLOCKS, key=BLOCKS)
 def blocks_forest(studies: Studies) -> Figure:
     """Draw the differences in each block, and their means with intervals."""
-    by_env = grouped(sorted(studies.runs, key=lambda run: run.env), lambda run: run.env)
+    used = runs_in_blocks(studies)
+    by_env = grouped(sorted(used, key=lambda run: run.env), lambda run: run.env)
     rows = [row for env, runs in by_env.items() for row in _rows(env, runs)]
     figure, axes = style.panels(1, len(MEASURES), style.PAGE, 0.8 + _ROW * max(len(rows), 6), sharey=True)
     for axis, measure in zip(axes, MEASURES):
@@ -58,7 +59,7 @@ def blocks_forest(studies: Studies) -> Figure:
         "updates. Level: success on held-out tasks, over the evaluations of the last fifth of the updates."
     )
     notes = ["Exploratory, except for the claims of table blocks-claims."]
-    return Figure(caption, figure, studies.runs, notes)
+    return Figure(caption, figure, used, notes)
 
 
 def _rows(env: str, runs: list[Run]) -> Iterator[_Row]:

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy.special import fdtrc
 
-from analysis.claims.blocks import BASE, CLAIMED, IN_BLOCKS, measured, row_label
+from analysis.claims.blocks import BASE, CLAIMED, IN_BLOCKS, measured, row_label, runs_in_blocks
 from analysis.claims.looks import MEASURES, BlockClaim, Plan, Tested, decide, read_plan
 from analysis.data.methods import environment_name, ordered
 from analysis.data.rows import BLOCKS, METHOD, VARIANT, RowKey
 from analysis.data.runs import Run, grouped
 from analysis.data.statistics import Estimate
-from analysis.data.studies import Studies
+from analysis.data.studies import Studies, StudyRuns, select
 from analysis.grid.artefact import artefact
 from analysis.grid.contrasts import FEWEST, ByBlock, differences
 from analysis.grid.notes import origins, protocol
@@ -27,7 +27,8 @@ KEYS: Mapping[str, RowKey] = {**dict.fromkeys(IN_BLOCKS, BLOCKS), **dict.fromkey
 def blocks_claims(studies: Studies) -> Table:
     """Test the claims that paper/blocks.yaml declares."""
     plan = read_plan()
-    tested = tests(plan, studies)
+    used = runs_in_blocks(studies, CLAIMED)
+    tested = tests(plan, used)
     judged = studies.tier != "smoke"
     verdicts = [_verdict(plan, one) if judged else "not judged" for one in tested]
     found = [_difference(one) for one in tested]
@@ -35,7 +36,6 @@ def blocks_claims(studies: Studies) -> Table:
         [*_named(one.claim), str(len(one.values)), difference, _p(one), verdict]
         for one, difference, verdict in zip(tested, found, verdicts)
     ]
-    used = studies.runs
     looks = "; ".join(f"{look.blocks} blocks, {100 * look.level:g} %" for look in plan.looks)
     wanted = _to_train(plan, tested)
     return Table(
@@ -61,11 +61,12 @@ def blocks_claims(studies: Studies) -> Table:
 @artefact("blocks-methods", "table", study={**KEYS, **dict.fromkeys(_VARIANTS, VARIANT)})
 def blocks_methods(studies: Studies) -> Table:
     """Compare every method and variant with Gated-BEPO in the blocks that both have."""
-    rows, used = [], [run for name in IN_BLOCKS for run in studies[name].runs]
-    alike = {run.id: run for name in (*ONE_START, *_VARIANTS) for run in studies[name].runs if run.model == "small"}
+    rows, used = [], runs_in_blocks(studies)
+    others = [run for name in (*ONE_START, *_VARIANTS) for run in studies[name].runs if run.model == "small"]
+    alike = select(StudyRuns("blocks", studies.tier, key=VARIANT), {run.id: run for run in others}.values()).runs
     for env, of_env in grouped(sorted(used, key=lambda run: run.env), lambda run: run.env).items():
         by_row, updates = measured(of_env), of_env[0].updates
-        one_start = early_speed([run for run in alike.values() if run.env == env], updates)
+        one_start = early_speed([run for run in alike if run.env == env], updates)
         for name in ordered(by_row):
             numbers = [text for measure in MEASURES for text in _compared(by_row, name, measure)]
             start = _start(differences(by_row[name]["speed"], by_row.get(BASE, {}).get("speed", {})), name, one_start)
@@ -88,9 +89,9 @@ def blocks_methods(studies: Studies) -> Table:
     )
 
 
-def tests(plan: Plan, studies: Studies) -> list[Tested]:
-    """Return the plan's claims, tested on the runs of the studies."""
-    by_env = {env: measured(runs) for env, runs in grouped(studies.runs, lambda run: run.env).items()}
+def tests(plan: Plan, runs: Sequence[Run]) -> list[Tested]:
+    """Return the plan's claims, tested on runs in blocks."""
+    by_env = {env: measured(own) for env, own in grouped(runs, lambda run: run.env).items()}
     found = {}
     for claim in plan.claims:
         rows = by_env.get(claim.env, {})

@@ -1,6 +1,6 @@
 """Table lab-prediction: does fidelity in the lab predict how fast language models learn in blocks?"""
 
-from analysis.claims.blocks import CLAIMED, measured
+from analysis.claims.blocks import CLAIMED, measured, runs_in_blocks
 from analysis.claims.prediction import BLOCKS as DECLARED_BLOCKS
 from analysis.claims.prediction import FEWEST, LEVEL, Prediction, predictions
 from analysis.data.lab import learned_speed
@@ -17,7 +17,7 @@ _NAMES = {"error": "error", "gradient_efficiency": "gradient efficiency", "train
 @artefact("lab-prediction", "table", study=CLAIMED, key=BLOCKS)
 def lab_prediction(studies: Studies) -> Table:
     """Compute the correlations that docs/lab.md declares."""
-    runs = [run for run in studies.runs if run.env == "sokoban"]
+    runs = [run for run in runs_in_blocks(studies, CLAIMED) if run.env == "sokoban"]
     speed = {row: measures["speed"] for row, measures in measured(runs).items()}
     found = predictions(speed, learned_speed())
     return Table(

@@ -234,3 +234,23 @@ def test_the_tables_are_right_by_hand(tmp_path):
     assert (
         shown["Gated-BEPO backup=softmax"] == f"{own:.1f} / {other:.1f}, p {stats.f.sf((own / other) ** 2, 10, 3):.2g}"
     )
+
+
+def test_other_settings_and_other_starts_are_not_compared_with_a_block(tmp_path):
+    """One run of study frontier with another horizon, one of study blocks from the start of another block."""
+    for method in RATES:
+        for block in (100, 101, 102):
+            at = {"credit.name": method, "seed": block, "policy.seed": block, "policy.warm_start.seed": block}
+            write_run(tmp_path, "blocks", at | {"env.horizon": 15}, [[1, 0]], metrics={"train/success": RATES[method]})
+    expected = shown_in_blocks(tmp_path)
+    assert len(expected) == len(RATES)
+    other = {"credit.name": "salt", "seed": 100, "policy.seed": 100, "policy.warm_start.seed": 100, "env.horizon": 20}
+    write_run(tmp_path, "frontier", other, [[1, 0]], metrics={"train/success": 0.9}, started="2025-01-01")
+    other = {"credit.name": "grpo", "seed": 100, "policy.seed": 0, "policy.warm_start.seed": 100, "env.horizon": 15}
+    write_run(tmp_path, "blocks", other, [[1, 0]], metrics={"train/success": 0.9}, started="2025-01-01")
+    assert shown_in_blocks(tmp_path) == expected
+
+
+def shown_in_blocks(results):
+    table = build(artefacts()["blocks-methods"], Source(results), "laptop").table
+    return [[getattr(cell, "text", cell) for cell in row] for row in table.rows]
