@@ -1,6 +1,6 @@
 """Runs in blocks: their studies, and every measure by row and block."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from analysis.claims.looks import MEASURES
 from analysis.data.methods import name_of
@@ -24,9 +24,9 @@ def runs_in_blocks(studies: Studies, names: Sequence[str] = IN_BLOCKS) -> list[R
     return Studies({name: studies[name] for name in names}).pooled()
 
 
-def measured(runs: Sequence[Run]) -> Measured:
-    """Return every measure of the runs of one environment."""
-    rows = grouped(sorted(runs, key=lambda run: run.seed), lambda run: str(BLOCKS.row(run)))
+def measured(runs: Sequence[Run], row_of: Callable[[Run], str] = lambda run: str(BLOCKS.row(run))) -> Measured:
+    """Return every measure of the runs of one environment. ``row_of`` names the row of a run."""
+    rows = grouped(sorted(runs, key=lambda run: run.seed), row_of)
     return {
         row: {name: {run.seed: measure(run) for run in own} for name, measure in MEASURES.items()}
         for row, own in rows.items()

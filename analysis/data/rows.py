@@ -57,4 +57,11 @@ def _in_block(run: Run) -> str | None:
     return _variant(run) if run.seed == run["policy.seed"] == run["policy.warm_start.seed"] else None
 
 
-BLOCKS = RowKey(_in_block, within=("policy.seed", "policy.warm_start.seed"))
+def _with_loss(run: Run) -> str | None:
+    variant = _in_block(run)
+    return variant and f"{variant} {run['loss.name']}"
+
+
+_SEEDS = ("policy.seed", "policy.warm_start.seed")
+BLOCKS = RowKey(_in_block, within=_SEEDS)
+LOSSES_IN_BLOCKS = RowKey(_with_loss, within=_SEEDS)

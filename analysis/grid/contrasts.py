@@ -7,7 +7,8 @@ import numpy as np
 
 from analysis.data.runs import grouped
 from analysis.data.statistics import Interval
-from analysis.grid.success import Rates, interval_of, with_interval
+from analysis.grid.success import Rates, interval_of, mean_of, mean_with_interval, with_interval
+from analysis.grid.table import Printed
 
 FEWEST = 3  # blocks that a comparison needs
 ByBlock = Mapping[int, float]
@@ -93,6 +94,12 @@ def by_place(found: Mapping[str, Contrast], told: Callable[[Mapping[str, Contras
     """Return a sentence for each number of blocks, the largest first, and last the one about one warm start."""
     places = sorted(grouped(found.items(), lambda item: item[1].blocks).items(), reverse=True)
     return ". ".join(f"{f'{blocks} blocks' if blocks else 'One start'}: {told(dict(own))}" for blocks, own in places)
+
+
+def compared(own: ByBlock, base: ByBlock) -> list[Printed | str]:
+    """Return the mean over blocks, and the mean difference from ``base`` with its interval (a dash without any)."""
+    values = np.array(list(differences(own, base).values()))
+    return [mean_of(np.array(list(own.values()))), mean_with_interval(values) if len(values) else "–"]
 
 
 def differences(more: ByBlock, less: ByBlock) -> dict[int, float]:

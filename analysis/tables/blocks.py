@@ -13,9 +13,9 @@ from analysis.data.runs import Run, grouped
 from analysis.data.statistics import Estimate
 from analysis.data.studies import Studies, StudyRuns, select
 from analysis.grid.artefact import artefact
-from analysis.grid.contrasts import FEWEST, ByBlock, differences
+from analysis.grid.contrasts import FEWEST, ByBlock, compared, differences
 from analysis.grid.notes import origins, protocol
-from analysis.grid.success import mean_of, mean_with_interval
+from analysis.grid.success import mean_with_interval
 from analysis.grid.table import NOT_RUN, Printed, Table
 
 ONE_START = ("main_sokoban_text", "replication", "main_alfworld", "main_webshop", "headroom")
@@ -68,7 +68,8 @@ def blocks_methods(studies: Studies) -> Table:
         by_row, updates = measured(of_env), of_env[0].updates
         one_start = early_speed([run for run in alike if run.env == env], updates)
         for name in ordered(by_row):
-            numbers = [text for measure in MEASURES for text in _compared(by_row, name, measure)]
+            base = by_row.get(BASE, {}) if name != BASE else {}
+            numbers = [text for measure in MEASURES for text in compared(by_row[name][measure], base.get(measure, {}))]
             start = _start(differences(by_row[name]["speed"], by_row.get(BASE, {}).get("speed", {})), name, one_start)
             rows.append([environment_name(env), row_label(name), str(len(by_row[name]["speed"])), *numbers, start])
     return Table(
@@ -118,13 +119,6 @@ def _start(by_block: ByBlock, name: str, one_start: Mapping[str, ByBlock]) -> st
     own, other = over_blocks.std(ddof=1), over_seeds.std(ddof=1)
     p = fdtrc(len(over_blocks) - 1, len(over_seeds) - 1, (own / other) ** 2)
     return f"{own:.1f} / {other:.1f}, p {p:.2g}"
-
-
-def _compared(by_row: Mapping[str, Mapping[str, ByBlock]], name: str, measure: str) -> list[Printed | str]:
-    own = by_row[name][measure]
-    values = np.array(list(differences(own, by_row.get(BASE, {}).get(measure, {})).values()))
-    told = mean_with_interval(values) if name != BASE and len(values) else "–"
-    return [mean_of(np.array(list(own.values()))), told]
 
 
 def _named(claim: BlockClaim) -> list[str]:

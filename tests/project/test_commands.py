@@ -47,7 +47,8 @@ NOT_RUN = {
     r"python -m analysis results": "reads every published run; tests/analysis/test_results.py makes the page",
     r"python -m analysis\.output\.notebook_pages": "tests/analysis/test_notebooks.py runs every notebook",
     r"python -m bepo\.upload": "needs a server; tests/store/test_tracking.py has a stand-in for it",
-    r".*(credit=(togo|mine)|credit togo|-k togo|view tutorial|--results tutorial)": "an example of a page: its file is added there",
+    r".*(credit=(togo|mine)|credit togo|-k togo|view tutorial|--results tutorial)": "an example of a page: "
+    "its file is added there",
     r".*(env=corridor|play corridor|loss=dro|invalid.penalty)": "an example of a page: "
     "tests/project/test_extending.py adds its file, and runs it",
     r"bepo new": "writes a package into the current folder; tests/commands/test_new.py does it elsewhere",
