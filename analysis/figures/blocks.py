@@ -19,7 +19,8 @@ from analysis.grid.table import Figure
 from analysis.plots import style
 from analysis.plots.hover import describe
 
-_ROW = 0.135  # inches
+_ROW = 0.15  # inches
+_BELOW = 0.3  # of a row: how far the dots of blocks are below the interval
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,9 @@ def _paired(own: ByBlock, base: ByBlock) -> Rates:
 def _draw(axis: Axes, place: int, row: _Row, measure: str) -> None:
     values, colour = row.found[measure], style.method_colour(row.name.split()[0])
     interval = interval_of(float(values.mean()), [1], [values])
-    axis.plot(values, np.full(len(values), place), "o", color=colour, markersize=1.6, alpha=0.45, markeredgewidth=0)
+    axis.plot(
+        values, np.full(len(values), place + _BELOW), "o", color=colour, markersize=1.8, alpha=0.6, markeredgewidth=0
+    )
     axis.plot((interval.low, interval.high), (place, place), color=colour, linewidth=1.4)
     (dot,) = axis.plot([values.mean()], [place], "o", color=colour, markersize=3.6)
     describe(dot, [f"{row_label(row.name)}, {measure}, {len(values)} blocks: {mean_with_interval(values)}"])
