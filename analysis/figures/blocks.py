@@ -13,7 +13,7 @@ from analysis.data.rows import BLOCKS
 from analysis.data.runs import Run, grouped
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
-from analysis.grid.contrasts import FEWEST, ByBlock, differences
+from analysis.grid.contrasts import FEWEST, paired
 from analysis.grid.success import Rates, interval_of, mean_with_interval
 from analysis.grid.table import Figure
 from analysis.plots import style
@@ -68,7 +68,7 @@ def _rows(env: str, runs: list[Run]) -> Iterator[_Row]:
     by_row = measured(runs)
     base = by_row.get(BASE, {})
     found = [
-        _Row(name, {measure: _paired(own[measure], base.get(measure, {})) for measure in own})
+        _Row(name, {measure: paired(own[measure], base.get(measure, {})) for measure in own})
         for name, own in by_row.items()
         if name != BASE
     ]
@@ -76,10 +76,6 @@ def _rows(env: str, runs: list[Run]) -> Iterator[_Row]:
     if enough:
         yield _Row(environment_name(env), {})
     yield from sorted(enough, key=lambda row: -row.found["speed"].mean())
-
-
-def _paired(own: ByBlock, base: ByBlock) -> Rates:
-    return np.array(list(differences(own, base).values()))
 
 
 def _draw(axis: Axes, place: int, row: _Row, measure: str) -> None:

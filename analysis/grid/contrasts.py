@@ -41,9 +41,9 @@ def contrasts(base: str, rates: Mapping[str, Rates], blocks: Mapping[str, ByBloc
     """
     found = {}
     for name in _rows(rates, blocks, base):
-        paired = np.array([*differences(blocks.get(name, {}), blocks.get(base, {})).values()])
-        if len(paired) >= FEWEST:
-            found[name] = _contrast(float(paired.mean()), [1], [paired], len(paired))
+        points = paired(blocks.get(name, {}), blocks.get(base, {}))
+        if len(points) >= FEWEST:
+            found[name] = _contrast(float(points.mean()), [1], [points], len(points))
         elif name in rates and base in rates:
             value = float(rates[name].mean() - rates[base].mean())
             found[name] = _contrast(value, [1, -1], [rates[name], rates[base]])
@@ -98,8 +98,13 @@ def by_place(found: Mapping[str, Contrast], told: Callable[[Mapping[str, Contras
 
 def compared(own: ByBlock, base: ByBlock) -> list[Printed | str]:
     """Return the mean over blocks, and the mean difference from ``base`` with its interval (a dash without any)."""
-    values = np.array(list(differences(own, base).values()))
+    values = paired(own, base)
     return [mean_of(np.array(list(own.values()))), mean_with_interval(values) if len(values) else "–"]
+
+
+def paired(more: ByBlock, less: ByBlock) -> Rates:
+    """Return the differences in the blocks that both have, by block."""
+    return np.array(list(differences(more, less).values()))
 
 
 def differences(more: ByBlock, less: ByBlock) -> dict[int, float]:

@@ -13,7 +13,7 @@ from analysis.data.runs import Run, grouped
 from analysis.data.statistics import Estimate
 from analysis.data.studies import Studies, StudyRuns, select
 from analysis.grid.artefact import artefact
-from analysis.grid.contrasts import FEWEST, ByBlock, compared, differences
+from analysis.grid.contrasts import FEWEST, ByBlock, compared, differences, paired
 from analysis.grid.notes import origins, protocol
 from analysis.grid.success import mean_with_interval
 from analysis.grid.table import NOT_RUN, Printed, Table
@@ -113,7 +113,7 @@ def early_speed(runs: Sequence[Run], updates: int) -> Mapping[str, ByBlock]:
 
 def _start(by_block: ByBlock, name: str, one_start: Mapping[str, ByBlock]) -> str:
     over_blocks = np.array(list(by_block.values()))
-    over_seeds = np.array(list(differences(one_start.get(name, {}), one_start.get(BASE, {})).values()))
+    over_seeds = paired(one_start.get(name, {}), one_start.get(BASE, {}))
     if name == BASE or min(len(over_blocks), len(over_seeds)) < FEWEST:
         return "–"
     own, other = over_blocks.std(ddof=1), over_seeds.std(ddof=1)
