@@ -17,10 +17,13 @@ from analysis.data.statistics import Interval, quantiles, spearman
 DECLARED = RECORDED / "declared.csv"
 MEASURES: Mapping[str, int] = {"error": -1, "gradient_efficiency": 1}
 """The measures, with the sign of the correlation with speed that is predicted."""
+SETTINGS: Mapping[str, Sequence[str]] = {"primary": ["primary"], "all": ["primary", "variants"], "newer": ["newer"]}
+"""The compared settings, by the groups of paper/lab/declared.csv."""
+JUDGED = ("primary", "newer")
 BLOCKS = range(100, 116)
 FEWEST = 6
 LEVEL = 0.05 / len(MEASURES)
-"""The one-sided level of each measure over the primary settings (Bonferroni)."""
+"""The one-sided level of each measure over judged settings (Bonferroni)."""
 _RESAMPLES, _PERMUTATIONS = 10_000, 100_000
 
 
@@ -29,7 +32,8 @@ class Prediction:
     """One measure over some settings, and their speed in the blocks that all of them have."""
 
     measure: str
-    primary: bool
+    settings: str
+    judged: bool
     fidelity: Float[np.ndarray, " S"]
     blocks: Sequence[int]
     speed: Float[np.ndarray, "S B"]
@@ -61,10 +65,10 @@ class Prediction:
 
     @property
     def verdict(self) -> str:
-        """The verdict; secondary settings have none."""
+        """The verdict, if one was declared."""
         if not self.enough:
             return f"not enough blocks ({len(self.blocks)} of {FEWEST})"
-        if not self.primary:
+        if not self.judged:
             return "none declared"
         return "predicts learning" if self.p < LEVEL else "not shown"
 
@@ -77,13 +81,14 @@ def predictions(speed: Mapping[str, Mapping[int, float]], learned: Mapping[str, 
     """Return every declared correlation. ``speed``: of each row by block; ``learned``: speed in the lab by setting."""
     declared = pd.read_csv(DECLARED)
     found = []
-    for primary in (True, False):
-        chosen = declared[declared["primary"] == "yes"] if primary else declared
+    for settings, groups in SETTINGS.items():
+        chosen = declared[declared["group"].isin(groups)]
         of_rows = [speed.get(row, {}) for row in chosen["row"]]
         shared = [block for block in BLOCKS if all(block in own for own in of_rows)]
         table = np.array([[own[block] for block in shared] for own in of_rows])
-        found += [Prediction(name, primary, np.array(chosen[name], float), shared, table) for name in MEASURES]
+        judged = settings in JUDGED
+        found += [Prediction(name, settings, judged, np.array(chosen[name], float), shared, table) for name in MEASURES]
         if set(chosen["setting"]) <= set(learned):
             values = np.array([learned[name] for name in chosen["setting"]])
-            found.append(Prediction("training", False, values, shared, table))
+            found.append(Prediction("training", settings, False, values, shared, table))
     return found
