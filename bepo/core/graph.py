@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from bepo.core.batch import RolloutBatch, Terminal
+from bepo.core.errors import UserError
 from bepo.core.interning import run_starts
 from bepo.core.returns import discounted_returns
 
@@ -58,7 +59,12 @@ class RolloutGraph:
 
     @cached_property
     def pair(self) -> Int[np.ndarray, " N"]:
-        """Return the id of each transition's (state, action), from 0. Responses without an action are one action."""
+        """Return the id of each transition's (state, action), from 0. Responses without an action are one action.
+
+        Raises ``UserError`` if there are valid transitions, and none has an action: then no column was given.
+        """
+        if not self.batch.action_key and self.batch.valid.any():
+            raise UserError("these rollouts have no actions, which the estimator needs")
         code = self.batch.state * np.int64(len(self.batch.action_key) + 1) + self.batch.action + 1
         return np.unique(code, return_inverse=True)[1]
 

@@ -106,7 +106,7 @@ def check_degenerate_groups(cls: type[Estimator], shape: str, data: Any) -> None
     rows = [
         {"uid": 0, "traj": k, "t": 0, "obs": s, "next": n, "r": r, "done": end, "valid": True}
         | {"prompt_ids": [0], "response_ids": [1], "logprobs": [0.0], "values": [0.5], "expert_steps": 1.0}
-        | {"entropy": 0.5, "energy": 0.25, "continuation": r}
+        | {"action": "go", "entropy": 0.5, "energy": 0.25, "continuation": r}
         | {"next_expert_steps": 0.0 if end == "success" else math.nan}
         for k, (s, n, r, end) in enumerate(DEGENERATE[shape])
     ]

@@ -43,7 +43,7 @@ def rollouts(
             keys = [f"s{next(fresh)}" if unique else f"s{draw(st.integers(0, n_states - 1))}" for _ in range(steps + 1)]
             done = draw(st.sampled_from(DONE))
             for t in range(steps):
-                last = t == steps - 1
+                last, action = t == steps - 1, draw(st.sampled_from(("left", "right", None)))
                 rows.append(
                     {
                         "uid": f"u{g}",
@@ -53,8 +53,8 @@ def rollouts(
                         "next": keys[t + 1],
                         "r": draw(st.sampled_from(rewards)) + 10.0 * (last and done == "success"),
                         "done": done if last else None,
-                        "valid": draw(st.booleans()),
-                        "action": draw(st.sampled_from(("left", "right", None))),
+                        "valid": action is not None and draw(st.booleans()),
+                        "action": action,
                         "entropy": draw(st.sampled_from((0.0, 0.5, 1.5))),
                         "energy": draw(st.sampled_from((0.0, 0.25, 1.0))),
                         "continuation": draw(st.sampled_from((0.0, 2.5, 10.0))),

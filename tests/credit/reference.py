@@ -380,9 +380,29 @@ def crbc(rows, o):
 
 def graft(rows, o):
     reward = paying_success(rows, o.gamma)
-    value = closure(rows, reward, o.gamma)
-    residual = snapped(residuals(rows, reward, value, successors(rows), o.gamma))
-    step = standardise(by(rows, "uid", "obs"), residual, o.std)
+    successor, value = successors(rows), closure(rows, reward, o.gamma)
+    delta = snapped(residuals(rows, reward, value, successor, o.gamma))
+    edges = defaultdict(dict)
+    for row, s, d in zip(rows, successor, delta):
+        edges[row["uid"], row["obs"]][row["action"], s] = d
+    raw = []
+    for row, s, d in zip(rows, successor, delta):
+        later = sum(
+            other["traj"] == row["traj"] and other["uid"] == row["uid"] and other["t"] > row["t"] for other in rows
+        )
+        layer, seen, discount = {s} & edges.keys(), {s}, 1.0
+        for _ in range(later):
+            discount *= o.gamma * o.gae_lambda
+            leaving = [pair for u in layer for pair in edges[u].items()]
+            d += discount * mean(x for _, x in leaving) if leaving else 0.0
+            layer = {v for (_, v), _ in leaving if v in edges} - seen
+            seen |= layer
+        raw.append(d)
+    raw, states = snapped(raw), by(rows, "uid", "obs")
+    step = standardise(states, raw, o.std)
+    for i, *others in states.values():
+        if not others:
+            step[i] = raw[i] if o.std == "none" else float((raw[i] > 0) - (raw[i] < 0))
     return [a - o.invalid_penalty * (not row["valid"]) for a, row in zip(step, rows)]
 
 

@@ -45,7 +45,7 @@ def failures(batch):
         end = Terminal.FAILURE if batch.terminal[i] == Terminal.SUCCESS else Terminal(batch.terminal[i])
         rows.append(
             {"uid": int(batch.group[i]), "traj": int(batch.trajectory[i]), "t": int(batch.step[i]), "r": 0.0}
-            | {"obs": int(batch.state[i]), "next": int(batch.next_state[i]), "valid": True, "action": batch.actions[i]}
+            | {"obs": int(batch.state[i]), "next": int(batch.next_state[i]), "valid": True, "action": str(batch.actions[i])}
             | {"done": end.name.lower() if end else None}
         )
     return RolloutBatch.from_rows(rows)
@@ -60,7 +60,7 @@ def test_graft_crbc_and_graphhca_solve_gated_bepos_system(batch, gamma):
     graph = RolloutGraph(batch.paying_success(1.0))
     value = solve(graph, gamma).value
     residual = graph.residuals(value, gamma)
-    close(GRAFT(gamma=gamma)(batch).terms["step_raw"], gamma * residual, 2e-9)
+    close(GRAFT(gamma=gamma)(batch).terms["residual"], gamma * residual, 2e-9)
     close(CRBC(beta=gamma)(batch).terms["step_raw"], gamma * graph.pair_mean(residual), 2e-9)
     potential = with_terminals(gamma * value, 1.0)
     log = np.log(np.maximum(potential, 0.01))
@@ -70,17 +70,17 @@ def test_graft_crbc_and_graphhca_solve_gated_bepos_system(batch, gamma):
 @given(batch=BATCH)
 def test_step_terms_sum_to_zero_in_every_state(batch):
     graph = RolloutGraph(batch)
-    for estimator in (CRBC(depth=2), CRBC(), GRAFT(), GraphHCA(), AdaStep(), ECPO()):
+    for estimator in (CRBC(depth=2), CRBC(), GRAFT(gae_lambda=0), GraphHCA(), AdaStep(), ECPO()):
         close(graph.state_mean(estimator(batch).terms["step"]), 0)
     close(graph.state_mean(G2PO()(batch).terms["node"]), 0)
     close(np.add.reduceat(G2PO()(batch).terms["edge"], batch.group_start), 0, 1e-7)
 
 
 @given(batch=BATCH)
-def test_grafts_means_over_later_edges_are_zero(batch):
-    """Over all transitions that leave the states k steps ahead, residuals average 0: GRAFT's Graph GAE adds nothing."""
+def test_grafts_means_over_later_transitions_are_zero(batch):
+    """Over all transitions that leave the states k steps ahead, residuals average 0 (not over distinct edges)."""
     graph, estimator = RolloutGraph(batch), GRAFT(std="none", invalid_penalty=0.0)
-    raw = estimator(batch).terms["step_raw"]
+    raw = estimator(batch).terms["residual"]
     ahead = {int(s) for s in graph.successor if s >= 0}
     for _ in range(4):
         leaving = np.isin(batch.state, list(ahead))
@@ -88,12 +88,33 @@ def test_grafts_means_over_later_edges_are_zero(batch):
         ahead = {int(s) for s in graph.successor[leaving] if s >= 0}
 
 
+def test_graft_looks_ahead_over_distinct_edges():
+    """By hand, lambda = gamma = 0.5: from b two transitions end in success and one in failure."""
+    rows = [*walk(0, 0, "abc", "success"), *walk(0, 1, "abc", "success"), *walk(0, 2, "abd", "failure")]
+    batch = RolloutBatch.from_rows(rows)
+    credit = GRAFT(gamma=0.5, gae_lambda=0.5, std="none", invalid_penalty=0)(batch)
+    b = 0.5 * 2 / 3  # V(b)
+    success, failure = 0.5 - b, -b
+    close(credit.terms["residual"], [0, success, 0, success, 0, failure])
+    close(
+        credit.terms["step_raw"],
+        [0.25 * (success + failure) / 2, success] * 2 + [0.25 * (success + failure) / 2, failure],
+    )
+
+
+def test_graft_gives_a_state_that_was_visited_once_the_sign_of_what_lies_ahead():
+    rows = [*walk(0, 0, "abc", "success"), *walk(0, 1, "dbc", "success"), *walk(0, 2, "ebf", "failure")]
+    step = GRAFT(invalid_penalty=0)(RolloutBatch.from_rows(rows)).terms["step"]
+    assert step[0] == step[2] == step[4] == -1  # of three visits two succeed, of two distinct edges one
+    assert not GRAFT(gae_lambda=0)(RolloutBatch.from_rows(rows)).terms["step"][::2].any()
+
+
 @given(batch=BATCH)
 def test_with_two_successors_graft_and_graphhca_are_one_estimator(batch):
     """Standardised within a state, every increasing function of the successor's value gives the same two numbers."""
     graph = RolloutGraph(batch)
     scores, deviations = [], []
-    for estimator in (GRAFT(gamma=0.95), GraphHCA(gamma=0.95, floor=1e-9)):
+    for estimator in (GRAFT(gamma=0.95, gae_lambda=0), GraphHCA(gamma=0.95, floor=1e-9)):
         raw = estimator(batch).terms["step_raw"]
         centred = raw - graph.state_mean(raw)[batch.state]
         deviations.append(np.sqrt(graph.state_mean(centred**2)))
@@ -204,6 +225,26 @@ def test_crbc_is_bounded_and_never_reads_rewards(batch):
     np.testing.assert_array_equal(CRBC()(batch.penalised(0.7)).terms["step"], step)
     one = RolloutGraph(batch).actions[batch.state] < 2
     assert not step[one].any()
+
+
+@given(batch=BATCH)
+def test_following_crbcs_advantage_never_lowers_a_value(batch):
+    """Policy improvement: actions weighted by exp(A) are worth as much or more in every state."""
+    beta = 0.98
+    graph, credit = RolloutGraph(batch.paying_success(beta)), CRBC(beta=beta)(batch)
+    weight = np.exp(credit.terms["step_raw"])
+    weight /= np.bincount(batch.state, weights=weight, minlength=batch.n_states)[batch.state]
+    policy, inner = np.eye(batch.n_states), graph.successor >= 0
+    np.add.at(policy, (batch.state[inner], graph.successor[inner]), -beta * weight[inner])
+    reward = np.bincount(batch.state, weights=weight * graph.batch.reward, minlength=batch.n_states)
+    assert (np.linalg.solve(policy, reward) >= solve(graph, beta).value - 1e-9).all()
+
+
+@given(batch=BATCH)
+def test_graphhca_orders_successors_as_graft(batch):
+    phi, delta = GraphHCA(floor=1e-9)(batch).terms["step_raw"], GRAFT(gamma=0.95)(batch).terms["residual"]
+    gaps = [np.subtract.outer(x, x)[np.equal.outer(batch.state, batch.state)] for x in (phi, delta)]
+    assert (gaps[0] * gaps[1] >= -1e-12).all()
 
 
 @given(batch=BATCH)
@@ -382,7 +423,7 @@ def walk(uid, traj, keys, done):
     last = len(keys) - 2
     return [
         {"uid": uid, "traj": traj, "t": t, "obs": keys[t], "next": keys[t + 1], "r": 10.0 * (done == "success")}
-        | {"done": done if t == last else None, "valid": t > 0}
+        | {"done": done if t == last else None, "valid": t > 0, "action": "go"}
         for t in range(last + 1)
     ]
 
@@ -438,6 +479,15 @@ def test_empg_without_modulation_is_centred_grpo(batch):
     even = batch.with_columns(entropy=np.full(len(batch), 0.7))
     close(EMPG()(even).terms["rho"], 1.0)
     close(EMPG()(even).terms["bonus"], batch.terminal == 0)
+
+
+@pytest.mark.parametrize("estimator", [CRBC(), GRAFT(), AdaStep(), ECPO(), SALT(), ShrunkBEPO()])
+def test_rollouts_without_actions_are_refused(estimator):
+    rows = [row | {"action": None} for row in walk(0, 0, "abc", "success") + walk(0, 1, "abd", "failure")]
+    with pytest.raises(UserError, match="no actions"):
+        estimator(RolloutBatch.from_rows(rows))
+    invalid = [row | {"valid": False} for row in rows]  # a group of invalid responses has no action either
+    assert np.isfinite(estimator(RolloutBatch.from_rows(invalid)).advantage).all()
 
 
 def test_empg_refuses_rollouts_without_entropies():

@@ -81,6 +81,8 @@ def test_a_method_preset_says_what_else_the_method_needs():
     assert config("credit=gagpo_action_ratio").loss.ratio == "action"
     graft = config("credit=graft_action_ratio")
     assert (graft.credit.name, graft.loss) == ("graft", PPOClip(ratio="action", aggregation="sequence_mean"))
+    assert graft.credit.gae_lambda == 0.95
+    assert config("credit=graft_action_ratio", "env=webshop").credit.gae_lambda == 0.8
     assert config("credit=hgpo_official").credit.std == "population"
     assert config("credit=graphgpo_official", "env=sokoban").credit.omega == 0.8
     dapo, dr_grpo = config("credit=dapo"), config("credit=dr_grpo", "tier=paper")
