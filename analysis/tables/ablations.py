@@ -1,15 +1,19 @@
 """The ablation tables: each varies one factor on one environment."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
 
 from analysis.data.rows import METHOD, RowKey, settings
-from analysis.data.runs import Run
+from analysis.data.runs import Run, grouped
+from analysis.data.studies import Studies, StudyRuns
 from analysis.grid.artefact import StudyNames, artefact
+from analysis.grid.contrasts import FEWEST
 from analysis.grid.grid import grid
 from analysis.grid.parts import Block, Metric, setting_rows
+from analysis.grid.table import Table
 
 SUCCESS = Metric("success", "Success", headline=True, format=".2f")
 SCORE = Metric("score", "Score", value="task_score", format=".2f")
@@ -17,7 +21,9 @@ WEBSHOP = (Block(env="webshop", model="small"),)
 ALFWORLD = (Block(env="alfworld", model="small"),)
 ABLATIONS = ("component_ablation", "gate_form", "gate_thresholds", "gate_gae_order", "iteration_budget", "gae_lambda")
 ABLATIONS += ("step_weight", "outcome_mixing", "backup_operator")
-ALIKE = ("main_alfworld", "main_webshop", "main_sokoban_text", "replication", *ABLATIONS)
+MAIN = ("main_alfworld", "main_webshop", "main_sokoban_text", "replication")
+ALIKE = (*MAIN, *ABLATIONS)
+OUTCOME_ONLY = "mixing=outcome_only"
 _WORDS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 
@@ -66,6 +72,8 @@ def _components(at: dict[str, str]) -> list[str]:
 
 def _mixing(run: Run) -> str | None:
     """Return the active fields: ``eta_min`` has an effect only with the dynamic rule."""
+    if run.method == "grpo":
+        return OUTCOME_ONLY
     if run.method != "gated_bepo":
         return None
     return f"mixing={run['mixing']}" + (f" eta_min={run['eta_min']}" if run["mixing"] == "dynamic" else "")
@@ -77,6 +85,7 @@ def _change(run: Run) -> float:
 
 CHANGE = Metric("delta_advantage", "Max |ΔA|", value=_change, format=".2e", ranked=False)
 MIXING, ITERATIONS = RowKey(_mixing), settings("iterations")
+_GRPO = RowKey(lambda run: run.method if run.method == "grpo" else None)
 # The ramp length has an effect only with a ramp.
 GATE_FORM = RowKey(
     lambda run: f"gate={run['gate']}" + f" full_visits={run['full_visits']}" * (run["gate"] == "count_ramp")
@@ -85,10 +94,39 @@ FACTORS = {"gate_form": GATE_FORM, "gae_lambda": settings("gae_lambda"), "step_w
 _FACTOR_NAMES = zip(FACTORS, _WORDS["factors"].items())
 FACTOR_BLOCKS = [Block(name, heading, "small", "webshop", study) for study, (name, heading) in _FACTOR_NAMES]
 
+
+def _mixing_ablation(
+    label: str, study: str, heads: tuple[str, ...], labels: Callable[[dict[str, str]], list[str]]
+) -> None:
+    """Register a table of mixing rules. GRPO's runs count as outcome credit alone."""
+    rows, keys = setting_rows(heads, labels), {study: MIXING, **dict.fromkeys(MAIN, _GRPO)}
+
+    @artefact(label, "table", keys, alike=ALIKE)
+    def _(studies: Studies) -> Table:
+        own, *others = studies.values()
+        twins = _twins(own, [run for study in others for run in study.runs])
+        runs = replace(own, runs=[*own.runs, *twins])
+        table = grid(label, runs, _WORDS["captions"][label], (SUCCESS, SCORE), WEBSHOP, rows, level="evaluation")
+        table.notes += [_WORDS["twins"]] if twins else []
+        return table
+
+
+def _twins(study: StudyRuns, grpo: Sequence[Run]) -> list[Run]:
+    """Return GRPO's runs of further seeds, where it and outcome credit alone learned the same on every shared seed."""
+    found = []
+    own = grouped(study.rows.get(OUTCOME_ONLY, []), lambda run: (run.env, run.model))
+    for place, others in grouped(grpo, lambda run: (run.env, run.model)).items():
+        learned = {run.seed: run.learned for run in own.get(place, [])}
+        shared = [run for run in others if run.seed in learned]
+        if len(shared) >= FEWEST and all(run.learned == learned[run.seed] for run in shared):
+            found += [run for run in others if run.seed not in learned]
+    return found
+
+
 ablation("gate-ablation", "gate_thresholds", settings("n_min", "b_min"), ("Gate", "$n_min$", "$b_min$"), _thresholds)
 ablation("gate-gae-ablation", "gate_gae_order", settings("gate_order"), ("Recursion",), _factor)
 ablation("backup-ablation", "backup_operator", settings("backup"), ("Backup",), _factor, ALFWORLD, (SUCCESS,))
 ablation("maxiter-ablation", "iteration_budget", ITERATIONS, ("Iter.",), _factor, metrics=(CHANGE, SUCCESS, SCORE))
-ablation("fusion-ablation", "component_ablation", MIXING, ("Setting", "FP", "Gate", "↓Out."), _components)
-ablation("supp-mixing-ablation", "outcome_mixing", MIXING, ("Variant", "Advantage"), lambda at: _mixing_names(at)[1:])
+_mixing_ablation("fusion-ablation", "component_ablation", ("Setting", "FP", "Gate", "↓Out."), _components)
+_mixing_ablation("supp-mixing-ablation", "outcome_mixing", ("Variant", "Advantage"), lambda at: _mixing_names(at)[1:])
 ablation("diagnostic-ablation", FACTORS, METHOD, ("Setting",), _factor, FACTOR_BLOCKS)

@@ -17,6 +17,7 @@ from analysis.grid.contrasts import FEWEST, ByBlock, compared, differences, pair
 from analysis.grid.notes import origins, protocol
 from analysis.grid.success import mean_with_interval
 from analysis.grid.table import NOT_RUN, Printed, Table
+from analysis.tables.headroom import oracles
 
 ONE_START = ("main_sokoban_text", "replication", "main_alfworld", "main_webshop", "headroom")
 _VARIANTS = ("component_ablation", "gate_thresholds", "iteration_budget", "gae_lambda", "backup_operator")
@@ -63,7 +64,7 @@ def blocks_methods(studies: Studies) -> Table:
     """Compare every method and variant with Gated-BEPO in the blocks that both have."""
     rows, used = [], runs_in_blocks(studies)
     others = [run for name in (*ONE_START, *_VARIANTS) for run in studies[name].runs if run.model == "small"]
-    alike = select(StudyRuns("blocks", studies.tier, key=VARIANT), {run.id: run for run in others}.values()).runs
+    alike = select(StudyRuns("blocks", studies.tier, key=VARIANT), _with_credit_of(used, others)).runs
     for env, of_env in grouped(sorted(used, key=lambda run: run.env), lambda run: run.env).items():
         by_row, updates = measured(of_env), of_env[0].updates
         one_start = early_speed([run for run in alike if run.env == env], updates)
@@ -82,8 +83,10 @@ def blocks_methods(studies: Studies) -> Table:
             "same blocks, mean with Student's 95 % interval, not corrected. Exploratory, except for the claims of "
             "table blocks-claims. Start by method: the deviation of the difference in speed over blocks / over "
             "training seeds of one warm start (the published runs, cut to as many updates), and the one-sided p of an "
-            "F test that the first is larger: that the difference depends on the start. A dash: fewer than three runs "
-            "from one start.",
+            "F test that the first is larger: that the difference depends on the start. It assumes that training seeds "
+            "vary as much from every start. A dash: fewer than three runs from one start with the row's credit and "
+            "loss.",
+            *oracles(used),
             *origins(used),
         ],
         left=2,
@@ -99,6 +102,20 @@ def tests(plan: Plan, runs: Sequence[Run]) -> list[Tested]:
         sides = [rows.get(name, {}).get(claim.measure, {}) for name in (claim.more, claim.less)]
         found[claim] = differences(*sides)
     return decide(plan, found)
+
+
+def _with_credit_of(runs: Sequence[Run], others: Sequence[Run]) -> list[Run]:
+    """Return the ``others`` whose credit and loss are those of their row in ``runs``, each once."""
+    wanted = {(run.env, BLOCKS.row(run)): _credit(run) for run in runs}
+    return [
+        run
+        for run in {one.id: one for one in others}.values()
+        if wanted.get((run.env, VARIANT.row(run))) == _credit(run)
+    ]
+
+
+def _credit(run: Run) -> Mapping[str, object]:
+    return {name: value for name, value in run.settings.items() if name.startswith(("credit.", "loss."))}
 
 
 def early_speed(runs: Sequence[Run], updates: int) -> Mapping[str, ByBlock]:

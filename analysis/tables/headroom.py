@@ -41,6 +41,7 @@ def headroom(studies: Studies) -> Table:
             "this tier cannot judge credit assignment on the environment, and its rows do not compare methods. "
             "Headroom in training does not imply headroom in final success. Not tested: no run of the oracle has the "
             "settings and the warm start of these runs. docs/laptop.md lists what was tried.",
+            *oracles(used),
             *origins(used),
         ],
         left=2,
@@ -62,6 +63,14 @@ def _compare(base: Sequence[Run], oracle: Sequence[Run]) -> list[Estimate | Prin
     verdict = "yes" if has_headroom(base, oracle) else "no" if enough else "too few seeds"
     difference, error = _difference(base, oracle)
     return [*means, Printed(Estimate(difference), "+.1f"), Estimate(error), seeds, verdict]
+
+
+def oracles(runs: Sequence[Run]) -> list[str]:
+    """Return a note that says which oracle each environment has; none without an oracle."""
+    found = sorted({(environment_name(run.env), str(run["variant"])) for run in runs if run.method == ORACLE})
+    by_env = grouped(found, lambda pair: pair[0])
+    told = "; ".join(f"{env}: {' and '.join(variant for _, variant in own)}" for env, own in by_env.items())
+    return [f"Credit of the oracle (docs/credit.md): {told}."] if told else []
 
 
 def has_headroom(base: Sequence[Run], oracle: Sequence[Run]) -> bool:

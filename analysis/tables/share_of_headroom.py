@@ -11,7 +11,7 @@ from analysis.grid.contrasts import share
 from analysis.grid.notes import origins, protocol
 from analysis.grid.success import Rates, difference, final, learning, mean_of
 from analysis.grid.table import Table
-from analysis.tables.headroom import BASE, ORACLE, has_headroom
+from analysis.tables.headroom import BASE, ORACLE, has_headroom, oracles
 
 _NONE = "–"
 
@@ -52,6 +52,7 @@ def share_of_headroom(studies: Studies) -> Table:
             f"{_NONE} where the tier has no headroom. Below the oracle: the oracle's final success minus the method's, "
             "in points, with Welch's interval. All intervals are uncorrected. Left out: environments and models "
             "without runs of the oracle, and runs that start from another policy than the oracle.",
+            *oracles(used),
             *origins(used),
         ],
         headings=headings,

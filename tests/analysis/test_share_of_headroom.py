@@ -40,3 +40,22 @@ def test_the_share_of_headroom(tmp_path):
 def test_no_share_where_the_tier_has_no_headroom(tmp_path):
     table = table_of(tmp_path, {"grpo": (0.3, 0.3, 0.3), "gigpo": (0.31,) * 3, "oracle": (0.32, 0.34, 0.33)})
     assert [line[2].text for line in table.rows] == ["–", "–", "–"]
+
+
+def test_an_oracle_of_another_kind_is_named_and_not_compared_with_the_one_in_blocks(tmp_path):
+    """The oracle of one start is ``progress``, that of the blocks ``outcome_residual``: two estimators, one name."""
+    shown = {}
+    for kind in ("progress", "outcome_residual"):
+        for seed in range(4):
+            for name, more in (("gated_bepo", {}), ("oracle", {"credit.variant": kind})):
+                logged = {"train/success": 0.3 + 0.01 * seed * (name == "oracle")}
+                at = {"credit.name": name, "seed": seed} | more
+                write_run(tmp_path / kind, "main_sokoban_text", at, [[1, 0]], metrics=logged)
+                block = 100 + seed
+                at |= {"seed": block, "policy.seed": block, "policy.warm_start.seed": block}
+                at |= {"credit.variant": "outcome_residual"} if more else {}
+                write_run(tmp_path / kind, "blocks", at, [[1, 0]], metrics=logged)
+        table = build(artefacts()["blocks-methods"], Source(tmp_path / kind), "laptop").table
+        shown[kind] = next(row[-1].text for row in table.rows if "Oracle" in row[1].text)
+        assert "Credit of the oracle (docs/credit.md): Sokoban: outcome_residual." in table.notes
+    assert shown["progress"] == "–" and shown["outcome_residual"].startswith("1.3 / 1.3")

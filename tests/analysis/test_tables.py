@@ -210,6 +210,21 @@ def test_rules_of_mixing_ignore_fields_that_do_not_act(tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("differs, seeds", [(False, 5), (True, 3)])
+def test_grpos_runs_count_as_outcome_credit_alone_if_both_learned_the_same(tmp_path, differs, seeds):
+    shop = {"env.name": "webshop"}
+    for seed in range(5):
+        learned = {"train/success": 0.1 * seed + 0.01 * (differs and seed == 1)}
+        grpo = shop | {"credit.name": "grpo", "seed": seed}
+        write_run(tmp_path, "main_webshop", grpo, ((seed > 2, 1),), metrics=learned)
+        if seed < 3:
+            outcome = shop | {"credit.mixing": "outcome_only", "seed": seed}
+            write_run(tmp_path, "component_ablation", outcome, ((0, 1),), metrics={"train/success": 0.1 * seed})
+    found = table(tmp_path, "fusion-ablation")
+    assert by_name(found, 0)["Outcome only"][-1] == f"{seeds}×1"
+    assert any("bit for bit" in note for note in found.notes) != differs
+
+
 def test_iterations_show_the_last_change_of_the_advantages(tmp_path):
     for n in (0, 20):
         logged = {"credit/delta_advantage_20": 0.5} if n else {}
