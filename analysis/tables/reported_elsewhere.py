@@ -1,10 +1,19 @@
-"""Table reported-elsewhere: what the papers of newer estimators report, as they print it."""
+"""Table reported-elsewhere: what the papers of newer estimators report, as they print it, and what they reach here."""
 
+from collections.abc import Iterator
+
+import numpy as np
+
+from analysis.claims.blocks import IN_BLOCKS, Measured, measured, runs_in_blocks
 from analysis.data.methods import name_of
 from analysis.data.reported import Reported, entries_of
+from analysis.data.rows import BLOCKS
 from analysis.data.runs import grouped
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
+from analysis.grid.contrasts import FEWEST
+from analysis.grid.notes import origins, protocol
+from analysis.grid.success import mean_of
 from analysis.grid.table import Printed, Table
 
 _COLUMNS = {
@@ -15,25 +24,52 @@ _COLUMNS = {
     "sokoban/success": "Sokoban",
     "scienceworld/score": "ScienceWorld",
 }
+_OURS = {"alfworld/All": "alfworld", "webshop/success": "webshop", "sokoban/success": "sokoban"}
+"""The environment of a column that runs in blocks can fill."""
 
 
-@artefact("reported-elsewhere", "table")
-def reported_elsewhere(_: Studies) -> Table:
-    """Show the numbers of each paper with the model, and whether it ran a method again."""
+@artefact("reported-elsewhere", "table", study=IN_BLOCKS, key=BLOCKS)
+def reported_elsewhere(studies: Studies) -> Table:
+    """Show the numbers of each paper with model and who ran the method, and below them those of runs in blocks."""
+    used = runs_in_blocks(studies)
+    ours = {env: measured(own) for env, own in grouped(used, lambda run: run.env).items()}
     rows = []
-    for (row, group), entries in grouped(entries_of("reported-elsewhere"), lambda e: (e.row, e.group)).items():
-        found, first = {entry.column: entry for entry in entries}, entries[0]
-        method = Printed(name_of(row), mark="ᶜ" * first.copied)
-        numbers = [_printed(found[c]) if c in found else None for c in _COLUMNS]
-        rows.append([method, group, *numbers, first.note.removeprefix("copied: ")])
+    for method, entries in grouped(entries_of("reported-elsewhere"), lambda entry: entry.row).items():
+        rows += _reported(method, entries)
+        rows += [] if (row := _own(method, studies.tier, ours)) is None else [row]
     return Table(
-        "Success rates (%) and scores that papers report for newer estimators, on the tasks that are distributed as in "
-        "training unless a column says unseen. Deviations are over three training seeds.",
-        ["Method", "Model", *_COLUMNS.values(), "Source"],
+        "Success rates (%) and scores that papers report for newer estimators, and those of our runs in blocks.",
+        ["Method", "Model", "Run by", *_COLUMNS.values(), "Source"],
         rows,
-        ["ᶜ copied from another paper's table.", "No number here was measured by this project."],
-        left=2,
+        [
+            *([" ".join(protocol(studies.values(), used))] if used else []),
+            "Reported: on tasks that are distributed as in training unless a column says unseen; deviations are over "
+            "three training seeds. Copied: from another paper's table. This project: tiny models, text Sokoban and "
+            f"generated tasks, at least {FEWEST} blocks; the level of table blocks-methods, mean over blocks ± one "
+            "sample standard deviation. The two kinds do not compare.",
+            *origins(used),
+        ],
+        left=3,
     )
+
+
+def _reported(method: str, entries: list[Reported]) -> Iterator[list[Printed | str | None]]:
+    for group, own in grouped(entries, lambda entry: entry.group).items():
+        found, first = {entry.column: entry for entry in own}, own[0]
+        model, _, again = group.partition(", run again by ")
+        by = "copied" if first.copied else f"{again}'s authors" if again else "its authors"
+        numbers = [_printed(found[c]) if c in found else None for c in _COLUMNS]
+        yield [name_of(method), model, by, *numbers, first.note.removeprefix("copied: ")]
+
+
+def _own(method: str, tier: str, ours: dict[str, Measured]) -> list[Printed | str | None] | None:
+    """Return the row of this project's runs; None without enough blocks."""
+    level = {env: by_row.get(method, {}).get("level", {}) for env, by_row in ours.items()}
+    if all(len(own) < FEWEST for own in level.values()):
+        return None
+    values = [level.get(_OURS.get(column, ""), {}) for column in _COLUMNS]
+    numbers = [mean_of(np.array(list(own.values()))) if len(own) >= FEWEST else None for own in values]
+    return [name_of(method), "tiny", f"this project, tier {tier}", *numbers, ""]
 
 
 def _printed(entry: Reported) -> str:

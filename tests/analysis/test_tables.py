@@ -225,6 +225,17 @@ def test_grpos_runs_count_as_outcome_credit_alone_if_both_learned_the_same(tmp_p
     assert any("bit for bit" in note for note in found.notes) != differs
 
 
+def test_numbers_of_newer_estimators_stand_beside_ours(tmp_path):
+    """The level is over both evaluations: nothing is solved before training; after it one task of two, or both."""
+    for block in (100, 101, 102):
+        at = {"credit.name": "grpo", "seed": block, "policy.seed": block, "policy.warm_start.seed": block}
+        write_run(tmp_path, "blocks", at, [[1, block == 100]], metrics={"train/success": 0.5})
+    rows = [row for row in texts(table(tmp_path, "reported-elsewhere")) if row[0] == "GRPO"]
+    assert rows[0][1:3] == ["Qwen2.5-1.5B", "CRBC's authors"]
+    (own,) = (row for row in rows if row[1] == "tiny")
+    assert own[2] == "this project, tier laptop" and own[7] == "33.3 ± 14.4" and own[3] == own[6] == "–"
+
+
 def test_iterations_show_the_last_change_of_the_advantages(tmp_path):
     for n in (0, 20):
         logged = {"credit/delta_advantage_20": 0.5} if n else {}
@@ -348,12 +359,12 @@ def test_the_page_marks_every_artefact_with_its_tier(results):
     articles = re.findall(r'<article data-tier="(\w+)" data-runs="(\w+)" [^>]*id="(\S+)"', shown)
     tiers = [tier for tier, _, _ in articles]
     without = [b for b in built if not b.studies]
-    of_methods = {"method-comparison", "estimators", "reported-elsewhere"}
+    of_methods = {"method-comparison", "estimators"}
     of_the_lab = {"lab-claims", "lab-group-size", "lab-bias", "lab-learning"}
     assert {b.label for b in without} == of_methods | of_the_lab | {"granularity", "checks"} and tiers.count(
         "every"
-    ) == 9
-    assert tiers.count("smoke") == tiers.count("laptop") == len(tables) - 9
+    ) == 8
+    assert tiers.count("smoke") == tiers.count("laptop") == len(tables) - 8
     runs = {name: number for _, number, name in articles}
     assert runs["sokoban-main.laptop"] == "4" and runs["sokoban-main.smoke"] == "0"
     assert all(name.endswith(f".{tier}") for tier, _, name in articles if tier != "every")
