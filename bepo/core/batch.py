@@ -158,6 +158,11 @@ class RolloutBatch:
             raise UserError("these rollouts have no tokens: they do not come from a language model")
         return self.tokens
 
+    @property
+    def has_actions(self) -> bool:
+        """Whether actions were recorded: a valid transition has one."""
+        return bool(self.action_key) or not self.valid.any()
+
     def column(self, name: str, may_be_nan: bool = False) -> Float[np.ndarray, " N"]:
         """Return an optional column. Raises ``UserError`` if it is missing, or NaN unless ``may_be_nan``."""
         values = self.extras.get(name)

@@ -61,9 +61,9 @@ class RolloutGraph:
     def pair(self) -> Int[np.ndarray, " N"]:
         """Return the id of each transition's (state, action), from 0. Responses without an action are one action.
 
-        Raises ``UserError`` if there are valid transitions, and none has an action: then no column was given.
+        Raises ``UserError`` if no actions were recorded.
         """
-        if not self.batch.action_key and self.batch.valid.any():
+        if not self.batch.has_actions:
             raise UserError("these rollouts have no actions, which the estimator needs")
         code = self.batch.state * np.int64(len(self.batch.action_key) + 1) + self.batch.action + 1
         return np.unique(code, return_inverse=True)[1]

@@ -91,6 +91,8 @@ class Estimator(Plugin):
     traits: ClassVar[Traits]
     needs_critic: ClassVar[bool] = False
     """Whether it reads ``batch.tokens.value``, the values of the trainer's critic."""
+    needs_actions: ClassVar[bool] = False
+    """Whether it compares actions, and refuses rollouts without them."""
     needs: ClassVar[frozenset[str]] = frozenset()
     """Optional columns of the batch that it reads (``RolloutBatch.extras``)."""
     compares_trajectories: ClassVar[bool] = False

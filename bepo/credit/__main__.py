@@ -3,13 +3,17 @@
 FILE is a saved rollout batch (.npz), a JSON list of rows or of cases with ``rows`` each, or JSONL with a row a line
 (docs/files.md).
 Prints a line for each transition and the diagnostics. With ``--out``, writes them as JSON.
+NAME is an estimator; ``python -m bepo.lab replay FILE PRESET ...`` compares presets of ``credit``.
 """
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
+import re
 import sys
+import textwrap
 from dataclasses import fields
 from pathlib import Path
 
@@ -17,6 +21,8 @@ import numpy as np
 
 from bepo.core.batch import RolloutBatch
 from bepo.core.errors import Parser, UserError, exit_code, path_of
+from bepo.core.places import CONF
+from bepo.core.plugins import plugin_folders
 from bepo.core.registry import assignments
 from bepo.credit import Credit, Estimator, estimators, make
 from bepo.credit._audit import audit
@@ -40,7 +46,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("settings", nargs="*", default=[], metavar="key=value", help="hyper-parameters, as JSON values")
     parser.add_argument("--rollouts", "--records", type=path_of, help="recorded rollouts")
     parser.add_argument("--out", type=path_of, help="write JSON here instead of printing")
-    parser.add_argument("--list", action="store_true", help="show every estimator with its citation")
+    parser.add_argument("--list", action="store_true", help="show every estimator with citation and presets")
     options = parser.parse_args(arguments)
     if not options.list and (options.name is None or options.rollouts is None):
         parser.error("name an estimator and --rollouts FILE, or ask for --list")
@@ -51,6 +57,11 @@ def _run(options: argparse.Namespace) -> None:
     if options.list:
         print(_listing())
         return
+    if options.name not in estimators() and (path := _presets().get(options.name)):
+        raise UserError(
+            f"{options.name!r} is a preset of {_base(path)}: give the estimator and the settings in {path}, or compare "
+            f"presets with python -m bepo.lab replay {options.rollouts} {options.name}"
+        )
     estimator = make(options.name, **assignments(options.settings))
     batch = read_rollouts(options.rollouts)
     credit = estimator(batch)
@@ -64,14 +75,37 @@ def _title(cls: type[Estimator]) -> str:
 
 
 def _listing() -> str:
-    lines = []
+    lines, bases = [], {name: _base(path) for name, path in _presets().items()}
     for cls in estimators().values():
         lines.append(_title(cls))
-        lines.append(f"{'':12} {(cls.__doc__ or '').splitlines()[0]}")
+        lines.append(_indented((inspect.getdoc(cls) or "").split("\n\n")[0]))
         lines.append(f"{'':12} needs: {cls.traits['needs']}")
         defaults = (f"{f.name}={_plain(f.default)}" for f in fields(cls) if f.name != "name")
         lines.append(f"{'':12} {' '.join(defaults)}")
+        if names := [name for name, base in bases.items() if cls.name in (base, bases.get(base))]:
+            lines.append(_indented(f"presets: {' '.join(names)}"))
+    lines.append(
+        "\nconf/credit/PRESET.yaml says what a preset sets; python -m bepo.lab replay FILE PRESET ... compares them"
+    )
     return "\n".join(lines)
+
+
+def _indented(text: str) -> str:
+    """Return a paragraph, wrapped below the column of citations."""
+    indent = " " * 13
+    return textwrap.fill(text, 120, initial_indent=indent, subsequent_indent=indent, break_long_words=False)
+
+
+def _presets() -> dict[str, Path]:
+    """Return the files of ``conf/credit`` by name, those of plug-ins included. This command cannot compose them."""
+    files = (path for conf in (CONF, *plugin_folders("conf")) for path in (conf / "credit").glob("*.yaml"))
+    return {path.stem: path for path in sorted(files, key=lambda path: path.stem)}
+
+
+def _base(path: Path) -> str:
+    """Return the first default of a preset: an estimator, or another preset."""
+    found = re.search(r"^defaults:\s*[\[-]\s*(\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1] if found else ""
 
 
 def _plain(value: object) -> str:

@@ -43,6 +43,7 @@ class AdaStep(OutcomeTerm):
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Wang et al., 2026, AdaStep, Eq. 17 (arXiv 2610.03223)"
     reconstruction: ClassVar[bool] = True
+    needs_actions: ClassVar[bool] = True
     traits: ClassVar[Traits] = {
         "needs": "episode returns, state keys, actions",
         "step_credit": "State outcomes",

@@ -47,6 +47,7 @@ class CRBC(OutcomeTerm):
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Ren et al., 2026, Cross-Rollout Bellman Closure (arXiv 2609.35082)"
     reconstruction: ClassVar[bool] = True
+    needs_actions: ClassVar[bool] = True
     traits: ClassVar[Traits] = {
         "needs": "success, state and successor keys, actions",
         "step_credit": "Mean Bellman",

@@ -46,6 +46,7 @@ class ECPO(OutcomeTerm):
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Li et al., 2026, Evidence-Calibrated Policy Optimization (arXiv 2606.05885)"
     reconstruction: ClassVar[bool] = True
+    needs_actions: ClassVar[bool] = True
     traits: ClassVar[Traits] = {
         "needs": "episode returns, state keys, actions",
         "step_credit": "Action outcomes",

@@ -47,6 +47,7 @@ class GRAFT(Estimator):
     method_version: ClassVar[int] = 2
     citation: ClassVar[str] = "Yao et al., 2026, Back to the Definition (arXiv 2609.28963)"
     reconstruction: ClassVar[bool] = True
+    needs_actions: ClassVar[bool] = True
     traits: ClassVar[Traits] = {
         "needs": "success, state, action and successor keys",
         "step_credit": "Mean Bellman",

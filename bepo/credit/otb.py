@@ -20,7 +20,7 @@ class OTB(Estimator):
     """A_t = G_t - sum of W_t G_t / sum of W_t over the trajectories of the group that reach step t (Li et al., 2026).
 
     W_t sums 1 - 2 p + sum of squared probabilities over the tokens up to step t, the squared gradient by the logits. A
-    step that no other trajectory of the group reaches keeps its return, as in verl.
+    step that no other trajectory of the group reaches keeps its return, as in verl with ``handle_zero_tail``.
 
     RECONSTRUCTION: verl's code has a baseline for each token. Here it is one for each step, since an action is one
     response. The penalty of an invalid action is subtracted from its reward. Raises ``UserError`` for rollouts without

@@ -42,6 +42,7 @@ class SALT(OutcomeTerm):
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "Li et al., 2025, SALT (arXiv 2510.20022)"
     reconstruction: ClassVar[bool] = True
+    needs_actions: ClassVar[bool] = True
     traits: ClassVar[Traits] = {
         "needs": "episode returns, state and successor keys, actions",
         "step_credit": "Shared steps",

@@ -55,6 +55,7 @@ class ShrunkBEPO(Estimator):
     colour: ClassVar[str] = "#AA00EE"
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "this project"
+    needs_actions: ClassVar[bool] = True
     traits: ClassVar[Traits] = {
         "needs": "step rewards, state and successor keys, actions",
         "step_credit": "Shrunk mean Bellman, graph distance",

@@ -32,7 +32,7 @@ def strips(batch: RolloutBatch, credit: Mapping[str, Any]) -> list[Strip]:
     """Return a strip for each estimator that can be applied to the batch, beginning with the run's own.
 
     ``credit`` has the settings of the run's own estimator; the others have their defaults. Estimators that need the
-    values of a critic, entropies or the expert's steps are left out if the batch does not have them.
+    values of a critic, actions, entropies or the expert's steps are left out if the batch does not have them.
     """
     own = str(credit["name"])
     chosen = {name: configured(name, credit if name == own else {}) for name in (own, *estimators())}
@@ -49,6 +49,8 @@ def strips(batch: RolloutBatch, credit: Mapping[str, Any]) -> list[Strip]:
 def applies(estimator: Estimator, batch: RolloutBatch) -> bool:
     """Return whether the batch has all arrays that the estimator needs."""
     if estimator.needs_critic and (batch.tokens is None or not batch.tokens.value.size):
+        return False
+    if estimator.needs_actions and not batch.has_actions:
         return False
     return all(name in batch.extras and not np.isnan(batch.extras[name]).all() for name in estimator.needs)
 

@@ -73,12 +73,29 @@ def register(overrides: Sequence[str]) -> None:
 
 def explain(error: BaseException) -> str:
     """Return what is wrong with a config in one line, without Hydra's advice but with OmegaConf's cause."""
+    if problem := _set_by_preset(error):
+        return problem
     problem = re.split(_ADVICE, str(error))[0]
     if isinstance(cause := error.__cause__, OmegaConfBaseException | HydraException):
         problem += f": {str(cause).splitlines()[0]}{_fields_instead(cause)}"
     key = getattr(error, "full_key", None)
     problem = _suggested(" ".join(problem.split()))
     return f"{key}: {problem}" if key and str(key) not in problem else problem
+
+
+def _set_by_preset(error: BaseException) -> str:
+    """Return which field a preset sets that only other plug-ins than the chosen one have; empty for another error."""
+    preset, unknown = re.match("In '([^']+)': ", str(error)), error.__context__
+    if preset is None or not isinstance(unknown, ConfigKeyError | ConfigAttributeError):
+        return ""
+    chosen: Any = unknown.object_type
+    if (group := getattr(chosen, "group", "")) not in PLUGINS:
+        return ""
+    owners = [name for name, cls in PLUGINS[group]().items() if unknown.key in {item.name for item in fields(cls)}]
+    if not owners:
+        return ""  # a misspelt field: OmegaConf suggests the right one
+    problem = f"preset {preset[1]} sets {group}.{unknown.key}, which {group}={chosen.name} does not have"
+    return f"{problem}; choices of {group}: {', '.join(owners)}"
 
 
 def _fields_instead(error: BaseException) -> str:

@@ -75,7 +75,11 @@ def _aggregated(loss: Loss, per_token: torch.Tensor, mask: torch.Tensor) -> torc
 
 
 def check_at_the_old_policy_the_gradient_is_the_policy_gradient(loss: Loss) -> None:
-    """It is the gradient of -A logprob under the same aggregation, where a response has one advantage."""
+    """It is the gradient of -A logprob under the same aggregation, where a response has one advantage.
+
+    A loss with one ratio for each response (GMPO, ``ppo_clip`` with ``ratio=action``) has another gradient where the
+    tokens of a response have different advantages.
+    """
     _, old, advantage, mask = grids()
     advantage = advantage.mean(1, keepdim=True).expand(3, 4)
     logprob, plain = (old.clone().requires_grad_() for _ in range(2))

@@ -126,10 +126,12 @@ def batch_wide(o: Estimator, rows: Rows) -> list[float]:
 
 
 def undivided(o: Estimator, rows: Rows) -> list[float]:
-    stds = [name for name in ("std", "step_std", "outcome_std") if hasattr(o, name)]
+    settings = {"std": "none", "step_std": "none", "outcome_std": "none"}
     if o.name == "ppo":
-        return evaluate(replace(o, whiten=False), rows)
-    return evaluate(replace(o, **dict.fromkeys(stds, "none")), rows)
+        settings = {"whiten": False}
+    without = replace(o, **{name: value for name, value in settings.items() if hasattr(o, name)})
+    with replaced("spread", lambda values, kind: 1.0):  # also where no setting chooses the deviation
+        return evaluate(without, rows)
 
 
 def penalised_rewards(o: Estimator, rows: Rows) -> list[float]:
@@ -163,11 +165,7 @@ MAKE = estimators()
 NAMES = [name for name, cls in MAKE.items() if not cls.upper_bound]
 GIVES: dict[str, tuple[str, Callable, list[str]]] = {
     "groups": ("batch_wide_groups", batch_wide, [n for n in NAMES if n != "ppo"]),
-    "deviation": (
-        "missing_deviation",
-        undivided,
-        [n for n in NAMES if n not in ("crbc", "rloo")],  # crbc's floor and rloo have none to miss
-    ),
+    "deviation": ("missing_deviation", undivided, NAMES),
     "penalty": (
         "penalty_on_the_wrong_side",
         penalised_rewards,
@@ -301,7 +299,7 @@ def identities(kit: Kit) -> None:
         for name in NAMES:
             o = replace(MAKE[name](), invalid_penalty=0.0)
             if max(map(abs, evaluate(o, rows))) < TOLERANCE:  # PPO's critic and EMPG's bonus tell them apart
-                kit.add("ties", o, f"ties-{seed}", rows, [0.0] * len(rows), if_failed="float32_ties")
+                kit.add("ties", o, f"ties-{seed}", rows, [0.0] * len(rows), fault="float32_ties")
         unique = rollout(200 + seed, repeats=False)
         for name in ("gated_bepo", "gigpo", "graphhca", "adastep", "ecpo", "crbc"):
             o = MAKE[name]()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from bepo.core.batch import RolloutBatch
+from bepo.core.places import CONF
 from bepo.credit import estimators
 from bepo.credit.__main__ import main
 from tests.conftest import DATA
@@ -19,6 +20,17 @@ def test_list_names_every_estimator_and_marks_reconstructions(capsys):
     for name, cls in estimators().items():
         line = next(line for line in out.splitlines() if line.startswith(f"{name} "))
         assert cls.citation in line and ("RECONSTRUCTION" in line) == cls.reconstruction
+
+
+def test_list_prints_whole_sentences_and_presets(capsys):
+    assert main(["--list"]) == 0
+    out = capsys.readouterr().out
+    words = " ".join(out.split())
+    for cls in estimators().values():
+        assert " ".join((cls.__doc__ or "").split("\n\n")[0].split()) in words
+    assert "presets: rtmc\n" in out and "presets: gigpo_official gigpo_paper gigpo_roll sampo\n" in out
+    listed = {word for line in out.split("presets: ")[1:] for word in line.split("\n\n")[0].split()}
+    assert listed >= {path.stem for path in (CONF / "credit").glob("*.yaml")}
 
 
 @pytest.mark.slow
@@ -68,6 +80,10 @@ def test_a_closed_pipe_is_no_traceback():
     "arguments, words",
     [
         (["grop", "--rollouts", GOLDEN], ["'grop'", "gated_bepo", "grpo"]),
+        (
+            ["rewardflow", "--rollouts", GOLDEN],
+            ["preset of graphgpo", "credit/rewardflow.yaml", f"replay {GOLDEN} rew"],
+        ),
         (["grpo", "pol=transition", "--rollouts", GOLDEN], ["'pol'", "pool"]),
         (["grpo", "pool=all", "--rollouts", GOLDEN], ["'all'", "trajectory, transition"]),
         (["gagpo", "gamma=high", "--rollouts", GOLDEN], ["credit.gamma='high'", "float"]),

@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 
 from bepo.core.batch import RolloutBatch
-from bepo.credit import make
+from bepo.core.returns import outcome_advantage as outcome
+from bepo.core.returns import standardise
+from bepo.credit import _outcome, make, rebn
+from bepo.testing import conformance
 from bepo.testing.conformance import Unsupported, faults, load, report, score
 from tests.credit.make_conformance import FAULTS, FILE, NAMES, kit
 
@@ -46,9 +49,9 @@ def test_the_file_is_what_the_script_makes(cases):
 
 
 def test_every_method_every_identity_and_every_fault_has_cases(cases):
-    of_cases = {name: {case.get(name) for case in cases["cases"]} for name in ("method", "tests", "fault", "if_failed")}
+    of_cases = {name: {case.get(name) for case in cases["cases"]} for name in ("method", "tests", "fault")}
     assert of_cases["method"] == set(NAMES) and of_cases["tests"] == set(cases["identities"])
-    assert of_cases["fault"] | of_cases["if_failed"] == {None, *FAULTS}
+    assert of_cases["fault"] == {None, *FAULTS}
     assert len({case["id"] for case in cases["cases"]}) == len(cases["cases"])
     for rows in cases["rollouts"].values():  # an adapter may tell trajectories by ``traj`` alone
         assert len({row["traj"] for row in rows}) == len({(row["uid"], row["traj"]) for row in rows})
@@ -148,6 +151,75 @@ def test_a_seeded_fault_is_found_by_its_name(cases, fault):
     results = score(other(fault), cases)
     assert list(faults(results)) == [fault]
     assert f"fault {fault} in " in report(results, cases)
+
+
+def without_deviation(name):
+    """Return one of bepo's estimators without the divisions that no setting chooses."""
+
+    def estimator(rows, settings):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_outcome, "outcome_advantage", lambda b, pool, std, *rest: outcome(b, pool, "none", *rest))
+            patch.setattr(rebn, "standardise", lambda x, starts: standardise(x, starts, "none"))
+            return ours(name)(rows, settings | ({"std": "none"} if "std" in settings else {}))
+
+    return estimator
+
+
+@pytest.mark.parametrize("name", ["ecpo", "graphhca", "crbc", "rebn"])
+def test_a_missing_deviation_is_named_where_no_setting_chooses_it(cases, name):
+    results = score({name: without_deviation(name)}, cases)
+    named = faults(results)
+    assert list(named) == ["missing_deviation"]
+    assert named["missing_deviation"] == [r.case for r in results if r.tests == "deviation"]
+
+
+def raw_scores(rows, settings):
+    totals = {row["traj"]: sum(other["r"] for other in rows if other["traj"] == row["traj"]) for row in rows}
+    return [totals[row["traj"]] for row in rows]
+
+
+def on_ties(estimator, wrong):
+    """Return an estimator that is wrong only where all rows are tied."""
+    return lambda rows, settings: (wrong if len({row["r"] for row in rows}) == 1 else estimator)(rows, settings)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        raw_scores,
+        lambda rows, settings: [1.0] * len(rows),
+        lambda rows, settings: [0.01 * x for x in raw_scores(rows, settings)],
+        on_ties(ours("grpo"), raw_scores),
+        on_ties(ours("grpo"), lambda rows, settings: [1.0] * len(rows)),
+        on_ties(ours("grpo"), lambda rows, settings: [float("nan")] * len(rows)),
+    ],
+)
+def test_other_faults_of_ties_have_no_name(cases, wrong):
+    results = score({"grpo": wrong}, cases)
+    assert {r.status for r in results if r.tests == "ties"} == {"failed"} and faults(results) == {}
+
+
+ADAPTERS = {
+    "from conformance import Unsupported\ndef f(rows, settings): raise Unsupported('x')\nESTIMATORS = {'grpo': f}": (
+        1,
+        "no case was scored: it raised Unsupported for all",
+    ),
+    "import does_not_exist": (2, "ModuleNotFoundError: No module named 'does_not_exist'"),
+    "raise ValueError('two\\nlines')": (2, "ValueError: two lines"),
+    "ESTIMATORS = {'grop': print}": (2, "methods: adastep, "),
+}
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_an_adapter_that_scores_nothing_is_one_line(adapter, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "conformance", conformance)
+    path, (status, words) = tmp_path / "adapter.py", ADAPTERS[adapter]
+    path.write_text(adapter, encoding="utf-8")
+    with pytest.raises(SystemExit) as caught:
+        conformance.main([str(path)])
+    error = capsys.readouterr().err
+    assert caught.value.code == status and error.startswith(f"error: {path}: ")
+    assert words in error and error.count("\n") == 1
 
 
 def test_what_is_not_a_list_of_numbers_fails(cases):

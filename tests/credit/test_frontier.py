@@ -27,6 +27,7 @@ from bepo.credit.rebn import ReBN
 from bepo.credit.salt import SALT, same_steps
 from bepo.credit.shrunk_bepo import ShrunkBEPO
 from bepo.credit.vineppo import VinePPO
+from bepo.explore.advantages import applies
 from bepo.testing.strategies import rollouts
 
 BATCH = rollouts(max_steps=8).map(RolloutBatch.from_rows)
@@ -45,7 +46,12 @@ def failures(batch):
         end = Terminal.FAILURE if batch.terminal[i] == Terminal.SUCCESS else Terminal(batch.terminal[i])
         rows.append(
             {"uid": int(batch.group[i]), "traj": int(batch.trajectory[i]), "t": int(batch.step[i]), "r": 0.0}
-            | {"obs": int(batch.state[i]), "next": int(batch.next_state[i]), "valid": True, "action": str(batch.actions[i])}
+            | {
+                "obs": int(batch.state[i]),
+                "next": int(batch.next_state[i]),
+                "valid": True,
+                "action": str(batch.actions[i]),
+            }
             | {"done": end.name.lower() if end else None}
         )
     return RolloutBatch.from_rows(rows)
@@ -484,10 +490,13 @@ def test_empg_without_modulation_is_centred_grpo(batch):
 @pytest.mark.parametrize("estimator", [CRBC(), GRAFT(), AdaStep(), ECPO(), SALT(), ShrunkBEPO()])
 def test_rollouts_without_actions_are_refused(estimator):
     rows = [row | {"action": None} for row in walk(0, 0, "abc", "success") + walk(0, 1, "abd", "failure")]
+    without = RolloutBatch.from_rows(rows)
     with pytest.raises(UserError, match="no actions"):
-        estimator(RolloutBatch.from_rows(rows))
+        estimator(without)
+    assert not applies(estimator, without) and applies(GRPO(), without)  # viewer and replay leave it out
     invalid = [row | {"valid": False} for row in rows]  # a group of invalid responses has no action either
-    assert np.isfinite(estimator(RolloutBatch.from_rows(invalid)).advantage).all()
+    none = RolloutBatch.from_rows(invalid)
+    assert applies(estimator, none) and np.isfinite(estimator(none).advantage).all()
 
 
 def test_empg_refuses_rollouts_without_entropies():

@@ -6,12 +6,13 @@ import pytest
 
 from bepo.core.places import CONF
 from bepo.credit import estimators
+from bepo.losses import losses
 from bepo.losses.dapo import DAPO
 from bepo.losses.dr_grpo import DrGRPO
 from bepo.losses.gspo import GSPO
 from bepo.losses.ppo_clip import PPOClip
 from bepo.policies import policies
-from bepo.runs.compose import register_configs, to_config
+from bepo.runs.compose import CONFIG_ERRORS, explain, register_configs, to_config
 from bepo.sweep.composition import composed
 
 pytestmark = pytest.mark.slow  # Hydra composes every preset
@@ -100,6 +101,15 @@ def test_a_method_preset_says_what_else_the_method_needs():
     assert rates == {"laptop": 1e-3, "paper": 1e-5}
     grpo = config("credit=grpo", "tier=laptop").rollout
     assert (grpo.tasks_per_update, grpo.trajectories_per_task) == (16, 8)
+
+
+@pytest.mark.parametrize("preset", ["gagpo_action_ratio", "graft_action_ratio"])
+@pytest.mark.parametrize("loss", sorted({*losses()} - {"ppo_clip"}))
+def test_a_preset_for_another_loss_is_one_line_with_the_choices(preset, loss):
+    with pytest.raises(CONFIG_ERRORS) as caught:
+        config(f"credit={preset}", f"loss={loss}")
+    problem = f"preset credit/{preset} sets loss.ratio, which loss={loss} does not have; choices of loss: ppo_clip"
+    assert explain(caught.value) == problem
 
 
 PUBLISHED = {  # what the method's own code does, and what its paper says
