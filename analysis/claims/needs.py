@@ -4,12 +4,16 @@ from bisect import bisect_left
 from functools import cache
 from math import inf, isfinite, prod
 
+import numpy as np
 from statsmodels.stats.power import TTestIndPower
 
-from analysis.claims.inference import LEVEL, SEEDS_FOR_SPREAD, Estimated, Outcome
+from analysis.claims.formula import Formula, Inequality
+from analysis.claims.inference import LEVEL, SEEDS_FOR_SPREAD, Estimated, Outcome, PValues, joined, sides, spread_p
 
 MOST_SEEDS = 1000
 _POWER = 0.8
+_TRIALS = 2000
+_SPLITS = 1000
 _TEST = TTestIndPower()
 
 
@@ -17,7 +21,8 @@ def seeds_needed(tested: Outcome) -> float:
     """Return the training seeds that decide a formula with 80 % power at 5 %; inf if 1,000 do not.
 
     Of an "and" that holds all parts must be significant at once: the power is the product of theirs. Of one that fails
-    a single part must be, at a level divided by the number of parts (Holm). For an "or" it is the reverse.
+    a single part must be, at a level divided by the number of parts (Holm). For an "or" it is the reverse. The power of
+    claims about spread is simulated.
     """
     least = 1 + max((leaf.seeds for leaf in tested.leaves()), default=1)
     sizes = range(max(least, 2), MOST_SEEDS + 1)
@@ -28,8 +33,10 @@ def seeds_needed(tested: Outcome) -> float:
 def power_of(tested: Outcome, seeds: int, level: float = LEVEL) -> float:
     """Return the probability that ``seeds`` seeds of every entry decide a formula that is as it looks now.
 
-    Its parts are taken as independent.
+    Its parts are taken as independent, except those about spread, which are simulated together.
     """
+    if all(leaf.inequality.of_spread for leaf in tested.leaves()):
+        return _of_spread(tested, seeds, level)
     if tested.estimated:
         return _of_inequality(tested.estimated, seeds, level)
     values = [_value(part) for part in tested.parts]
@@ -47,11 +54,27 @@ def _value(tested: Outcome) -> float:
 
 
 def _of_inequality(one: Estimated, seeds: int, level: float) -> float:
-    if one.inequality.of_spread:
-        return float(seeds >= SEEDS_FOR_SPREAD)
     return _of_effect(abs(one.value) / one.deviation, seeds, level) if isfinite(one.deviation) else 0.0
 
 
 @cache
 def _of_effect(effect: float, seeds: int, level: float) -> float:
     return float(_TEST.power(effect, seeds, level))
+
+
+def _of_spread(tested: Outcome, seeds: int, level: float) -> float:
+    """Return the share of simulated trials that decide, with normal seeds that have the deviations of now."""
+    deviations = {term: value for leaf in tested.leaves() for term, value in leaf.deviations.items()}
+    if seeds < SEEDS_FOR_SPREAD or not all(value > 0 for value in deviations.values()):
+        return 0.0
+    rng = np.random.default_rng(0)
+    drawn = {term: deviations[term] * rng.standard_normal((_TRIALS, seeds)) for term in sorted(deviations)}
+    support, against = _simulated(tested.formula, drawn)
+    return float(np.mean(2 * np.minimum(support, against) <= level))
+
+
+def _simulated(formula: Formula, drawn: dict[str, np.ndarray]) -> PValues:
+    if isinstance(formula, Inequality):
+        more, less = sides(formula)
+        return spread_p(drawn[more], drawn[less], _SPLITS)
+    return joined(formula.word, [_simulated(part, drawn) for part in formula.parts])

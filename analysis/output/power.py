@@ -53,7 +53,7 @@ def power(source: Source, tier: str, allow_mixed: bool = False) -> str:
         "Seeds added after a verdict was seen do not keep its error rate, so all are new, and the claim is tested on\n"
         "these alone: python -m analysis claims --seeds FIRST-LAST. Runs and core-hours: of the claim's rows. The\n"
         "command trains every row of its studies (credit=...: fewer). The power is that of all parts of a claim at\n"
-        "once, without correction for other claims: a lower bound."
+        "once, without correction for other claims: a lower bound. Of claims about spread it is simulated."
     )
     return "\n".join([head, *([why, "", *_lines(needs, tier), "", rows] if needs else [])])
 
