@@ -185,18 +185,18 @@ def _world(name: str, games: list[Game], moves: list[list[int]]) -> World:
     return World(name, following, REWARD * (following == SUCCESS), 0, coarse, [((name, i),) for i in range(n)], listed)
 
 
-def shops(n: int, horizon: int) -> list[World]:
+def shops(which: range, horizon: int) -> list[World]:
     """Return shopping goals in a generated shop of 10 products, with three searches to choose from."""
     env = WebShop(products=10, suggestions=3)
-    tasks = islice(env.tasks("train"), n)
-    return _padded([enumerated(f"webshop{i}", Shopping(env, task), horizon) for i, task in enumerate(tasks)])
+    tasks = islice(env.tasks("train"), which.start, which.stop)
+    return _padded([enumerated(f"webshop{i}", Shopping(env, task), horizon) for i, task in zip(which, tasks)])
 
 
-def households(n: int, horizon: int) -> list[World]:
+def households(which: range, horizon: int) -> list[World]:
     """Return the shortest of ALFWorld's six kinds of tasks, looking at an object under a lamp, with 8 receptacles."""
     env = ALFWorld(max_receptacles=8, task_types=["look_at_obj_in_light"])
-    tasks = islice(env.tasks("train"), n)
-    return _padded([enumerated(f"alfworld{i}", Household(env, task), horizon) for i, task in enumerate(tasks)])
+    tasks = islice(env.tasks("train"), which.start, which.stop)
+    return _padded([enumerated(f"alfworld{i}", Household(env, task), horizon) for i, task in zip(which, tasks)])
 
 
 def _padded(worlds: list[World]) -> list[World]:
@@ -212,5 +212,5 @@ def _padded(worlds: list[World]) -> list[World]:
     return found
 
 
-GAMES: dict[str, Callable[[int, int], list[World]]] = {"webshop": shops, "alfworld": households}
+GAMES: dict[str, Callable[[range, int], list[World]]] = {"webshop": shops, "alfworld": households}
 """Families of worlds, as ``worlds.FAMILIES``."""

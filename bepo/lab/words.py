@@ -36,6 +36,8 @@ class Scene(Settings):
     """The family of worlds."""
     worlds: int | None = setting(None, at_least=1, at_most=5000)
     """Number of worlds; null: 16 for fidelity, 300 for learning, 1 for the exact bias."""
+    first_world: int = setting(0, at_least=0, neutral=True)
+    """Number of the first world in its family. Shrunk-BEPO's settings were searched on the first 200 worlds."""
     success: float = setting(0.3, above=0, below=1)
     """Success rate of the policy at the start."""
     groups: int = setting(200, at_least=1)
@@ -133,7 +135,8 @@ def read_sampling(given: dict[str, Any]) -> Sampling:
 
 def make_worlds(scene: Scene, dials: Dials, default: int) -> Worlds:
     """Return the worlds of a scene; ``default`` is their number if the scene names none."""
-    return Worlds(WORLDS[scene.world](scene.worlds or default, dials.horizon), dials)
+    which = range(scene.first_world, scene.first_world + (scene.worlds or default))
+    return Worlds(WORLDS[scene.world](which, dials.horizon), dials)
 
 
 def probe_of(scene: Scene, dials: Dials, how: Learning) -> Probe:

@@ -239,10 +239,10 @@ def _world(
     return World(name, following, reward, start, list(coarse), list(own))
 
 
-FAMILIES: dict[str, Callable[[int, int], list[World]]] = {
-    "sokoban": lambda n, _: sokoban_rooms(n),
-    "grid": lambda n, _: [grid(seed) for seed in range(n)],
-    "chain": lambda n, _: [chain(length) for length in range(4, 4 + n)],
-    "tree": lambda n, _: [tree(seed=seed) for seed in range(n)],
+FAMILIES: dict[str, Callable[[range, int], list[World]]] = {
+    "sokoban": lambda which, _: sokoban_rooms(len(which), which.start),
+    "grid": lambda which, _: [grid(seed) for seed in which],
+    "chain": lambda which, _: [chain(4 + more) for more in which],
+    "tree": lambda which, _: [tree(seed=seed) for seed in which],
 }
-"""Families of worlds: each returns ``n`` of them, for episodes of at most so many steps."""
+"""Families of worlds: each returns the worlds with these numbers, for episodes of at most so many steps."""

@@ -52,7 +52,7 @@ def test_an_enumerated_world_goes_where_the_environment_goes(env, start, horizon
 @pytest.mark.parametrize("family, horizon", [(shops, 6), (households, 5)])
 def test_policies_choose_listed_actions_only(family, horizon):
     """In several games, which list different numbers of actions."""
-    worlds = Worlds(family(2, horizon), Dials(horizon=horizon, aliasing=1.0, aliased_policy=False))
+    worlds = Worlds(family(range(2), horizon), Dials(horizon=horizon, aliasing=1.0, aliased_policy=False))
     policy = at_success(worlds, noisy_expert(worlds), 0.3)
     assert not policy[~worlds.listed].any()
     probed = probe(worlds, policy, group_size=4, groups=10)
@@ -71,7 +71,7 @@ def test_a_game_that_is_too_large_names_its_size_and_the_limit(monkeypatch, caps
 
 
 def test_households_are_enumerated():
-    (world,) = households(1, 4)
+    (world,) = households(range(1), 4)
     assert world.distance[world.start] == 3 or np.isnan(world.distance[world.start]) or world.distance[world.start] == 4
     assert len(set(world.coarse)) < len(world.next)  # different states look alike
 

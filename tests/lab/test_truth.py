@@ -56,8 +56,15 @@ def test_values_and_gradients_are_those_of_all_trajectories(seed, slip, aliasing
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+def test_worlds_can_begin_at_any_number(family):
+    names = [world.name for world in FAMILIES[family](range(6), 15)]
+    first = int(names[2].removeprefix("sokoban")) if family == "sokoban" else 2  # unusable boards have no world
+    assert [world.name for world in FAMILIES[family](range(first, first + 4), 15)] == names[2:]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_policy_starts_at_the_success_rate_that_is_asked_for(family):
-    worlds = Worlds(FAMILIES[family](3, 15), Dials(slip=0.05))
+    worlds = Worlds(FAMILIES[family](range(3), 15), Dials(slip=0.05))
     policy = at_success(worlds, noisy_expert(worlds), 0.3)
     np.testing.assert_allclose(policy.sum(-1), 1)
     which = np.repeat(np.arange(3), 400)
