@@ -47,7 +47,10 @@ def _diagnostics(batch: RolloutBatch) -> dict[str, Any]:
 
 
 def random_batch(n_groups: int, group_size: int = 8, steps: int = 50, states: int = 60) -> RolloutBatch:
-    """Return a batch like ALFWorld's: 8 trajectories of 50 steps in a group, half of them successes, 60 states."""
+    """Return a batch like ALFWorld's: 8 trajectories of 50 steps in a group, half of them successes, 60 states.
+
+    The text of a state has 40 of 500 words.
+    """
     rng = np.random.default_rng(0)
     m, n = n_groups * group_size, n_groups * group_size * steps
     keys = rng.integers(0, states, (m, steps + 1)) + (np.arange(m) // group_size * states)[:, None]
@@ -65,7 +68,7 @@ def random_batch(n_groups: int, group_size: int = 8, steps: int = 50, states: in
         valid=np.ones(n, bool),
         task_score=(terminal[:, -1] == 1).astype(float),
         state_group=np.repeat(np.arange(n_groups), states),
-        state_key=[""] * (n_groups * states),
+        state_key=_texts(n_groups * states),
         row=np.arange(n),
         tokens=random_tokens(n),
         action=rng.integers(0, 4, n).astype(np.int32),
@@ -78,6 +81,11 @@ def random_batch(n_groups: int, group_size: int = 8, steps: int = 50, states: in
             "continuation": 10 * rng.random(n),
         },
     )
+
+
+def _texts(n: int) -> list[str]:
+    words = np.array([f"word{i}" for i in range(500)])
+    return [" ".join(words[chosen]) for chosen in np.random.default_rng(1).integers(0, len(words), (n, 40))]
 
 
 def random_tokens(n: int, response: int = 4) -> Tokens:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -118,28 +118,15 @@ def tfidf(texts: Sequence[str], visits: Int[np.ndarray, " S"]) -> sparse.csr_arr
     A text counts as ``visits`` documents. The words are those that are used most, ties by the alphabet. An empty
     vocabulary gives vectors of no length.
     """
-    counts = {text: Counter(_WORD.findall(text.lower())) for text in set(texts)}
-    used: Counter[str] = Counter()
-    holders: Counter[str] = Counter()
-    documents: Counter[str] = Counter()
-    for text, n in zip(texts, visits.tolist()):
-        documents[text] += n
-    for text, n in documents.items():
-        for word, count in counts[text].items() if n else ():
-            used[word] += n * count
-            holders[word] += n
-    chosen = sorted(used, key=lambda word: (-used[word], word))[:_MOST_WORDS]
-    place = {word: j for j, word in enumerate(chosen)}
-    n_documents = int(visits.sum())
-    idf = {word: np.log((1 + n_documents) / (1 + holders[word])) + 1 for word in chosen}
-    entries = [
-        (i, place[word], count * idf[word])
-        for i, text in enumerate(texts)
-        for word, count in counts[text].items()
-        if word in place
-    ]
-    rows, columns, values = zip(*entries) if entries else ((), (), ())
-    raw = sparse.csr_array((values, (rows, columns)), shape=(len(texts), len(chosen)), dtype=float)
+    place: dict[str, int] = {}
+    words = [[place.setdefault(word, len(place)) for word in _WORD.findall(text.lower())] for text in texts]
+    rows = np.repeat(np.arange(len(texts)), [len(own) for own in words])
+    columns = np.fromiter(chain.from_iterable(words), int, len(rows))
+    counts = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(texts), len(place)))  # adds up
+    used, holders = visits @ counts, visits @ (counts > 0)
+    chosen = [word for word in sorted(place, key=lambda word: (-used[place[word]], word)) if used[place[word]]]
+    kept = [place[word] for word in chosen[:_MOST_WORDS]]
+    raw = counts[:, kept] @ sparse.diags_array(np.log((1 + visits.sum()) / (1 + holders[kept])) + 1)
     length = np.sqrt(raw.multiply(raw).sum(1))
     return sparse.csr_array(sparse.diags_array(1 / np.where(length > 0, length, 1.0)) @ raw)
 
