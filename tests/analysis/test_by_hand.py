@@ -56,6 +56,8 @@ LABELS += (
     "warm-starts",
     "replication",
     "blocks-claims",
+    "blocks-methods",
+    "reported-elsewhere",
     "findings",
     "lab-claims",
     "lab-group-size",
