@@ -11,8 +11,9 @@ from analysis.data.rows import METHOD, RowKey
 from analysis.data.runs import Run, flat, grouped
 
 # Settings that belong to a method: PPO takes 128 tasks once where the others take 16 tasks 8 times. A method also
-# chooses its loss and the level of its ratio. Runs with one loss share its other settings.
+# chooses its loss, the level of its ratio and its mean (GRAFT). Runs with one loss share its other settings.
 _OF_A_METHOD = ("credit.", "rollout.grouped", "loss.", "training.critic.")
+_OF_ITS_LOSS = ("loss.ratio", "loss.aggregation")
 
 
 @dataclass
@@ -88,7 +89,7 @@ def select(study: StudyRuns, runs: Iterable[Run], allow_mixed: bool = False) -> 
         place, own = (run.env, run.model), (*_OF_A_METHOD, *study.key.varies)
         settings = {name: value for name, value in run.settings.items() if name not in study.key.within}
         shared = {name: value for name, value in settings.items() if not name.startswith(own)}
-        fixed = (name for name in settings if not name.startswith(("loss.ratio", *study.key.varies)))
+        fixed = (name for name in settings if not name.startswith((*_OF_ITS_LOSS, *study.key.varies)))
         loss = {name: settings[name] for name in fixed if name.startswith("loss.")}
         other = _differences(expected.setdefault(place, shared), shared)
         other = other or _differences(expected.setdefault((*place, "loss", str(run["loss.name"])), loss), loss)

@@ -86,7 +86,7 @@ def _ahead(graph: RolloutGraph, residual: Float[np.ndarray, " N"], discount: flo
         mean = (layer @ total) / np.maximum(layer @ count, 1)
         goes_on = left >= k
         ahead[goes_on] += discount**k * mean[graph.successor[goes_on]]
-        layer = (layer @ edges) > seen
+        layer = csr_array((layer @ edges) > seen)
         if not layer.nnz:
             break
         seen = seen + layer

@@ -167,14 +167,16 @@ def test_rows_share_every_setting_but_their_methods_own(results):
 
 
 def test_methods_may_have_different_losses_but_one_loss_has_one_setting(results):
-    clipped = {"loss.name": "ppo_clip", "loss.ratio": "token", "loss.clip_eps": 0.2}
+    clipped = {"loss.name": "ppo_clip", "loss.ratio": "token", "loss.aggregation": "token_mean", "loss.clip_eps": 0.2}
     other = {"loss.name": "other", "loss.depth": 5}
-    for name, loss in {"grpo": clipped, "gagpo": clipped | {"loss.ratio": "action"}, "rloo": other}.items():
+    by_action = clipped | {"loss.ratio": "action"}
+    graft = by_action | {"loss.aggregation": "sequence_mean"}
+    for name, loss in {"grpo": clipped, "gagpo": by_action, "graft": graft, "rloo": other}.items():
         write_run(results, "losses", {"credit.name": name, **loss}, PASSES)
     old = {"credit.name": "gigpo", **clipped, "loss.clip_eps": 0.3}
     odd = write_run(results, "losses", old, PASSES, started="2025-12-01")
     found = Source(results).study("losses", "laptop", METHOD)
-    assert set(found.rows) == {"grpo", "gagpo", "rloo"} and len(found.skipped) == 1
+    assert set(found.rows) == {"grpo", "gagpo", "graft", "rloo"} and len(found.skipped) == 1
     assert str(odd.path) in found.skipped[0] and "(loss.clip_eps)" in found.skipped[0]
 
 
