@@ -64,18 +64,16 @@ def findings(studies: Studies) -> Table:
         rows,
         [
             " ".join(protocol(studies.values(), used)),
-            "Success in training is averaged over all updates. Square brackets: 95 % intervals, uncorrected, so "
-            "this table is exploratory; tables blocks-claims, replication and claims have the tests. Intervals are "
-            f"paired over the blocks that the compared rows share, if at least {FEWEST}, else Welch's over seeds. "
-            "The order and PPO's difference are from one start alone. Order: Spearman's correlation of the reported "
-            "final success with ours in training. The best without a critic is the method with the largest mean, so "
-            "the difference is biased against PPO. Last questions: variants of Gated-BEPO that differ from its "
-            "defaults in this part alone.",
+            "Success in training: over all updates. Brackets: 95 % intervals, uncorrected, so this is exploratory; the "
+            "tests are in tables blocks-claims, replication and claims. Intervals are paired over shared blocks, if at "
+            f"least {FEWEST}, else Welch's over seeds. From one start: the order (Spearman's correlation of reported "
+            "final success with ours in training) and PPO's difference (from the best of several means, so biased "
+            "against PPO). Last questions: variants of Gated-BEPO that differ in this part alone.",
             *oracles(used),
             *origins(used),
         ],
         left=3,
-        widths={0: 0.17, 2: 0.69},
+        widths={0: 0.21, 2: 0.70},
         short=True,
         facts=facts,
     )
