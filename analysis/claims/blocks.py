@@ -33,6 +33,11 @@ def measured(runs: Sequence[Run], row_of: Callable[[Run], str] = lambda run: str
     }
 
 
+def measured_by_env(runs: Sequence[Run]) -> Mapping[str, Measured]:
+    """Return every measure, by environment."""
+    return {env: measured(own) for env, own in grouped(runs, lambda run: run.env).items()}
+
+
 def row_label(row: str) -> str:
     """Return the name in print of a row: a method, or Gated-BEPO with its changed settings."""
     method, *settings = row.split(" ")

@@ -5,7 +5,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy.special import fdtrc
 
-from analysis.claims.blocks import BASE, CLAIMED, IN_BLOCKS, measured, row_label, runs_in_blocks
+from analysis.claims.blocks import (
+    BASE,
+    CLAIMED,
+    IN_BLOCKS,
+    measured,
+    measured_by_env,
+    row_label,
+    runs_in_blocks,
+)
 from analysis.claims.looks import MEASURES, BlockClaim, Plan, Tested, decide, read_plan
 from analysis.data.methods import environment_name, ordered
 from analysis.data.rows import BLOCKS, METHOD, VARIANT, RowKey
@@ -95,8 +103,7 @@ def blocks_methods(studies: Studies) -> Table:
 
 def tests(plan: Plan, runs: Sequence[Run]) -> list[Tested]:
     """Return the plan's claims, tested on runs in blocks."""
-    by_env = {env: measured(own) for env, own in grouped(runs, lambda run: run.env).items()}
-    found = {}
+    by_env, found = measured_by_env(runs), {}
     for claim in plan.claims:
         rows = by_env.get(claim.env, {})
         sides = [rows.get(name, {}).get(claim.measure, {}) for name in (claim.more, claim.less)]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from scipy.stats import spearmanr
 
-from analysis.claims.blocks import IN_BLOCKS, measured, runs_in_blocks
+from analysis.claims.blocks import IN_BLOCKS, measured_by_env, runs_in_blocks
 from analysis.data.methods import environment_name, is_upper_bound, name_of, ordered
 from analysis.data.reported import entries_of
 from analysis.data.rows import EVERY_METHOD, METHOD, VARIANT, RowKey
@@ -45,13 +45,13 @@ def findings(studies: Studies) -> Table:
     kept = [run for run in one_start if run.model == MODEL and not run.is_evaluation and "train/success" in run.metrics]
     alike = select(StudyRuns("findings", studies.tier, key=VARIANT), {run.id: run for run in kept}.values()).runs
     blocks = runs_in_blocks(studies)
+    in_blocks = measured_by_env(blocks)
     of_methods = {run.id for name in EVERY_METHOD for run in studies[name].runs}
     by_env = grouped(sorted(alike, key=lambda run: (run.env, run.seed)), lambda run: run.env)
     rows, facts = [], {}
     for env, runs in by_env.items():
         by_name = grouped(runs, lambda run: str(VARIANT.row(run)))
-        in_blocks = measured([run for run in blocks if run.env == env])
-        speeds = {name: by_measure["speed"] for name, by_measure in in_blocks.items()}
+        speeds = {name: by_measure["speed"] for name, by_measure in in_blocks.get(env, {}).items()}
         gained = _gained([run for run in runs if run.id in of_methods], speeds)
         answers = _answers(env, by_name, speeds, gained)
         rows += [[question, environment_name(env), answer] for question, answer in answers]

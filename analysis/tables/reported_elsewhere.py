@@ -1,10 +1,10 @@
 """Table reported-elsewhere: what the papers of newer estimators report, as they print it, and what they reach here."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from analysis.claims.blocks import IN_BLOCKS, Measured, measured, runs_in_blocks
+from analysis.claims.blocks import IN_BLOCKS, Measured, measured_by_env, runs_in_blocks
 from analysis.data.methods import name_of
 from analysis.data.reported import Reported, entries_of
 from analysis.data.rows import BLOCKS
@@ -32,11 +32,9 @@ _OURS = {"alfworld/All": "alfworld", "webshop/success": "webshop", "sokoban/succ
 def reported_elsewhere(studies: Studies) -> Table:
     """Show the numbers of each paper with model and who ran the method, and below them those of runs in blocks."""
     used = runs_in_blocks(studies)
-    ours = {env: measured(own) for env, own in grouped(used, lambda run: run.env).items()}
-    rows = []
+    ours, rows = measured_by_env(used), []
     for method, entries in grouped(entries_of("reported-elsewhere"), lambda entry: entry.row).items():
-        rows += _reported(method, entries)
-        rows += [] if (row := _own(method, studies.tier, ours)) is None else [row]
+        rows += [*_reported(method, entries), *_own(method, studies.tier, ours)]
     return Table(
         "Success rates (%) and scores that papers report for newer estimators, and those of our runs in blocks.",
         ["Method", "Model", "Run by", *_COLUMNS.values(), "Source"],
@@ -62,14 +60,13 @@ def _reported(method: str, entries: list[Reported]) -> Iterator[list[Printed | s
         yield [name_of(method), model, by, *numbers, first.note.removeprefix("copied: ")]
 
 
-def _own(method: str, tier: str, ours: dict[str, Measured]) -> list[Printed | str | None] | None:
-    """Return the row of this project's runs; None without enough blocks."""
-    level = {env: by_row.get(method, {}).get("level", {}) for env, by_row in ours.items()}
-    if all(len(own) < FEWEST for own in level.values()):
-        return None
-    values = [level.get(_OURS.get(column, ""), {}) for column in _COLUMNS]
-    numbers = [mean_of(np.array(list(own.values()))) if len(own) >= FEWEST else None for own in values]
-    return [name_of(method), "tiny", f"this project, tier {tier}", *numbers, ""]
+def _own(method: str, tier: str, ours: Mapping[str, Measured]) -> Iterator[list[Printed | str | None]]:
+    """Yield the row of this project's runs, if there are enough blocks."""
+    levels = {env: by_row.get(method, {}).get("level", {}) for env, by_row in ours.items()}
+    means = {env: mean_of(np.array(list(own.values()))) for env, own in levels.items() if len(own) >= FEWEST}
+    if means:
+        numbers = [means.get(_OURS.get(column, "")) for column in _COLUMNS]
+        yield [name_of(method), "tiny", f"this project, tier {tier}", *numbers, ""]
 
 
 def _printed(entry: Reported) -> str:
