@@ -16,6 +16,12 @@ ORDER = ("ppo", "rloo", "grpo", "gagpo", "gigpo", "hgpo", "graphgpo", "gated_bep
 PROMPTED = {"gpt-4o": "GPT-4o", "gemini-2.5-pro": "Gemini-2.5-Pro", "qwen2.5": "Qwen2.5", "qwen2.5-vl": "Qwen2.5-VL"}
 PROMPTED |= {"qwen3": "Qwen3", "react": "ReAct", "reflexion": "Reflexion"}
 PROMPTED |= {"react_original": "ReAct, its own protocol", "reflexion_original": "Reflexion, its own protocol"}
+# Presets that are methods of other papers (conf/credit): name in print, estimator, a setting that only the preset has.
+PRESETS = {
+    "gigpo_roll": ("GiGPO of ROLL", "gigpo", "state_scope", "batch"),
+    "progpo": ("ProGPO", "grpo", "progress", 0.3),
+    "rewardflow": ("RewardFlow", "graphgpo", "unreachable", "zero"),
+}
 # Prompting methods that need language. A tiny model is trained to imitate actions and does not know words.
 NEEDS_LANGUAGE = ("react", "reflexion", "react_original", "reflexion_original")
 _VERSION = r"([-@](\d{2}.*|latest|preview.*))?"  # after the name of a closed model
@@ -29,6 +35,8 @@ known_methods, known_environments = cache(estimators), cache(environments)
 def name_of(method: str) -> str:
     """Return a method's name in print; an unknown method keeps its own name."""
     known = known_methods()
+    if method in PRESETS:
+        return PRESETS[method][0]
     return (known[method].label if method in known else PROMPTED.get(method)) or method
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
+from analysis.data.methods import PRESETS
 from analysis.data.runs import Run
 from bepo.credit.gated_bepo import GatedBEPO
 
@@ -53,8 +54,11 @@ OBSERVATIONS = RowKey(lambda run: f"{run.method} {run['env.graph_key']}", ("env.
 
 
 def _in_block(run: Run) -> str | None:
-    """Return the variant of a run whose weights, warm start and training have the same seed, that of its block."""
-    return _variant(run) if run.seed == run["policy.seed"] == run["policy.warm_start.seed"] else None
+    """Return the method or variant of a run whose weights, warm start and training have the same seed, its block's."""
+    if not run.seed == run["policy.seed"] == run["policy.warm_start.seed"]:
+        return None
+    of = (name for name, (_, method, field, value) in PRESETS.items() if run.method == method and run[field] == value)
+    return next(of, _variant(run))
 
 
 def _with_loss(run: Run) -> str | None:

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from scipy.optimize import isotonic_regression
 
-from analysis.data.methods import environment_name, known_environments, known_methods
+from analysis.data.methods import PRESETS, environment_name, known_environments, known_methods
 from analysis.data.runs import Run, grouped
 from analysis.plots import hover
 from bepo.explore.colours import colours, free
@@ -38,8 +38,9 @@ def panels(rows: int, columns: int, width: float, height: float, **options: Any)
 
 
 def method_colour(method: str) -> str:
-    """Return the colour of a method; black if it is not an estimator."""
-    return colours(known_methods()).get(method, "black")
+    """Return the colour of a method, for a preset its estimator's; black if it is not an estimator."""
+    estimator = PRESETS[method][1] if method in PRESETS else method
+    return colours(known_methods()).get(estimator, "black")
 
 
 def variant_colours(method: str, count: int) -> list[str]:

@@ -27,7 +27,7 @@ def lab_prediction(studies: Studies) -> Table:
         [
             "Declared in docs/lab.md before a block was compared with the lab. Settings: the nine methods without a "
             "critic and without privileged information (primary), these with nine variants of Gated-BEPO (all), and "
-            "the ten estimators of study frontier (newer; declared before these were trained). Speed: success in "
+            "ten estimators of study frontier (newer; declared before these were compared). Speed: success in "
             f"training over all updates, averaged over the blocks {DECLARED_BLOCKS[0]} to {DECLARED_BLOCKS[-1]} that "
             "all settings have. Correlation: Spearman's, positive if the sign is as predicted, with its 95 % interval "
             "by resampling blocks. p is one-sided, by permuting settings. A measure predicts learning over the primary "

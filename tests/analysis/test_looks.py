@@ -1,5 +1,7 @@
 """The group-sequential test of claims about blocks: by hand, by its definition, and how often it errs."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 import yaml
@@ -8,7 +10,7 @@ from statsmodels.stats.multitest import multipletests
 
 from analysis.claims.blocks import CLAIMED
 from analysis.claims.looks import MEASURES, BlockClaim, Look, Plan, decide, level, paired_p, read_plan, rejected, speed
-from analysis.data.methods import name_of
+from analysis.data.methods import PRESETS, name_of
 from analysis.data.rows import BLOCKS
 from analysis.data.runs import Run
 from analysis.data.sources import Source
@@ -17,8 +19,10 @@ from analysis.grid.contrasts import differences
 from analysis.output.build import build
 from bepo.core.errors import UserError
 from bepo.rollouts.evaluation import Evaluation
+from bepo.runs.compose import register_configs
 from bepo.store.find import find_runs
 from bepo.store.run_files import read_run
+from bepo.sweep.studies import compose_cells, compose_study
 from tests.stored_runs import write_run
 
 A, B, C = (BlockClaim("sokoban", "speed", f"more {name}", "less", "paper") for name in "abc")
@@ -289,6 +293,22 @@ def test_other_settings_and_other_starts_are_not_compared_with_a_block(tmp_path)
     other = {"credit.name": "grpo", "seed": 100, "policy.seed": 0, "policy.warm_start.seed": 100, "env.horizon": 15}
     write_run(tmp_path, "blocks", other, [[1, 0]], metrics={"train/success": 0.9}, started="2025-01-01")
     assert shown_in_blocks(tmp_path) == expected
+
+
+def test_a_preset_that_is_a_method_of_another_paper_has_a_row_of_its_own(tmp_path):
+    """The settings are those of study frontier; the estimators' own rows are beside them."""
+    register_configs()
+    every = compose_study("frontier", ["tier=laptop", "env=sokoban", "seed=100"]).cells()
+    cells = [cell for name in PRESETS for cell in every if f"credit={name}" in cell.overrides]
+    presets = [asdict(config.credit) for config in compose_cells(cells)]
+    assert len(presets) == len(PRESETS)
+    plain = [{"name": method} for _, method, _, _ in PRESETS.values()]
+    for credit in (*plain, *presets):
+        seeds = dict.fromkeys(("seed", "policy.seed", "policy.warm_start.seed"), 100)
+        at = seeds | {f"credit.{field}": value for field, value in credit.items()}
+        write_run(tmp_path, "frontier", at, [[1, 0]], metrics={"train/success": 0.5})
+    rows = [row[1] for row in shown_in_blocks(tmp_path)]
+    assert sorted(rows) == sorted(["GRPO", "GiGPO", "GraphGPO", "ProGPO", "GiGPO of ROLL", "RewardFlow"])
 
 
 def shown_in_blocks(results):
