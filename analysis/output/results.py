@@ -40,6 +40,7 @@ _ARTEFACTS = {
     "What follows": "findings",
     "Primary claims about blocks": "blocks-claims",
     "Methods in blocks": "blocks-methods",
+    "Losses in blocks": "blocks-losses",
     "The lab's prediction": "lab-prediction",
     "Pre-registered comparisons": "replication",
     "Headroom": "headroom",

@@ -1,30 +1,36 @@
 """Table blocks-losses: every policy loss beside PPO's clip, with the same credit and in the same blocks."""
 
-from analysis.claims.blocks import measured
+from collections.abc import Sequence
+from statistics import fmean
+
+from analysis.claims.blocks import Measured, measured
 from analysis.claims.looks import MEASURES
 from analysis.data.methods import name_of, ordered
 from analysis.data.rows import LOSSES_IN_BLOCKS
-from analysis.data.runs import grouped
+from analysis.data.runs import Run, grouped
 from analysis.data.studies import StudyRuns
 from analysis.grid.artefact import artefact
-from analysis.grid.contrasts import compared
+from analysis.grid.contrasts import ByBlock, compared
 from analysis.grid.notes import origins, protocol
 from analysis.grid.table import Table
 
 BASE = "ppo_clip"
+OVERALL = "Mean over methods"
 
 
 @artefact("blocks-losses", "table", study="loss_axes", key=LOSSES_IN_BLOCKS)
 def blocks_losses(study: StudyRuns) -> Table:
     """Compare every loss with PPO's clip, by method."""
     by_method, rows, headings = grouped(study.runs, lambda run: run.method), [], []
-    for method in ordered(by_method):
-        by_loss = measured(by_method[method], lambda run: str(run["loss.name"]))
+    found = {name_of(name): measured(by_method[name], _loss) for name in ordered(by_method)}
+    if len(found) > 1:
+        found[OVERALL] = _overall(list(found.values()))
+    for heading, by_loss in found.items():
         for loss in sorted(by_loss, key=lambda name: (name != BASE, name)):
             base = by_loss.get(BASE, {}) if loss != BASE else {}
             numbers = [text for measure in MEASURES for text in compared(by_loss[loss][measure], base.get(measure, {}))]
             rows.append([loss, str(len(by_loss[loss]["speed"])), *numbers])
-            headings.append(name_of(method))
+            headings.append(heading)
     return Table(
         "Policy losses on text Sokoban in blocks (success, %), and their differences from PPO's clip.",
         ["Loss", "Blocks", "Speed", "Difference", "Level", "Difference"],
@@ -33,8 +39,24 @@ def blocks_losses(study: StudyRuns) -> Table:
             " ".join(protocol([study], study.runs)),
             "Speed and level as in table blocks-methods: mean over blocks ± one sample standard deviation. Difference: "
             f"from {BASE} with the same credit in the same blocks, mean with Student's 95 % interval, not corrected. "
-            "Exploratory.",
+            f"{OVERALL}: over the blocks that all of them have. No loss was tuned. Exploratory.",
             *origins(study.runs),
         ],
         headings=headings,
     )
+
+
+def _loss(run: Run) -> str:
+    return str(run["loss.name"])
+
+
+def _overall(by_method: Sequence[Measured]) -> Measured:
+    """Return the mean over methods of every measure, by loss, in the blocks that all methods have."""
+    shared = set.intersection(*(set(by_loss) for by_loss in by_method))
+    means = {loss: {name: _mean([own[loss][name] for own in by_method]) for name in MEASURES} for loss in shared}
+    return {loss: own for loss, own in means.items() if all(own.values())}
+
+
+def _mean(numbers: Sequence[ByBlock]) -> ByBlock:
+    blocks = sorted(set.intersection(*(set(by_block) for by_block in numbers)))
+    return {block: fmean(by_block[block] for by_block in numbers) for block in blocks}

@@ -57,6 +57,7 @@ LABELS += (
     "replication",
     "blocks-claims",
     "blocks-methods",
+    "blocks-losses",
     "reported-elsewhere",
     "findings",
     "lab-claims",
