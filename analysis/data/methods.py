@@ -10,18 +10,13 @@ from typing import Any
 
 from bepo.credit import estimators
 from bepo.envs import environments
+from bepo.explore.names import PRESETS
 
 # The paper's order of trained methods.
 ORDER = ("ppo", "rloo", "grpo", "gagpo", "gigpo", "hgpo", "graphgpo", "gated_bepo")
 PROMPTED = {"gpt-4o": "GPT-4o", "gemini-2.5-pro": "Gemini-2.5-Pro", "qwen2.5": "Qwen2.5", "qwen2.5-vl": "Qwen2.5-VL"}
 PROMPTED |= {"qwen3": "Qwen3", "react": "ReAct", "reflexion": "Reflexion"}
 PROMPTED |= {"react_original": "ReAct, its own protocol", "reflexion_original": "Reflexion, its own protocol"}
-# Presets that are methods of other papers (conf/credit): name in print, estimator, a setting that only the preset has.
-PRESETS = {
-    "gigpo_roll": ("GiGPO of ROLL", "gigpo", "state_scope", "batch"),
-    "progpo": ("ProGPO", "grpo", "progress", 0.3),
-    "rewardflow": ("RewardFlow", "graphgpo", "unreachable", "zero"),
-}
 # Prompting methods that need language. A tiny model is trained to imitate actions and does not know words.
 NEEDS_LANGUAGE = ("react", "reflexion", "react_original", "reflexion_original")
 _VERSION = r"([-@](\d{2}.*|latest|preview.*))?"  # after the name of a closed model

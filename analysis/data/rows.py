@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
-from analysis.data.methods import PRESETS
 from analysis.data.runs import Run
 from bepo.credit.gated_bepo import GatedBEPO
+from bepo.explore.names import preset_of
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,7 @@ def _in_block(run: Run) -> str | None:
     """Return the method or variant of a run whose weights, warm start and training have the same seed, its block's."""
     if not run.seed == run["policy.seed"] == run["policy.warm_start.seed"]:
         return None
-    of = (name for name, (_, method, field, value) in PRESETS.items() if run.method == method and run[field] == value)
-    return next(of, _variant(run))
+    return preset_of(run.config["credit"]) or _variant(run)
 
 
 def _with_loss(run: Run) -> str | None:

@@ -15,10 +15,11 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from scipy.optimize import isotonic_regression
 
-from analysis.data.methods import PRESETS, environment_name, known_environments, known_methods
+from analysis.data.methods import environment_name, known_environments, known_methods
 from analysis.data.runs import Run, grouped
 from analysis.plots import hover
 from bepo.explore.colours import colours, free
+from bepo.explore.names import PRESETS
 
 COLUMN, PAGE = 3.3, 7.0  # inches: one column, both columns
 GREY = "#666666"

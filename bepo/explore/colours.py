@@ -76,9 +76,3 @@ def page_colour(estimator: str) -> str:
     """Return the colour of an estimator on a page. Black, also of an unknown estimator, follows the page's text."""
     colour = colours(estimators()).get(estimator, "#000000")
     return "var(--text)" if colour == "#000000" else colour
-
-
-def label_of(estimator: str) -> str:
-    """Return the printed name of an estimator; its plain name if this version does not know it."""
-    known = estimators()
-    return (known[estimator].label if estimator in known else "") or estimator

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bepo.core.errors import UserError
-from bepo.explore.colours import label_of, page_colour
+from bepo.explore.colours import page_colour
 from bepo.explore.compare import first_difference, pairs
 from bepo.explore.diagnosed import diagnosed, diagnosed_methods
 from bepo.explore.episodes import TEST, episodes
 from bepo.explore.frames import differing, flat, question_of, unusual
 from bepo.explore.groups import Plain
 from bepo.explore.methods import methods
+from bepo.explore.names import label_of
 from bepo.explore.page import render
 from bepo.explore.task_types import types, whole_episodes
 from bepo.runs.health import alarms_of
@@ -84,7 +85,7 @@ def summary(run: StoredRun, before: Sequence[StoredRun]) -> Plain:
     done = result["updates"] if "updates" in result else len(run.metrics())
     return {
         "id": run.id,
-        "label": label_of(name),
+        "label": label_of(config["credit"]),
         "colour": page_colour(name),
         "twin": sum(other.config["credit"]["name"] == name for other in before),
         "env": config["env"]["name"],
@@ -102,7 +103,7 @@ def names_of(runs: Sequence[StoredRun]) -> list[str]:
     names = []
     for run in runs:
         env = f" {run.config['env']['name']}" * several
-        names.append(f"{label_of(run.config['credit']['name'])}{env} seed {run.config['seed']}")
+        names.append(f"{label_of(run.config['credit'])}{env} seed {run.config['seed']}")
     alike: dict[str, list[int]] = {}
     for number, name in enumerate(names):
         alike.setdefault(name, []).append(number)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bepo.explore.colours import label_of, page_colour
+from bepo.explore.colours import page_colour
 from bepo.explore.frames import differing
 from bepo.explore.groups import Plain
+from bepo.explore.names import label_of
 from bepo.store.run_files import StoredRun
 
 _NAMED = ("credit.name", "env.name")
@@ -17,19 +18,21 @@ def methods(runs: Sequence[StoredRun]) -> list[Plain]:
 
     Each has ``name``, ``colour``, ``twin`` (how many methods above it have its estimator), ``settings`` (in which it
     differs from others) and ``runs``, the indices of its runs. A name has the settings in which methods of one
-    estimator and environment differ.
+    label and environment differ.
     """
     different = differing({str(number): run.config for number, run in enumerate(runs)})
     found: dict[str, Plain] = {}
     for number, run in enumerate(runs):
         own = {name: str(value) for name, value in different[str(number)].items() if not _is_seed(name)}
-        one = found.setdefault(repr(own), {"credit": run.config["credit"]["name"], "settings": own, "runs": []})
+        credit = run.config["credit"]
+        first = {"credit": credit["name"], "label": label_of(credit), "settings": own, "runs": []}
+        one = found.setdefault(repr(own), first)
         one["runs"].append(number)
     several = len({run.config["env"]["name"] for run in runs}) > 1
     for number, one in enumerate(every := list(found.values())):
         env = runs[one["runs"][0]].config["env"]["name"]
-        alike = [m for m in every if (m["credit"], _env(m, runs)) == (one["credit"], env)]
-        words = [label_of(one["credit"]), *([f"on {env}"] if several else []), *_told(one, alike)]
+        alike = [m for m in every if (m["label"], _env(m, runs)) == (one["label"], env)]
+        words = [one["label"], *([f"on {env}"] if several else []), *_told(one, alike)]
         one |= {"name": " ".join(words), "colour": page_colour(one["credit"])}
         one["twin"] = sum(other["credit"] == one["credit"] for other in every[:number])
     for one in every:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bepo.core.errors import UserError
-from bepo.explore.colours import label_of
 from bepo.explore.compare import first_difference, pairs
 from bepo.explore.episodes import EpisodeGroup, episodes
 from bepo.explore.groups import Plain
 from bepo.explore.index import check_comparable
+from bepo.explore.names import label_of
 from bepo.store.run_files import StoredRun
 
 _INDENT = "    "
@@ -33,7 +33,7 @@ def transcript(run: StoredRun, source: str | None, number: int) -> Iterator[str]
         raise UserError(f"--episode {number}: {source} of run {run.id} has episodes 1 to {len(members)}")
     group, member = members[number - 1]
     config = run.config
-    yield f"run {run.id}: {label_of(config['credit']['name'])} on {config['env']['name']}, seed {config['seed']}"
+    yield f"run {run.id}: {label_of(config['credit'])} on {config['env']['name']}, seed {config['seed']}"
     yield from _episode(group, member, f"{source}, episode {number} of {len(members)}")
 
 
@@ -68,7 +68,7 @@ def comparison(a: StoredRun, b: StoredRun) -> Iterator[str]:
     one, other = a.transcripts(), b.transcripts()
     counts = {"both": 0, "only A": 0, "only B": 0, "neither": 0}
     for name, run in (("A", a), ("B", b)):
-        yield f"{name}: run {run.id}, {label_of(run.config['credit']['name'])} seed {run.config['seed']}"
+        yield f"{name}: run {run.id}, {label_of(run.config['credit'])} seed {run.config['seed']}"
     for i, j in pairs(one, other):
         solved = bool(one[i]["success"]), bool(other[j]["success"])
         who = {(True, True): "both", (True, False): "only A", (False, True): "only B"}.get(solved, "neither")

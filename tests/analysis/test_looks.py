@@ -10,7 +10,7 @@ from statsmodels.stats.multitest import multipletests
 
 from analysis.claims.blocks import CLAIMED
 from analysis.claims.looks import MEASURES, BlockClaim, Look, Plan, decide, level, paired_p, read_plan, rejected, speed
-from analysis.data.methods import PRESETS, name_of
+from analysis.data.methods import name_of
 from analysis.data.rows import BLOCKS
 from analysis.data.runs import Run
 from analysis.data.sources import Source
@@ -18,6 +18,7 @@ from analysis.grid.artefact import artefacts
 from analysis.grid.contrasts import differences
 from analysis.output.build import build
 from bepo.core.errors import UserError
+from bepo.explore.names import PRESETS
 from bepo.rollouts.evaluation import Evaluation
 from bepo.runs.compose import register_configs
 from bepo.store.find import find_runs

@@ -8,6 +8,7 @@ from threading import Thread
 import pytest
 
 from bepo.explore.methods import methods
+from bepo.explore.names import PRESETS
 from bepo.explore.watch import HOST, serve
 from bepo.explore.words import tokenizer_of
 from bepo.store.archive import read_archive
@@ -25,6 +26,14 @@ def test_runs_that_differ_only_in_seeds_are_one_method(tmp_path):
     assert [one["runs"] for one in found] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
     assert [one["twin"] for one in found] == [0, 1, 0] and found[2]["name"] == "GRPO"
     assert found[1]["name"].endswith("horizon=6") and found[1]["settings"]["env.horizon"] == "6"
+
+
+def test_a_preset_of_another_paper_is_named_also_where_it_is_the_only_run_of_its_estimator(tmp_path):
+    presets = {"progpo": {"credit.progress": 0.3}, "gigpo_roll": {"credit.state_scope": "batch"}}
+    presets |= {"rewardflow": {"credit.unreachable": "zero"}}
+    runs = [read_any(write(tmp_path, PRESETS[name][1], 0, **at).path) for name, at in presets.items()]
+    assert [one["name"] for one in methods(runs)] == ["ProGPO", "GiGPO of ROLL", "RewardFlow"]
+    assert presets.keys() == PRESETS.keys()
 
 
 def test_published_runs_are_decoded_with_the_published_tokenizer():
