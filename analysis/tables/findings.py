@@ -35,6 +35,7 @@ _AXES = {
     "Do step weight and outcome mixing matter?": ("step_weight", "mixing", "eta_min"),
 }
 
+ENOUGH = 6  # blocks, as for the first look at the claims
 ByName = Mapping[str, Sequence[Run]]
 
 
@@ -51,7 +52,8 @@ def findings(studies: Studies) -> Table:
     rows, facts = [], {}
     for env, runs in by_env.items():
         by_name = grouped(runs, lambda run: str(VARIANT.row(run)))
-        speeds = {name: by_measure["speed"] for name, by_measure in in_blocks.get(env, {}).items()}
+        every = {name: by_measure["speed"] for name, by_measure in in_blocks.get(env, {}).items()}
+        speeds = {name: by_block for name, by_block in every.items() if len(by_block) >= ENOUGH}
         gained = _gained([run for run in runs if run.id in of_methods], speeds)
         answers = _answers(env, by_name, speeds, gained)
         rows += [[question, environment_name(env), answer] for question, answer in answers]
@@ -65,10 +67,11 @@ def findings(studies: Studies) -> Table:
         [
             " ".join(protocol(studies.values(), used)),
             "Success in training: over all updates. Brackets: 95 % intervals, uncorrected, so this is exploratory; the "
-            "tests are in tables blocks-claims, replication and claims. Intervals are paired over shared blocks, if at "
-            f"least {FEWEST}, else Welch's over seeds. From one start: the order (Spearman's correlation of reported "
-            "final success with ours in training) and PPO's difference (from the best of several means, so biased "
-            "against PPO). Last questions: variants of Gated-BEPO that differ in this part alone.",
+            "tests are in tables blocks-claims, replication and claims. Intervals are paired over shared blocks, where "
+            f"at least {ENOUGH} are trained (others: table blocks-methods), else Welch's over seeds. From one start: "
+            "the order (Spearman's correlation of reported final success with ours in training) and PPO's difference "
+            "(from the best of several means, so biased against PPO). Last questions: variants of Gated-BEPO that "
+            "differ in this part alone.",
             *oracles(used),
             *origins(used),
         ],

@@ -77,6 +77,23 @@ def test_headroom_is_the_oracles_difference_from_grpo(answers):
     assert found.startswith("One start: PPO (with critic) 67 [") and "Gated-BEPO 33 [" in found
 
 
+@pytest.mark.parametrize("count, shown", [(5, False), (6, True)])
+def test_a_row_needs_as_many_blocks_as_the_first_look(tmp_path, count, shown):
+    for name in ("gated_bepo", "grpo"):
+        for seed, rate in enumerate(RATES[name]):
+            at = {"credit.name": name, "seed": seed, "credit.b_min": 2, "credit.n_min": 2}
+            write_run(tmp_path, "main_sokoban_text", at, [[1, 0]], metrics={"train/success": rate})
+    for name in ("gated_bepo", "salt"):
+        for block in range(100, 100 + count):
+            at = {"credit.name": name, **dict.fromkeys(("seed", "policy.seed", "policy.warm_start.seed"), block)}
+            rate = 0.4 - 0.1 * (name == "salt") + 0.001 * (block % 3) * (name == "salt")
+            write_run(tmp_path, "frontier", at, [[1, 0]], metrics={"train/success": rate})
+    table = build(artefacts()["findings"], Source(tmp_path), "laptop").table
+    assert table is not None
+    found = next(row[2].text for row in table.rows if row[0].text.startswith("Which methods"))
+    assert ("6 blocks: slower: SALT -9.9 [" in found) == ("SALT" in found) == shown
+
+
 def test_blocks_count_instead_of_one_start_where_three_have_both_rows():
     rates = {"base": np.array([1.0, 2, 3]), "a": np.array([2.0, 3, 4]), "b": np.array([9.0, 9, 9])}
     blocks = {"base": {1: 1.0, 2: 2.0, 3: 6.0}, "a": {1: 3.0, 2: 5.0, 3: 8.0}, "b": {1: 0.0, 2: 0.0}}
