@@ -31,7 +31,7 @@ def name_of(method: str) -> str:
     """Return a method's name in print; an unknown method keeps its own name."""
     known = known_methods()
     if method in PRESETS:
-        return PRESETS[method][0]
+        return PRESETS[method].label
     return (known[method].label if method in known else PROMPTED.get(method)) or method
 
 

@@ -40,7 +40,7 @@ def panels(rows: int, columns: int, width: float, height: float, **options: Any)
 
 def method_colour(method: str) -> str:
     """Return the colour of a method, for a preset its estimator's; black if it is not an estimator."""
-    estimator = PRESETS[method][1] if method in PRESETS else method
+    estimator = PRESETS[method].estimator if method in PRESETS else method
     return colours(known_methods()).get(estimator, "black")
 
 

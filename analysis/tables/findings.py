@@ -6,6 +6,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from analysis.claims.blocks import IN_BLOCKS, measured_by_env, runs_in_blocks
+from analysis.claims.looks import read_plan
 from analysis.data.methods import environment_name, is_upper_bound, name_of, ordered
 from analysis.data.reported import entries_of
 from analysis.data.rows import EVERY_METHOD, METHOD, VARIANT, RowKey
@@ -35,7 +36,6 @@ _AXES = {
     "Do step weight and outcome mixing matter?": ("step_weight", "mixing", "eta_min"),
 }
 
-ENOUGH = 6  # blocks, as for the first look at the claims
 ByName = Mapping[str, Sequence[Run]]
 
 
@@ -46,14 +46,14 @@ def findings(studies: Studies) -> Table:
     kept = [run for run in one_start if run.model == MODEL and not run.is_evaluation and "train/success" in run.metrics]
     alike = select(StudyRuns("findings", studies.tier, key=VARIANT), {run.id: run for run in kept}.values()).runs
     blocks = runs_in_blocks(studies)
-    in_blocks = measured_by_env(blocks)
+    in_blocks, enough = measured_by_env(blocks), read_plan().looks[0].blocks
     of_methods = {run.id for name in EVERY_METHOD for run in studies[name].runs}
     by_env = grouped(sorted(alike, key=lambda run: (run.env, run.seed)), lambda run: run.env)
     rows, facts = [], {}
     for env, runs in by_env.items():
         by_name = grouped(runs, lambda run: str(VARIANT.row(run)))
         every = {name: by_measure["speed"] for name, by_measure in in_blocks.get(env, {}).items()}
-        speeds = {name: by_block for name, by_block in every.items() if len(by_block) >= ENOUGH}
+        speeds = {name: by_block for name, by_block in every.items() if len(by_block) >= enough}
         gained = _gained([run for run in runs if run.id in of_methods], speeds)
         answers = _answers(env, by_name, speeds, gained)
         rows += [[question, environment_name(env), answer] for question, answer in answers]
@@ -68,7 +68,7 @@ def findings(studies: Studies) -> Table:
             " ".join(protocol(studies.values(), used)),
             "Success in training: over all updates. Brackets: 95 % intervals, uncorrected, so this is exploratory; the "
             "tests are in tables blocks-claims, replication and claims. Intervals are paired over shared blocks, where "
-            f"at least {ENOUGH} are trained (others: table blocks-methods), else Welch's over seeds. From one start: "
+            f"at least {enough} are trained (others: table blocks-methods), else Welch's over seeds. From one start: "
             "the order (Spearman's correlation of reported final success with ours in training) and PPO's difference "
             "(from the best of several means, so biased against PPO). Last questions: variants of Gated-BEPO that "
             "differ in this part alone.",

@@ -22,14 +22,15 @@ def methods(runs: Sequence[StoredRun]) -> list[Plain]:
     """
     different = differing({str(number): run.config for number, run in enumerate(runs)})
     found: dict[str, Plain] = {}
-    for number, run in enumerate(runs):
+    for number in range(len(runs)):
         own = {name: str(value) for name, value in different[str(number)].items() if not _is_seed(name)}
-        credit = run.config["credit"]
-        first = {"credit": credit["name"], "label": label_of(credit), "settings": own, "runs": []}
-        one = found.setdefault(repr(own), first)
-        one["runs"].append(number)
+        found.setdefault(repr(own), {"settings": own, "runs": []})["runs"].append(number)
     several = len({run.config["env"]["name"] for run in runs}) > 1
-    for number, one in enumerate(every := list(found.values())):
+    every = list(found.values())
+    for one in every:
+        credit = runs[one["runs"][0]].config["credit"]
+        one |= {"credit": credit["name"], "label": label_of(credit)}
+    for number, one in enumerate(every):
         env = runs[one["runs"][0]].config["env"]["name"]
         alike = [m for m in every if (m["label"], _env(m, runs)) == (one["label"], env)]
         words = [one["label"], *([f"on {env}"] if several else []), *_told(one, alike)]

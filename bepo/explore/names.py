@@ -1,31 +1,39 @@
 """Names of methods in print: those of estimators, and of presets that are methods of other papers."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from bepo.credit import estimators
 
-# By preset (conf/credit/NAME.yaml): name in print, estimator, and a setting that no other preset of the estimator has.
-PRESETS: Mapping[str, tuple[str, str, str, Any]] = {
-    "gigpo_roll": ("GiGPO of ROLL", "gigpo", "state_scope", "batch"),
-    "progpo": ("ProGPO", "grpo", "progress", 0.3),
-    "rewardflow": ("RewardFlow", "graphgpo", "unreachable", "zero"),
+
+class Preset(NamedTuple):
+    """A preset that is a method of another paper: an estimator with a setting that none of its other presets has."""
+
+    label: str
+    estimator: str
+    field: str
+    value: Any
+
+
+# By the name of the preset (conf/credit/NAME.yaml).
+PRESETS: Mapping[str, Preset] = {
+    "gigpo_roll": Preset("GiGPO of ROLL", "gigpo", "state_scope", "batch"),
+    "progpo": Preset("ProGPO", "grpo", "progress", 0.3),
+    "rewardflow": Preset("RewardFlow", "graphgpo", "unreachable", "zero"),
 }
 
 
 def preset_of(credit: Mapping[str, Any]) -> str | None:
     """Return the preset that a run's ``credit`` settings are, if it is another paper's method."""
-    found = (
-        name
-        for name, (_, method, field, value) in PRESETS.items()
-        if credit["name"] == method and credit.get(field) == value
+    same = (
+        name for name, one in PRESETS.items() if credit["name"] == one.estimator and credit.get(one.field) == one.value
     )
-    return next(found, None)
+    return next(same, None)
 
 
 def label_of(credit: Mapping[str, Any]) -> str:
     """Return the name in print of a run's ``credit`` settings; the plain name if this version does not know it."""
-    known, preset = estimators(), preset_of(credit)
-    if preset:
-        return PRESETS[preset][0]
-    return (known[credit["name"]].label if credit["name"] in known else "") or str(credit["name"])
+    if preset := preset_of(credit):
+        return PRESETS[preset].label
+    known, name = estimators(), str(credit["name"])
+    return (known[name].label if name in known else "") or name

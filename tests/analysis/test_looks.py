@@ -303,7 +303,7 @@ def test_a_preset_that_is_a_method_of_another_paper_has_a_row_of_its_own(tmp_pat
     cells = [cell for name in PRESETS for cell in every if f"credit={name}" in cell.overrides]
     presets = [asdict(config.credit) for config in compose_cells(cells)]
     assert len(presets) == len(PRESETS)
-    plain = [{"name": method} for _, method, _, _ in PRESETS.values()]
+    plain = [{"name": preset.estimator} for preset in PRESETS.values()]
     for credit in (*plain, *presets):
         seeds = dict.fromkeys(("seed", "policy.seed", "policy.warm_start.seed"), 100)
         at = seeds | {f"credit.{field}": value for field, value in credit.items()}

@@ -31,7 +31,7 @@ def test_runs_that_differ_only_in_seeds_are_one_method(tmp_path):
 def test_a_preset_of_another_paper_is_named_also_where_it_is_the_only_run_of_its_estimator(tmp_path):
     presets = {"progpo": {"credit.progress": 0.3}, "gigpo_roll": {"credit.state_scope": "batch"}}
     presets |= {"rewardflow": {"credit.unreachable": "zero"}}
-    runs = [read_any(write(tmp_path, PRESETS[name][1], 0, **at).path) for name, at in presets.items()]
+    runs = [read_any(write(tmp_path, PRESETS[name].estimator, 0, **at).path) for name, at in presets.items()]
     assert [one["name"] for one in methods(runs)] == ["ProGPO", "GiGPO of ROLL", "RewardFlow"]
     assert presets.keys() == PRESETS.keys()
 
