@@ -1,6 +1,5 @@
-"""Figure blocks-forest: every method beside Gated-BEPO in the same blocks."""
+"""Figures blocks-forest-<environment>: every method beside Gated-BEPO in the same blocks."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +9,7 @@ from analysis.claims.blocks import BASE, IN_BLOCKS, measured, row_label, runs_in
 from analysis.claims.looks import MEASURES
 from analysis.data.methods import environment_name, name_of
 from analysis.data.rows import BLOCKS
-from analysis.data.runs import Run, grouped
+from analysis.data.runs import Run
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.contrasts import FEWEST, paired
@@ -25,18 +24,16 @@ _BELOW = 0.3  # of a row: how far the dots of blocks are below the interval
 
 @dataclass(frozen=True)
 class _Row:
-    """A method or variant, with its differences from Gated-BEPO by measure; without any, the name of an environment."""
+    """A method or variant, with its differences from Gated-BEPO by measure."""
 
     name: str
     found: dict[str, Rates]
 
 
-@artefact("blocks-forest", "figure", study=IN_BLOCKS, key=BLOCKS)
-def blocks_forest(studies: Studies) -> Figure:
-    """Draw the differences in each block, and their means with intervals."""
-    used = runs_in_blocks(studies)
-    by_env = grouped(sorted(used, key=lambda run: run.env), lambda run: run.env)
-    rows = [row for env, runs in by_env.items() for row in _rows(env, runs)]
+def _forest(env: str, studies: Studies) -> Figure:
+    """Draw the differences in each block of an environment, and their means with intervals."""
+    used = [run for run in runs_in_blocks(studies) if run.env == env]
+    rows = _rows(used)
     figure, axes = style.panels(1, len(MEASURES), style.PAGE, 0.8 + _ROW * max(len(rows), 6), sharey=True)
     for axis, measure in zip(axes, MEASURES):
         axis.set(title=measure.capitalize(), xlabel=f"Difference from {name_of(BASE)} in points")
@@ -46,25 +43,23 @@ def blocks_forest(studies: Studies) -> Figure:
         for place, row in enumerate(rows):
             if measure in row.found:
                 _draw(axis, place, row, measure)
-    if rows:
-        axes[0].set_yticks(range(len(rows)), [row_label(row.name) if row.found else row.name for row in rows])
-        for label, row in zip(axes[0].get_yticklabels(), rows):
-            label.set_fontweight("normal" if row.found else "bold")
-        axes[0].set_ylim(len(rows) - 0.4, -0.6)
-    else:
-        for axis in axes:
+        if not rows:
             style.nothing(axis)
+    if rows:
+        axes[0].set_yticks(range(len(rows)), [row_label(row.name) for row in rows])
+        axes[0].set_ylim(len(rows) - 0.4, -0.6)
     caption = (
-        f"Methods and variants in the blocks that they share with {name_of(BASE)} (tier {studies.tier}). Small dots: "
-        "blocks. Large dots: means, with Student's 95 % intervals, uncorrected. Speed: success in training over all "
-        "updates. Level: success on held-out tasks, over the evaluations of the last fifth of the updates."
+        f"Methods and variants on {environment_name(env)} in the blocks that they share with {name_of(BASE)} (tier "
+        f"{studies.tier}). Small dots: blocks. Large dots: means, with Student's 95 % intervals, uncorrected. Speed: "
+        "success in training over all updates. Level: success on held-out tasks, over the evaluations of the last "
+        "fifth of the updates."
     )
     notes = ["Exploratory, except for the claims of table blocks-claims."]
     return Figure(caption, figure, used, notes)
 
 
-def _rows(env: str, runs: list[Run]) -> Iterator[_Row]:
-    """Yield the environment's name, then its rows with enough blocks, the fastest first."""
+def _rows(runs: list[Run]) -> list[_Row]:
+    """Return the rows of an environment with enough blocks, the fastest first."""
     by_row = measured(runs)
     base = by_row.get(BASE, {})
     found = [
@@ -73,9 +68,7 @@ def _rows(env: str, runs: list[Run]) -> Iterator[_Row]:
         if name != BASE
     ]
     enough = [row for row in found if len(row.found["speed"]) >= FEWEST]
-    if enough:
-        yield _Row(environment_name(env), {})
-    yield from sorted(enough, key=lambda row: -row.found["speed"].mean())
+    return sorted(enough, key=lambda row: -row.found["speed"].mean())
 
 
 def _draw(axis: Axes, place: int, row: _Row, measure: str) -> None:
@@ -87,3 +80,11 @@ def _draw(axis: Axes, place: int, row: _Row, measure: str) -> None:
     axis.plot((interval.low, interval.high), (place, place), color=colour, linewidth=1.4)
     (dot,) = axis.plot([values.mean()], [place], "o", color=colour, markersize=3.6)
     describe(dot, [f"{row_label(row.name)}, {measure}, {len(values)} blocks: {mean_with_interval(values)}"])
+
+
+def _register(env: str) -> None:
+    artefact(f"blocks-forest-{env}", "figure", study=IN_BLOCKS, key=BLOCKS)(lambda studies: _forest(env, studies))
+
+
+for _env in ("sokoban", "alfworld", "webshop"):
+    _register(_env)

@@ -250,13 +250,13 @@ def test_the_tables_are_right_by_hand(tmp_path):
     low, high = stats.ttest_1samp(-points, 0).confidence_interval(0.95)
     assert by_name["GRPO"][2] == f"{-points.mean():z.1f} [{low:.1f}, {high:.1f}]"
     assert by_name["Gated-BEPO"][2] == by_name["GRPO"][-1] == "–"
-    drawn = build(artefacts()["blocks-forest"], Source(tmp_path), "laptop").product.figure.axes[0]
+    drawn = build(artefacts()["blocks-forest-sokoban"], Source(tmp_path), "laptop").product.figure.axes[0]
     names = {place: label.get_text() for place, label in zip(drawn.get_yticks(), drawn.get_yticklabels())}
     means = {names[line.get_ydata()[0]]: line.get_xdata()[0] for line in drawn.lines[1:] if len(line.get_xdata()) == 1}
     expected = {name_of(name): 100 * np.subtract(rates[name], rates["gated_bepo"]).mean() for name in ("grpo", "hgpo")}
     expected["Gated-BEPO backup=softmax"] = -100 * drops.mean()
     assert means == pytest.approx(expected)
-    assert list(names.values()) == ["Sokoban", *sorted(expected, key=lambda name: -expected[name])]
+    assert list(names.values()) == sorted(expected, key=lambda name: -expected[name])
     seeds = {method: [rate + 0.005 * rng.standard_normal() for _ in range(4)] for method, rate in RATES.items()}
     for method, own in seeds.items():
         for seed, rate in enumerate(own):
