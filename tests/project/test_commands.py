@@ -61,7 +61,7 @@ NOT_RUN = {
     r"make (verl|test-verl)": "needs .venv-verl, 4 GB that make verl downloads",
     r"marimo": "opens a browser; tests/analysis/test_notebooks.py runs every notebook",
     r"bepo (COMMAND|new|train|view)\b.*": "the name of a command, or a package; tests/commands runs each",
-    r"(git|cd|pip|pre-commit|hf|ray|gdown|alfworld-download|srun|sbatch|duckdb)\b": "a tool of others",
+    r"(git|cd|pip|gcc|pre-commit|hf|ray|gdown|alfworld-download|srun|sbatch|duckdb)\b": "a tool of others",
     r"(sleep|wait|trap|export|echo|done|show|head)\b": "a part of a script",
     r"(ruff|lint-imports|basedpyright)": "make test runs it before the tests",
 }
