@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
 from analysis.data.runs import Run
+from bepo.credit import Estimator
+from bepo.credit.crbc import CRBC
 from bepo.credit.gated_bepo import GatedBEPO
 from bepo.explore.names import preset_of
 
@@ -27,11 +29,14 @@ def settings(*names: str) -> RowKey:
     return RowKey(lambda run: " ".join(f"{name.removeprefix('credit.')}={run.written(name)}" for name in names), names)
 
 
+_VARIED: Mapping[str, type[Estimator]] = {"gated_bepo": GatedBEPO, "crbc": CRBC}
+"""Estimators whose settings have rows of their own."""
+
+
 def _variant(run: Run) -> str:
-    """Return the method, for Gated-BEPO with the settings that are not its defaults: ``gated_bepo backup=max``."""
-    if run.method != "gated_bepo":
-        return run.method
-    changed = (f"{f.name}={run[f.name]}" for f in fields(GatedBEPO) if run[f.name] not in (None, f.default))
+    """Return the method, if it varies with the settings that are not its defaults: ``gated_bepo backup=max``."""
+    own = fields(_VARIED[run.method]) if run.method in _VARIED else ()
+    changed = (f"{f.name}={run[f.name]}" for f in own if run[f.name] not in (None, f.default))
     return " ".join([run.method, *changed])
 
 

@@ -21,6 +21,7 @@ OF_TINY = (
     "blocks",
     "blocks_ablations",
     "frontier",
+    "crbc_depth",
 )  # seeds of weights and warm starts, which only they have
 TIER_OF = {"prompting_closed": "paper"} | dict.fromkeys(OF_TINY, "laptop")
 
