@@ -34,7 +34,7 @@ _VARIED: Mapping[str, type[Estimator]] = {"gated_bepo": GatedBEPO, "crbc": CRBC}
 
 
 def _variant(run: Run) -> str:
-    """Return the method, if it varies with the settings that are not its defaults: ``gated_bepo backup=max``."""
+    """Return the method, for those of ``_VARIED`` with their changed settings: ``gated_bepo backup=max``."""
     own = fields(_VARIED[run.method]) if run.method in _VARIED else ()
     changed = (f"{f.name}={run[f.name]}" for f in own if run[f.name] not in (None, f.default))
     return " ".join([run.method, *changed])

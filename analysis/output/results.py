@@ -42,6 +42,7 @@ _ARTEFACTS = {
     "Methods in blocks": "blocks-methods",
     "Losses in blocks": "blocks-losses",
     "The lab's prediction": "lab-prediction",
+    "Depth of CRBC's backup": "crbc-depth",
     "Pre-registered comparisons": "replication",
     "Headroom": "headroom",
     "Warm starts": "warm-starts",

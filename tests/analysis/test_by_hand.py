@@ -58,6 +58,7 @@ LABELS += (
     "blocks-claims",
     "blocks-methods",
     "blocks-losses",
+    "crbc-depth",
     "reported-elsewhere",
     "findings",
     "lab-claims",

@@ -1,0 +1,70 @@
+"""Table crbc-depth: the declared test of docs/lab.md, whether CRBC learns faster with a deeper backup."""
+
+import numpy as np
+from scipy import stats
+
+from analysis.claims.blocks import measured, runs_in_blocks
+from analysis.claims.looks import MEASURES
+from analysis.data.rows import BLOCKS
+from analysis.data.statistics import Estimate
+from analysis.data.studies import Studies
+from analysis.grid.artefact import artefact
+from analysis.grid.contrasts import ByBlock, compared
+from analysis.grid.notes import origins, protocol
+from analysis.grid.success import Rates, mean_with_interval
+from analysis.grid.table import NOT_RUN, Printed, Table
+
+STUDIES = ("blocks", "crbc_depth")
+ROWS = {"crbc depth=0": "0", "crbc depth=1": "1", "crbc depth=2": "2", "crbc depth=3": "3", "crbc": "fixed point"}
+FEWEST_BLOCKS, LEVEL = 6, 0.05
+
+
+@artefact("crbc-depth", "table", study=STUDIES, key=BLOCKS)
+def crbc_depth(studies: Studies) -> Table:
+    """Compare the depths in the blocks that all of them have, and test the slope of speed over them."""
+    runs = [r for r in runs_in_blocks(studies, STUDIES) if (r.env, r.method) == ("sokoban", "crbc")]
+    found = measured(runs)
+    shared = set.intersection(*(set(found.get(row, {}).get("speed", ())) for row in ROWS))
+    used = [run for run in runs if run.seed in shared]
+    by_row = {row: {name: _within(found[row][name], shared) for name in MEASURES} for row in ROWS if shared}
+    numbers = {row: [text for name in MEASURES for text in _numbers(by_row, row, name)] for row in by_row}
+    slopes = _slopes([by_row[row]["speed"] for row in by_row])
+    verdict, facts = _verdict(slopes) if studies.tier != "smoke" else ("Not judged.", {})
+    return Table(
+        "CRBC with backups of other depths on text Sokoban in blocks (success, %).",
+        ["Depth", "Blocks", "Speed", "Difference", "Level", "Difference"],
+        [[name, str(len(shared)), *numbers.get(row, [NOT_RUN] * 4)] for row, name in ROWS.items()],
+        [
+            " ".join(protocol(studies.values(), used)),
+            "Speed and level as in table blocks-methods, in the blocks that all depths have. Difference: from the "
+            f"fixed point, with Student's 95 % interval. Declared in docs/lab.md before a depth was trained: {verdict}",
+            *origins(used),
+        ],
+        facts=facts,
+    )
+
+
+def _within(by_block: ByBlock, shared: set[int]) -> ByBlock:
+    return {block: by_block[block] for block in sorted(shared)}
+
+
+def _numbers(by_row: dict[str, dict[str, ByBlock]], row: str, measure: str) -> list[Printed | str]:
+    return compared(by_row[row][measure], by_row["crbc"][measure] if row != "crbc" else {})
+
+
+def _slopes(speeds: list[ByBlock]) -> Rates:
+    """Return the slope of speed in each block over the depths, numbered 0 to 4."""
+    if not speeds:
+        return np.empty(0)
+    return np.polyfit(np.arange(len(speeds)), np.array([list(by_block.values()) for by_block in speeds]), 1)[0]
+
+
+def _verdict(slopes: Rates) -> tuple[str, dict[str, str]]:
+    """Return a sentence about the test, and the facts for the paper's text."""
+    if len(slopes) < FEWEST_BLOCKS:
+        return f"the slope of speed over the depths is tested with {FEWEST_BLOCKS} blocks; {len(slopes)} have all.", {}
+    slope, p = mean_with_interval(slopes), float(stats.ttest_1samp(slopes, 0, alternative="greater").pvalue)
+    word = "rises" if p < LEVEL else "does not rise"
+    facts = {"crbc-depth/slope": slope, "crbc-depth/verdict": word}
+    text = Printed(Estimate(p), ".2g").text
+    return f"speed {word} with depth, by {slope} points a step (one-sided p {text}).", facts

@@ -1,0 +1,49 @@
+"""Table crbc-depth by hand."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from analysis.data.sources import Source
+from analysis.grid.artefact import artefacts
+from analysis.output.build import build
+from tests.stored_runs import write_run
+
+DEPTHS = (0, 1, 2, 3, None)
+
+
+def table(results):
+    return build(artefacts()["crbc-depth"], Source(results), "laptop").table
+
+
+def write(results, depth, block, rate):
+    at = {"credit.name": "crbc", "credit.depth": depth, "seed": block, "policy.seed": block, "env.name": "sokoban"}
+    study = "blocks" if depth is None else "crbc_depth"
+    at |= {"policy.warm_start.seed": block}
+    write_run(results, study, at, [[1, 0]], metrics={"train/success": rate})
+
+
+@pytest.mark.parametrize("rise", [0.02, -0.02])
+def test_the_slope_is_tested_over_six_blocks(tmp_path, rise):
+    rng = np.random.default_rng(3)
+    rates = 0.3 + rise * np.arange(5)[:, None] + 0.02 * rng.standard_normal((5, 6))
+    for place, depth in enumerate(DEPTHS):
+        for number in range(5):
+            write(tmp_path, depth, 100 + number, rates[place, number])
+    assert table(tmp_path).facts == {}
+    for place, depth in enumerate(DEPTHS):
+        write(tmp_path, depth, 105, rates[place, 5])
+    write(tmp_path, 0, 106, 0.9)  # a block without the other depths
+    made = table(tmp_path)
+    rows = [[getattr(cell, "text", cell) for cell in row] for row in made.rows]
+    assert [row[:2] for row in rows] == [[name, "6"] for name in ("0", "1", "2", "3", "fixed point")]
+    points = 100 * (rates[0] - rates[4])
+    low, high = stats.ttest_1samp(points, 0).confidence_interval(0.95)
+    assert rows[0][2] == f"{100 * rates[0].mean():.1f} ± {100 * rates[0].std(ddof=1):.1f}"
+    assert rows[0][3] == f"{points.mean():z.1f} [{low:.1f}, {high:.1f}]" and rows[4][3] == "–"
+    slopes = np.array([100 * stats.linregress(np.arange(5), rates[:, block]).slope for block in range(6)])
+    low, high = stats.ttest_1samp(slopes, 0).confidence_interval(0.95)
+    assert made.facts["crbc-depth/slope"] == f"{slopes.mean():z.1f} [{low:.1f}, {high:.1f}]"
+    p = stats.ttest_1samp(slopes, 0, alternative="greater").pvalue
+    assert made.facts["crbc-depth/verdict"] == ("rises" if p < 0.05 else "does not rise")
+    assert (p < 0.05) == (rise > 0) and f"one-sided p {p:.2g}" in made.notes[1]
