@@ -1,10 +1,9 @@
 """Table crbc-depth: the declared test of docs/lab.md, whether CRBC learns faster with a deeper backup."""
 
 import numpy as np
-from scipy import stats
 
 from analysis.claims.blocks import measured, runs_in_blocks
-from analysis.claims.looks import MEASURES
+from analysis.claims.looks import MEASURES, paired_p
 from analysis.data.rows import BLOCKS
 from analysis.data.statistics import Estimate
 from analysis.data.studies import Studies
@@ -63,7 +62,8 @@ def _verdict(slopes: Rates) -> tuple[str, dict[str, str]]:
     """Return a sentence about the test, and the facts for the paper's text."""
     if len(slopes) < FEWEST_BLOCKS:
         return f"the slope of speed over the depths is tested with {FEWEST_BLOCKS} blocks; {len(slopes)} have all.", {}
-    slope, p = mean_with_interval(slopes), float(stats.ttest_1samp(slopes, 0, alternative="greater").pvalue)
+    slope, two_sided = mean_with_interval(slopes), paired_p(slopes)
+    p = two_sided / 2 if slopes.mean() > 0 else 1 - two_sided / 2
     word = "rises" if p < LEVEL else "does not rise"
     facts = {"crbc-depth/slope": slope, "crbc-depth/verdict": word}
     text = Printed(Estimate(p), ".2g").text
