@@ -60,7 +60,7 @@ def _place(env: str, runs: Sequence[Run]) -> str:
 
     def each(value_of: Callable[[Run], object]) -> str:
         """Return the values, only once if all models have the same."""
-        values = {m: " and ".join(sorted({str(value_of(run)) for run in same})) for m, same in by_model.items()}
+        values = {m: _listed({str(value_of(run)) for run in same}) for m, same in by_model.items()}
         by_name = ", ".join(f"{text} ({model})" for model, text in values.items())
         return by_name if len(set(values.values())) > 1 else next(iter(values.values()))
 
@@ -77,6 +77,13 @@ def _place(env: str, runs: Sequence[Run]) -> str:
     text, groups = "; ".join(parts) + ".", grouped(runs, _start).values()
     differing = [name for name, of in _MUST_AGREE.items() if any(len({of(run) for run in same}) > 1 for same in groups)]
     return f"{text} Its rows differ in {' and '.join(differing)}, so they are not comparable." if differing else text
+
+
+def _listed(values: set[str]) -> str:
+    """Return the values; of many numbers only the least and the greatest."""
+    if len(values) > 3 and all(value.replace(".", "", 1).isdecimal() for value in values):
+        return f"{min(values, key=float)} to {max(values, key=float)}"
+    return " and ".join(sorted(values))
 
 
 def _start(run: Run) -> tuple[str, str, int | None]:

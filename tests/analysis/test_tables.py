@@ -236,6 +236,14 @@ def test_numbers_of_newer_estimators_stand_beside_ours(tmp_path):
     assert own[2] == "this project, tier laptop" and own[7] == "33.3 ± 14.4" and own[3] == own[6] == "–"
 
 
+@pytest.mark.parametrize("blocks, shown", [(3, "0.0 and 20.0 and 40.0"), (5, "0.0 to 80.0")])
+def test_of_many_starts_the_range_is_shown(tmp_path, blocks, shown):
+    for n in range(blocks):
+        at = {"credit.name": "grpo", "seed": n, "policy.seed": n, "policy.warm_start.seed": n}
+        write_run(tmp_path, "blocks", at, [[1] * 5], metrics={"train/success": 0.5}, solved_before=n)
+    assert f"success before training {shown}." in table(tmp_path, "blocks-methods").notes[0]
+
+
 def test_iterations_show_the_last_change_of_the_advantages(tmp_path):
     for n in (0, 20):
         logged = {"credit/delta_advantage_20": 0.5} if n else {}
