@@ -30,10 +30,11 @@ def test_the_slope_is_tested_over_six_blocks(tmp_path, rise):
     for place, depth in enumerate(DEPTHS):
         for number in range(5):
             write(tmp_path, depth, 100 + number, rates[place, number])
-    assert table(tmp_path).facts == {}
+    write(tmp_path, 0, 105, rates[0, 5])  # a block without the other depths
+    assert table(tmp_path).facts == {} and [row[1].text for row in table(tmp_path).rows] == ["5"] * 5
     for place, depth in enumerate(DEPTHS):
         write(tmp_path, depth, 105, rates[place, 5])
-    write(tmp_path, 0, 106, 0.9)  # a block without the other depths
+        write(tmp_path, depth, 106, 0.9)  # a block that was not declared
     made = table(tmp_path)
     rows = [[getattr(cell, "text", cell) for cell in row] for row in made.rows]
     assert [row[:2] for row in rows] == [[name, "6"] for name in ("0", "1", "2", "3", "fixed point")]
