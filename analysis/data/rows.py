@@ -8,6 +8,7 @@ from bepo.credit import Estimator
 from bepo.credit.crbc import CRBC
 from bepo.credit.gated_bepo import GatedBEPO
 from bepo.explore.names import preset_of
+from bepo.losses import Loss
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ def _variant(run: Run) -> str:
     return " ".join([run.method, *changed])
 
 
+_OF_LOSSES = {f.name: f.default for f in fields(Loss) if f.name in ("length", "sequence_mask")}
 METHOD = RowKey(lambda run: run.method)
 VARIANT = RowKey(_variant)
 EVERY_METHOD: Mapping[str, RowKey] = dict.fromkeys(
@@ -65,11 +67,17 @@ def _in_block(run: Run) -> str | None:
     return preset_of(run.config["credit"]) or _variant(run)
 
 
+def loss_of(run: Run) -> str:
+    """Return a run's loss, with its changed length and sequence mask: ``cispo sequence_mask=0.2``."""
+    own = (f"{field}={run[f'loss.{field}']}" for field, default in _OF_LOSSES.items() if run[f"loss.{field}"] != default)
+    return " ".join([run["loss.name"], *own])
+
+
 def _with_loss(run: Run) -> str | None:
     variant = _in_block(run)
-    return variant and f"{variant} {run['loss.name']}"
+    return variant and f"{variant} {loss_of(run)}"
 
 
 _SEEDS = ("policy.seed", "policy.warm_start.seed")
 BLOCKS = RowKey(_in_block, within=_SEEDS)
-LOSSES_IN_BLOCKS = RowKey(_with_loss, within=_SEEDS)
+LOSSES_IN_BLOCKS = RowKey(_with_loss, tuple(f"loss.{name}" for name in _OF_LOSSES), within=_SEEDS)

@@ -6,8 +6,8 @@ from statistics import fmean
 from analysis.claims.blocks import Measured, measured
 from analysis.claims.looks import MEASURES
 from analysis.data.methods import name_of, ordered
-from analysis.data.rows import LOSSES_IN_BLOCKS
-from analysis.data.runs import Run, grouped
+from analysis.data.rows import LOSSES_IN_BLOCKS, loss_of
+from analysis.data.runs import grouped
 from analysis.data.studies import StudyRuns
 from analysis.grid.artefact import artefact
 from analysis.grid.contrasts import ByBlock, compared
@@ -22,7 +22,7 @@ OVERALL = "Mean over methods"
 def blocks_losses(study: StudyRuns) -> Table:
     """Compare every loss with PPO's clip, by method."""
     by_method, rows, headings = grouped(study.runs, lambda run: run.method), [], []
-    found = {name_of(name): measured(by_method[name], _loss) for name in ordered(by_method)}
+    found = {name_of(name): measured(by_method[name], loss_of) for name in ordered(by_method)}
     if len(found) > 1:
         found[OVERALL] = _overall(list(found.values()))
     for heading, by_loss in found.items():
@@ -44,10 +44,6 @@ def blocks_losses(study: StudyRuns) -> Table:
         ],
         headings=headings,
     )
-
-
-def _loss(run: Run) -> str:
-    return str(run["loss.name"])
 
 
 def _overall(by_method: Sequence[Measured]) -> Measured:

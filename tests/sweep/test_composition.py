@@ -22,6 +22,8 @@ OF_TINY = (
     "blocks_ablations",
     "frontier",
     "crbc_depth",
+    "loss_axes",
+    "whole_methods",
 )  # seeds of weights and warm starts, which only they have
 TIER_OF = {"prompting_closed": "paper"} | dict.fromkeys(OF_TINY, "laptop")
 
