@@ -48,7 +48,7 @@ def write_run(
     commit: str = COMMIT,
     task_set: str = "d1",
     versions: Mapping[str, int] | None = None,
-    metrics: Mapping[str, float] | None = None,
+    metrics: Mapping[str, float] | Sequence[Mapping[str, float]] = (),
     broken: int = 0,
     rollouts: Mapping[str, RolloutBatch] | None = None,
     transcripts: Sequence[dict] = (),
@@ -57,7 +57,7 @@ def write_run(
 ) -> RunFolder:
     """A complete run: ``settings`` are dotted config fields, ``passes`` the final successes (passes, tasks).
 
-    Before training the policy solves the first ``solved_before`` of the test tasks.
+    ``metrics``: those of every update, or of each. Before training the policy solves the first ``solved_before`` tasks.
     """
     flat = {"env.name": "sokoban", "policy.name": "tiny", "model": "small", "seed": 0, "backend.name": "local"}
     config = nested(flat | {"credit.name": "gated_bepo"} | dict(settings))
@@ -69,8 +69,9 @@ def write_run(
     kinds = kinds or [""] * len(tasks)
     with folder.locked():
         folder.start(config, session)
-        every = range(1, updates + 1)
-        folder.append("metrics", *({"update": u, "train/success": u / 10, **(metrics or {})} for u in every))
+        own = [metrics] * updates if isinstance(metrics, Mapping) else metrics or [{}] * updates
+        rows = ({"update": u, "train/success": u / 10, **logged} for u, logged in enumerate(own, 1))
+        folder.append("metrics", *rows)
         before = [float(i < solved_before) for i in tasks]
         rows = [("test", 0, 0, before, None), ("validation", updates, 0, [0.0] * len(tasks), None)]
         rows += [("test", updates, e, row, scores and scores[e]) for e, row in enumerate(passes)]

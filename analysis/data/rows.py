@@ -69,7 +69,9 @@ def _in_block(run: Run) -> str | None:
 
 def loss_of(run: Run) -> str:
     """Return a run's loss, with its changed length and sequence mask: ``cispo sequence_mask=0.2``."""
-    own = (f"{field}={run[f'loss.{field}']}" for field, default in _OF_LOSSES.items() if run[f"loss.{field}"] != default)
+    own = (
+        f"{field}={run[f'loss.{field}']}" for field, default in _OF_LOSSES.items() if run[f"loss.{field}"] != default
+    )
     return " ".join([run["loss.name"], *own])
 
 
@@ -81,3 +83,15 @@ def _with_loss(run: Run) -> str | None:
 _SEEDS = ("policy.seed", "policy.warm_start.seed")
 BLOCKS = RowKey(_in_block, within=_SEEDS)
 LOSSES_IN_BLOCKS = RowKey(_with_loss, tuple(f"loss.{name}" for name in _OF_LOSSES), within=_SEEDS)
+
+WHOLE_METHODS = {("grpo", "dapo"): "DAPO", ("grpo", "dr_grpo"): "Dr. GRPO", ("gigpo", "gspo"): "SAMPO"}
+"""Methods that choose sampling and KL loss, too (presets of ``credit``), by estimator and loss."""
+
+
+def _whole_method(run: Run) -> str | None:
+    """Return the whole method or, with the default loss, the estimator of a run on text Sokoban."""
+    row = _in_block(run) if run.env == "sokoban" else None
+    return row and (row if run["loss.name"] == "ppo_clip" else WHOLE_METHODS.get((run.method, run["loss.name"])))
+
+
+WHOLE = RowKey(_whole_method, ("rollout.mixed_groups", "rollout.max_batches", "training.kl_coef"), within=_SEEDS)

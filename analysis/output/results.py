@@ -41,6 +41,7 @@ _ARTEFACTS = {
     "Primary claims about blocks": "blocks-claims",
     "Methods in blocks": "blocks-methods",
     "Losses in blocks": "blocks-losses",
+    "Whole methods": "whole-methods",
     "The lab's prediction": "lab-prediction",
     "Depth of CRBC's backup": "crbc-depth",
     "Pre-registered comparisons": "replication",

@@ -3,20 +3,18 @@
 import numpy as np
 
 from analysis.claims.blocks import Measured, measured, runs_in_blocks
-from analysis.claims.looks import MEASURES, paired_p
+from analysis.claims.declared import BLOCKS_TESTED, Verdict
+from analysis.claims.looks import MEASURES
 from analysis.data.rows import BLOCKS
-from analysis.data.statistics import Estimate
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.contrasts import ByBlock, compared
 from analysis.grid.notes import origins, protocol
-from analysis.grid.success import Rates, mean_with_interval
+from analysis.grid.success import Rates
 from analysis.grid.table import NOT_RUN, Printed, Table
 
 STUDIES = ("blocks", "crbc_depth")
 ROWS = {"crbc depth=0": "0", "crbc depth=1": "1", "crbc depth=2": "2", "crbc depth=3": "3", "crbc": "fixed point"}
-BLOCKS_TESTED, LEVEL = range(100, 106), 0.05
-"""The blocks and the one-sided level that docs/lab.md declares."""
 
 
 @artefact("crbc-depth", "table", study=STUDIES, key=BLOCKS)
@@ -55,14 +53,12 @@ def _slopes(speeds: list[ByBlock]) -> Rates:
 
 def _verdict(slopes: Rates) -> tuple[str, dict[str, str]]:
     """Return a sentence about the test, and the facts for the paper's text."""
-    if len(slopes) < len(BLOCKS_TESTED):
+    verdict = Verdict(slopes)
+    if verdict.is_positive is None:
         return (
             f"the slope of speed over the depths is tested with {len(BLOCKS_TESTED)} blocks; {len(slopes)} have all.",
             {},
         )
-    slope, two_sided = mean_with_interval(slopes), paired_p(slopes)
-    p = two_sided / 2 if slopes.mean() > 0 else 1 - two_sided / 2
-    word = "rises" if p < LEVEL else "does not rise"
-    facts = {"crbc-depth/slope": slope, "crbc-depth/verdict": word}
-    text = Printed(Estimate(p), ".2g").text
-    return f"speed {word} with depth, by {slope} points a step (one-sided p {text}).", facts
+    word = "rises" if verdict.is_positive else "does not rise"
+    facts = {"crbc-depth/slope": verdict.mean, "crbc-depth/verdict": word}
+    return f"speed {word} with depth, by {verdict.mean} points a step (one-sided p {verdict.p}).", facts

@@ -58,6 +58,7 @@ LABELS += (
     "blocks-claims",
     "blocks-methods",
     "blocks-losses",
+    "whole-methods",
     "crbc-depth",
     "reported-elsewhere",
     "findings",

@@ -1,6 +1,9 @@
 """Table blocks-losses by hand."""
 
+import json
+
 import numpy as np
+import pytest
 from scipy import stats
 
 from analysis.data.sources import Source
@@ -9,9 +12,47 @@ from analysis.output.build import build
 from tests.stored_runs import write_run
 
 
+def made(results):
+    return build(artefacts()["blocks-losses"], Source(results), "laptop").table
+
+
 def table(results):
-    made = build(artefacts()["blocks-losses"], Source(results), "laptop").table
-    return [(made.headings[n], *(getattr(cell, "text", cell) for cell in row)) for n, row in enumerate(made.rows)]
+    found = made(results)
+    return [(found.headings[n], *(getattr(cell, "text", cell) for cell in row)) for n, row in enumerate(found.rows)]
+
+
+def write(results, method, loss, block, rate):
+    name, _, value = loss.partition(" ")
+    at = {"credit.name": method, "loss.name": name, "seed": block, "policy.seed": block}
+    if value:
+        field, _, text = value.partition("=")
+        at[f"loss.{field}"] = json.loads(text)
+    at["policy.warm_start.seed"] = block
+    write_run(results, "loss_axes", at, [[1, 0]], metrics={"train/success": rate})
+
+
+@pytest.mark.parametrize("gain", [0.1, -0.1])
+def test_the_declared_tests_are_over_six_blocks(tmp_path, gain):
+    rng = np.random.default_rng(8)
+    masked, losses = "sequence_mask=0.2", ("cispo", "sapo", "dr_grpo")
+    changed = ("cispo " + masked, "sapo " + masked, "dr_grpo length=2")
+    rates = rng.uniform(0.3, 0.4, (2, 2, 3, 6))  # method, changed, loss, block
+    rates[:, 1] += gain
+    for block in range(6):
+        assert made(tmp_path).facts == {}
+        for (method, one, loss), rate in np.ndenumerate(rates[..., block]):
+            write(tmp_path, ("grpo", "gated_bepo")[method], (losses, changed)[one][loss], 100 + block, rate)
+    for method in ("grpo", "gated_bepo"):
+        for loss in (*losses, *changed):
+            write(tmp_path, method, loss, 106, 0.9 if loss in losses else 0.1)  # a block that was not declared
+    facts, note = made(tmp_path).facts, " ".join(made(tmp_path).notes)
+    points = 100 * (rates[:, 1] - rates[:, 0]).mean(0)  # loss, block
+    for name, own in {"sequence-mask": points[:2].mean(0), "length": points[2]}.items():
+        low, high = stats.ttest_1samp(own, 0).confidence_interval(0.95)
+        p = stats.ttest_1samp(own, 0, alternative="greater").pvalue
+        assert facts[f"blocks-losses/{name}/difference"] == f"{own.mean():z.1f} [{low:.1f}, {high:.1f}]"
+        assert facts[f"blocks-losses/{name}/verdict"] == ("helps" if p < 0.05 else "does not help")
+        assert (p < 0.05) == (gain > 0) and f"one-sided p {p:.2g}" in note
 
 
 def test_losses_are_compared_within_credit_and_block(tmp_path):
@@ -20,14 +61,7 @@ def test_losses_are_compared_within_credit_and_block(tmp_path):
     rates = {key: rng.uniform(0.2, 0.6, 4) for key in [("grpo", "ppo_clip"), ("grpo", "gspo"), ("gigpo", "ppo_clip")]}
     for (method, loss), own in rates.items():
         for block, rate in enumerate(own, 100):
-            at = {"credit.name": method, "loss.name": loss, "seed": block, "policy.seed": block}
-            write_run(
-                tmp_path,
-                "loss_axes",
-                at | {"policy.warm_start.seed": block},
-                [[1, 0]],
-                metrics={"train/success": rate},
-            )
+            write(tmp_path, method, loss, block, rate)
     rows = {(row[0], row[1]): row[2:] for row in table(tmp_path)}
     own, points = (100 * x for x in (rates["grpo", "gspo"], rates["grpo", "gspo"] - rates["grpo", "ppo_clip"]))
     low, high = stats.ttest_1samp(points, 0).confidence_interval(0.95)
