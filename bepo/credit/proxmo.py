@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -18,7 +19,7 @@ from bepo.core.settings import setting
 from bepo.credit import Credit, Traits, register
 from bepo.credit._outcome import OutcomeTerm
 
-_WORD = re.compile(r"(?u)\b\w\w+\b")  # scikit-learn's default: words of two letters or more
+_WORD = re.compile(r"\w\w+")  # words of two letters or more, as scikit-learn's default
 _MOST_WORDS = 1024
 
 
@@ -87,8 +88,10 @@ class ProxMO(OutcomeTerm):
         baseline = np.zeros(batch.n_states)
         order = np.flatnonzero(visits)
         order = order[np.argsort(batch.state_group[order], kind="stable")]
-        for own in np.split(order, np.flatnonzero(np.diff(batch.state_group[order])) + 1):
-            share = self._similarity((vectors[own] @ vectors[own].T).toarray()) * visits[own]
+        vectors = vectors[order]
+        for part in np.split(np.arange(len(order)), np.flatnonzero(np.diff(batch.state_group[order])) + 1):
+            own, its = order[part], vectors[part[0] : part[-1] + 1]
+            share = self._similarity(its @ its.toarray().T) * visits[own]
             baseline[own] = share @ mean[own] / share.sum(1)
         return without_rounding(returns - baseline[batch.state], np.abs(returns))
 
@@ -118,17 +121,25 @@ def tfidf(texts: Sequence[str], visits: Int[np.ndarray, " S"]) -> sparse.csr_arr
     A text counts as ``visits`` documents. The words are those that are used most, ties by the alphabet. An empty
     vocabulary gives vectors of no length.
     """
-    place: dict[str, int] = {}
-    words = [[place.setdefault(word, len(place)) for word in _WORD.findall(text.lower())] for text in texts]
-    rows = np.repeat(np.arange(len(texts)), [len(own) for own in words])
-    columns = np.fromiter(chain.from_iterable(words), int, len(rows))
-    counts = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(texts), len(place)))  # adds up
+    chunks, in_texts = _counted([text.lower().split() for text in texts])  # few differ, so few are split into words
+    place, in_chunks = _counted([_WORD.findall(chunk) for chunk in chunks])
+    counts = sparse.csr_array(in_texts @ in_chunks)
+    counts.sort_indices()  # products of vectors add up in this order
     used, holders = visits @ counts, visits @ (counts > 0)
     chosen = [word for word in sorted(place, key=lambda word: (-used[place[word]], word)) if used[place[word]]]
     kept = [place[word] for word in chosen[:_MOST_WORDS]]
     raw = counts[:, kept] @ sparse.diags_array(np.log((1 + visits.sum()) / (1 + holders[kept])) + 1)
     length = np.sqrt(raw.multiply(raw).sum(1))
     return sparse.csr_array(sparse.diags_array(1 / np.where(length > 0, length, 1.0)) @ raw)
+
+
+def _counted(lists: Sequence[list[str]]) -> tuple[dict[str, int], sparse.csr_array]:
+    """Return the number of each distinct item, by appearance, and how often each list (row) has each (column)."""
+    number: defaultdict[str, int] = defaultdict()
+    number.default_factory = number.__len__
+    rows = np.repeat(np.arange(len(lists)), [len(own) for own in lists])
+    columns = np.fromiter(map(number.__getitem__, chain.from_iterable(lists)), int, len(rows))
+    return number, sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(lists), len(number)))  # adds up
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
