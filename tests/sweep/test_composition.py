@@ -24,6 +24,7 @@ OF_TINY = (
     "crbc_depth",
     "loss_axes",
     "whole_methods",
+    "state_deviation",
 )  # seeds of weights and warm starts, which only they have
 TIER_OF = {"prompting_closed": "paper"} | dict.fromkeys(OF_TINY, "laptop")
 
