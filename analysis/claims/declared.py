@@ -1,5 +1,6 @@
-"""The test of predictions that docs/ declares before their runs are trained: one-sided, over the first six blocks."""
+"""The test of predictions that docs/ declares before their runs are trained: paired over blocks, one-sided."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analysis.claims.looks import paired_p
@@ -7,14 +8,15 @@ from analysis.data.statistics import Estimate
 from analysis.grid.success import Rates, mean_with_interval
 from analysis.grid.table import Printed
 
-BLOCKS_TESTED, LEVEL = range(100, 106), 0.05
+FIRST_SIX, LEVEL = range(100, 106), 0.05
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether numbers, one for each block, have a mean above 0. Without all blocks ``is_positive`` is None."""
+    """Whether numbers, one for each declared block, have a mean above 0. Without all ``is_positive`` is None."""
 
     points: Rates
+    declared: Sequence[int] = FIRST_SIX
 
     @property
     def mean(self) -> str:
@@ -24,7 +26,7 @@ class Verdict:
     @property
     def is_positive(self) -> bool | None:
         """Whether the mean is above 0 by Student's one-sided test."""
-        return self._p < LEVEL if len(self.points) == len(BLOCKS_TESTED) else None
+        return self._p < LEVEL if len(self.points) == len(self.declared) else None
 
     @property
     def p(self) -> str:

@@ -95,3 +95,12 @@ def _whole_method(run: Run) -> str | None:
 
 
 WHOLE = RowKey(_whole_method, ("rollout.mixed_groups", "rollout.max_batches", "training.kl_coef"), within=_SEEDS)
+
+
+def _by_deviation(run: Run) -> str | None:
+    """Return the estimator of a run on ALFWorld, and whether it divides by a deviation: ``graft std=none``."""
+    row = _in_block(run) if run.env == "alfworld" else None
+    return row and (f"{row} std=none" if run["std"] == "none" else row)
+
+
+DEVIATION = RowKey(_by_deviation, within=_SEEDS)

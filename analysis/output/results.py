@@ -44,6 +44,7 @@ _ARTEFACTS = {
     "Whole methods": "whole-methods",
     "The lab's prediction": "lab-prediction",
     "Depth of CRBC's backup": "crbc-depth",
+    "The deviation within a state": "state-deviation",
     "Pre-registered comparisons": "replication",
     "Headroom": "headroom",
     "Warm starts": "warm-starts",

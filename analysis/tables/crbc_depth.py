@@ -3,7 +3,7 @@
 import numpy as np
 
 from analysis.claims.blocks import Measured, measured, runs_in_blocks
-from analysis.claims.declared import BLOCKS_TESTED, Verdict
+from analysis.claims.declared import FIRST_SIX, Verdict
 from analysis.claims.looks import MEASURES
 from analysis.data.rows import BLOCKS
 from analysis.data.studies import Studies
@@ -22,7 +22,7 @@ def crbc_depth(studies: Studies) -> Table:
     """Compare the depths in the blocks that all of them have, and test the slope of speed over them."""
     runs = [r for r in runs_in_blocks(studies, STUDIES) if (r.env, r.method) == ("sokoban", "crbc")]
     blocks = [{run.seed for run in runs if BLOCKS.row(run) == row} for row in ROWS]
-    shared = set.intersection(set(BLOCKS_TESTED), *blocks)
+    shared = set.intersection(set(FIRST_SIX), *blocks)
     used = [run for run in runs if run.seed in shared]
     by_row = measured(used)
     numbers = {row: [text for name in MEASURES for text in _numbers(by_row, row, name)] for row in by_row}
@@ -56,7 +56,7 @@ def _verdict(slopes: Rates) -> tuple[str, dict[str, str]]:
     verdict = Verdict(slopes)
     if verdict.is_positive is None:
         return (
-            f"the slope of speed over the depths is tested with {len(BLOCKS_TESTED)} blocks; {len(slopes)} have all.",
+            f"the slope of speed over the depths is tested with {len(FIRST_SIX)} blocks; {len(slopes)} have all.",
             {},
         )
     word = "rises" if verdict.is_positive else "does not rise"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from analysis.claims.blocks import Measured, measured
-from analysis.claims.declared import BLOCKS_TESTED, Verdict
+from analysis.claims.declared import FIRST_SIX, Verdict
 from analysis.claims.looks import MEASURES
 from analysis.data.methods import name_of, ordered
 from analysis.data.rows import LOSSES_IN_BLOCKS, loss_of
@@ -91,7 +91,7 @@ def _points(overall: Measured, pairs: Sequence[tuple[str, str]]) -> Rates:
     if not {loss for pair in pairs for loss in pair} <= set(overall):
         return np.empty(0)
     each = [differences(overall[more]["speed"], overall[less]["speed"]) for more, less in pairs]
-    blocks = set(BLOCKS_TESTED).intersection(*each)
+    blocks = set(FIRST_SIX).intersection(*each)
     return np.array([fmean(one[block] for one in each) for block in sorted(blocks)])
 
 

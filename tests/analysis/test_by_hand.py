@@ -60,6 +60,7 @@ LABELS += (
     "blocks-losses",
     "whole-methods",
     "crbc-depth",
+    "state-deviation",
     "reported-elsewhere",
     "findings",
     "lab-claims",
