@@ -103,6 +103,13 @@ def test_a_method_preset_says_what_else_the_method_needs():
     assert (grpo.tasks_per_update, grpo.trajectories_per_task) == (16, 8)
 
 
+def test_a_preset_of_a_loss_changes_one_field():
+    for name in ("cispo", "sapo"):
+        assert config(f"loss={name}_masked").loss == losses()[name](sequence_mask=0.2)
+    for tier, length in {"laptop": 2, "paper": 512}.items():
+        assert config("loss=dr_grpo_response", f"tier={tier}").loss == DrGRPO(length=length)
+
+
 @pytest.mark.parametrize("preset", ["gagpo_action_ratio", "graft_action_ratio"])
 @pytest.mark.parametrize("loss", sorted({*losses()} - {"ppo_clip"}))
 def test_a_preset_for_another_loss_is_one_line_with_the_choices(preset, loss):
