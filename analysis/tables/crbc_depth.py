@@ -3,14 +3,13 @@
 import numpy as np
 
 from analysis.claims.blocks import Measured, measured, runs_in_blocks
-from analysis.claims.declared import FIRST_SIX, Verdict
+from analysis.claims.declared import FIRST_SIX, DeclaredTest
 from analysis.claims.looks import MEASURES
 from analysis.data.rows import BLOCKS
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.contrasts import ByBlock, compared
 from analysis.grid.notes import origins, protocol
-from analysis.grid.success import Rates
 from analysis.grid.table import NOT_RUN, Printed, Table
 
 STUDIES = ("blocks", "crbc_depth")
@@ -26,8 +25,8 @@ def crbc_depth(studies: Studies) -> Table:
     used = [run for run in runs if run.seed in shared]
     by_row = measured(used)
     numbers = {row: [text for name in MEASURES for text in _numbers(by_row, row, name)] for row in by_row}
-    slopes = _slopes([by_row[row]["speed"] for row in ROWS]) if shared else np.empty(0)
-    verdict, facts = _verdict(slopes) if studies.tier != "smoke" else ("Not judged.", {})
+    slopes = _slopes([by_row[row]["speed"] for row in ROWS]) if shared else {}
+    test = DeclaredTest("crbc-depth", studies.tier, slopes, ("is positive", "is not positive"))
     return Table(
         "CRBC with backups of other depths on text Sokoban in blocks (success, %).",
         ["Depth", "Blocks", "Speed", "Difference", "Level", "Difference"],
@@ -35,10 +34,11 @@ def crbc_depth(studies: Studies) -> Table:
         [
             " ".join(protocol(studies.values(), used)),
             "Speed and level as in table blocks-methods, in the blocks that all depths have. Difference: from the "
-            f"fixed point, with Student's 95 % interval. Declared in docs/lab.md before a depth was trained: {verdict}",
+            f"fixed point, with Student's 95 % interval. Declared in docs/lab.md before a depth was trained: the "
+            f"slope of speed over the depths, numbered 0 to 4, {test.told}.",
             *origins(used),
         ],
-        facts=facts,
+        facts=test.facts,
     )
 
 
@@ -46,19 +46,7 @@ def _numbers(by_row: Measured, row: str, measure: str) -> list[Printed | str]:
     return compared(by_row[row][measure], by_row["crbc"][measure] if row != "crbc" else {})
 
 
-def _slopes(speeds: list[ByBlock]) -> Rates:
-    """Return the slope of speed in each block over the depths, numbered 0 to 4."""
-    return np.polyfit(np.arange(len(speeds)), np.array([list(by_block.values()) for by_block in speeds]), 1)[0]
-
-
-def _verdict(slopes: Rates) -> tuple[str, dict[str, str]]:
-    """Return a sentence about the test, and the facts for the paper's text."""
-    verdict = Verdict(slopes)
-    if verdict.is_positive is None:
-        return (
-            f"the slope of speed over the depths is tested with {len(FIRST_SIX)} blocks; {len(slopes)} have all.",
-            {},
-        )
-    word = "rises" if verdict.is_positive else "does not rise"
-    facts = {"crbc-depth/slope": verdict.mean, "crbc-depth/verdict": word}
-    return f"speed {word} with depth, by {verdict.mean} points a step (one-sided p {verdict.p}).", facts
+def _slopes(speeds: list[ByBlock]) -> ByBlock:
+    """Return the slope of speed over the depths, numbered 0 to 4, in each block."""
+    rises = np.polyfit(np.arange(len(speeds)), np.array([list(by_block.values()) for by_block in speeds]), 1)[0]
+    return dict(zip(speeds[0], rises.tolist(), strict=True))

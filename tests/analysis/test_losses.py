@@ -36,13 +36,14 @@ def test_the_declared_tests_are_over_six_blocks(tmp_path, gain):
     rng = np.random.default_rng(8)
     masked, losses = "sequence_mask=0.2", ("cispo", "sapo", "dr_grpo")
     changed = ("cispo " + masked, "sapo " + masked, "dr_grpo length=2")
-    rates = rng.uniform(0.3, 0.4, (2, 2, 3, 6))  # method, changed, loss, block
+    methods = ("grpo", "gated_bepo", "shrunk_bepo")
+    rates = rng.uniform(0.3, 0.4, (3, 2, 3, 6))  # method, changed, loss, block
     rates[:, 1] += gain
-    for block in range(6):
-        assert made(tmp_path).facts == {}
-        for (method, one, loss), rate in np.ndenumerate(rates[..., block]):
-            write(tmp_path, ("grpo", "gated_bepo")[method], (losses, changed)[one][loss], 100 + block, rate)
-    for method in ("grpo", "gated_bepo"):
+    for method, own in zip(methods, rates, strict=True):
+        assert made(tmp_path).facts == {}  # two methods were not declared
+        for (one, loss, block), rate in np.ndenumerate(own):
+            write(tmp_path, method, (losses, changed)[one][loss], 100 + block, rate)
+    for method in methods:
         for loss in (*losses, *changed):
             write(tmp_path, method, loss, 106, 0.9 if loss in losses else 0.1)  # a block that was not declared
     facts, note = made(tmp_path).facts, " ".join(made(tmp_path).notes)
@@ -50,9 +51,10 @@ def test_the_declared_tests_are_over_six_blocks(tmp_path, gain):
     for name, own in {"sequence-mask": points[:2].mean(0), "length": points[2]}.items():
         low, high = stats.ttest_1samp(own, 0).confidence_interval(0.95)
         p = stats.ttest_1samp(own, 0, alternative="greater").pvalue
-        assert facts[f"blocks-losses/{name}/difference"] == f"{own.mean():z.1f} [{low:.1f}, {high:.1f}]"
-        assert facts[f"blocks-losses/{name}/verdict"] == ("helps" if p < 0.05 else "does not help")
-        assert (p < 0.05) == (gain > 0) and f"one-sided p {p:.2g}" in note
+        mean, verdict = f"{own.mean():z.1f} [{low:.1f}, {high:.1f}]", "helps" if gain > 0 else "does not help"
+        assert facts[f"blocks-losses/{name}/mean"] == mean and facts[f"blocks-losses/{name}/verdict"] == verdict
+        assert f"{verdict} ({mean}; one-sided p {p:.2g}; {own[4:].mean():z.1f} [" in note
+    assert len(facts) == 4
 
 
 def test_losses_are_compared_within_credit_and_block(tmp_path):
