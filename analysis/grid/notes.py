@@ -16,6 +16,7 @@ from analysis.grid.table import NOT_SEPARATED, ONE_SEED, Entry
 
 _LEVELS = {"training": "over training seeds (evaluation passes averaged within each)"}
 _LEVELS |= {"evaluation": "over evaluation seeds of one training seed"}
+_MOST_STUDIES = 8  # that a note names
 _NO_INTERVAL = "[no interval: task sets differ, or nothing deviates]"
 _MUST_AGREE = {
     "task set": lambda run: run.task_set,
@@ -49,7 +50,8 @@ def protocol(studies: Iterable[StudyRuns], runs: Sequence[Run]) -> list[str]:
     only = [f"Training seeds {', '.join(map(str, seeds[0]))} only."] if seeds[0] else []
     if not runs:
         return [f"No complete run at tier {tiers[0]}.", *only]
-    sentences = [f"Tier {tiers[0]}, {'studies' if len(names) > 1 else 'study'} {', '.join(names)}.", *only]
+    named = f"{'studies' if len(names) > 1 else 'study'} {', '.join(names)}"
+    sentences = [f"Tier {tiers[0]}, {named if len(names) <= _MOST_STUDIES else f'{len(names)} studies'}.", *only]
     sentences += [_place(env, same) for env, same in sorted(grouped(runs, lambda run: run.env).items())]
     other = "This tier trains other models than the paper, so a gap compares protocols, not implementations."
     return sentences if tiers[0] == "paper" else [*sentences, other]
