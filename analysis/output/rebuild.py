@@ -31,7 +31,7 @@ def rebuild(
     known = artefacts()
     for label in labels:
         if label not in known:
-            raise choose("artefact or command", label, [*known, *commands])
+            raise choose("artefact or command", label, [*known, *commands], "paper/artefacts.yaml")
     make_folders(out)
     every = set(tiers) if labels else {*source.tiers(), *tiers}
     built = [

@@ -19,6 +19,8 @@ GPU_ENVIRONMENT = (
 project, so they are installed in their own environment."""
 _MOST_CHARACTERS = 1200  # length limit of a message, which may quote a file of any size
 
+_NAMED = 12  # choices that a message names, of many
+
 
 def printable(text: str) -> str:
     """Replace control characters, such as those of escape sequences, by blanks."""
@@ -43,10 +45,15 @@ class Missing(UserError):
         self.problem, self.fix = problem, fix
 
 
-def choose(what: str, value: object, choices: Iterable[object]) -> UserError:
-    """Return a ``UserError`` that names the value, the choices, and the choice that is spelt most like the value."""
+def choose(what: str, value: object, choices: Iterable[object], listed_in: str = "") -> UserError:
+    """Return a ``UserError`` that names the value, the choices, and the choice that is spelt most like the value.
+
+    ``listed_in``: a file that lists many choices. Then the message has only those that are spelt most like the value.
+    """
     words = sorted(map(str, choices))
-    return UserError(f"unknown {what} {value!r}; choices: {', '.join(words)}{nearest(value, words)}")
+    named = difflib.get_close_matches(str(value), words, _NAMED, 0) if listed_in else words
+    more = f" and {len(words) - len(named)} more ({listed_in})" if len(named) < len(words) else ""
+    return UserError(f"unknown {what} {value!r}; choices: {', '.join(named)}{more}{nearest(value, words)}")
 
 
 def nearest(value: object, choices: Iterable[str]) -> str:

@@ -63,6 +63,10 @@ def test_the_nearest_choice_is_suggested():
         == "unknown credit 'gro'; choices: grpo, hgpo; did you mean grpo?"
     )
     assert str(choose("credit", "zzz", ["grpo"])) == "unknown credit 'zzz'; choices: grpo"
+    many = str(choose("artefact", "n9", [f"n{i}" for i in range(40)], "a file"))
+    assert many.startswith("unknown artefact 'n9'; choices: n9, ") and many.endswith(
+        "and 28 more (a file); did you mean n9?"
+    )
     told = _suggested("In 'train': Could not find 'credit/gated_bep' Available options in 'credit': gated_bepo grpo")
     assert told == "In 'train': Could not find 'credit/gated_bep'; choices: gated_bepo, grpo; did you mean gated_bepo?"
     assert _suggested("Invalid value 'masc', expected one of ['post', 'mask']").endswith("; did you mean mask?")
