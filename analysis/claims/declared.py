@@ -59,7 +59,7 @@ class DeclaredTest:
 
     @property
     def told(self) -> str:
-        """The verdict with its numbers, or why there is none."""
+        """The verdict with its numbers, or how many blocks it lacks."""
         if not self.is_decided:
             return f"is not judged ({len(self._values)} of {len(self.blocks)} blocks at tier {self.tier})"
         new = np.array([self.points[block] for block in self.unseen])
