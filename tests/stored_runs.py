@@ -26,6 +26,11 @@ def nested(flat: Mapping[str, object]) -> dict:
     return tree
 
 
+def in_block(block: int) -> dict[str, int]:
+    """The settings of a run in a block: its weights, warm start and training have the block's seed."""
+    return dict.fromkeys(("seed", "policy.seed", "policy.warm_start.seed"), block)
+
+
 def rewrite(run: Path, change: Callable[[dict], object]) -> None:
     """Change what ``run.json`` says, in a way that vouches for itself."""
     metadata = read_object(run / "run.json", "run file")

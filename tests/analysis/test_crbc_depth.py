@@ -7,7 +7,7 @@ from scipy import stats
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 from analysis.output.build import build
-from tests.stored_runs import write_run
+from tests.stored_runs import in_block, write_run
 
 DEPTHS = (0, 1, 2, 3, None)
 
@@ -17,9 +17,8 @@ def table(results):
 
 
 def write(results, depth, block, rate):
-    at = {"credit.name": "crbc", "credit.depth": depth, "seed": block, "policy.seed": block, "env.name": "sokoban"}
+    at = {"credit.name": "crbc", "credit.depth": depth, "env.name": "sokoban"} | in_block(block)
     study = "blocks" if depth is None else "crbc_depth"
-    at |= {"policy.warm_start.seed": block}
     write_run(results, study, at, [[1, 0]], metrics={"train/success": rate})
 
 

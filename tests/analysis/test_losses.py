@@ -9,7 +9,7 @@ from scipy import stats
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 from analysis.output.build import build
-from tests.stored_runs import write_run
+from tests.stored_runs import in_block, write_run
 
 
 def made(results):
@@ -23,11 +23,10 @@ def table(results):
 
 def write(results, method, loss, block, rate):
     name, _, value = loss.partition(" ")
-    at = {"credit.name": method, "loss.name": name, "seed": block, "policy.seed": block}
+    at = {"credit.name": method, "loss.name": name} | in_block(block)
     if value:
         field, _, text = value.partition("=")
         at[f"loss.{field}"] = json.loads(text)
-    at["policy.warm_start.seed"] = block
     write_run(results, "loss_axes", at, [[1, 0]], metrics={"train/success": rate})
 
 

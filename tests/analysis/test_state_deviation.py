@@ -7,7 +7,7 @@ from scipy import stats
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 from analysis.output.build import build
-from tests.stored_runs import write_run
+from tests.stored_runs import in_block, write_run
 
 METHODS = {"graft": "GRAFT", "graphhca": "GraphHCA", "g2po": "G2PO"}
 
@@ -17,8 +17,7 @@ def table(results):
 
 
 def write(results, method, std, block, rate):
-    at = {"credit.name": method, "credit.std": std, "seed": block, "policy.seed": block, "env.name": "alfworld"}
-    at["policy.warm_start.seed"] = block
+    at = {"credit.name": method, "credit.std": std, "env.name": "alfworld"} | in_block(block)
     study = "state_deviation" if std == "none" else "frontier"
     write_run(results, study, at, [[1, 0]], metrics={"train/success": rate})
 

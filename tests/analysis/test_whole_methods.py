@@ -6,7 +6,7 @@ from scipy import stats
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 from analysis.output.build import build
-from tests.stored_runs import write_run
+from tests.stored_runs import in_block, write_run
 
 METHODS = {
     "GRPO": ("grpo", "ppo_clip"),
@@ -30,8 +30,7 @@ def texts(results):
 
 def write(results, name, block, rows):
     method, loss = METHODS[name]
-    at = {"credit.name": method, "loss.name": loss, "seed": block, "policy.seed": block, "env.name": "sokoban"}
-    at["policy.warm_start.seed"] = block
+    at = {"credit.name": method, "loss.name": loss, "env.name": "sokoban"} | in_block(block)
     if name in ("DAPO", "SAMPO"):
         at |= {"rollout.mixed_groups": True, "rollout.max_batches": 3}
     metrics = [{"train/success": rate, "train/trajectories": episodes} for rate, episodes in rows]
