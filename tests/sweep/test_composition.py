@@ -25,6 +25,7 @@ OF_TINY = (
     "loss_axes",
     "whole_methods",
     "state_deviation",
+    "critic_lead",
 )  # seeds of weights and warm starts, which only they have
 TIER_OF = {"prompting_closed": "paper"} | dict.fromkeys(OF_TINY, "laptop")
 
