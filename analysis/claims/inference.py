@@ -59,6 +59,7 @@ class Estimated:
     ``freedom``: the degrees of freedom. Error and freedom are nan if a t test is not possible (one training seed, or no
     deviation). ``p``: the one-sided p values of "positive" and of "negative"; 1 if no test is possible. ``deviation``:
     of one seed of a sample, the root mean variance if there are two; the error of N seeds each is sqrt(2 / N) times it.
+    ``samples``: their number, less if variances differ; the degrees of freedom of N seeds each are (N - 1) times it.
     ``deviations``: of an inequality between deviations, both of them, by term.
     """
 
@@ -69,6 +70,7 @@ class Estimated:
     p: tuple[float, float]
     seeds: int
     deviation: float = nan
+    samples: float = nan
     deviations: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
@@ -141,8 +143,8 @@ def _estimated(inequality: Inequality, values: Values, paired: bool) -> Estimate
         return Estimated(inequality, value, nan, nan, (1.0, 1.0), min(counts))
     error, degrees = sqrt(sum(parts)), freedom(parts, counts)
     above = float(stdtr(degrees, -value / error))
-    deviation = sqrt(sum(variances) / 2)
-    return Estimated(inequality, value, error, degrees, (above, 1 - above), min(counts), deviation)
+    deviation, effective = sqrt(sum(variances) / 2), freedom(variances, [2] * len(counts))
+    return Estimated(inequality, value, error, degrees, (above, 1 - above), min(counts), deviation, effective)
 
 
 def _by_seed(values: Values) -> Values:

@@ -2,19 +2,18 @@
 
 from bisect import bisect_left
 from functools import cache
-from math import inf, isfinite, prod
+from math import inf, isfinite, prod, sqrt
 
 import numpy as np
-from statsmodels.stats.power import TTestIndPower
 
 from analysis.claims.formula import Formula, Inequality
 from analysis.claims.inference import LEVEL, SEEDS_FOR_SPREAD, Estimated, Outcome, PValues, joined, sides, spread_p
+from analysis.data.statistics import t_power
 
 MOST_SEEDS = 1000
 _POWER = 0.8
 _TRIALS = 2000
 _SPLITS = 1000
-_TEST = TTestIndPower()
 
 
 def seeds_needed(tested: Outcome) -> float:
@@ -54,12 +53,15 @@ def _value(tested: Outcome) -> float:
 
 
 def _of_inequality(one: Estimated, seeds: int, level: float) -> float:
-    return _of_effect(abs(one.value) / one.deviation, seeds, level) if isfinite(one.deviation) else 0.0
+    if not isfinite(one.deviation):
+        return 0.0
+    return _of_effect(abs(one.value) / one.deviation, one.samples * (seeds - 1), seeds, level)
 
 
 @cache
-def _of_effect(effect: float, seeds: int, level: float) -> float:
-    return float(_TEST.power(effect, seeds, level))
+def _of_effect(effect: float, freedom: float, seeds: int, level: float) -> float:
+    """Return the power of a two-sided t test. ``effect``: as if of two samples (``Estimated.deviation``)."""
+    return t_power(effect * sqrt(seeds / 2), freedom, level)
 
 
 def _of_spread(tested: Outcome, seeds: int, level: float) -> float:

@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 from scipy import stats
+from scipy.special import nctdtr, stdtrit
 from statsmodels.stats.power import TTestIndPower
 
 CONFIDENCE = 0.95
@@ -183,13 +184,28 @@ def holm_adjusted(p: Sequence[float]) -> np.ndarray:
     return adjusted
 
 
+def t_power(noncentrality: float, freedom: float, level: float) -> float:
+    """Return the power of a two-sided t test.
+
+    SciPy's distribution function is NaN in tails that are too small for it. They count as 0 here. statsmodels' power is
+    NaN then.
+    """
+    bound = float(stdtrit(freedom, 1 - level / 2))
+    missed, wrong_side = np.nan_to_num(nctdtr(freedom, noncentrality, [bound, -bound]))
+    return float(1 - missed + wrong_side)
+
+
 def seeds_to_detect(gap: float, std: float, power: float = 0.8) -> float:
     """Return the training seeds per side with which a two-sided t test at 5 % detects a gap in points."""
     if isnan(std) or gap == 0:
         return inf
     if std == 0:
         return 2
-    return 2 + bisect_left(range(2, 10**8), power, key=lambda n: _TEST.power(abs(gap) / std, n, _ALPHA))
+
+    def reached(n: int) -> float:
+        return t_power(abs(gap) / std * sqrt(n / 2), 2 * n - 2, _ALPHA)
+
+    return 2 + bisect_left(range(2, 10**8), power, key=reached)
 
 
 def detectable(std: float, n: int, power: float = 0.8) -> float:

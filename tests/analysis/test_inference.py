@@ -6,7 +6,7 @@ from math import ceil, comb, inf
 import numpy as np
 import pytest
 from scipy import stats
-from statsmodels.stats.power import TTestIndPower
+from statsmodels.stats.power import TTestIndPower, TTestPower
 
 from analysis.claims.claims import read
 from analysis.claims.expression import ExpressionError
@@ -305,13 +305,41 @@ def test_power_of_a_claim_about_spread_is_not_estimated_without_deviations():
     assert seeds_needed(significance(formula(LEAST), {name: measured(name, [1.0]) for name in SPREADS})) == inf
 
 
+def t_power(shift, freedom, level=0.05):
+    bound = stats.t.isf(level / 2, freedom)
+    return stats.nct.sf(bound, freedom, shift) + stats.nct.cdf(-bound, freedom, shift)
+
+
 def test_power_takes_each_sides_own_deviation_if_seeds_are_unequal():
-    """Sixteen seeds with deviation 3 beside four with deviation 1: the root mean variance is sqrt(5)."""
+    """Sixteen seeds with deviation 3 beside four with deviation 1, planned with 20 a side: Welch's test."""
     many, few = np.linspace(-1, 1, 16), np.linspace(-1, 1, 4)
     many, few = 3 * many / many.std(ddof=1), few / few.std(ddof=1)
     values = {"a": measured("a", 2.0 + many), "b": measured("b", few)}
-    expected = TTestIndPower().power(2 / 5**0.5, 20, 0.05)
+    expected = t_power(2 / (10 / 20) ** 0.5, 19 * 10**2 / (9**2 + 1**2))
     assert power_of(significance(formula("a > b"), values), 20) == pytest.approx(expected)
+
+
+def test_power_of_a_bound_is_that_of_one_sample():
+    now = significance(formula("a < 3"), {"a": measured("a", np.array([1.0, 2.0, 3.0]))})
+    assert power_of(now, 10) == pytest.approx(t_power(10**0.5, 9))
+    assert seeds_needed(now) == 10 == ceil(TTestPower().solve_power(1.0, alpha=0.05, power=0.8))
+
+
+@pytest.mark.parametrize("effect", [2.3, 8, 12.5, 40, 1e3, 1e6])
+def test_power_of_a_large_effect_is_1(effect):
+    """SciPy's noncentral t is NaN at many of these, which once counted as decided and as undecided."""
+    spread = np.array([-1.0, 0.0, 1.0])
+    values = {
+        "a": measured("a", effect + spread),
+        "b": measured("b", spread),
+        "c": measured("c", effect - 0.1 + spread),
+    }
+    now = significance(formula("a > b"), values)
+    powers = [power_of(now, seeds) for seeds in range(2, 100)]
+    assert all(0 < power <= 1 for power in powers) and powers == pytest.approx(sorted(powers), abs=1e-12)
+    assert powers[38] == pytest.approx(1)
+    small = power_of(significance(formula("a > c"), values), 40)
+    assert power_of(significance(formula("a > max(b, c)"), values), 40) == pytest.approx(small * powers[38])
 
 
 def test_new_seeds_of_another_study_with_equal_settings_are_found(tmp_path):
