@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from analysis.claims.looks import MEASURES
-from analysis.data.methods import name_of
+from analysis.data.methods import marked_name
 from analysis.data.rows import BLOCKS
 from analysis.data.runs import Run, grouped
 from analysis.data.studies import Studies
@@ -39,6 +39,6 @@ def measured_by_env(runs: Sequence[Run]) -> Mapping[str, Measured]:
 
 
 def row_label(row: str) -> str:
-    """Return the name in print of a row: a method, or Gated-BEPO with its changed settings."""
+    """Return the name in print of a row: a method, ʳ if it is a reconstruction, or Gated-BEPO with changed settings."""
     method, *settings = row.split(" ")
-    return " ".join([name_of(method), *settings])
+    return " ".join([marked_name(method), *settings])

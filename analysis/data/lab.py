@@ -10,7 +10,7 @@ import pandas as pd
 import yaml
 from jaxtyping import Float
 
-from analysis.data.methods import name_of
+from analysis.data.methods import marked_name
 from bepo.core.places import PAPER
 
 PLAN, RECORDED = PAPER / "lab.yaml", PAPER / "lab"
@@ -77,7 +77,7 @@ def label_of(words: str) -> str:
     if words in plan()["names"]:
         return plan()["names"][words]
     name, *settings = words.split()
-    return " ".join([name_of(name), *settings])
+    return " ".join([marked_name(name), *settings])
 
 
 def printed_setting(at: str) -> str:

@@ -21,7 +21,7 @@ PROMPTED |= {"react_original": "ReAct, its own protocol", "reflexion_original": 
 NEEDS_LANGUAGE = ("react", "reflexion", "react_original", "reflexion_original")
 _VERSION = r"([-@](\d{2}.*|latest|preview.*))?"  # after the name of a closed model
 _ASKED_DIRECTLY = {"small": "qwen2.5", "large": "qwen2.5", "vl": "qwen2.5-vl"}
-RECONSTRUCTION = "ʳ reconstruction: the paper's version has no public code."
+RECONSTRUCTION = "ʳ reconstruction: from a description without public code, or adapted to another unit."
 
 
 known_methods, known_environments = cache(estimators), cache(environments)
@@ -35,6 +35,11 @@ def name_of(method: str) -> str:
     return (known[method].label if method in known else PROMPTED.get(method)) or method
 
 
+def marked_name(method: str) -> str:
+    """Return a method's name in print, with ʳ for a reconstruction."""
+    return name_of(method) + "ʳ" * is_reconstruction(method)
+
+
 def environment_name(env: str) -> str:
     """Return an environment's name in print."""
     known = known_environments()
@@ -42,8 +47,10 @@ def environment_name(env: str) -> str:
 
 
 def is_reconstruction(method: str) -> bool:
-    """Return whether the method was rebuilt from its description, because it has no public code."""
+    """Return whether an estimator, a preset or a prompting method was rebuilt from a description."""
     known = known_methods()
+    if method in PRESETS:
+        return PRESETS[method].reconstruction
     return known[method].reconstruction if method in known else method in NEEDS_LANGUAGE
 
 

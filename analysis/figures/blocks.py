@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 
 from analysis.claims.blocks import BASE, IN_BLOCKS, measured, row_label, runs_in_blocks
 from analysis.claims.looks import MEASURES
-from analysis.data.methods import environment_name, name_of
+from analysis.data.methods import RECONSTRUCTION, environment_name, is_reconstruction, name_of
 from analysis.data.rows import BLOCKS
 from analysis.data.runs import Run
 from analysis.data.studies import Studies
@@ -55,6 +55,7 @@ def _forest(env: str, studies: Studies) -> Figure:
         "fifth of the updates."
     )
     notes = ["Exploratory, except for the claims of table blocks-claims."]
+    notes += [RECONSTRUCTION] * any(is_reconstruction(row.name.split()[0]) for row in rows)
     return Figure(caption, figure, used, notes)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import yaml
 from matplotlib.axes import Axes
 
-from analysis.data.methods import is_reconstruction, name_of
+from analysis.data.methods import marked_name
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
 from analysis.plots.rollout_graph import ENDS, OPEN, advantages, draw, edges, group_of, matrix
@@ -45,7 +45,7 @@ def credit_comparison(_: object) -> Figure:
         graph.set_title(pattern.title)
         found = advantages(batch, METHODS)
         means = [[found[m][transitions(batch, column)].mean() for column in pattern.columns] for m in METHODS]
-        names = [name_of(m) + "ʳ" * is_reconstruction(m) if table is tables[0] else "" for m in METHODS]
+        names = [marked_name(m) if table is tables[0] else "" for m in METHODS]
         matrix(table, np.array(means), names, pattern.columns)
         table.axhline(len(METHODS) - 1.5, color="black", linewidth=0.8)
     letters(graphs)

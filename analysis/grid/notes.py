@@ -6,7 +6,7 @@ from math import isfinite, isnan
 
 import numpy as np
 
-from analysis.data.methods import RECONSTRUCTION, environment_name, known_environments
+from analysis.data.methods import environment_name, known_environments
 from analysis.data.runs import Run, grouped
 from analysis.data.statistics import Comparison, Sample, bootstrap, detectable, pooled_std, seeds_to_detect
 from analysis.data.studies import StudyRuns, mixture
@@ -147,7 +147,6 @@ def _signs(lines: Sequence[Line], entries: Sequence[Entry]) -> list[str]:
         f"{NOT_SEPARATED} not separated from the next (Welch's t, 95 %).": False in verdicts,
         f"{ONE_SEED} one training seed: not a ranking of methods.": None in verdicts,
         "ᶜ reported numbers that the paper took from elsewhere.": "ᶜ" in marks,
-        RECONSTRUCTION: "ʳ" in marks,
     }
     return [text for text, applies in texts.items() if applies]
 

@@ -6,7 +6,7 @@ from itertools import groupby
 from math import isnan
 from typing import TYPE_CHECKING
 
-from analysis.data.methods import is_upper_bound
+from analysis.data.methods import RECONSTRUCTION, is_upper_bound
 from analysis.data.reported import EntryKey
 from analysis.data.runs import Run
 from analysis.data.statistics import Comparison, Estimate, Reproduced
@@ -105,7 +105,7 @@ class Table:
     ``headings``: the block of each row. ``left``: how many columns are left-aligned text. ``named``: the column with
     the names of rows. ``widths``: columns of running text, with their shares of the line; such a table may be longer
     than a page, unless it is ``short``. ``entries``: the numbers with their runs. ``methods``: the method of each row,
-    which may be empty. ``facts``: numbers for the paper's running text.
+    which may be empty. ``facts``: numbers for the paper's running text. A note explains ʳ where it occurs.
     """
 
     caption: str
@@ -126,6 +126,8 @@ class Table:
     def __post_init__(self, heads: Sequence[Head], values: Sequence[Sequence[Printed | Value]]) -> None:
         self.columns = [head if isinstance(head, tuple) else ("", head) for head in heads]
         self.rows = [[value if isinstance(value, Printed) else Printed(value) for value in row] for row in values]
+        if any("ʳ" in text for text in (*self.names, *(cell.text for row in self.rows for cell in row))):
+            self.notes = [*self.notes, RECONSTRUCTION]
 
     @property
     def names(self) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from analysis.data.methods import RECONSTRUCTION, environment_name, is_reconstruction, is_upper_bound, name_of, ordered
+from analysis.data.methods import RECONSTRUCTION, environment_name, is_upper_bound, marked_name, ordered
 from analysis.data.rows import EVERY_METHOD, METHOD
 from analysis.data.runs import Run, grouped
 from analysis.data.sources import Source
@@ -93,7 +93,7 @@ def _rows(runs: Iterable[Run]) -> Iterator[str]:
         same = by_method[name]
         zero = 100 * np.mean([run.mean("credit/zero_advantage_transitions") for run in same])
         seconds = np.median([run.metrics.filter(like="seconds/").sum().sum() for run in same])
-        label = name_of(name) + "ʳ" * is_reconstruction(name)
+        label = marked_name(name)
         yield f"| {label} | {shown[0]} | {shown[1]} | {zero:.0f} | {seconds:.0f} | {len(same)} |"
 
 

@@ -7,7 +7,7 @@ from scipy.stats import spearmanr
 
 from analysis.claims.blocks import IN_BLOCKS, measured_by_env, runs_in_blocks
 from analysis.claims.looks import read_plan
-from analysis.data.methods import environment_name, is_upper_bound, name_of, ordered
+from analysis.data.methods import environment_name, is_upper_bound, marked_name, ordered
 from analysis.data.reported import entries_of
 from analysis.data.rows import EVERY_METHOD, METHOD, VARIANT, RowKey
 from analysis.data.runs import Run, grouped
@@ -104,7 +104,10 @@ def _answers(
     if CRITIC in rates and BASE in rates:
         yield _QUESTIONS[2], _lead(by_name, rates)
     if gained:
-        yield _QUESTIONS[3], by_place(gained, lambda own: "; ".join(f"{name_of(k)} {v.text} %" for k, v in own.items()))
+        yield (
+            _QUESTIONS[3],
+            by_place(gained, lambda own: "; ".join(f"{marked_name(k)} {v.text} %" for k, v in own.items())),
+        )
     for question, fields in _AXES.items():
         if variants := {name: one for name, one in found.items() if _differs_in(name, fields)}:
             apart = sum(one.is_apart for one in variants.values())
@@ -117,7 +120,7 @@ def _sorted(found: Mapping[str, Contrast]) -> str:
     kinds: dict[str, list[str]] = {"faster": [], "slower": [], "not told apart": []}
     for name, one in sorted(found.items(), key=lambda item: -item[1].value):
         kind = "not told apart" if not one.is_apart else "faster" if one.value > 0 else "slower"
-        kinds[kind].append(f"{name_of(name)} {one.text}")
+        kinds[kind].append(f"{marked_name(name)} {one.text}")
     return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
 
 
@@ -142,7 +145,7 @@ def _lead(by_name: ByName, rates: Mapping[str, Rates]) -> str:
     others = [name for name in rates if " " not in name and name != CRITIC and not is_upper_bound(name)]
     best = max(others, key=lambda name: float(rates[name].mean()))
     own, other = by_name[CRITIC], by_name[best]
-    told = [f"{difference(rates[CRITIC], rates[best])} against {name_of(best)}, the best without a critic"]
+    told = [f"{difference(rates[CRITIC], rates[best])} against {marked_name(best)}, the best without a critic"]
     if None not in (tasks := [_tasks(runs[0]) for runs in (own, other)]):
         told.append(f"an update has {tasks[0]} tasks instead of {tasks[1]}")
     if _ZERO in own[0].metrics and _ZERO in other[0].metrics:

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 from analysis.data.methods import (
     ORDER,
-    RECONSTRUCTION,
     is_reconstruction,
     is_upper_bound,
     known_methods,
@@ -56,5 +55,4 @@ def _traits(caption: str, last: str, rows: dict[str, str | None]) -> Table:
         traits = known[name].traits
         method = Printed(name_of(name), mark="ʳ" * is_reconstruction(name))
         lines.append([method, *(traits[column] for column in _COLUMNS), traits["needs"], text])
-    notes = [RECONSTRUCTION] if any(method.mark for method, *_ in lines) else []
-    return Table(caption, ["Method", "Step credit", "TD/GAE", "Gate/mix", "Needs", last], lines, notes, left=6)
+    return Table(caption, ["Method", "Step credit", "TD/GAE", "Gate/mix", "Needs", last], lines, left=6)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from analysis.data.methods import environment_name, is_reconstruction, name_of
+from analysis.data.methods import environment_name, marked_name
 from analysis.data.rows import EVERY_METHOD
 from analysis.data.runs import Run
 from analysis.data.studies import Studies
@@ -31,8 +31,7 @@ def ranking(studies: Studies) -> Table:
             " ".join(protocol(studies.values(), used)),
             "In training: averaged over all updates, with Student's interval over training seeds; runs of an "
             "environment share one warm start. Final: the last policy on the test tasks, ± one sample standard "
-            "deviation. The order is not a test. The upper bound uses the expert's distance to success. "
-            "ʳ reconstruction.",
+            "deviation. The order is not a test. The upper bound uses the expert's distance to success.",
             *origins(used),
         ],
         headings=headings,
@@ -43,5 +42,5 @@ def _row(method: str, runs: Sequence[Run]) -> list[Printed | str]:
     rates = learning(runs)
     told = mean_with_interval(rates, ".1f")
     mean, _, interval = told.partition(" ")
-    name = name_of(method) + "ʳ" * is_reconstruction(method)
+    name = marked_name(method)
     return [name, mean, interval or "–", mean_of(final(runs)), str(len(runs))]

@@ -5,7 +5,7 @@ import numpy as np
 from analysis.claims.blocks import runs_in_blocks
 from analysis.claims.declared import OVERALL, DeclaredTest
 from analysis.claims.looks import speed
-from analysis.data.methods import name_of
+from analysis.data.methods import marked_name
 from analysis.data.rows import DEVIATION
 from analysis.data.runs import grouped
 from analysis.data.studies import Studies
@@ -30,7 +30,9 @@ def state_deviation(studies: Studies) -> Table:
     means = [{block: float(np.mean([pair[i][block] for pair in pairs.values()])) for block in shared} for i in (0, 1)]
     words = ("is higher", "is not higher")
     test = DeclaredTest("state-deviation", studies.tier, differences(means[1], means[0]), words, TESTED, UNSEEN)
-    rows = {name_of(name): [{block: own[block] for block in shared} for own in pair] for name, pair in pairs.items()}
+    rows = {
+        marked_name(name): [{block: own[block] for block in shared} for own in pair] for name, pair in pairs.items()
+    }
     return Table(
         "Three estimators with and without division by deviations, on ALFWorld in blocks.",
         ["Method", "Blocks", "With", "Without", "Difference"],

@@ -7,7 +7,7 @@ import json
 import pkgutil
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any, ClassVar, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from bepo.core.errors import UserError, choose
@@ -144,4 +144,5 @@ def check_type(what: str, value: object, kind: object) -> None:
         return
     if words:
         raise choose(what, value, words)
-    raise UserError(f"{what}={value!r}: must be {' or '.join(k.__name__ for k in types)}")
+    names = ("null" if k is NoneType else k.__name__ for k in types)
+    raise UserError(f"{what}={value!r}: must be {' or '.join(names)}")

@@ -32,7 +32,7 @@ class CRBC(OutcomeTerm):
     name: Literal["crbc"] = "crbc"
     beta: float = setting(0.98, at_least=0, at_most=1)
     """Discount of values."""
-    depth: int | None = setting(None, at_least=0)
+    depth: int | None = setting(None, at_least=0, at_most=1000)
     """Bellman backups from the mean returns of states; null solves for the fixed point. 0 takes mean returns of actions
     and states, as RTMC does."""
     floor: float = setting(0.1, above=0)

@@ -46,7 +46,7 @@ class GatedBEPO(Estimator):
     """The Bellman backup over a state's observed edges."""
     softmax_temperature: float = setting(1.0, above=0)
     """Temperature of the softmax backup."""
-    iterations: int = setting(20, at_least=0)
+    iterations: int = setting(20, at_least=0, at_most=1000)
     """Maximum number of Bellman sweeps; 0 keeps the Monte-Carlo values."""
     tolerance: float = setting(1e-6, at_least=0)
     """The sweeps of a group stop when no value changes by more than this."""

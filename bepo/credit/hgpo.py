@@ -27,7 +27,7 @@ class HGPO(Estimator):
     name: Literal["hgpo"] = "hgpo"
     gamma: float = setting(0.95, at_least=0, at_most=1)
     """Discount of returns."""
-    history: int = setting(2, at_least=0)
+    history: int = setting(2, at_least=0, at_most=1000)
     """The longest history, in past states; level k compares k + 1 states."""
     alpha: float = setting(1.0, at_least=0)
     """Exponent of the level weights."""

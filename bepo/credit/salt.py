@@ -28,7 +28,7 @@ class SALT(OutcomeTerm):
     """
 
     name: Literal["salt"] = "salt"
-    history: int = setting(0, at_least=0)
+    history: int = setting(0, at_least=0, at_most=1000)
     """Number of past states and actions that equal steps must share, too."""
     std: Std = "sample"
     """Standard deviation to divide the outcome term by; ``none`` centres only."""

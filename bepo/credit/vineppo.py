@@ -27,7 +27,7 @@ class VinePPO(Estimator):
     """
 
     name: Literal["vineppo"] = "vineppo"
-    continuations: int = setting(4, at_least=1)
+    continuations: int = setting(4, at_least=1, at_most=1000)
     """Further episodes from each state. The paper takes 9."""
     invalid_penalty: float = setting(0.1, at_least=0)
     """Subtracted from the reward of an invalid transition. Continuations pay no penalty."""

@@ -7,18 +7,22 @@ from bepo.credit import estimators
 
 
 class Preset(NamedTuple):
-    """A preset that is a method of another paper: an estimator with a setting that none of its other presets has."""
+    """A preset that is a method of another paper: an estimator with a setting that none of its other presets has.
+
+    ``reconstruction``: whether it was rebuilt from a description, because there is no public code.
+    """
 
     label: str
     estimator: str
     field: str
     value: Any
+    reconstruction: bool = False
 
 
 # By the name of the preset (conf/credit/NAME.yaml).
 PRESETS: Mapping[str, Preset] = {
     "gigpo_roll": Preset("GiGPO of ROLL", "gigpo", "state_scope", "batch"),
-    "progpo": Preset("ProGPO", "grpo", "progress", 0.3),
+    "progpo": Preset("ProGPO", "grpo", "progress", 0.3, reconstruction=True),
     "rewardflow": Preset("RewardFlow", "graphgpo", "unreachable", "zero"),
 }
 

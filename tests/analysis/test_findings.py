@@ -91,7 +91,7 @@ def test_a_row_needs_as_many_blocks_as_the_first_look(tmp_path, count, shown):
     table = build(artefacts()["findings"], Source(tmp_path), "laptop").table
     assert table is not None
     found = next(row[2].text for row in table.rows if row[0].text.startswith("Which methods"))
-    assert ("6 blocks: slower: SALT -9.9 [" in found) == ("SALT" in found) == shown
+    assert ("6 blocks: slower: SALTʳ -9.9 [" in found) == ("SALT" in found) == shown
 
 
 def test_blocks_count_instead_of_one_start_where_three_have_both_rows():

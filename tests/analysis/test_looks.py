@@ -309,7 +309,7 @@ def test_a_preset_that_is_a_method_of_another_paper_has_a_row_of_its_own(tmp_pat
         at = seeds | {f"credit.{field}": value for field, value in credit.items()}
         write_run(tmp_path, "frontier", at, [[1, 0]], metrics={"train/success": 0.5})
     rows = [row[1] for row in shown_in_blocks(tmp_path)]
-    assert sorted(rows) == sorted(["GRPO", "GiGPO", "GraphGPO", "ProGPO", "GiGPO of ROLL", "RewardFlow"])
+    assert sorted(rows) == sorted(["GRPO", "GiGPO", "GraphGPO", "ProGPOʳ", "GiGPO of ROLL", "RewardFlow"])
 
 
 def shown_in_blocks(results):

@@ -9,7 +9,7 @@ from analysis.grid.artefact import artefacts
 from analysis.output.build import build
 from tests.stored_runs import in_block, write_run
 
-METHODS = {"graft": "GRAFT", "graphhca": "GraphHCA", "g2po": "G2PO"}
+METHODS = {"graft": "GRAFTʳ", "graphhca": "GraphHCAʳ", "g2po": "G2PO"}
 
 
 def table(results):
@@ -41,6 +41,7 @@ def test_the_mean_over_methods_is_tested_over_the_declared_blocks(tmp_path, gain
         low, high = stats.ttest_1samp(points, 0).confidence_interval(0.95)
         texts = [f"{x.mean():.1f} ± {x.std(ddof=1):.1f}" for x in own]
         assert rows[name] == ["5", *texts, f"{points.mean():z.1f} [{low:.1f}, {high:.1f}]"]
+    assert made.notes[-1].startswith("ʳ reconstruction")
     p = stats.ttest_1samp(points, 0, alternative="greater").pvalue
     mean = rows["Mean over methods"][3]
     verdict = "is higher" if gain > 0 else "is not higher"
