@@ -104,3 +104,12 @@ def _by_deviation(run: Run) -> str | None:
 
 
 DEVIATION = RowKey(_by_deviation, within=_SEEDS)
+
+
+def _by_tasks(run: Run) -> str | None:
+    """Return the method of a run; ``ppo grouped`` is PPO on the same tasks as the methods that compare trajectories."""
+    row = _in_block(run)
+    return f"{row} grouped" if row == "ppo" and run["rollout.grouped"] is not False else row
+
+
+TASKS = RowKey(_by_tasks, ("rollout.grouped",), within=_SEEDS)

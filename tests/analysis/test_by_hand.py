@@ -61,6 +61,7 @@ LABELS += (
     "whole-methods",
     "crbc-depth",
     "state-deviation",
+    "critic-lead",
     "reported-elsewhere",
     "findings",
     "lab-claims",

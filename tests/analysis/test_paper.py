@@ -25,6 +25,7 @@ NEED_RUNS = (
     "crbc-depth",
     "blocks-losses",
     "state-deviation",
+    "critic-lead",
 )
 """Tables whose facts need runs."""
 DEFINED_BY = {"reported": "definereported", "reproduced": "definereproduced", "fact": "definefact"}

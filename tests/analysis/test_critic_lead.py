@@ -1,0 +1,53 @@
+"""Table critic-lead by hand."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from analysis.data.sources import Source
+from analysis.grid.artefact import artefacts
+from analysis.output.build import build
+from tests.stored_runs import in_block, write_run
+
+METHODS = ("grpo", "ppo grouped", "ppo")
+
+
+def table(results):
+    return build(artefacts()["critic-lead"], Source(results), "laptop").table
+
+
+def write(results, env, method, block, rate):
+    at = {"credit.name": method.split()[0], "env.name": env, "rollout.grouped": method != "ppo"} | in_block(block)
+    study = "critic_lead" if method == "ppo grouped" else "blocks"
+    write_run(results, study, at, [[1, 0]], metrics={"train/success": rate})
+
+
+@pytest.mark.parametrize("share", [0.9, 0.1])
+def test_what_remains_beyond_half_of_the_lead_is_tested_on_webshop(tmp_path, share):
+    rng = np.random.default_rng(3)
+    base = rng.uniform(0.2, 0.3, 6)
+    more = base + rng.uniform(0.08, 0.12, 6)
+    rates = dict(zip(METHODS, (base, base + share * (more - base) + rng.uniform(-0.01, 0.01, 6), more)))
+    for block in range(6):
+        assert table(tmp_path).facts == {} and f"({block} of 6 blocks" in table(tmp_path).notes[2]
+        for method, own in rates.items():
+            write(tmp_path, "webshop", method, 100 + block, own[block])
+    for method in METHODS:
+        write(tmp_path, "webshop", method, 106, 0.9)  # a block that was not declared
+        write(tmp_path, "sokoban", method, 100, 0.5)
+    made = table(tmp_path)
+    rows = {row[0].text: [getattr(cell, "text", cell) for cell in row[1:]] for row in made.rows}
+    assert rows["Sokoban"][:4] == ["1", "50.0", "50.0", "50.0"]
+
+    def told(points):
+        low, high = stats.ttest_1samp(points, 0).confidence_interval(0.95)
+        return f"{points.mean():z.1f} [{low:.1f}, {high:.1f}]"
+
+    base, same, more = (100 * rates[method] for method in METHODS)
+    means = [f"{own.mean():.1f} ± {own.std(ddof=1):.1f}" for own in (base, same, more)]
+    assert rows["WebShop"] == ["6", *means, told(same - base), told(more - same)]
+    beyond = same - (base + more) / 2
+    p = stats.ttest_1samp(beyond, 0, alternative="greater").pvalue
+    verdict = f"is {'' if share > 0.5 else 'not '}more than half of the lead"
+    assert made.facts == {"critic-lead/verdict": verdict, "critic-lead/mean": told(beyond)}
+    assert f"{verdict} ({told(beyond)}; one-sided p {p:.2g})" in made.notes[2]
