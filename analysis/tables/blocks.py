@@ -93,7 +93,7 @@ def blocks_methods(studies: Studies) -> Table:
             "training seeds of one warm start (the published runs, cut to as many updates), and the one-sided p of an "
             "F test that the first is larger: that the difference depends on the start. It assumes that training seeds "
             "vary as much from every start. A dash: fewer than three runs from one start with the row's credit and "
-            "loss.",
+            "loss. Runs from one start have no late evaluations, so there is no such test for the level.",
             *oracles(used),
             *origins(used),
         ],

@@ -1,6 +1,7 @@
 """The group-sequential test of claims about blocks: by hand, by its definition, and how often it errs."""
 
 from dataclasses import asdict
+from hashlib import sha256
 
 import numpy as np
 import pytest
@@ -9,7 +10,19 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from analysis.claims.blocks import CLAIMED
-from analysis.claims.looks import MEASURES, BlockClaim, Look, Plan, decide, level, paired_p, read_plan, rejected, speed
+from analysis.claims.looks import (
+    MEASURES,
+    PLAN,
+    BlockClaim,
+    Look,
+    Plan,
+    decide,
+    level,
+    paired_p,
+    read_plan,
+    rejected,
+    speed,
+)
 from analysis.data.methods import name_of
 from analysis.data.rows import BLOCKS
 from analysis.data.runs import Run
@@ -179,6 +192,7 @@ def test_the_plan_is_the_declared_one():
     plan = read_plan()
     assert len(plan.claims) == 20 and len(plan.blocks) == 16 == plan.looks[-1].blocks
     assert sum(look.level for look in plan.looks) <= 0.05
+    assert sha256(PLAN.read_bytes()).hexdigest()[:16] == "f766e3e554908259"  # of commit f888667
 
 
 @pytest.mark.parametrize("field, value", [("measure", "sped"), ("more", None)])
