@@ -29,6 +29,7 @@ from typing import Any
 
 Estimator = Callable[[list[dict[str, Any]], dict[str, Any]], Sequence[float]]
 STATUSES = ("passed", "failed", "unsupported")
+_PARTS = ("cases", "rollouts", "identities", "faults")
 _TERMS = 3  # standardised terms that an advantage adds up, at most
 
 
@@ -53,8 +54,11 @@ class Result:
 
 
 def load(path: str | Path | None = None) -> dict[str, Any]:
-    """Return the cases, by default of the file beside this one."""
-    return json.loads(Path(path or Path(__file__).with_suffix(".json")).read_text(encoding="utf-8"))
+    """Return the cases, by default of the file beside this one. Raises ``ValueError`` if it does not have any."""
+    kit = json.loads(Path(path or Path(__file__).with_suffix(".json")).read_text(encoding="utf-8"))
+    if not isinstance(kit, dict) or not all(kit.get(part) for part in _PARTS):
+        raise ValueError(f"a file of cases has {', '.join(_PARTS)}")
+    return kit
 
 
 def score(estimators: Mapping[str, Estimator], kit: Mapping[str, Any] | None = None) -> list[Result]:
@@ -73,7 +77,7 @@ def _result(case: dict[str, Any], rows: list[dict[str, Any]], estimator: Estimat
         found = [float(x) for x in estimator([dict(row) for row in rows], dict(case["settings"]))]
     except Unsupported as error:
         return Result(*about, "unsupported", str(error))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return Result(*about, "failed", f"{type(error).__name__}: {error}")
     expected = case["expected"]
     if len(found) != len(expected):
@@ -133,6 +137,12 @@ def report(results: Sequence[Result], kit: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _are_estimators(found: object, methods: Sequence[str]) -> bool:
+    """Return whether this maps some of the methods to functions."""
+    known = isinstance(found, Mapping) and bool(found) and found.keys() <= {*methods}
+    return known and all(map(callable, found.values()))
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Score the adapter that the command line names.
 
@@ -150,20 +160,23 @@ def main(arguments: list[str] | None = None) -> int:
         kit = load(path)
         path = chosen.adapter
         estimators = runpy.run_path(path).get("ESTIMATORS")
-    except Exception as error:  # also one that the adapter's code raises
+        if path := chosen.json:
+            Path(path).touch()
+    except (Exception, SystemExit) as error:  # also one that the adapter's code raises
         problem = " ".join(f"{type(error).__name__}: {error}".split())
         parser.exit(2, f"error: {path}: {problem}\n")
     known = sorted({case["method"] for case in kit["cases"]})
-    if not isinstance(estimators, Mapping) or not estimators or not estimators.keys() <= set(known):
+    if not _are_estimators(estimators, known):
         problem = f"ESTIMATORS must map methods to functions; methods: {', '.join(known)}"
-        parser.exit(2, f"error: {path}: {problem}\n")
+        parser.exit(2, f"error: {chosen.adapter}: {problem}\n")
     results = score(estimators, kit)
     print(report(results, kit))
     if chosen.json:
         Path(chosen.json).write_text(json.dumps([asdict(result) for result in results], indent=1), encoding="utf-8")
     statuses = {result.status for result in results}
     if statuses <= {"unsupported"}:
-        parser.exit(1, f"error: {path}: no case was scored: it raised Unsupported for all {len(results)} cases\n")
+        problem = f"no case was scored: it raised Unsupported for all {len(results)} cases"
+        parser.exit(1, f"error: {chosen.adapter}: {problem}\n")
     return int("failed" in statuses)
 
 

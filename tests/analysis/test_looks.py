@@ -10,19 +10,7 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from analysis.claims.blocks import CLAIMED
-from analysis.claims.looks import (
-    MEASURES,
-    PLAN,
-    BlockClaim,
-    Look,
-    Plan,
-    decide,
-    level,
-    paired_p,
-    read_plan,
-    rejected,
-    speed,
-)
+from analysis.claims.looks import MEASURES, BlockClaim, Look, Plan, decide, level, paired_p, read_plan, rejected, speed
 from analysis.data.methods import name_of
 from analysis.data.rows import BLOCKS
 from analysis.data.runs import Run
@@ -31,6 +19,7 @@ from analysis.grid.artefact import artefacts
 from analysis.grid.contrasts import differences
 from analysis.output.build import build
 from bepo.core.errors import UserError
+from bepo.core.places import ROOT
 from bepo.explore.names import PRESETS
 from bepo.rollouts.evaluation import Evaluation
 from bepo.runs.compose import register_configs
@@ -192,7 +181,7 @@ def test_the_plan_is_the_declared_one():
     plan = read_plan()
     assert len(plan.claims) == 20 and len(plan.blocks) == 16 == plan.looks[-1].blocks
     assert sum(look.level for look in plan.looks) <= 0.05
-    assert sha256(PLAN.read_bytes()).hexdigest()[:16] == "f766e3e554908259"  # of commit f888667
+    assert sha256((ROOT / "paper/blocks.yaml").read_bytes()).hexdigest()[:16] == "f766e3e554908259"  # of commit f888667
 
 
 @pytest.mark.parametrize("field, value", [("measure", "sped"), ("more", None)])

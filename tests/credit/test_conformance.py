@@ -207,6 +207,9 @@ ADAPTERS = {
     "import does_not_exist": (2, "ModuleNotFoundError: No module named 'does_not_exist'"),
     "raise ValueError('two\\nlines')": (2, "ValueError: two lines"),
     "ESTIMATORS = {'grop': print}": (2, "methods: adastep, "),
+    "ESTIMATORS = {'grpo': None}": (2, "must map methods to functions"),
+    "ESTIMATORS = [print]": (2, "must map methods to functions"),
+    "import sys; sys.exit(0)": (2, "SystemExit: 0"),
 }
 
 
@@ -220,6 +223,27 @@ def test_an_adapter_that_scores_nothing_is_one_line(adapter, tmp_path, monkeypat
     error = capsys.readouterr().err
     assert caught.value.code == status and error.startswith(f"error: {path}: ")
     assert words in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "", '{"cases": [], "rollouts": {}, "identities": {}, "faults": {}}'])
+def test_a_file_without_cases_is_one_line(text, tmp_path, capsys):
+    (tmp_path / "cases.json").write_text(text, encoding="utf-8")
+    with pytest.raises(SystemExit) as caught:
+        conformance.main([str(tmp_path / "adapter.py"), "--cases", str(tmp_path / "cases.json")])
+    error = capsys.readouterr().err
+    assert caught.value.code == 2 and error.startswith(f"error: {tmp_path / 'cases.json'}: ") and error.count("\n") == 1
+
+
+def test_a_report_that_cannot_be_written_is_said_before_scoring(tmp_path, capsys):
+    (tmp_path / "adapter.py").write_text("ESTIMATORS = {'grpo': print}", encoding="utf-8")
+    with pytest.raises(SystemExit) as caught:
+        conformance.main([str(tmp_path / "adapter.py"), "--json", str(tmp_path / "nowhere" / "x.json")])
+    said = capsys.readouterr()
+    assert caught.value.code == 2 and said.err.startswith(f"error: {tmp_path / 'nowhere'}") and not said.out
+
+
+def test_an_estimator_that_exits_fails(cases):
+    assert {result.status for result in score({"grpo": lambda rows, settings: sys.exit(0)}, cases)} == {"failed"}
 
 
 def test_what_is_not_a_list_of_numbers_fails(cases):
