@@ -137,12 +137,6 @@ def report(results: Sequence[Result], kit: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _are_estimators(found: object, methods: Sequence[str]) -> bool:
-    """Return whether this maps some of the methods to functions."""
-    known = isinstance(found, Mapping) and bool(found) and found.keys() <= {*methods}
-    return known and all(map(callable, found.values()))
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Score the adapter that the command line names.
 
@@ -159,14 +153,15 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         kit = load(path)
         path = chosen.adapter
-        estimators = runpy.run_path(path).get("ESTIMATORS")
+        found = runpy.run_path(path).get("ESTIMATORS")
         if path := chosen.json:
             Path(path).touch()
     except (Exception, SystemExit) as error:  # also one that the adapter's code raises
         problem = " ".join(f"{type(error).__name__}: {error}".split())
         parser.exit(2, f"error: {path}: {problem}\n")
     known = sorted({case["method"] for case in kit["cases"]})
-    if not _are_estimators(estimators, known):
+    estimators = found if isinstance(found, Mapping) else {}
+    if not estimators or not estimators.keys() <= {*known} or not all(map(callable, estimators.values())):
         problem = f"ESTIMATORS must map methods to functions; methods: {', '.join(known)}"
         parser.exit(2, f"error: {chosen.adapter}: {problem}\n")
     results = score(estimators, kit)
