@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,27 +18,31 @@ _ENDS = (None, "success", "failure", "truncation")  # the reference's name of ea
 def credit(groups: tuple[int, int] = (16, 2500), repeats: tuple[int, int] = (20, 3)) -> None:
     """Print the time of each estimator on batches with these numbers of groups, and how much slower the reference is.
 
-    A group has 400 transitions. The oracle has no reference in the tests.
+    A group has 400 transitions. The smaller batch is also measured with two other graphs: ``random_batch`` says which.
+    The oracle has no reference in the tests.
     """
     from tests.credit import reference
 
     small, large = map(random_batch, groups)
+    layered, distinct = (random_batch(groups[0], graph=graph) for graph in ("layers", "distinct"))
     rows = as_rows(small)
     factor = len(large) / len(small)
     print(
-        f"\n{'estimator':12} {f'{len(small):,} transitions':>18} {f'{len(large):,} transitions':>22} "
+        f"\n{'estimator':12} {f'{len(small):,} transitions':>18} {'in layers':>12} {'all differ':>12} "
+        f"{f'{len(large):,} transitions':>22} "
         f"{f'growth / {factor:.0f}':>13} {'reference / ours':>17}"
     )
     chosen = {name: cls() for name, cls in estimators().items()} | {"diagnostics": _diagnostics}
     for name, estimator in chosen.items():
-        few, many = (
+        few, layers, differ, many = (
             max(cpu_seconds(lambda e=estimator, b=batch: e(copy(b)), n) - cpu_seconds(lambda b=batch: copy(b), n), 1e-9)
-            for batch, n in zip((small, large), repeats)
+            for batch, n in zip((small, layered, distinct, large), (*[repeats[0]] * 3, repeats[1]))
         )
         slow = "none"
         if plain := vars(reference).get(name):
             slow = f"{cpu_seconds(lambda p=plain, e=estimator: p(rows, e), repeats[1]) / few:.0f}x"
-        print(f"{name:12} {1e3 * few:15.2f} ms {1e3 * many:19.0f} ms {many / few / factor:13.2f} {slow:>17}")
+        times = f"{1e3 * few:15.2f} ms {1e3 * layers:9.2f} ms {1e3 * differ:9.2f} ms {1e3 * many:19.0f} ms"
+        print(f"{name:12} {times} {many / few / factor:13.2f} {slow:>17}")
 
 
 def _diagnostics(batch: RolloutBatch) -> dict[str, Any]:
@@ -46,14 +50,27 @@ def _diagnostics(batch: RolloutBatch) -> dict[str, Any]:
     return audit(batch, Credit(batch.reward))
 
 
-def random_batch(n_groups: int, group_size: int = 8, steps: int = 50, states: int = 60) -> RolloutBatch:
+def random_batch(
+    n_groups: int,
+    group_size: int = 8,
+    steps: int = 50,
+    states: int = 60,
+    graph: Literal["jumps", "layers", "distinct"] = "jumps",
+) -> RolloutBatch:
     """Return a batch like ALFWorld's: 8 trajectories of 50 steps in a group, half of them successes, 60 states.
 
-    The text of a state has 40 of 500 words.
+    The text of a state has 40 of 500 words. ``graph``: a step leads to any of the ``states``, to one of five states of
+    its own, so that paths are long, or to a state that no other step has.
     """
     rng = np.random.default_rng(0)
     m, n = n_groups * group_size, n_groups * group_size * steps
-    keys = rng.integers(0, states, (m, steps + 1)) + (np.arange(m) // group_size * states)[:, None]
+    keys = rng.integers(0, 5 if graph == "layers" else states, (m, steps + 1))
+    if graph == "layers":
+        keys, states = keys + 5 * np.arange(steps + 1), 5 * (steps + 1)
+    elif graph == "distinct":
+        states = group_size * (steps + 1)
+        keys = np.tile(np.arange(states).reshape(group_size, steps + 1), (n_groups, 1))
+    keys = keys + (np.arange(m) // group_size * states)[:, None]
     terminal = np.zeros((m, steps), np.int8)
     terminal[:, -1] = rng.choice([1, 3], m)
     return RolloutBatch(
