@@ -42,7 +42,7 @@ def critic_lead(studies: Studies) -> Table:
             f"lead over GRPO on the same tasks {test.told}. The number is what remains beyond half of the lead.",
             *origins(used),
         ],
-        facts=test.facts,
+        facts=test.facts | _facts(speeds),
     )
 
 
@@ -80,6 +80,15 @@ def _beyond_half(speeds: Mapping[str, ByBlock]) -> ByBlock:
         return {}
     base, same, more = (speeds[name] for name in (_BASE, _SAME, _MORE))
     return {block: same[block] - (base[block] + more[block]) / 2 for block in same}
+
+
+def _facts(speeds: Mapping[str, Mapping[str, ByBlock]]) -> dict[str, str]:
+    """Return the differences by environment, for the paper's text."""
+    found = {}
+    for env, own in speeds.items():
+        for name, (more, less) in {"same": (_SAME, _BASE), "more": (_MORE, _SAME), "lead": (_MORE, _BASE)}.items():
+            found[f"critic-lead/{env}/{name}"] = mean_with_interval(paired(own[more], own[less]))
+    return found
 
 
 def _row(env: str, speeds: Mapping[str, ByBlock]) -> list[Printed | str]:
