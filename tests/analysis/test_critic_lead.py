@@ -29,9 +29,8 @@ def test_what_remains_beyond_half_of_the_lead_is_tested_on_webshop(tmp_path, sha
     more = base + rng.uniform(0.08, 0.12, 6)
     rates = dict(zip(METHODS, (base, base + share * (more - base) + rng.uniform(-0.01, 0.01, 6), more)))
     for block in range(6):
-        assert (
-            "critic-lead/verdict" not in table(tmp_path).facts and f"({block} of 6 blocks" in table(tmp_path).notes[2]
-        )
+        made = table(tmp_path)
+        assert "critic-lead/verdict" not in made.facts and f"({block} of 6 blocks" in made.notes[2]
         for method, own in rates.items():
             write(tmp_path, "webshop", method, 100 + block, own[block])
     for method in METHODS:

@@ -37,3 +37,43 @@ def test_intervals_in_text_are_those_of_the_tables(file, start):
     found = WRITTEN.findall(text[text.index(start) :])
     assert len(found) >= 5
     assert [own for own in found if not told(*own) & tables] == []
+
+
+PLACES = {"text Sokoban": "Sokoban"}
+MEASURES = {"in training": "speed", "held-out": "level"}
+SIDES = {
+    "GAGPO (a reconstruction)": "GAGPOʳ",
+    "GAGPO": "GAGPOʳ",
+    "CRBC": "CRBCʳ",
+    "PPO with a critic": "PPO (with critic)",
+    "**Shrunk-BEPO, our own estimator,": "Shrunk-BEPO",
+    "Gated-BEPO**": "Gated-BEPO",
+    "backup by the mean": "Gated-BEPO",
+    "the maximum": "Gated-BEPO backup=max",
+    "a decay of 0": "Gated-BEPO gae_lambda=0.0",
+    "Gated-BEPO's": "Gated-BEPO",
+}
+"""What the text calls the sides of a claim, by their names in the table."""
+
+
+def claims_told(file):
+    """Yield place, measure, claim and numbers of each row "A over B"; an empty first cell continues the one above."""
+    where = ""
+    for line in (ROOT / file).read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("|") and len(cells) == 4 and " over " in cells[1]:
+            where = cells[0] or where
+            place, measure = where.split(", ")
+            sides = (SIDES.get(side, side) for side in cells[1].split(" over "))
+            low, high = cells[3].split(" to ")
+            yield PLACES.get(place, place), MEASURES[measure], " > ".join(sides), f"{cells[2]} [{low}, {high}]"
+
+
+def test_readme_and_findings_tell_every_declared_claim_with_its_numbers():
+    """The README has those that are decided, docs/findings.md the others."""
+    results = (ROOT / "docs/results.md").read_text(encoding="utf-8")
+    table = results[results.index("| Environment | Measure | Claim |") :].split("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    decided = {(*row[:3], row[5]) for row in rows if row[7] != "undecided"}
+    assert set(claims_told("README.md")) == decided and len(rows) == 20
+    assert set(claims_told("docs/findings.md")) == {(*row[:3], row[5]) for row in rows} - decided
