@@ -1,10 +1,11 @@
 """Table critic-lead: the declared test of docs/claims.md, what the lead of PPO with a critic is made of."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
-from analysis.claims.blocks import measured, runs_in_blocks
+from analysis.claims.blocks import measured
 from analysis.claims.declared import FIRST_SIX, DeclaredTest
 from analysis.data.methods import environment_name
 from analysis.data.rows import TASKS
@@ -64,7 +65,7 @@ def told(speeds: Mapping[str, ByBlock]) -> str:
 
 
 def _used(studies: Studies) -> list[Run]:
-    every = runs_in_blocks(studies, STUDIES)
+    every = Studies({name: replace(studies[name], key=TASKS) for name in STUDIES}).pooled()
     return [run for run in every if TASKS.row(run) in (_BASE, _SAME, _MORE) and run.seed in FIRST_SIX]
 
 

@@ -79,7 +79,7 @@ def findings(studies: Studies) -> Table:
             f"at least {enough} are trained (others: table blocks-methods), else Welch's over seeds. The order: "
             "Spearman's correlation of reported final success with ours in training, with an interval over resampled "
             "blocks; the paper's Sokoban shows pictures. PPO's difference from one start is from the best of several "
-            "means, so biased against PPO; on the same tasks: table critic-lead. Last questions: variants of "
+            "means, so biased against PPO; table critic-lead has it on the same tasks. Last questions: variants of "
             "Gated-BEPO that differ in this part alone.",
             *oracles(used),
             *origins(used),
@@ -115,7 +115,7 @@ def _answers(
     if env in _REPORTED and (order := _order(env, rates, speeds)):
         yield _QUESTIONS[1], order
     if CRITIC in rates and BASE in rates:
-        yield _QUESTIONS[2], ". ".join([*([critic_lead.told(lead)] if lead else []), _lead(by_name, rates)])
+        yield _QUESTIONS[2], _lead(by_name, rates, lead)
     if gained:
         yield (
             _QUESTIONS[3],
@@ -163,12 +163,13 @@ def _order(env: str, rates: Mapping[str, Rates], speeds: Mapping[str, ByBlock]) 
     return f"One start: Spearman's correlation {correlation:.2f} over {len(names)} methods"
 
 
-def _lead(by_name: ByName, rates: Mapping[str, Rates]) -> str:
-    """Return PPO's difference from the best method that compares trajectories, and how the two differ otherwise."""
+def _lead(by_name: ByName, rates: Mapping[str, Rates], lead: Mapping[str, ByBlock] | None) -> str:
+    """Return PPO's lead over GRPO in blocks, or over the best method without a critic, and how the two differ."""
     others = [name for name in rates if " " not in name and name != CRITIC and not is_upper_bound(name)]
-    best = max(others, key=lambda name: float(rates[name].mean()))
+    best = NO_CREDIT if lead and NO_CREDIT in others else max(others, key=lambda name: float(rates[name].mean()))
     own, other = by_name[CRITIC], by_name[best]
     told = [f"{difference(rates[CRITIC], rates[best])} against {marked_name(best)}, the best without a critic"]
+    told = [critic_lead.told(lead)] if lead else told
     if None not in (tasks := [_tasks(runs[0]) for runs in (own, other)]):
         told.append(f"an update has {tasks[0]} tasks instead of {tasks[1]}")
     if _ZERO in own[0].metrics and _ZERO in other[0].metrics:

@@ -54,3 +54,22 @@ def test_what_remains_beyond_half_of_the_lead_is_tested_on_webshop(tmp_path, sha
     differences = {"same": same - base, "more": more - same, "lead": more - base}
     assert all(made.facts[f"critic-lead/webshop/{name}"] == told(points) for name, points in differences.items())
     assert f"{verdict} ({told(beyond)}; one-sided p {p:.2g})" in made.notes[2]
+
+
+def test_findings_tell_the_lead_in_blocks_and_what_remains_of_it(tmp_path):
+    base, same, more = (np.array(rates) for rates in ((0.2, 0.3, 0.25), (0.3, 0.42, 0.33), (0.35, 0.41, 0.34)))
+    for method, rates in zip(METHODS, (base, same, more)):
+        for block, rate in enumerate(rates):
+            write(tmp_path, "webshop", method, 100 + block, rate)
+    for seed in range(2):
+        for method in ("grpo", "ppo", "gated_bepo"):
+            at = {"credit.name": method, "env.name": "webshop", "seed": seed, "rollout.grouped": method != "ppo"}
+            write_run(tmp_path, "main_webshop", at, [[1, 0]], metrics={"train/success": 0.3 + seed / 10})
+    made = build(artefacts()["findings"], Source(tmp_path), "laptop").table
+    answer = next(row[2].text for row in made.rows if row[0].text == "What goes with PPO's difference?")
+
+    def told(points):
+        low, high = stats.ttest_1samp(100 * points, 0).confidence_interval(0.95)
+        return f"{100 * points.mean():.1f} [{low:.1f}, {high:.1f}]"
+
+    assert answer.startswith(f"3 blocks: {told(more - base)} against GRPO, on the same tasks {told(same - base)}")
