@@ -21,7 +21,7 @@ PROMPTED |= {"react_original": "ReAct, its own protocol", "reflexion_original": 
 NEEDS_LANGUAGE = ("react", "reflexion", "react_original", "reflexion_original")
 _VERSION = r"([-@](\d{2}.*|latest|preview.*))?"  # after the name of a closed model
 _ASKED_DIRECTLY = {"small": "qwen2.5", "large": "qwen2.5", "vl": "qwen2.5-vl"}
-RECONSTRUCTION = "ʳ reconstruction: from a description without public code, or adapted to another unit."
+RECONSTRUCTION = "ʳ reconstruction from a description: no public code does this."
 
 
 known_methods, known_environments = cache(estimators), cache(environments)
@@ -47,7 +47,7 @@ def environment_name(env: str) -> str:
 
 
 def is_reconstruction(method: str) -> bool:
-    """Return whether an estimator, a preset or a prompting method was rebuilt from a description."""
+    """Return whether the method is a reconstruction, as ``RECONSTRUCTION`` defines it."""
     known = known_methods()
     if method in PRESETS:
         return PRESETS[method].reconstruction

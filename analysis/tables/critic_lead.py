@@ -1,4 +1,4 @@
-"""Table critic-lead: the declared test of docs/claims.md, what the lead of PPO with a critic is made of."""
+"""Table critic-lead: the declared test of docs/claims.md about PPO with a critic on the same tasks as GRPO."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,28 +17,33 @@ from analysis.grid.notes import origins, protocol
 from analysis.grid.success import mean_of, mean_with_interval
 from analysis.grid.table import Printed, Table
 
-STUDIES = ("blocks", "critic_lead")
+STUDIES = ("blocks", "critic_lead", "frontier")
 _BASE, _SAME, _MORE = "grpo", "ppo grouped", "ppo"
+_NO_CRITIC = "rebn"
 _TESTED = "webshop"
+
+Speeds = Mapping[str, ByBlock]
+"""Success in training by method and block: of GRPO and both of PPO in the blocks that they share, and of ReBN."""
 
 
 @artefact("critic-lead", "table", study=STUDIES, key=TASKS)
 def critic_lead(studies: Studies) -> Table:
     """Compare GRPO, PPO on the same tasks and PPO with more tasks, in the declared blocks that all three have."""
-    used, speeds = _used(studies), speeds_by_env(studies)
+    by_env = _runs(studies)
+    used = [run for runs in by_env.values() for run in runs]
+    speeds = {env: _speeds(runs) for env, runs in by_env.items()}
     words = ("is more than half of the lead", "is not more than half of the lead")
-    rest = _beyond_half(speeds.get(_TESTED, {}))
-    test = DeclaredTest("critic-lead", studies.tier, rest, words)
-    rows = [_row(env, own) for env, own in speeds.items()]
+    test = DeclaredTest("critic-lead", studies.tier, _beyond_half(speeds.get(_TESTED)), words)
     return Table(
         "PPO with a critic on the same tasks as GRPO, and with each trajectory from another task, in blocks.",
-        ["Environment", "Blocks", "GRPO", "PPO, same tasks", "PPO, more tasks", "Same - GRPO", "More - same"],
-        rows,
+        ["Environment", "Blocks", "GRPO", "PPO, same tasks", "PPO, more", "Same - GRPO", "More - same", "ReBN - GRPO"],
+        [_row(env, own) for env, own in speeds.items()],
         [
             " ".join(protocol(studies.values(), used)),
             "Success in training (%), averaged over all updates: mean over blocks ± one sample standard deviation. "
-            "Differences: with Student's 95 % interval. More tasks: an update has as many trajectories, each of "
-            "another task: twice as many tasks on WebShop, four times on ALFWorld, eight times on text Sokoban.",
+            "Differences: with Student's 95 % interval. More: each trajectory is of another task, so an update has "
+            "twice as many tasks on WebShop, four times on ALFWorld, eight times on text Sokoban. PPO also standardises "
+            "over the whole batch. So does ReBN, without a critic and on the same tasks (in brackets: its blocks).",
             "Declared in docs/claims.md before a run in a block had the same tasks: on WebShop what remains of PPO's "
             f"lead over GRPO on the same tasks {test.told}. The number is what remains beyond half of the lead.",
             *origins(used),
@@ -47,53 +52,51 @@ def critic_lead(studies: Studies) -> Table:
     )
 
 
-def speeds_by_env(studies: Studies) -> dict[str, dict[str, ByBlock]]:
-    """Return the success in training of GRPO, of PPO on the same tasks and of PPO with more tasks, by environment.
-
-    Of the declared blocks they have those that all three share. An environment without such blocks is left out.
-    """
-    by_env = grouped(sorted(_used(studies), key=lambda run: run.env), lambda run: run.env)
-    found = {env: _shared(measured(runs, lambda run: str(TASKS.row(run)))) for env, runs in by_env.items()}
-    return {env: own for env, own in found.items() if own}
+def leads(studies: Studies, fewest: int) -> dict[str, str]:
+    """Return PPO's lead over GRPO and what remains of it on the same tasks, by environment with enough blocks."""
+    every = {env: _speeds(runs) for env, runs in _runs(studies).items()}
+    return {env: _told(own) for env, own in every.items() if len(own[_BASE]) >= fewest}
 
 
-def told(speeds: Mapping[str, ByBlock]) -> str:
-    """Return PPO's lead over GRPO in the blocks of an environment, and what remains of it on the same tasks."""
-    base, same, more = (speeds[name] for name in (_BASE, _SAME, _MORE))
-    lead, rest = (mean_with_interval(paired(own, base)) for own in (more, same))
-    return f"{len(base)} blocks: {lead} against GRPO, on the same tasks {rest}"
+def _told(own: Speeds) -> str:
+    lead, rest = (mean_with_interval(paired(own[name], own[_BASE])) for name in (_MORE, _SAME))
+    return f"{len(own[_BASE])} blocks: {lead} against GRPO, on the same tasks {rest}"
 
 
-def _used(studies: Studies) -> list[Run]:
+def _runs(studies: Studies) -> dict[str, list[Run]]:
+    """Return the runs in the declared blocks that GRPO and both of PPO have, by environment."""
     every = Studies({name: replace(studies[name], key=TASKS) for name in STUDIES}).pooled()
-    return [run for run in every if TASKS.row(run) in (_BASE, _SAME, _MORE) and run.seed in FIRST_SIX]
-
-
-def _shared(by_row: Mapping[str, Mapping[str, ByBlock]]) -> dict[str, ByBlock]:
-    """Return the speeds of all three in the blocks that they share; empty if there are none."""
-    own = [by_row.get(name, {}).get("speed", {}) for name in (_BASE, _SAME, _MORE)]
-    blocks = sorted(set.intersection(*map(set, own)))
-    return {name: {b: x[b] for b in blocks} for name, x in zip((_BASE, _SAME, _MORE), own)} if blocks else {}
-
-
-def _beyond_half(speeds: Mapping[str, ByBlock]) -> ByBlock:
-    if not speeds:
-        return {}
-    base, same, more = (speeds[name] for name in (_BASE, _SAME, _MORE))
-    return {block: same[block] - (base[block] + more[block]) / 2 for block in same}
-
-
-def _facts(speeds: Mapping[str, Mapping[str, ByBlock]]) -> dict[str, str]:
-    """Return the differences by environment, for the paper's text."""
+    chosen = [run for run in every if TASKS.row(run) in (_BASE, _SAME, _MORE, _NO_CRITIC) and run.seed in FIRST_SIX]
     found = {}
-    for env, own in speeds.items():
-        for name, (more, less) in {"same": (_SAME, _BASE), "more": (_MORE, _SAME), "lead": (_MORE, _BASE)}.items():
-            found[f"critic-lead/{env}/{name}"] = mean_with_interval(paired(own[more], own[less]))
+    for env, runs in grouped(sorted(chosen, key=lambda run: run.env), lambda run: run.env).items():
+        blocks = [{run.seed for run in runs if TASKS.row(run) == name} for name in (_BASE, _SAME, _MORE)]
+        if shared := set.intersection(*blocks):
+            found[env] = [run for run in runs if run.seed in shared]
     return found
 
 
-def _row(env: str, speeds: Mapping[str, ByBlock]) -> list[Printed | str]:
-    base, same, more = (speeds[name] for name in (_BASE, _SAME, _MORE))
-    means = [mean_of(np.array(list(own.values()))) for own in (base, same, more)]
-    differences = [mean_with_interval(paired(*pair)) for pair in ((same, base), (more, same))]
-    return [environment_name(env), str(len(base)), *means, *differences]
+def _speeds(runs: list[Run]) -> Speeds:
+    return {row: own["speed"] for row, own in measured(runs, lambda run: str(TASKS.row(run))).items()}
+
+
+def _beyond_half(own: Speeds | None) -> ByBlock:
+    if not own:
+        return {}
+    return {block: same - (own[_BASE][block] + own[_MORE][block]) / 2 for block, same in own[_SAME].items()}
+
+
+def _facts(speeds: Mapping[str, Speeds]) -> dict[str, str]:
+    """Return the differences by environment, for the paper's text."""
+    found = {}
+    for env, own in speeds.items():
+        for name, pair in {"same": (_SAME, _BASE), "lead": (_MORE, _BASE)}.items():
+            found[f"critic-lead/{env}/{name}"] = mean_with_interval(paired(*(own[row] for row in pair)))
+    return found
+
+
+def _row(env: str, own: Speeds) -> list[Printed | str]:
+    means = [mean_of(np.array(list(own[name].values()))) for name in (_BASE, _SAME, _MORE)]
+    differences = [mean_with_interval(paired(own[a], own[b])) for a, b in ((_SAME, _BASE), (_MORE, _SAME))]
+    rebn = paired(own.get(_NO_CRITIC, {}), own[_BASE])
+    last = f"{mean_with_interval(rebn)} ({len(rebn)})" if len(rebn) else "–"
+    return [environment_name(env), str(len(own[_BASE])), *means, *differences, last]

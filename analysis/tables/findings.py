@@ -15,7 +15,7 @@ from analysis.data.runs import Run, grouped
 from analysis.data.statistics import Estimate
 from analysis.data.studies import Studies, StudyRuns, select
 from analysis.grid.artefact import artefact
-from analysis.grid.contrasts import FEWEST, ByBlock, Contrast, by_place, contrasts, shares
+from analysis.grid.contrasts import ByBlock, Contrast, by_place, contrasts, shares
 from analysis.grid.notes import origins, protocol
 from analysis.grid.ranking import MODEL
 from analysis.grid.success import Rates, difference, learning
@@ -33,9 +33,9 @@ _ZERO = "credit/zero_advantage_transitions"
 _REPORTED = {
     "alfworld": ("main-results", "1.5B", "alfworld/All"),
     "webshop": ("main-results", "1.5B", "webshop/success"),
-    "sokoban": ("sokoban-main", "", "success"),
 }
 """The table, group and column of the paper that an environment's order is compared with."""
+_FEWEST_METHODS = 6
 _AXES = {
     "Does the gate matter?": ("gate", "n_min", "b_min", "full_visits", "gate_order"),
     "Do iterations of the fixed point matter?": ("iterations",),
@@ -57,13 +57,13 @@ def findings(studies: Studies) -> Table:
     in_blocks, enough = measured_by_env(blocks), read_plan().looks[0].blocks
     of_methods = {run.id for name in EVERY_METHOD for run in studies[name].runs}
     by_env = grouped(sorted(alike, key=lambda run: (run.env, run.seed)), lambda run: run.env)
-    rows, facts, leads = [], {}, critic_lead.speeds_by_env(studies)
+    rows, facts, leads = [], {}, critic_lead.leads(studies, enough)
     for env, runs in by_env.items():
         by_name = grouped(runs, lambda run: str(VARIANT.row(run)))
         every = {name: by_measure["speed"] for name, by_measure in in_blocks.get(env, {}).items()}
         speeds = {name: by_block for name, by_block in every.items() if len(by_block) >= enough}
         gained = _gained([run for run in runs if run.id in of_methods], speeds)
-        answers = _answers(env, by_name, speeds, gained, leads.get(env))
+        answers = _answers(env, by_name, speeds, gained, leads.get(env, ""))
         rows += [[question, environment_name(env), answer] for question, answer in answers]
         facts |= {f"findings/share/{env}/{name}": one.text for name, one in gained.items()}
     rows.sort(key=lambda row: _QUESTIONS.index(row[0]))
@@ -78,7 +78,7 @@ def findings(studies: Studies) -> Table:
             "tests are in tables blocks-claims, replication and claims. Intervals are paired over shared blocks, where "
             f"at least {enough} are trained (others: table blocks-methods), else Welch's over seeds. The order: "
             "Spearman's correlation of reported final success with ours in training, with an interval over resampled "
-            "blocks; the paper's Sokoban shows pictures. PPO's difference from one start is from the best of several "
+            "blocks. PPO's difference from one start is from the best of several "
             "means, so biased against PPO; table critic-lead has it on the same tasks. Last questions: variants of "
             "Gated-BEPO that differ in this part alone.",
             *oracles(used),
@@ -105,9 +105,9 @@ def _answers(
     by_name: ByName,
     speeds: Mapping[str, ByBlock],
     gained: Mapping[str, Contrast],
-    lead: Mapping[str, ByBlock] | None,
+    lead: str,
 ) -> Iterator[tuple[str, str]]:
-    """Yield questions and answers. ``speeds``: success in training, by row and block; ``lead``: of ``critic_lead``."""
+    """Yield questions and answers. ``speeds``: success in training, by row and block; ``lead``: PPO's, in blocks."""
     rates = {name: learning(runs) for name, runs in by_name.items()}
     found = contrasts(BASE, rates, speeds)
     if methods := {name: one for name, one in found.items() if " " not in name}:
@@ -148,7 +148,7 @@ def _order(env: str, rates: Mapping[str, Rates], speeds: Mapping[str, ByBlock]) 
     label, *place = _REPORTED[env]
     printed = {e.row: e.value for e in entries_of(label) if [e.group, e.column] == place}
     theirs = {name: value.mean for name, value in printed.items() if isinstance(value, Estimate)}
-    if len(names := [name for name in theirs if name in speeds]) >= FEWEST:
+    if len(names := [name for name in theirs if name in speeds]) >= _FEWEST_METHODS:
         shared = sorted(set.intersection(*(set(speeds[name]) for name in names)))
         table = np.array([[speeds[name][block] for block in shared] for name in names])
         found = Prediction("reported", env, False, np.array([theirs[name] for name in names]), shared, table)
@@ -157,19 +157,18 @@ def _order(env: str, rates: Mapping[str, Rates], speeds: Mapping[str, ByBlock]) 
             return f"{len(shared)} blocks: Spearman's correlation {number} over {len(names)} methods"
     names = [name for name in theirs if name in rates]
     ours = [float(rates[name].mean()) for name in names]
-    if len(names) < FEWEST or len(set(ours)) == 1:  # equal values have no order
+    if len(names) < _FEWEST_METHODS or len(set(ours)) == 1:  # equal values have no order
         return ""
     correlation, _ = spearmanr([theirs[name] for name in names], ours)
     return f"One start: Spearman's correlation {correlation:.2f} over {len(names)} methods"
 
 
-def _lead(by_name: ByName, rates: Mapping[str, Rates], lead: Mapping[str, ByBlock] | None) -> str:
-    """Return PPO's lead over GRPO in blocks, or over the best method without a critic, and how the two differ."""
+def _lead(by_name: ByName, rates: Mapping[str, Rates], in_blocks: str) -> str:
+    """Return PPO's lead in blocks, its lead over the best method without a critic, and how the two differ."""
     others = [name for name in rates if " " not in name and name != CRITIC and not is_upper_bound(name)]
-    best = NO_CREDIT if lead and NO_CREDIT in others else max(others, key=lambda name: float(rates[name].mean()))
+    best = max(others, key=lambda name: float(rates[name].mean()))
     own, other = by_name[CRITIC], by_name[best]
     told = [f"{difference(rates[CRITIC], rates[best])} against {marked_name(best)}, the best without a critic"]
-    told = [critic_lead.told(lead)] if lead else told
     if None not in (tasks := [_tasks(runs[0]) for runs in (own, other)]):
         told.append(f"an update has {tasks[0]} tasks instead of {tasks[1]}")
     if _ZERO in own[0].metrics and _ZERO in other[0].metrics:
@@ -177,7 +176,8 @@ def _lead(by_name: ByName, rates: Mapping[str, Rates], lead: Mapping[str, ByBloc
         told.append(f"{zero[0]:.0f} % instead of {zero[1]:.0f} % of transitions have no advantage")
     if min(cost := [float(np.mean([_seconds(run) for run in runs])) for runs in (own, other)]) > 0:
         told.append(f"it costs {cost[0] / cost[1]:.1f} times the CPU seconds")
-    return "; ".join(told)
+    one_start = "; ".join(told)
+    return f"{in_blocks}. One start, more tasks: {one_start}" if in_blocks else one_start
 
 
 def _tasks(run: Run) -> int | None:

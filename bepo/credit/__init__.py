@@ -87,7 +87,7 @@ class Estimator(Plugin):
     citation: ClassVar[str]
     """The paper, and the equation or section, that defines the method."""
     reconstruction: ClassVar[bool] = False
-    """Whether it was rebuilt from a description, because the authors' code is not public."""
+    """Whether it was rebuilt from a description, because no public code does this."""
     traits: ClassVar[Traits]
     needs_critic: ClassVar[bool] = False
     """Whether it reads ``batch.tokens.value``, the values of the trainer's critic."""

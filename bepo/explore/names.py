@@ -9,7 +9,7 @@ from bepo.credit import estimators
 class Preset(NamedTuple):
     """A preset that is a method of another paper: an estimator with a setting that none of its other presets has.
 
-    ``reconstruction``: whether it was rebuilt from a description, because there is no public code.
+    ``reconstruction``: as of ``Estimator``.
     """
 
     label: str
