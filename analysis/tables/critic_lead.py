@@ -42,8 +42,9 @@ def critic_lead(studies: Studies) -> Table:
             " ".join(protocol(studies.values(), used)),
             "Success in training (%), averaged over all updates: mean over blocks ± one sample standard deviation. "
             "Differences: with Student's 95 % interval. More: each trajectory is of another task, so an update has "
-            "twice as many tasks on WebShop, four times on ALFWorld, eight times on text Sokoban. PPO also standardises "
-            "over the whole batch. So does ReBN, without a critic and on the same tasks (in brackets: its blocks).",
+            "twice as many tasks on WebShop, four times on ALFWorld, eight times on text Sokoban. PPO also "
+            "standardises over the whole batch. So does ReBN, without a critic and on the same tasks (in brackets: its "
+            "blocks).",
             "Declared in docs/claims.md before a run in a block had the same tasks: on WebShop what remains of PPO's "
             f"lead over GRPO on the same tasks {test.told}. The number is what remains beyond half of the lead.",
             *origins(used),

@@ -29,7 +29,7 @@ from typing import Any
 
 Estimator = Callable[[list[dict[str, Any]], dict[str, Any]], Sequence[float]]
 STATUSES = ("passed", "failed", "unsupported")
-_PARTS = ("cases", "rollouts", "identities", "faults")
+_PARTS = (("cases", list), ("rollouts", dict), ("identities", dict), ("faults", dict))
 _TERMS = 3  # standardised terms that an advantage adds up, at most
 
 
@@ -56,8 +56,8 @@ class Result:
 def load(path: str | Path | None = None) -> dict[str, Any]:
     """Return the cases, by default of the file beside this one. Raises ``ValueError`` if it does not have any."""
     kit = json.loads(Path(path or Path(__file__).with_suffix(".json")).read_text(encoding="utf-8"))
-    if not isinstance(kit, dict) or not all(kit.get(part) for part in _PARTS):
-        raise ValueError(f"a file of cases has {', '.join(_PARTS)}")
+    if not isinstance(kit, dict) or not all(kit.get(part) and isinstance(kit[part], kind) for part, kind in _PARTS):
+        raise ValueError(f"a file of cases has {', '.join(name for name, _ in _PARTS)}")
     return kit
 
 
@@ -154,16 +154,15 @@ def main(arguments: list[str] | None = None) -> int:
         kit = load(path)
         path = chosen.adapter
         found = runpy.run_path(path).get("ESTIMATORS")
+        known = sorted({case["method"] for case in kit["cases"]})
+        estimators = found if isinstance(found, Mapping) else {}
+        if not estimators or not estimators.keys() <= {*known} or not all(map(callable, estimators.values())):
+            raise ValueError(f"ESTIMATORS must map methods to functions; methods: {', '.join(known)}")
         if path := chosen.json:
-            Path(path).touch()
+            Path(path).open("a", encoding="utf-8").close()
     except (Exception, SystemExit) as error:  # also one that the adapter's code raises
         problem = " ".join(f"{type(error).__name__}: {error}".split())
         parser.exit(2, f"error: {path}: {problem}\n")
-    known = sorted({case["method"] for case in kit["cases"]})
-    estimators = found if isinstance(found, Mapping) else {}
-    if not estimators or not estimators.keys() <= {*known} or not all(map(callable, estimators.values())):
-        problem = f"ESTIMATORS must map methods to functions; methods: {', '.join(known)}"
-        parser.exit(2, f"error: {chosen.adapter}: {problem}\n")
     results = score(estimators, kit)
     print(report(results, kit))
     if chosen.json:

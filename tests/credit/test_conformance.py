@@ -225,7 +225,10 @@ def test_an_adapter_that_scores_nothing_is_one_line(adapter, tmp_path, monkeypat
     assert words in error and error.count("\n") == 1
 
 
-@pytest.mark.parametrize("text", ["{}", "[]", "", '{"cases": [], "rollouts": {}, "identities": {}, "faults": {}}'])
+@pytest.mark.parametrize(
+    "text",
+    ["{}", "[]", "", '{"cases": [], "rollouts": {}}', '{"cases": 1, "rollouts": 1, "identities": 1, "faults": 1}'],
+)
 def test_a_file_without_cases_is_one_line(text, tmp_path, capsys):
     (tmp_path / "cases.json").write_text(text, encoding="utf-8")
     with pytest.raises(SystemExit) as caught:
@@ -234,12 +237,14 @@ def test_a_file_without_cases_is_one_line(text, tmp_path, capsys):
     assert caught.value.code == 2 and error.startswith(f"error: {tmp_path / 'cases.json'}: ") and error.count("\n") == 1
 
 
-def test_a_report_that_cannot_be_written_is_said_before_scoring(tmp_path, capsys):
+@pytest.mark.parametrize("name", ["nowhere/x.json", "folder"])
+def test_a_report_that_cannot_be_written_is_said_before_scoring(name, tmp_path, capsys):
+    (tmp_path / "folder").mkdir()
     (tmp_path / "adapter.py").write_text("ESTIMATORS = {'grpo': print}", encoding="utf-8")
     with pytest.raises(SystemExit) as caught:
-        conformance.main([str(tmp_path / "adapter.py"), "--json", str(tmp_path / "nowhere" / "x.json")])
+        conformance.main([str(tmp_path / "adapter.py"), "--json", str(tmp_path / name)])
     said = capsys.readouterr()
-    assert caught.value.code == 2 and said.err.startswith(f"error: {tmp_path / 'nowhere'}") and not said.out
+    assert caught.value.code == 2 and said.err.startswith(f"error: {tmp_path / name}: ") and not said.out
 
 
 def test_an_estimator_that_exits_fails(cases):
