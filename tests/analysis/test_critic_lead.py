@@ -73,7 +73,5 @@ def test_findings_tell_the_lead_and_what_remains_of_it_if_there_are_six_blocks(t
         low, high = stats.ttest_1samp(100 * points, 0).confidence_interval(0.95)
         return f"{100 * points.mean():.1f} [{low:.1f}, {high:.1f}]"
 
-    expected = (
-        f"6 blocks: {told(more - base)} against GRPO, on the same tasks {told(same - base)}. One start, more tasks: "
-    )
+    expected = f"6 blocks: {told(more - base)} against GRPO, on the same tasks {told(same - base)}"
     assert answer.startswith(expected) == (count == 6) and "5 blocks" not in answer
