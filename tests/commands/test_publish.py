@@ -296,6 +296,24 @@ def test_on_another_kind_of_machine_it_says_what_was_compared(published, capsys,
         assert said in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("error, differs", [(1e-6, 0), (1e-2, 1)])
+def test_after_a_start_of_another_machine_the_first_update_must_agree(published, capsys, monkeypatch, error, differs):
+    run, _ = runs_of(published)
+    train = verify._train
+
+    def from_other_weights(*arguments):
+        again = train(*arguments)
+        again.metadata["warm_start"] = {"digest": "other"}
+        rows = again.metrics()
+        rows[0]["train/grad_norm"] += error
+        again.rows = lambda stream: rows if stream == "metrics" else []
+        return again
+
+    monkeypatch.setattr(verify, "_train", from_other_weights)
+    assert verify.main([run.id, "--tier", "smoke", "--published", str(published), "--updates", "1"]) == differs
+    assert "in the first update: the published run's start was made" in capsys.readouterr().out
+
+
 def test_numbers_that_are_missing_and_other_tasks_are_differences(published):
     run, _other = runs_of(published)
     again = read_archive(run.path)
