@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from analysis.claims.looks import MEASURES
-from analysis.data.methods import marked_name
 from analysis.data.rows import BLOCKS
 from analysis.data.runs import Run, grouped
 from analysis.data.studies import Studies
@@ -36,9 +35,3 @@ def measured(runs: Sequence[Run], row_of: Callable[[Run], str] = lambda run: str
 def measured_by_env(runs: Sequence[Run]) -> Mapping[str, Measured]:
     """Return every measure, by environment."""
     return {env: measured(own) for env, own in grouped(runs, lambda run: run.env).items()}
-
-
-def row_label(row: str) -> str:
-    """Return the name in print of a row: a method, ʳ if it is a reconstruction, or Gated-BEPO with changed settings."""
-    method, *settings = row.split(" ")
-    return " ".join([marked_name(method), *settings])

@@ -1,7 +1,6 @@
 """The number of training seeds that a claim needs, if differences and deviations stay as they are now."""
 
 from bisect import bisect_left
-from functools import cache
 from math import inf, isfinite, prod, sqrt
 
 import numpy as np
@@ -55,13 +54,7 @@ def _value(tested: Outcome) -> float:
 def _of_inequality(one: Estimated, seeds: int, level: float) -> float:
     if not isfinite(one.deviation):
         return 0.0
-    return _of_effect(abs(one.value) / one.deviation, one.samples * (seeds - 1), seeds, level)
-
-
-@cache
-def _of_effect(effect: float, freedom: float, seeds: int, level: float) -> float:
-    """Return the power of a two-sided t test. ``effect``: as if of two samples (``Estimated.deviation``)."""
-    return t_power(effect * sqrt(seeds / 2), freedom, level)
+    return t_power(abs(one.value) / one.deviation * sqrt(seeds / 2), one.samples * (seeds - 1), level)
 
 
 def _of_spread(tested: Outcome, seeds: int, level: float) -> float:

@@ -10,7 +10,7 @@ import pandas as pd
 import yaml
 from jaxtyping import Float
 
-from analysis.data.methods import marked_name
+from analysis.data.methods import row_label
 from bepo.core.places import PAPER
 
 PLAN, RECORDED = PAPER / "lab.yaml", PAPER / "lab"
@@ -76,8 +76,7 @@ def label_of(words: str) -> str:
     """Return the printed name of an estimator or preset with its settings."""
     if words in plan()["names"]:
         return plan()["names"][words]
-    name, *settings = words.split()
-    return " ".join([marked_name(name), *settings])
+    return row_label(words)
 
 
 def printed_setting(at: str) -> str:

@@ -4,7 +4,7 @@ Estimators and environments declare their own names. This file adds the paper's 
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -38,6 +38,12 @@ def name_of(method: str) -> str:
 def marked_name(method: str) -> str:
     """Return a method's name in print, with ʳ for a reconstruction."""
     return name_of(method) + "ʳ" * is_reconstruction(method)
+
+
+def row_label(row: str, name: Callable[[str], str] = marked_name) -> str:
+    """Return the name in print of a row: a method with its changed settings, such as ``gated_bepo backup=max``."""
+    method, *settings = row.split(" ")
+    return " ".join([name(method), *settings])
 
 
 def environment_name(env: str) -> str:

@@ -7,7 +7,7 @@ tasks), in per cent. Intervals are at 95 %.
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from math import inf, isfinite, isnan, nan, sqrt
 from typing import Literal
 
@@ -184,6 +184,7 @@ def holm_adjusted(p: Sequence[float]) -> np.ndarray:
     return adjusted
 
 
+@cache
 def t_power(noncentrality: float, freedom: float, level: float) -> float:
     """Return the power of a two-sided t test.
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 
-from analysis.claims.blocks import BASE, IN_BLOCKS, measured, row_label, runs_in_blocks
+from analysis.claims.blocks import BASE, IN_BLOCKS, measured, runs_in_blocks
 from analysis.claims.looks import MEASURES
-from analysis.data.methods import RECONSTRUCTION, environment_name, is_reconstruction, name_of
+from analysis.data.methods import RECONSTRUCTION, environment_name, is_reconstruction, name_of, row_label
 from analysis.data.rows import BLOCKS
 from analysis.data.runs import Run
 from analysis.data.studies import Studies

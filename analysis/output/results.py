@@ -45,7 +45,7 @@ _ARTEFACTS = {
     "The lab's prediction": "lab-prediction",
     "Depth of CRBC's backup": "crbc-depth",
     "The deviation within a state": "state-deviation",
-    "What PPO's lead is made of": "critic-lead",
+    "PPO on the same tasks": "critic-lead",
     "Pre-registered comparisons": "replication",
     "Headroom": "headroom",
     "Warm starts": "warm-starts",

@@ -5,7 +5,7 @@ from math import inf
 
 import pandas as pd
 
-from analysis.data.methods import is_upper_bound, known_methods, name_of, ordered
+from analysis.data.methods import is_upper_bound, known_methods, name_of, ordered, row_label
 from analysis.data.rows import RowKey
 from analysis.data.runs import Run, grouped
 from analysis.data.sources import Source
@@ -92,11 +92,6 @@ def _short_name(setting: str) -> str:
     return f"{part}.{word}" if part and word == "seed" else word
 
 
-def _label(row: str) -> str:
-    method, *settings = row.split(" ")
-    return " ".join([name_of(method), *settings])
-
-
 def _metric(name: str, runs: Sequence[Run]) -> Metric:
     if name in _EPISODES:
         value = _EPISODES[name]
@@ -123,7 +118,7 @@ def _heading(study: StudyRuns) -> str:
 
 def _short(row: str, several: bool) -> str:
     """Return a row's name, without the method if all rows have the same."""
-    return _label(row) if several else row.partition(" ")[2] or _label(row)
+    return row_label(row, name_of) if several else row.partition(" ")[2] or row_label(row, name_of)
 
 
 def _ordered(rows: Iterable[str]) -> list[str]:
@@ -155,14 +150,14 @@ def _curves(study: StudyRuns, metrics: Sequence[str]) -> Figure:
     for axis, (metric, label) in zip(axes, shown.items()):
         style.over_updates(axis, label)
         for row in rows:
-            line = {"label": _label(row), "linestyle": "--" if is_upper_bound(row.split(" ")[0]) else "-"}
+            line = {"label": row_label(row, name_of), "linestyle": "--" if is_upper_bound(row.split(" ")[0]) else "-"}
             top = 100 if label.endswith("(%)") else inf
             style.band(axis, _values(study.rows[row], metric), colours[row], 0 if top == 100 else -inf, top, **line)
         style.if_empty(axis, study.runs)
     for axis in axes[len(shown) :]:
         axis.set_visible(False)
     style.legend_above(figure, max((axis.lines for axis in axes), key=len), columns=3)
-    note = style.bands_note({_label(row): study.rows[row] for row in rows})
+    note = style.bands_note({row_label(row, name_of): study.rows[row] for row in rows})
     caption = f"{_heading(study)} {note} Running mean of 5 updates."
     return Figure(caption, figure, study.runs)
 

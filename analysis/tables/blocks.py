@@ -11,11 +11,10 @@ from analysis.claims.blocks import (
     IN_BLOCKS,
     measured,
     measured_by_env,
-    row_label,
     runs_in_blocks,
 )
 from analysis.claims.looks import MEASURES, BlockClaim, Plan, Tested, decide, read_plan
-from analysis.data.methods import environment_name, ordered
+from analysis.data.methods import environment_name, ordered, row_label
 from analysis.data.rows import BLOCKS, METHOD, VARIANT, RowKey
 from analysis.data.runs import Run, grouped
 from analysis.data.statistics import Estimate
@@ -93,7 +92,7 @@ def blocks_methods(studies: Studies) -> Table:
             "training seeds of one warm start (the published runs, cut to as many updates), and the one-sided p of an "
             "F test that the first is larger: that the difference depends on the start. It assumes that training seeds "
             "vary as much from every start. A dash: fewer than three runs from one start with the row's credit and "
-            "loss. Runs from one start have no late evaluations, so there is no such test for the level.",
+            "loss. The level is not tested so: runs from one start have no late evaluations.",
             *oracles(used),
             *origins(used),
         ],

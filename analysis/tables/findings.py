@@ -77,8 +77,8 @@ def findings(studies: Studies) -> Table:
             "Success in training: over all updates. Exploratory, uncorrected 95 % intervals; tests are in tables "
             "blocks-claims, replication and claims. Intervals are paired over shared blocks, where at least "
             f"{enough} are trained, else Welch's over seeds. The order: Spearman's "
-            "correlation of reported final success with ours in training, interval over resampled blocks. PPO: table "
-            "critic-lead; from one start against the best of several means, so biased against it. Headroom: methods "
+            "correlation of reported final success with ours in training, interval over resampled blocks. PPO from "
+            "one start is compared with the best of several means, which favours that one. Headroom: methods "
             "with the most blocks. Last questions: variants of Gated-BEPO that differ in this part alone.",
             *oracles(used),
             *origins(used),

@@ -42,5 +42,4 @@ def _row(method: str, runs: Sequence[Run]) -> list[Printed | str]:
     rates = learning(runs)
     told = mean_with_interval(rates, ".1f")
     mean, _, interval = told.partition(" ")
-    name = marked_name(method)
-    return [name, mean, interval or "–", mean_of(final(runs)), str(len(runs))]
+    return [marked_name(method), mean, interval or "–", mean_of(final(runs)), str(len(runs))]

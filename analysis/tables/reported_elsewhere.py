@@ -1,11 +1,11 @@
 """Table reported-elsewhere: what papers report of newer estimators and losses, and what the estimators reach here."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from analysis.claims.blocks import IN_BLOCKS, Measured, measured_by_env, runs_in_blocks
-from analysis.data.methods import marked_name, name_of
+from analysis.data.methods import name_of, row_label
 from analysis.data.reported import Reported, entries_of
 from analysis.data.rows import BLOCKS
 from analysis.data.runs import grouped
@@ -61,7 +61,7 @@ def _reported(method: str, entries: list[Reported]) -> Iterator[list[Printed | s
         model, _, again = group.partition(", run again by ")
         by = "copied" if first.copied else f"{again}'s authors" if again else "its authors"
         numbers = [_printed(found[c]) if c in found else None for c in _COLUMNS]
-        yield [_label(name_of, method), model, by, *numbers, first.note.removeprefix("copied: ")]
+        yield [row_label(method, name_of), model, by, *numbers, first.note.removeprefix("copied: ")]
 
 
 def _own(method: str, tier: str, ours: Mapping[str, Measured]) -> Iterator[list[Printed | str | None]]:
@@ -70,13 +70,7 @@ def _own(method: str, tier: str, ours: Mapping[str, Measured]) -> Iterator[list[
     means = {env: mean_of(np.array(list(own.values()))) for env, own in levels.items() if len(own) >= FEWEST}
     if means:
         numbers = [means.get(_OURS.get(column, "")) for column in _COLUMNS]
-        yield [_label(marked_name, method), "tiny", f"this project, tier {tier}", *numbers, ""]
-
-
-def _label(name: Callable[[str], str], words: str) -> str:
-    """Return the name of a method with its changed settings."""
-    method, *changed = words.split(" ")
-    return " ".join([name(method), *changed])
+        yield [row_label(method), "tiny", f"this project, tier {tier}", *numbers, ""]
 
 
 def _printed(entry: Reported) -> str:

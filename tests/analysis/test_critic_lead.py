@@ -49,7 +49,7 @@ def test_what_remains_beyond_half_of_the_lead_is_tested_on_webshop(tmp_path, sha
     assert rows["WebShop"] == ["6", *means, told(same - base), told(more - same), "–"]
     beyond = same - (base + more) / 2
     p = stats.ttest_1samp(beyond, 0, alternative="greater").pvalue
-    verdict = f"is {'' if share > 0.5 else 'not '}more than half of the lead"
+    verdict = f"{'keeps' if share > 0.5 else 'does not keep'} more than half of its lead over GRPO"
     assert made.facts.items() >= {"critic-lead/verdict": verdict, "critic-lead/mean": told(beyond)}.items()
     differences = {"same": same - base, "lead": more - base}
     assert all(made.facts[f"critic-lead/webshop/{name}"] == told(points) for name, points in differences.items())
