@@ -56,6 +56,31 @@ def test_what_remains_beyond_half_of_the_lead_is_tested_on_webshop(tmp_path, sha
     assert f"{verdict} ({told(beyond)}; one-sided p {p:.2g})" in made.notes[2]
 
 
+@pytest.mark.parametrize("share", [0.9, 0.1])
+def test_what_rebn_has_beyond_half_of_ppos_lead_on_the_same_tasks_is_tested(tmp_path, share):
+    rng = np.random.default_rng(5)
+    base = rng.uniform(0.2, 0.3, 6)
+    same = base + rng.uniform(0.08, 0.12, 6)
+    rates = dict(zip(METHODS, (base, same, same + 0.1)))
+    rebn = base + share * (same - base) + rng.uniform(-0.01, 0.01, 6)
+    for block in range(6):
+        for method, own in rates.items():
+            write(tmp_path, "webshop", method, 100 + block, own[block])
+    for block in range(6):
+        made = table(tmp_path)
+        assert "critic-lead/rebn/verdict" not in made.facts and f"({block} of 6 blocks" in made.notes[3]
+        write(tmp_path, "webshop", "rebn", 100 + block, rebn[block])
+    made = table(tmp_path)
+    beyond = 100 * (rebn - (base + same) / 2)
+    every, unseen = (stats.ttest_1samp(own, 0).confidence_interval(0.95) for own in (beyond, beyond[3:]))
+    verdict = f"{'has' if share > 0.5 else 'does not have'} more than half of PPO's lead"
+    assert made.facts["critic-lead/rebn/verdict"] == verdict
+    p = stats.ttest_1samp(beyond, 0, alternative="greater").pvalue
+    told = f"{verdict} ({beyond.mean():z.1f} [{every.low:.1f}, {every.high:.1f}]; one-sided p {p:.2g}; "
+    alone = f"{beyond[3:].mean():z.1f} [{unseen.low:.1f}, {unseen.high:.1f}] in the 3 blocks that had not been seen)"
+    assert told + alone in made.notes[3]
+
+
 @pytest.mark.parametrize("count", [5, 6])
 def test_findings_tell_the_lead_and_what_remains_of_it_if_there_are_six_blocks(tmp_path, count):
     base, same, more = np.array([0.3, 0.4, 0.42])[:, None] + np.random.default_rng(4).uniform(0, 0.1, (3, count))
