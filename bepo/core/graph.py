@@ -194,8 +194,8 @@ def iterate(
 def solve(graph: RolloutGraph, gamma: float, kappa: float = 0.0) -> FixedPoint:
     """Return the exact fixed point of the mean backup, V* = (I - gamma P)^-1 r.
 
-    With ``truncation="absorb"`` it also exists for gamma = 1: every state lies on a trajectory that ends, so absorption
-    is certain.
+    For gamma = 1 it exists if an end can be reached from every state; otherwise this raises ``UserError``. With
+    ``truncation="absorb"`` it exists where each transition starts in the state that the last one reached.
 
     ``kappa`` adds so many visits to every state that are worth the mean discounted return of its group's trajectories,
     m: V(s) = (sum of r + gamma V(s') over the n(s) transitions from s + kappa m) / (n(s) + kappa).
@@ -205,6 +205,8 @@ def solve(graph: RolloutGraph, gamma: float, kappa: float = 0.0) -> FixedPoint:
 
     batch, inner = graph.batch, graph.successor >= 0
     source, n = batch.state, batch.n_states
+    if gamma == 1 and not kappa:
+        _check_ends(graph)
     visits = graph.visits + kappa
     visits[visits == 0] = 1
     pseudo = kappa * graph.mean_return(gamma)[batch.state_group] if kappa else 0.0
@@ -218,6 +220,23 @@ def solve(graph: RolloutGraph, gamma: float, kappa: float = 0.0) -> FixedPoint:
     change = graph.group_max(np.abs(mean(graph.targets(value, gamma)) - value))
     zero = np.zeros(batch.n_groups, int)
     return FixedPoint([value], zero, change, np.ones(batch.n_groups, bool))
+
+
+def _check_ends(graph: RolloutGraph) -> None:
+    """Raise ``UserError`` if transitions start in states from which no path of the graph leads to an end."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import breadth_first_order
+
+    n = graph.batch.n_states
+    backwards = (np.where(graph.successor < 0, n, graph.successor), graph.batch.state)
+    edges = csr_array((np.ones(len(graph.batch)), backwards), shape=(n + 1, n + 1))
+    ends = np.zeros(n + 1, bool)
+    ends[breadth_first_order(edges, n, return_predecessors=False)] = True
+    if lost := int((graph.visits > 0)[~ends[:n]].sum()):
+        raise UserError(
+            f"with a discount of 1 a state that leads to no end of an episode has no value; these rollouts have {lost} "
+            "such states. Does each transition start where the one before it ended? Otherwise discount more"
+        )
 
 
 def centring_error(graph: RolloutGraph, residual: Float[np.ndarray, " N"]) -> float:

@@ -27,9 +27,10 @@ class GRAFT(Estimator):
 
     RECONSTRUCTION: the authors' code is not public. The paper says both "raw edge instances" and "set of edges". Over
     instances every dbar_k is 0 at the fixed point (docs/credit.md), so we take the set: a state, an action and a
-    successor count once. We assume that trajectories end in absorbing states, and that the penalty of an invalid action
-    is subtracted from the advantage. The paper's loss, GRPO-C, has one importance ratio an action and is a mean over
-    actions: ``credit=graft_action_ratio``. Raises ``UserError`` for rollouts without actions.
+    successor count once (failure and truncation are two successors). The paper's sum ends at k = T - t; we count t from
+    1, and from 0 it would have one term more. We assume that trajectories end in absorbing states, and that the penalty
+    of an invalid action is subtracted from the advantage. The paper's loss, GRPO-C, has one importance ratio an action
+    and is a mean over actions: ``credit=graft_action_ratio``. Raises ``UserError`` for rollouts without actions.
     """
 
     name: Literal["graft"] = "graft"

@@ -33,14 +33,16 @@ class ProxMO(OutcomeTerm):
     1 + b (sigmoid((1 - p)^power) - 1/2) for successes and 1 + b (sigmoid(-p^power) - 1/2) for failures,
     b = swing / (sigmoid(1) - 1/2), p the success rate of the group.
 
-    With temperature 0 and no swing, A is GiGPO's with ``std=none``. Texts without words give A_S = 0.
+    With temperature 0 and no swing, A is GiGPO's with ``std=none`` if no two texts have the same words. A_S is 0 if no
+    text of the batch has words; a single text without words is compared with its whole group, as in the official code.
+    Text Sokoban's "words" are runs of board symbols, so boards that differ in the order of their rows are one text.
     """
 
     name: Literal["proxmo"] = "proxmo"
     gamma: float = setting(0.95, at_least=0, at_most=1)
     """Discount of returns."""
     temperature: float = setting(0.1, at_least=0)
-    """Temperature of the softmax over similar states; 0 compares equal texts only."""
+    """Temperature of the softmax over similar states; 0 compares only texts with the same words equally often."""
     step_weight: float = setting(1.0, at_least=0)
     """Weight of the step term."""
     std: Std = "none"
@@ -51,7 +53,8 @@ class ProxMO(OutcomeTerm):
     """The most by which w differs from 1."""
     rate: Literal["success", "score"] = "success"
     """p: the share of successful trajectories (paper), or the mean score of transitions, cut off at 0 and 1 (official
-    code; with rewards of 10, any group with a tenth of its transitions in successes has p = 1)."""
+    code; with rewards of 10, any group with a tenth of its transitions in successes has p = 1). With ``score`` a score
+    above 0.5 counts as a success."""
 
     label: ClassVar[str] = "ProxMO"
     colour: ClassVar[str] = "#000048"

@@ -126,3 +126,23 @@ def test_the_exact_solver_refuses_what_has_no_value(capsys):
     assert main(["gated_bepo", *settings, "--rollouts", GOLDEN]) == 2
     error = capsys.readouterr().err
     assert all(f"credit.{setting}" in error for setting in settings) and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [["crbc", "beta=1"], ["graft", "gamma=1"], ["graphhca", "gamma=1"], ["gated_bepo", "gamma=1", "solver=exact"]],
+)
+def test_states_that_lead_to_no_end_have_no_value_without_a_discount(settings, tmp_path, capsys):
+    """The second row does not start where the first one ended, so s leads to itself alone."""
+    row = {"uid": 0, "traj": 0, "r": 0.0, "valid": True, "action": "a"}
+    rows = [
+        row | {"t": 0, "obs": "s", "next": "s", "done": None},
+        row | {"t": 1, "obs": "u", "next": "end", "done": "success", "r": 1.0},
+    ]
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps(rows), encoding="utf-8")
+    assert main([*settings, "--rollouts", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert "these rollouts have 1" in error and "discount" in error and error.count("\n") == 1
+    path.write_text(json.dumps([rows[0] | {"next": "u"}, rows[1]]), encoding="utf-8")
+    assert main([*settings, "--rollouts", str(path)]) == 0
