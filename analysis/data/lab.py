@@ -59,8 +59,8 @@ class Recorded:
 
 
 @cache
-def recorded(kind: Literal["fidelity", "bias", "learning"]) -> Recorded:
-    """Return the recorded rows of ``lab fidelity`` or ``lab bias``; none if nothing is recorded."""
+def recorded(kind: Literal["fidelity", "bias", "learning", "sampled"]) -> Recorded:
+    """Return the recorded rows of a kind of measurement; none if nothing is recorded."""
     path = RECORDED / f"{kind}.csv"
     empty = pd.DataFrame(columns=["digest", "at", "estimator", "measure"])
     return Recorded(pd.read_csv(path) if path.exists() else empty)

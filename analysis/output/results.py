@@ -43,6 +43,7 @@ _ARTEFACTS = {
     "Losses in blocks": "blocks-losses",
     "Whole methods": "whole-methods",
     "The lab's prediction": "lab-prediction",
+    "The lab on ALFWorld and WebShop": "lab-sampled",
     "Depth of CRBC's backup": "crbc-depth",
     "The deviation within a state": "state-deviation",
     "PPO on the same tasks": "critic-lead",

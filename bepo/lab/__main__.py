@@ -156,7 +156,7 @@ def _sampled(options: argparse.Namespace) -> pd.DataFrame:
     how = read_sampling(given)
     register_configs()
     env = read_environment(names[0])
-    chosen = {name: read_credit(name) for name in names[1:] or _usable()}
+    chosen = {name: read_credit(name, env.name) for name in names[1:] or _usable()}
     if missing := env.missing():
         raise missing
     with tqdm(total=how.games, unit="game", leave=False, disable=None) as bar:
@@ -183,12 +183,12 @@ def _replay(options: argparse.Namespace) -> pd.DataFrame:
         check_type("truth", value, bool)
     if not words:
         raise UserError("replay: name a run or a file of rollouts")
-    own, n_batches, batches = recorded(words[0], options.results, given.get("truth", False))
+    found = recorded(words[0], options.results, given.get("truth", False))
     register_configs()
-    chosen = {name: read_credit(name) for name in words[1:] or estimators()}
+    chosen = {name: read_credit(name, found.env) for name in words[1:] or estimators()}
     tables = []
-    for update, batch in tqdm(batches, unit="batch", total=n_batches, leave=False, disable=None):
-        tables.append(replay(batch, chosen, own).assign(update=update))
+    for update, batch in tqdm(found.batches, unit="batch", total=found.count, leave=False, disable=None):
+        tables.append(replay(batch, chosen, found.own).assign(update=update))
     return pd.concat(tables)
 
 

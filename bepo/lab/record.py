@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,19 +22,23 @@ from bepo.core.errors import UserError, choose
 from bepo.core.places import PAPER
 from bepo.core.settings import identity
 from bepo.credit import Estimator
+from bepo.envs import Environment
 from bepo.lab.bias import bias, every_group
 from bepo.lab.controls import CONTROLS
 from bepo.lab.fidelity import Probe, fidelity
 from bepo.lab.grid import LAB_VERSION, applicable, credits_of
 from bepo.lab.learn import Weights, learn, warm_start
 from bepo.lab.policies import noisy_expert, softmax
+from bepo.lab.sampled import Sampled, Sampling, measure, sample
 from bepo.lab.words import (
     LEARNING_WORLDS,
     Scene,
     make_worlds,
     probe_of,
     read_credit,
+    read_environment,
     read_estimate,
+    read_sampling,
     read_settings,
     split_words,
 )
@@ -47,6 +52,8 @@ PLAN = PAPER / "lab.yaml"
 RECORDED = PAPER / "lab"
 MEASURES = ("error", "sign_error", "rank", "gradient_efficiency")
 """What is kept of ``lab fidelity``."""
+SAMPLED_MEASURES = ("error", "sign_error")
+"""What is kept of ``lab sampled``."""
 _KEYS = ["digest", "at", "estimator", "measure"]
 
 
@@ -61,18 +68,33 @@ class Cell:
     @property
     def digest(self) -> str:
         """What makes the numbers: settings of lab and estimator and the method versions, 16 hex digits."""
-        scene, dials, how = _read(self.at)
-        learning = identity(how) if self.kind == "learning" else {"group_size": how.group_size, "seed": how.seed}
-        lab = identity(scene) | identity(dials) | learning
-        credit = None if self.estimator in CONTROLS else _credit(self.estimator)
+        credit = None if self.estimator in CONTROLS else _credit(self.estimator, self._env)
         versions = {"lab": LAB_VERSION, "run": METHOD_VERSION, "credit": credit and credit.method_version}
         own = self.estimator if credit is None else identity(credit)
-        return digest(json.dumps([self.kind, lab, own, versions], sort_keys=True), 16)
+        return digest(json.dumps([self.kind, self._lab, own, versions], sort_keys=True), 16)
+
+    @property
+    def _lab(self) -> dict[str, Any]:
+        """The settings of the lab that the numbers depend on."""
+        if self.kind == "sampled":
+            env, sampling = _read_sampled(self.at)
+            return {"env": identity(env), "sampling": identity(sampling)}
+        scene, dials, how = _read(self.at)
+        learning = identity(how) if self.kind == "learning" else {"group_size": how.group_size, "seed": how.seed}
+        return identity(scene) | identity(dials) | learning
+
+    @property
+    def _env(self) -> str:
+        """The environment that presets follow."""
+        return _read_sampled(self.at)[0].name if self.kind == "sampled" else "sokoban"
 
     def measure(self) -> dict[str, np.ndarray]:
-        """Return each measure over worlds, (B,); of learning, over seeds, and the curve by update."""
+        """Return each measure over worlds or games, (B,); of learning, over seeds, and the curve by update."""
         if self.kind == "learning":
             return self._learned()
+        if self.kind == "sampled":
+            found = measure(_credit(self.estimator, self._env), _sampled(self.at))
+            return {name: found[name] for name in SAMPLED_MEASURES}
         if self.kind == "bias":
             every, probability = _every_group(self.at)
             found = bias(read_estimate(self.estimator, alone=True), every, probability)
@@ -88,7 +110,7 @@ class Cell:
         return {"training": curve.training.mean(0), "final": curve.final, "curve": curve.training.mean(1)}
 
 
-KINDS = ("fidelity", "bias", "learning")
+KINDS = ("fidelity", "bias", "learning", "sampled")
 
 
 def cells(kind: str) -> list[Cell]:
@@ -110,7 +132,7 @@ def _of_studies(learning: Mapping[str, Any]) -> list[str]:
     register_configs()
     usable, _ = applicable(credits_of(studies_of_paper()))
     named = [_credit(words) for words in learning["estimators"] if words not in CONTROLS]
-    _known.update(usable)
+    _known.update({(words, "sokoban"): credit for words, credit in usable.items()})
     return [words for words, credit in usable.items() if credit not in named]
 
 
@@ -164,14 +186,14 @@ def _write(path: Path, found: pd.DataFrame, digests: Mapping[Cell, str]) -> None
     write_output(path, found.to_csv(index=False))
 
 
-_known: dict[str, Estimator] = {}
+_known: dict[tuple[str, str], Estimator] = {}
 
 
-def _credit(words: str) -> Estimator:
-    """Return ``read_credit(words)``, which is slow, from memory if it has been read before."""
-    if words not in _known:
-        _known[words] = read_credit(words)
-    return _known[words]
+def _credit(words: str, env: str = "sokoban") -> Estimator:
+    """Return ``read_credit(words, env)``, which is slow, from memory if it has been read before."""
+    if (words, env) not in _known:
+        _known[words, env] = read_credit(words, env)
+    return _known[words, env]
 
 
 def _read(at: str) -> tuple[Scene, Any, Any]:
@@ -179,6 +201,17 @@ def _read(at: str) -> tuple[Scene, Any, Any]:
     if names:
         raise UserError(f"{PLAN}: {names[0]!r} is not a setting of the lab")
     return read_settings(given)
+
+
+@lru_cache(maxsize=4)
+def _read_sampled(at: str) -> tuple[Environment, Sampling]:
+    names, given = split_words(shlex.split(at))
+    return read_environment(names[0]), read_sampling(given)
+
+
+@lru_cache(maxsize=1)
+def _sampled(at: str) -> Sampled:
+    return sample(*_read_sampled(at))
 
 
 @lru_cache(maxsize=2)

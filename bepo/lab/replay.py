@@ -6,6 +6,7 @@ The truth is unknown here, so no number says which estimator is right. Sizes: E 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -50,10 +51,18 @@ Batches = Iterator[tuple[int, RolloutBatch]]
 _APART = 0.1  # in units of the root mean square
 
 
-def recorded(
-    name: str, results: Path, truth: bool = False
-) -> tuple[Estimator | None, int, Iterator[tuple[int, RolloutBatch]]]:
-    """Return what a run or a file of rollouts has: the run's estimator, the number of batches, and batches by update.
+@dataclass(frozen=True)
+class Recorded:
+    """What a run or a file of rollouts has: its batches, and the run's estimator and environment."""
+
+    batches: Batches
+    count: int
+    own: Estimator | None = None
+    env: str = "sokoban"
+
+
+def recorded(name: str, results: Path, truth: bool = False) -> Recorded:
+    """Return what a run or a file of rollouts has.
 
     ``name`` is a file (.npz, .json, .jsonl), or a run as ``find_runs`` takes it. A file has no estimator of its own.
     With ``truth`` the batches of a run get the expert's steps (``with_expert_steps``). Raises ``UserError`` for several
@@ -63,7 +72,7 @@ def recorded(
     if path.suffix in (".npz", ".json", ".jsonl"):
         if truth:
             raise UserError(f"{name}: truth=true needs a run, which names the environment")
-        return None, 1, iter([(0, read_file(path))])
+        return Recorded(iter([(0, read_file(path))]), 1)
     runs = find_runs(name, results)
     if len(runs) > 1:
         raise UserError(f"{name}: {len(runs)} runs, must be one; such as {runs[0].id}")
@@ -71,7 +80,8 @@ def recorded(
     if not updates:
         raise UserError(f"{name}: run {runs[0].id} has no stored rollouts")
     batches = ((update, read_rollouts(runs[0], update)) for update in updates)
-    return _own(runs[0]), len(updates), _with_truth(runs[0], batches) if truth else batches
+    known = _with_truth(runs[0], batches) if truth else batches
+    return Recorded(known, len(updates), _own(runs[0]), str(runs[0].config["env"]["name"]))
 
 
 def _with_truth(run: StoredRun, batches: Batches) -> Batches:

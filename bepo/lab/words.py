@@ -100,13 +100,13 @@ def read_estimate(text: str, alone: bool) -> Estimate:
     return of_estimator(credit)
 
 
-def read_credit(text: str) -> Estimator:
-    """Return an estimator or preset with its settings."""
+def read_credit(text: str, env: str = "sokoban") -> Estimator:
+    """Return an estimator or preset with its settings; presets that follow the environment take those for ``env``."""
     if text in (known := estimators()):
         return known[text]()  # without Hydra, which needs 0.2 seconds
     name, *settings = text.split() or [text]
     try:
-        config = composed(CONF, "train", [f"credit={name}", *(f"credit.{word}" for word in settings)])
+        config = composed(CONF, "train", [f"env={env}", f"credit={name}", *(f"credit.{word}" for word in settings)])
         return to_config(config).credit
     except CONFIG_ERRORS as error:
         raise UserError(f"{text!r}: {explain(error)}") from None

@@ -69,6 +69,7 @@ LABELS += (
     "lab-bias",
     "lab-learning",
     "lab-prediction",
+    "lab-sampled",
 )
 ROOT = Path(__file__).parents[2]
 

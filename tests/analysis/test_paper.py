@@ -22,6 +22,7 @@ NEED_RUNS = (
     "warm-starts",
     "findings",
     "lab-prediction",
+    "lab-sampled",
     "crbc-depth",
     "blocks-losses",
     "state-deviation",

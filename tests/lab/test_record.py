@@ -7,6 +7,7 @@ import pytest
 from bepo.lab import record
 from bepo.lab.__main__ import main
 from bepo.lab.record import RECORDED, Cell, cells, read, rows
+from bepo.lab.words import read_credit
 from bepo.runs.compose import register_configs
 
 PLAN = """
@@ -15,13 +16,18 @@ panels:
   two: {at: [world=chain worlds=3 groups=5 horizon=12], estimators: [grpo, exact]}
 bias: {at: [world=tree horizon=4 group_size=2], estimators: [exact]}
 learning: {at: [world=chain worlds=2 seeds=3 updates=2 tasks=2 group_size=2], studies: false, estimators: [grpo]}
+sampled: {at: ["'webshop products=10' games=1 groups=1 group_size=2 continuations=2"], estimators: {gigpo: gigpo}}
 """
 
 
 @pytest.mark.parametrize(
     "cell",
-    [Cell("fidelity", "group_size=2", "gated_bepo"), Cell("bias", "world=tree horizon=4 group_size=2", "gated_bepo")],
-    ids=["fidelity", "bias"],
+    [
+        Cell("fidelity", "group_size=2", "gated_bepo"),
+        Cell("bias", "world=tree horizon=4 group_size=2", "gated_bepo"),
+        pytest.param(Cell("sampled", "alfworld games=12", "g2po_official"), marks=[pytest.mark.slow, pytest.mark.long]),
+    ],
+    ids=["fidelity", "bias", "sampled"],
 )
 def test_a_recorded_cell_is_made_again_exactly(cell):
     found = read(RECORDED / f"{cell.kind}.csv")
@@ -32,7 +38,7 @@ def test_a_recorded_cell_is_made_again_exactly(cell):
 
 
 @pytest.mark.parametrize(
-    "kind", ["fidelity", "bias", pytest.param("learning", marks=[pytest.mark.slow, pytest.mark.long])]
+    "kind", ["fidelity", "bias", "sampled", pytest.param("learning", marks=[pytest.mark.slow, pytest.mark.long])]
 )
 def test_every_cell_of_the_plan_is_recorded_and_no_other(kind):
     found = read(RECORDED / f"{kind}.csv")
@@ -49,7 +55,7 @@ def test_only_what_is_missing_is_measured(tmp_path, monkeypatch, capsys):
     measured = []
     monkeypatch.setattr(record, "rows", lambda cell: measured.append(cell.estimator) or rows(cell))
     assert main(["record", "--out", str(tmp_path / "new")]) == 0
-    assert measured == ["grpo", "gated_bepo gae_lambda=0", "exact", "exact", "grpo"]  # shared cells count once
+    assert measured == ["grpo", "gated_bepo gae_lambda=0", "exact", "exact", "grpo", "gigpo"]  # shared cells count once
     path = tmp_path / "new" / "fidelity.csv"
     assert capsys.readouterr().out.split() == [str(path.with_name(f"{kind}.csv")) for kind in record.KINDS]
     learned = read(path.with_name("learning.csv")).set_index("measure")
@@ -65,11 +71,11 @@ def test_only_what_is_missing_is_measured(tmp_path, monkeypatch, capsys):
     lines = written.splitlines(True)
     path.write_text("".join(line for line in lines if ",grpo," not in line), encoding="utf-8")
     assert main(["record", "fidelity", "--out", str(tmp_path / "new")]) == 0
-    assert measured[5:] == ["grpo"] and path.read_text(encoding="utf-8") == written
+    assert measured[6:] == ["grpo"] and path.read_text(encoding="utf-8") == written
 
     (tmp_path / "lab.yaml").write_text(PLAN.replace("[grpo, exact]", "[grpo]"), encoding="utf-8")
     assert main(["record", "fidelity", "--out", str(tmp_path / "new")]) == 0
-    assert len(measured) == 6 and "exact" not in path.read_text(encoding="utf-8")  # cells that left the plan go
+    assert len(measured) == 7 and "exact" not in path.read_text(encoding="utf-8")  # cells that left the plan go
 
 
 def test_the_digest_names_what_makes_a_cell(monkeypatch):
@@ -83,6 +89,17 @@ def test_the_digest_names_what_makes_a_cell(monkeypatch):
         Cell("bias", "", "grpo"),
     )
     assert one.digest == same.digest and len({one.digest, *(cell.digest for cell in others)}) == 5
+    games = [
+        Cell("sampled", f"{at} games=2", "g2po_official") for at in ("webshop", "'webshop products=10'", "alfworld")
+    ]
+    games.append(Cell("sampled", "webshop games=3", "g2po_official"))
+    assert len({cell.digest for cell in games}) == 4
+
+
+@pytest.mark.parametrize("env, std", [("alfworld", "sample"), ("webshop", "none"), ("sokoban", "sample")])
+def test_a_preset_that_follows_the_environment_takes_its_settings(env, std):
+    register_configs()
+    assert vars(read_credit("g2po_official", env))["std"] == std
 
 
 @pytest.mark.parametrize(
