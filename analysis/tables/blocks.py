@@ -15,7 +15,7 @@ from analysis.claims.blocks import (
 )
 from analysis.claims.looks import MEASURES, BlockClaim, Plan, Tested, decide, read_plan
 from analysis.data.methods import environment_name, ordered, row_label
-from analysis.data.rows import BLOCKS, METHOD, VARIANT, RowKey
+from analysis.data.rows import BLOCKS, METHOD, OBSERVATIONS, VARIANT, RowKey
 from analysis.data.runs import Run, grouped
 from analysis.data.statistics import Estimate
 from analysis.data.studies import Studies, StudyRuns, select
@@ -27,7 +27,12 @@ from analysis.grid.table import NOT_RUN, Printed, Table
 from analysis.tables.headroom import oracles
 
 ONE_START = ("main_sokoban_text", "replication", "main_alfworld", "main_webshop", "headroom")
-_VARIANTS = ("component_ablation", "gate_thresholds", "iteration_budget", "gae_lambda", "backup_operator")
+_VARIANTS: Mapping[str, RowKey] = {
+    **dict.fromkeys(
+        ("component_ablation", "gate_thresholds", "iteration_budget", "gae_lambda", "backup_operator"), VARIANT
+    ),
+    "observation_aliasing": OBSERVATIONS,  # GraphGPO on ALFWorld
+}
 KEYS: Mapping[str, RowKey] = {**dict.fromkeys(IN_BLOCKS, BLOCKS), **dict.fromkeys(ONE_START, METHOD)}
 
 
@@ -66,7 +71,7 @@ def blocks_claims(studies: Studies) -> Table:
     )
 
 
-@artefact("blocks-methods", "table", study={**KEYS, **dict.fromkeys(_VARIANTS, VARIANT)})
+@artefact("blocks-methods", "table", study={**KEYS, **_VARIANTS})
 def blocks_methods(studies: Studies) -> Table:
     """Compare every method and variant with Gated-BEPO in the blocks that both have."""
     rows, used = [], runs_in_blocks(studies)

@@ -7,6 +7,7 @@ from scipy.stats import spearmanr
 
 from analysis.claims.blocks import measured_by_env, runs_in_blocks
 from analysis.claims.looks import read_plan
+from analysis.claims.prediction import FEWEST as FEWEST_BLOCKS
 from analysis.claims.prediction import Prediction
 from analysis.data.methods import environment_name, is_upper_bound, marked_name, ordered
 from analysis.data.reported import entries_of
@@ -153,17 +154,26 @@ def _order(env: str, rates: Mapping[str, Rates], speeds: Mapping[str, ByBlock]) 
     theirs = {name: value.mean for name, value in printed.items() if isinstance(value, Estimate)}
     if len(names := [name for name in theirs if name in speeds]) >= _FEWEST_METHODS:
         shared = sorted(set.intersection(*(set(speeds[name]) for name in names)))
-        table = np.array([[speeds[name][block] for block in shared] for name in names])
-        found = Prediction("reported", env, False, np.array([theirs[name] for name in names]), shared, table)
-        if found.enough:
-            number = f"{found.correlation:.2f} {found.interval.text('.2f', '')}"
-            return f"{len(shared)} blocks: Spearman's correlation {number} over {len(names)} methods"
+        if len(shared) >= FEWEST_BLOCKS:
+            told = f"{len(shared)} blocks: Spearman's correlation {_correlation(theirs, speeds, names, shared)}"
+            others = [name for name in names if name != CRITIC]
+            rest = "" if others == names else f", without PPO {_correlation(theirs, speeds, others, shared)}"
+            return f"{told} over {len(names)} methods{rest}"
     names = [name for name in theirs if name in rates]
     ours = [float(rates[name].mean()) for name in names]
     if len(names) < _FEWEST_METHODS or len(set(ours)) == 1:  # equal values have no order
         return ""
     correlation, _ = spearmanr([theirs[name] for name in names], ours)
     return f"One start: Spearman's correlation {correlation:.2f} over {len(names)} methods"
+
+
+def _correlation(
+    theirs: Mapping[str, float], speeds: Mapping[str, ByBlock], names: Sequence[str], blocks: Sequence[int]
+) -> str:
+    """Return the rank correlation of reported success with speed over some methods, with its interval."""
+    table = np.array([[speeds[name][block] for block in blocks] for name in names])
+    found = Prediction("reported", "", False, np.array([theirs[name] for name in names]), blocks, table)
+    return f"{found.correlation:.2f} {found.interval.text('.2f', '')}"
 
 
 def _lead(by_name: ByName, rates: Mapping[str, Rates], in_blocks: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from analysis.claims.blocks import IN_BLOCKS, Measured, measured_by_env, runs_in_blocks
-from analysis.data.methods import name_of, row_label
+from analysis.data.methods import environment_name, name_of, row_label
 from analysis.data.reported import Reported, entries_of
 from analysis.data.rows import BLOCKS
 from analysis.data.runs import grouped
@@ -70,7 +70,8 @@ def _own(method: str, tier: str, ours: Mapping[str, Measured]) -> Iterator[list[
     means = {env: mean_of(np.array(list(own.values()))) for env, own in levels.items() if len(own) >= FEWEST}
     if means:
         numbers = [means.get(_OURS.get(column, "")) for column in _COLUMNS]
-        yield [row_label(method), "tiny", f"this project, tier {tier}", *numbers, ""]
+        counts = ", ".join(f"{environment_name(env)} {len(levels[env])}" for env in _OURS.values() if env in means)
+        yield [row_label(method), "tiny", f"this project, tier {tier}", *numbers, f"blocks: {counts}"]
 
 
 def _printed(entry: Reported) -> str:

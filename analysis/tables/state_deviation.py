@@ -34,14 +34,15 @@ def state_deviation(studies: Studies) -> Table:
         marked_name(name): [{block: own[block] for block in shared} for own in pair] for name, pair in pairs.items()
     }
     return Table(
-        "Three estimators with and without division by deviations, on ALFWorld in blocks.",
+        "Three estimators with and without division of the step term by its deviation, on ALFWorld in blocks.",
         ["Method", "Blocks", "With", "Without", "Difference"],
         [[name, str(len(shared)), *_numbers(*own)] for name, own in (rows | {OVERALL: means}).items()],
         [
             " ".join(protocol(studies.values(), runs)),
             "Success in training (%), averaged over all updates: mean over blocks ± one sample standard deviation. "
-            "Difference: with Student's 95 % interval. Without: std=none leaves out every division by a deviation, "
-            "also GRAFT's sign in states that are visited once, and the divisions of G2PO's other two terms.",
+            "Difference: with Student's 95 % interval. Without: std=none leaves out the deviation of the step term, "
+            "also GRAFT's sign in states that are visited once, and those of G2PO's other two terms. GraphHCA's "
+            "outcome term keeps its own.",
             "Declared in docs/lab.md before a run in these blocks had it: the speed of the mean over methods without "
             f"the divisions {test.told}.",
             *origins(runs),

@@ -234,6 +234,7 @@ def test_numbers_of_newer_estimators_stand_beside_ours(tmp_path):
     assert rows[0][1:3] == ["Qwen2.5-1.5B", "CRBC's authors"]
     (own,) = (row for row in rows if row[1] == "tiny")
     assert own[2] == "this project, tier laptop" and own[7] == "33.3 ± 14.4" and own[3] == own[6] == "–"
+    assert own[-1] == "blocks: Sokoban 3"
 
 
 @pytest.mark.parametrize("blocks, shown", [(3, "0.0 and 20.0 and 40.0"), (5, "0.0 to 80.0")])
