@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from analysis.data.reported import entries_of
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 from analysis.grid.contrasts import by_place, contrasts, shares
 from analysis.grid.success import difference
 from analysis.output.build import build
-from tests.stored_runs import write_run
+from tests.stored_runs import in_block, write_run
 
 RATES = {
     "gated_bepo": (0.50, 0.52, 0.51),
@@ -118,3 +119,34 @@ def test_a_share_over_blocks_has_the_interval_of_the_delta_method():
     resampled = 100 * (own - low)[drawn].mean(1) / (high - low)[drawn].mean(1)
     half = found["own"].interval.high - found["own"].value
     assert half == pytest.approx(1.96 * resampled.std(), rel=0.05)
+
+
+@pytest.mark.parametrize("blocks", [5, 6])
+def test_the_papers_order_is_compared_over_blocks_with_and_without_ppo(tmp_path, blocks):
+    reported = {
+        e.row: e.value.mean for e in entries_of("main-results") if [e.group, e.column] == ["1.5B", "webshop/success"]
+    }
+    methods = ("ppo", "rloo", "grpo", "gagpo", "gigpo", "hgpo", "gated_bepo")
+    rates = dict(zip(methods, np.random.default_rng(2).uniform(0.1, 0.5, (len(methods), blocks))))
+    for method, own in rates.items():
+        for block, rate in enumerate(own):
+            at = {"credit.name": method, "env.name": "webshop"} | in_block(100 + block)
+            write_run(tmp_path, "blocks", at, [[1, 0]], metrics={"train/success": rate})
+        write_run(
+            tmp_path,
+            "main_webshop",
+            {"credit.name": method, "env.name": "webshop"},
+            [[1, 0]],
+            metrics={"train/success": own[0]},
+        )
+    table = build(artefacts()["findings"], Source(tmp_path), "laptop").table
+    (answer,) = (row[2].text for row in table.rows if row[0].text == "Does the paper's order hold?")
+
+    def correlation(names):
+        return stats.spearmanr([reported[n] for n in names], [rates[n].mean() for n in names]).statistic
+
+    if blocks == 6:
+        assert answer.startswith(f"6 blocks: Spearman's correlation {correlation(methods):.2f} [")
+        assert f"over 7 methods, without PPO {correlation(methods[1:]):.2f} [" in answer
+    else:
+        assert answer.startswith("One start: ")
