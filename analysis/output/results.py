@@ -38,6 +38,7 @@ updates. Final: the last policy on the test tasks. No advantage: the share of tr
 exactly 0, in per cent. CPU: seconds of all updates, median. The best method is in bold; no test is implied."""
 _ARTEFACTS = {
     "What follows": "findings",
+    "Parts of Gated-BEPO": "parts",
     "Primary claims about blocks": "blocks-claims",
     "Methods in blocks": "blocks-methods",
     "Losses in blocks": "blocks-losses",

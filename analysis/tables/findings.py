@@ -1,6 +1,8 @@
-"""Table findings: what follows from the runs, question by question."""
+"""Table findings: what follows from the runs about methods, question by question."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.stats import spearmanr
@@ -37,50 +39,53 @@ _REPORTED = {
 }
 """The table, group and column of the paper that an environment's order is compared with."""
 _FEWEST_METHODS = 6
-_AXES = {
-    "Does the gate matter?": ("gate", "n_min", "b_min", "full_visits", "gate_order"),
-    "Do iterations of the fixed point matter?": ("iterations",),
-    "Does the backup matter?": ("backup",),
-    "Does the decay matter?": ("gae_lambda",),
-    "Do step weight and outcome mixing matter?": ("step_weight", "mixing", "eta_min"),
-}
 
 ByName = Mapping[str, Sequence[Run]]
 
 
+@dataclass(frozen=True)
+class Trained:
+    """The runs of one environment and the small model, by row.
+
+    ``one_start``: comparable runs that share a warm start. ``in_blocks``: success in training by block, of rows with
+    enough blocks.
+    """
+
+    one_start: ByName
+    in_blocks: Mapping[str, ByBlock]
+
+    @cached_property
+    def rates(self) -> Mapping[str, Rates]:
+        """Success in training from one start."""
+        return {name: learning(runs) for name, runs in self.one_start.items()}
+
+    @cached_property
+    def differences(self) -> Mapping[str, Contrast]:
+        """Each row minus Gated-BEPO."""
+        return contrasts(BASE, self.rates, self.in_blocks)
+
+
 @artefact("findings", "table", study=KEYS)
 def findings(studies: Studies) -> Table:
-    """Answer the questions of a reader, one by environment."""
-    one_start = [run for name in _ONE_START for run in studies[name].runs]
-    kept = [run for run in one_start if run.model == MODEL and not run.is_evaluation and "train/success" in run.metrics]
-    alike = select(StudyRuns("findings", studies.tier, key=VARIANT), {run.id: run for run in kept}.values()).runs
-    blocks = runs_in_blocks(studies)
-    in_blocks, enough = measured_by_env(blocks), read_plan().looks[0].blocks
+    """Answer a reader's questions about methods, one by environment."""
+    by_env, used = trained(studies)
     of_methods = {run.id for name in EVERY_METHOD for run in studies[name].runs}
-    by_env = grouped(sorted(alike, key=lambda run: (run.env, run.seed)), lambda run: run.env)
-    rows, facts, leads = [], {}, critic_lead.leads(studies, enough)
-    for env, runs in by_env.items():
-        by_name = grouped(runs, lambda run: str(VARIANT.row(run)))
-        every = {name: by_measure["speed"] for name, by_measure in in_blocks.get(env, {}).items()}
-        speeds = {name: by_block for name, by_block in every.items() if len(by_block) >= enough}
-        gained = _gained([run for run in runs if run.id in of_methods], speeds)
-        answers = _answers(env, by_name, speeds, gained, leads.get(env, ""))
+    rows, facts, leads = [], {}, critic_lead.leads(studies, enough_blocks())
+    for env, own in by_env.items():
+        gained = _gained([run for runs in own.one_start.values() for run in runs if run.id in of_methods], own)
+        answers = _answers(env, own, gained, leads.get(env, ""))
         rows += [[question, environment_name(env), answer] for question, answer in answers]
         facts |= {f"findings/share/{env}/{name}": one.text for name, one in gained.items()}
     rows.sort(key=lambda row: _QUESTIONS.index(row[0]))
-    used = [*alike, *blocks]
     return Table(
         f"What follows from the runs, by question (success in training, in points, model {MODEL}).",
         ["Question", "Environment", "Answer"],
         rows,
         [
             " ".join(protocol(studies.values(), used)),
-            "Success in training: over all updates. Exploratory, uncorrected 95 % intervals; tests are in tables "
-            "blocks-claims, replication and claims. Intervals are paired over shared blocks, where at least "
-            f"{enough} are trained, else Welch's over seeds. The order: Spearman's "
-            "correlation of reported final success with ours in training, interval over resampled blocks. PPO from "
-            "one start is compared with the best of several means, which favours that one. Headroom: methods "
-            "with the most blocks. Last questions: variants of Gated-BEPO that differ in this part alone.",
+            f"{exploratory()} The order: Spearman's correlation of reported final success with ours in training, "
+            "interval over resampled blocks. PPO from one start is compared with the best of several means, which "
+            "favours that one. Headroom: methods with the most blocks.",
             *oracles(used),
             *origins(used),
         ],
@@ -91,40 +96,55 @@ def findings(studies: Studies) -> Table:
     )
 
 
-def _gained(compared: Sequence[Run], speeds: Mapping[str, ByBlock]) -> dict[str, Contrast]:
+def trained(studies: Studies) -> tuple[Mapping[str, Trained], list[Run]]:
+    """Return what was trained by environment, and every run that was used."""
+    one_start = [run for name in _ONE_START for run in studies[name].runs]
+    kept = [run for run in one_start if run.model == MODEL and not run.is_evaluation and "train/success" in run.metrics]
+    alike = select(StudyRuns("findings", studies.tier, key=VARIANT), {run.id: run for run in kept}.values()).runs
+    blocks = runs_in_blocks(studies)
+    in_blocks = measured_by_env(blocks)
+    found = {}
+    for env, runs in grouped(sorted(alike, key=lambda run: (run.env, run.seed)), lambda run: run.env).items():
+        speeds = {name: by_measure["speed"] for name, by_measure in in_blocks.get(env, {}).items()}
+        enough = {name: by_block for name, by_block in speeds.items() if len(by_block) >= enough_blocks()}
+        found[env] = Trained(grouped(runs, lambda run: str(VARIANT.row(run))), enough)
+    return found, [*alike, *blocks]
+
+
+def enough_blocks() -> int:
+    """Return how many blocks count instead of the runs from one start."""
+    return read_plan().looks[0].blocks
+
+
+def exploratory() -> str:
+    """Return the note about differences in training."""
+    return (
+        "Success in training: over all updates. Exploratory, uncorrected 95 % intervals; tests are in tables "
+        "blocks-claims, replication and claims. Intervals are paired over shared blocks, where at least "
+        f"{enough_blocks()} are trained, else Welch's over seeds."
+    )
+
+
+def _gained(compared: Sequence[Run], own: Trained) -> dict[str, Contrast]:
     """Return each method's share of the oracle's headroom. ``compared``: the runs of table share-of-headroom."""
     by_name = grouped(compared, lambda run: str(VARIANT.row(run)))
     if not {NO_CREDIT, ORACLE} <= by_name.keys() or not has_headroom(by_name[NO_CREDIT], by_name[ORACLE]):
         return {}
-    gained = shares((NO_CREDIT, ORACLE), {name: learning(runs) for name, runs in by_name.items()}, speeds)
+    gained = shares((NO_CREDIT, ORACLE), {name: learning(runs) for name, runs in by_name.items()}, own.in_blocks)
     return {name: gained[name] for name in ordered(gained) if " " not in name}
 
 
-def _answers(
-    env: str,
-    by_name: ByName,
-    speeds: Mapping[str, ByBlock],
-    gained: Mapping[str, Contrast],
-    lead: str,
-) -> Iterator[tuple[str, str]]:
-    """Yield questions and answers. ``speeds``: success in training, by row and block; ``lead``: PPO's, in blocks."""
-    rates = {name: learning(runs) for name, runs in by_name.items()}
-    found = contrasts(BASE, rates, speeds)
-    if methods := {name: one for name, one in found.items() if " " not in name}:
+def _answers(env: str, own: Trained, gained: Mapping[str, Contrast], lead: str) -> Iterator[tuple[str, str]]:
+    """Yield questions and answers. ``lead``: PPO's, in blocks."""
+    if methods := {name: one for name, one in own.differences.items() if " " not in name}:
         yield _QUESTIONS[0], by_place(methods, _sorted)
-    if env in _REPORTED and (order := _order(env, rates, speeds)):
+    if env in _REPORTED and (order := _order(env, own.rates, own.in_blocks)):
         yield _QUESTIONS[1], order
-    if CRITIC in rates and BASE in rates:
-        yield _QUESTIONS[2], _lead(by_name, rates, lead)
+    if CRITIC in own.rates and BASE in own.rates:
+        yield _QUESTIONS[2], _lead(own.one_start, own.rates, lead)
     if gained:
         most = max(one.blocks for one in gained.values())
-        shown = {name: one for name, one in gained.items() if one.blocks == most}
-        yield _QUESTIONS[3], by_place(shown, _in_order)
-    for question, fields in _AXES.items():
-        if variants := {name: one for name, one in found.items() if _differs_in(name, fields)}:
-            apart = sum(one.is_apart for one in variants.values())
-            told = by_place(variants, _by_value)
-            yield question, f"{apart} of {len(variants)} intervals exclude zero. {told}"
+        yield _QUESTIONS[3], by_place({name: one for name, one in gained.items() if one.blocks == most}, _in_order)
 
 
 def _in_order(found: Mapping[str, Contrast]) -> str:
@@ -139,12 +159,6 @@ def _sorted(found: Mapping[str, Contrast]) -> str:
         kind = "not told apart" if not one.is_apart else "faster" if one.value > 0 else "slower"
         kinds[kind].append(f"{marked_name(name)} {one.text}")
     return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
-
-
-def _by_value(found: Mapping[str, Contrast]) -> str:
-    """Return the differences of variants from Gated-BEPO."""
-    ascending = sorted(found.items(), key=lambda item: item[1].value)
-    return ", ".join(f"{name.removeprefix(BASE).strip()} {one.text}" for name, one in ascending)
 
 
 def _order(env: str, rates: Mapping[str, Rates], speeds: Mapping[str, ByBlock]) -> str:
@@ -207,15 +221,9 @@ def _seconds(run: Run) -> float:
     return float(run.metrics.filter(like="seconds/").sum().sum())  # evaluations are NaN in most updates
 
 
-def _differs_in(name: str, fields: Sequence[str]) -> bool:
-    base, _, settings = name.partition(" ")
-    return base == BASE and bool(settings) and all(one.split("=")[0] in fields for one in settings.split(" "))
-
-
 _QUESTIONS = (
     "Which methods learn faster or slower than Gated-BEPO?",
     "Does the paper's order hold?",
     "What goes with PPO's difference?",
     "How much of the oracle's headroom does a method gain?",
-    *_AXES,
 )

@@ -64,6 +64,7 @@ LABELS += (
     "critic-lead",
     "reported-elsewhere",
     "findings",
+    "parts",
     "lab-claims",
     "lab-group-size",
     "lab-bias",

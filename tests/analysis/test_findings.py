@@ -1,4 +1,4 @@
-"""Table findings: what follows from runs whose numbers are known."""
+"""Tables findings and parts: what follows from runs whose numbers are known."""
 
 import numpy as np
 import pytest
@@ -43,9 +43,8 @@ def answers(tmp_path_factory):
             }
             study = "gate_thresholds" if changed else "headroom" if method == "oracle" else "main_sokoban_text"
             write_run(results, study, at, [[1, 0]], metrics=metrics)
-    table = build(artefacts()["findings"], Source(results), "laptop").table
-    assert table is not None
-    return {row[0].text: row[2].text for row in table.rows}
+    tables = [build(artefacts()[label], Source(results), "laptop").table for label in ("findings", "parts")]
+    return {row[0].text: row[2].text for table in tables for row in table.rows}
 
 
 def told(name: str, base: str = "gated_bepo") -> str:

@@ -21,6 +21,7 @@ NEED_RUNS = (
     "share-of-headroom",
     "warm-starts",
     "findings",
+    "parts",
     "lab-prediction",
     "lab-sampled",
     "crbc-depth",
