@@ -13,13 +13,12 @@ from analysis.data.rows import BLOCKS
 from analysis.data.statistics import Estimate
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
-from analysis.grid.contrasts import ByBlock, differences
+from analysis.grid.contrasts import FEWEST, ByBlock, paired
 from analysis.grid.notes import origins
 from analysis.grid.success import mean_with_interval
 from analysis.grid.table import NOT_RUN, Printed, Table
 
-_HIDDEN = " keys=hidden"
-_FEWEST = 3
+_HIDDEN, _SIZE = " keys=hidden", " group_size="
 
 Speeds = Mapping[str, ByBlock]
 """Success in training by row and block."""
@@ -28,58 +27,68 @@ Speeds = Mapping[str, ByBlock]
 @artefact("lab-sampled", "table", study=IN_BLOCKS, key=BLOCKS)
 def lab_sampled(studies: Studies) -> Table:
     """Compare the error with sampled truth and speed in blocks, by estimator, on ALFWorld and WebShop."""
-    every, of_rows = runs_in_blocks(studies), plan()["sampled"]["estimators"]
-    games = {at.split(" ")[0]: at for at in plan()["sampled"]["at"] if _HIDDEN not in at}
+    every, seen = runs_in_blocks(studies), [at for at in plan()["sampled"]["at"] if _HIDDEN not in at]
+    games = {at.split(" ")[0]: at for at in seen if _SIZE in at}
+    of_eight = {at.split(" ")[0]: at for at in seen if _SIZE not in at}
     by_env = measured_by_env(every)
     speeds = {env: {row: of["speed"] for row, of in by_env.get(env, {}).items()} for env in games}
+    told = {env: _told(_correlation(at, speeds[env])) for env, at in games.items()}
     columns = [f"{environment_name(env)}, {part}" for env in games for part in ("as seen", "hidden", "in training")]
-    found = {env: _correlation(games[env], speeds[env]) for env in games}
     return Table(
         "Error on games of ALFWorld and WebShop, and success in training in blocks minus Gated-BEPO's.",
         ["Estimator", *columns],
         [
             [row_label(row), *(cell for env, at in games.items() for cell in _cells(words, row, at, speeds[env]))]
-            for words, row in of_rows.items()
+            for words, row in plan()["sampled"]["estimators"].items()
         ],
         [
             "Error (docs/lab.md): the share of the true advantage's square that is missed after the best scale, mean "
-            "over 12 games with Student's 95 % interval. The truth is sampled by continuations. As seen: states are "
-            "equal that look alike to the agent. Hidden: those that are the same in the engine. In training: success "
-            "over all updates (points) minus that of Gated-BEPO in the same blocks, mean with Student's 95 % interval, "
-            "exploratory and not corrected.",
+            "with Student's 95 % interval over the games in which some true advantage is not 0 "
+            f"({_listed({env: _games(at) for env, at in games.items()})}). Groups are as large as in training (4 and 2 "
+            "trajectories). The truth is sampled by continuations. As seen: states are equal that look alike to the "
+            "agent. Hidden: those that are the same in the engine. In training: success over all updates (points) "
+            "minus that of Gated-BEPO in the same blocks, mean with Student's 95 % interval, exploratory and not "
+            "corrected.",
             "Rank correlation of the error as seen with success in training, positive if a smaller error goes with "
-            f"faster learning: {'; '.join(_told(env, one) for env, one in found.items())}. Settings: those with all of "
-            f"the blocks {FIRST_SIX[0]} to {FIRST_SIX[-1]}. The interval is over resampled blocks, for these settings; "
-            "p is one-sided, by permuting settings. Nothing was declared about it.",
+            f"faster learning: {_listed(told)}. If the error is measured in groups of 8, as was done first: "
+            f"{_listed({env: _told(_correlation(at, speeds[env])) for env, at in of_eight.items()})}. "
+            f"Settings: those with all of the blocks {FIRST_SIX[0]} to {FIRST_SIX[-1]}. Intervals are over resampled "
+            "blocks, for these settings; p is one-sided, by permuting settings. Nothing was declared about it.",
             *origins([run for run in every if run.env in games]),
         ],
-        facts={f"lab/sampled/{env}": _number(one) for env, one in found.items() if one is not None},
+        facts={f"lab/sampled/{env}": text for env, text in told.items()},
     )
+
+
+def _listed(by_env: Mapping[str, str]) -> str:
+    return "; ".join(f"{environment_name(env)} {text}" for env, text in by_env.items())
 
 
 def _cells(words: str, row: str, at: str, speeds: Speeds) -> list[Printed | str]:
     errors = [recorded("sampled").values(where, words) for where in (at, at + _HIDDEN)]
     told = ["–" if own is None else mean_with_interval(own, ".3f") for own in errors]
-    ahead = np.array(list(differences(speeds.get(row, {}), speeds.get(BASE, {})).values()))
-    return [*told, "0" if row == BASE else mean_with_interval(ahead) if len(ahead) >= _FEWEST else NOT_RUN]
+    ahead = paired(speeds.get(row, {}), speeds.get(BASE, {}))
+    return [*told, "0" if row == BASE else mean_with_interval(ahead) if len(ahead) >= FEWEST else NOT_RUN]
+
+
+def _games(at: str) -> str:
+    """Return in how many games the error is defined; it is so in the same games for every estimator."""
+    values = recorded("sampled").values(at, next(iter(plan()["sampled"]["estimators"])))
+    return str(0 if values is None else len(values))
 
 
 def _correlation(at: str, speeds: Speeds) -> Prediction | None:
-    """Return the correlation over the settings that have all first blocks; None for fewer than three."""
+    """Return the correlation over the settings that have all first blocks; None for fewer than two."""
     errors = {row: recorded("sampled").values(at, words) for words, row in plan()["sampled"]["estimators"].items()}
     both = {row: x for row, x in errors.items() if x is not None and set(FIRST_SIX) <= set(speeds.get(row, {}))}
-    if len(both) < _FEWEST:
+    if len(both) < 2:
         return None
     table = np.array([[speeds[row][block] for block in FIRST_SIX] for row in both])
     return Prediction("error", "sampled", False, np.array([x.mean() for x in both.values()]), list(FIRST_SIX), table)
 
 
-def _told(env: str, one: Prediction | None) -> str:
+def _told(one: Prediction | None) -> str:
     if one is None:
-        return f"{environment_name(env)} too few runs"
-    p = Printed(Estimate(one.p), ".2g").text
-    return f"{environment_name(env)} {_number(one)} over {len(one.fidelity)} settings (p {p})"
-
-
-def _number(one: Prediction) -> str:
-    return f"{one.correlation:.2f} {one.interval.text('.2f', '')}"
+        return "too few runs"
+    number = f"{one.correlation:.2f} {one.interval.text('.2f', '')}"
+    return f"{number} over {len(one.fidelity)} settings (p {Printed(Estimate(one.p), '.2g').text})"

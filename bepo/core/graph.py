@@ -194,8 +194,9 @@ def iterate(
 def solve(graph: RolloutGraph, gamma: float, kappa: float = 0.0) -> FixedPoint:
     """Return the exact fixed point of the mean backup, V* = (I - gamma P)^-1 r.
 
-    For gamma = 1 it exists if an end can be reached from every state; otherwise this raises ``UserError``. With
-    ``truncation="absorb"`` it exists where each transition starts in the state that the last one reached.
+    A state from which no transition starts has the value 0, like an end. For gamma = 1 the fixed point exists if such a
+    state or an end can be reached from everywhere; otherwise this raises ``UserError``. With ``truncation="absorb"`` it
+    exists where each transition starts in the state that the last one reached.
 
     ``kappa`` adds so many visits to every state that are worth the mean discounted return of its group's trajectories,
     m: V(s) = (sum of r + gamma V(s') over the n(s) transitions from s + kappa m) / (n(s) + kappa).
@@ -223,18 +224,19 @@ def solve(graph: RolloutGraph, gamma: float, kappa: float = 0.0) -> FixedPoint:
 
 
 def _check_ends(graph: RolloutGraph) -> None:
-    """Raise ``UserError`` if transitions start in states from which no path of the graph leads to an end."""
+    """Raise ``UserError`` if transitions start in states from which every path of the graph goes on forever."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import breadth_first_order
 
     n = graph.batch.n_states
-    backwards = (np.where(graph.successor < 0, n, graph.successor), graph.batch.state)
+    last = (graph.successor < 0) | (graph.visits[graph.successor] == 0)
+    backwards = (np.where(last, n, graph.successor), graph.batch.state)
     edges = csr_array((np.ones(len(graph.batch)), backwards), shape=(n + 1, n + 1))
     ends = np.zeros(n + 1, bool)
     ends[breadth_first_order(edges, n, return_predecessors=False)] = True
     if lost := int((graph.visits > 0)[~ends[:n]].sum()):
         raise UserError(
-            f"with a discount of 1 a state that leads to no end of an episode has no value; these rollouts have {lost} "
+            f"with a discount of 1 a state that can never be left for an end has no value; these rollouts have {lost} "
             "such states. Does each transition start where the one before it ended? Otherwise discount more"
         )
 

@@ -7,7 +7,8 @@ each other on the stored rollouts of a run, or on a file of rows (.json, .jsonl,
 ``replay``). Without any, all are measured. ``grid [STUDY ...]`` learns every credit setting of studies (default: the
 paper's); a setting that its table already has is not learned again. ``record [FILE]`` measures the cells of
 ``paper/lab.yaml`` for the paper's tables, and keeps them in a folder. ``sampled ENV [ESTIMATOR ...]`` measures on
-games of ALFWorld or WebShop, whose truth is sampled by continuations.
+games of ALFWorld or WebShop, whose truth is sampled by continuations. A preset that follows the environment takes its
+settings for ENV or for the environment of RUN, else those for Sokoban.
 """
 
 from __future__ import annotations

@@ -52,8 +52,6 @@ PLAN = PAPER / "lab.yaml"
 RECORDED = PAPER / "lab"
 MEASURES = ("error", "sign_error", "rank", "gradient_efficiency")
 """What is kept of ``lab fidelity``."""
-SAMPLED_MEASURES = ("error", "sign_error")
-"""What is kept of ``lab sampled``."""
 _KEYS = ["digest", "at", "estimator", "measure"]
 
 
@@ -93,8 +91,7 @@ class Cell:
         if self.kind == "learning":
             return self._learned()
         if self.kind == "sampled":
-            found = measure(_credit(self.estimator, self._env), _sampled(self.at))
-            return {name: found[name] for name in SAMPLED_MEASURES}
+            return {"error": measure(_credit(self.estimator, self._env), _sampled(self.at))["error"]}
         if self.kind == "bias":
             every, probability = _every_group(self.at)
             found = bias(read_estimate(self.estimator, alone=True), every, probability)
@@ -206,6 +203,8 @@ def _read(at: str) -> tuple[Scene, Any, Any]:
 @lru_cache(maxsize=4)
 def _read_sampled(at: str) -> tuple[Environment, Sampling]:
     names, given = split_words(shlex.split(at))
+    if len(names) != 1:
+        raise UserError(f"{PLAN}: sampled: {at!r} must name one environment")
     return read_environment(names[0]), read_sampling(given)
 
 

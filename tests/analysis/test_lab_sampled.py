@@ -12,6 +12,7 @@ from analysis.grid.artefact import artefacts
 from analysis.output.build import build
 from tests.stored_runs import in_block, write_run
 
+AT = "alfworld games=12 groups=8 group_size=4"
 METHODS = ("grpo", "gigpo", "crbc", "gated_bepo", "shrunk_bepo")
 
 
@@ -36,7 +37,7 @@ def test_errors_stand_beside_speed_and_their_ranks_are_correlated(tmp_path, bloc
             write_run(tmp_path, "blocks", at, [[1, 0]], metrics={"train/success": rate})
     made = build(artefacts()["lab-sampled"], Source(tmp_path), "laptop").table
     rows = {row[0].text: [getattr(cell, "text", cell) for cell in row[1:]] for row in made.rows}
-    seen, hidden = (errors(at) for at in ("alfworld games=12", "alfworld games=12 keys=hidden"))
+    seen, hidden = (errors(at) for at in (AT, f"{AT} keys=hidden"))
     base = rates["gated_bepo"]
     for method, name in {"gigpo": "GiGPO", "crbc": "CRBCʳ", "shrunk_bepo": "Shrunk-BEPO"}.items():
         ahead = told(100 * (rates[method] - base), "z.1f") if blocks > 2 else "not run"
@@ -44,7 +45,11 @@ def test_errors_stand_beside_speed_and_their_ranks_are_correlated(tmp_path, bloc
     assert rows["Gated-BEPO"][2] == "0" and rows["RLOO"][2] == rows["GiGPO"][5] == "not run"
     key = "lab/sampled/alfworld"
     if blocks < 6:
-        assert key not in made.facts and "ALFWorld too few runs" in made.notes[1]
+        assert made.facts[key] == "too few runs"
         return
     expected = -stats.spearmanr([seen[m].mean() for m in METHODS], [rates[m].mean() for m in METHODS]).statistic
-    assert made.facts[key].startswith(f"{expected:.2f} [") and "over 5 settings" in made.notes[1]
+    assert made.facts[key].startswith(f"{expected:.2f} [") and "] over 5 settings (p 0." in made.facts[key]
+    assert (
+        f"ALFWorld {made.facts[key]}" in made.notes[1]
+        and f"(ALFWorld {len(seen['grpo'])}; WebShop 12)" in made.notes[0]
+    )

@@ -144,6 +144,14 @@ def test_the_command(capsys):
     )
 
 
+def test_presets_take_the_settings_of_the_environment(capsys):
+    """g2po_official divides by a deviation on ALFWorld and Sokoban, not on WebShop."""
+    small = ["games=2", "groups=1", "group_size=4", "continuations=2"]
+    assert main(["sampled", "webshop products=10", "g2po_official", "g2po std=none", "g2po", *small]) == 0
+    preset, none, divided = (line.split("  ", 1)[1] for line in capsys.readouterr().out.splitlines()[-3:])
+    assert preset.split() == none.split() != divided.split()
+
+
 @pytest.mark.parametrize(
     "words, message",
     [

@@ -25,7 +25,9 @@ sampled: {at: ["'webshop products=10' games=1 groups=1 group_size=2 continuation
     [
         Cell("fidelity", "group_size=2", "gated_bepo"),
         Cell("bias", "world=tree horizon=4 group_size=2", "gated_bepo"),
-        pytest.param(Cell("sampled", "alfworld games=12", "g2po_official"), marks=[pytest.mark.slow, pytest.mark.long]),
+        pytest.param(
+            Cell("sampled", "alfworld games=12", "graphgpo_official"), marks=[pytest.mark.slow, pytest.mark.long]
+        ),
     ],
     ids=["fidelity", "bias", "sampled"],
 )

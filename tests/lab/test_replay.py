@@ -35,6 +35,15 @@ def test_a_stored_run_is_replayed_beside_its_own_estimator(tmp_path, capsys):
     assert table.loc["gate_soft_k3", "own_apart"] > 0.2
 
 
+@pytest.mark.parametrize("env, std", [("webshop", "none"), ("alfworld", "sample")])
+def test_presets_take_the_settings_of_the_runs_environment(env, std, tmp_path):
+    run, out = write(tmp_path, **{"env.name": env}), tmp_path / "replay.csv"
+    assert main(["replay", str(run.path), "g2po_official", f"g2po std={std}", "--out", str(out)]) == 0
+    table = pd.read_csv(out).set_index("estimator")
+    assert table.loc["g2po_official", "own_cosine"] == table.loc[f"g2po std={std}", "own_cosine"]
+    assert table.loc["g2po_official", "apart"] == 0
+
+
 def test_a_run_is_found_by_the_beginning_of_its_id(tmp_path, capsys):
     run = write(tmp_path)
     assert main(["replay", run.id[:6], "grpo", "--results", str(tmp_path)]) == 0
