@@ -25,7 +25,7 @@ def _():
 @app.cell
 def _(Path, artefacts, build, mo, open_source, to_markdown):
     _source = open_source(Path(str(mo.cli_args().get("results") or "results")))
-    _labels = ("lab-claims", "lab-group-size", "lab-bias", "lab-learning", "lab-prediction")
+    _labels = ("lab-claims", "lab-group-size", "lab-bias", "lab-learning", "lab-prediction", "lab-sampled")
     _known = artefacts("table")
     _tables = [build(_known[label], _source, "laptop").table for label in _labels]
     _ABOUT = """
