@@ -32,6 +32,11 @@ def measured(runs: Sequence[Run], row_of: Callable[[Run], str] = lambda run: str
     }
 
 
+def speed_by_row(found: Measured) -> Mapping[str, ByBlock]:
+    """Return success in training, by row and block."""
+    return {row: by_measure["speed"] for row, by_measure in found.items()}
+
+
 def measured_by_env(runs: Sequence[Run]) -> Mapping[str, Measured]:
     """Return every measure, by environment."""
     return {env: measured(own) for env, own in grouped(runs, lambda run: run.env).items()}

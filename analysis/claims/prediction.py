@@ -55,6 +55,11 @@ class Prediction:
         counts = rng.multinomial(n, np.full(n, 1 / n), size=_RESAMPLES)
         return quantiles(spearman(self._predicted, counts @ self.speed.T / n))
 
+    @property
+    def text(self) -> str:
+        """The correlation with its interval."""
+        return f"{self.correlation:.2f} {self.interval.text('.2f', '')}".strip()
+
     @cached_property
     def p(self) -> float:
         """The one-sided p over 100,000 permutations of the settings."""

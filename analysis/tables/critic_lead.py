@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from analysis.claims.blocks import measured
+from analysis.claims.blocks import measured, speed_by_row
 from analysis.claims.declared import FIRST_SIX, DeclaredTest
 from analysis.data.methods import environment_name
 from analysis.data.rows import TASKS
@@ -80,7 +80,7 @@ def _runs(studies: Studies) -> dict[str, list[Run]]:
 
 
 def _speeds(runs: list[Run]) -> Speeds:
-    return {row: own["speed"] for row, own in measured(runs, lambda run: str(TASKS.row(run))).items()}
+    return speed_by_row(measured(runs, lambda run: str(TASKS.row(run))))
 
 
 def _declared(tier: str, own: Speeds) -> tuple[DeclaredTest, DeclaredTest]:

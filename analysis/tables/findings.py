@@ -7,9 +7,8 @@ from functools import cached_property
 import numpy as np
 from scipy.stats import spearmanr
 
-from analysis.claims.blocks import measured_by_env, runs_in_blocks
+from analysis.claims.blocks import measured_by_env, runs_in_blocks, speed_by_row
 from analysis.claims.looks import read_plan
-from analysis.claims.prediction import FEWEST as FEWEST_BLOCKS
 from analysis.claims.prediction import Prediction
 from analysis.data.methods import environment_name, is_upper_bound, marked_name, ordered
 from analysis.data.reported import entries_of
@@ -105,8 +104,8 @@ def trained(studies: Studies) -> tuple[Mapping[str, Trained], list[Run]]:
     in_blocks = measured_by_env(blocks)
     found = {}
     for env, runs in grouped(sorted(alike, key=lambda run: (run.env, run.seed)), lambda run: run.env).items():
-        speeds = {name: by_measure["speed"] for name, by_measure in in_blocks.get(env, {}).items()}
-        enough = {name: by_block for name, by_block in speeds.items() if len(by_block) >= enough_blocks()}
+        every = speed_by_row(in_blocks.get(env, {}))
+        enough = {name: by_block for name, by_block in every.items() if len(by_block) >= enough_blocks()}
         found[env] = Trained(grouped(runs, lambda run: str(VARIANT.row(run))), enough)
     return found, [*alike, *blocks]
 
@@ -168,7 +167,7 @@ def _order(env: str, rates: Mapping[str, Rates], speeds: Mapping[str, ByBlock]) 
     theirs = {name: value.mean for name, value in printed.items() if isinstance(value, Estimate)}
     if len(names := [name for name in theirs if name in speeds]) >= _FEWEST_METHODS:
         shared = sorted(set.intersection(*(set(speeds[name]) for name in names)))
-        if len(shared) >= FEWEST_BLOCKS:
+        if len(shared) >= enough_blocks():
             told = f"{len(shared)} blocks: Spearman's correlation {_correlation(theirs, speeds, names, shared)}"
             others = [name for name in names if name != CRITIC]
             rest = "" if others == names else f", without PPO {_correlation(theirs, speeds, others, shared)}"
@@ -186,8 +185,7 @@ def _correlation(
 ) -> str:
     """Return the rank correlation of reported success with speed over some methods, with its interval."""
     table = np.array([[speeds[name][block] for block in blocks] for name in names])
-    found = Prediction("reported", "", False, np.array([theirs[name] for name in names]), blocks, table)
-    return f"{found.correlation:.2f} {found.interval.text('.2f', '')}"
+    return Prediction("reported", "", False, np.array([theirs[name] for name in names]), blocks, table).text
 
 
 def _lead(by_name: ByName, rates: Mapping[str, Rates], in_blocks: str) -> str:

@@ -1,6 +1,6 @@
 """Table lab-prediction: does fidelity in the lab predict how fast language models learn in blocks?"""
 
-from analysis.claims.blocks import IN_BLOCKS, measured, runs_in_blocks
+from analysis.claims.blocks import IN_BLOCKS, measured, runs_in_blocks, speed_by_row
 from analysis.claims.prediction import BLOCKS as DECLARED_BLOCKS
 from analysis.claims.prediction import FEWEST, LEVEL, Prediction, predictions
 from analysis.data.lab import learned_speed
@@ -18,8 +18,7 @@ _NAMES = {"error": "error", "gradient_efficiency": "gradient efficiency", "train
 def lab_prediction(studies: Studies) -> Table:
     """Compute the correlations that docs/lab.md declares."""
     runs = [run for run in runs_in_blocks(studies) if run.env == "sokoban"]
-    speed = {row: measures["speed"] for row, measures in measured(runs).items()}
-    found = predictions(speed, learned_speed())
+    found = predictions(speed_by_row(measured(runs)), learned_speed())
     return Table(
         "Does fidelity predict learning? Rank correlation of the lab's measures with speed on text Sokoban.",
         ["Measure", "Settings", "Blocks", "Correlation", "p", "Verdict"],
@@ -36,7 +35,7 @@ def lab_prediction(studies: Studies) -> Table:
         ],
         left=2,
         facts={f"lab/prediction/{one.measure}/{one.settings}": one.verdict for one in found if one.judged}
-        | {f"lab/correlation/{one.measure}/{one.settings}": _correlation(one) for one in found if one.enough},
+        | {f"lab/correlation/{one.measure}/{one.settings}": one.text for one in found if one.enough},
     )
 
 
@@ -47,8 +46,4 @@ def _named(one: Prediction) -> list[str]:
 def _numbers(one: Prediction) -> list[Printed | str]:
     if not one.enough:
         return [str(len(one.blocks)), "–", "–"]
-    return [str(len(one.blocks)), _correlation(one), Printed(Estimate(one.p), ".2g")]
-
-
-def _correlation(one: Prediction) -> str:
-    return f"{one.correlation:.2f} {one.interval.text('.2f', '')}".strip()
+    return [str(len(one.blocks)), one.text, Printed(Estimate(one.p), ".2g")]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from analysis.claims.blocks import BASE, IN_BLOCKS, measured_by_env, runs_in_blocks
+from analysis.claims.blocks import BASE, IN_BLOCKS, measured_by_env, runs_in_blocks, speed_by_row
 from analysis.claims.declared import FIRST_SIX
 from analysis.claims.prediction import Prediction
 from analysis.data.lab import plan, recorded
@@ -31,27 +31,28 @@ def lab_sampled(studies: Studies) -> Table:
     games = {at.split(" ")[0]: at for at in seen if _SIZE in at}
     of_eight = {at.split(" ")[0]: at for at in seen if _SIZE not in at}
     by_env = measured_by_env(every)
-    speeds = {env: {row: of["speed"] for row, of in by_env.get(env, {}).items()} for env in games}
-    told = {env: _told(_correlation(at, speeds[env])) for env, at in games.items()}
+    trained = {env: speed_by_row(by_env.get(env, {})) for env in games}
+    told = {env: _told(_correlation(at, trained[env])) for env, at in games.items()}
+    sizes = " and ".join(at.partition(_SIZE)[2].split(" ")[0] for at in games.values())
     columns = [f"{environment_name(env)}, {part}" for env in games for part in ("as seen", "hidden", "in training")]
     return Table(
         "Error on games of ALFWorld and WebShop, and success in training in blocks minus Gated-BEPO's.",
         ["Estimator", *columns],
         [
-            [row_label(row), *(cell for env, at in games.items() for cell in _cells(words, row, at, speeds[env]))]
+            [row_label(row), *(cell for env, at in games.items() for cell in _cells(words, row, at, trained[env]))]
             for words, row in plan()["sampled"]["estimators"].items()
         ],
         [
             "Error (docs/lab.md): the share of the true advantage's square that is missed after the best scale, mean "
             "with Student's 95 % interval over the games in which some true advantage is not 0 "
-            f"({_listed({env: _games(at) for env, at in games.items()})}). Groups are as large as in training (4 and 2 "
+            f"({_listed({env: _games(at) for env, at in games.items()})}). Groups are as large as in training ({sizes} "
             "trajectories). The truth is sampled by continuations. As seen: states are equal that look alike to the "
             "agent. Hidden: those that are the same in the engine. In training: success over all updates (points) "
             "minus that of Gated-BEPO in the same blocks, mean with Student's 95 % interval, exploratory and not "
             "corrected.",
             "Rank correlation of the error as seen with success in training, positive if a smaller error goes with "
             f"faster learning: {_listed(told)}. If the error is measured in groups of 8, as was done first: "
-            f"{_listed({env: _told(_correlation(at, speeds[env])) for env, at in of_eight.items()})}. "
+            f"{_listed({env: _told(_correlation(at, trained[env])) for env, at in of_eight.items()})}. "
             f"Settings: those with all of the blocks {FIRST_SIX[0]} to {FIRST_SIX[-1]}. Intervals are over resampled "
             "blocks, for these settings; p is one-sided, by permuting settings. Nothing was declared about it.",
             *origins([run for run in every if run.env in games]),
@@ -90,5 +91,4 @@ def _correlation(at: str, speeds: Speeds) -> Prediction | None:
 def _told(one: Prediction | None) -> str:
     if one is None:
         return "too few runs"
-    number = f"{one.correlation:.2f} {one.interval.text('.2f', '')}"
-    return f"{number} over {len(one.fidelity)} settings (p {Printed(Estimate(one.p), '.2g').text})"
+    return f"{one.text} over {len(one.fidelity)} settings (p {Printed(Estimate(one.p), '.2g').text})"

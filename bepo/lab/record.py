@@ -31,6 +31,7 @@ from bepo.lab.learn import Weights, learn, warm_start
 from bepo.lab.policies import noisy_expert, softmax
 from bepo.lab.sampled import Sampled, Sampling, measure, sample
 from bepo.lab.words import (
+    DEFAULT_ENV,
     LEARNING_WORLDS,
     Scene,
     make_worlds,
@@ -84,7 +85,7 @@ class Cell:
     @property
     def _env(self) -> str:
         """The environment that presets follow."""
-        return _read_sampled(self.at)[0].name if self.kind == "sampled" else "sokoban"
+        return _read_sampled(self.at)[0].name if self.kind == "sampled" else DEFAULT_ENV
 
     def measure(self) -> dict[str, np.ndarray]:
         """Return each measure over worlds or games, (B,); of learning, over seeds, and the curve by update."""
@@ -129,7 +130,7 @@ def _of_studies(learning: Mapping[str, Any]) -> list[str]:
     register_configs()
     usable, _ = applicable(credits_of(studies_of_paper()))
     named = [_credit(words) for words in learning["estimators"] if words not in CONTROLS]
-    _known.update({(words, "sokoban"): credit for words, credit in usable.items()})
+    _known.update({(words, DEFAULT_ENV): credit for words, credit in usable.items()})
     return [words for words, credit in usable.items() if credit not in named]
 
 
@@ -186,7 +187,7 @@ def _write(path: Path, found: pd.DataFrame, digests: Mapping[Cell, str]) -> None
 _known: dict[tuple[str, str], Estimator] = {}
 
 
-def _credit(words: str, env: str = "sokoban") -> Estimator:
+def _credit(words: str, env: str = DEFAULT_ENV) -> Estimator:
     """Return ``read_credit(words, env)``, which is slow, from memory if it has been read before."""
     if (words, env) not in _known:
         _known[words, env] = read_credit(words, env)

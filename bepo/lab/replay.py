@@ -23,6 +23,7 @@ from bepo.credit.oracle import progress
 from bepo.explore.advantages import applies, configured
 from bepo.explore.frames import read_rollouts
 from bepo.lab.expert import with_expert_steps
+from bepo.lab.words import DEFAULT_ENV
 from bepo.runs.compose import config_of
 from bepo.store.find import find_runs
 from bepo.store.run_files import StoredRun
@@ -58,7 +59,7 @@ class Recorded:
     batches: Batches
     count: int
     own: Estimator | None = None
-    env: str = "sokoban"
+    env: str = DEFAULT_ENV
 
 
 def recorded(name: str, results: Path, truth: bool = False) -> Recorded:

@@ -22,6 +22,8 @@ from bepo.rollouts.continuations import COLUMN
 from bepo.runs.compose import CONFIG_ERRORS, explain, register_configs, to_config
 from bepo.sweep.composition import composed
 
+DEFAULT_ENV = "sokoban"
+"""The environment whose settings presets take, unless another is named."""
 LEARNING_WORLDS = 300
 """Number of worlds of learning curves, unless it is named."""
 WORLDS = FAMILIES | GAMES
@@ -100,7 +102,7 @@ def read_estimate(text: str, alone: bool) -> Estimate:
     return of_estimator(credit)
 
 
-def read_credit(text: str, env: str = "sokoban") -> Estimator:
+def read_credit(text: str, env: str = DEFAULT_ENV) -> Estimator:
     """Return an estimator or preset with its settings; presets that follow the environment take those for ``env``."""
     if text in (known := estimators()):
         return known[text]()  # without Hydra, which needs 0.2 seconds
