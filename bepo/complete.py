@@ -18,7 +18,7 @@ from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 
-from bepo.core.places import CONF, EXPERIMENTS, PAPER
+from bepo.core.places import CONF, EXPERIMENTS, PAPER, cache_folder
 
 _PACKAGE = Path(__file__).parent
 _SAFE = re.compile(r"[\w.+=/:@-]+")
@@ -113,8 +113,7 @@ def _runs(given: Iterable[str]) -> Iterator[str]:
 
 def _choices() -> dict[str, dict]:
     """Return the choices of all settings (``bepo.runs.choices``), from the cache if it is up to date."""
-    folder = Path(os.environ.get("BEPO_CACHE") or os.path.expanduser("~/.cache/bepo")) / "completion"
-    path = folder / f"{_state()}.json"
+    path = cache_folder("completion") / f"{_state()}.json"
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):  # not cached, or damaged

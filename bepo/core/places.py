@@ -3,6 +3,7 @@
 A checkout has them at its top. A wheel has copies inside of the package (``pyproject.toml`` maps them there).
 """
 
+import os
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parents[1]
@@ -12,3 +13,8 @@ ROOT = _CHECKOUT if (_CHECKOUT / "conf" / "train.yaml").exists() else _PACKAGE /
 CONF = ROOT / "conf"
 EXPERIMENTS = ROOT / "experiments"
 PAPER = ROOT / "paper"
+
+
+def cache_folder(name: str) -> Path:
+    """Return the folder of a cache of this machine: ``$BEPO_CACHE/<name>`` (default: ``~/.cache/bepo/<name>``)."""
+    return Path(os.environ.get("BEPO_CACHE") or os.path.expanduser("~/.cache/bepo")) / name

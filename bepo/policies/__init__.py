@@ -23,11 +23,15 @@ class LoRA(Settings):
     """Low-rank adapters, which are trained instead of the weights (Hu et al., 2021)."""
 
     rank: int = setting(0, at_least=0, at_most=1024)
-    """Rank of the adapters; 0: no adapters, all weights are trained. Adapters need `backend=verl`."""
+    """Rank of the adapters; 0: no adapters, all weights are trained."""
     alpha: int = setting(16, at_least=1, at_most=65536)
     """Scale of the adapters: their product is multiplied by alpha / rank."""
     modules: list[str] = setting(factory=list)
     """Names of the layers with adapters, such as `[q_proj,v_proj]`; empty: all linear layers but the head."""
+    layers: int = setting(0, at_least=0, at_most=1024, neutral=True)
+    """Number of upper decoder layers with adapters; 0: all. Layers below them are computed once for each prompt."""
+    seed: int = setting(0, at_least=0, neutral=True)
+    """Seed of the initial adapters. All training seeds share it."""
 
     group = "policy.lora"
 
@@ -64,6 +68,16 @@ class PolicyConfig(Plugin):
     @property
     def weights(self) -> str | None:
         """The folder of the weights, or their name on the model hub; None if ``build`` draws them at random."""
+        return None
+
+    @property
+    def trains_adapters(self) -> bool:
+        """Whether `backend=local` can train adapters of this policy."""
+        return False
+
+    @property
+    def weights_digest(self) -> str | None:
+        """The digest of the weights that ``build`` loads; None if the settings determine them."""
         return None
 
     @property

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from bepo.core.errors import Missing, UserError, why
+from bepo.core.phases import report
 from bepo.core.settings import setting
 from bepo.envs import Environment
 from bepo.policies import PolicyConfig, register
+from bepo.policies.tiny import WarmStart
 from bepo.rollouts.agent import Agent
-from bepo.store.files import check_regular
+from bepo.store.files import check_regular, digest, digest_of_file
 from bepo.store.json_files import read_object
 
 if TYPE_CHECKING:
@@ -21,45 +23,96 @@ if TYPE_CHECKING:
     from bepo.policies.lm.language_model import LanguageModel
 
 
-@register
 @dataclass
-class Pretrained(PolicyConfig):
-    """Instruction-tuned weights of a language model, without a warm start."""
+class PretrainedText(PolicyConfig):
+    """The base class of pretrained language models: how the weights in ``weights`` are loaded and trained."""
 
-    name: Literal["pretrained"] = "pretrained"
-    path: str = "Qwen/Qwen2.5-1.5B-Instruct"
-    """A folder with a checkpoint that transformers can load, or a name on the model hub."""
     gradient_checkpointing: bool = setting(True, identity=False)
-    """Whether to recompute activations in the backward pass: updates need less memory and more time."""
-
-    method_version: ClassVar[int] = 2
+    """Whether to recompute activations in the backward pass: updates need less memory and more time. Without effect
+    where prefixes are shared."""
+    share_prefixes: Literal["auto", "yes", "no"] = setting("auto", identity=False)
+    """Whether common prefixes of prompts are computed once, as a prefix tree. It changes rounding. ``auto``: on a CPU,
+    for the Llama, Qwen2 and Qwen3 architectures."""
+    warm_start: WarmStart | None = setting(None, neutral=True)
+    """A fit to an expert's demonstrations before training; null: training starts from the weights as they are."""
 
     @property
-    def weights(self) -> str:
-        """The folder of the weights, or their name on the model hub."""
-        return self.path
+    def warm_start_settings(self) -> WarmStart | None:
+        """The settings of the fit to demonstrations before training; None: no such fit."""
+        return self.warm_start
+
+    @property
+    def trains_adapters(self) -> bool:
+        """Whether `backend=local` can train adapters of this policy."""
+        return True
 
     @property
     def recomputes_activations(self) -> bool:
         """Whether the backward pass recomputes activations."""
         return self.gradient_checkpointing
 
+    @property
+    def origin(self) -> str:
+        """The name of the weights in a folder of adapters."""
+        assert self.weights is not None  # this policy has weights
+        return self.weights
+
     def build(self, env: Environment, agent: Agent, device: str) -> LanguageModel:
-        """Load the policy. Raises ``UserError`` if ``path`` is not a checkpoint."""
+        """Load the policy. Raises ``UserError`` if its weights are not a checkpoint."""
         import torch
         import transformers
 
+        from bepo.policies.lm.adapters import add_adapters
         from bepo.policies.lm.language_model import LanguageModel
+        from bepo.policies.lm.pretrained_model import PretrainedModel, can_share_prefixes
 
-        tokenizer = load_tokenizer(self.path)
-        model = load_pretrained(transformers.AutoModelForCausalLM, self.path, dtype=torch.float32)
-        if self.gradient_checkpointing:
-            model.gradient_checkpointing_enable()
+        path = self.weights
+        assert path is not None  # this policy has weights
+        report(f"policy={self.name}", f"loading {path}")
+        tokenizer = load_tokenizer(path)
+        model = load_pretrained(transformers.AutoModelForCausalLM, path, dtype=torch.float32)
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
-        return LanguageModel(
-            model, tokenizer, self.max_prompt_length, self.max_response_length, self.constrained, device
-        )
+        if self.lora.rank:
+            add_adapters(model, self.lora, self.origin)
+        shares = device == "cpu" if self.share_prefixes == "auto" else self.share_prefixes == "yes"
+        if shares and (why_not := can_share_prefixes(model)) and self.share_prefixes == "yes":
+            raise UserError(f"policy.share_prefixes=yes: {why_not}")
+        kind = PretrainedModel if shares and not can_share_prefixes(model) else LanguageModel
+        if kind is LanguageModel and self.gradient_checkpointing:
+            model.gradient_checkpointing_enable()
+        return kind(model, tokenizer, self.max_prompt_length, self.max_response_length, self.constrained, device)
+
+
+@register
+@dataclass
+class Pretrained(PretrainedText):
+    """Instruction-tuned weights of a language model."""
+
+    name: Literal["pretrained"] = "pretrained"
+    path: str = "Qwen/Qwen2.5-1.5B-Instruct"
+    """A folder with a checkpoint that transformers can load, a name on the model hub, or a GGUF file."""
+
+    method_version: ClassVar[int] = 2
+
+    @property
+    def weights(self) -> str:
+        """The folder of the weights, or their name on the model hub. A GGUF file is converted to a folder first."""
+        if not self.path.endswith(".gguf"):
+            return self.path
+        from bepo.policies.lm.gguf import converted
+
+        return str(converted(Path(self.path).expanduser()))
+
+    @property
+    def origin(self) -> str:
+        """The name of the weights in a folder of adapters."""
+        return self.path
+
+    @property
+    def weights_digest(self) -> str | None:
+        """The digest of the files of weights at ``path``; None for a name on the model hub, which versions them."""
+        return digest_of_weights(self.path)
 
 
 def weights_missing(path: str) -> Missing | None:
@@ -75,6 +128,14 @@ def weights_missing(path: str) -> Missing | None:
     if not [*folder.glob("*.safetensors"), *folder.glob("*.bin")]:
         return Missing(f"{folder} has no weights", f"hf download {path}")
     return None
+
+
+def digest_of_weights(path: str) -> str | None:
+    """Return the digest of a GGUF file, or of all files of weights in a folder; None if ``path`` is neither."""
+    if path.endswith(".gguf"):
+        return digest_of_file(Path(path).expanduser())
+    files = [*Path(path).glob("*.safetensors"), *Path(path).glob("*.bin")]
+    return digest("\n".join(map(digest_of_file, sorted(files)))) if files else None
 
 
 def readable_folder(path: str) -> Path:

@@ -12,7 +12,7 @@ from bepo.envs import Environment, Observation, PromptText
 
 _CJK = re.compile(r"[\u4e00-\u9fff]")
 _ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL)
-
+_MARK = "Action:"
 
 COMPACT_WORDS = ("then", "now", "step")
 """The words of compact prompts that do not come from the environment, for built-in tokenizers."""
@@ -30,8 +30,13 @@ class ParsedResponse(NamedTuple):
 class Agent(Settings):
     """Builds one user message for each step, after verl-agent's protocol, and reads actions from responses."""
 
-    style: Literal["full", "compact"] = "full"
-    """``full`` is verl-agent's prompt; ``compact`` is for tiny models with few words."""
+    style: Literal["full", "brief", "compact"] = "full"
+    """``full`` is verl-agent's prompt; ``brief`` has the rules, the actions and the observation in few words, for small
+    pretrained models; ``compact`` is for tiny models with few words."""
+    reasoning: bool = setting(False, neutral=True)
+    """Whether a brief-style prompt asks for a short reason before the action. Then the action follows ``Action:``."""
+    list_actions: bool = setting(True, neutral=True)
+    """Whether a brief-style prompt lists the admissible actions."""
     history_length: int = setting(2, at_least=0)
     """Number of past steps in the prompt."""
     history_observations: bool = True
@@ -57,6 +62,8 @@ class Agent(Settings):
         recent = history[-self.history_length :] if self.history_length else []
         if self.style == "compact":
             return self._compact(instruction, observation, recent, len(history))
+        if self.style == "brief":
+            return self._brief(text, instruction, observation, recent)
         prompt = _full(text, instruction, observation, recent, len(history), self.history_observations)
         if recent and len(prompt) > self.history_limit:
             prompt = _full(text, instruction, observation, [], len(history), self.history_observations)
@@ -68,7 +75,12 @@ class Agent(Settings):
         A response is valid if its form is, even if the action is inadmissible (verl-agent): it has <action> and <think>
         tags, no Chinese characters, and words that the environment can read as an action.
         """
-        if self.style == "compact":
+        if self.style == "brief" and self.reasoning:
+            before, mark, after = response.rpartition(_MARK)
+            text = (after if mark else before).strip()
+            action = env.parse_action(text) if mark else None
+            return ParsedResponse(action, text, action is not None)
+        if self.style != "full":
             text = response.strip()
             action = env.parse_action(text)
             return ParsedResponse(action, text, action is not None)
@@ -85,6 +97,26 @@ class Agent(Settings):
         if self.reject_cjk:
             valid &= _CJK.search(response) is None
         return ParsedResponse(action, text, valid)
+
+    def _brief(
+        self, text: PromptText, instruction: str, observation: Observation, recent: Sequence[tuple[str, str]]
+    ) -> str:
+        """Return the rules, the task, past steps, the actions, and the observation.
+
+        What changes most comes last, so that prompts have long common prefixes.
+        """
+        parts = [text.rules]
+        if instruction:
+            parts.append(f"Task: {instruction}")
+        for seen, action in recent:
+            parts.append(f"Before: {seen}\nAction: {action}" if self.history_observations else f"Before: {action}")
+        if self.list_actions and observation.admissible:
+            parts.append(f"Actions: {', '.join(observation.admissible)}.")
+        if self.reasoning:
+            parts.append(f"Give a reason in one short sentence, then write {_MARK} and one action.")
+        else:
+            parts.append("Answer with one action.")
+        return "\n".join([*parts, f"Now:\n{observation.text}"])
 
     def _compact(
         self, instruction: str, observation: Observation, recent: Sequence[tuple[str, str]], taken: int

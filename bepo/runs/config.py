@@ -26,7 +26,7 @@ METHOD_VERSION = 2
 """Version of all code outside of plug-ins. Raise it when the same config gives other numbers."""
 PLUGINS = {"env": environments, "credit": estimators, "loss": losses, "policy": policies, "backend": backends}
 """The parts of a config that are chosen by name, and their registries."""
-TIERS = ("smoke", "laptop", "paper")
+TIERS = ("smoke", "laptop", "desktop", "paper")
 """The tiers, from the smallest to the largest."""
 OF_UPDATES = ("credit", "loss", "training", "rollout", "seed")
 """The parts of a config that an evaluation does not use."""
@@ -158,8 +158,15 @@ class Config(Settings):
             raise UserError(f"run={self.run}: needs updates=0; python -m bepo.evaluate evaluates the policy of a run")
         if self.policy.served and not self.is_evaluation:
             raise UserError(f"policy={self.policy.name}: cannot be trained; python -m bepo.evaluate evaluates it")
-        if self.policy.lora.rank and not self.is_evaluation and self.backend.name != "verl":
-            raise UserError(f"policy.lora.rank={self.policy.lora.rank}: adapters need backend=verl")
+        if (
+            self.policy.lora.rank
+            and not self.is_evaluation
+            and self.backend.name != "verl"
+            and not self.policy.trains_adapters
+        ):
+            raise UserError(
+                f"policy.lora.rank={self.policy.lora.rank}: adapters of policy={self.policy.name} need backend=verl"
+            )
         if self.prompting.method != "direct" and not self.policy.served:
             raise UserError(
                 f"prompting.method={self.prompting.method}: needs a served model, not policy={self.policy.name}; "

@@ -28,7 +28,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from bepo.core.errors import UserError
-from bepo.core.places import CONF
+from bepo.core.places import CONF, cache_folder
 from bepo.core.plugins import imported_plugins, plugin_folders
 from bepo.runs.compose import CONFIG_ERRORS
 from bepo.runs.config import Config
@@ -123,7 +123,7 @@ def _cache_folder(experiments: Path) -> Path | None:
 
     Reading a pickle can run code, so a folder that other users can write is refused.
     """
-    root = Path(os.environ.get("BEPO_CACHE") or os.path.expanduser("~/.cache/bepo")) / "configs"
+    root = cache_folder("configs")
     folder = root / _digest(experiments)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

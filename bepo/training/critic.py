@@ -5,7 +5,6 @@ Sizes: N transitions and R response tokens of a batch; b transitions and r respo
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from bepo.core.batch import Tokens
+from bepo.policies.lm.adapters import copy_sharing_frozen
 from bepo.policies.lm.batching import response_grid, response_mask, response_places
 from bepo.policies.lm.language_model import LanguageModel
 from bepo.training import CriticSettings
@@ -27,7 +27,7 @@ class Critic:
 
     def __init__(self, policy: LanguageModel, settings: CriticSettings) -> None:
         self.policy, self.settings = policy, settings
-        self.backbone = copy.deepcopy(policy.model.base_model)
+        self.backbone = copy_sharing_frozen(policy.model.base_model)
         hidden_size = policy.model.config.get_text_config().hidden_size
         self.head = nn.Linear(hidden_size, 1).to(policy.device)
         nn.init.zeros_(self.head.weight)

@@ -16,7 +16,7 @@ from bepo.rollouts.collect import Sampling, collect
 from bepo.rollouts.continuations import COLUMN, collect_continued
 from bepo.training.backends import Rollouts, Setup, joined
 from bepo.training.learner import LocalLearner
-from bepo.training.starting_policy import warm_start_metadata
+from bepo.training.starting_policy import start_metadata
 from bepo.training.warm_start import initial_policy
 
 PACKAGES = ("torch", "transformers", "numpy", "hydra-core", "wandb")
@@ -34,13 +34,14 @@ class LocalEngine:
             "device": setup.device,
             "world_size": 1,
             "versions": {name: version(name) for name in PACKAGES},
-            **warm_start_metadata(setup),
+            **start_metadata(setup),
         }
 
     def collect(
         self, tasks: Sequence[Task], group_size: int, sampling: Sampling, seed: int, needs: Iterable[str] = ()
     ) -> Rollouts:
         """Run ``group_size`` episodes of each task with the current policy; every draw follows from ``seed``."""
+        self.policy.forget()
         how = self.setup.env, self.setup.agent, self.policy, tasks, group_size, sampling, seed
         if COLUMN in needs:
             return Rollouts(collect_continued(*how, self.setup.n_continuations, needs))

@@ -25,6 +25,8 @@ def starting_policy_of(setup: Setup) -> dict[str, Any]:
         "device": setup.device,
         "threads": torch.get_num_threads(),
     }
+    if (weights := setup.policy.weights_digest) is not None:
+        start["weights"] = weights
     if setup.policy.warm_start_settings is None:
         return start
     fitted_on = [setup.task_sets[split].digest for split in ("train", "validation")]
@@ -38,11 +40,15 @@ def warm_start_name(setup: Setup) -> str | None:
     return f"{setup.env.name}-{setup.policy.name}-{warm_start_key(starting_policy_of(setup))}"
 
 
-def warm_start_metadata(setup: Setup) -> dict[str, Any]:
-    """Return metadata for ``run.json``: ``warm_start`` with name and digest, or an empty dictionary.
+def start_metadata(setup: Setup) -> dict[str, Any]:
+    """Return metadata for ``run.json``: the digest of pretrained ``weights``, and ``warm_start`` with name and digest.
+
+    Each is left out if there is none.
 
     Equal settings give equal names. Digests are equal only if the weights are: other processors round differently.
     """
+    weights = setup.policy.weights_digest
+    found = {"weights": {"digest": weights}} if weights else {}
     if (name := warm_start_name(setup)) is None:
-        return {}
-    return {"warm_start": {"name": name, "digest": digest_of_file(setup.cache / name / WARM_START)}}
+        return found
+    return found | {"warm_start": {"name": name, "digest": digest_of_file(setup.cache / name / WARM_START)}}

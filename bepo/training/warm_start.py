@@ -116,7 +116,9 @@ def fit(
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
+        report("warm start", f"step {step} of at most {config.max_steps}")
         if step % config.check_every == 0:
+            policy.forget()
             played = play(partial(collect, env, agent, policy), validation, config.seed, sampling)
             success = float(played.success.mean())
             report("warm start", f"step {step}, success {success:.2f} of {config.target_success:.2f}")

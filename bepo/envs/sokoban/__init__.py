@@ -51,6 +51,9 @@ class Sokoban(Environment):
     out."""
     observation: Literal["text", "rgb"] = "text"
     """A grid of symbols, or an image with 16 x 16 pixels for each cell. States are equal if their observations are."""
+    rendering: Literal["rows", "cells"] = setting("rows", neutral=True)
+    """How text shows a board. ``rows``: all its rows. ``cells``: without the walls around it, with blanks between the
+    symbols, so that each is a token of its own for the byte-pair encodings of pretrained models."""
     tiles: Literal["own", "gym"] = "own"
     """Images of the cells: this project's, or those of an installed gym-sokoban, as the paper's policy saw them."""
 
@@ -101,7 +104,8 @@ class Sokoban(Environment):
 
     def start(self, tasks: Sequence[Task]) -> SokobanEpisodes:
         """Start one episode for each board."""
-        return SokobanEpisodes([task.data["board"] for task in tasks], self.observation, self.tiles)
+        boards = [task.data["board"] for task in tasks]
+        return SokobanEpisodes(boards, self.observation, self.tiles, self.rendering)
 
     def parse_action(self, text: str) -> str | None:
         """Return the first of up, down, left, right (in this order) that the text contains (verl-agent's rule)."""

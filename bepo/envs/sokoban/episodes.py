@@ -24,10 +24,14 @@ class SokobanEpisodes:
     """A batch of episodes on boards of one size that step together."""
 
     def __init__(
-        self, boards: Sequence[str], observation: Literal["text", "rgb"], tiles: Literal["own", "gym"]
+        self,
+        boards: Sequence[str],
+        observation: Literal["text", "rgb"],
+        tiles: Literal["own", "gym"],
+        rendering: Literal["rows", "cells"] = "rows",
     ) -> None:
-        """Start on boards in text rendering; ``observation`` and ``tiles`` are the settings of ``Sokoban``."""
-        self._observation = observation
+        """Start on boards in text rendering; the other arguments are settings of ``Sokoban``."""
+        self._observation, self._rendering = observation, rendering
         self._tiles: Literal["own", "gym"] = tiles
         fixed, state = zip(*(render.parse(text) for text in boards))
         self._boards = Boards(np.stack(fixed), np.stack(state))
@@ -71,6 +75,7 @@ class SokobanEpisodes:
     def _observe(self, indices: Int[np.ndarray, " b"]) -> list[Observation]:
         cells = self._boards.cells[indices]
         if self._observation == "text":
-            return [Observation(text, text, DIRECTIONS) for text in render.text(cells)]
+            shown = render.text(cells) if self._rendering == "rows" else render.spaced(cells[:, 1:-1, 1:-1])
+            return [Observation(text, key, DIRECTIONS) for text, key in zip(shown, render.text(cells))]
         images = render.rgb(cells, self._tiles)
         return [Observation(IMAGE, digest(image.tobytes(), 16), DIRECTIONS, image) for image in images]

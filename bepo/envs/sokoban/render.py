@@ -53,6 +53,11 @@ def text(cells: Int[np.ndarray, "B h w"]) -> list[str]:
     return joined.view(f"U{joined.shape[1]}").ravel().tolist()
 
 
+def spaced(cells: Int[np.ndarray, "B h w"]) -> list[str]:
+    """Return one string for each board, with a blank between the symbols of a row."""
+    return ["\n".join(map(" ".join, board.split("\n"))) for board in text(cells)]
+
+
 def parse(board: str) -> tuple[Int[np.ndarray, "h w"], Int[np.ndarray, "h w"]]:
     """Return ``(fixed, state)`` of a board in text rendering, int8 arrays."""
     codes = np.array([[SYMBOLS.index(symbol) for symbol in row] for row in board.split("\n")], np.int8)

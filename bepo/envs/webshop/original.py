@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from bepo.core.errors import Missing
+from bepo.core.places import cache_folder
 from bepo.envs.webshop import cache
 from bepo.envs.webshop.catalogue import Catalogue
 from bepo.envs.webshop.json_files import JsonList, JsonObject, scan
@@ -71,8 +72,7 @@ def catalogue(path: str, size: Size) -> Catalogue:
     paths = [file.resolve() for file in _paths(path, size)]
     if size == "small":
         return _read(JsonList(paths[0]), JsonObject(paths[1]), paths[2])
-    root = Path(os.environ.get("BEPO_CACHE") or Path.home() / ".cache" / "bepo")
-    cached = root / "webshop" / f"{_cache_key(paths)}.npz"
+    cached = cache_folder("webshop") / f"{_cache_key(paths)}.npz"
     products, attributes, human = paths
     with locked(cached.with_suffix(".lock")):
         if not cached.exists():

@@ -1,4 +1,4 @@
-"""The parts of a decoder layer of Qwen2 and Qwen3, with fewer passes over memory than in transformers.
+"""The parts of a decoder layer of Qwen2 and Qwen3 for tiny models, with fewer passes over memory than in transformers.
 
 The weight of a norm is multiplied into the projections after it, which are small compared with activations. A rotation
 is one complex product.
@@ -44,11 +44,9 @@ def normed(x: Float[Tensor, "*m w"], norm: Module) -> Float[Tensor, "*m w"]:
     return _UnitRMS.apply(x, norm.variance_epsilon)  # pyright: ignore[reportReturnType]
 
 
-def rotary(decoder: Module, x: Float[Tensor, "m w"], position: Int[Tensor, " m"]) -> Complex[Tensor, "m 1 half_d"]:
-    """Return the rotary embedding at some positions: one complex number for each pair of a head's numbers."""
-    cos, sin = decoder.rotary_emb(x, position.unsqueeze(0))
-    half = cos.shape[-1] // 2
-    return torch.complex(cos[..., :half], sin[..., :half]).transpose(0, 1)
+def output(x: Float[Tensor, "m w"], norm: Module) -> Float[Tensor, "m w"]:
+    """Return hidden states after the last norm."""
+    return normed(x, norm) * norm.weight
 
 
 def query(layer: Module, h: Float[Tensor, "m w"], rotation: Complex[Tensor, "m 1 half_d"]) -> Float[Tensor, "m h d"]:

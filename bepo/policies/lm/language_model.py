@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from bepo.core.batch import Tokens
 from bepo.core.errors import UserError
+from bepo.policies.lm.adapters import copy_sharing_frozen, load_adapters
 from bepo.policies.lm.batching import Transitions, free_tokens, padded_micro_batches, response_ids, response_mask
 from bepo.policies.lm.logit_mask import Trie, allowed_ids, mask_logits, token_trie
 from bepo.policies.lm.padded_decoder import PaddedDecoder
@@ -157,7 +158,7 @@ class LanguageModel:
         generator = torch.Generator(self.device).manual_seed(seed)
         shape = len(prompts), self.max_response_length
         uniform = torch.rand(shape, generator=generator, dtype=torch.float64, device=self.device)
-        read = self._decoder(prompt_ids, images)
+        read = self._decoder(prompt_ids, images, responses)
         while rows := [i for i, response in enumerate(responses) if response.is_open]:
             logits = read([response.ids for response in responses], rows)
             allowed = [responses[i].choices for i in rows] if self.constrained else None
@@ -170,7 +171,12 @@ class LanguageModel:
             for ids, r in zip(prompt_ids, responses)
         ]
 
-    def _decoder(self, prompt_ids: Sequence[Sequence[int]], images: Sequence[np.ndarray | None]) -> Decoder:
+    def _decoder(
+        self,
+        prompt_ids: Sequence[Sequence[int]],
+        images: Sequence[np.ndarray | None],
+        responses: Sequence[Response],
+    ) -> Decoder:
         """Return a decoder for some prompts and the responses after them."""
         return PaddedDecoder(self, prompt_ids, images)
 
@@ -246,19 +252,35 @@ class LanguageModel:
 
     # --- copies and files ----------------------------------------------------------------------------------
 
+    def forget(self) -> None:
+        """Drop what was computed with the present weights, before new rollouts and after a change of weights."""
+
     def frozen_copy(self) -> LanguageModel:
-        """Return a copy whose weights never change, such as the reference of a KL loss."""
+        """Return a copy whose weights never change, such as the reference of a KL loss.
+
+        It shares the weights that are not trained. New adapters change nothing, so their copy is the model without
+        adapters.
+        """
         frozen = copy.copy(self)
-        frozen.model = copy.deepcopy(self.model).eval().requires_grad_(False)
+        frozen.model = copy_sharing_frozen(self.model).eval().requires_grad_(False)
         return frozen
 
     def load_weights(self, folder: Path) -> None:
         """Load weights that ``save`` wrote for a model of the same shape."""
-        loaded = type(self.model).from_pretrained(folder, dtype=torch.float32)
-        self.model.load_state_dict(loaded.state_dict())
+        if self.has_adapters:
+            load_adapters(self.model, folder)
+        else:
+            loaded = type(self.model).from_pretrained(folder, dtype=torch.float32)
+            self.model.load_state_dict(loaded.state_dict())
+        self.forget()
+
+    @property
+    def has_adapters(self) -> bool:
+        """Whether adapters are trained, and saved, instead of the weights."""
+        return bool(getattr(self.model, "peft_config", None))
 
     def save(self, folder: Path) -> None:
-        """Write a checkpoint for transformers: weights, config and tokenizer."""
+        """Write a checkpoint for transformers: weights, config and tokenizer; of adapters, a folder of peft."""
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 

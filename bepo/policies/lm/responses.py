@@ -45,6 +45,11 @@ class Response:
         """The allowed IDs of the next token, if there is a trie."""
         return list(self._trie or ())
 
+    @property
+    def decides_once(self) -> bool:
+        """Whether the next token is the last one with an alternative, whichever it is."""
+        return self._trie is not None and all(map(_is_chain, self._trie.values()))
+
     def write(self, token: int, logprob: float, entropy: float, energy: float) -> None:
         """Add a drawn token, and the tokens that must follow it."""
         self._add(token, logprob, entropy, energy)
@@ -63,6 +68,11 @@ class Response:
             self.allowed.append(self.choices)
             self._trie = self._trie[token]
         self.is_open = token not in self._end_ids and len(self.ids) < self._max_length
+
+
+def _is_chain(trie: Trie) -> bool:
+    """Return whether no node has an alternative."""
+    return not trie or (len(trie) == 1 and all(map(_is_chain, trie.values())))
 
 
 class Draw(NamedTuple):

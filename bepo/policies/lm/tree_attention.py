@@ -1,7 +1,7 @@
 """Attention along the paths of a prefix tree, in a few padded batches.
 
 Sizes: n queries; a nodes; m keys and values; b rows of a batch, with at most q queries and t keys each; h heads of
-width d.
+queries and g heads of keys and values, of width d.
 """
 
 from __future__ import annotations
@@ -60,13 +60,30 @@ class Attention(NamedTuple):
         return self._replace(batches=[batch._replace(keys=number[batch.keys]) for batch in self.batches])
 
     def __call__(
-        self, q: Float[Tensor, "n h d"], k: Float[Tensor, "m h d"], v: Float[Tensor, "m h d"]
+        self, q: Float[Tensor, "n h d"], k: Float[Tensor, "m g d"], v: Float[Tensor, "m g d"]
     ) -> Float[Tensor, "n hd"]:
         """Return the output of each query, with its heads side by side."""
         queries, keys = [batch.queries for batch in self.batches], [batch.keys for batch in self.batches]
         parts = zip(_gather(q, queries), _gather(k, keys), _gather(v, keys), self.batches)
-        seen = [nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=batch.mask) for q, k, v, batch in parts]
+        seen = [_attend(q, k, v, batch.mask) for q, k, v, batch in parts]
         return torch.cat([x.transpose(1, 2).flatten(2).flatten(0, 1) for x in seen]).index_select(0, self.order)
+
+
+def _attend(
+    q: Float[Tensor, "b h q d"],
+    k: Float[Tensor, "b g t d"],
+    v: Float[Tensor, "b g t d"],
+    mask: Float[Tensor, "b 1 q t"],
+) -> Float[Tensor, "b h q d"]:
+    """Return attention with as many or fewer (g) heads of keys and values than of queries.
+
+    The h / g heads of queries that share keys follow each other as if they were further queries, so no key is copied.
+    """
+    if (share := q.shape[1] // k.shape[1]) == 1:
+        return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    rows = q.unflatten(1, (-1, share)).flatten(2, 3)
+    seen = nn.functional.scaled_dot_product_attention(rows, k, v, attn_mask=mask.repeat(1, 1, share, 1))
+    return seen.unflatten(2, (share, -1)).flatten(1, 2)
 
 
 def _batch(

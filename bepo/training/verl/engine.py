@@ -26,7 +26,7 @@ from bepo.policies.pretrained import end_ids_of
 from bepo.rollouts.collect import Sampling
 from bepo.training.backends import Rollouts, Setup, joined
 from bepo.training.backends.verl import Verl
-from bepo.training.starting_policy import warm_start_metadata
+from bepo.training.starting_policy import start_metadata
 from bepo.training.verl import pictures
 from bepo.training.verl.devices import find_device
 from bepo.training.verl.episodes import TASKS, EpisodeWorkers, Tasks
@@ -91,7 +91,7 @@ class VerlEngine:
             "device": setup.device,
             "world_size": settings.world_size,
             "versions": {name: version(name) for name in packages},
-            **warm_start_metadata(setup),
+            **start_metadata(setup),
         }
 
     def _start(self) -> None:

@@ -1,0 +1,78 @@
+"""Low-rank adapters of a language model in this process, by peft. A folder of adapters is peft's own format."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import nn
+
+from bepo.core.errors import Missing, UserError
+from bepo.policies import LoRA
+
+
+def add_adapters(model: transformers.PreTrainedModel, settings: LoRA, base: str) -> None:
+    """Put adapters into a model, which change nothing until they are trained, and freeze all other weights.
+
+    ``base`` names the weights below the adapters in their folder. Raises ``Missing`` without peft, and ``UserError``
+    for names of layers that the model does not have.
+    """
+    try:
+        import peft
+    except ImportError as error:
+        raise Missing("adapters need peft, which is not installed", "pip install 'bepo[pretrained]'") from error
+    linear = linear_layers(model)
+    if unknown := sorted(set(settings.modules) - set(linear)):
+        raise UserError(f"policy.lora.modules={unknown}: no such linear layer; choices: {', '.join(linear)}")
+    n = int(model.config.get_text_config().num_hidden_layers)
+    if settings.layers > n:
+        raise UserError(f"policy.lora.layers={settings.layers}: the model has {n} layers")
+    config = peft.LoraConfig(
+        base_model_name_or_path=base,
+        task_type="CAUSAL_LM",
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        target_modules=settings.modules or linear,
+        layers_to_transform=list(range(n - settings.layers, n)) if settings.layers else None,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        model.add_adapter(config)
+
+
+def linear_layers(model: nn.Module) -> list[str]:
+    """Return the last parts of the names of all linear layers but the head, sorted."""
+    named = {name.rpartition(".")[2] for name, part in model.named_modules() if isinstance(part, nn.Linear)}
+    return sorted(named - {"lm_head"})
+
+
+def load_adapters(model: transformers.PreTrainedModel, folder: Path) -> None:
+    """Replace the weights of a model's adapters by those of a folder of peft. Raises ``UserError`` for other ones."""
+    from peft import set_peft_model_state_dict
+    from safetensors.torch import load_file
+
+    file = folder / "adapter_model.safetensors"
+    if not file.exists():
+        raise UserError(f"{folder}: not a folder of adapters ({file.name} is missing)")
+    result = set_peft_model_state_dict(model, load_file(file))
+    missing = [name for name in result.missing_keys if "lora_" in name]
+    if missing or result.unexpected_keys:
+        raise UserError(f"{folder}: its adapters do not fit policy.lora ({[*missing, *result.unexpected_keys][0]})")
+
+
+def copy_sharing_frozen(module: nn.Module) -> nn.Module:
+    """Return a copy of a module in which frozen weights are the same tensors, not copies."""
+    return copy.deepcopy(module, {id(p): p for p in module.parameters() if not p.requires_grad})
+
+
+def frozen_layers(model: transformers.PreTrainedModel) -> int:
+    """Return the number of decoder layers below the first trained weight; 0 if the embedding is trained."""
+    decoder: Any = model.base_model  # transformers' stubs do not declare its submodules
+    if any(p.requires_grad for p in decoder.get_input_embeddings().parameters()):
+        return 0
+    layers = list(decoder.layers)
+    trained = [i for i, layer in enumerate(layers) if any(p.requires_grad for p in layer.parameters())]
+    return trained[0] if trained else 0
