@@ -16,8 +16,10 @@ from jaxtyping import UInt8
 
 from bepo.core.batch import Terminal
 from bepo.core.errors import Parser, UserError, exit_code
+from bepo.core.phases import shown
 from bepo.core.registry import assignments
 from bepo.envs import IMAGE, Environment, Episodes, Observation, Split, Task, environments
+from bepo.store.files import digest
 
 Player = Callable[[Environment, Episodes], str | None]
 """Chooses the next action of episode 0, or None to stop."""
@@ -31,7 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("settings", nargs="*", default=[], metavar="field=value", help="settings of the environment")
     parser.add_argument("--split", choices=get_args(Split), default="train")
     parser.add_argument("--task", type=int, default=0, metavar="N", help="number of the task in its split, from 0")
-    parser.add_argument("--expert", action="store_true", help="show the expert's solution")
+    players = parser.add_mutually_exclusive_group()
+    players.add_argument("--expert", action="store_true", help="show the expert's solution")
+    players.add_argument("--policy", metavar="NAME", help="watch an untrained policy choose among the actions: smollm2")
     options = parser.parse_intermixed_args(arguments)
     return exit_code(lambda: _play(options))
 
@@ -43,7 +47,8 @@ def _play(options: argparse.Namespace) -> None:
         print(f"{env.name}, {options.split} task {options.task} ({task.kind or task.id})\n{env.prompt.rules}\n")
         if options.expert and not env.has_expert:
             raise UserError(f"--expert: env={env.name} has no expert")
-        play(env, task, ask_expert if options.expert else ask_person)
+        player = ask_policy(env, options.policy) if options.policy else ask_expert if options.expert else ask_person
+        play(env, task, player)
     except KeyboardInterrupt:
         print("\nstopped")
 
@@ -73,6 +78,38 @@ def play(env: Environment, task: Task, player: Player) -> None:
 def ask_expert(env: Environment, episodes: Episodes) -> str | None:
     """Return the expert's action."""
     return episodes.expert(0)
+
+
+def ask_policy(env: Environment, name: str) -> Player:
+    """Return a player that samples from an untrained policy, restricted to the admissible actions.
+
+    Raises ``UserError`` for a policy without weights of its own, and where actions are free text.
+    """
+    from bepo.policies import policies
+    from bepo.rollouts.agent import Agent
+    from bepo.rollouts.collect import Overlong, Sampling
+
+    settings = policies.make(name, constrained=True)
+    if settings.served or settings.weights is None:
+        raise UserError(f"--policy={name}: has no weights that can play; choices: smollm2, pretrained")
+    if env.free_text:
+        raise UserError(f"--policy={name}: chooses from a list of actions; {env.free_text}")
+    agent = Agent(style="brief", history_length=0)
+    with shown():
+        policy = settings.build(env, agent, "cpu")
+
+    def ask(env: Environment, episodes: Episodes) -> str | None:
+        observation = episodes.observations[0]
+        prompt = agent.prompt(env.prompt, episodes.instructions[0], observation, [])
+        seed = int(digest(prompt, 8), 16)
+        (sample,) = policy.sample([prompt], [observation.admissible], Sampling(), seed, [observation.image])
+        if isinstance(sample, Overlong):
+            raise sample
+        action = agent.parse(env, sample.text).action
+        print(f"{name} writes {sample.text!r} (probability {np.exp(sum(sample.logprobs)):.2f})")
+        return action
+
+    return ask
 
 
 def ask_person(env: Environment, episodes: Episodes) -> str | None:

@@ -20,7 +20,7 @@ from omegaconf import OmegaConf
 from bepo.core.errors import Parser, exit_code, path_of
 from bepo.core.places import EXPERIMENTS, PAPER
 from bepo.runs.compose import register_configs
-from bepo.runs.config import TIERS, Config
+from bepo.runs.config import PAPER_TIERS, Config
 from bepo.runs.reference import reference
 from bepo.store.files import write_output
 
@@ -47,7 +47,7 @@ def main_settings() -> dict[str, dict[str, dict[str, Any]]]:
     """Return the configs of Gated-BEPO as ``{tier: {"env model": config}}``, with the fields that the tables show."""
     register_configs()
     with initialize_config_dir(str(EXPERIMENTS)):
-        return {tier: dict(_places(tier)) for tier in TIERS}
+        return {tier: dict(_places(tier)) for tier in PAPER_TIERS}
 
 
 def _places(tier: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -28,6 +28,8 @@ PLUGINS = {"env": environments, "credit": estimators, "loss": losses, "policy": 
 """The parts of a config that are chosen by name, and their registries."""
 TIERS = ("smoke", "laptop", "desktop", "paper")
 """The tiers, from the smallest to the largest."""
+PAPER_TIERS = ("smoke", "laptop", "paper")
+"""The tiers at which every study can run: they have a policy for every model of the paper."""
 OF_UPDATES = ("credit", "loss", "training", "rollout", "seed")
 """The parts of a config that an evaluation does not use."""
 _MISSING = "???"  # OmegaConf's mark of a required value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bepo.runs.compose import register_configs
-from bepo.runs.config import TIERS, identity_of
+from bepo.runs.config import PAPER_TIERS, identity_of
 from bepo.store.runs import run_id
 from bepo.sweep.check import check_tuning
 from bepo.sweep.studies import compose_study
@@ -12,8 +12,8 @@ register_configs()
 
 
 def check_it_composes_at_every_tier(name: str) -> None:
-    """Every cell of a grid, and the search of an Optuna study, is valid at every tier."""
-    for tier in TIERS:
+    """Every cell of a grid, and the search of an Optuna study, is valid at every tier of the paper's models."""
+    for tier in PAPER_TIERS:
         study = compose_study(name, [f"tier={tier}"])
         assert study.config.study.question
         check_tuning(study) if study.is_tuning else study.configured

@@ -23,7 +23,7 @@ from bepo.core.batch import Tokens
 from bepo.core.errors import UserError
 from bepo.policies.lm.adapters import copy_sharing_frozen, load_adapters
 from bepo.policies.lm.batching import Transitions, free_tokens, padded_micro_batches, response_ids, response_mask
-from bepo.policies.lm.logit_mask import Trie, allowed_ids, mask_logits, token_trie
+from bepo.policies.lm.logit_mask import Ids, Trie, allowed_ids, mask_logits, token_trie
 from bepo.policies.lm.padded_decoder import PaddedDecoder
 from bepo.policies.lm.padding import full, pad_left, pad_right
 from bepo.policies.lm.responses import Decoder, Response, draw
@@ -192,15 +192,26 @@ class LanguageModel:
         torch has gradients enabled. Both are 0 for a token without an alternative.
         """
         free = free_tokens(tokens, transitions)
-        logits = mask_logits(self._logits(tokens, transitions, free), sampling, allowed_ids(tokens, transitions, free))
-        log_all = logits.log_softmax(-1)
-        response = torch.from_numpy(response_ids(tokens, transitions)[free]).to(self.device)
-        chosen = log_all.gather(1, response.unsqueeze(1)).squeeze(1)
+        allowed, response = allowed_ids(tokens, transitions, free), response_ids(tokens, transitions)[free]
+        logits, allowed, response = self._choices(tokens, transitions, free, allowed, response)
+        log_all = mask_logits(logits, sampling, allowed).log_softmax(-1)
+        chosen = log_all.gather(1, torch.from_numpy(response).to(self.device).unsqueeze(1)).squeeze(1)
         # Leave out forbidden tokens (p = 0, log p = -inf), because their gradient would be NaN.
         entropy = -(log_all.exp() * log_all.masked_fill(log_all.isneginf(), 0.0)).sum(-1)
         zeros, at = chosen.new_zeros(free.shape), torch.from_numpy(free).to(self.device)
         mask = torch.from_numpy(response_mask(tokens, transitions)).to(self.device)
         return TokenLogProbs(zeros.masked_scatter(at, chosen), zeros.masked_scatter(at, entropy), mask)
+
+    def _choices(
+        self,
+        tokens: Tokens,
+        transitions: Transitions,
+        asked: Bool[np.ndarray, "b r"],
+        allowed: Sequence[Ids] | None,
+        response: Int[np.ndarray, " n"],
+    ) -> tuple[Float[Tensor, "n v"], Sequence[Ids] | None, Int[np.ndarray, " n"]]:
+        """Return the logits of the ``asked`` response tokens, and the allowed and the given tokens as their columns."""
+        return self._logits(tokens, transitions, asked), allowed, response
 
     def hidden(
         self, tokens: Tokens, transitions: Transitions, asked: Bool[np.ndarray, "b r"], backbone: nn.Module

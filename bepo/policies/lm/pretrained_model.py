@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from bepo.core.batch import Tokens
@@ -17,6 +17,7 @@ from bepo.policies.lm import decoder_modules
 from bepo.policies.lm.adapters import frozen_layers
 from bepo.policies.lm.batching import Transitions
 from bepo.policies.lm.kept_states import KeptStates
+from bepo.policies.lm.logit_mask import Ids
 from bepo.policies.lm.prefix_sharing import PrefixSharingModel, TreeDecoder, needed
 from bepo.policies.lm.prefix_tree import PrefixTree
 from bepo.policies.lm.responses import Decoder, Response
@@ -72,6 +73,24 @@ class PretrainedModel(PrefixSharingModel):
             with torch.no_grad():
                 states = states_before(backbone, self.parts, tree, first)
         return decode_from(backbone, self.parts, tree, states, first, row, position)
+
+    def _choices(
+        self,
+        tokens: Tokens,
+        transitions: Transitions,
+        asked: Bool[np.ndarray, "b r"],
+        allowed: Sequence[Ids] | None,
+        response: Int[np.ndarray, " n"],
+    ) -> tuple[Float[Tensor, "n v"], Sequence[Ids] | None, Int[np.ndarray, " n"]]:
+        """Return the logits of the ``asked`` response tokens, of the tokens allowed in the batch."""
+        if allowed is None:
+            return super()._choices(tokens, transitions, asked, allowed, response)
+        columns, head = np.unique(np.concatenate(allowed)), self.model.get_output_embeddings()
+        assert isinstance(head, nn.Linear)  # so it is in the architectures of the tree
+        hidden = self.hidden(tokens, transitions, asked, self.model.base_model)
+        logits = hidden @ head.weight[torch.from_numpy(columns.astype(np.int64)).to(self.device)].T
+        logits = logits if head.bias is None else logits + head.bias[columns]
+        return logits, [np.searchsorted(columns, ids) for ids in allowed], np.searchsorted(columns, response)
 
     def read(
         self, rows: Sequence[Sequence[int]], tree: PrefixTree, before: KVCache | None
