@@ -118,6 +118,14 @@ def test_renderings():
             assert picture[0, 16 * r : 16 * r + 16, 16 * c : 16 * c + 16].tobytes() == tiles[symbol]
 
 
+def test_cells_leave_out_the_outer_walls_and_keep_the_state():
+    tasks = list(islice(Sokoban().tasks("train"), 2))
+    rows, cells = (Sokoban(rendering=kind).start(tasks).observations for kind in ("rows", "cells"))
+    for whole, inner in zip(rows, cells):
+        expected = [" ".join(row[1:-1]) for row in whole.text.split("\n")[1:-1]]
+        assert inner.text.split("\n") == expected and inner.key == whole.key == whole.text
+
+
 def test_player_on_target_survives_the_text():
     text = "#####\n#SX_#\n#####"
     fixed, state = render.parse(text)

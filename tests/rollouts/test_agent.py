@@ -74,3 +74,30 @@ def test_compact_style():
     agent = Agent(style="compact")
     assert agent.parse(ENV, "up") == ("up", "up", True)
     assert agent.parse(ENV, "now now") == (None, "now now", False)
+
+
+def test_a_brief_prompt_ends_with_what_changes():
+    prompt = Agent(style="brief").prompt(ENV.prompt, "find the mug", NOW, PAST)
+    assert prompt == (
+        f"{ENV.prompt.rules}\nTask: find the mug\nBefore: board3\nAction: act3\nBefore: board4\nAction: act4\n"
+        "Actions: up, down, left, right.\nAnswer with one action.\nNow:\nBOARD"
+    )
+    bare = Agent(style="brief", history_length=0, list_actions=False).prompt(ENV.prompt, "", NOW, PAST)
+    assert bare == f"{ENV.prompt.rules}\nAnswer with one action.\nNow:\nBOARD"
+
+
+@pytest.mark.parametrize(
+    "reasoning, response, action",
+    [
+        (False, " Up\n", "up"),
+        (False, "nothing", None),
+        (True, "The box is above. Action: up", "up"),
+        (True, "Action: up? No. Action: left", "left"),
+        (True, "I go up.", None),  # no mark
+    ],
+)
+def test_brief_responses(reasoning, response, action):
+    agent = Agent(style="brief", reasoning=reasoning)
+    found, _, valid = agent.parse(ENV, response)
+    assert (found, valid) == (action, action is not None)
+    assert ("reason" in agent.prompt(ENV.prompt, "", NOW, [])) == reasoning

@@ -66,6 +66,8 @@ class Sokoban(Environment):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.rendering != "rows" and self.observation != "text":
+            raise UserError(f"env.rendering={self.rendering}: needs env.observation=text, not {self.observation}")
         if self.min_solution > self.horizon:
             raise UserError(f"env.min_solution={self.min_solution}: must be at most env.horizon={self.horizon}")
 
