@@ -5,8 +5,10 @@ import json
 from functools import cache, partial
 
 import numpy as np
+import peft
 import pytest
 import torch
+import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +17,7 @@ from bepo.envs.alfworld import ALFWorld
 from bepo.envs.sokoban import Sokoban
 from bepo.losses.ppo_clip import PPOClip
 from bepo.policies import LoRA
+from bepo.policies.lm.adapters import save_merged
 from bepo.policies.lm.chat_tokens import end_of_answer, repair
 from bepo.policies.lm.language_model import LanguageModel
 from bepo.policies.lm.pretrained_model import PretrainedModel
@@ -177,28 +180,35 @@ def test_a_resumed_training_has_the_same_weights(folder, tmp_path):
     assert torch.equal(weights(resumed), weights(whole))
 
 
-def test_peft_loads_and_merges_what_is_saved(folder, tmp_path):
-    import peft
-    import transformers
-
+def test_peft_loads_what_is_saved_and_merged_weights_give_the_same(folder, tmp_path):
     policy = build(folder, lora=LORA)
     train(policy)
-    policy.save(tmp_path)
-    config = json.loads((tmp_path / "adapter_config.json").read_text())
+    policy.save(tmp_path / "adapters")
+    config = json.loads((tmp_path / "adapters" / "adapter_config.json").read_text())
     assert config["base_model_name_or_path"] == str(folder) and config["r"] == 4
-    base = transformers.AutoModelForCausalLM.from_pretrained(folder)
-    merged = peft.PeftModel.from_pretrained(base, tmp_path).merge_and_unload()
+    loaded = peft.PeftModel.from_pretrained(
+        transformers.AutoModelForCausalLM.from_pretrained(folder), tmp_path / "adapters"
+    )
+    save_merged(str(folder), tmp_path / "adapters", tmp_path / "merged")
+    merged = build(tmp_path / "merged")
+    replaced = build(folder, lora=LORA)  # as an evaluation of a run of backend=verl does
+    replaced.load_weights(tmp_path / "merged")
     ids = torch.tensor([policy.encode("Now")])
     with torch.no_grad():
-        torch.testing.assert_close(merged(ids).logits, policy.model(ids).logits, atol=1e-4, rtol=1e-4)
+        ours = policy.model(ids).logits
+        assert not torch.allclose(ours, build(folder).model(ids).logits, atol=1e-3)
+        for other in (loaded, merged.model, replaced.model):
+            torch.testing.assert_close(other(ids).logits, ours, atol=1e-4, rtol=1e-4)
+    assert merged.tokenizer.eos_token == "<|im_end|>"
 
 
 def test_adapters_of_another_shape_are_refused(folder, tmp_path):
     build(folder, lora=LoRA(rank=4, layers=1)).save(tmp_path)
     with pytest.raises(UserError, match=r"its adapters do not fit policy\.lora"):
         build(folder, lora=LORA).load_weights(tmp_path)
-    with pytest.raises(UserError, match="not a folder of adapters"):
-        build(folder, lora=LORA).load_weights(folder)
+    (tmp_path / "adapter_model.safetensors").unlink()
+    with pytest.raises(UserError, match=r"not a folder of adapters \(adapter_model\.safetensors is missing\)"):
+        build(folder, lora=LORA).load_weights(tmp_path)
 
 
 @pytest.mark.parametrize(

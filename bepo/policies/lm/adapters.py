@@ -13,6 +13,9 @@ from torch import nn
 from bepo.core.errors import Missing, UserError
 from bepo.policies import LoRA
 
+ADAPTER_CONFIG = "adapter_config.json"
+"""The file by which a folder of adapters is known."""
+
 
 def add_adapters(model: transformers.PreTrainedModel, settings: LoRA, base: str) -> None:
     """Put adapters into a model, which change nothing until they are trained, and freeze all other weights.
@@ -61,6 +64,15 @@ def load_adapters(model: transformers.PreTrainedModel, folder: Path) -> None:
     missing = [name for name in result.missing_keys if "lora_" in name]
     if missing or result.unexpected_keys:
         raise UserError(f"{folder}: its adapters do not fit policy.lora ({[*missing, *result.unexpected_keys][0]})")
+
+
+def save_merged(weights: str, adapters: Path, folder: Path) -> None:
+    """Write a checkpoint for transformers with the weights at ``weights`` and a folder of adapters added to them."""
+    import peft
+
+    base = transformers.AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32)
+    peft.PeftModel.from_pretrained(base, adapters).merge_and_unload().save_pretrained(folder)
+    transformers.AutoTokenizer.from_pretrained(adapters).save_pretrained(folder)
 
 
 def copy_sharing_frozen(module: nn.Module) -> nn.Module:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from bepo.core.batch import Tokens
 from bepo.core.errors import UserError
-from bepo.policies.lm.adapters import copy_sharing_frozen, load_adapters
+from bepo.policies.lm.adapters import ADAPTER_CONFIG, copy_sharing_frozen, load_adapters
 from bepo.policies.lm.batching import Transitions, free_tokens, padded_micro_batches, response_ids, response_mask
 from bepo.policies.lm.logit_mask import Ids, Trie, allowed_ids, mask_logits, token_trie
 from bepo.policies.lm.padded_decoder import PaddedDecoder
@@ -277,13 +277,15 @@ class LanguageModel:
         return frozen
 
     def load_weights(self, folder: Path) -> None:
-        """Load weights that ``save`` wrote for a model of the same shape."""
-        if self.has_adapters:
-            load_adapters(self.model, folder)
-        else:
-            loaded = type(self.model).from_pretrained(folder, dtype=torch.float32)
-            self.model.load_state_dict(loaded.state_dict())
+        """Load weights that ``save`` wrote for a model of the same shape, or adapters that were merged into weights."""
         self.forget()
+        if self.has_adapters and (folder / ADAPTER_CONFIG).exists():
+            return load_adapters(self.model, folder)
+        loaded = type(self.model).from_pretrained(folder, dtype=torch.float32)
+        if self.has_adapters:  # backend=verl keeps a policy without adapters
+            self.model = remove_dropout(loaded).to(self.device)  # pyright: ignore[reportArgumentType] (stub forgets self)
+        else:
+            self.model.load_state_dict(loaded.state_dict())
 
     @property
     def has_adapters(self) -> bool:

@@ -22,11 +22,12 @@ from transfer_queue import KVBatchMeta
 
 from bepo.core.errors import UserError
 from bepo.envs import Task
+from bepo.policies.lm.adapters import save_merged
 from bepo.policies.pretrained import end_ids_of
 from bepo.rollouts.collect import Sampling
 from bepo.training.backends import Rollouts, Setup, joined
 from bepo.training.backends.verl import Verl
-from bepo.training.starting_policy import start_metadata
+from bepo.training.starting_policy import start_metadata, warm_start_name
 from bepo.training.verl import pictures
 from bepo.training.verl.devices import find_device
 from bepo.training.verl.episodes import TASKS, EpisodeWorkers, Tasks
@@ -108,14 +109,22 @@ class VerlEngine:
         self.end_ids = end_ids_of(config.actor_rollout_ref.model.path, self._trainer.tokenizer)
 
     def _model_path(self) -> str:
-        """Return the path from which verl loads the model. A built-in policy is built, warm-started and saved first."""
+        """Return the path from which verl loads the model.
+
+        A policy with a warm start, or without weights, is built, warm-started and saved first. Adapters of a warm start
+        are merged into the weights, and verl trains new ones above them.
+        """
+        base = self.setup.policy.weights
         if self.setup.weights is not None:
             return str(self.setup.weights)
-        if self.setup.policy.weights is not None:
-            return self.setup.policy.weights
+        if base is not None and warm_start_name(self.setup) is None:
+            return base
         policy = initial_policy(self.setup)
         find_device(self.setup.device).check_model(policy.model.config.get_text_config())
         policy.save(self._initial_policy)
+        if base is not None and policy.has_adapters:
+            adapters = self._initial_policy.rename(self._initial_policy.with_name("initial_adapters"))
+            save_merged(base, adapters, self._initial_policy)
         return str(self._initial_policy)
 
     @property

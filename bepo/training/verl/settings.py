@@ -8,6 +8,7 @@ from zlib import crc32
 
 import verl
 from omegaconf import DictConfig, OmegaConf
+from transformers import AutoConfig
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import validate_config
 
@@ -63,7 +64,7 @@ def _common(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
             "dataloader_num_workers": 0,
         },
         "actor_rollout_ref": {
-            "model": _model(settings, setup, model) | _adapters(setup),
+            "model": _model(settings, setup, model) | _adapters(setup, model),
             "actor": _actor(settings, setup),
             "ref": {"fsdp_config": _fsdp(settings)},
             "rollout": {
@@ -121,12 +122,16 @@ def _model(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
     }
 
 
-def _adapters(setup: Setup) -> dict[str, Any]:
+def _adapters(setup: Setup, model: str) -> dict[str, Any]:
     """Return the settings of LoRA. vLLM gets the weights with the adapters added to them."""
     lora = setup.policy.lora
     if not lora.rank:
         return {}
-    modules = list(lora.modules) or "all-linear"
+    modules: list[str] | str = list(lora.modules) or "all-linear"
+    if lora.layers:  # peft reads a text as a regular expression for the whole name of a layer
+        n = AutoConfig.from_pretrained(model).get_text_config().num_hidden_layers
+        upper = "|".join(map(str, range(n - lora.layers, n)))
+        modules = rf".*\.layers\.({upper})\..*({'|'.join(lora.modules) or '[a-z]+_proj'})"
     return {
         "lora_rank": lora.rank,
         "lora_alpha": lora.alpha,
