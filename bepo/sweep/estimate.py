@@ -33,6 +33,7 @@ PAPER_COST = {
 # before and after the four updates of a run.
 SMOKE_COST = 2.0
 LAPTOP_COST = {"sokoban": 2.6, "webshop": 2.1, "alfworld": 2.5}
+DESKTOP_COST = 22.0  # docs/desktop.md
 LARGE_FACTOR = 1.5  # model=large
 VISION_FACTOR = 2.3  # model=vl
 CRITIC_FACTOR = 2.1
@@ -88,7 +89,7 @@ class Throughput:
         if at_paper:
             seconds, gpus = PAPER_COST.get((config.env.name, config.model), (226.0, 2))
             return TimeEstimate(updates * seconds, gpus, measured=False)
-        return TimeEstimate(updates * _tiny_cost(config), 0, measured=False)
+        return TimeEstimate(updates * _cpu_cost(config), 0, measured=False)
 
 
 def _seconds_an_update(run: StoredRun) -> float:
@@ -99,11 +100,11 @@ def _seconds_an_update(run: StoredRun) -> float:
     return seconds / run.metadata["result"]["updates"]
 
 
-def _tiny_cost(config: Config) -> float:
-    """Return the CPU seconds per update of a tiny model from the constants above."""
+def _cpu_cost(config: Config) -> float:
+    """Return the CPU seconds per update of a model on a CPU from the constants above."""
     if config.tier == "smoke":
         return SMOKE_COST
-    seconds = LAPTOP_COST.get(config.env.name, max(LAPTOP_COST.values()))
+    seconds = DESKTOP_COST if config.tier == "desktop" else LAPTOP_COST.get(config.env.name, max(LAPTOP_COST.values()))
     seconds *= {"large": LARGE_FACTOR, "vl": VISION_FACTOR}.get(config.model, 1.0)
     return seconds * (CRITIC_FACTOR if config.credit.needs_critic else 1.0)
 
