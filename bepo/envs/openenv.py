@@ -56,7 +56,7 @@ class OpenEnv(TextEnvironment):
 
     label: ClassVar[str] = "OpenEnv"
     shown_settings: ClassVar[tuple[str, ...]] = ("id", "horizon")
-    method_version: ClassVar[int] = 1
+    method_version: ClassVar[int] = 2
 
     @cached_property
     def prompt(self) -> PromptText:

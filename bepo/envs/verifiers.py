@@ -51,7 +51,7 @@ class Verifiers(TextEnvironment):
 
     label: ClassVar[str] = "Verifiers"
     shown_settings: ClassVar[tuple[str, ...]] = ("id", "horizon")
-    method_version: ClassVar[int] = 1
+    method_version: ClassVar[int] = 2
 
     @cached_property
     def prompt(self) -> PromptText:

@@ -55,6 +55,7 @@ class Gymnasium(Environment):
     label: ClassVar[str] = "Gymnasium"
     shown_settings: ClassVar[tuple[str, ...]] = ("id", "horizon")
     method_version: ClassVar[int] = 2
+    reads_case: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.horizon == 0:
