@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, get_args
 from bepo.core.errors import Missing, UserError
 from bepo.core.settings import setting
 from bepo.envs import Environment, Observation, PromptText, Split, Task, content_id, register, split_by_id
-from bepo.envs._words import seen_words
+from bepo.envs._words import pieces, seen_words
 from bepo.envs.gymnasium.episodes import GymnasiumEpisodes
 from bepo.envs.gymnasium.making import Maker, time_limit
 from bepo.envs.gymnasium.tabular import has_table
@@ -70,7 +70,8 @@ class Gymnasium(Environment):
     @cached_property
     def prompt(self) -> PromptText:
         """Return the texts for the agent's prompt; the vocabulary comes from some random episodes."""
-        words = seen_words(self.tasks("train"), self.start, _random_action)
+        seen = seen_words(self.tasks("train"), self.start, _random_action)
+        words = sorted({*seen, *(piece for word in self._maker.words for piece in pieces(word))})
         rules = self.rules or family_of(self.id).rules or f"You act in {self.id}."
         return PromptText(f"You are an expert agent playing {self.id.partition('-v')[0]}.", rules, words)
 
@@ -104,10 +105,16 @@ class Gymnasium(Environment):
         return GymnasiumEpisodes(self._maker, [task.data["seed"] for task in tasks], self.horizon)
 
     def parse_action(self, text: str) -> str | None:
-        """Return the action whose word or number equals the text, else the first action whose word it contains."""
-        words, said = self._maker.words, text.strip().lower()
-        exact = (word for n, word in enumerate(words) if said in (str(n), word.lower()))
-        return next(exact, next((word for word in words if word.lower() in said.split()), None))
+        """Return the action that the text names, or None. Case does not count.
+
+        Exact words come first, then the number of an action, if no word is a number. Then the text may contain words of
+        an action; the action with the most words counts, or the first of several.
+        """
+        said = " ".join(text.lower().split())
+        if said in self._maker.names:
+            return self._maker.names[said]
+        contained = (word for word in self._maker.words if f" {' '.join(word.lower().split())} " in f" {said} ")
+        return max(contained, key=lambda word: len(word.split()), default=None)
 
     def missing(self) -> Missing | None:
         """Return ``Missing`` if gymnasium is not installed, else None."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from bepo.core.errors import UserError, choose
 from bepo.envs._foreign import in_words, named
+from bepo.envs._words import pieces
 from bepo.envs.gymnasium.texts import described, family_of, plain
 
 _SIZES = range(2, 51)  # of a random lake; Gymnasium never returns from making a map of one cell
@@ -45,6 +46,7 @@ class Maker:
             raise UserError(f"env.kwargs.size={size}: choose a whole number from {_SIZES[0]} to {_SIZES[-1]}")
         self.renders = "ansi" in self._make(0).metadata.get("render_modes", ())
         self.words = self._words()
+        self.names = self._names()
 
     def make(self, seed: int) -> Any:
         """Return an environment for the task of a seed, not reset yet.
@@ -114,3 +116,19 @@ class Maker:
         if len(words) != space.n or len(set(words)) != len(words):
             raise UserError(f"env.actions={list(words)}: must be {space.n} different words for {self.id}")
         return words
+
+    def _names(self) -> dict[str, str]:
+        """Return the action of each text that names one: its word, also as tiny models write it, or its number.
+
+        Raises ``UserError`` if two actions have the same name.
+        """
+        names: dict[str, str] = {}
+        for word in self.words:
+            for name in {" ".join(form.lower().split()) for form in (word, " ".join(pieces(word)))}:
+                if not name or name in names:
+                    told = f"{word!r} is {repr(names[name]) if name else 'empty'} without case and blanks"
+                    raise UserError(f"env.actions={list(self.words)}: {told}; choose words that differ")
+                names[name] = word
+        if any(word.lstrip("+-").replace(".", "", 1).isdecimal() for word in self.words):
+            return names
+        return {str(number): word for number, word in enumerate(self.words)} | names
