@@ -7,6 +7,7 @@ import pytest
 from bepo.core.batch import Terminal
 from bepo.core.errors import UserError
 from bepo.envs import environments
+from bepo.envs.gymnasium.making import Maker
 from bepo.envs.gymnasium.texts import described, plain
 from bepo.testing.env import (
     check_its_vocabulary_suffices_for_a_word_level_tokenizer,
@@ -143,12 +144,60 @@ if "Pictures-v0" not in gymnasium.registry:
     gymnasium.register("Pictures-v0", Pictures)
 
 
+class Long(gymnasium.Env):
+    """An environment that is registered with a time limit, and counts how often it is closed."""
+
+    action_space, observation_space = gymnasium.spaces.Discrete(2), gymnasium.spaces.Text(9)
+    left_open = 0
+
+    def __init__(self, breaks=(), render_mode=None):
+        if breaks:
+            raise RuntimeError(breaks.pop())
+        Long.left_open += 1
+
+    def close(self):
+        Long.left_open -= 1
+
+
+gymnasium.register("Long-v0", Long, max_episode_steps=300)
+gymnasium.register("Long-v3", Long, max_episode_steps=310)
+gymnasium.register("Short-v0", lambda **kwargs: gymnasium.wrappers.TimeLimit(Long(**kwargs), 40), max_episode_steps=60)
+
+
 @pytest.mark.parametrize(
-    "env_id, horizon", [("FrozenLake-v1", 100), ("Taxi-v4", 200), ("CliffWalking-v1", 50), ("CartPole-v1", 500)]
+    "env_id, horizon",
+    [
+        ("FrozenLake-v1", 100),
+        ("Taxi-v4", 200),
+        ("gymnasium:Taxi-v4", 200),
+        ("Taxi", 200),
+        ("CartPole", 500),
+        ("CartPole-v0", 200),
+        ("CliffWalking-v1", 50),  # it has none
+        ("Long-v0", 300),
+        ("Long", 310),
+        ("Short-v0", 40),
+    ],
 )
-def test_a_registered_time_limit_is_the_horizon(env_id, horizon):
-    """CliffWalking has none."""
+def test_the_time_limit_of_the_made_environment_is_the_horizon(env_id, horizon):
     assert made(env_id).horizon == horizon and made(env_id, horizon=7).horizon == 7
+
+
+def test_an_environment_is_closed_after_its_time_limit_is_read(monkeypatch):
+    monkeypatch.setattr(Long, "left_open", 0)
+    Maker("Long-v0", {}, ("a", "b")).time_limit()
+    before = Long.left_open
+    Maker("Long-v0", {}, ("a", "b"))
+    assert before == Long.left_open - before  # making it opens as many without a limit
+
+
+def test_no_time_limit_is_assumed_where_it_cannot_be_read():
+    breaks = ["no display"]
+    env = made("Long-v0", kwargs={"breaks": breaks})
+    assert env.horizon == 0 and not breaks
+    with pytest.raises(UserError, match="could not be made when its time limit was read; try again"):
+        list(islice(env.tasks("train"), 1))
+    assert made("Long-v0", kwargs={"breaks": breaks}).horizon == 300
 
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "MountainCar-v0", "Acrobot-v1"])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from typing import Any, ClassVar, Literal, get_args
@@ -14,7 +15,7 @@ from bepo.core.settings import setting
 from bepo.envs import Environment, Observation, PromptText, Split, Task, content_id, register, split_by_id
 from bepo.envs._words import pieces, seen_words
 from bepo.envs.gymnasium.episodes import GymnasiumEpisodes
-from bepo.envs.gymnasium.making import Maker, time_limit
+from bepo.envs.gymnasium.making import Maker
 from bepo.envs.gymnasium.tabular import has_table
 from bepo.envs.gymnasium.texts import family_of
 
@@ -59,8 +60,13 @@ class Gymnasium(Environment):
 
     def __post_init__(self) -> None:
         if self.horizon == 0:
-            self.horizon = min(time_limit(self.id) or _STEPS_WITHOUT_LIMIT, _MOST_STEPS)
+            with suppress(UserError):  # an environment that cannot be made keeps 0, and says why when it is used
+                self.horizon = min(self._made.time_limit() or _STEPS_WITHOUT_LIMIT, _MOST_STEPS)
         super().__post_init__()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return only the settings: environments may hold processes or files."""
+        return asdict(self)
 
     @property
     def has_expert(self) -> bool:
@@ -128,8 +134,15 @@ class Gymnasium(Environment):
 
         return {"gymnasium": version("gymnasium")}
 
-    @cached_property
+    @property
     def _maker(self) -> Maker:
+        made = self._made
+        if self.horizon == 0:
+            raise UserError(f"env.id={self.id}: could not be made when its time limit was read; try again")
+        return made
+
+    @cached_property
+    def _made(self) -> Maker:
         if missing := self.missing():
             raise missing
         if not self.id:

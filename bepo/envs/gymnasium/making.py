@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from copy import copy
 from functools import cached_property
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from bepo.core.errors import UserError, choose
@@ -17,20 +17,6 @@ from bepo.envs._words import pieces
 from bepo.envs.gymnasium.texts import described, family_of, plain
 
 _SIZES = range(2, 51)  # of a random lake; Gymnasium never returns from making a map of one cell
-
-
-def time_limit(env_id: str) -> int | None:
-    """Return the number of steps after which Gymnasium would truncate an episode (``max_episode_steps``).
-
-    None if the environment has no limit or is unknown, or if gymnasium is not installed.
-    """
-    if find_spec("gymnasium") is None or not env_id:
-        return None
-    gymnasium = import_module("gymnasium")
-    try:
-        return gymnasium.spec(env_id).max_episode_steps
-    except Exception:  # any type: the import of another package; ``Maker`` reports it
-        return None
 
 
 class Maker:
@@ -56,6 +42,16 @@ class Maker:
         if self.random_map or not self.family.actions:
             return self._make(seed, render_mode="ansi" if self.renders else None)
         return copy(self._prototype)
+
+    def time_limit(self) -> int | None:
+        """Return the number of steps after which Gymnasium would truncate an episode, or None.
+
+        It is the limit of the environment that is made, which knows its whole ID: ``Taxi`` makes ``Taxi-v4``. A wrapper
+        of the environment's own may cut episodes earlier than its registration says.
+        """
+        with named(self.id, "time limit"), closing(self._make(0)) as env:
+            registered = import_module("gymnasium").spec(env.unwrapped.spec.id).max_episode_steps
+            return min((limit for limit in (registered, env.spec.max_episode_steps) if limit is not None), default=None)
 
     def text(self, env: Any, observation: object) -> str:
         """Return an observation as text. Raises ``UserError`` if it is a picture or another large array."""
