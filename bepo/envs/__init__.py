@@ -112,8 +112,8 @@ class Environment(Plugin):
     untagged_tail: ClassVar[int] = 0
     """If a response has no action tags, so many characters at its end are read as the action."""
     reads_case: ClassVar[bool] = True
-    """Whether an action in other letters (``Paris``, ``paris``) is another action. False: actions are in lower case, also
-    those that later prompts show."""
+    """Whether an action in other letters (``Paris``, ``paris``) is another action. False: responses are read, and shown
+    in later prompts, in lower case."""
     horizon: int
     """Number of steps after which an episode is truncated."""
 
