@@ -46,7 +46,7 @@ class Registry(Generic[P]):
         """Register a plug-in class under its ``name``; use as a class decorator.
 
         Raises ``UserError`` if the class is not a dataclass, has the wrong base class, or lacks a default or a required
-        class attribute. Raises it also if another file has a plug-in of this name: run IDs could not tell them apart.
+        class attribute. Raises it also if another class has this name: run IDs could not tell them apart.
         """
         place = f"{cls.__module__}.{cls.__qualname__}"
         if "__dataclass_fields__" not in vars(cls):
@@ -65,7 +65,7 @@ class Registry(Generic[P]):
         except UserError as error:
             raise UserError(f"{place}: {error}") from None
         other = self._known.get(cls.name, cls)
-        if other.__module__ != cls.__module__:
+        if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
             raise UserError(f"{place}: name {cls.name!r} is taken by {other.__module__}.{other.__qualname__}")
         self._known[cls.name] = cls
         return cls

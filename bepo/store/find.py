@@ -174,8 +174,8 @@ def find_runs(name: str, results: Path, tier: str | None = None) -> list[StoredR
     if not chosen:
         what, of_tier = "study" if is_study else "run", f" of tier {tier}" if tier else ""
         raise UserError(
-            f"{what} {name!r}: not found in {results} or the published runs{of_tier}; choices: a run folder, an archive, "
-            "the beginning of a run ID, a study; `python -m analysis runs` lists the runs"
+            f"{what} {name!r}: not found in {results} or the published runs{of_tier}; choices: a run folder, an "
+            "archive, the beginning of a run ID, a study; `python -m analysis runs` lists the runs"
         )
     return [read_any(places[chosen[0]])] if len(chosen) == 1 else _readable(map(places.__getitem__, chosen), name)
 
