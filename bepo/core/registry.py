@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import MISSING, fields
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -27,6 +27,13 @@ class Plugin(Settings):
     def metadata(self) -> dict[str, Any]:
         """Return metadata for ``run.json`` beside the settings, such as a version of the data."""
         return {}
+
+    def refuse_names(self, own: Iterable[str], taken: Collection[str]) -> None:
+        """Raise ``UserError`` if a number of the plug-in has the name of one of ours, which it would replace."""
+        if replaced := [name for name in own if name in taken]:
+            raise UserError(
+                f"{self.group}={self.name}: its {replaced[0]!r} has the name of a number of bepo; rename it"
+            )
 
 
 P = TypeVar("P", bound=Plugin)

@@ -233,8 +233,26 @@ def play(
         asked = [j for j, samples in enumerate(known) if not samples]
         texts, choices = [prompts.texts[j] for j in asked], [prompts.choices[j] for j in asked]
         images = [prompts.images[j] for j in asked]
-        drawn = iter(policy.sample(texts, choices, sampling, derive_seed(seed, step), images) if asked else ())
+        answers = policy.sample(texts, choices, sampling, derive_seed(seed, step), images) if asked else ()
+        drawn = iter(_checked(answers, len(asked)))
         episodes.step(prompts, [samples[0] if samples else next(drawn) for samples in known])
+
+
+def _checked(answers: Sequence[Sample | Overlong], n: int) -> Sequence[Sample | Overlong]:
+    """Return the answers of a policy. Raises ``UserError`` unless they are ``n`` with a log-probability a token."""
+    if len(answers) != n:
+        raise UserError(f"the policy gave {len(answers)} responses to {n} prompts")
+    for sample in answers:
+        if isinstance(sample, Overlong):
+            continue
+        if not isinstance(sample, Sample) or not isinstance(sample.text, str):
+            raise UserError(f"the policy's response must be a Sample with a text, not {sample!r}")
+        if not sample.response_ids or len(sample.response_ids) != len(sample.logprobs):
+            tokens, logprobs = len(sample.response_ids), len(sample.logprobs)
+            raise UserError(f"the policy's response has {tokens} tokens and {logprobs} log-probabilities")
+        if not all(map(math.isfinite, sample.logprobs)):
+            raise UserError(f"the policy's log-probabilities must be finite, found {sample.logprobs}")
+    return answers
 
 
 def overlong(batch: RolloutBatch, horizon: int) -> Bool[np.ndarray, " M"]:

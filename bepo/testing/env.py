@@ -192,6 +192,7 @@ def check_its_vocabulary_suffices_for_a_word_level_tokenizer(env: Environment) -
                 assert UNKNOWN not in tokens, text
             for action in observation.admissible:
                 said = tokenizer.decode(tokenizer.encode(action, add_special_tokens=False))
+                assert isinstance(said, str)  # for the type checker: one action gives one text
                 run = env.parse_action(said) or ""
                 assert "".join(run.split()) == "".join(action.split()), (
                     f"{said!r}, a tiny model's words for {action!r}, runs {run!r}"
