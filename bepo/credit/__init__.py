@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from bepo.core.batch import RolloutBatch
-from bepo.core.errors import UserError
+from bepo.core.errors import UserError, briefly
 from bepo.core.graph import RolloutGraph
 from bepo.core.numbers import plain_number
 from bepo.core.registry import Plugin, Registry
@@ -45,7 +45,7 @@ class Credit:
             try:
                 found[name] = plain_number(value)
             except ValueError:
-                raise UserError(f"the estimator's metrics[{name!r}] is {value!r}, must be a number") from None
+                raise UserError(f"the estimator's metrics[{name!r}] is {briefly(value)}, must be a number") from None
         return found
 
     def checked(self, n: int, n_tokens: int | None = None) -> Credit:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from jaxtyping import Bool, Float
 
-from bepo.core.errors import UserError
+from bepo.core.errors import UserError, briefly
 from bepo.core.registry import Plugin, Registry
 from bepo.core.settings import setting
 
@@ -92,7 +92,7 @@ class Loss(Plugin):
         for name, total in stats.items():
             if getattr(total, "shape", None) != () or total.is_complex():
                 raise UserError(
-                    f"loss={self.name}: the statistic {name!r} is {total!r}, must be a tensor of one number"
+                    f"loss={self.name}: the statistic {name!r} is {briefly(total)}, must be a tensor of one number"
                 )
 
     def reduce(self, token_loss: Float[Tensor, "b r"], mask: Bool[Tensor, "b r"]) -> Float[Tensor, ""]:

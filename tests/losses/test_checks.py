@@ -37,11 +37,17 @@ def test_a_loss_cannot_change_what_follows_it():
 @pytest.mark.parametrize(
     "result, problem",
     [
-        (lambda mask: (torch.zeros(2), {}), r"the losses of tokens are a torch.float32 tensor of shape \(2,\), must be"),
+        (
+            lambda mask: (torch.zeros(2), {}),
+            r"the losses of tokens are a torch.float32 tensor of shape \(2,\), must be",
+        ),
         (lambda mask: (mask, {}), "a torch.bool tensor"),
         (lambda mask: (mask * 1j, {}), "a torch.complex64 tensor"),
         (lambda mask: (0.5, {}), "the losses of tokens are float, must be a tensor of real numbers"),
-        (lambda mask: (mask * 1.0, {"entropy": mask.sum()}), "its 'entropy' has the name of a number of bepo; rename it"),
+        (
+            lambda mask: (mask * 1.0, {"entropy": mask.sum()}),
+            "its 'entropy' has the name of a number of bepo; rename it",
+        ),
         (lambda mask: (mask * 1.0, {"tokens": mask.sum()}), "its 'tokens' has the name of a number of bepo"),
         (lambda mask: (mask * 1.0, {"own": mask}), "the statistic 'own' is .* must be a tensor of one number"),
         (lambda mask: (mask * 1.0, {"own": 0.5}), "the statistic 'own' is 0.5, must be a tensor of one number"),

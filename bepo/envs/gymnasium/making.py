@@ -13,6 +13,7 @@ from typing import Any
 
 from bepo.core.errors import UserError, choose
 from bepo.envs._foreign import in_words, named
+from bepo.envs._values import begun
 from bepo.envs._words import pieces
 from bepo.envs.gymnasium.texts import described, family_of, plain
 
@@ -72,7 +73,7 @@ class Maker:
         if self.random_map:
             return "\n".join(self._map(seed))
         with named(self.id, "reset"):
-            observation, _ = self._prototype.reset(seed=seed)
+            observation, _ = begun(self.id, self._prototype.reset(seed=seed))
             return self.text(self._prototype, observation)
 
     def _make(self, seed: int, **more: Any) -> Any:
@@ -88,7 +89,7 @@ class Maker:
             except gymnasium.error.UnregisteredEnv as error:
                 own = [name for name, spec in gymnasium.registry.items() if "toy_text" in str(spec.entry_point)]
                 raise UserError(f"{choose('env.id', self.id, own)} ({in_words(error)})") from None
-            except Exception as error:  # any type: the code of an environment from another package
+            except (Exception, SystemExit) as error:  # any type: the code of an environment from another package
                 raise UserError(f"env.id={self.id}, env.kwargs={self._kwargs}: {in_words(error)}") from None
 
     @property
