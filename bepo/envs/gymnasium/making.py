@@ -31,6 +31,7 @@ class Maker:
         self.random_map = "FrozenLake" in env_id and kwargs.get("map_name", "") is None
         if self.random_map and (type(size := self._size) is not int or size not in _SIZES):
             raise UserError(f"env.kwargs.size={size}: choose a whole number from {_SIZES[0]} to {_SIZES[-1]}")
+        self.renders = False
         self.renders = "ansi" in self._make(0).metadata.get("render_modes", ())
         self.words = self._words()
         self.names = self._names()
@@ -41,7 +42,7 @@ class Maker:
         Gymnasium's own environments are copies that share the tables: these take long to make and never change.
         """
         if self.random_map or not self.family.actions:
-            return self._make(seed, render_mode="ansi" if self.renders else None)
+            return self._make(seed)
         return copy(self._prototype)
 
     def time_limit(self) -> int | None:
@@ -76,16 +77,16 @@ class Maker:
             observation, _ = begun(self.id, self._prototype.reset(seed=seed))
             return self.text(self._prototype, observation)
 
-    def _make(self, seed: int, **more: Any) -> Any:
+    def _make(self, seed: int) -> Any:
         gymnasium = import_module("gymnasium")
-        kwargs = dict(self._kwargs)
+        kwargs, shown = dict(self._kwargs), {"render_mode": "ansi"} if self.renders else {}
         if self.random_map:
             kwargs = {name: value for name, value in kwargs.items() if name not in ("map_name", "size")}
             kwargs["desc"] = self._map(seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as: a newer version of the environment exists
             try:
-                return gymnasium.make(self.id, max_episode_steps=-1, disable_env_checker=True, **kwargs, **more)
+                return gymnasium.make(self.id, max_episode_steps=-1, disable_env_checker=True, **kwargs, **shown)
             except gymnasium.error.UnregisteredEnv as error:
                 own = [name for name, spec in gymnasium.registry.items() if "toy_text" in str(spec.entry_point)]
                 raise UserError(f"{choose('env.id', self.id, own)} ({in_words(error)})") from None
@@ -102,7 +103,7 @@ class Maker:
 
     @cached_property
     def _prototype(self) -> Any:
-        return self._make(0, render_mode="ansi" if self.renders else None).unwrapped
+        return self._make(0).unwrapped
 
     def _words(self) -> tuple[str, ...]:
         gymnasium = import_module("gymnasium")
