@@ -11,7 +11,7 @@ from bepo.envs import IMAGE, environments
 from bepo.envs.sokoban import Sokoban
 from bepo.policies.lm.chat import Chat
 from bepo.policies.lm.tiny_model import build_tokenizer
-from bepo.policies.tiny import Tiny
+from bepo.policies.tiny import ACT, Tiny
 from bepo.policies.tiny_vl import MARKERS, TinyVL
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling, collect
@@ -117,6 +117,16 @@ def test_a_tiny_model_reads_control_tokens_in_parts():
     assert policy.encode(SHOWN) == Chat(policy.tokenizer).ids(SHOWN)
     batch = collect(env, COMPACT, policy, list(islice(env.tasks("train"), 2)), 2, Sampling(), 0)
     assert len(batch) == 8 and {*batch.actions} <= {"0", "1"} and batch.language.ids.max() < len(policy.tokenizer)
+
+
+def test_what_a_tiny_model_has_answered_stays_as_it_was():
+    """Published runs sampled from the whole vocabulary, and read an answer ``<act>`` as that word."""
+    policy = Tiny(warm_start=None).build(Sokoban(observation="text"), Agent(style="compact"), "cpu")
+    text = "step <act>\n#_ <act> then <act> up\nthen <act>\nnow <act>"
+    tokens = policy.tokenizer.convert_ids_to_tokens(policy.encode(text))
+    parts = ["<unk>"] * 3  # this vocabulary has no "<"
+    assert tokens == ["step", *parts, "#", "_", *parts, "then", ACT, "up", "then", ACT, "now", *parts, ACT]
+    assert policy.encode(text) == Chat(policy.tokenizer).ids(text)
 
 
 def test_the_vocabulary_of_other_words_stays_as_it_was():

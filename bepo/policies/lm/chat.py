@@ -9,6 +9,7 @@ from typing import Any
 
 import transformers
 
+from bepo.envs._words import pieces
 from bepo.policies.tiny import ACT
 
 Content = str | list[dict[str, str]]
@@ -63,7 +64,7 @@ class Chat:
 
     def has_controls(self, text: str) -> bool:
         """Return whether the words of a control token are in a text."""
-        return self._controls.search(text) is not None
+        return self._broken(text) != text
 
     def _joined(self, around: Sequence[str], texts: Sequence[str]) -> list[int]:
         """Return the IDs of texts and what the template writes around them. Only the latter has control tokens."""
@@ -79,7 +80,20 @@ class Chat:
 
     def _broken(self, text: str) -> str:
         """Return a text with a blank in the words of control tokens."""
-        return self._controls.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
+
+        def broken(found: re.Match[str]) -> str:
+            word = found[0]
+            return word if word == ACT and is_answer(text[: found.start()]) else f"{word[0]} {word[1:]}"
+
+        return self._controls.sub(broken, text)
+
+
+def is_answer(before: str) -> bool:
+    """Return whether the word after ``before`` is part of a response, which compact prompts show behind ``then``.
+
+    A tiny model may answer with any word of its vocabulary. Its runs have always read ``<act>`` there as that word.
+    """
+    return "then" in pieces(before.rpartition("\n")[2])
 
 
 def _texts(content: Content) -> list[str]:

@@ -67,7 +67,15 @@ def build_tokenizer(words: Sequence[str], markers: Sequence[str] = ()) -> transf
 
 def _plain_pieces(line: str) -> list[str]:
     """Return the words of a line of a prompt; the names of special tokens, which it may show, in parts."""
-    return [part for word in findall(_PIECE, line) for part in (_parts(word) if word in _SPECIAL else [word])]
+    found = findall(_PIECE, line)
+    if not {*_SPECIAL} & {*found}:
+        return found
+    said = found.index("then") if "then" in found else len(found)  # an answer follows (``chat.is_answer``)
+    return [
+        part
+        for place, word in enumerate(found)
+        for part in (_parts(word) if word in _SPECIAL and not (word == ACT and place > said) else [word])
+    ]
 
 
 def _parts(special: str) -> list[str]:
