@@ -185,19 +185,6 @@ class RolloutBatch:
         """
         return replace(self, reward=np.where(self.terminal == Terminal.SUCCESS, amount, 0.0))
 
-    def guarded(self) -> RolloutBatch:
-        """Return a copy with read-only arrays, for code of others.
-
-        A view would not do: ``np.add.at`` and torch write to read-only arrays.
-        """
-        arrays = {name: np.array(value) for name, value in vars(self).items() if name in _ARRAYS}
-        extras = {name: np.array(values) for name, values in self.extras.items()}
-        tokens = self.tokens and Tokens(**{f.name: np.array(vars(self.tokens)[f.name]) for f in fields(Tokens)})
-        for array in (*arrays.values(), *extras.values(), *(vars(tokens).values() if tokens else ())):
-            array.flags.writeable = False
-        texts = {name: list(vars(self)[name]) for name in ("task", "state_key", "action_key")}
-        return replace(self, **arrays, **texts, extras=extras, tokens=tokens)
-
     # --- making, joining ------------------------------------------------------------------------
 
     @classmethod
@@ -305,5 +292,4 @@ def _renumbered(ids: Int[np.ndarray, " n"], kept: Bool[np.ndarray, " k"]) -> Int
     return (np.cumsum(kept) - 1)[ids].astype(ids.dtype)
 
 
-_ARRAYS = (*OF_TRANSITIONS, "task_score", "state_group", "broken")
 _SIZES = (lambda p: p.n_groups, lambda p: p.n_trajectories, lambda p: p.n_states, len)

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError, briefly
 from bepo.core.graph import RolloutGraph
+from bepo.core.guarded import guarded
 from bepo.core.numbers import plain_number
 from bepo.core.registry import Plugin, Registry
 
@@ -158,7 +159,7 @@ class Estimator(Plugin):
         Raises ``UserError`` if it writes to the batch, or if it returns something else than ``Credit.checked`` accepts.
         """
         try:
-            found = self(batch.guarded())
+            found = self(guarded(batch))
         except ValueError as error:
             if "read-only" not in str(error):
                 raise

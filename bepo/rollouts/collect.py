@@ -249,9 +249,8 @@ def _checked(answers: Sequence[Sample | Overlong], n: int) -> Sequence[Sample | 
             continue
         if not isinstance(sample, Sample) or not isinstance(sample.text, str):
             raise UserError(f"the policy's response must be a Sample with a text, not {briefly(sample)}")
-        if not sample.response_ids or len(sample.response_ids) != len(sample.logprobs):
-            tokens, logprobs = len(sample.response_ids), len(sample.logprobs)
-            raise UserError(f"the policy's response has {tokens} tokens and {logprobs} log-probabilities")
+        if not (n_tokens := len(sample.response_ids)) or n_tokens != len(sample.logprobs):
+            raise UserError(f"the policy's response has {n_tokens} tokens and {len(sample.logprobs)} log-probabilities")
         if not all(map(math.isfinite, sample.logprobs)):
             raise UserError(f"the policy's log-probabilities must be finite, found {briefly(sample.logprobs)}")
     return answers

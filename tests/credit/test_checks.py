@@ -10,6 +10,7 @@ import pytest
 
 from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError
+from bepo.core.guarded import guarded
 from bepo.core.registry import Registry
 from bepo.credit import Credit, Estimator, Traits
 from bepo.credit._audit import audit
@@ -192,4 +193,4 @@ def test_a_metric_cannot_replace_one_of_ours(name):
 
 def test_a_copy_for_others_is_equal():
     batch = rollouts()
-    assert written(batch.guarded()) == written(batch) == written(copy.deepcopy(batch))
+    assert written(guarded(batch)) == written(batch) == written(copy.deepcopy(batch))
