@@ -115,18 +115,19 @@ def ask_policy(env: Environment, name: str) -> Player:
 def ask_person(env: Environment, episodes: Episodes) -> str | None:
     """Print the actions and ask until the answer is one of them. Return None if the person stops."""
     actions = episodes.observations[0].admissible
-    print("  ".join(f"{n} {action}" for n, action in enumerate(actions, start=1)))
+    places = {str(n): action for n, action in enumerate(actions, start=1)}
+    if any(action.isdecimal() for action in actions):  # then a number is the word of an action
+        places = {}
+    print("  ".join(f"{n} {action}" for n, action in places.items()) or "  ".join(actions))
     for answer in _answers():
         if answer == "?":
             print(f"the expert: {(env.has_expert and episodes.expert(0)) or 'knows no solution from here'}")
             continue
-        if answer.isdecimal() and actions:
-            action = {str(n): action for n, action in enumerate(actions, start=1)}.get(answer)
-        else:
-            action = env.parse_action(answer)
+        action = places.get(answer) if answer.isdecimal() and places else env.parse_action(answer)
         if action is not None:
             return action
-        print(f"{answer!r} is not an action; choices: a number from 1 to {len(actions)}, the words of an action, ?, q")
+        numbers = f"a number from 1 to {len(places)}, " if places or not actions else ""
+        print(f"{answer!r} is not an action; choices: {numbers}the words of an action, ?, q")
     return None
 
 

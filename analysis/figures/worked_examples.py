@@ -68,7 +68,7 @@ def credit_comparison(_: object) -> Figure:
 def method_overview(_: object) -> Figure:
     """Draw the stages of Gated-BEPO on one group."""
     batch, estimator = group_of(OVERVIEW.trajectories), GatedBEPO()
-    credit = estimator(batch)
+    credit = estimator.credit_of(batch)
     figure, axes = panels(1, 5, PAGE, 1.9, width_ratios=(1, 1.35, 1, 1, 1))
     _draw_rollouts(axes[0], batch, credit.terms["rho"])
     states = [batch.state_key[state] for state in batch.state]

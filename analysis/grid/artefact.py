@@ -5,7 +5,7 @@ import pkgutil
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal, get_args
 
 from analysis.data.rows import METHOD, RowKey
@@ -58,7 +58,7 @@ _table = lru_cache(maxsize=200)(_made)
 
 
 REGISTRY: dict[str, Artefact] = {}
-_PLACES: dict[str, str] = {}  # the module of each label
+_PLACES: dict[str, str] = {}  # the function of each label
 
 
 def artefact(
@@ -75,15 +75,16 @@ def artefact(
     gives each study its own key. ``key``: assigns runs to rows (default: by method). ``of``: the class of an artefact
     that loads something else. ``alike``: see ``Artefact``.
 
-    Raises ``UserError`` for an unknown kind, and for a label that another file has registered.
+    Raises ``UserError`` for an unknown kind, and for a label that another function has.
     """
     if kind not in get_args(Kind):
         raise choose(f"kind of artefact {label}", kind, get_args(Kind))
 
     def register(build: Build) -> Build:
-        place = _PLACES.setdefault(label, build.__module__)
-        if place != build.__module__:
-            raise UserError(f"{build.__module__}: label {label!r} is already registered by {place}")
+        function: Any = build.func if isinstance(build, partial) else build
+        place = f"{function.__module__}.{function.__qualname__}"
+        if (taken := _PLACES.setdefault(label, place)) != place:
+            raise UserError(f"{place}: label {label!r} is already registered by {taken}")
         names = (study,) if isinstance(study, str) else study
         studies = names if isinstance(names, Mapping) else dict.fromkeys(names, key)
         of_studies = (lambda loaded: build(loaded[study])) if isinstance(study, str) else build

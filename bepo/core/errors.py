@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from io import TextIOBase
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, NoReturn, TextIO
 
 GPU_ENVIRONMENT = (
@@ -112,6 +113,11 @@ def status_of(error: OSError) -> int:
 def place_of(error: OSError) -> str:
     """Return which file cannot be read or written, and why."""
     return str(UserError(f"{error.filename or 'standard output'}: cannot be read or written ({why(error)})"))
+
+
+def briefly(value: object) -> str:
+    """Return a value as code in one line of at most 100 characters, for a message."""
+    return shorten(repr(value), 100)
 
 
 def why(error: Exception) -> str:

@@ -6,7 +6,7 @@ environments, losses, policies, backends, objectives, tables and figures.
 
 A plug-in that is a package is imported with all its modules whose names do not begin with an underscore; ``tables`` and
 ``figures`` only by ``analysis``, because plotting libraries take seconds to import. Its folders ``conf`` and
-``experiments`` hold presets and studies, as those of bepo do.
+``experiments`` hold presets and studies, as those of bepo do. A name that is taken is refused, whatever it names.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pathlib import Path
 from types import ModuleType
 
 from bepo.core.errors import UserError
+from bepo.core.places import CONF, EXPERIMENTS
 
 GROUP = "bepo.plugins"
 VARIABLE = "BEPO_PLUGINS"
@@ -159,6 +160,7 @@ def _import_text(text: str) -> None:
 def _import(name: str, package: str | None) -> None:
     """Import a module, or a package with its modules, and note it."""
     module = _checked_import(name)
+    _refuse_taken(name, module)
     for part in _modules(module):
         if part not in _OF_ANALYSIS:
             _checked_import(f"{name}.{part}")
@@ -167,6 +169,19 @@ def _import(name: str, package: str | None) -> None:
     except PackageNotFoundError:
         package = found = None
     _imported[name] = ImportedPlugin(name, package, found, _digest(module))
+
+
+def _refuse_taken(name: str, module: ModuleType) -> None:
+    """Raise ``UserError`` if bepo or another plug-in has a preset or study with the name of one of this plug-in."""
+    others = [Path(path) for other in _imported if other != name for path in _folders(sys.modules[other])]
+    for kind, what, own in (("conf", "preset", CONF), ("experiments", "study", EXPERIMENTS)):
+        for folder in (Path(path) / kind for path in _folders(module)):
+            for file in (path.relative_to(folder) for path in sorted(folder.rglob("*.yaml"))):
+                if taken := next(
+                    (place for place in (own, *(o / kind for o in others)) if (place / file).exists()), None
+                ):
+                    said = f"{what} {file.with_suffix('').as_posix()!r} is taken by {taken / file}"
+                    raise UserError(f"plug-in {name}: {said}; rename {folder / file}")
 
 
 def _checked_import(name: str) -> ModuleType:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import MISSING, fields
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -28,6 +28,13 @@ class Plugin(Settings):
         """Return metadata for ``run.json`` beside the settings, such as a version of the data."""
         return {}
 
+    def refuse_names(self, own: Iterable[str], taken: Collection[str]) -> None:
+        """Raise ``UserError`` if a number of the plug-in has the name of one of ours, which it would replace."""
+        if replaced := [name for name in own if name in taken]:
+            raise UserError(
+                f"{self.group}={self.name}: its {replaced[0]!r} has the name of a number of bepo; rename it"
+            )
+
 
 P = TypeVar("P", bound=Plugin)
 C = TypeVar("C", bound=type[Plugin])
@@ -46,7 +53,7 @@ class Registry(Generic[P]):
         """Register a plug-in class under its ``name``; use as a class decorator.
 
         Raises ``UserError`` if the class is not a dataclass, has the wrong base class, or lacks a default or a required
-        class attribute. Raises it also if another file has a plug-in of this name: run IDs could not tell them apart.
+        class attribute. Raises it also if another class has this name: run IDs could not tell them apart.
         """
         place = f"{cls.__module__}.{cls.__qualname__}"
         if "__dataclass_fields__" not in vars(cls):
@@ -65,7 +72,7 @@ class Registry(Generic[P]):
         except UserError as error:
             raise UserError(f"{place}: {error}") from None
         other = self._known.get(cls.name, cls)
-        if other.__module__ != cls.__module__:
+        if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
             raise UserError(f"{place}: name {cls.name!r} is taken by {other.__module__}.{other.__qualname__}")
         self._known[cls.name] = cls
         return cls

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from numbers import Real
-from typing import Any, ClassVar, TypedDict
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, TypedDict
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from bepo.core.batch import RolloutBatch
-from bepo.core.errors import UserError
+from bepo.core.errors import UserError, briefly
 from bepo.core.graph import RolloutGraph
+from bepo.core.guarded import guarded
+from bepo.core.numbers import plain_number
 from bepo.core.registry import Plugin, Registry
 
 
@@ -31,40 +32,58 @@ class Credit:
     def of_tokens(self, response_length: Int[np.ndarray, " N"]) -> Float[np.ndarray, " R"]:
         """Return the advantage of each response token: ``token_advantage``, or its transition's advantage.
 
-        Raises ``UserError`` if an output is not an array of numbers, has the wrong shape, or a metric is not a number.
+        Raises ``UserError`` as ``checked`` does.
         """
-        self._check(len(response_length), int(response_length.sum()))
-        return np.repeat(self.advantage, response_length) if self.token_advantage is None else self.token_advantage
+        checked = self.checked(len(response_length), int(response_length.sum()))
+        if checked.token_advantage is None:
+            return np.repeat(checked.advantage, response_length)
+        return checked.token_advantage
 
-    def numbers(self) -> dict[str, Any]:
-        """Return the metrics as Python numbers: JSON cannot hold numpy scalars and arrays."""
-        return {name: value.item() if isinstance(value, _OF_NUMPY) else value for name, value in self.metrics.items()}
+    def numbers(self) -> dict[str, int | float]:
+        """Return the metrics as Python numbers. Raises ``UserError`` for a metric that is not a real number."""
+        found = {}
+        for name, value in self.metrics.items():
+            try:
+                found[name] = plain_number(value)
+            except ValueError:
+                raise UserError(f"the estimator's metrics[{name!r}] is {briefly(value)}, must be a number") from None
+        return found
 
-    def _check(self, n: int, n_tokens: int) -> None:
+    def checked(self, n: int, n_tokens: int | None = None) -> Credit:
+        """Return the same credit with float64 arrays of its own and Python numbers.
+
+        Raises ``UserError`` if an output is not an array of real numbers or has the wrong shape, if the name of a term
+        or metric is not a text or is taken, or if a metric is not a real number.
+        """
         if not isinstance(self.terms, dict) or not isinstance(self.metrics, dict):
             raise UserError("the estimator's terms and metrics must be dictionaries")
-        _check_array("advantage", self.advantage, n)
-        for name, values in self.terms.items():
-            _check_array(f"terms[{name!r}]", values, n)
-        for name in ("token_advantage", "token_return"):
-            if getattr(self, name) is not None:
-                _check_array(name, getattr(self, name), n_tokens)
-        for name, number in self.metrics.items():
-            if isinstance(number, _OF_NUMPY) and number.size == 1 and number.dtype.kind in "biuf":
-                continue
-            if not isinstance(number, Real):
-                raise UserError(f"the estimator's metrics[{name!r}] is {number!r}, must be a number")
+        if wrong := [name for name in (*self.terms, *self.metrics) if not isinstance(name, str)]:
+            raise UserError(f"the estimator's terms and metrics have the name {wrong[0]!r}, must be a text")
+        if "advantage" in self.terms:
+            raise UserError("the estimator's terms['advantage'] has the name of the advantage; rename it")
+        if self.graph is not None and len(self.graph.batch) != n:
+            raise UserError(f"the estimator's graph has {len(self.graph.batch)} transitions, must have {n}")
+        of_tokens = {name: getattr(self, name) for name in ("token_advantage", "token_return")}
+        return replace(
+            self,
+            advantage=_floats("advantage", self.advantage, n),
+            terms={name: _floats(f"terms[{name!r}]", values, n) for name, values in self.terms.items()},
+            metrics=self.numbers(),
+            **{name: None if x is None else _floats(name, x, n_tokens) for name, x in of_tokens.items()},
+        )
 
 
-_OF_NUMPY = (np.generic, np.ndarray)
-
-
-def _check_array(name: str, values: object, size: int) -> None:
-    if not isinstance(values, np.ndarray) or not np.issubdtype(values.dtype, np.number):
-        kind = f"{values.dtype} array" if isinstance(values, np.ndarray) else type(values).__name__
-        raise UserError(f"the estimator's {name} is a {kind}, must be a numpy array of numbers")
-    if values.shape != (size,):
+def _floats(name: str, values: object, size: int | None) -> Float[np.ndarray, " n"]:
+    """Return real numbers as a float64 array of its own. Raises ``UserError`` for anything else."""
+    masked = isinstance(values, np.ma.MaskedArray)
+    if masked or not isinstance(values, np.ndarray) or values.dtype.kind not in "iuf":
+        kind = f"{'masked ' * masked}{values.dtype} array" if isinstance(values, np.ndarray) else type(values).__name__
+        raise UserError(
+            f"the estimator's {name} is a {kind}, must be a numpy array of numbers, real and without a mask"
+        )
+    if values.shape != ((len(values) if size is None and values.ndim else size),):
         raise UserError(f"the estimator's {name} has shape {values.shape}, must be ({size},)")
+    return np.array(values, np.float64)
 
 
 class Traits(TypedDict):
@@ -131,8 +150,28 @@ class Estimator(Plugin):
         return False
 
     def __call__(self, batch: RolloutBatch) -> Credit:
-        """Return the credit of each transition."""
+        """Return the credit of each transition. Code outside of estimators calls ``credit_of``."""
         raise NotImplementedError
+
+    def credit_of(self, batch: RolloutBatch) -> Credit:
+        """Return the checked credit of each transition. The estimator gets a copy of the batch with read-only arrays.
+
+        Raises ``UserError`` if it writes to the batch, or if it returns something else than ``Credit.checked`` accepts.
+        """
+        try:
+            found = self(guarded(batch))
+        except ValueError as error:
+            if "read-only" not in str(error):
+                raise
+            raise UserError(
+                f"credit={self.name}: it changes the rollouts ({error}); copy an array to change it"
+            ) from error
+        if not isinstance(found, Credit):
+            raise UserError(f"credit={self.name}: must return bepo.credit.Credit, not {type(found).__name__}")
+        states = (found.graph.batch if found.graph else batch).n_states
+        if found.gate is not None and np.shape(found.gate) != (states,):
+            raise UserError(f"the estimator's gate has shape {np.shape(found.gate)}, must be ({states},)")
+        return found.checked(len(batch), None if batch.tokens is None else len(batch.tokens.logprob))
 
 
 estimators = Registry[Estimator](__name__, "credit", "credit estimator")

@@ -64,8 +64,10 @@ def _run(options: argparse.Namespace) -> None:
         )
     estimator = make(options.name, **assignments(options.settings))
     batch = read_rollouts(options.rollouts)
-    credit = estimator(batch)
-    credit.metrics = audit(batch, credit)
+    credit = estimator.credit_of(batch)
+    audited = audit(batch, credit)
+    estimator.refuse_names(credit.metrics, audited)
+    credit.metrics = audited | credit.metrics
     _show(batch, credit, options.out)
 
 

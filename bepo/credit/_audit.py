@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from bepo.core.batch import RolloutBatch
@@ -16,9 +14,8 @@ BUCKETS = ((1, 1), (2, 3), (4, 7), (8, None))  # visits of a state, inclusive
 GAMMA = 0.95  # discount of the returns of ``tied_states``, the same for all estimators
 
 
-def audit(batch: RolloutBatch, credit: Credit) -> dict[str, Any]:
-    """Return the metrics of the paper's gate and graph figures, an audit of degenerate comparisons, and the metrics of
-    the estimator itself.
+def audit(batch: RolloutBatch, credit: Credit) -> dict[str, float]:
+    """Return the metrics of the paper's gate and graph figures, and an audit of degenerate comparisons.
 
     Counts are of ``credit.graph``, or of the batch's graph where the estimator names none.
 
@@ -58,7 +55,7 @@ def audit(batch: RolloutBatch, credit: Credit) -> dict[str, Any]:
     for low, high in BUCKETS:
         label = f"{low}" if low == high else f"{low}_{high}" if high else f"{low}_up"
         metrics[f"transitions_visits_{label}"] = ((seen >= low) & (seen <= (high or len(batch)))).mean()
-    return {name: float(value) for name, value in metrics.items()} | credit.metrics
+    return {name: float(value) for name, value in metrics.items()}
 
 
 def _tied_states(graph: RolloutGraph) -> np.ndarray:

@@ -111,6 +111,9 @@ class Environment(Plugin):
     """Whether its episodes implement ``expert_steps``, which ``credit=oracle`` needs."""
     untagged_tail: ClassVar[int] = 0
     """If a response has no action tags, so many characters at its end are read as the action."""
+    reads_case: ClassVar[bool] = True
+    """Whether an action in other letters (``Paris``, ``paris``) is another action. False: responses are read, and shown
+    in later prompts, in lower case."""
     horizon: int
     """Number of steps after which an episode is truncated."""
 

@@ -63,7 +63,7 @@ def named(env_id: str, doing: str) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except Exception as error:  # any type: the code of an environment from another package
+    except (Exception, SystemExit) as error:  # any type: the code of an environment from another package
         raise UserError(f"env.id={env_id}: its {doing} raised {in_words(error)}") from error
 
 

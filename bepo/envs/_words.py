@@ -10,8 +10,13 @@ from re import findall
 from bepo.core.batch import Terminal
 from bepo.envs import Episodes, Observation, Task
 
-_PIECE = r"<[a-z]+>|[A-Za-z]?[a-z]+|[0-9]+|\S"  # a word of the tiny models' tokenizer
+_PIECE = r"<[a-z]+>|[A-Za-z]?[a-z]+|[0-9]+|\S"
 _EPISODES, _STEPS, _NUMBERS = 48, 24, 100
+
+
+def pieces(text: str) -> list[str]:
+    """Return the words of the tiny models' tokenizer in a text. Its responses have a blank between two of them."""
+    return findall(_PIECE, text)
 
 
 def seen_words(
@@ -25,13 +30,13 @@ def seen_words(
     """
     chosen = [task for task, _ in zip(tasks, range(_EPISODES))]
     episodes, rng, active = start(chosen), random.Random(0), set(range(len(chosen)))
-    words = {*string.digits, *string.ascii_letters, *string.punctuation, *map(str, range(_NUMBERS))}
+    words: set[str] = {*string.digits, *string.ascii_letters, *string.punctuation, *map(str, range(_NUMBERS))}
     for _ in range(_STEPS):
         for text in (*episodes.instructions, *(o.text for o in episodes.observations)):
-            words.update(findall(_PIECE, text))
+            words.update(pieces(text))
         actions = {i: act(rng, episodes.observations[i]) for i in sorted(active)}
-        words.update(word for action in actions.values() for word in findall(_PIECE, action or ""))
+        words.update(word for action in actions.values() for word in pieces(action or ""))
         steps = episodes.step(actions)
-        words.update(word for step in steps.values() for word in findall(_PIECE, step.observation.text))
+        words.update(word for step in steps.values() for word in pieces(step.observation.text))
         active -= {i for i, step in steps.items() if step.terminal != Terminal.NONE}
     return sorted(words)

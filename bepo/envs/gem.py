@@ -27,6 +27,7 @@ from bepo.envs import (
     register,
 )
 from bepo.envs._foreign import NoExpert, TextEnvironment, in_words, named, tasks_of_seeds
+from bepo.envs._values import begun, stepped, text_of
 from bepo.envs._words import seen_words
 from bepo.store.files import digest
 
@@ -56,7 +57,7 @@ class GEM(TextEnvironment):
 
     label: ClassVar[str] = "GEM"
     shown_settings: ClassVar[tuple[str, ...]] = ("id", "horizon")
-    method_version: ClassVar[int] = 1
+    method_version: ClassVar[int] = 2
 
     @cached_property
     def prompt(self) -> PromptText:
@@ -114,7 +115,8 @@ class GEMEpisodes(NoExpert):
         self.instructions, self.observations = [], []
         for i, (env, seed) in enumerate(zip(envs, seeds)):
             with _randomness(random.getstate(), np.random.get_state()) as after:
-                instruction, info = env.reset(seed=seed)
+                instruction, info = begun(env_id, env.reset(seed=seed))
+            instruction = text_of(env_id, "reset", instruction)
             self._randomness.append((after[0], after[1]))
             self._histories.append(instruction)
             self.instructions.append(instruction.strip())
@@ -128,15 +130,16 @@ class GEMEpisodes(NoExpert):
         if action is None:
             return Step(self.observations[i], 0.0, Terminal.NONE, self._score(i))
         with named(self._id, "step"), _randomness(*self._randomness[i]) as after:
-            text, reward, ended, cut, info = self._envs[i].step(action)
+            text, reward, ended, cut, info = stepped(self._id, self._envs[i].step(action))
+            text = text_of(self._id, "step", text)
         self._randomness[i] = after[0], after[1]
-        self._totals[i] += float(reward)
+        self._totals[i] += reward
         self._histories[i] += f"\n{action}\n{text}"
-        self.observations[i] = self._observation(i, str(text), info)
+        self.observations[i] = self._observation(i, text, info)
         terminal = Terminal.NONE
         if ended or cut:
             terminal = Terminal.SUCCESS if self._score(i) == 1 else Terminal.FAILURE
-        return Step(self.observations[i], float(reward), terminal, self._score(i))
+        return Step(self.observations[i], reward, terminal, self._score(i))
 
     def _score(self, i: int) -> float:
         total = round(self._totals[i], 6)  # parts such as 1/3 add up to 1
@@ -173,7 +176,7 @@ def make(env_id: str, kwargs: Mapping[str, Any]) -> Any:
     try:
         with _randomness(random.getstate(), np.random.get_state()):
             env = gem.make(env_id, **kwargs)
-    except Exception as error:  # any type: the code of an environment from another package
+    except (Exception, SystemExit) as error:  # any type: the code of an environment from another package
         raise UserError(f"env.id={env_id}, env.kwargs={dict(kwargs)}: {in_words(error)}") from None
     _refuse_ignored(env, kwargs)
     return env

@@ -18,6 +18,7 @@ from bepo.core.errors import Missing, UserError, choose
 from bepo.core.settings import setting
 from bepo.envs import Observation, PromptText, Split, Step, Task, register
 from bepo.envs._foreign import SHORT_ACTIONS, NoExpert, TextEnvironment, in_words, named, tasks_of_seeds
+from bepo.envs._values import flag_of, reward_of
 from bepo.envs._words import seen_words
 from bepo.store.files import digest
 
@@ -56,7 +57,7 @@ class OpenEnv(TextEnvironment):
 
     label: ClassVar[str] = "OpenEnv"
     shown_settings: ClassVar[tuple[str, ...]] = ("id", "horizon")
-    method_version: ClassVar[int] = 1
+    method_version: ClassVar[int] = 2
 
     @cached_property
     def prompt(self) -> PromptText:
@@ -144,11 +145,12 @@ class OpenEnvEpisodes(NoExpert):
             return Step(self.observations[i], 0.0, Terminal.NONE, self._score(i))
         with named(self._env.id, "step"):
             result = self._clients[i].step({self._field: action})
-            reward = float(result.reward or 0.0)
+            reward = 0.0 if result.reward is None else reward_of(self._env.id, result.reward)
+            done = flag_of(self._env.id, "done", result.done or False)
             self.observations[i] = self._read(i, action, result.observation)
         self._totals[i] += reward
         terminal = Terminal.NONE
-        if result.done:
+        if done:
             terminal = Terminal.SUCCESS if self._score(i) == 1 else Terminal.FAILURE
             self._clients[i].close()
         return Step(self.observations[i], reward, terminal, self._score(i))

@@ -21,6 +21,7 @@ from bepo.core.errors import Missing, UserError
 from bepo.core.settings import setting
 from bepo.envs import Observation, PromptText, Split, Step, Task, content_id, register, split_by_id
 from bepo.envs._foreign import SHORT_ACTIONS, NoExpert, TextEnvironment, in_words, named
+from bepo.envs._values import reward_of
 from bepo.envs._words import seen_words
 from bepo.store.files import digest
 
@@ -51,7 +52,7 @@ class Verifiers(TextEnvironment):
 
     label: ClassVar[str] = "Verifiers"
     shown_settings: ClassVar[tuple[str, ...]] = ("id", "horizon")
-    method_version: ClassVar[int] = 1
+    method_version: ClassVar[int] = 2
 
     @cached_property
     def prompt(self) -> PromptText:
@@ -110,7 +111,7 @@ def _load(env_id: str, kwargs: str) -> Any:
     logging.getLogger("verifiers").setLevel(logging.ERROR)
     try:
         return import_module("verifiers").load_environment(env_id, **json.loads(kwargs))
-    except Exception as error:  # any type: the code of an environment from another package
+    except (Exception, SystemExit) as error:  # any type: the code of an environment from another package
         raise UserError(f"env.id={env_id}, env.kwargs={kwargs}: {in_words(error)}") from None
 
 
@@ -163,7 +164,7 @@ class VerifiersEpisodes(NoExpert):
             self._seen[i] = len(prompt)
             self.observations[i] = self._observed(i, "\n".join(map(_text, new)))
             return Step(self.observations[i], 0.0, Terminal.NONE, 0.0)
-        reward = self._call(self._talks[i].score(self._made))
+        reward = reward_of(self._env.id, self._call(self._talks[i].score(self._made)))
         if last := self._talks[i].last_words():
             self.observations[i] = self._observed(i, "\n".join(map(_text, last)))
         score = min(max(round(reward / self._env.success_reward, 6), 0.0), 1.0)
@@ -198,11 +199,11 @@ class _Talk:
         """Give the agent's response."""
         await self.answers.put(text)
 
-    async def score(self, made: Any) -> float:
-        """Return the score of the ended rollout."""
+    async def score(self, made: Any) -> Any:
+        """Return the score of the ended rollout; 0 without one."""
         state = self.rollout.result()
         await made.rubric.score_rollout(state)
-        return float(state["reward"] or 0.0)
+        return 0.0 if state["reward"] is None else state["reward"]
 
     def last_words(self) -> Any:
         """Return the environment's messages after the last response, if there are any."""

@@ -39,7 +39,7 @@ def strips(batch: RolloutBatch, credit: Mapping[str, Any]) -> list[Strip]:
     found = []
     for name, estimator in chosen.items():
         if estimator is not None and applies(estimator, batch):
-            result = estimator(batch)
+            result = estimator.credit_of(batch)
             shown = {PARTS[term]: values for term, values in result.terms.items() if term in PARTS}
             label = estimator.label or name
             found.append(Strip(name, label, name == own, result.advantage, shown if len(shown) > 1 else {}))

@@ -112,7 +112,8 @@ def terms(run: StoredRun, update: int) -> pd.DataFrame:
     batch, estimator = read_rollouts(run, update), estimator_of(run)
     if not applies(estimator, batch):
         raise UserError(f"run {run.id}, update {update}: the stored batch lacks what credit={estimator.name} reads")
-    credit = estimator(batch)
+    credit = estimator.credit_of(batch)
+    estimator.refuse_names(credit.terms, ("realised return",))
     realised = discounted_returns(batch, float(run.config["credit"].get("gamma", 1.0)))
     return pd.DataFrame({"advantage": credit.advantage, **credit.terms, "realised return": realised})
 

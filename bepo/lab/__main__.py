@@ -166,7 +166,7 @@ def _sampled(options: argparse.Namespace) -> pd.DataFrame:
         f"{env.name}: {how.games} games, horizon {env.horizon}, success {found.success:.2f}; {found.continued} states "
         f"(with the step), {how.continuations} continuations each\n"
     )
-    tables = (pd.DataFrame({"estimator": name, **measure(credit, found)}) for name, credit in chosen.items())
+    tables = (pd.DataFrame({"estimator": name, **measure(credit.credit_of, found)}) for name, credit in chosen.items())
     return pd.concat(tables)
 
 

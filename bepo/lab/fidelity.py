@@ -127,7 +127,7 @@ def probe(
 
 def of_estimator(estimator: Estimator) -> Estimate:
     """Return a registered estimator as an estimate."""
-    return lambda probe: estimator(probe.rollouts.batch).advantage
+    return lambda probe: estimator.credit_of(probe.rollouts.batch).advantage
 
 
 def fidelity(estimate: Float[np.ndarray, " N"], probe: Probe) -> dict[str, Float[np.ndarray, " P"]]:

@@ -92,7 +92,7 @@ class Cell:
         if self.kind == "learning":
             return self._learned()
         if self.kind == "sampled":
-            return {"error": measure(_credit(self.estimator, self._env), _sampled(self.at))["error"]}
+            return {"error": measure(_credit(self.estimator, self._env).credit_of, _sampled(self.at))["error"]}
         if self.kind == "bias":
             every, probability = _every_group(self.at)
             found = bias(read_estimate(self.estimator, alone=True), every, probability)

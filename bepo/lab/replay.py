@@ -113,7 +113,7 @@ def replay(batch: RolloutBatch, estimators: Mapping[str, Estimator], own: Estima
     has_own = own is not None and applies(own, batch)
     if own is not None and has_own:
         usable = {f"own ({own.name})": own} | usable
-    advantage = np.stack([np.asarray(estimator(batch).advantage, float) for estimator in usable.values()])
+    advantage = np.stack([np.asarray(estimator.credit_of(batch).advantage, float) for estimator in usable.values()])
     pairs = {
         "rank": _cosines(_centred(rankdata(advantage, axis=1))),
         "cosine": _cosines(advantage),

@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError, choose
 from bepo.core.settings import Settings, setting
-from bepo.credit import Estimator
+from bepo.credit import Credit
 from bepo.envs import Environment
 from bepo.envs.alfworld import ALFWorld
 from bepo.envs.webshop import WebShop
@@ -101,9 +101,9 @@ def sample(env: Environment, how: Sampling, report: Callable[[], object] = lambd
     return Sampled(batch, np.array(owner)[batch.row], first, second, wins / batch.n_trajectories, continued)
 
 
-def measure(estimator: Estimator, sampled: Sampled) -> dict[str, Float[np.ndarray, " G"]]:
+def measure(credit_of: Callable[[RolloutBatch], Credit], sampled: Sampled) -> dict[str, Float[np.ndarray, " G"]]:
     """Return every measure of ``SAMPLED`` for each game; NaN where no advantage differs from 0."""
-    estimate = np.asarray(estimator(sampled.batch).advantage, float)
+    estimate = np.asarray(credit_of(sampled.batch).advantage, float)
     mean = (sampled.first + sampled.second) / 2
     n = int(sampled.game.max()) + 1
 

@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from jaxtyping import Bool, Float
 
+from bepo.core.errors import UserError, briefly
 from bepo.core.registry import Plugin, Registry
 from bepo.core.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+_TAKEN = (
+    *("policy_loss", "entropy", "kl", "grad_norm", "value_loss", "critic_grad_norm", "first_ratio_error"),
+    *("optimiser_steps", "steps", "tokens", "denominator"),
+)
+"""Numbers of an update that backends sum or log beside the statistics of a loss."""
 Aggregation = Literal["token_mean", "sequence_mean", "constant_length"]
 
 
@@ -63,14 +69,31 @@ class Loss(Plugin):
     ) -> tuple[Float[Tensor, "b r"], dict[str, Float[Tensor, ""]]]:
         """Return ``token_loss`` with 0 for the responses that ``sequence_mask`` masks.
 
-        ``masked_fraction`` counts their tokens. They still count in the denominator.
+        ``masked_fraction`` counts their tokens. They still count in the denominator. Raises ``UserError`` if the losses
+        are not a tensor of real numbers with the shape of ``mask``, or if a statistic is not one number or has the name
+        of one of bepo's.
         """
-        loss, stats = self.token_loss(logprob, old_logprob, advantage, mask)
+        # Copies, because a loss that changes its arguments would change what follows it.
+        loss, stats = self.token_loss(logprob.clone(), old_logprob.clone(), advantage.clone(), mask.clone())
+        self._check(loss, stats, mask)
         if self.sequence_mask is None:
             return loss, stats
         ratio = response_mean(clamped_log_ratio(logprob, old_logprob).detach(), mask).exp()
         masked = (response_mean(advantage, mask) < 0) & (ratio < 1 - self.sequence_mask)
         return loss * ~masked, stats | {"masked_fraction": (masked & mask).sum()}
+
+    def _check(self, loss: Tensor, stats: dict[str, Tensor], mask: Tensor) -> None:
+        shape = getattr(loss, "shape", None)
+        if shape != mask.shape or not loss.is_floating_point():
+            found = f"a {loss.dtype} tensor of shape {tuple(shape)}" if shape is not None else type(loss).__name__
+            wanted = f"a tensor of real numbers of shape {tuple(mask.shape)}"
+            raise UserError(f"loss={self.name}: the losses of tokens are {found}, must be {wanted}")
+        self.refuse_names(stats, _TAKEN)
+        for name, total in stats.items():
+            if getattr(total, "shape", None) != () or total.is_complex():
+                raise UserError(
+                    f"loss={self.name}: the statistic {name!r} is {briefly(total)}, must be a tensor of one number"
+                )
 
     def reduce(self, token_loss: Float[Tensor, "b r"], mask: Bool[Tensor, "b r"]) -> Float[Tensor, ""]:
         """Return the sum of the token losses over responses; the losses are 0 where ``mask`` is False.

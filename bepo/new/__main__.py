@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +15,7 @@ from bepo.core.errors import Parser, UserError, choose, exit_code, path_of
 from bepo.credit import estimators
 from bepo.envs import environments
 from bepo.losses import losses
+from bepo.sweep.studies import study_names
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _PLACES = {
@@ -25,7 +26,12 @@ _PLACES = {
     "table": "{name}/tables.py",
 }
 """The file of each kind of plug-in in its package."""
-_TAKEN: dict[str, Callable[[], dict]] = {"estimator": estimators, "environment": environments, "loss": losses}
+_TAKEN: dict[str, Callable[[], Collection[str]]] = {
+    "estimator": estimators,
+    "environment": environments,
+    "loss": losses,
+    "study": study_names,
+}
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,7 @@ class Package:
             raise UserError(f"{self.name}: must be the name of a Python module in lower case, such as my_{self.kind}")
         if self.folder.exists():
             raise UserError(f"{self.folder}: exists already; choose another name")
-        if self.name in _TAKEN.get(self.kind, dict)() or find_spec(self.name):
+        if self.name in _TAKEN.get(self.kind, tuple)() or find_spec(self.name):
             raise UserError(f"{self.name}: is taken by another {self.kind} or module; choose another name")
 
     def write(self) -> None:

@@ -11,8 +11,9 @@ from bepo.core.settings import Settings, setting
 from bepo.envs import Environment, Observation, PromptText
 
 _CJK = re.compile(r"[\u4e00-\u9fff]")
-_ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL)
+_ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL | re.IGNORECASE | re.ASCII)
 _MARK = "Action:"
+
 
 COMPACT_WORDS = ("then", "now", "step")
 """The words of compact prompts that do not come from the environment, for built-in tokenizers."""
@@ -73,7 +74,8 @@ class Agent(Settings):
         """Read an action from a response.
 
         A response is valid if its form is, even if the action is inadmissible (verl-agent): it has <action> and <think>
-        tags, no Chinese characters, and words that the environment can read as an action.
+        tags, no Chinese characters, and words that the environment can read as an action. An environment that reads
+        actions without case (``reads_case``) gets the text in lower case.
         """
         if self.style == "brief" and self.reasoning:
             before, mark, after = response.rpartition(_MARK)
@@ -84,12 +86,12 @@ class Agent(Settings):
             text = response.strip()
             action = env.parse_action(text)
             return ParsedResponse(action, text, action is not None)
-        lowered = response.lower()  # may be longer than the response: Turkish "İ" becomes two characters
-        tagged = _ACTION.search(lowered)
+        said = response if env.reads_case else response.lower()  # may become longer: "İ" becomes two characters
+        tagged = _ACTION.search(said)
         if tagged:
             text = tagged.group(1).strip()
         else:
-            text = lowered[max(len(lowered) - env.untagged_tail, 0) :]
+            text = said[max(len(said) - env.untagged_tail, 0) :]
         action = env.parse_action(text)
         valid = tagged is not None and action is not None
         if self.require_think:

@@ -12,10 +12,11 @@ import numpy as np
 from jaxtyping import Bool
 
 from bepo.core.batch import RolloutBatch, Terminal
-from bepo.core.errors import UserError
+from bepo.core.errors import UserError, briefly
 from bepo.core.phases import report_within
 from bepo.core.seeds import derive_seed
 from bepo.envs import Environment, Observation, Step, Task
+from bepo.envs._checks import observed, start_checked, step_checked
 from bepo.rollouts.agent import Agent, ParsedResponse
 
 
@@ -116,7 +117,7 @@ class EpisodeBatch:
         """
         self._env, self._agent = env, agent
         self._episodes = [_Episode(*place) for place in places]
-        self._running = env.start([episode.task for episode in self._episodes])
+        self._running = start_checked(env, [episode.task for episode in self._episodes])
         self._ask = "expert_steps" in needs
         if self._ask and not env.counts_expert_steps:
             raise UserError(f"env={env.name} cannot count the steps that its expert needs (counts_expert_steps)")
@@ -126,7 +127,7 @@ class EpisodeBatch:
     def prompts(self) -> Prompts:
         """Return the prompts of all episodes that are not over."""
         active = [i for i, episode in enumerate(self._episodes) if not episode.done]
-        observations = [self._running.observations[i] for i in active]
+        observations = [observed(self._env, self._running.observations[i]) for i in active]
         texts = [
             self._agent.prompt(self._env.prompt, self._running.instructions[i], observation, self._episodes[i].history)
             for i, observation in zip(active, observations)
@@ -148,7 +149,8 @@ class EpisodeBatch:
         if not answered:
             return
         parsed = [self._agent.parse(self._env, sample.text) for _, _, sample in answered]
-        steps = self._running.step({i: response.action for (i, _, _), response in zip(answered, parsed)})
+        actions = {i: response.action for (i, _, _), response in zip(answered, parsed)}
+        steps = step_checked(self._env, self._running, actions)
         for (i, observation, sample), response in zip(answered, parsed):
             episode = self._episodes[i]
             terminal = _terminal(steps[i], len(episode.rows) + 1, self._env.horizon)
@@ -233,8 +235,25 @@ def play(
         asked = [j for j, samples in enumerate(known) if not samples]
         texts, choices = [prompts.texts[j] for j in asked], [prompts.choices[j] for j in asked]
         images = [prompts.images[j] for j in asked]
-        drawn = iter(policy.sample(texts, choices, sampling, derive_seed(seed, step), images) if asked else ())
+        answers = policy.sample(texts, choices, sampling, derive_seed(seed, step), images) if asked else ()
+        drawn = iter(_checked(answers, len(asked)))
         episodes.step(prompts, [samples[0] if samples else next(drawn) for samples in known])
+
+
+def _checked(answers: Sequence[Sample | Overlong], n: int) -> Sequence[Sample | Overlong]:
+    """Return the answers of a policy. Raises ``UserError`` unless they are ``n`` with a log-probability a token."""
+    if len(answers) != n:
+        raise UserError(f"the policy gave {len(answers)} responses to {n} prompts")
+    for sample in answers:
+        if isinstance(sample, Overlong):
+            continue
+        if not isinstance(sample, Sample) or not isinstance(sample.text, str):
+            raise UserError(f"the policy's response must be a Sample with a text, not {briefly(sample)}")
+        if not (n_tokens := len(sample.response_ids)) or n_tokens != len(sample.logprobs):
+            raise UserError(f"the policy's response has {n_tokens} tokens and {len(sample.logprobs)} log-probabilities")
+        if not all(map(math.isfinite, sample.logprobs)):
+            raise UserError(f"the policy's log-probabilities must be finite, found {briefly(sample.logprobs)}")
+    return answers
 
 
 def overlong(batch: RolloutBatch, horizon: int) -> Bool[np.ndarray, " M"]:

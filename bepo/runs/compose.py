@@ -65,7 +65,12 @@ def register(overrides: Sequence[str]) -> None:
     store.store(group="hydra/sweeper", name="optuna_fields", node=OptunaSweeperConf, replace=True)
     store.store(name="schema", node=Config, replace=True)
     for group, plugins in PLUGINS.items():
+        presets = {
+            path.stem: path for folder in (CONF, *plugin_folders("conf")) for path in folder.glob(f"{group}/*.yaml")
+        }
         for name, cls in plugins().items():
+            if name in presets:  # Hydra would take the preset
+                raise UserError(f"{cls.__module__}.{cls.__qualname__}: name {name!r} is taken by {presets[name]}")
             if _stored.get((group, name)) is not cls:  # storing all of them takes 0.2 seconds
                 store.store(group=group, name=name, node=cls, replace=True)
                 _stored[group, name] = cls

@@ -17,6 +17,9 @@ from bepo.credit import Credit
 from bepo.envs import Split
 from bepo.rollouts.collect import overlong
 
+OF_ADVANTAGES = ("advantage_mean", "advantage_std", "token_advantage_mean")
+"""The names of the moments of an update's advantages, under ``credit/``."""
+
 
 def rollout_metrics(
     batch: RolloutBatch, max_response_length: int, end_ids: Collection[int], horizon: int

@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError
 from bepo.core.seeds import derive_seed
-from bepo.credit import Credit
 from bepo.credit._audit import audit
 from bepo.envs import Task
 from bepo.rollouts.task_sets import TaskSet
 from bepo.runs.config import Config
 from bepo.runs.dynamic_sampling import collect_mixed
-from bepo.runs.metrics import credit_metrics, prefixed, rollout_metrics
+from bepo.runs.metrics import OF_ADVANTAGES, credit_metrics, prefixed, rollout_metrics
 from bepo.runs.rollout_files import keep_rollouts
 from bepo.store.runs import RunFolder
 from bepo.training.backends import Engine, Rollouts
@@ -60,14 +60,15 @@ class Updates:
         rollouts = self.engine.prepare_batch(rollouts)
         watch.lap("values")
         batch = rollouts.batch
-        credit = config.credit(batch)
-        if not isinstance(credit, Credit):
-            name = config.credit.name
-            raise UserError(f"credit={name}: must return bepo.credit.Credit, not {type(credit).__name__}")
+        credit = config.credit.credit_of(batch)
         advantage = credit.of_tokens(batch.language.response_length)
-        credit.metrics = audit(batch, credit)
+        audited = audit(batch, credit)
+        config.credit.refuse_names(credit.metrics, {*audited, *OF_ADVANTAGES})
+        credit.metrics = audited | credit.metrics
         watch.lap("credit")
-        self._refuse_non_finite(update, {"credit/advantage": float(np.abs(advantage).max())})
+        self._refuse_non_finite(update, {"credit/advantage": _largest(credit.advantage, advantage)})
+        if credit.token_return is not None:
+            self._refuse_non_finite(update, {"credit/token_return": _largest(credit.token_return)})
         stats = self.engine.update(rollouts, advantage, seed, credit.token_return)
         self._refuse_non_finite(update, {f"train/{name}": stats[name] for name in _MUST_BE_FINITE if name in stats})
         self.engine.release(rollouts)
@@ -75,9 +76,13 @@ class Updates:
         keep_rollouts(self.folder.path, batch, update, config.updates, config.save_rollouts)
         wall = {stage: seconds for stage, seconds in watch.wall.items() if stage != "values"}
         wall |= rollouts.seconds  # the engine's own stages
+        of_rollouts = rollout_metrics(
+            sampled, config.policy.max_response_length, self.engine.end_ids, config.env.horizon
+        )
+        config.loss.refuse_names(stats, {name.removeprefix("train/") for name in of_rollouts})
         return {
             "update": update,
-            **rollout_metrics(sampled, config.policy.max_response_length, self.engine.end_ids, config.env.horizon),
+            **of_rollouts,
             **({"train/kept_groups": batch.n_groups} if config.rollout.mixed_groups else {}),
             **credit_metrics(credit),
             "credit/token_advantage_mean": float(advantage.mean()),
@@ -112,6 +117,11 @@ class Updates:
                     f"run {self.folder.id}: stopped at update {update}, {name} became {value}; {advice}; the last "
                     f"checkpoint is kept in {self.folder.path}"
                 )
+
+
+def _largest(*arrays: Float[np.ndarray, " n"]) -> float:
+    """Return the largest absolute value; NaN if there is one."""
+    return float(max((np.abs(array).max() for array in arrays), key=lambda x: (np.isnan(x), x)))
 
 
 def draw_tasks(train: TaskSet, n: int, seed: int, update: int) -> list[Task]:

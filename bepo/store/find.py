@@ -10,6 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
 from bepo.core.errors import UserError, why
+from bepo.core.places import EXPERIMENTS
+from bepo.core.plugins import plugin_folders
 from bepo.store.archive import read_archive
 from bepo.store.cells import read_cell
 from bepo.store.files import Corrupt
@@ -148,8 +150,9 @@ def find_run(run_id: str, results: Path) -> StoredRun:
 def find_runs(name: str, results: Path, tier: str | None = None) -> list[StoredRun]:
     """Return the runs with this name; ``tier`` limits those of a study.
 
-    ``name`` is a run folder, an archive (.zip), a results folder, a run ID or its beginning, or a study of ``results``
-    or of the published runs. Raises ``UserError`` if nothing has this name, or if several run IDs begin with it.
+    ``name`` is a run folder, an archive (.zip), a results folder, a run ID, a study of ``results`` or of the published
+    runs, or the beginning of a run ID. The name of a study is never read as a beginning, even if the study has no runs
+    yet. Raises ``UserError`` if nothing has this name, if a run and a study have it, or if several IDs begin with it.
     Raises ``Corrupt`` for a single run that cannot be read. Of several runs, print those that cannot be read on
     standard error.
     """
@@ -161,14 +164,18 @@ def find_runs(name: str, results: Path, tier: str | None = None) -> list[StoredR
     if (path / "runs").is_dir():
         return _readable((config.parent for config in sorted(path.glob(f"runs/*/{CONFIG}"))), name)
     places = every_run(results)
-    chosen = beginning_with(name, places) or list(
-        dict.fromkeys(i for i in _runs_of_study(name, results, tier) if i in places)
-    )
+    is_study = name in _studies(results)
+    if is_study and name in places:
+        raise UserError(f"{name}: a run and a study have this name; name the run by its path, {places[name]}")
+    if is_study:
+        chosen = list(dict.fromkeys(i for i in _runs_of_study(name, results, tier) if i in places))
+    else:
+        chosen = [name] if name in places else beginning_with(name, places)
     if not chosen:
-        of_tier = f" of tier {tier}" if tier else ""
+        what, of_tier = "study" if is_study else "run", f" of tier {tier}" if tier else ""
         raise UserError(
-            f"run {name!r}: not found in {results} or the published runs{of_tier}; choices: a run folder, an archive, "
-            "the beginning of a run ID, a study; `python -m analysis runs` lists the runs"
+            f"{what} {name!r}: not found in {results} or the published runs{of_tier}; choices: a run folder, an "
+            "archive, the beginning of a run ID, a study; `python -m analysis runs` lists the runs"
         )
     return [read_any(places[chosen[0]])] if len(chosen) == 1 else _readable(map(places.__getitem__, chosen), name)
 
@@ -181,14 +188,20 @@ def beginning_with(name: str, ids: Iterable[str]) -> list[str]:
     return found
 
 
+def _studies(results: Path) -> set[str]:
+    """Return the names of all studies: those of the results folder, the published ones, and those that can be run."""
+    files = (path.stem for folder in (EXPERIMENTS, *plugin_folders("experiments")) for path in folder.glob("*.yaml"))
+    own = (path.name for path in (results / "studies").glob("*"))
+    return {*own, *files, *(path.stem for path in PUBLISHED.glob("*/studies/*.json"))}
+
+
 def _runs_of_study(study: str, results: Path, tier: str | None) -> Iterator[str]:
     """Yield the run IDs of the cells of a study."""
-    if study in {path.name for path in (results / "studies").glob("*")}:
-        for path in sorted((results / "studies" / study).glob(f"{tier or '*'}/*.json")):
-            try:
-                yield read_cell(path)["run_id"]
-            except Corrupt as error:
-                print(f"left out: {error}", file=sys.stderr)
+    for path in sorted((results / "studies" / study).glob(f"{tier or '*'}/*.json")):
+        try:
+            yield read_cell(path)["run_id"]
+        except Corrupt as error:
+            print(f"left out: {error}", file=sys.stderr)
     yield from (run_id for name, run_id in published_studies(tier) if name == study)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from bepo.core.batch import Terminal
 from bepo.envs import Environment, Observation, Split, Step, Task
+from bepo.rollouts.agent import Agent
 from bepo.rollouts.task_sets import TaskSet
 
 TASKS = 12
@@ -118,7 +119,7 @@ def check_episodes_share_no_state(env: Environment) -> None:
 
 
 def check_observations_and_steps_have_their_types(env: Environment) -> None:
-    """Observations are texts with a key, and every admissible action can be parsed."""
+    """Observations are texts with a key, and every listed action runs itself."""
     observations, instructions, *rounds = play(env, tasks(env), seed=3)
     assert all(isinstance(text, str) for text in instructions)
     steps = [step for results in rounds for step in results.values()]
@@ -129,7 +130,10 @@ def check_observations_and_steps_have_their_types(env: Environment) -> None:
     for o in [*observations, *running]:
         assert isinstance(o, Observation) and isinstance(o.text, str) and isinstance(o.key, str) and o.key
         assert (o.admissible or env.free_text) and len(set(o.admissible)) == len(o.admissible)
-        assert all(env.parse_action(action) is not None for action in o.admissible)
+    for action in dict.fromkeys(action for o in (*observations, *running) for action in o.admissible):
+        assert env.parse_action(action) == action, f"the listed action {action!r} runs {env.parse_action(action)!r}"
+        said = Agent().parse(env, f"<think></think><action>{action}</action>").action
+        assert said == action, f"a full-style response with the listed action {action!r} runs {said!r}"
 
 
 def check_the_expert_solves_every_task(env: Environment) -> None:
@@ -171,7 +175,10 @@ def check_an_expert_goes_on_from_any_state(env: Environment) -> None:
 
 
 def check_its_vocabulary_suffices_for_a_word_level_tokenizer(env: Environment) -> None:
-    """Observations, instructions and actions have no word that ``prompt.vocabulary`` lacks."""
+    """Observations, instructions and actions have no word that ``prompt.vocabulary`` lacks.
+
+    Each listed action also runs itself in the words of the tokenizer, which puts blanks between words.
+    """
     from bepo.policies.lm.tiny_model import UNKNOWN, build_tokenizer
 
     tokenizer = build_tokenizer(env.prompt.vocabulary)
@@ -183,5 +190,12 @@ def check_its_vocabulary_suffices_for_a_word_level_tokenizer(env: Environment) -
             for text in (observation.text, episodes.instructions[i], *observation.admissible):
                 tokens = tokenizer.convert_ids_to_tokens(tokenizer.encode(text, add_special_tokens=False))
                 assert UNKNOWN not in tokens, text
+            for action in observation.admissible:
+                said = tokenizer.decode(tokenizer.encode(action, add_special_tokens=False))
+                assert isinstance(said, str)  # for the type checker: one action gives one text
+                run = env.parse_action(said) or ""
+                assert "".join(run.split()) == "".join(action.split()), (
+                    f"{said!r}, a tiny model's words for {action!r}, runs {run!r}"
+                )
             if _is_over(episodes.step({i: env.parse_action(_action(observation, rng))})[i]):
                 break

@@ -63,6 +63,7 @@ def test_a_run_uses_and_notes_plug_ins(packages, monkeypatch):
         ("estimater", "mine", "unknown kind of plug-in 'estimater'; choices: .*; did you mean estimator"),
         ("estimator", "Mine", "Mine: must be the name of a Python module in lower case"),
         ("estimator", "grpo", "grpo: is taken by another estimator or module"),
+        ("study", "gate_form", "gate_form: is taken by another study or module"),
         ("loss", "random", "random: is taken by another loss or module"),
     ],
 )

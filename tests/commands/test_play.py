@@ -46,6 +46,14 @@ def test_numbers_words_hints_and_slips(monkeypatch, capsys):
     assert out.splitlines()[-1] == "stopped: score 0, return -0.2 after 2 steps"
 
 
+def test_a_number_that_is_the_word_of_an_action_runs_it(monkeypatch, capsys):
+    pytest.importorskip("gymnasium")
+    words = 'actions=["2", "1", "0"]'
+    _, out, _ = played(monkeypatch, capsys, "2\n0\n3\n", "gymnasium", "id=MountainCar-v0", words)
+    assert "\n2  1  0\n" in out and "2: reward" in out and "0: reward" in out
+    assert "'3' is not an action; choices: the words of an action, ?, q" in out
+
+
 def test_running_out_of_steps(monkeypatch, capsys):
     _, out, _ = played(monkeypatch, capsys, "1\n1\n", "sokoban", "horizon=2", "min_solution=2", "--task", "3")
     assert out.splitlines()[-1] == "out of steps: score 0, return -0.2 after 2 steps"

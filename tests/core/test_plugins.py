@@ -128,6 +128,48 @@ def test_what_cannot_be_imported_is_one_line_and_can_be_tried_again(folder, give
     losses()  # goes on without it
 
 
+@pytest.mark.parametrize(
+    "file, problem",
+    [
+        (
+            "conf/credit/gigpo_paper.yaml",
+            "preset 'credit/gigpo_paper' is taken by .*conf/credit/gigpo_paper.yaml; rename",
+        ),
+        ("conf/tier/smoke.yaml", "preset 'tier/smoke' is taken by"),
+        ("conf/train.yaml", "preset 'train' is taken by"),
+        ("experiments/main_sokoban.yaml", "study 'main_sokoban' is taken by"),
+        ("conf/credit/grpo.yaml", "bepo.credit.grpo.GRPO: name 'grpo' is taken by .*pack.conf.credit.grpo.yaml"),
+    ],
+)
+def test_presets_and_studies_with_a_taken_name_are_refused(folder, file, problem):
+    write(folder / "pack" / "__init__.py", "")
+    write(folder / "pack" / file, "study: {name: main_sokoban}")
+    for _ in range(2):
+        with pytest.raises(UserError, match=problem):
+            register(["plugins=pack"])
+
+
+def test_two_plug_ins_cannot_share_the_name_of_a_study(folder):
+    for name in ("first", "second"):
+        write(folder / name / "__init__.py", "")
+        write(folder / name / "experiments" / "mine.yaml", "")
+    with pytest.raises(UserError, match=r"plug-in second: study 'mine' is taken by .*first.experiments.mine.yaml"):
+        register(["plugins=first:second"])
+
+
+def test_a_class_with_the_name_of_a_preset_is_refused(folder):
+    """Hydra would compose the preset, and the class would be ignored."""
+    write(folder / "named.py", LOSS.format(name="gspo_agents"))
+    with pytest.raises(UserError, match=r"named.Mine: name 'gspo_agents' is taken by .*conf/loss/gspo_agents.yaml"):
+        register(["plugins=named.py"])
+
+
+def test_two_classes_of_one_file_cannot_share_a_name(folder):
+    write(folder / "twice.py", LOSS.format(name="both") + LOSS.format(name="both").replace("Mine", "Other"))
+    with pytest.raises(UserError, match=r"twice.Other: name 'both' is taken by twice.Mine"):
+        register(["plugins=twice.py"])
+
+
 def test_plug_ins_are_part_of_what_a_cached_config_depends_on(folder, monkeypatch):
     monkeypatch.setenv("BEPO_CACHE", str(folder / "cache"))
     composition._cache_folder.cache_clear()

@@ -5,8 +5,12 @@ from functools import cache
 import pytest
 
 from bepo.envs import Environment, environments
+from bepo.envs.sokoban import Sokoban
 from bepo.testing import contract
-from bepo.testing.env import check_its_vocabulary_suffices_for_a_word_level_tokenizer
+from bepo.testing.env import (
+    check_its_vocabulary_suffices_for_a_word_level_tokenizer,
+    check_observations_and_steps_have_their_types,
+)
 
 QUICK = {  # settings that make a test short, and an expert's success certain
     "webshop": {"products": 150},
@@ -36,3 +40,12 @@ def made(name: str, **more: object) -> Environment:
 def test_contract(check, name):
     compact = COMPACT.get(name, {}) if check is check_its_vocabulary_suffices_for_a_word_level_tokenizer else {}
     check(made(name, **compact))
+
+
+def test_a_listed_action_that_runs_another_one_breaks_the_contract():
+    class Confused(Sokoban):
+        def parse_action(self, text):
+            return {"up": "down"}.get(text, super().parse_action(text))
+
+    with pytest.raises(AssertionError, match="the listed action 'up' runs 'down'"):
+        check_observations_and_steps_have_their_types(Confused())

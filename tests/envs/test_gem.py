@@ -5,11 +5,46 @@ from itertools import islice
 
 import pytest
 
+import bepo.rollouts.collect as rollouts
 from bepo.core.batch import Terminal
 from bepo.core.errors import UserError
 from bepo.envs import environments
+from bepo.rollouts.agent import Agent
 
-pytest.importorskip("gem")
+gem = pytest.importorskip("gem")
+
+
+class Capital(gem.Env):
+    """A question that is only answered by ``Paris``."""
+
+    def reset(self, seed=None):
+        return "Capital of France?", {}
+
+    def step(self, action):
+        return "", float(action == "\\boxed{Paris}"), True, False, {}
+
+
+gem.register("test:Capital", Capital)
+
+
+class Says:
+    """A policy that always gives one response."""
+
+    def __init__(self, text):
+        self._text = text
+
+    def sample(self, prompts, choices, sampling, seed, images=None):
+        return [rollouts.Sample([1], [2], [0.0], self._text) for _ in prompts]
+
+
+@pytest.mark.parametrize("style, said", [("full", "<think></think><action>{}</action>"), ("compact", "{}")])
+@pytest.mark.parametrize("answer, success", [("Paris", 1), ("paris", 0)])
+def test_the_case_of_an_answer_counts(style, said, answer, success):
+    env = environments.make("gem", id="test:Capital")
+    tasks = list(islice(env.tasks("train"), 2))
+    policy = Says(said.format(answer))
+    batch = rollouts.collect(env, Agent(style=style), policy, tasks, 1, rollouts.Sampling(), seed=0)
+    assert set(batch.actions) == {f"\\boxed{{{answer}}}"} and batch.success.mean() == success
 
 
 def started(env_id, n=1, **settings):

@@ -7,7 +7,12 @@ import pytest
 from bepo.core.batch import Terminal
 from bepo.core.errors import UserError
 from bepo.envs import environments
+from bepo.envs.gymnasium.making import Maker
 from bepo.envs.gymnasium.texts import described, plain
+from bepo.testing.env import (
+    check_its_vocabulary_suffices_for_a_word_level_tokenizer,
+    check_observations_and_steps_have_their_types,
+)
 
 gymnasium = pytest.importorskip("gymnasium")
 
@@ -75,6 +80,54 @@ def test_an_environment_without_a_table_has_no_expert_but_numbers_to_read():
     assert all(len(o.text.split()) == 3 and o.admissible == ("stick", "hit") for o in episodes.observations)
 
 
+def test_exact_words_come_before_numbers():
+    numbered = made("MountainCar-v0", actions=["2", "1", "0"])
+    assert [numbered.parse_action(text) for text in ("0", "1", "2", "3")] == ["0", "1", "2", None]
+    assert [made("MountainCar-v0").parse_action(text) for text in ("0", "COAST", "2", "3")] == [
+        "left",
+        "coast",
+        "right",
+        None,
+    ]
+    assert made("MountainCar-v0", actions=["10", "20", "30"]).parse_action("1") is None
+    named = made("MountainCar-v0", actions=["go", "Go left", "go right"])
+    told = ("GO", "go  left", "I go right", "I go", "let us go up")
+    assert [named.parse_action(text) for text in told] == ["go", "Go left", "go right", "go", "go"]
+
+
+def test_actions_run_themselves_in_the_words_of_a_tiny_model():
+    env = made("CliffWalking-v1", actions=["-1", "UP", "1", "go_on"])
+    check_observations_and_steps_have_their_types(env)
+    check_its_vocabulary_suffices_for_a_word_level_tokenizer(env)
+    assert [env.parse_action(text) for text in ("- 1", "U P", "1", "-1", "1 go _ on")] == [
+        "-1",
+        "UP",
+        "1",
+        "-1",
+        "1",
+    ]
+
+
+class Many(gymnasium.Env):
+    """An environment with more actions than random episodes try."""
+
+    action_space, observation_space = gymnasium.spaces.Discrete(3000), gymnasium.spaces.Text(9)
+
+    def __init__(self, render_mode=None):
+        pass
+
+    def reset(self, *, seed=None, options=None):
+        return "here", {}
+
+    def step(self, action):
+        return "there", 0.0, False, False, {}
+
+
+def test_every_action_is_in_the_vocabulary():
+    gymnasium.register("Many-v0", Many)
+    assert {str(n) for n in range(3000)} <= set(made("Many-v0", horizon=2).prompt.vocabulary)
+
+
 class Pictures(gymnasium.Env):
     """An environment whose observations are pictures."""
 
@@ -91,12 +144,60 @@ if "Pictures-v0" not in gymnasium.registry:
     gymnasium.register("Pictures-v0", Pictures)
 
 
+class Long(gymnasium.Env):
+    """An environment that is registered with a time limit, and counts how often it is closed."""
+
+    action_space, observation_space = gymnasium.spaces.Discrete(2), gymnasium.spaces.Text(9)
+    left_open = 0
+
+    def __init__(self, breaks=(), render_mode=None):
+        if breaks:
+            raise RuntimeError(breaks.pop())
+        Long.left_open += 1
+
+    def close(self):
+        Long.left_open -= 1
+
+
+gymnasium.register("Long-v0", Long, max_episode_steps=300)
+gymnasium.register("Long-v3", Long, max_episode_steps=310)
+gymnasium.register("Short-v0", lambda **kwargs: gymnasium.wrappers.TimeLimit(Long(**kwargs), 40), max_episode_steps=60)
+
+
 @pytest.mark.parametrize(
-    "env_id, horizon", [("FrozenLake-v1", 100), ("Taxi-v4", 200), ("CliffWalking-v1", 50), ("CartPole-v1", 500)]
+    "env_id, horizon",
+    [
+        ("FrozenLake-v1", 100),
+        ("Taxi-v4", 200),
+        ("gymnasium:Taxi-v4", 200),
+        ("Taxi", 200),
+        ("CartPole", 500),
+        ("CartPole-v0", 200),
+        ("CliffWalking-v1", 50),  # it has none
+        ("Long-v0", 300),
+        ("Long", 310),
+        ("Short-v0", 40),
+    ],
 )
-def test_a_registered_time_limit_is_the_horizon(env_id, horizon):
-    """CliffWalking has none."""
+def test_the_time_limit_of_the_made_environment_is_the_horizon(env_id, horizon):
     assert made(env_id).horizon == horizon and made(env_id, horizon=7).horizon == 7
+
+
+def test_an_environment_is_closed_after_its_time_limit_is_read(monkeypatch):
+    monkeypatch.setattr(Long, "left_open", 0)
+    Maker("Long-v0", {}, ("a", "b")).time_limit()
+    before = Long.left_open
+    Maker("Long-v0", {}, ("a", "b"))
+    assert before == Long.left_open - before  # making it opens as many without a limit
+
+
+def test_no_time_limit_is_assumed_where_it_cannot_be_read():
+    breaks = ["no display"]
+    env = made("Long-v0", kwargs={"breaks": breaks})
+    assert env.horizon == 0 and not breaks
+    with pytest.raises(UserError, match="could not be made when its time limit was read; try again"):
+        list(islice(env.tasks("train"), 1))
+    assert made("Long-v0", kwargs={"breaks": breaks}).horizon == 300
 
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "MountainCar-v0", "Acrobot-v1"])
@@ -127,6 +228,9 @@ def test_a_pole_that_stands_until_the_time_limit_is_a_success():
         ({"id": "FrozenLake-v9"}, "did you mean FrozenLake-v1"),
         ({"id": "nowhere:Lake-v0"}, "env.id=nowhere:Lake-v0"),
         ({"id": "Taxi-v4", "actions": ["a", "b"]}, "6 different words"),
+        ({"id": "Blackjack-v1", "actions": ["A", "a"]}, r"actions=\['A', 'a'\]: 'a' is 'A' without case"),
+        ({"id": "Blackjack-v1", "actions": ["A B", "AB"]}, "'AB' is 'A B' without case and blanks"),
+        ({"id": "Blackjack-v1", "actions": ["A", " "]}, "' ' is empty"),
         ({"id": "FrozenLake-v1", "kwargs": {"nope": 1}}, "nope"),
         ({"id": "FrozenLake-v1", "kwargs": {"desc": ["S"]}}, "desc"),
         ({"id": "FrozenLake-v1", "kwargs": {"map_name": None, "size": 1}}, "env.kwargs.size=1"),

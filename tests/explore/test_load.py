@@ -13,6 +13,7 @@ from bepo.store import find
 from bepo.store.archive import write_archive
 from bepo.store.files import Corrupt
 from bepo.store.json_files import write_sealed
+from bepo.store.published import PUBLISHED
 from bepo.store.run_files import read_run
 from bepo.view import main
 from tests.explore.runs_with_episodes import write
@@ -94,6 +95,26 @@ def test_names_are_folders_archives_ids_and_their_beginnings(results, tmp_path):
             bepo.load(name, results=results)
     with pytest.raises(UserError, match="no run of tier paper"):
         bepo.load(results, tier="paper")
+
+
+def test_a_study_is_never_the_beginning_of_a_run_id(results, tmp_path, monkeypatch):
+    """`dad`, `bed` and `fee` begin published runs."""
+    own = tmp_path / "own"
+    shutil.copytree(results, own)
+    published = sorted(path.stem for path in PUBLISHED.glob("*/*.zip"))
+    name = published[0][:6]
+    assert [run.id for run in bepo.load(name, results=own).stored] == [published[0]]
+    (own / "studies" / "explored").rename(own / "studies" / name)
+    assert len(bepo.load(name, results=own)) == 3
+    with pytest.raises(UserError, match=f"study '{name}': not found in .*of tier paper"):
+        bepo.load(name, results=own, tier="paper")
+    (own / "studies" / name).rename(own / "studies" / published[0])
+    with pytest.raises(UserError, match=f"{published[0]}: a run and a study have this name"):
+        bepo.load(published[0], results=own)
+    (tmp_path / f"{published[1][:6]}.yaml").touch()  # a study without runs
+    monkeypatch.setattr(find, "EXPERIMENTS", tmp_path)
+    with pytest.raises(UserError, match=r"study .*: not found"):
+        bepo.load(published[1][:6], results=own)
 
 
 def test_a_run_in_progress_is_shown_as_far_as_it_is(results, tmp_path):

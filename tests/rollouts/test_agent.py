@@ -1,6 +1,6 @@
 import pytest
 
-from bepo.envs import Observation
+from bepo.envs import Observation, environments
 from bepo.envs.sokoban import DIRECTIONS, Sokoban
 from bepo.rollouts.agent import Agent
 
@@ -64,6 +64,24 @@ def test_an_untagged_tail_is_tried_where_the_environment_says_so():
 
     assert Agent().parse(Tailed(), "up up up, then left")[:2] == ("left", "left")
     assert Agent().parse(Tailed(), "İİİİİ then left")[:2] == ("left", "left")  # lowered, each İ is two characters
+
+
+def test_the_environment_decides_whether_case_counts():
+    class Cased(Sokoban):
+        reads_case, untagged_tail = True, 4
+
+        def parse_action(self, text):
+            return text
+
+    answer = "<think>x</think><ACTION> print(True)\nİ </Action>"
+    assert Agent().parse(Cased(), answer) == ("print(True)\nİ", "print(True)\nİ", True)
+    assert Agent().parse(Cased(), "I say LeFT")[:2] == ("LeFT", "LeFT")
+    assert Agent().parse(ENV, "<think>x</think><action>LEFT</action>") == ("left", "left", True)
+
+
+@pytest.mark.parametrize("name", ["gem", "openenv", "verifiers"])
+def test_free_text_keeps_its_case(name):
+    assert "print(True)" in str(Agent().parse(environments()[name](), "<action>print(True)</action>").action)
 
 
 def test_no_tail_is_tried_where_letters_become_longer_in_lower_case():

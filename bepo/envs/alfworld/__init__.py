@@ -62,6 +62,7 @@ class ALFWorld(Environment):
         *("graph_key", "prompt_state", "rendering"),
     )
     method_version: ClassVar[int] = 1
+    reads_case: ClassVar[bool] = False
     untagged_tail: ClassVar[int] = 30
 
     def __post_init__(self) -> None:

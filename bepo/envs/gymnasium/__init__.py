@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from typing import Any, ClassVar, Literal, get_args
@@ -12,9 +13,9 @@ from typing import Any, ClassVar, Literal, get_args
 from bepo.core.errors import Missing, UserError
 from bepo.core.settings import setting
 from bepo.envs import Environment, Observation, PromptText, Split, Task, content_id, register, split_by_id
-from bepo.envs._words import seen_words
+from bepo.envs._words import pieces, seen_words
 from bepo.envs.gymnasium.episodes import GymnasiumEpisodes
-from bepo.envs.gymnasium.making import Maker, time_limit
+from bepo.envs.gymnasium.making import Maker
 from bepo.envs.gymnasium.tabular import has_table
 from bepo.envs.gymnasium.texts import family_of
 
@@ -55,11 +56,17 @@ class Gymnasium(Environment):
     label: ClassVar[str] = "Gymnasium"
     shown_settings: ClassVar[tuple[str, ...]] = ("id", "horizon")
     method_version: ClassVar[int] = 2
+    reads_case: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.horizon == 0:
-            self.horizon = min(time_limit(self.id) or _STEPS_WITHOUT_LIMIT, _MOST_STEPS)
+            with suppress(UserError):  # an environment that cannot be made keeps 0, and says why when it is used
+                self.horizon = min(self._made.time_limit() or _STEPS_WITHOUT_LIMIT, _MOST_STEPS)
         super().__post_init__()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return only the settings: environments may hold processes or files."""
+        return asdict(self)
 
     @property
     def has_expert(self) -> bool:
@@ -69,7 +76,8 @@ class Gymnasium(Environment):
     @cached_property
     def prompt(self) -> PromptText:
         """Return the texts for the agent's prompt; the vocabulary comes from some random episodes."""
-        words = seen_words(self.tasks("train"), self.start, _random_action)
+        seen = seen_words(self.tasks("train"), self.start, _random_action)
+        words = sorted({*seen, *(piece for word in self._maker.words for piece in pieces(word))})
         rules = self.rules or family_of(self.id).rules or f"You act in {self.id}."
         return PromptText(f"You are an expert agent playing {self.id.partition('-v')[0]}.", rules, words)
 
@@ -103,10 +111,16 @@ class Gymnasium(Environment):
         return GymnasiumEpisodes(self._maker, [task.data["seed"] for task in tasks], self.horizon)
 
     def parse_action(self, text: str) -> str | None:
-        """Return the action whose word or number equals the text, else the first action whose word it contains."""
-        words, said = self._maker.words, text.strip().lower()
-        exact = (word for n, word in enumerate(words) if said in (str(n), word.lower()))
-        return next(exact, next((word for word in words if word.lower() in said.split()), None))
+        """Return the action that the text names, or None. Case does not count.
+
+        Exact words come first, then the number of an action, if no word is a number. Then the text may contain words of
+        an action; the action with the most words counts, or the first of several.
+        """
+        said = " ".join(text.lower().split())
+        if said in self._maker.names:
+            return self._maker.names[said]
+        contained = (word for word in self._maker.words if f" {' '.join(word.lower().split())} " in f" {said} ")
+        return max(contained, key=lambda word: len(word.split()), default=None)
 
     def missing(self) -> Missing | None:
         """Return ``Missing`` if gymnasium is not installed, else None."""
@@ -120,8 +134,15 @@ class Gymnasium(Environment):
 
         return {"gymnasium": version("gymnasium")}
 
-    @cached_property
+    @property
     def _maker(self) -> Maker:
+        made = self._made
+        if self.horizon == 0:
+            raise UserError(f"env.id={self.id}: could not be made when its time limit was read; try again")
+        return made
+
+    @cached_property
+    def _made(self) -> Maker:
         if missing := self.missing():
             raise missing
         if not self.id:

@@ -9,8 +9,10 @@ import numpy as np
 from jaxtyping import Int
 
 from bepo.core.batch import Terminal
+from bepo.core.errors import UserError
 from bepo.envs import Observation, Step
 from bepo.envs._foreign import named
+from bepo.envs._values import begun, stepped
 from bepo.envs.gymnasium.making import Maker
 from bepo.envs.gymnasium.tabular import best_actions
 
@@ -27,8 +29,8 @@ class GymnasiumEpisodes:
         self._states: list[Any] = [None] * len(seeds)
         self.instructions = [""] * len(seeds)
         with named(maker.id, "reset"):
-            begun = [env.reset(seed=seed) for env, seed in zip(self._envs, seeds)]
-            self.observations = [self._read(i, *start) for i, start in enumerate(begun)]
+            starts = [env.reset(seed=seed) for env, seed in zip(self._envs, seeds)]
+            self.observations = [self._read(i, *begun(maker.id, start)) for i, start in enumerate(starts)]
 
     def step(self, actions: Mapping[int, str | None]) -> dict[int, Step]:
         """Act in some episodes; None changes nothing but counts as a step."""
@@ -52,19 +54,23 @@ class GymnasiumEpisodes:
         reward, ended, cut = 0.0, False, False
         if action is not None:
             with named(self._maker.id, "step"):
-                observation, reward, ended, cut, info = self._envs[i].step(self._maker.words.index(action))
+                values = self._envs[i].step(self._maker.words.index(action))
+                observation, reward, ended, cut, info = stepped(self._maker.id, values)
                 self.observations[i] = self._read(i, observation, info)
         family = self._maker.family
         if family.lasts:
             success = not ended and self._taken[i] >= self._horizon
         else:
-            success = ended and (float(reward) > 0 or family.ends_in_success)
+            success = ended and (reward > 0 or family.ends_in_success)
         terminal = Terminal.SUCCESS if success else Terminal.FAILURE if ended else Terminal.NONE
-        return Step(self.observations[i], float(reward), terminal, float(success), broken=cut and not ended)
+        return Step(self.observations[i], reward, terminal, float(success), broken=cut and not ended)
 
     def _read(self, i: int, observation: object, info: Mapping[str, Any]) -> Observation:
         self._states[i] = observation
         text = self._maker.text(self._envs[i], observation)
-        allowed = info.get("action_mask", np.ones(len(self._maker.words)))  # Taxi masks actions without effect
+        n = len(self._maker.words)
+        allowed = np.asarray(info.get("action_mask", np.ones(n)))  # Taxi masks actions without effect
+        if allowed.shape != (n,):
+            raise UserError(f"env.id={self._maker.id}: its action_mask has shape {allowed.shape}, must be ({n},)")
         words = tuple(word for word, may in zip(self._maker.words, allowed) if may)
         return Observation(text, key=text, admissible=words or self._maker.words)

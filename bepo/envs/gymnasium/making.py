@@ -5,31 +5,19 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from copy import copy
 from functools import cached_property
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from bepo.core.errors import UserError, choose
 from bepo.envs._foreign import in_words, named
+from bepo.envs._values import begun
+from bepo.envs._words import pieces
 from bepo.envs.gymnasium.texts import described, family_of, plain
 
 _SIZES = range(2, 51)  # of a random lake; Gymnasium never returns from making a map of one cell
-
-
-def time_limit(env_id: str) -> int | None:
-    """Return the number of steps after which Gymnasium would truncate an episode (``max_episode_steps``).
-
-    None if the environment has no limit or is unknown, or if gymnasium is not installed.
-    """
-    if find_spec("gymnasium") is None or not env_id:
-        return None
-    gymnasium = import_module("gymnasium")
-    try:
-        return gymnasium.spec(env_id).max_episode_steps
-    except Exception:  # any type: the import of another package; ``Maker`` reports it
-        return None
 
 
 class Maker:
@@ -43,8 +31,10 @@ class Maker:
         self.random_map = "FrozenLake" in env_id and kwargs.get("map_name", "") is None
         if self.random_map and (type(size := self._size) is not int or size not in _SIZES):
             raise UserError(f"env.kwargs.size={size}: choose a whole number from {_SIZES[0]} to {_SIZES[-1]}")
+        self.renders = False
         self.renders = "ansi" in self._make(0).metadata.get("render_modes", ())
         self.words = self._words()
+        self.names = self._names()
 
     def make(self, seed: int) -> Any:
         """Return an environment for the task of a seed, not reset yet.
@@ -52,8 +42,18 @@ class Maker:
         Gymnasium's own environments are copies that share the tables: these take long to make and never change.
         """
         if self.random_map or not self.family.actions:
-            return self._make(seed, render_mode="ansi" if self.renders else None)
+            return self._make(seed)
         return copy(self._prototype)
+
+    def time_limit(self) -> int | None:
+        """Return the number of steps after which Gymnasium would truncate an episode, or None.
+
+        It is the limit of the environment that is made, which knows its whole ID: ``Taxi`` makes ``Taxi-v4``. A wrapper
+        of the environment's own may cut episodes earlier than its registration says.
+        """
+        with named(self.id, "time limit"), closing(self._make(0)) as env:
+            registered = import_module("gymnasium").spec(env.unwrapped.spec.id).max_episode_steps
+            return min((limit for limit in (registered, env.spec.max_episode_steps) if limit is not None), default=None)
 
     def text(self, env: Any, observation: object) -> str:
         """Return an observation as text. Raises ``UserError`` if it is a picture or another large array."""
@@ -74,23 +74,23 @@ class Maker:
         if self.random_map:
             return "\n".join(self._map(seed))
         with named(self.id, "reset"):
-            observation, _ = self._prototype.reset(seed=seed)
+            observation, _ = begun(self.id, self._prototype.reset(seed=seed))
             return self.text(self._prototype, observation)
 
-    def _make(self, seed: int, **more: Any) -> Any:
+    def _make(self, seed: int) -> Any:
         gymnasium = import_module("gymnasium")
-        kwargs = dict(self._kwargs)
+        kwargs, shown = dict(self._kwargs), {"render_mode": "ansi"} if self.renders else {}
         if self.random_map:
             kwargs = {name: value for name, value in kwargs.items() if name not in ("map_name", "size")}
             kwargs["desc"] = self._map(seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as: a newer version of the environment exists
             try:
-                return gymnasium.make(self.id, max_episode_steps=-1, disable_env_checker=True, **kwargs, **more)
+                return gymnasium.make(self.id, max_episode_steps=-1, disable_env_checker=True, **kwargs, **shown)
             except gymnasium.error.UnregisteredEnv as error:
                 own = [name for name, spec in gymnasium.registry.items() if "toy_text" in str(spec.entry_point)]
                 raise UserError(f"{choose('env.id', self.id, own)} ({in_words(error)})") from None
-            except Exception as error:  # any type: the code of an environment from another package
+            except (Exception, SystemExit) as error:  # any type: the code of an environment from another package
                 raise UserError(f"env.id={self.id}, env.kwargs={self._kwargs}: {in_words(error)}") from None
 
     @property
@@ -103,7 +103,7 @@ class Maker:
 
     @cached_property
     def _prototype(self) -> Any:
-        return self._make(0, render_mode="ansi" if self.renders else None).unwrapped
+        return self._make(0).unwrapped
 
     def _words(self) -> tuple[str, ...]:
         gymnasium = import_module("gymnasium")
@@ -114,3 +114,19 @@ class Maker:
         if len(words) != space.n or len(set(words)) != len(words):
             raise UserError(f"env.actions={list(words)}: must be {space.n} different words for {self.id}")
         return words
+
+    def _names(self) -> dict[str, str]:
+        """Return the action of each text that names one: its word, also as tiny models write it, or its number.
+
+        Raises ``UserError`` if two actions have the same name.
+        """
+        names: dict[str, str] = {}
+        for word in self.words:
+            for name in {" ".join(form.lower().split()) for form in (word, " ".join(pieces(word)))}:
+                if not name or name in names:
+                    told = f"{word!r} is {repr(names[name]) if name else 'empty'} without case and blanks"
+                    raise UserError(f"env.actions={list(self.words)}: {told}; choose words that differ")
+                names[name] = word
+        if any(word.lstrip("+-").replace(".", "", 1).isdecimal() for word in self.words):
+            return names
+        return {str(number): word for number, word in enumerate(self.words)} | names

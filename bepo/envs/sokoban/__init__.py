@@ -63,6 +63,7 @@ class Sokoban(Environment):
     dashes: ClassVar[tuple[float, ...]] = (1, 1)
     shown_settings: ClassVar[tuple[str, ...]] = ("horizon", "min_solution", "observation")
     method_version: ClassVar[int] = 1
+    reads_case: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

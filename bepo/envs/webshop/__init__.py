@@ -87,6 +87,7 @@ class WebShop(Environment):
     dashes: ClassVar[tuple[float, ...]] = (4, 1.5)
     shown_settings: ClassVar[tuple[str, ...]] = ("data", "horizon", "observation_mode", "rendering", "suggestions")
     method_version: ClassVar[int] = 2
+    reads_case: ClassVar[bool] = False
     untagged_tail: ClassVar[int] = 20
 
     def __post_init__(self) -> None:

@@ -23,6 +23,7 @@ from bepo.core.batch import Tokens
 from bepo.core.errors import UserError
 from bepo.policies.lm.adapters import ADAPTER_CONFIG, copy_sharing_frozen, load_adapters
 from bepo.policies.lm.batching import Transitions, free_tokens, padded_micro_batches, response_ids, response_mask
+from bepo.policies.lm.chat import Chat, Content
 from bepo.policies.lm.logit_mask import Ids, Trie, allowed_ids, mask_logits, token_trie
 from bepo.policies.lm.padded_decoder import PaddedDecoder
 from bepo.policies.lm.padding import full, pad_left, pad_right
@@ -72,7 +73,7 @@ class LanguageModel:
             raise UserError("the policy's tokenizer has no chat template: choose an instruction-tuned model")
         self.model = remove_dropout(model)
         self.model.to(torch.device(device))  # pyright: ignore[reportArgumentType] (transformers' stub forgets self)
-        self.tokenizer = tokenizer
+        self.tokenizer, self.chat = tokenizer, Chat(tokenizer)
         special: Any = tokenizer  # in its stubs an ID may also be text
         self.pad_id: int = special.pad_token_id
         self.end_ids = end_ids(tokenizer, model.generation_config)
@@ -109,18 +110,15 @@ class LanguageModel:
             raise UserError("the environment shows pictures, but this policy reads only text: choose policy=tiny_vl")
         return self._chat(prompt)
 
-    def _chat(self, content: str | list[dict[str, str]]) -> list[int]:
-        message = [{"role": "user", "content": content}]
-        text = self.tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
-        assert isinstance(text, str)  # for the type checker: tokenize=False
-        return self.tokenizer.encode(text, add_special_tokens=False)
+    def _chat(self, content: Content) -> list[int]:
+        return self.chat.ids(content)
 
     def encode_response(self, text: str) -> list[int]:
         """Return the token ids of a response, the end-of-sequence token included."""
         return list(self._encoded(text))
 
     def _encode_response(self, text: str) -> tuple[int, ...]:
-        return *self.tokenizer.encode(text, add_special_tokens=False), self.end_id
+        return *self.chat.text_ids(text), self.end_id
 
     def _decode_response(self, ids: tuple[int, ...]) -> str:
         text = self.tokenizer.decode(list(ids), skip_special_tokens=True)

@@ -12,6 +12,7 @@ from tokenizers import Regex, Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 
+from bepo.policies.lm.chat import Content
 from bepo.policies.lm.prefix_sharing import PrefixSharingModel
 from bepo.policies.tiny import ACT
 
@@ -28,13 +29,14 @@ class TinyLanguageModel(PrefixSharingModel):
     control characters may differ.)
     """
 
-    def _chat(self, content: str) -> list[int]:
+    def _chat(self, content: Content) -> list[int]:
+        assert isinstance(content, str)  # for the type checker: it reads no pictures
         return [*chain.from_iterable(map(self._line, content.split("\n"))), self._ids[ACT]]
 
     @cached_property
     def _line(self) -> Callable[[str], tuple[int, ...]]:
         ids, unknown = self._ids, self._ids[UNKNOWN]
-        return lru_cache(maxsize=65536)(lambda line: tuple(ids.get(piece, unknown) for piece in findall(_PIECE, line)))
+        return lru_cache(maxsize=65536)(lambda line: tuple(ids.get(piece, unknown) for piece in _plain_pieces(line)))
 
     @cached_property
     def _ids(self) -> dict[str, int]:
@@ -44,9 +46,11 @@ class TinyLanguageModel(PrefixSharingModel):
 def build_tokenizer(words: Sequence[str], markers: Sequence[str] = ()) -> transformers.PreTrainedTokenizerFast:
     """Return a word-level tokenizer that knows ``words`` and reads all other words as ``<unk>``.
 
-    It keeps case and drops white space. ``markers`` are further special tokens.
+    It keeps case and drops white space. ``markers`` are further special tokens. A word that is called like a special
+    token is known by its parts, ``<``, ``end`` and ``>``.
     """
-    vocabulary = {word: i for i, word in enumerate([*_SPECIAL, *markers, *dict.fromkeys(words)])}
+    plain = dict.fromkeys(part for word in words for part in (_parts(word) if word in _SPECIAL else [word]))
+    vocabulary = {word: i for i, word in enumerate([*_SPECIAL, *markers, *plain])}
     tokenizer = Tokenizer(WordLevel(vocabulary, unk_token=UNKNOWN))
     tokenizer.pre_tokenizer = Split(Regex(_PIECE), behavior="removed", invert=True)
     fast = transformers.PreTrainedTokenizerFast(
@@ -59,3 +63,20 @@ def build_tokenizer(words: Sequence[str], markers: Sequence[str] = ()) -> transf
     )
     fast.chat_template = _CHAT
     return fast
+
+
+def _plain_pieces(line: str) -> list[str]:
+    """Return the words of a line of a prompt; the names of special tokens, which it may show, in parts."""
+    found = findall(_PIECE, line)
+    if not {*_SPECIAL} & {*found}:
+        return found
+    said = found.index("then") if "then" in found else len(found)  # an answer follows (``chat.is_answer``)
+    return [
+        part
+        for place, word in enumerate(found)
+        for part in (_parts(word) if word in _SPECIAL and not (word == ACT and place > said) else [word])
+    ]
+
+
+def _parts(special: str) -> list[str]:
+    return [special[0], special[1:-1], special[-1]]

@@ -10,6 +10,7 @@ from bepo.core.batch import Terminal
 from bepo.core.phases import report_within
 from bepo.core.seeds import derive_seed
 from bepo.envs import Environment, Task
+from bepo.envs._checks import observed, start_checked, step_checked
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Overlong
 from bepo.rollouts.prompting import Prompting
@@ -110,13 +111,13 @@ class PromptedPass:
 
     def _trial(self, episodes: Sequence[Episode], trial: int, place: str, seed: int) -> None:
         """Play one trial of each episode."""
-        running = self._env.start([episode.task for episode in episodes])
+        running = start_checked(self._env, [episode.task for episode in episodes])
         for i, episode in enumerate(episodes):
             recent = episode.memories[-self._prompting.memories :] if self._prompting.memories else []
             episode.agent = self._begin(episode.task, running.instructions[i], recent)
             episode.trial, episode.calls, episode.taken, episode.total = trial, 0, 0, 0.0
             episode.over, episode.task_score, episode.last_said, episode.broken = False, 0.0, "", False
-        observations = list(running.observations)
+        observations = [observed(self._env, observation) for observation in running.observations]
         while active := [i for i, episode in enumerate(episodes) if not episode.over]:
             over = len(episodes) - len(active)
             report_within(f"{f'trial {trial}, ' if self.trials > 1 else ''}{over} of {len(episodes)} episodes over")
@@ -140,7 +141,7 @@ class PromptedPass:
                     observations[i] = replace(observations[i], text="OK.")
                 else:
                     actions[i] = move.action
-            for i, step in (running.step(actions) if actions else {}).items():
+            for i, step in (step_checked(self._env, running, actions) if actions else {}).items():
                 observations[i] = step.observation
                 episode = episodes[i]
                 episode.taken, episode.total = episode.taken + 1, episode.total + step.reward

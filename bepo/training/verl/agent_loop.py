@@ -17,6 +17,7 @@ from bepo.core.batch import Terminal
 from bepo.core.errors import UserError
 from bepo.core.seeds import derive_seed
 from bepo.envs import IMAGE, Task
+from bepo.policies.lm.chat import Chat
 from bepo.policies.pretrained import load_tokenizer
 from bepo.rollouts.collect import Overlong
 from bepo.training.verl.episodes import TASKS, Episode, EpisodeWorkers, Prompt
@@ -97,14 +98,17 @@ class StepLoop(AgentLoopBase):
 
         Raises ``Overlong`` for a prompt of more than ``max_prompt_length`` tokens.
         """
+        chat = _chat(self.tokenizer, self.processor)
         if self.processor is None:
-            text = self._chat(self.tokenizer, prompt.text)
-            ids = self.tokenizer.encode(text, add_special_tokens=False)
+            ids = chat.ids(prompt.text)
         else:
             before, image, after = prompt.text.partition(IMAGE)
             parts = [{"type": "text", "text": before}]
             parts += [{"type": "image"}, {"type": "text", "text": after}] if image else []
-            ids = self.processor(text=[self._chat(self.processor, parts)], **pictures)["input_ids"][0]
+            if chat.has_controls(before + after):
+                ids = self._as_text(chat, parts, pictures)
+            else:
+                ids = self.processor(text=[chat.written(parts)], **pictures)["input_ids"][0]
         if len(ids) > self.max_prompt_length:
             raise Overlong(f"a prompt has {len(ids)} tokens, policy.max_prompt_length is {self.max_prompt_length}")
         return list(ids)
@@ -124,14 +128,19 @@ class StepLoop(AgentLoopBase):
         height, width = smart_resize(picture.height, picture.width, factor, min_pixels, 4 * min_pixels)
         return picture.resize((width, height), Image.Resampling.BICUBIC)
 
-    @staticmethod
-    def _chat(template: Any, content: str | list[dict[str, str]]) -> str:
-        """Return one user message in the chat template of a tokenizer or processor."""
-        message = [{"role": "user", "content": content}]
-        return template.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+    def _as_text(self, chat: Chat, parts: list[dict[str, str]], pictures: dict[str, list]) -> list[int]:
+        """Return the IDs of a prompt whose texts have the words of control tokens, which the processor would read."""
+        ids = chat.ids(parts)
+        if not pictures:
+            return ids
+        picture: Any = self.tokenizer.convert_tokens_to_ids(self.processor.image_token)  # in its stub also a list
+        alone = self.processor(text=[chat.written([{"type": "image"}])], **pictures)["input_ids"][0]
+        place = ids.index(picture)
+        return ids[:place] + [picture] * list(alone).count(picture) + ids[place + 1 :]
 
 
 _tokenizer = cache(load_tokenizer)
+_chat = cache(Chat)
 _workers: EpisodeWorkers | None = None  # looked up once in each process
 _tasks: Any = None
 

@@ -1,0 +1,90 @@
+"""Checks of what the episodes of an environment return, before it becomes part of rollouts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bepo.core.batch import Terminal
+from bepo.core.errors import UserError, briefly
+from bepo.core.numbers import plain_number
+from bepo.envs import Environment, Episodes, Observation, Step, Task
+
+_ENDS = (Terminal.NONE, Terminal.SUCCESS, Terminal.FAILURE)
+
+
+def start_checked(env: Environment, tasks: list[Task]) -> Episodes:
+    """Start one episode for each task. Raises ``UserError`` unless each has an observation and an instruction."""
+    episodes = env.start(tasks)
+    for name in ("observations", "instructions"):
+        if len(found := getattr(episodes, name)) != len(tasks):
+            raise _wrong(env, "start", name, found, f"a list of {len(tasks)}")
+    if wrong := [text for text in episodes.instructions if not isinstance(text, str)]:
+        raise _wrong(env, "start", "instructions", wrong[0], "texts")
+    return episodes
+
+
+def step_checked(env: Environment, episodes: Episodes, actions: Mapping[int, str | None]) -> dict[int, Step]:
+    """Act in some episodes, and return plain and checked results. Raises ``UserError`` for a wrong one."""
+    try:
+        steps = episodes.step(actions)
+    except SystemExit as error:
+        raise UserError(f"env={env.name}: its step ended the program ({error!r})") from error
+    if not isinstance(steps, dict) or steps.keys() != actions.keys():
+        raise _wrong(env, "step", "results", steps, f"a dictionary of the episodes {sorted(actions)}")
+    return {i: _checked(env, one) for i, one in steps.items()}
+
+
+def observed(env: Environment, observation: Observation) -> Observation:
+    """Return a checked observation with a picture of its own. Raises ``UserError`` for a wrong one."""
+    if not isinstance(observation, Observation):
+        raise _wrong(env, "episode", "observation", observation, "an Observation")
+    for name in ("text", "key"):
+        if not isinstance(vars(observation)[name], str):
+            raise _wrong(env, "observation", name, vars(observation)[name], "a text")
+    listed = observation.admissible
+    if isinstance(listed, str) or not all(isinstance(action, str) for action in listed):
+        raise _wrong(env, "observation", "admissible", listed, "texts")
+    image = observation.image
+    if image is not None:
+        if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
+            raise _wrong(env, "observation", "image", image, "an array (H, W, 3) of uint8")
+        image = image.copy()  # the environment may draw the next one into the same array
+        image.flags.writeable = False
+    return replace(observation, admissible=tuple(listed), image=image)
+
+
+def _checked(env: Environment, found: Step) -> Step:
+    if not isinstance(found, Step):
+        raise _wrong(env, "step", "result", found, "a Step")
+    reward = _number(env, "reward", found.reward)
+    score = _number(env, "task_score", found.task_score)
+    if not math.isfinite(reward):
+        raise _wrong(env, "step", "reward", reward, "finite")
+    if not 0 <= score <= 1:
+        raise _wrong(env, "step", "task_score", score, "from 0 to 1")
+    if type(found.terminal) not in (Terminal, int) or found.terminal not in _ENDS:
+        raise _wrong(env, "step", "terminal", found.terminal, "NONE, SUCCESS or FAILURE")
+    return replace(
+        found,
+        observation=observed(env, found.observation),
+        reward=reward,
+        terminal=Terminal(found.terminal),
+        task_score=score,
+        broken=bool(found.broken),
+    )
+
+
+def _number(env: Environment, name: str, value: object) -> float:
+    try:
+        return float(plain_number(value))
+    except ValueError:
+        raise _wrong(env, "step", name, value, "a number") from None
+
+
+def _wrong(env: Environment, where: str, name: str, value: Any, wanted: str) -> UserError:
+    return UserError(f"env={env.name}: the {name} of its {where} is {briefly(value)}, must be {wanted}")
