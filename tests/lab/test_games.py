@@ -169,6 +169,24 @@ def test_bad_input_is_one_line(words, message, capsys):
     assert message in error and error.count("\n") == 1
 
 
+class Won:
+    """A game that any action wins."""
+
+    key, seen, listed, expert = 0, "", ("win",), "win"
+
+    def copy(self):
+        return self
+
+    def step(self, action):
+        return True
+
+
+def test_a_rate_that_any_actions_exceed_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr("bepo.lab.sampled.games_of", lambda env, n: [Won()])
+    assert main(["sampled", "webshop", "grpo", "games=1"]) == 2
+    assert "success=0.3: any listed actions succeed in 1.00 of the episodes" in capsys.readouterr().err
+
+
 def test_games_are_those_of_the_environment():
     tasks = list(islice(SHOP.tasks("train"), 2))
     assert [Shopping(SHOP, task).seen for task in tasks] == [o.key for o in SHOP.start(tasks).observations]
