@@ -25,10 +25,11 @@ from bepo.credit import Estimator
 from bepo.envs import Environment
 from bepo.lab.bias import bias, every_group
 from bepo.lab.controls import CONTROLS
-from bepo.lab.fidelity import Probe, fidelity
+from bepo.lab.fidelity import fidelity
 from bepo.lab.grid import LAB_VERSION, applicable, credits_of
 from bepo.lab.learn import Weights, learn, warm_start
 from bepo.lab.policies import noisy_expert, softmax
+from bepo.lab.probe import Probe
 from bepo.lab.sampled import Sampled, Sampling, measure, sample
 from bepo.lab.words import (
     DEFAULT_ENV,

@@ -6,9 +6,10 @@ import pytest
 from bepo.core.errors import UserError
 from bepo.credit import make
 from bepo.lab.controls import CONTROLS
-from bepo.lab.fidelity import MEASURES, fidelity, of_estimator, probe
+from bepo.lab.fidelity import MEASURES, fidelity
 from bepo.lab.learn import Learning, learn, rates, warm_start
 from bepo.lab.policies import at_success, noisy_expert
+from bepo.lab.probe import of_estimator, probe
 from bepo.lab.truth import success
 from bepo.lab.worlds import Dials, Worlds, chain, grid, sokoban_rooms
 

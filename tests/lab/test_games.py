@@ -12,9 +12,10 @@ from bepo.envs.alfworld import ALFWorld
 from bepo.envs.webshop import WebShop
 from bepo.lab import games
 from bepo.lab.__main__ import main
-from bepo.lab.fidelity import fidelity, of_estimator, probe
+from bepo.lab.fidelity import fidelity
 from bepo.lab.games import Household, Shopping, enumerated, households, shops
 from bepo.lab.policies import at_success, noisy_expert
+from bepo.lab.probe import of_estimator, probe
 from bepo.lab.sampled import Sampled, Sampling, _Truth, measure, sample
 from bepo.lab.worlds import SUCCESS, Dials, Worlds
 
