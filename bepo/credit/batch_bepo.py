@@ -1,4 +1,4 @@
-"""Batch-BEPO, with every part that the search tried as a switch."""
+"""Batch-BEPO: baselines and Bellman values that are shrunk from the group to the batch as far as tasks are alike."""
 
 from __future__ import annotations
 
@@ -6,62 +6,59 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
+from jaxtyping import Float
 
 from bepo.core.batch import RolloutBatch
 from bepo.core.graph import RolloutGraph, solve
-from bepo.core.returns import between_share, discounted_returns, gae, standardise, standardise_by_state
+from bepo.core.returns import (
+    EPSILON,
+    between_share,
+    discounted_returns,
+    gae,
+    standardise,
+    standardise_by_state,
+    without_rounding,
+)
 from bepo.core.settings import setting
 from bepo.credit import Credit, Estimator, Traits, register
 from bepo.credit.graphgpo import graph_reward
 
-WHOLE = np.zeros(1, int)
-
-
-class ShrunkGraph(RolloutGraph):
-    """A rollout graph whose groups' mean returns are shrunk to the mean of the batch."""
-
-    weight = 1.0
-
-    def mean_return(self, gamma: float) -> np.ndarray:
-        own = super().mean_return(gamma)
-        starts = discounted_returns(self.batch, gamma)[self.batch.step == 0]
-        return self.weight * own + (1 - self.weight) * starts.mean()
+_WHOLE = np.zeros(1, int)
+"""The batch as one group."""
 
 
 @register
 @dataclass
 class BatchBEPO(Estimator):
-    """The candidates of the search."""
+    """A = A_FP + outcome_weight A_out + graph_weight A_G, a method of this project.
+
+    rho is the share of the variance of returns between groups (ICC), estimated in the batch. The mean of n returns of a
+    group, shrunk to the batch's mean, has the weight n rho / (n rho + 1 - rho): all of it where tasks differ much
+    (rho = 1), nothing where they are alike (rho = 0).
+
+    A_out is an episode's return minus the shrunk mean of its group's other episodes, over the root mean square of this
+    in the batch. With rho = 1 its baseline is RLOO's, with rho = 0 ReBN's. A_FP are residuals of Bellman values,
+    averaged over equal actions and standardised over the batch; each state has (1 - rho) / rho further visits that are
+    worth its group's shrunk mean. A_G is GraphGPO's step term.
+
+    The lab and recorded rollouts chose the parts and the defaults (docs/lab.md, paper/lab/search.csv).
+    """
 
     name: Literal["batch_bepo"] = "batch_bepo"
     gamma: float = setting(0.95, at_least=0, at_most=1)
-    """Discount."""
+    """Discount of returns, values and residuals."""
     gae_lambda: float = setting(0.8, at_least=0, at_most=1)
-    """Decay."""
-    step_floor: float = setting(1.0, at_least=0)
-    """Floor."""
-    graph_weight: float = setting(0.25, at_least=0)
-    """Graph."""
-    omega: float = setting(0.8, above=0, at_most=1)
-    """Omega."""
+    """Decay of residuals along the trajectory, times ``gamma``; 0 takes each step's own residual."""
     outcome_weight: float = setting(0.5, at_least=0)
-    """Outcome."""
-    baseline: Literal["icc", "group", "batch"] = "icc"
-    """Baseline of the outcome term."""
-    deviation: Literal["batch", "group"] = "batch"
-    """What A_FP is centred and divided by."""
-    outcome_deviation: Literal["batch", "group"] = "batch"
-    """What the outcome term is divided by."""
-    kappa: float = setting(-1.0)
-    """Visits of shrinkage; -1: by the ICC."""
-    toward: Literal["shrunk", "group", "batch"] = "shrunk"
-    """What values shrink to."""
-    guard: bool = True
-    """Guard."""
-    pool_actions: bool = True
-    """Pool."""
+    """Weight of the outcome term A_out."""
+    graph_weight: float = setting(0.25, at_least=0)
+    """Weight of GraphGPO's step term A_G."""
+    omega: float = setting(0.8, above=0, at_most=1)
+    """Distance discount of A_G."""
+    icc: float | None = setting(None, at_least=0, at_most=1)
+    """The share rho of the variance of returns between groups; null: it is estimated in every batch."""
     invalid_penalty: float = setting(0.1, at_least=0)
-    """Penalty."""
+    """Subtracted from the advantage of an invalid transition."""
 
     label: ClassVar[str] = "Batch-BEPO"
     colour: ClassVar[str] = "#118833"
@@ -85,45 +82,30 @@ class BatchBEPO(Estimator):
 
     def __call__(self, batch: RolloutBatch) -> Credit:
         returns, group = batch.episode_return, batch.trajectory_group
-        size = np.bincount(group)
-        share = between_share(returns, group)
-        graph = ShrunkGraph(batch)
-        k = len(returns) / batch.n_groups
-        graph.weight = {"shrunk": k * share / max(1 + (k - 1) * share, 1e-12), "group": 1.0, "batch": 0.0}[self.toward]
-        kappa = self.kappa if self.kappa >= 0 else float(np.clip((1 - share) / max(share, 0.05), 0.1, 10))
-        value = solve(graph, self.gamma, kappa).value
-        raw = gae(batch, graph.residuals(value, self.gamma), self.gamma, self.gae_lambda)
-        if self.pool_actions:
-            raw = graph.pair_mean(raw)
-        starts = WHOLE if self.deviation == "batch" else batch.group_start
-        step = standardise(raw, starts, "sample", self.step_floor)
+        rho = between_share(returns, group) if self.icc is None else self.icc
+        centred = without_rounding(returns - _shrunk(returns, group, rho, without_own=True), np.abs(returns).max())
+        outcome = (centred / (np.sqrt((centred**2).mean()) + EPSILON))[batch.trajectory]
+
+        graph, first = RolloutGraph(batch), batch.step == 0
+        starts = discounted_returns(batch, self.gamma)[first]
+        mean = _shrunk(starts, batch.group[first], rho)[np.unique(batch.group[first], return_index=True)[1]]
+        value = solve(graph, self.gamma, (1 - rho) / max(rho, EPSILON), mean).value
+        raw = graph.pair_mean(gae(batch, graph.residuals(value, self.gamma), self.gamma, self.gae_lambda))
+        step = standardise(raw, _WHOLE)
         distance = standardise_by_state(batch, graph_reward(batch, self.omega), "sample")
-        if self.guard:
-            stuck = revisits(batch) & ~batch.success[batch.trajectory]
-            step, distance = (np.where(stuck & (term > 0), 0.0, term) for term in (step, distance))
-        others = size[group] - 1
-        total = np.bincount(group, weights=returns)[group] - returns
-        mean = np.where(others > 0, total / np.maximum(others, 1), returns.mean())
-        rho = {"icc": others * share / np.maximum(others * share + 1 - share, 1e-12), "group": 1.0, "batch": 0.0}[
-            self.baseline
-        ]
-        centred = returns - rho * mean - (1 - rho) * returns.mean()
-        spread = centred.std()
-        if self.outcome_deviation == "group":
-            own = np.bincount(group, weights=returns) / size
-            spread = np.sqrt(np.bincount(group, weights=(returns - own[group]) ** 2) / np.maximum(size - 1, 1))[group]
-            spread = np.where(spread > 0, spread, 1.0)
-        outcome = (centred / (spread + 1e-6))[batch.trajectory]
-        advantage = self.outcome_weight * outcome + step + self.graph_weight * distance
-        return Credit(advantage - self.invalid_penalty * ~batch.valid, graph=graph)
+
+        advantage = step + self.outcome_weight * outcome + self.graph_weight * distance
+        advantage = advantage - self.invalid_penalty * ~batch.valid
+        terms = {"step": step, "step_raw": raw, "graph": distance, "outcome": outcome, "value": value[batch.state]}
+        return Credit(advantage, terms=terms, metrics={"icc": rho}, graph=graph)
 
 
-def revisits(batch: RolloutBatch) -> np.ndarray:
-    """Return whether a transition leads to a state that its episode has met."""
-    seen: set[tuple[int, int]] = set()
-    found = np.zeros(len(batch), bool)
-    rows = zip(batch.trajectory.tolist(), batch.state.tolist(), batch.next_state.tolist())
-    for i, (episode, state, after) in enumerate(rows):
-        seen.add((episode, state))
-        found[i] = after >= 0 and (episode, after) in seen
-    return found
+def _shrunk(
+    x: Float[np.ndarray, " M"], group: np.ndarray, rho: float, without_own: bool = False
+) -> Float[np.ndarray, " M"]:
+    """Return the mean of each trajectory's group, shrunk to the mean of the batch; ``without_own`` leaves it out."""
+    n = np.bincount(group)[group] - without_own
+    mean = (np.bincount(group, weights=x)[group] - without_own * x) / np.maximum(n, 1)
+    told = n * rho
+    weight = np.divide(told, told + 1 - rho, out=np.zeros(len(x)), where=told > 0)
+    return weight * mean + (1 - weight) * x.mean()
