@@ -1,7 +1,4 @@
-"""The tests that ``paper/next.yaml`` declares: non-inferiority in new blocks, and what gain predicts.
-
-Sizes: B blocks, S estimators.
-"""
+"""The tests that ``paper/next.yaml`` declares: non-inferiority in new blocks. Sizes: B blocks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +13,11 @@ from scipy.stats import t as student
 from analysis.claims.looks import LATE, level, speed
 from analysis.data.reported import PAPER
 from analysis.data.runs import Run
-from analysis.data.statistics import Interval, quantiles, spearman
 from bepo.core.errors import UserError, choose
 
 PLAN = PAPER / "next.yaml"
 FIRST, OURS, LEVEL = 116, "batch_bepo", 0.05
-_TRIALS, _RESAMPLES = 20_000, 10_000
+_TRIALS = 20_000
 ByBlock = Mapping[int, float]
 
 
@@ -98,11 +94,3 @@ def power(spread: Float[np.ndarray, " m"], ahead: float, margin: float, blocks: 
 def centred(values: Sequence[Float[np.ndarray, " B"]]) -> Float[np.ndarray, " m"]:
     """Return the differences of several pairs around their means, with the sample deviation of each pair."""
     return np.concatenate([(own - own.mean()) * np.sqrt(len(own) / (len(own) - 1)) for own in values])
-
-
-def over_estimators(measure: Float[np.ndarray, " S"], speeds: Float[np.ndarray, " S"]) -> tuple[float, Interval]:
-    """Return Spearman's correlation, and its 95 % interval over 10,000 resamples of the estimators (percentiles)."""
-    drawn = np.random.default_rng(0).integers(len(measure), size=(_RESAMPLES, len(measure)))
-    drawn = drawn[[len(set(row)) > 2 for row in drawn.tolist()]]
-    found = np.array([spearman(measure[row], speeds[row]) for row in drawn])
-    return float(spearman(measure, speeds)), quantiles(found)

@@ -5,8 +5,10 @@ from hashlib import sha256
 import numpy as np
 import pytest
 import yaml
+from scipy.stats import spearmanr
 
-from analysis.claims.next_blocks import FIRST, OURS, centred, lower_bound, over_estimators, power, read_next_plan
+from analysis.claims.next_blocks import FIRST, OURS, centred, lower_bound, power, read_next_plan
+from analysis.claims.prediction import over_settings
 from bepo.core.errors import UserError
 from bepo.core.places import EXPERIMENTS, PAPER
 
@@ -62,8 +64,9 @@ def test_an_interval_over_estimators_is_wider_with_fewer_of_them():
     rng = np.random.default_rng(1)
     x = rng.standard_normal(60)
     y = x + rng.standard_normal(60)
-    (few, narrow), (many, wide) = over_estimators(x[:12], y[:12]), over_estimators(x, y)
-    assert narrow.high - narrow.low > wide.high - wide.low and narrow.low <= few <= narrow.high and 0 < many < 1
+    few, many = over_settings(x[:12], y[:12]), over_settings(x, y)
+    assert few.high - few.low > many.high - many.low > 0.1
+    assert many.low < spearmanr(x, y).statistic < many.high
 
 
 @pytest.mark.parametrize("change, words", [({"measure": "sped"}, "speed"), ({"magin": 1}, "magin")])
