@@ -48,12 +48,16 @@ class NextTest:
     power: float
     spread: Sequence[Sequence[str]]
 
+    @property
+    def wanted(self) -> range:
+        """The blocks that the test asks for."""
+        return range(FIRST, FIRST + self.blocks)
+
     def verdict(self, by_block: ByBlock) -> Literal["holds", "not shown", "not run"]:
         """Return the verdict on the differences by block; ``not run`` until all blocks are there."""
-        wanted = range(FIRST, FIRST + self.blocks)
-        if not set(wanted) <= by_block.keys():
+        if not set(self.wanted) <= by_block.keys():
             return "not run"
-        bound = lower_bound(np.array([by_block[block] for block in wanted])[None])[0]
+        bound = lower_bound(np.array([by_block[block] for block in self.wanted])[None])[0]
         return "holds" if bound > -self.margin else "not shown"
 
 

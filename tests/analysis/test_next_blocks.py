@@ -9,8 +9,12 @@ from scipy.stats import spearmanr
 
 from analysis.claims.next_blocks import FIRST, OURS, centred, lower_bound, power, read_next_plan
 from analysis.claims.prediction import over_settings
+from analysis.data.sources import Source
+from analysis.grid.artefact import artefacts
+from analysis.output.build import build
 from bepo.core.errors import UserError
 from bepo.core.places import EXPERIMENTS, PAPER
+from tests.stored_runs import in_block, write_run
 
 PLANNED = read_next_plan()
 
@@ -80,3 +84,24 @@ def test_a_wrong_plan_is_one_line(change, words, tmp_path):
 
 def test_the_plan_is_that_of_before_the_first_run():
     assert sha256((PAPER / "next.yaml").read_bytes()).hexdigest()[:16] == "b946270ed0658540"
+
+
+@pytest.mark.parametrize("blocks", [11, 12])
+def test_the_table_judges_a_test_when_its_blocks_are_complete(tmp_path, blocks):
+    rates = {"batch_bepo": 0.5, "rebn": 0.4}
+    rng = np.random.default_rng(0)
+    speeds = {name: rate + 0.02 * rng.standard_normal(blocks) for name, rate in rates.items()}
+    for method, own in speeds.items():
+        for i, rate in enumerate(own):
+            at = {"credit.name": method, "env.name": "webshop"} | in_block(FIRST + i)
+            write_run(tmp_path, "next", at, [[1, 0]], metrics={"train/success": rate})
+    made = build(artefacts()["next-claims"], Source(tmp_path), "laptop").table
+    rows = {row[2].text: [getattr(cell, "text", cell) for cell in row] for row in made.rows[:3]}
+    row = rows["ReBN"]
+    assert row[4] == f"{blocks} of 12" and rows["Gated-BEPO"][7] == "not run"
+    if blocks < 12:
+        assert row[5:] == ["–", "–", "not run"]
+        return
+    difference = 100 * (speeds["batch_bepo"] - speeds["rebn"])
+    bound = difference.mean() - 1.795885 * difference.std(ddof=1) / 12**0.5  # Student's quantile, 11 degrees of freedom
+    assert row[5].startswith(f"{difference.mean():.1f} [") and row[6:] == [f"{bound:.1f}", "holds"]
