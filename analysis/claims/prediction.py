@@ -1,5 +1,7 @@
 """The declared test of docs/lab.md: does an estimator's fidelity in the lab predict how fast language models learn?
 
+An interval over blocks is for these settings; one over settings is for other estimators, and wider.
+
 Sizes: S settings, B blocks.
 """
 
@@ -55,10 +57,16 @@ class Prediction:
         counts = rng.multinomial(n, np.full(n, 1 / n), size=_RESAMPLES)
         return quantiles(spearman(self._predicted, counts @ self.speed.T / n))
 
+    @cached_property
+    def over_settings(self) -> Interval:
+        """The 95 % interval over 10,000 resamples of settings (percentiles): for other estimators of this kind."""
+        return over_settings(self._predicted, self.speed.mean(1))
+
     @property
     def text(self) -> str:
-        """The correlation with its interval."""
-        return f"{self.correlation:.2f} {self.interval.text('.2f', '')}".strip()
+        """The correlation with its intervals over blocks and over settings."""
+        blocks, settings = (own.text(".2f", "") for own in (self.interval, self.over_settings))
+        return f"{self.correlation:.2f} {blocks}, over settings {settings}"
 
     @cached_property
     def p(self) -> float:
@@ -80,6 +88,12 @@ class Prediction:
     @property
     def _predicted(self) -> Float[np.ndarray, " S"]:
         return MEASURES.get(self.measure, 1) * self.fidelity
+
+
+def over_settings(measure: Float[np.ndarray, " S"], speed: Float[np.ndarray, " S"]) -> Interval:
+    """Return the 95 % interval of Spearman's correlation over 10,000 resamples of the settings (percentiles)."""
+    drawn = np.random.default_rng(2).integers(len(measure), size=(_RESAMPLES, len(measure)))
+    return quantiles(spearman(measure[drawn], speed[drawn]))
 
 
 def predictions(speed: Mapping[str, Mapping[int, float]], learned: Mapping[str, float]) -> list[Prediction]:

@@ -59,7 +59,7 @@ class Recorded:
 
 
 @cache
-def recorded(kind: Literal["fidelity", "bias", "learning", "sampled"]) -> Recorded:
+def recorded(kind: Literal["fidelity", "bias", "learning", "sampled", "gain"]) -> Recorded:
     """Return the recorded rows of a kind of measurement; none if nothing is recorded."""
     path = RECORDED / f"{kind}.csv"
     empty = pd.DataFrame(columns=["digest", "at", "estimator", "measure"])

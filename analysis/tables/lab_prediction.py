@@ -28,9 +28,10 @@ def lab_prediction(studies: Studies) -> Table:
             "critic and without privileged information (primary), these with nine variants of Gated-BEPO (all), and "
             "ten estimators of study frontier (newer; declared before these were compared). Speed: success in "
             f"training over all updates, averaged over the blocks {DECLARED_BLOCKS[0]} to {DECLARED_BLOCKS[-1]} that "
-            "all settings have. Correlation: Spearman's, positive if the sign is as predicted, with its 95 % interval "
-            "by resampling blocks. p is one-sided, by permuting settings. A measure predicts learning over the primary "
-            f"or newer settings if its p is below {LEVEL:g}. With fewer than {FEWEST} blocks nothing is computed.",
+            "all settings have. Correlation: Spearman's, positive if the sign is as predicted, with its 95 % intervals "
+            "by resampling blocks, for these settings, and by resampling settings. p is one-sided, by permuting "
+            "settings. A measure predicts learning over the primary or newer settings if its p is below "
+            f"{LEVEL:g}. With fewer than {FEWEST} blocks nothing is computed.",
             *origins(runs),
         ],
         left=2,

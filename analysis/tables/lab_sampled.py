@@ -54,7 +54,8 @@ def lab_sampled(studies: Studies) -> Table:
             f"faster learning: {_listed(told)}. If the error is measured in groups of 8, as was done first: "
             f"{_listed({env: _told(_correlation(at, trained[env])) for env, at in of_eight.items()})}. "
             f"Settings: those with all of the blocks {FIRST_SIX[0]} to {FIRST_SIX[-1]}. Intervals are over resampled "
-            "blocks, for these settings; p is one-sided, by permuting settings. Nothing was declared about it.",
+            "blocks, for these settings, and over resampled settings; p is one-sided, by permuting settings. "
+            "Nothing was declared about it.",
             *origins([run for run in every if run.env in games]),
         ],
         facts={f"lab/sampled/{env}": text for env, text in told.items()},

@@ -137,6 +137,15 @@ class RolloutBatch:
         return np.bincount(self.trajectory, weights=self.reward, minlength=self.n_trajectories)
 
     @cached_property
+    def revisits(self) -> Bool[np.ndarray, " N"]:
+        """Whether each transition leads to a state in which its episode has already acted, the current one included."""
+        code = self.trajectory * np.int64(self.n_states)
+        places, first = np.unique(code + self.state, return_index=True)
+        at = np.minimum(np.searchsorted(places, code + self.next_state), len(places) - 1)
+        met = (places[at] == code + self.next_state) & (first[at] <= np.arange(len(self)))
+        return met & (self.successor >= 0)
+
+    @cached_property
     def by_state(self) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " s"], Int[np.ndarray, " s"]]:
         """Return the transitions sorted by the state that they start in, the s states in that order, and the index of
         each state's first transition in that order."""

@@ -191,15 +191,18 @@ def iterate(
     return FixedPoint(iterates, sweeps, change, change <= tolerance)
 
 
-def solve(graph: RolloutGraph, gamma: float, kappa: float = 0.0) -> FixedPoint:
+def solve(
+    graph: RolloutGraph, gamma: float, kappa: float = 0.0, worth: Float[np.ndarray, " G"] | None = None
+) -> FixedPoint:
     """Return the exact fixed point of the mean backup, V* = (I - gamma P)^-1 r.
 
     A state from which no transition starts has the value 0, like an end. For gamma = 1 the fixed point exists if such a
     state or an end can be reached from everywhere; otherwise this raises ``UserError``. With ``truncation="absorb"`` it
     exists where each transition starts in the state that the last one reached.
 
-    ``kappa`` adds so many visits to every state that are worth the mean discounted return of its group's trajectories,
-    m: V(s) = (sum of r + gamma V(s') over the n(s) transitions from s + kappa m) / (n(s) + kappa).
+    ``kappa`` adds so many visits to every state that are worth m, ``worth`` of its group or, by default, the mean
+    discounted return of its group's trajectories:
+    V(s) = (sum of r + gamma V(s') over the n(s) transitions from s + kappa m) / (n(s) + kappa).
     """
     from scipy.sparse import csc_matrix, identity
     from scipy.sparse.linalg import splu
@@ -210,7 +213,8 @@ def solve(graph: RolloutGraph, gamma: float, kappa: float = 0.0) -> FixedPoint:
         _check_ends(graph)
     visits = graph.visits + kappa
     visits[visits == 0] = 1
-    pseudo = kappa * graph.mean_return(gamma)[batch.state_group] if kappa else 0.0
+    worth = graph.mean_return(gamma) if worth is None else worth
+    pseudo = kappa * worth[batch.state_group] if kappa else 0.0
 
     def mean(x: Float[np.ndarray, " N"]) -> Float[np.ndarray, " S"]:
         return (np.bincount(source, weights=x, minlength=n) + pseudo) / visits

@@ -127,3 +127,21 @@ def standardise_by_state(batch: RolloutBatch, x: Float[np.ndarray, " N"], std: S
     out = np.empty(len(batch))
     out[order] = standardise(x[order], starts, std)
     return out
+
+
+def between_share(x: Float[np.ndarray, " m"], group: Int[np.ndarray, " m"]) -> float:
+    """Return the share of the variance of ``x`` that lies between groups, at least 0 (intraclass correlation, ICC).
+
+    The estimate is that of a one-way analysis of variance (Donner, 1986). It is 0 with one group, with groups of one,
+    and where all values are equal.
+    """
+    size = np.bincount(group)
+    n, g = len(x), len(size)
+    mean = np.bincount(group, weights=x) / size
+    within = ((x - mean[group]) ** 2).sum() / max(n - g, 1)
+    between = (size * (mean - x.mean()) ** 2).sum() / max(g - 1, 1)
+    usual = (n - (size**2).sum() / n) / max(g - 1, 1)  # the size of a group, corrected for unequal ones
+    if n == g or g == 1 or np.ptp(x) <= TIE * np.abs(x).max():
+        return 0.0
+    of_groups = max((between - within) / usual, 0.0)
+    return float(of_groups / (of_groups + within))

@@ -7,8 +7,9 @@ each other on the stored rollouts of a run, or on a file of rows (.json, .jsonl,
 ``replay``). Without any, all are measured. ``grid [STUDY ...]`` learns every credit setting of studies (default: the
 paper's); a setting that its table already has is not learned again. ``record [FILE]`` measures the cells of
 ``paper/lab.yaml`` for the paper's tables, and keeps them in a folder. ``sampled ENV [ESTIMATOR ...]`` measures on
-games of ALFWorld or WebShop, whose truth is sampled by continuations. A preset that follows the environment takes its
-settings for ENV or for the environment of RUN, else those for Sokoban.
+games of ALFWorld or WebShop, whose truth is sampled by continuations. ``dials RUN ...`` says where the stored rollouts
+of runs stand on the lab's dials; ``like=ENV`` sets those that published runs have. A preset that follows the
+environment takes its settings for ENV or for the environment of RUN, else those for Sokoban.
 """
 
 from __future__ import annotations
@@ -29,15 +30,18 @@ from bepo.credit import estimators
 from bepo.lab import equal
 from bepo.lab.bias import bias, every_group
 from bepo.lab.controls import CONTROLS
-from bepo.lab.fidelity import MEASURES, Estimate, fidelity, of_estimator
+from bepo.lab.dials import DIALS, dials
+from bepo.lab.fidelity import MEASURES, fidelity
 from bepo.lab.grid import Grid, applicable, credits_of
 from bepo.lab.learn import Learning, learn, warm_start
 from bepo.lab.policies import noisy_expert, softmax
+from bepo.lab.probe import Estimate, of_estimator
 from bepo.lab.record import KINDS, Cell, record
 from bepo.lab.replay import REPLAYED, recorded, replay
 from bepo.lab.sampled import SAMPLED, measure, sample
 from bepo.lab.words import (
     LEARNING_WORLDS,
+    LIKE,
     WORLDS,
     Scene,
     make_worlds,
@@ -55,8 +59,8 @@ from bepo.store.files import write_output
 from bepo.store.find import DEFAULT
 from bepo.sweep.studies import studies_of_paper
 
-_KEYS = ("estimator", "world", "seed", "update")
-_SHOWN = ("error", "bias2", "variance", "sign_error", "rank", "gradient_cosine", "gradient_efficiency", "zero")
+_KEYS = ("estimator", "world", "seed", "update", "run")
+_SHOWN = ("error", "gain", "bias2", "variance", "sign_error", "rank", "gradient_cosine", "gradient_efficiency", "zero")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -67,20 +71,20 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> Parser:
     parts = [f"{item.name}={item.default}" for part in (Scene, Dials, Learning) for item in fields(part)]
-    measures, replayed, sampled = (
+    measures, replayed, sampled, dialled = (
         "\n".join(f"  {name:20} {meaning}" for name, meaning in table.items())
-        for table in (MEASURES, REPLAYED, SAMPLED)
+        for table in (MEASURES, REPLAYED, SAMPLED, DIALS)
     )
     parser = Parser(
         prog="python -m bepo.lab",
         description=__doc__,
         epilog=f"settings: {' '.join(dict.fromkeys(parts))}\nworlds: {', '.join(WORLDS)}\n"
         f"controls: {', '.join(CONTROLS)}\nmeasures of fidelity:\n{measures}\nof replay:\n{replayed}\n"
-        f"of sampled:\n{sampled}",
+        f"of sampled:\n{sampled}\nof dials:\n{dialled}\nlike: {', '.join(LIKE)}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", choices=("fidelity", "learn", "bias", "replay", "grid", "record", "sampled"))
-    parser.add_argument("words", nargs="*", metavar="ESTIMATOR | STUDY | key=value")
+    parser.add_argument("what", choices=("fidelity", "learn", "bias", "replay", "grid", "record", "sampled", "dials"))
+    parser.add_argument("words", nargs="*", metavar="ESTIMATOR | STUDY | RUN | key=value")
     parser.add_argument(
         "--out",
         type=path_of,
@@ -99,7 +103,7 @@ def _run(options: argparse.Namespace) -> None:
     if options.what == "record":
         _record(options)
         return
-    measured = {"replay": _replay, "sampled": _sampled}.get(options.what, _measured)(options)
+    measured = {"replay": _replay, "sampled": _sampled, "dials": _dials}.get(options.what, _measured)(options)
     print(_summary(measured))
     if options.out is not None:
         write_output(options.out, measured.to_csv(index=False))
@@ -191,6 +195,16 @@ def _replay(options: argparse.Namespace) -> pd.DataFrame:
     for update, batch in tqdm(found.batches, unit="batch", total=found.count, leave=False, disable=None):
         tables.append(replay(batch, chosen, found.own).assign(update=update))
     return pd.concat(tables)
+
+
+def _dials(options: argparse.Namespace) -> pd.DataFrame:
+    if not options.words:
+        raise UserError("dials: name runs with stored rollouts")
+    rows = []
+    for name in tqdm(options.words, unit="run", leave=False, disable=None):
+        found = recorded(name, options.results, truth=True)
+        rows += [{"estimator": found.env, "run": name, "update": u, **dials(batch)} for u, batch in found.batches]
+    return pd.DataFrame(rows)
 
 
 def _fidelity(scene: Scene, dials: Dials, how: Learning, estimates: dict[str, Estimate]) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from bepo.core.batch import Terminal
 from bepo.core.errors import UserError
-from bepo.lab.fidelity import Estimate, Probe, slopes
+from bepo.lab.probe import Estimate, Probe, slopes
 from bepo.lab.rollouts import LabRollouts, add_certainty, as_batch
 from bepo.lab.worlds import Worlds
 

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 from jaxtyping import Float
 
-from bepo.lab.fidelity import Estimate, Probe
+from bepo.lab.probe import Estimate, Probe
 
 
 def exact(probe: Probe) -> Float[np.ndarray, " N"]:

@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from bepo.core.settings import Settings, setting
-from bepo.lab.fidelity import Estimate, Probe
 from bepo.lab.policies import log_linear, softmax
+from bepo.lab.probe import Estimate, Probe
 from bepo.lab.rollouts import LabRollouts, collect
 from bepo.lab.truth import success
 from bepo.lab.worlds import Worlds
@@ -116,7 +116,7 @@ def learn(
         policy = log_linear(worlds, which, weights, owner)
         rollouts = collect(worlds, which, policy, how.group_size, rng)
         training.append(rollouts.won.reshape(how.seeds, -1).mean(1))
-        advantage = estimate(Probe(worlds, which, policy, rollouts, np.arange(len(which))))
+        advantage = estimate(Probe(worlds, which, policy, rollouts, np.arange(len(which)), owner))
         sample = _Sample(worlds, which, owner, policy, rollouts, advantage)
         for part in np.array_split(rng.permutation(len(advantage)), how.minibatches):
             weights += adam.step(sample.slope(weights, part, how.clip_eps))

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.stats import beta
 
 from bepo.core.errors import UserError
 from bepo.lab.truth import success
 from bepo.lab.worlds import Worlds
 
 _MANY = 8
+_SCALES = np.linspace(-8.0, 24.0, 65)
+"""Scales of logits that are searched."""
+_TOLERANCE = 0.01
 
 
 def softmax(logits: Float[np.ndarray, "*x A"]) -> Float[np.ndarray, "*x A"]:
@@ -56,19 +60,72 @@ def noisy_expert(worlds: Worlds, noise: float | None = None, seed: int = 0) -> F
     return (total / np.maximum(count, 1)[..., None])[rows, worlds.policy_key]
 
 
-def at_success(worlds: Worlds, logits: Float[np.ndarray, "B S A"], rate: float) -> Float[np.ndarray, "B S A"]:
+def at_success(
+    worlds: Worlds, logits: Float[np.ndarray, "B S A"], rate: float | Float[np.ndarray, " B"]
+) -> Float[np.ndarray, "B S A"]:
     """Return the policies with these logits, each world's scaled so that it succeeds with probability ``rate``.
 
-    Raises ``UserError`` for a world in which no scale reaches the rate (to 1 %).
+    Success need not grow with the scale: logits whose best action is wrong somewhere never succeed when they are large.
+    A world that the whole range of scales misses is searched again below its best scale. Raises ``UserError`` for a
+    world in which no scale reaches the rate (to 1 %).
     """
-    which, low, high = np.arange(worlds.n_worlds), np.full(worlds.n_worlds, -8.0), np.full(worlds.n_worlds, 24.0)
+    rate = np.broadcast_to(rate, worlds.n_worlds)
+    policy = _bisected(worlds, logits, rate, np.full(worlds.n_worlds, _SCALES[-1]))
+    if _off(worlds, policy, rate).any():
+        reached = _reached(worlds, logits)
+        again = _bisected(worlds, logits, rate, _SCALES[reached.argmax(0)])
+        policy = np.where(_off(worlds, policy, rate)[:, None, None], again, policy)
+        if (off := _off(worlds, policy, rate)).any():
+            bad = int(np.flatnonzero(off)[0])
+            least, most = reached[:, bad].min(), reached[:, bad].max()
+            raise UserError(
+                f"success={rate[bad]:.3g}: world {worlds.worlds[bad].name} reaches {least:.3f} to {most:.3f} only"
+            )
+    return policy
+
+
+def spread_rates(
+    worlds: Worlds, logits: Float[np.ndarray, "B S A"], rate: float, icc: float
+) -> Float[np.ndarray, " B"]:
+    """Return a success rate for each world: quantiles of the beta distribution with mean ``rate`` and this ICC.
+
+    Then ``icc`` is the share of the variance of success between worlds. Higher rates go to worlds that can reach more;
+    a rate beyond what a world reaches is cut off there.
+    """
+    if icc == 0:
+        return np.full(worlds.n_worlds, rate)
+    reached, n = _reached(worlds, logits), worlds.n_worlds
+    pseudo = (1 - icc) / icc  # the sum of the distribution's two parameters
+    wanted = beta.ppf((np.arange(n) + 0.5) / n, rate * pseudo, (1 - rate) * pseudo)
+    found = np.empty(n)
+    found[reached.max(0).argsort(kind="stable")] = wanted
+    return np.clip(found, reached.min(0), reached.max(0) - _TOLERANCE / 2)
+
+
+def _reached(worlds: Worlds, logits: np.ndarray) -> np.ndarray:
+    """Return the success of each world at each scale."""
+    return np.stack([_success(worlds, scaled(worlds, logits, np.full(worlds.n_worlds, x))) for x in _SCALES])
+
+
+def scaled(worlds: Worlds, logits: Float[np.ndarray, "B S A"], scale: Float[np.ndarray, " B"]) -> np.ndarray:
+    """Return the policy of each world whose logits are multiplied by its scale, (B, S, A)."""
+    return listed_softmax(worlds, np.arange(worlds.n_worlds), logits * scale[:, None, None])
+
+
+def _bisected(worlds: Worlds, logits: np.ndarray, rate: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Return the policies at a scale below ``high`` (B,) where success crosses ``rate``, if it is above it there."""
+    low = np.full(worlds.n_worlds, _SCALES[0])
     for _ in range(40):
         middle = (low + high) / 2
-        above = success(worlds, which, listed_softmax(worlds, which, logits * middle[:, None, None])) > rate
+        above = _success(worlds, scaled(worlds, logits, middle)) > rate
         low, high = np.where(above, low, middle), np.where(above, middle, high)
-    policy = listed_softmax(worlds, which, logits * ((low + high) / 2)[:, None, None])
-    reached = success(worlds, which, policy)
-    if (off := np.abs(reached - rate) > 0.01).any():
-        bad = int(np.flatnonzero(off)[0])
-        raise UserError(f"success={rate:g}: world {worlds.worlds[bad].name} reaches {reached[bad]:.3f} at best")
-    return policy
+    return scaled(worlds, logits, (low + high) / 2)
+
+
+def _success(worlds: Worlds, policy: np.ndarray) -> np.ndarray:
+    return success(worlds, np.arange(worlds.n_worlds), policy)
+
+
+def _off(worlds: Worlds, policy: np.ndarray, rate: np.ndarray) -> np.ndarray:
+    """Return which worlds miss the rate, (B,) bool."""
+    return np.abs(_success(worlds, policy) - rate) > _TOLERANCE

@@ -25,10 +25,11 @@ from bepo.credit import Estimator
 from bepo.envs import Environment
 from bepo.lab.bias import bias, every_group
 from bepo.lab.controls import CONTROLS
-from bepo.lab.fidelity import Probe, fidelity
+from bepo.lab.fidelity import fidelity
 from bepo.lab.grid import LAB_VERSION, applicable, credits_of
 from bepo.lab.learn import Weights, learn, warm_start
 from bepo.lab.policies import noisy_expert, softmax
+from bepo.lab.probe import Probe, of_estimator
 from bepo.lab.sampled import Sampled, Sampling, measure, sample
 from bepo.lab.words import (
     DEFAULT_ENV,
@@ -85,6 +86,8 @@ class Cell:
     @property
     def _env(self) -> str:
         """The environment that presets follow."""
+        if self.kind == "gain":
+            return str(split_words(self.at.split())[1].get("like", DEFAULT_ENV))
         return _read_sampled(self.at)[0].name if self.kind == "sampled" else DEFAULT_ENV
 
     def measure(self) -> dict[str, np.ndarray]:
@@ -98,6 +101,9 @@ class Cell:
             found = bias(read_estimate(self.estimator, alone=True), every, probability)
             return {name: np.array([value]) for name, value in zip(("scale", "distance"), found)}
         probed = _probe(self.at)
+        if self.kind == "gain":
+            found = fidelity(np.asarray(of_estimator(_credit(self.estimator, self._env))(probed), float), probed)
+            return {name: found[name] for name in ("gain", "error")}
         found = fidelity(np.asarray(read_estimate(self.estimator, alone=False)(probed), float), probed)
         return {name: found[name] for name in MEASURES}
 
@@ -108,7 +114,7 @@ class Cell:
         return {"training": curve.training.mean(0), "final": curve.final, "curve": curve.training.mean(1)}
 
 
-KINDS = ("fidelity", "bias", "learning", "sampled")
+KINDS = ("fidelity", "bias", "learning", "sampled", "gain")
 
 
 def cells(kind: str) -> list[Cell]:

@@ -183,7 +183,7 @@ def _play(
 def _skill_for(games: Sequence[Game], horizon: int, wanted: float, rng: Random) -> float:
     """Return the share of the expert's actions with which the games succeed about as often as wanted.
 
-    Raises ``UserError`` if the expert itself does not reach the rate.
+    Raises ``UserError`` if the expert itself does not reach the rate, or if any actions exceed it.
     """
     if _rate(games, 1.0, horizon, rng) < wanted:
         raise UserError(f"success={wanted:g}: the expert does not reach this rate within {horizon} steps")
@@ -191,6 +191,8 @@ def _skill_for(games: Sequence[Game], horizon: int, wanted: float, rng: Random) 
     for _ in range(7):
         middle = (low + high) / 2
         low, high = (low, middle) if _rate(games, middle, horizon, rng) > wanted else (middle, high)
+    if low == 0 and (least := _rate(games, 0.0, horizon, rng)) > wanted:
+        raise UserError(f"success={wanted:g}: any listed actions succeed in {least:.2f} of the episodes")
     return (low + high) / 2
 
 

@@ -12,10 +12,10 @@ from bepo.core.settings import Settings, setting
 from bepo.credit import Estimator, estimators
 from bepo.envs import Environment
 from bepo.lab.controls import CONTROLS
-from bepo.lab.fidelity import Estimate, Probe, of_estimator, probe
 from bepo.lab.games import GAMES
 from bepo.lab.learn import Learning
-from bepo.lab.policies import at_success, noisy_expert
+from bepo.lab.policies import at_success, noisy_expert, spread_rates
+from bepo.lab.probe import Estimate, Probe, of_estimator, probe
 from bepo.lab.sampled import Sampling
 from bepo.lab.worlds import FAMILIES, Dials, Worlds
 from bepo.rollouts.continuations import COLUMN
@@ -28,6 +28,13 @@ LEARNING_WORLDS = 300
 """Number of worlds of learning curves, unless it is named."""
 WORLDS = FAMILIES | GAMES
 """Every family of worlds."""
+
+LIKE: dict[str, dict[str, Any]] = {
+    "sokoban": {"group_size": 8, "icc": 0.4},
+    "webshop": {"group_size": 2, "tasks": 32, "icc": 0.2},
+    "alfworld": {"group_size": 4, "icc": 0.3, "aliasing": 1.0, "aliased_policy": False},
+}
+"""The dials that published rollouts of each environment have (``paper/lab/dials.csv``, docs/lab.md)."""
 
 
 @dataclass
@@ -42,6 +49,9 @@ class Scene(Settings):
     """Number of the first world in its family. Shrunk-BEPO's settings were searched on the first 200 worlds."""
     success: float = setting(0.3, above=0, below=1)
     """Success rate of the policy at the start."""
+    icc: float = setting(0.0, at_least=0, below=1, neutral=True)
+    """For fidelity: the share of the variance of success that lies between worlds; 0: all worlds succeed equally
+    often."""
     groups: int = setting(200, at_least=1)
     """Groups of each world, for fidelity."""
     equal_to: int | None = setting(None, at_least=2, at_most=32, neutral=True)
@@ -58,12 +68,19 @@ def split_words(words: list[str]) -> tuple[list[str], dict[str, Any]]:
 
 
 def read_settings(given: dict[str, Any]) -> tuple[Scene, Dials, Learning]:
-    """Return the settings that a command line names. Raises ``UserError`` for unknown names and wrong values."""
+    """Return the settings that a command line names; ``like`` stands for the dials of an environment.
+
+    Raises ``UserError`` for unknown names and wrong values.
+    """
+    if (like := given.get("like")) is not None:
+        if like not in LIKE:
+            raise choose("like", str(like), LIKE)
+        given = LIKE[like] | {name: value for name, value in given.items() if name != "like"}
     kinds = {part: get_type_hints(part) for part in (Scene, Dials, Learning)}
     own = {part: {item.name for item in fields(part)} for part in kinds}
     for name, value in given.items():
         if not any(name in names for names in own.values()):
-            raise choose("setting", name, sorted({known for names in own.values() for known in names}))
+            raise choose("setting", name, sorted({"like"}.union(*own.values())))
         check_type(f"lab.{name}", value, next(kinds[part][name] for part in kinds if name in own[part]))
     scene = Scene(**{k: v for k, v in given.items() if k in own[Scene]})
     dials = Dials(**{k: v for k, v in given.items() if k in own[Dials]})
@@ -144,5 +161,6 @@ def make_worlds(scene: Scene, dials: Dials, default: int) -> Worlds:
 def probe_of(scene: Scene, dials: Dials, how: Learning) -> Probe:
     """Return the rollouts that ``lab fidelity`` measures with these settings; 16 worlds by default."""
     worlds = make_worlds(scene, dials, 16)
-    policy = at_success(worlds, noisy_expert(worlds, seed=how.seed), scene.success)
+    logits = noisy_expert(worlds, seed=how.seed)
+    policy = at_success(worlds, logits, spread_rates(worlds, logits, scene.success, scene.icc))
     return probe(worlds, policy, how.group_size, scene.groups, how.seed)

@@ -15,6 +15,9 @@ from jaxtyping import Bool, Float, Int
 
 from bepo.core.errors import UserError
 from bepo.core.settings import Settings, setting
+from bepo.envs import Split, content_id, split_by_id
+from bepo.envs.sokoban.engine import visible_cells
+from bepo.envs.sokoban.render import text
 from bepo.envs.sokoban.rooms import generate
 from bepo.envs.sokoban.solver import Node, Solver
 
@@ -213,14 +216,20 @@ def _sokoban_features(solver: Solver, width: int, node: Node) -> tuple[Hashable,
     )
 
 
-def sokoban_rooms(n: int, first: int = 0) -> list[World]:
-    """Return the first ``n`` usable boards from the seed ``first`` on."""
+def sokoban_rooms(n: int, first: int = 0, split: Split | None = None) -> list[World]:
+    """Return the first ``n`` usable boards from the seed ``first`` on, of one split of bepo's Sokoban or of all."""
     found: list[World] = []
     while len(found) < n:
-        if (world := sokoban(first)) is not None:
+        if (split is None or _split(first) == split) and (world := sokoban(first)) is not None:
             found.append(world)
         first += 1
     return found
+
+
+def _split(seed: int, dim: int = 6) -> Split:
+    """Return the split of a board, which its content decides."""
+    fixed, state = generate(seed, dim, 1, 30)
+    return split_by_id(content_id(text(visible_cells(fixed, state)[None])[0]))
 
 
 def _world(
@@ -241,6 +250,7 @@ def _world(
 
 FAMILIES: dict[str, Callable[[range, int], list[World]]] = {
     "sokoban": lambda which, _: sokoban_rooms(len(which), which.start),
+    "sokoban_train": lambda which, _: sokoban_rooms(len(which), which.start, "train"),
     "grid": lambda which, _: [grid(seed) for seed in which],
     "chain": lambda which, _: [chain(4 + more) for more in which],
     "tree": lambda which, _: [tree(seed=seed) for seed in which],

@@ -89,6 +89,7 @@ NUMBERS = {
     "step_floor": (0.0, 1.0),
     "graph_weight": (0.0, 0.5),
     "progress": (0.0, 0.3),
+    "icc": (None, 0.0, 0.3, 1.0),
     "k": (0.0, 1.0),
     "k_bonus": (0.0, 1.0),
     "zeta": (0.0, 0.05),

@@ -318,11 +318,14 @@ def paying_success(rows, amount):
     return [amount * (row["done"] == "success") for row in rows]
 
 
-def closure(rows, reward, gamma, kappa=0.0):
-    """The fixed point of the mean backup, with kappa further visits worth the group's mean return; a dense solve."""
+def closure(rows, reward, gamma, kappa=0.0, worth=None):
+    """The fixed point of the mean backup, with kappa further visits worth the group's mean return; a dense solve.
+
+    ``worth`` of each group replaces its mean return.
+    """
     value, returns, successor = {}, backward(rows, reward, gamma), successors(rows)
-    for group in by(rows, "uid").values():
-        prior = mean(returns[i] for i in group if rows[i]["t"] == 0)
+    for (uid,), group in by(rows, "uid").items():
+        prior = worth[uid] if worth else mean(returns[i] for i in group if rows[i]["t"] == 0)
         states = by([rows[i] for i in group], "uid", "obs")
         place = {s: k for k, s in enumerate(states)}
         left, right = np.eye(len(place)), np.zeros(len(place))
@@ -485,6 +488,63 @@ def shrunk_bepo(rows, o):
     return [
         a + o.graph_weight * b + o.outcome_weight * c - o.invalid_penalty * (not row["valid"])
         for a, b, c, row in zip(step, graph, out, rows)
+    ]
+
+
+def icc(rows, reward):
+    """Return the between-group share of the variance of returns by a one-way analysis of variance."""
+    groups = [[sum(reward[i] for i in by(rows, "uid", "traj")[k]) for k in keys] for keys in trajectories(rows)]
+    every = [x for group in groups for x in group]
+    n, g = len(every), len(groups)
+    if n == g or g == 1 or tied(every):
+        return 0.0
+    within = sum((x - mean(group)) ** 2 for group in groups for x in group) / (n - g)
+    between = sum(len(group) * (mean(group) - mean(every)) ** 2 for group in groups) / (g - 1)
+    usual = (n - sum(len(group) ** 2 for group in groups) / n) / (g - 1)
+    share = max((between - within) / usual, 0.0)
+    return share / (share + within)
+
+
+def trajectories(rows):
+    """Return the keys of each group's trajectories."""
+    every = by(rows, "uid", "traj")
+    return [[key for key in every if key[0] == uid] for (uid,) in by(rows, "uid")]
+
+
+def shrink(values, whole, rho):
+    """Return the mean of values, shrunk to ``whole``."""
+    if not values or rho == 0:
+        return whole
+    weight = len(values) * rho / (len(values) * rho + 1 - rho)
+    return weight * mean(values) + (1 - weight) * whole
+
+
+def batch_bepo(rows, o):
+    reward = rewards(rows)
+    every = by(rows, "uid", "traj")
+    total = {key: sum(reward[i] for i in indices) for key, indices in every.items()}
+    discounted = backward(rows, reward, o.gamma)
+    start = {key: discounted[indices[0]] for key, indices in every.items()}
+    rho = icc(rows, reward) if o.icc is None else o.icc
+    centred, worth = {}, {}
+    for keys in trajectories(rows):
+        for key in keys:
+            others = [total[k] for k in keys if k != key]
+            centred[key] = total[key] - shrink(others, mean(total.values()), rho)
+        worth[keys[0][0]] = shrink([start[k] for k in keys], mean(start.values()), rho)
+    largest = max(map(abs, total.values()))
+    centred = {key: x if abs(x) > 1e-9 * largest else 0.0 for key, x in centred.items()}
+    spread_ = sqrt(mean(x * x for x in centred.values())) + EPSILON
+    value = closure(rows, reward, o.gamma, (1 - rho) / max(rho, 1e-6), worth)
+    raw = backward(rows, residuals(rows, reward, value, successors(rows), o.gamma), o.gamma * o.gae_lambda)
+    step = standardise({"batch": range(len(rows))}, average(by(rows, "uid", "obs", "action"), raw))
+    graph = graphgpo(rows, GraphGPO(omega=o.omega, invalid_penalty=0.0, outcome_weight=0.0))
+    return [
+        a
+        + o.outcome_weight * centred[row["uid"], row["traj"]] / spread_
+        + o.graph_weight * b
+        - o.invalid_penalty * (not row["valid"])
+        for a, b, row in zip(step, graph, rows)
     ]
 
 

@@ -8,8 +8,8 @@ from bepo.credit import make
 from bepo.lab import bias as exact_bias
 from bepo.lab.bias import bias, every_group, expected_update, trajectories
 from bepo.lab.controls import CONTROLS
-from bepo.lab.fidelity import of_estimator
 from bepo.lab.policies import noisy_expert, softmax
+from bepo.lab.probe import of_estimator
 from bepo.lab.truth import success
 from bepo.lab.worlds import FAILURE, SUCCESS, Dials, World, Worlds
 

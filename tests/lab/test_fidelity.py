@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 
+from bepo.core.errors import UserError
 from bepo.credit import make
 from bepo.lab.controls import CONTROLS
-from bepo.lab.fidelity import MEASURES, fidelity, of_estimator, probe
+from bepo.lab.fidelity import MEASURES, fidelity
 from bepo.lab.learn import Learning, learn, rates, warm_start
 from bepo.lab.policies import at_success, noisy_expert
+from bepo.lab.probe import of_estimator, probe
+from bepo.lab.truth import success
 from bepo.lab.worlds import Dials, Worlds, chain, grid, sokoban_rooms
 
 
@@ -52,6 +55,22 @@ def test_bias_and_variance_add_up_to_the_error():
 def test_more_continuations_are_closer_to_the_truth(probed):
     errors = [fidelity(CONTROLS[f"continuations_{m}"](probed), probed)["error"].mean() for m in (1, 4, 16)]
     assert errors[0] > errors[1] + 0.05 > errors[2] + 0.1
+
+
+def test_the_start_has_the_success_that_is_asked_for_where_it_does_not_grow_with_the_scale():
+    """Sokoban8 never succeeds with large logits, and with the best ones in 54 % of the episodes."""
+    boards = sokoban_rooms(48)
+    for n in (8, 10, 20, 24, 32, 48):
+        worlds = Worlds(boards[:n])
+        for rate in (0.3, 0.5):
+            reached = success(worlds, np.arange(n), at_success(worlds, noisy_expert(worlds), rate))
+            np.testing.assert_allclose(reached, rate, atol=0.01, err_msg=f"{n} boards")
+
+
+def test_a_rate_that_no_scale_reaches_is_named_with_those_that_are():
+    worlds = Worlds(sokoban_rooms(8))
+    with pytest.raises(UserError, match=r"world sokoban8 reaches 0.000 to 0.5\d\d only"):
+        at_success(worlds, noisy_expert(worlds), 0.9)
 
 
 @pytest.mark.slow

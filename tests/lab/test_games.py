@@ -12,9 +12,10 @@ from bepo.envs.alfworld import ALFWorld
 from bepo.envs.webshop import WebShop
 from bepo.lab import games
 from bepo.lab.__main__ import main
-from bepo.lab.fidelity import fidelity, of_estimator, probe
+from bepo.lab.fidelity import fidelity
 from bepo.lab.games import Household, Shopping, enumerated, households, shops
 from bepo.lab.policies import at_success, noisy_expert
+from bepo.lab.probe import of_estimator, probe
 from bepo.lab.sampled import Sampled, Sampling, _Truth, measure, sample
 from bepo.lab.worlds import SUCCESS, Dials, Worlds
 
@@ -167,6 +168,24 @@ def test_bad_input_is_one_line(words, message, capsys):
     assert main(["sampled", *words]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+class Won:
+    """A game that any action wins."""
+
+    key, seen, listed, expert = 0, "", ("win",), "win"
+
+    def copy(self):
+        return self
+
+    def step(self, action):
+        return True
+
+
+def test_a_rate_that_any_actions_exceed_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr("bepo.lab.sampled.games_of", lambda env, n: [Won()])
+    assert main(["sampled", "webshop", "grpo", "games=1"]) == 2
+    assert "success=0.3: any listed actions succeed in 1.00 of the episodes" in capsys.readouterr().err
 
 
 def test_games_are_those_of_the_environment():

@@ -16,6 +16,7 @@ panels:
   two: {at: [world=chain worlds=3 groups=5 horizon=12], estimators: [grpo, exact]}
 bias: {at: [world=tree horizon=4 group_size=2], estimators: [exact]}
 learning: {at: [world=chain worlds=2 seeds=3 updates=2 tasks=2 group_size=2], studies: false, estimators: [grpo]}
+gain: {at: [world=chain worlds=3 groups=5 horizon=12 like=webshop], estimators: {rebn: rebn}}
 sampled: {at: ["'webshop products=10' games=1 groups=1 group_size=2 continuations=2"], estimators: {gigpo: gigpo}}
 """
 
@@ -40,7 +41,8 @@ def test_a_recorded_cell_is_made_again_exactly(cell):
 
 
 @pytest.mark.parametrize(
-    "kind", ["fidelity", "bias", "sampled", pytest.param("learning", marks=[pytest.mark.slow, pytest.mark.long])]
+    "kind",
+    ["fidelity", "bias", "sampled", "gain", pytest.param("learning", marks=[pytest.mark.slow, pytest.mark.long])],
 )
 def test_every_cell_of_the_plan_is_recorded_and_no_other(kind):
     found = read(RECORDED / f"{kind}.csv")
@@ -57,7 +59,15 @@ def test_only_what_is_missing_is_measured(tmp_path, monkeypatch, capsys):
     measured = []
     monkeypatch.setattr(record, "rows", lambda cell: measured.append(cell.estimator) or rows(cell))
     assert main(["record", "--out", str(tmp_path / "new")]) == 0
-    assert measured == ["grpo", "gated_bepo gae_lambda=0", "exact", "exact", "grpo", "gigpo"]  # shared cells count once
+    assert measured == [
+        "grpo",
+        "gated_bepo gae_lambda=0",
+        "exact",
+        "exact",
+        "grpo",
+        "gigpo",
+        "rebn",
+    ]  # shared cells count once
     path = tmp_path / "new" / "fidelity.csv"
     assert capsys.readouterr().out.split() == [str(path.with_name(f"{kind}.csv")) for kind in record.KINDS]
     learned = read(path.with_name("learning.csv")).set_index("measure")
@@ -73,11 +83,11 @@ def test_only_what_is_missing_is_measured(tmp_path, monkeypatch, capsys):
     lines = written.splitlines(True)
     path.write_text("".join(line for line in lines if ",grpo," not in line), encoding="utf-8")
     assert main(["record", "fidelity", "--out", str(tmp_path / "new")]) == 0
-    assert measured[6:] == ["grpo"] and path.read_text(encoding="utf-8") == written
+    assert measured[7:] == ["grpo"] and path.read_text(encoding="utf-8") == written
 
     (tmp_path / "lab.yaml").write_text(PLAN.replace("[grpo, exact]", "[grpo]"), encoding="utf-8")
     assert main(["record", "fidelity", "--out", str(tmp_path / "new")]) == 0
-    assert len(measured) == 7 and "exact" not in path.read_text(encoding="utf-8")  # cells that left the plan go
+    assert len(measured) == 8 and "exact" not in path.read_text(encoding="utf-8")  # cells that left the plan go
 
 
 def test_the_digest_names_what_makes_a_cell(monkeypatch):

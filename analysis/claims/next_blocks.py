@@ -1,0 +1,100 @@
+"""The tests that ``paper/next.yaml`` declares: non-inferiority in new blocks. Sizes: B blocks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import yaml
+from jaxtyping import Float
+from scipy.stats import t as student
+
+from analysis.claims.looks import LATE, level, speed
+from analysis.data.reported import PAPER
+from analysis.data.runs import Run
+from bepo.core.errors import UserError, choose
+
+PLAN = PAPER / "next.yaml"
+FIRST, OURS, LEVEL = 116, "batch_bepo", 0.05
+_TRIALS = 20_000
+ByBlock = Mapping[int, float]
+
+
+def unseen(run: Run) -> float:
+    """Return ``level`` on the held-out tasks of the validation split alone (ALFWorld: rooms that training lacks)."""
+    rows = run.episodes
+    late = rows[(rows["update"] > LATE * run.updates) & (rows["split"] == "validation")]
+    return 100 * float(np.mean([np.mean(same) for _, same in late.groupby("update")["success"]]))
+
+
+MEASURES = {"speed": speed, "level": level, "unseen": unseen}
+
+
+@dataclass(frozen=True)
+class NextTest:
+    """Whether Batch-BEPO is at most ``margin`` points behind the row ``less``, in the first ``blocks`` new blocks.
+
+    ``power``: the chance of that if it is truly ``if_ahead`` points ahead, with differences like those of ``spread``.
+    """
+
+    id: str
+    env: str
+    measure: str
+    less: str
+    margin: float
+    blocks: int
+    if_ahead: float
+    power: float
+    spread: Sequence[Sequence[str]]
+
+    @property
+    def wanted(self) -> range:
+        """The blocks that the test asks for."""
+        return range(FIRST, FIRST + self.blocks)
+
+    def verdict(self, by_block: ByBlock) -> Literal["holds", "not shown", "not run"]:
+        """Return the verdict on the differences by block; ``not run`` until all blocks are there."""
+        if not set(self.wanted) <= by_block.keys():
+            return "not run"
+        bound = lower_bound(np.array([by_block[block] for block in self.wanted])[None])[0]
+        return "holds" if bound > -self.margin else "not shown"
+
+
+@dataclass(frozen=True)
+class NextPlan:
+    """The tests, and what else the file declares."""
+
+    tests: Sequence[NextTest]
+    order: Mapping[str, Any]
+    groups: Mapping[str, Any]
+
+
+def read_next_plan(path: Path = PLAN) -> NextPlan:
+    """Return the plan. Raises ``UserError`` for unknown fields and measures."""
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    try:
+        tests = [NextTest(**item) for item in content["tests"]]
+    except TypeError as error:
+        raise UserError(f"{path}: {error}") from None
+    for test in tests:
+        if test.measure not in MEASURES:
+            raise choose(f"{path}: measure", test.measure, MEASURES)
+    return NextPlan(tests, content["order"], content["groups"])
+
+
+def lower_bound(values: Float[np.ndarray, "n B"]) -> Float[np.ndarray, " n"]:
+    """Return the one-sided 95 % bound of each row's mean, by Student's t."""
+    b = values.shape[1]
+    return values.mean(1) - student.ppf(1 - LEVEL, b - 1) * values.std(1, ddof=1) / np.sqrt(b)
+
+
+def power(spread: Float[np.ndarray, " m"], ahead: float, margin: float, blocks: int) -> float:
+    """Return how often the test holds over 20,000 draws of differences from ``spread`` around ``ahead``."""
+    drawn = ahead + np.random.default_rng(0).choice(spread, (_TRIALS, blocks))
+    return float((lower_bound(drawn) > -margin).mean())
+
+
+def centred(values: Sequence[Float[np.ndarray, " B"]]) -> Float[np.ndarray, " m"]:
+    """Return the differences of several pairs around their means, with the sample deviation of each pair."""
+    return np.concatenate([(own - own.mean()) * np.sqrt(len(own) / (len(own) - 1)) for own in values])

@@ -1,0 +1,107 @@
+"""The plan of the new blocks: it is frozen, its studies have its runs, and its test keeps its level."""
+
+from hashlib import sha256
+
+import numpy as np
+import pytest
+import yaml
+from scipy.stats import spearmanr
+
+from analysis.claims.next_blocks import FIRST, OURS, centred, lower_bound, power, read_next_plan
+from analysis.claims.prediction import over_settings
+from analysis.data.sources import Source
+from analysis.grid.artefact import artefacts
+from analysis.output.build import build
+from bepo.core.errors import UserError
+from bepo.core.places import EXPERIMENTS, PAPER
+from tests.stored_runs import in_block, write_run
+
+PLANNED = read_next_plan()
+
+
+def studied(name):
+    params = yaml.safe_load((EXPERIMENTS / f"{name}.yaml").read_text(encoding="utf-8"))["hydra"]["sweeper"]["params"]
+    return {key: str(value).split(",") for key, value in params.items()}
+
+
+def test_the_studies_have_the_blocks_and_methods_of_the_plan():
+    study, groups = studied("next"), studied("next_groups")
+    blocks = {str(FIRST + i) for test in PLANNED.tests for i in range(test.blocks)}
+    assert blocks <= set(study["seed"]) and min(blocks) == "116"  # blocks 100 to 115 have been read
+    short = {"ppo_ungrouped": "ppo", "hgpo_official": "hgpo", "graphgpo_official": "graphgpo", "g2po_official": "g2po"}
+    methods = {short.get(credit, credit).removesuffix("_action_ratio") for credit in study["credit"]}
+    assert {OURS, *(test.less for test in PLANNED.tests), *PLANNED.order["estimators"]} <= methods
+    assert len(PLANNED.order["estimators"]) >= 12 and set(map(str, PLANNED.order["blocks"])) <= set(study["seed"])
+    assert set(map(str, PLANNED.groups["blocks"])) == set(groups["seed"])
+    assert {PLANNED.groups["base"], "rebn", OURS} == set(groups["credit"])
+
+
+def test_gain_is_recorded_for_every_estimator_of_the_order():
+    recorded = yaml.safe_load((PAPER / "lab.yaml").read_text(encoding="utf-8"))["gain"]["estimators"]
+    assert set(PLANNED.order["estimators"]) <= set(recorded.values())
+
+
+@pytest.mark.parametrize("blocks", [12, 16])
+def test_a_test_keeps_its_level_and_its_power_grows(blocks):
+    spread = np.random.default_rng(0).standard_normal(20_000) * 3
+    assert power(spread, -1.0, 1.0, blocks) == pytest.approx(0.05, abs=0.01)
+    assert power(spread, 0.0, 1.0, blocks) < power(spread, 1.0, 1.0, blocks) < power(spread, 3.0, 1.0, blocks)
+
+
+def test_a_test_is_judged_once_when_its_blocks_are_complete():
+    test = PLANNED.tests[0]
+    blocks = range(FIRST, FIRST + test.blocks)
+    ahead = dict(zip(blocks, np.random.default_rng(0).normal(1, 1, test.blocks)))
+    assert test.verdict(ahead) == "holds"
+    assert test.verdict({block: x - 3 for block, x in ahead.items()}) == "not shown"
+    assert test.verdict(dict(list(ahead.items())[:-1])) == "not run"
+    assert test.verdict(ahead | {FIRST + test.blocks: -1000.0}) == "holds"  # later blocks do not count
+
+
+def test_the_bound_by_hand():
+    """Of 1, 2, 3: mean 2, deviation 1, Student's quantile with two degrees of freedom 2.92."""
+    assert lower_bound(np.array([[1.0, 2.0, 3.0]]))[0] == pytest.approx(2 - 2.919986 / 3**0.5, abs=1e-5)
+    assert centred([np.array([1.0, 3.0])]).tolist() == pytest.approx([-(2**0.5), 2**0.5])
+
+
+def test_an_interval_over_estimators_is_wider_with_fewer_of_them():
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal(60)
+    y = x + rng.standard_normal(60)
+    few, many = over_settings(x[:12], y[:12]), over_settings(x, y)
+    assert few.high - few.low > many.high - many.low > 0.1
+    assert many.low < spearmanr(x, y).statistic < many.high
+
+
+@pytest.mark.parametrize("change, words", [({"measure": "sped"}, "speed"), ({"magin": 1}, "magin")])
+def test_a_wrong_plan_is_one_line(change, words, tmp_path):
+    content = yaml.safe_load((PAPER / "next.yaml").read_text(encoding="utf-8"))
+    content["tests"] = [content["tests"][0] | change]
+    (tmp_path / "next.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    with pytest.raises(UserError, match=words):
+        read_next_plan(tmp_path / "next.yaml")
+
+
+def test_the_plan_is_that_of_before_the_first_run():
+    assert sha256((PAPER / "next.yaml").read_bytes()).hexdigest()[:16] == "b946270ed0658540"
+
+
+@pytest.mark.parametrize("blocks", [11, 12])
+def test_the_table_judges_a_test_when_its_blocks_are_complete(tmp_path, blocks):
+    rates = {"batch_bepo": 0.5, "rebn": 0.4}
+    rng = np.random.default_rng(0)
+    speeds = {name: rate + 0.02 * rng.standard_normal(blocks) for name, rate in rates.items()}
+    for method, own in speeds.items():
+        for i, rate in enumerate(own):
+            at = {"credit.name": method, "env.name": "webshop"} | in_block(FIRST + i)
+            write_run(tmp_path, "next", at, [[1, 0]], metrics={"train/success": rate})
+    made = build(artefacts()["next-claims"], Source(tmp_path), "laptop").table
+    rows = {row[2].text: [getattr(cell, "text", cell) for cell in row] for row in made.rows[:3]}
+    row = rows["ReBN"]
+    assert row[4] == f"{blocks} of 12" and rows["Gated-BEPO"][7] == "not run"
+    if blocks < 12:
+        assert row[5:] == ["–", "–", "not run"]
+        return
+    difference = 100 * (speeds["batch_bepo"] - speeds["rebn"])
+    bound = difference.mean() - 1.795885 * difference.std(ddof=1) / 12**0.5  # Student's quantile, 11 degrees of freedom
+    assert row[5].startswith(f"{difference.mean():.1f} [") and row[6:] == [f"{bound:.1f}", "holds"]
