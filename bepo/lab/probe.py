@@ -121,7 +121,7 @@ def of_estimator(estimator: Estimator) -> Estimate:
         found = np.empty(len(batch))
         for learner in np.unique(probe.learner):
             own = probe.learner == learner
-            found[own[batch.group]] = estimator(batch.of_groups(own)).advantage
+            found[own[batch.group]] = estimator.credit_of(batch.of_groups(own)).advantage
         return found
 
     return estimate
