@@ -1,0 +1,78 @@
+"""A run of pretrained weights with adapters, through the real command. The weights are tiny and random."""
+
+import json
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bepo
+from bepo.store.files import digest, digest_of_file
+from bepo.store.run_files import read_run
+from tests.command import SMALLEST, launch, rows, run, stop_after
+from tests.pretrained import save_tiny
+
+pytestmark = pytest.mark.slow  # these train
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    """Overrides of a run at tier desktop whose weights are those of a tiny model."""
+    folder = save_tiny(tmp_path_factory.mktemp("weights"))
+    return (
+        *(word for word in SMALLEST if not word.startswith("policy.")),
+        "tier=desktop",
+        "env.min_solution=1",
+        "updates=5",
+        "checkpoint_every=1",
+        "policy=pretrained",
+        f"policy.path={folder}",
+        "policy.constrained=true",
+        "policy.lora.rank=4",
+        "policy.lora.layers=1",
+        "+policy.warm_start={target_success: 1, episodes: 8, max_steps: 4, check_every: 2, batch_size: 8}",
+        "agent.style=brief",
+        "agent.history_length=0",
+        "training.learning_rate=1e-2",
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(settings, tmp_path_factory):
+    results = tmp_path_factory.mktemp("whole")
+    code, _, err = run(*settings, f"results={results}")
+    assert code == 0, err
+    (path,) = results.glob("runs/*")
+    return results, read_run(path)
+
+
+def test_a_killed_run_continues_with_the_same_numbers(settings, whole, tmp_path):
+    process = launch(*settings, f"results={tmp_path}")
+    stop_after(process, tmp_path, 2, signal.SIGKILL)
+    process.communicate()
+    code, _, err = run(*settings, f"results={tmp_path}")
+    assert code == 0, err
+    assert rows(tmp_path, "metrics") == rows(whole[0], "metrics")
+    assert rows(tmp_path, "episodes") == rows(whole[0], "episodes")
+    assert all(row["train/kl"] > 0 for row in rows(tmp_path, "metrics")[1:])
+
+
+def test_the_warm_start_and_the_policy_are_folders_of_peft(settings, whole):
+    results, stored = whole
+    (start_folder,) = [folder for folder in (results / "warm_starts").iterdir() if folder.is_dir()]
+    for folder in (start_folder, stored.policy()):
+        files = {file.name for file in folder.iterdir()}
+        assert {"adapter_config.json", "adapter_model.safetensors", "tokenizer.json"} <= files
+        assert "model.safetensors" not in files
+    sealed = json.loads((start_folder / "warm_start.json").read_text(encoding="utf-8"))
+    assert [row["step"] for row in sealed["curve"]] == [2, 4]
+    (file,) = Path(stored.config["policy"]["path"]).glob("*.safetensors")
+    assert sealed["weights"] == digest(digest_of_file(file)) == stored.metadata["weights"]["digest"]
+
+
+def test_a_run_is_evaluated_with_its_adapters(whole):
+    results, stored = whole
+    found = bepo.evaluate(run=stored.id, results=str(results))
+    last = [row["success"] for row in stored.rows("episodes") if row["update"] == 5 and row["split"] == "test"]
+    assert found.episodes.success.mean() == pytest.approx(np.mean(last))
