@@ -121,10 +121,12 @@ class VerlEngine:
             return base
         policy = initial_policy(self.setup)
         find_device(self.setup.device).check_model(policy.model.config.get_text_config())
-        policy.save(self._initial_policy)
         if base is not None and policy.has_adapters:
-            adapters = self._initial_policy.rename(self._initial_policy.with_name("initial_adapters"))
+            adapters = self._initial_policy.with_name("initial_adapters")
+            policy.save(adapters)
             save_merged(base, adapters, self._initial_policy)
+        else:
+            policy.save(self._initial_policy)
         return str(self._initial_policy)
 
     @property
