@@ -17,7 +17,7 @@ from jaxtyping import UInt8
 from bepo.core.batch import Terminal
 from bepo.core.errors import Parser, UserError, exit_code
 from bepo.core.registry import assignments
-from bepo.envs import IMAGE, Environment, Episodes, Observation, Split, Task, environments
+from bepo.envs import IMAGE, Environment, Episodes, Observation, Split, Task, environments, started
 
 Player = Callable[[Environment, Episodes], str | None]
 """Chooses the next action of episode 0, or None to stop."""
@@ -43,14 +43,14 @@ def _play(options: argparse.Namespace) -> None:
         print(f"{env.name}, {options.split} task {options.task} ({task.kind or task.id})\n{env.prompt.rules}\n")
         if options.expert and not env.has_expert:
             raise UserError(f"--expert: env={env.name} has no expert")
-        play(env, task, ask_expert if options.expert else ask_person)
+        with started(env, [task]) as episodes:
+            play(env, episodes, ask_expert if options.expert else ask_person)
     except KeyboardInterrupt:
         print("\nstopped")
 
 
-def play(env: Environment, task: Task, player: Player) -> None:
-    """Play one episode, and print every observation, action and reward."""
-    episodes = env.start([task])
+def play(env: Environment, episodes: Episodes, player: Player) -> None:
+    """Play episode 0, and print every observation, action and reward."""
     if episodes.instructions[0]:
         print(f"Your task: {episodes.instructions[0]}\n")
     taken, total, task_score, terminal = 0, 0.0, 0.0, Terminal.NONE
