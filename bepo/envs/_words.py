@@ -21,7 +21,8 @@ def seen_words(
 ) -> list[str]:
     """Return the sorted words of 48 training episodes, and every printable symbol and number below 100.
 
-    ``act`` chooses the actions of these episodes, which have at most 24 steps. A tiny model reads all other words as unknown.
+    ``act`` chooses the actions of these episodes, which have at most 24 steps. A tiny model reads all other words as
+    unknown.
     """
     chosen = list(islice(env.tasks("train"), _EPISODES))
     rng, active = random.Random(0), set(range(len(chosen)))
