@@ -7,6 +7,7 @@ the same runs. Retried trials are not counted.
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -38,6 +39,8 @@ RUNS = "runs"
 """User attribute of a trial: the IDs of its runs."""
 FIXED = "fixed"
 """User attribute of a study: the settings that all its trials share, by name."""
+STOPPED = "stopped"
+"""User attribute of a study: whether its sampler has proposed all settings that there are."""
 REFUSED = "refused"
 """User attribute of a trial: why its settings cannot be trained."""
 
@@ -56,6 +59,7 @@ def open_study(planned: PlannedStudy) -> optuna.Study:
     with locked(Path(planned.config.results) / f"{TRIALS}.lock"):
         study = _create(planned, storage, directions)
         study.sampler, study.pruner = sampler, pruner
+        study.stop = lambda: study.set_user_attr(STOPPED, True)  # Optuna's own fails outside of its ``optimize``
         _check_same(planned, study)
         study.set_user_attr(FIXED, fixed_settings(planned))
         study.set_user_attr("objectives", planned.objectives)
@@ -126,9 +130,15 @@ def counted_trials(study: optuna.Study | None) -> list[FrozenTrial]:
 
 
 def target_of(planned: PlannedStudy, study: optuna.Study | None) -> int:
-    """Return the target number of counted trials. Each start of a sweep replaces the failed ones."""
-    failed = [trial for trial in counted_trials(study) if trial.state == TrialState.FAIL]
-    return planned.config.hydra.sweeper.n_trials + len(failed)
+    """Return the target number of counted trials. Each start of a sweep replaces the failed ones.
+
+    A study that its sampler has stopped has no more trials than it has begun; only failed ones are tried again.
+    """
+    counted = counted_trials(study)
+    failed = sum(trial.state == TrialState.FAIL for trial in counted)
+    if study and STOPPED in study.user_attrs:
+        return min(len(counted), planned.config.hydra.sweeper.n_trials) + failed
+    return planned.config.hydra.sweeper.n_trials + failed
 
 
 def format_status(planned: PlannedStudy, study: optuna.Study | None) -> str:
@@ -145,8 +155,20 @@ def format_status(planned: PlannedStudy, study: optuna.Study | None) -> str:
     parts = ", ".join(f"{n} {state}" for state, n in counts.items() if n)
     text = f"{sweeper.study_name}: {n_begun} of {sweeper.n_trials} trials of {n_seeds} seeds"
     text += f" ({parts})" if parts else ""
-    best = study.best_trials if study and counts["complete"] else []
+    if study and STOPPED in study.user_attrs:
+        text += "; the sampler has no other settings to try"
+    best = best_trials(study) if study and counts["complete"] else []
     return "\n".join([text, *_best_lines(best, planned.objectives)])
+
+
+def best_trials(study: optuna.Study) -> list[FrozenTrial]:
+    """Return the Pareto front of the trials whose values are all finite. Older versions stored infinite values."""
+    complete = study.get_trials(deepcopy=False, states=[TrialState.COMPLETE])
+    finite = [trial for trial in complete if all(map(math.isfinite, trial.values))]
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    of_finite = optuna.create_study(directions=study.directions)
+    of_finite.add_trials(finite)
+    return [finite[trial.number] for trial in of_finite.best_trials]
 
 
 def _best_lines(best: Sequence[FrozenTrial], objectives: Sequence[str]) -> list[str]:
