@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING, BinaryIO
 from bepo.store.published import TRIALS
 
 if TYPE_CHECKING:
+    import optuna
     from optuna.storages import JournalStorage
+    from optuna.trial import FrozenTrial
 
 JOURNALS = "*.journal"
 """The pattern of Optuna's journals in a results folder."""
@@ -69,6 +72,25 @@ def opened(storage: str) -> str | JournalStorage:
             return held
 
     return JournalStorage(JournalFileBackend(str(file), Lock(str(file))))
+
+
+def finite_trials(study: optuna.Study) -> list[FrozenTrial]:
+    """Return the complete trials whose values are all finite. Older versions stored infinite values."""
+    from optuna.trial import TrialState
+
+    complete = study.get_trials(deepcopy=False, states=[TrialState.COMPLETE])
+    return [trial for trial in complete if all(map(math.isfinite, trial.values))]
+
+
+def best_trials(study: optuna.Study) -> list[FrozenTrial]:
+    """Return the Pareto front of ``finite_trials``."""
+    import optuna
+
+    finite = finite_trials(study)
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    of_finite = optuna.create_study(directions=study.directions)
+    of_finite.add_trials(finite)
+    return [finite[trial.number] for trial in of_finite.best_trials]
 
 
 def drop_incomplete_line(file: Path) -> None:

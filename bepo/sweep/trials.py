@@ -7,7 +7,6 @@ the same runs. Retried trials are not counted.
 from __future__ import annotations
 
 import json
-import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from optuna.trial import FrozenTrial, TrialState
 from bepo.core.errors import UserError
 from bepo.runs.config import identity_of
 from bepo.runs.objectives import checked_directions
-from bepo.runs.trials_database import opened
+from bepo.runs.trials_database import best_trials, opened
 from bepo.store.files import digest, folder_name
 from bepo.store.locks import locked
 from bepo.store.published import TRIALS
@@ -159,16 +158,6 @@ def format_status(planned: PlannedStudy, study: optuna.Study | None) -> str:
         text += "; the sampler has no other settings to try"
     best = best_trials(study) if study and counts["complete"] else []
     return "\n".join([text, *_best_lines(best, planned.objectives)])
-
-
-def best_trials(study: optuna.Study) -> list[FrozenTrial]:
-    """Return the Pareto front of the trials whose values are all finite. Older versions stored infinite values."""
-    complete = study.get_trials(deepcopy=False, states=[TrialState.COMPLETE])
-    finite = [trial for trial in complete if all(map(math.isfinite, trial.values))]
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    of_finite = optuna.create_study(directions=study.directions)
-    of_finite.add_trials(finite)
-    return [finite[trial.number] for trial in of_finite.best_trials]
 
 
 def _best_lines(best: Sequence[FrozenTrial], objectives: Sequence[str]) -> list[str]:

@@ -10,11 +10,12 @@ from optuna.trial import TrialState
 from bepo.core.errors import UserError
 from bepo.runs import objectives
 from bepo.runs.compose import register_configs
+from bepo.runs.trials_database import best_trials
 from bepo.sweep.estimate import Throughput
 from bepo.sweep.pool import Pool
 from bepo.sweep.show import View
 from bepo.sweep.studies import compose_study
-from bepo.sweep.trials import best_trials, find_study, format_status, target_of, time_estimates
+from bepo.sweep.trials import find_study, format_status, target_of, time_estimates
 from bepo.sweep.tune import Tuning
 from tests.command import SMALLEST
 from tests.sweep.test_sweep import finish, sweep
