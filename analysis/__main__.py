@@ -25,7 +25,7 @@ _SOURCES = (
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command. Return 0, or 2 after an error message."""
+    """Run the command. Return 0, 1 if a table or figure was left out because of an error, or 2 after bad input."""
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] not in ([name] for name in (*_COMMANDS, "-h", "--help")):
         words = [_BUILD, *words]
@@ -60,14 +60,14 @@ def _seeds(text: str) -> list[int]:
     return seeds
 
 
-def _run(options: argparse.Namespace) -> None:
+def _run(options: argparse.Namespace) -> int | None:
     if vars(options).get("tier") not in (None, *TIERS):
         raise choose("tier", options.tier, TIERS)
     if options.source in (None, "local"):
         existing(options.results)
     if options.command != "runs":
         _check_matplotlib()
-    _COMMANDS[options.command][0](options)
+    return _COMMANDS[options.command][0](options)
 
 
 def _check_matplotlib() -> None:
@@ -83,7 +83,7 @@ def _check_matplotlib() -> None:
 
 
 # Statistics, plots and algebra take seconds to import: each command imports what it needs.
-def _build(options: argparse.Namespace) -> None:
+def _build(options: argparse.Namespace) -> int | None:
     """Build tables and figures: all, or those with these labels. Without a command, this one runs."""
     from analysis.output import remembered
 
@@ -95,15 +95,16 @@ def _build(options: argparse.Namespace) -> None:
     key = ("build", remembered.digest_of(source), out.resolve(), tiers, options.allow_mixed)
     if not options.names and remembered.recall(*key) == remembered.state_of(remembered.written(out)) != []:
         print(f"unchanged since the last analysis\npage:    {out / 'report.html'}")
-        return
+        return 0
     from analysis.output.explain_claim import explanations
     from analysis.output.rebuild import rebuild
 
-    rebuild(options.names, source, tiers, out, options.allow_mixed, commands=tuple(_COMMANDS))
-    if not options.names:
+    whole = rebuild(options.names, source, tiers, out, options.allow_mixed, commands=tuple(_COMMANDS))
+    if not options.names and whole:
         remembered.keep(remembered.state_of(remembered.written(out)), *key)
         for tier in source.tiers():  # the claims are tested already: `explain` answers at once
             explanations(source, tier, options.allow_mixed)
+    return 0 if whole else 1
 
 
 def _explain(options: argparse.Namespace) -> None:
@@ -209,7 +210,7 @@ _OPTIONS: dict[str, dict] = {
     "--allow-mixed": {"action": "store_true", "help": "average over method versions, task sets and backends"},
 }
 
-_COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], None], str, tuple[str, ...]]] = {
+_COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int | None], str, tuple[str, ...]]] = {
     _BUILD: (_build, "LABEL", ("--tier", "--seeds", "--out", "--allow-mixed")),
     "explain": (_explain, "ENTRY", ("--tier", "--seeds", "--allow-mixed")),
     "power": (_power, "", ("--tier", "--seeds", "--allow-mixed")),

@@ -18,7 +18,7 @@ from bepo.core.batch import Terminal
 from bepo.core.errors import Parser, UserError, exit_code
 from bepo.core.phases import shown
 from bepo.core.registry import assignments
-from bepo.envs import IMAGE, Environment, Episodes, Observation, Split, Task, environments
+from bepo.envs import IMAGE, Environment, Episodes, Observation, Split, Task, environments, started
 from bepo.store.files import digest
 
 Player = Callable[[Environment, Episodes], str | None]
@@ -48,14 +48,14 @@ def _play(options: argparse.Namespace) -> None:
         if options.expert and not env.has_expert:
             raise UserError(f"--expert: env={env.name} has no expert")
         player = ask_policy(env, options.policy) if options.policy else ask_expert if options.expert else ask_person
-        play(env, task, player)
+        with started(env, [task]) as episodes:
+            play(env, episodes, player)
     except KeyboardInterrupt:
         print("\nstopped")
 
 
-def play(env: Environment, task: Task, player: Player) -> None:
-    """Play one episode, and print every observation, action and reward."""
-    episodes = env.start([task])
+def play(env: Environment, episodes: Episodes, player: Player) -> None:
+    """Play episode 0, and print every observation, action and reward."""
     if episodes.instructions[0]:
         print(f"Your task: {episodes.instructions[0]}\n")
     taken, total, task_score, terminal = 0, 0.0, 0.0, Terminal.NONE

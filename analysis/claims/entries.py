@@ -8,6 +8,7 @@ from analysis.data.sources import Source
 from analysis.data.studies import Studies, StudyRuns
 from analysis.grid.artefact import REGISTRY, Artefact
 from analysis.grid.table import Entry
+from bepo.core.errors import told
 
 
 class Entries(Studies):
@@ -22,19 +23,29 @@ class OfEntries(Artefact):
 
     def load(self, source: Source, tier: str, allow_mixed: bool = False) -> Entries:
         """Build every other table, and return their entries with every claim evaluated."""
-        by_key, evaluated = _evaluated(source, tier, allow_mixed)
+        by_key, evaluated, problems = _evaluated(source, tier, allow_mixed)
         runs = {run.id: run for entry in by_key.values() for run in entry.runs}
-        entries = Entries({self.label: StudyRuns(self.label, tier, [runs[i] for i in sorted(runs)])})
+        found = StudyRuns(self.label, tier, [runs[i] for i in sorted(runs)])
+        found.skipped.extend(problems)
+        entries = Entries({self.label: found})
         entries.by_key, entries.evaluated = by_key, evaluated
         return entries
 
 
 @lru_cache(maxsize=3)
-def _evaluated(source: Source, tier: str, allow_mixed: bool) -> tuple[dict[EntryKey, Entry], list[Evaluated]]:
-    tables = [item for item in REGISTRY.values() if item.kind == "table" and not isinstance(item, OfEntries)]
-    every = [entry for item in tables for entry in item.entries(source, tier, allow_mixed)]
+def _evaluated(
+    source: Source, tier: str, allow_mixed: bool
+) -> tuple[dict[EntryKey, Entry], list[Evaluated], list[str]]:
+    """Return the entries by key, every claim evaluated, and a line for each table that cannot be made."""
+    every, problems = list[Entry](), []
+    for item in REGISTRY.values():
+        if item.kind == "table" and not isinstance(item, OfEntries):
+            try:
+                every += item.entries(source, tier, allow_mixed)
+            except Exception as error:  # any type: the code of any table, also of a plug-in
+                problems.append(f"entries of {item.label} (tier {tier}): {told(error)}")
     by_key = {entry.key: entry for entry in every if any(entry.key)}
-    return by_key, evaluate(by_key, tier)
+    return by_key, evaluate(by_key, tier), problems
 
 
 def evaluated_claims(source: Source, tier: str, allow_mixed: bool = False) -> list[Evaluated]:

@@ -4,6 +4,7 @@ The trials are in ``results/studies.db``, in journals of the results folder (``*
 published runs. Notebooks draw the same pictures.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
 from analysis.plots.style import GREY, PAGE, nothing, panels, percent
 from bepo.runs.config import TIERS
-from bepo.runs.trials_database import JOURNALS, database_url, opened
+from bepo.runs.trials_database import JOURNALS, best_trials, database_url, finite_trials, opened
 from bepo.store.files import Corrupt
 from bepo.store.published import TRIALS
 
@@ -55,8 +56,8 @@ def history(studies: Studies) -> Figure:
 def importance(studies: Studies) -> Figure:
     """Draw the importance of each setting."""
     stored = stored_studies(studies)
-    enough = [s for s in stored if len(complete(s)) >= _FEW]
-    few = [f"{s.study_name} ({len(complete(s))})" for s in stored if s not in enough]
+    enough = [s for s in stored if len(finite_trials(s)) >= _FEW]
+    few = [f"{s.study_name} ({len(finite_trials(s))})" for s in stored if s not in enough]
     notes = [f"Not shown, because shares are unstable below {_FEW} complete trials: {', '.join(few)}."] if few else []
     notes += [f"{s.study_name}: PED-ANOVA, because it has conditional settings." for s in enough if conditional(s)]
     caption = f"Importance of settings (fANOVA) for {aims(stored)} (tier {studies.tier}). {counts(stored)}"
@@ -82,7 +83,9 @@ def counts(stored: list[optuna.Study]) -> str:
     for study in stored:
         found = Counter(trial.state for trial in study.trials)
         numbers = (f"{found[s]} {s.name.lower()}".replace("fail", "failed") for s in TrialState if found[s])
-        texts.append(f"{study.study_name}: {', '.join(numbers)} trials")
+        unusable = found[TrialState.COMPLETE] - len(finite_trials(study))
+        left_out = f" ({unusable} with an infinite value, which are not shown)" if unusable else ""
+        texts.append(f"{study.study_name}: {', '.join(numbers)} trials{left_out}")
     return f"{'; '.join(texts)}." if texts else "No study has a trial yet."
 
 
@@ -136,20 +139,15 @@ def title_of(study: optuna.Study) -> str:
     return study.study_name.replace(".", "\n", 1)
 
 
-def complete(study: optuna.Study) -> list[FrozenTrial]:
-    """Return the complete trials."""
-    return study.get_trials(deepcopy=False, states=[TrialState.COMPLETE])
-
-
 def conditional(study: optuna.Study) -> list[str]:
     """Return the settings that only some complete trials have, in alphabetical order."""
-    searched = [set(trial.params) for trial in complete(study)]
+    searched = [set(trial.params) for trial in finite_trials(study)]
     return sorted(set().union(*searched) - set.intersection(*searched)) if searched else []
 
 
 def draw_history(axis: Axes, study: optuna.Study) -> None:
     """Draw trials in order and the best so far; with two objectives the Pareto front."""
-    if not complete(study):
+    if not finite_trials(study):
         nothing(axis, "no complete trial")
     elif len(study.directions) > 1:
         _draw_front(axis, study)
@@ -175,7 +173,7 @@ def draw_importance(axis: Axes, study: optuna.Study) -> None:
 
 def importances(study: optuna.Study) -> dict[str, float]:
     """Return the importance of each setting for the first objective; empty if no two complete trials differ."""
-    done = complete(study)
+    done = finite_trials(study)
     if min(len({repr(t.params) for t in done}), len({t.values[0] for t in done})) < 2:
         return {}
     fanova, ped_anova = optuna.importance.FanovaImportanceEvaluator, optuna.importance.PedAnovaImportanceEvaluator
@@ -187,10 +185,11 @@ def importances(study: optuna.Study) -> dict[str, float]:
 
 
 def _draw_sequence(axis: Axes, study: optuna.Study) -> None:
-    first, done = objective(study, 0), complete(study)
+    first, done = objective(study, 0), finite_trials(study)
     unit = first.unit
     for state, mark in _MARKS.items():
-        points = [(t.number, unit * t.value) for t in study.trials if t.state == state and t.value is not None]
+        values = [(t.number, t.value) for t in study.trials if t.state == state]
+        points = [(number, unit * value) for number, value in values if value is not None and math.isfinite(value)]
         if points:
             axis.scatter(*zip(*points), s=14, zorder=2, label=state.name.lower(), **mark)
     larger = study.direction == optuna.study.StudyDirection.MAXIMIZE
@@ -207,8 +206,8 @@ def _draw_front(axis: Axes, study: optuna.Study) -> None:
     def points(trials: Sequence[FrozenTrial]) -> tuple[list[float], list[float]]:
         return [second.unit * t.values[1] for t in trials], [first.unit * t.values[0] for t in trials]
 
-    front = sorted(study.best_trials, key=lambda t: t.values[1])
-    axis.scatter(*points(complete(study)), s=14, color=GREY, label="trial")
+    front = sorted(best_trials(study), key=lambda t: t.values[1])
+    axis.scatter(*points(finite_trials(study)), s=14, color=GREY, label="trial")
     axis.step(*points(front), where="post", color=_DARK, marker="o", markersize=4, linewidth=1, label="front")
     _finish(axis, first.label, second.label)
 

@@ -21,7 +21,6 @@ from analysis.figures.tuning import (
     STUDIES,
     TRIAL,
     aims,
-    complete,
     counts,
     importances,
     objective,
@@ -32,6 +31,7 @@ from analysis.figures.tuning import (
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
 from analysis.plots.style import PAGE, nothing, panels
+from bepo.runs.trials_database import finite_trials
 
 _COLOURS = "viridis"
 _BEHIND = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.8}  # of a label
@@ -78,7 +78,7 @@ def _figure(studies: Studies, draw: Callable[[Sequence[optuna.Study]], Picture],
 
 def settings_of(study: optuna.Study) -> list[Setting]:
     """Return the settings of the complete trials, the most important first."""
-    trials = complete(study)
+    trials = finite_trials(study)
     kinds: dict[str, BaseDistribution] = {name: kind for t in trials for name, kind in t.distributions.items()}
     shares = importances(study)
     ordered = sorted(kinds, key=lambda name: (-shares.get(name, 0), name))
@@ -132,7 +132,7 @@ def draw_contour(axis: Axes, study: optuna.Study) -> None:
 
 def draw_slice(axis: Axes, study: optuna.Study, one: Setting) -> None:
     """Draw the first objective of each trial against one setting."""
-    trials, unit = complete(study), objective(study, 0).unit
+    trials, unit = finite_trials(study), objective(study, 0).unit
     axis.scatter(one.positions, [unit * t.values[0] for t in trials], c=[t.number for t in trials], s=10, cmap="Greys",
                  vmin=-len(trials), edgecolors="black", linewidths=0.3)  # fmt: skip
     axis.set_xticks(one.ticks, one.labels, rotation=35 if max(map(len, one.labels)) > 6 else 0)
@@ -167,7 +167,7 @@ def _scaled(one: Setting) -> Float[np.ndarray, " trials"]:
 def _coloured(axis: Axes, study: optuna.Study) -> ScalarMappable | None:
     """Return the colours of the first objective, with a colour bar at an axis; None if all trials are equal."""
     first = objective(study, 0)
-    values = np.array([first.unit * t.values[0] for t in complete(study)])
+    values = np.array([first.unit * t.values[0] for t in finite_trials(study)])
     if len({*values}) < 2:
         return None
     colours = ScalarMappable(Normalize(values.min(), values.max()), _COLOURS)

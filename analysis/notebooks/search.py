@@ -17,8 +17,9 @@ def _():
     from analysis.figures.tuning_space import draw_parallel
     from analysis.plots import explore
     from bepo.runs.config import TIERS
+    from bepo.runs.trials_database import finite_trials
 
-    return Path, TIERS, draw_parallel, explore, mo, open_source, tuning
+    return Path, TIERS, draw_parallel, explore, finite_trials, mo, open_source, tuning
 
 
 @app.cell
@@ -38,9 +39,9 @@ def _(Path, TIERS, mo, open_source, tuning):
 
 
 @app.cell
-def _(mo, study, tuning):
+def _(finite_trials, mo, study, tuning):
     mo.stop(study.value is None)
-    _trials = tuning.complete(study.value)
+    _trials = finite_trials(study.value)
     _few = "Importances are unstable: they vary with every trial that is added." if len(_trials) < 20 else ""
     mo.vstack(
         [

@@ -1,6 +1,8 @@
 """Build artefacts from studies at a tier, and write them in every format."""
 
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +17,7 @@ from analysis.grid.table import Figure, Table
 from analysis.output.latex import figure_to_latex, to_latex, to_macros
 from analysis.output.pictures import Drawing, write_all
 from analysis.output.text import statistics, to_csv, to_markdown
+from bepo.core.errors import told
 
 
 @dataclass
@@ -32,6 +35,11 @@ class Built:
         """The table; None for a figure."""
         return self.product if isinstance(self.product, Table) else None
 
+    @property
+    def title(self) -> str:
+        """Its label and tier."""
+        return f"{self.label} (tier {self.tier})"
+
     @cached_property
     def runs(self) -> list[Run]:
         """The runs that it shows; by default all runs of its studies."""
@@ -43,6 +51,26 @@ class Built:
     def skipped(self) -> list[str]:
         """The runs that were left out of its studies, and why."""
         return sorted({line for study in self.studies for line in (*study.skipped, *study.refused.values())})
+
+
+@dataclass
+class LeftOut:
+    """What could not be made, and why. Each line is printed at once; everything else is made."""
+
+    problems: list[BaseException] = field(default_factory=list)
+
+    @contextmanager
+    def of(self, what: str) -> Iterator[None]:
+        """Leave out what an error within the ``with`` block keeps from being made."""
+        try:
+            yield
+        except Exception as error:  # any type: the code of any artefact, also of a plug-in
+            self.add(what, error)
+
+    def add(self, what: str, error: BaseException) -> None:
+        """Note and print an error."""
+        self.problems.append(error)
+        print(f"left out: {what}: {told(error)}", file=sys.stderr)
 
 
 def build(item: Artefact, source: Source, tier: str, allow_mixed: bool = False) -> Built:
@@ -57,27 +85,33 @@ def make_folders(out: Path) -> None:
         (out / name).mkdir(parents=True, exist_ok=True)
 
 
-def write(built: Iterable[Built], out: Path) -> None:
+def write(built: Iterable[Built], out: Path, left_out: LeftOut) -> list[Built]:
     """Write ``tables/<label>.<tier>.{tex,md,csv,stats.csv}`` and ``figures/<label>.<tier>.{pdf,png,svg,tex}``.
 
-    The tier is printed in a corner of each picture, or its origin. Figures are closed.
+    The tier is printed in a corner of each picture, or its origin. Figures are closed. Returns what was written.
     """
     make_folders(out)
-    drawn, drawings = [], []
+    written, drawn, drawings = [], [], []
     for one in built:
         folder, name = out / ("tables" if one.table else "figures"), f"{one.label}.{one.tier}"
-        if isinstance(one.product, Table):
-            texts = _table_texts(one.product, one.label)
-        else:
-            corner = f"tier {one.tier}" if one.studies else one.product.origin
-            drawn.append(one)
-            drawings.append(Drawing(one.product.figure, folder / name, corner))
-            texts = {"tex": figure_to_latex(one.product, one.label, f"figures/{name}.pdf")}
+        texts: dict[str, bytes] = {}
+        with left_out.of(one.title):
+            texts = {end: text.encode() for end, text in _texts(one).items()}
+            if isinstance(one.product, Figure):
+                corner = f"tier {one.tier}" if one.studies else one.product.origin
+                drawn.append(one)
+                drawings.append(Drawing(one.product.figure, folder / name, corner))
+            written.append(one)
         for end, text in texts.items():
-            (folder / f"{name}.{end}").write_text(text, encoding="utf-8")
+            (folder / f"{name}.{end}").write_bytes(text)
     for one, drawing, svg in zip(drawn, drawings, write_all(drawings)):
-        one.svg = svg
+        if isinstance(svg, Exception):
+            left_out.add(one.title, svg)
+            written.remove(one)
+        else:
+            one.svg = svg
         plt.close(drawing.picture)
+    return written
 
 
 def write_macros(built: Sequence[Built], out: Path) -> None:
@@ -87,6 +121,10 @@ def write_macros(built: Sequence[Built], out: Path) -> None:
         (out / f"macros.{tier}.tex").write_text(to_macros(tables), encoding="utf-8")
 
 
-def _table_texts(table: Table, label: str) -> dict[str, str]:
+def _texts(one: Built) -> dict[str, str]:
+    """Return the texts of a table or figure by the suffix of their files."""
+    if isinstance(one.product, Figure):
+        return {"tex": figure_to_latex(one.product, one.label, f"figures/{one.label}.{one.tier}.pdf")}
+    table, label = one.product, one.label
     texts = {"tex": to_latex(table, label), "md": to_markdown(table), "csv": to_csv(table)}
     return texts | ({"stats.csv": statistics(table.entries)} if table.entries else {})

@@ -19,6 +19,7 @@ from matplotlib.transforms import Bbox
 from analysis.output.slim import slim
 from analysis.plots.hover import to_svg
 from analysis.plots.style import GREY
+from bepo.core.errors import UserError, told
 
 # Without dates and versions the same runs give the same bytes.
 _METADATA = {"pdf": {"CreationDate": None}, "png": {"Software": None}}
@@ -50,11 +51,14 @@ class Drawing:
         return slim(svg)
 
 
-def write_all(drawings: Sequence[Drawing]) -> list[str]:
-    """Write the drawings, and return their SVGs. On Linux every core draws, in forks that share all imports."""
+def write_all(drawings: Sequence[Drawing]) -> list[str | Exception]:
+    """Write the drawings. Return the SVG of each, or the error of one that cannot be drawn.
+
+    On Linux every core draws, in forks that share all imports. Raises ``OSError`` if a file cannot be written.
+    """
     cores = min(cpu_count(), len(drawings))
     if cores < 2 or sys.platform != "linux":
-        return [drawing.write() for drawing in drawings]
+        return [_drawn(drawing) for drawing in drawings]
     fork = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(cores, fork, initializer=_WAITING.extend, initargs=(drawings,)) as pool:
         return list(pool.map(_write, range(len(drawings))))
@@ -63,8 +67,17 @@ def write_all(drawings: Sequence[Drawing]) -> list[str]:
 _WAITING: list[Drawing] = []  # forks inherit the pictures; pickling would lose the texts of points
 
 
-def _write(number: int) -> str:
-    return _WAITING[number].write()
+def _write(number: int) -> str | Exception:
+    return _drawn(_WAITING[number])
+
+
+def _drawn(drawing: Drawing) -> str | Exception:
+    try:
+        return drawing.write()
+    except OSError:
+        raise
+    except Exception as error:  # any type: matplotlib draws what any artefact has made
+        return UserError(told(error))  # an error of another class may not travel between processes
 
 
 def _settle(picture: Figure) -> None:

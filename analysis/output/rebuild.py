@@ -8,7 +8,7 @@ from analysis.claims.entries import evaluated_claims
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 from analysis.output import page
-from analysis.output.build import Built, build, make_folders, write, write_macros
+from analysis.output.build import Built, LeftOut, build, make_folders, write, write_macros
 from analysis.output.study import build_study
 from analysis.output.text import to_markdown
 from bepo.core.errors import UserError, choose
@@ -22,11 +22,12 @@ def rebuild(
     out: Path,
     allow_mixed: bool = False,
     commands: Sequence[str] = (),
-) -> None:
+) -> bool:
     """Write the artefacts with these labels at these tiers; without labels all of them, the page and the macros.
 
-    The page shows every tier that has runs. Raises ``UserError`` for an unknown label; the message lists ``commands``
-    beside the labels.
+    The page shows every tier that has runs. What cannot be made is left out with a line; returns whether everything was
+    made. Raises ``UserError`` for an unknown label, where the message lists ``commands`` beside the labels, and if
+    nothing could be made.
     """
     known = artefacts()
     for label in labels:
@@ -34,23 +35,28 @@ def rebuild(
             raise choose("artefact or command", label, [*known, *commands], "paper/artefacts.yaml")
     make_folders(out)
     every = set(tiers) if labels else {*source.tiers(), *tiers}
-    built = [
-        build(known[label], source, tier, allow_mixed)
-        for tier in sorted(every, key=TIERS.index, reverse=True)
-        for label in dict.fromkeys(labels or known)
-    ]
-    write(built, out)
+    built, left_out = [], LeftOut()
+    for tier in sorted(every, key=TIERS.index, reverse=True):
+        for label in dict.fromkeys(labels or known):
+            with left_out.of(f"{label} (tier {tier})"):
+                built.append(build(known[label], source, tier, allow_mixed))
+    built = write(built, out, left_out)
+    if not built:
+        raise left_out.problems[0]
     if labels:
         _print([one for one in built if one.tier in tiers])
     else:
         _print_summary(built)
     print(f"tables:  {out / 'tables'}\nfigures: {out / 'figures'}")
     if not labels:
-        write_macros(built, out)
+        with left_out.of("macros"):
+            write_macros(built, out)
         report = out / "report.html"
-        claims = {one: evaluated_claims(source, one, allow_mixed) for one in source.tiers()}
-        report.write_text(page.render(built, source.tiers(), source.label, claims), encoding="utf-8")
-        print(f"page:    {report}")
+        with left_out.of(str(report)):
+            claims = {one: evaluated_claims(source, one, allow_mixed) for one in source.tiers()}
+            report.write_text(page.render(built, source.tiers(), source.label, claims), encoding="utf-8")
+            print(f"page:    {report}")
+    return not left_out.problems
 
 
 def rebuild_studies(
@@ -63,10 +69,11 @@ def rebuild_studies(
     if not names:
         raise UserError(f"study: name one of {', '.join(source.studies())}")
     for name in names:
-        built = [one for tier in tiers for one in build_study(name, source, tier, metrics)]
+        built, left_out = [one for tier in tiers for one in build_study(name, source, tier, metrics)], LeftOut()
         if not built:
             raise UserError(f"study {name}: no complete run yet (python -m analysis runs study={name})")
-        write(built, out)
+        if not (built := write(built, out, left_out)):
+            raise left_out.problems[0]
         _print(built)
         for one in built:
             kind = ("tables", "md") if one.table else ("figures", "png")

@@ -18,7 +18,7 @@ from typing import Any
 from analysis.data.sources import Source
 from bepo.core.places import CONF, EXPERIMENTS, PAPER
 from bepo.core.plugins import import_plugins, imported_plugins
-from bepo.store.files import digest, write_atomically
+from bepo.store.files import DiskFull, digest, write_atomically
 
 _CODE = tuple(Path(__file__).parents[2] / name for name in ("analysis", "bepo"))
 _LIBRARIES = ("matplotlib", "numpy", "optuna", "pandas", "scipy", "statsmodels", "sympy")
@@ -37,7 +37,7 @@ def recall(*key: object) -> Any:
 
 def keep(answer: Any, *key: object) -> None:
     """Keep an answer (JSON) under a key, and remove those of the last month. A full disk is not an error."""
-    with suppress(OSError):
+    with suppress(OSError, DiskFull):
         path = _file(key)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for other in path.parent.iterdir():

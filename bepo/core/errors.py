@@ -46,6 +46,13 @@ class Missing(UserError):
         self.problem, self.fix = problem, fix
 
 
+def told(error: BaseException) -> str:
+    """Return an error in one line: the message of a ``UserError``, else its class and its message."""
+    if isinstance(error, UserError):
+        return str(error)
+    return str(UserError(f"{type(error).__name__}: {error}".rstrip(": ")))
+
+
 def choose(what: str, value: object, choices: Iterable[object], listed_in: str = "") -> UserError:
     """Return a ``UserError`` that names the value, the choices, and the choice that is spelt most like the value.
 

@@ -7,6 +7,7 @@ runs the episodes, enforces the time limit ``horizon``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -143,6 +144,22 @@ class Environment(Plugin):
     def parse_action(self, text: str) -> str | None:
         """Return the action in the text of a response, or None if the text is not an action."""
         raise NotImplementedError
+
+    def close_episodes(self, episodes: Any) -> None:
+        """Free what a batch of ``start`` holds, such as processes and connections. By default there is nothing to free.
+
+        Called once when the batch has ended, also after an error and after Ctrl-C.
+        """
+
+
+@contextmanager
+def started(env: Environment, tasks: Sequence[Task]) -> Iterator[Episodes]:
+    """Start one episode for each task, and close them when the ``with`` block ends, however it ends."""
+    episodes = env.start(tasks)
+    try:
+        yield episodes
+    finally:
+        env.close_episodes(episodes)
 
 
 environments = Registry[Environment](__name__, "env", "environment")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -20,12 +21,26 @@ _ENDS = (Terminal.NONE, Terminal.SUCCESS, Terminal.FAILURE)
 def start_checked(env: Environment, tasks: list[Task]) -> Episodes:
     """Start one episode for each task. Raises ``UserError`` unless each has an observation and an instruction."""
     episodes = env.start(tasks)
-    for name in ("observations", "instructions"):
-        if len(found := getattr(episodes, name)) != len(tasks):
-            raise _wrong(env, "start", name, found, f"a list of {len(tasks)}")
-    if wrong := [text for text in episodes.instructions if not isinstance(text, str)]:
-        raise _wrong(env, "start", "instructions", wrong[0], "texts")
+    try:
+        for name in ("observations", "instructions"):
+            if len(found := getattr(episodes, name)) != len(tasks):
+                raise _wrong(env, "start", name, found, f"a list of {len(tasks)}")
+        if wrong := [text for text in episodes.instructions if not isinstance(text, str)]:
+            raise _wrong(env, "start", "instructions", wrong[0], "texts")
+    except BaseException:
+        env.close_episodes(episodes)
+        raise
     return episodes
+
+
+@contextmanager
+def started_checked(env: Environment, tasks: list[Task]) -> Iterator[Episodes]:
+    """Start episodes as ``start_checked`` does, and close them when the ``with`` block ends."""
+    episodes = start_checked(env, tasks)
+    try:
+        yield episodes
+    finally:
+        env.close_episodes(episodes)
 
 
 def step_checked(env: Environment, episodes: Episodes, actions: Mapping[int, str | None]) -> dict[int, Step]:

@@ -26,7 +26,7 @@ from bepo.envs import (
     Task,
     register,
 )
-from bepo.envs._foreign import NoExpert, TextEnvironment, in_words, named, tasks_of_seeds
+from bepo.envs._foreign import NoExpert, OpenEnvironments, TextEnvironment, close, in_words, named, tasks_of_seeds
 from bepo.envs._values import begun, stepped, text_of
 from bepo.envs._words import seen_words
 from bepo.store.files import digest
@@ -63,7 +63,7 @@ class GEM(TextEnvironment):
     def prompt(self) -> PromptText:
         """Return the texts for the agent's prompt; the vocabulary comes from some random episodes."""
         moves = self._moves()
-        words = seen_words(self.tasks("train"), self.start, lambda rng, _: rng.choice(moves))
+        words = seen_words(self, lambda rng, _: rng.choice(moves))
         return PromptText("You are an expert agent playing a game in words.", "Answer as the task asks.", words)
 
     def tasks(self, split: Split) -> Iterator[Task]:
@@ -72,9 +72,11 @@ class GEM(TextEnvironment):
 
     def start(self, tasks: Sequence[Task]) -> GEMEpisodes:
         """Start one episode for each seed. Raises ``UserError`` if the environment cannot be made."""
-        envs = [make(self.id, self.kwargs) for _ in tasks]
-        with named(self.id, "reset"):
-            return GEMEpisodes(envs, [task.data["seed"] for task in tasks], self.states, self.id)
+        return GEMEpisodes(self, [task.data["seed"] for task in tasks])
+
+    def close_episodes(self, episodes: Any) -> None:
+        """Close the environments of all episodes."""
+        episodes.close()
 
     def parse_action(self, text: str) -> str | None:
         """Return the text inside ``\\boxed{...}``, as GEM reads it, unless it has a box; None for an empty text."""
@@ -95,32 +97,49 @@ class GEM(TextEnvironment):
         """Return some random actions of GEM, or one placeholder if GEM cannot draw random actions."""
         env = make(self.id, self.kwargs)
         own = _randomness(random.Random(0).getstate(), np.random.RandomState(0).get_state())
-        with named(self.id, "reset"), own:
-            env.reset(seed=0)
-            try:
-                return sorted({self.parse_action(env.sample_random_action()) or "" for _ in range(_PROBES)})
-            except NotImplementedError:
-                return ["\\boxed{0}"]
+        try:
+            with named(self.id, "reset"), own:
+                env.reset(seed=0)
+                try:
+                    return sorted({self.parse_action(env.sample_random_action()) or "" for _ in range(_PROBES)})
+                except NotImplementedError:
+                    return ["\\boxed{0}"]
+        finally:
+            close(env)
 
 
 class GEMEpisodes(NoExpert):
     """Running episodes, each in a separate environment."""
 
-    def __init__(self, envs: Sequence[Any], seeds: Sequence[int], states: str, env_id: str) -> None:
-        """Reset each of GEM's environments with its seed; errors name ``env_id``."""
-        self._envs, self._states, self._id = envs, states, env_id
+    def __init__(self, env: GEM, seeds: Sequence[int]) -> None:
+        """Make one of GEM's environments for each seed, and reset it."""
+        self._states, self._id = env.states, env.id
+        self._open = OpenEnvironments()
         self._randomness: list[tuple[Any, Any]] = []
-        self._totals = [0.0] * len(envs)
+        self._totals = [0.0] * len(seeds)
         self._histories: list[str] = []
         self.instructions, self.observations = [], []
-        for i, (env, seed) in enumerate(zip(envs, seeds)):
-            with _randomness(random.getstate(), np.random.get_state()) as after:
-                instruction, info = begun(env_id, env.reset(seed=seed))
-            instruction = text_of(env_id, "reset", instruction)
-            self._randomness.append((after[0], after[1]))
-            self._histories.append(instruction)
-            self.instructions.append(instruction.strip())
-            self.observations.append(self._observation(i, "", info))
+        try:
+            self._envs = [self._open.add(i, make(env.id, env.kwargs)) for i in range(len(seeds))]
+            with named(env.id, "reset"):
+                for i, seed in enumerate(seeds):
+                    self._reset(i, seed)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close all environments."""
+        self._open.close_all()
+
+    def _reset(self, i: int, seed: int) -> None:
+        with _randomness(random.getstate(), np.random.get_state()) as after:
+            instruction, info = begun(self._id, self._envs[i].reset(seed=seed))
+        instruction = text_of(self._id, "reset", instruction)
+        self._randomness.append((after[0], after[1]))
+        self._histories.append(instruction)
+        self.instructions.append(instruction.strip())
+        self.observations.append(self._observation(i, "", info))
 
     def step(self, actions: Mapping[int, str | None]) -> dict[int, Step]:
         """Act in some episodes; None changes nothing but counts as a step."""
@@ -139,6 +158,7 @@ class GEMEpisodes(NoExpert):
         terminal = Terminal.NONE
         if ended or cut:
             terminal = Terminal.SUCCESS if self._score(i) == 1 else Terminal.FAILURE
+            self._open.close(i)
         return Step(self.observations[i], reward, terminal, self._score(i))
 
     def _score(self, i: int) -> float:
@@ -178,7 +198,11 @@ def make(env_id: str, kwargs: Mapping[str, Any]) -> Any:
             env = gem.make(env_id, **kwargs)
     except (Exception, SystemExit) as error:  # any type: the code of an environment from another package
         raise UserError(f"env.id={env_id}, env.kwargs={dict(kwargs)}: {in_words(error)}") from None
-    _refuse_ignored(env, kwargs)
+    try:
+        _refuse_ignored(env, kwargs)
+    except UserError:
+        close(env)
+        raise
     return env
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -17,7 +16,15 @@ from bepo.core.batch import Terminal
 from bepo.core.errors import Missing, UserError, choose
 from bepo.core.settings import setting
 from bepo.envs import Observation, PromptText, Split, Step, Task, register
-from bepo.envs._foreign import SHORT_ACTIONS, NoExpert, TextEnvironment, in_words, named, tasks_of_seeds
+from bepo.envs._foreign import (
+    SHORT_ACTIONS,
+    NoExpert,
+    OpenEnvironments,
+    TextEnvironment,
+    in_words,
+    named,
+    tasks_of_seeds,
+)
 from bepo.envs._values import flag_of, reward_of
 from bepo.envs._words import seen_words
 from bepo.store.files import digest
@@ -62,7 +69,7 @@ class OpenEnv(TextEnvironment):
     @cached_property
     def prompt(self) -> PromptText:
         """Return the texts for the agent's prompt; the vocabulary comes from episodes with random short actions."""
-        words = seen_words(self.tasks("train"), self.start, lambda rng, _: rng.choice(SHORT_ACTIONS))
+        words = seen_words(self, lambda rng, _: rng.choice(SHORT_ACTIONS))
         return PromptText(f"You are an expert agent in the environment {self.id}.", self.rules, words)
 
     def tasks(self, split: Split) -> Iterator[Task]:
@@ -72,6 +79,10 @@ class OpenEnv(TextEnvironment):
     def start(self, tasks: Sequence[Task]) -> OpenEnvEpisodes:
         """Open a session for each seed. Raises ``UserError`` if the server cannot be used."""
         return OpenEnvEpisodes(self, self._field, [task.data["seed"] for task in tasks])
+
+    def close_episodes(self, episodes: Any) -> None:
+        """Close the sessions of all episodes."""
+        episodes.close()
 
     def missing(self) -> Missing | None:
         """Return ``Missing`` if openenv-core is not installed, else None."""
@@ -120,12 +131,17 @@ class OpenEnvEpisodes(NoExpert):
         self._histories = [""] * len(seeds)
         self.instructions = [""] * len(seeds)
         self._clients: list[Any] = []
+        self._open = OpenEnvironments()
         self.observations = []
-        with named(env.id, "reset"):
-            for i, seed in enumerate(seeds):
-                self._clients.append(client(base_url=env.url).sync())
-                result = self._clients[i].reset(seed=seed)
-                self.observations.append(self._read(i, "", result.observation))
+        try:
+            with named(env.id, "reset"):
+                for i, seed in enumerate(seeds):
+                    self._clients.append(self._open.add(i, client(base_url=env.url).sync()))
+                    result = self._clients[i].reset(seed=seed)
+                    self.observations.append(self._read(i, "", result.observation))
+        except BaseException:
+            self.close()
+            raise
 
     def step(self, actions: Mapping[int, str | None]) -> dict[int, Step]:
         """Act in some episodes; None changes nothing but counts as a step."""
@@ -133,12 +149,7 @@ class OpenEnvEpisodes(NoExpert):
 
     def close(self) -> None:
         """Close all sessions."""
-        for client in self._clients:
-            with suppress(Exception):  # any type: the session may be closed already
-                client.close()
-
-    def __del__(self) -> None:
-        self.close()
+        self._open.close_all()
 
     def _step(self, i: int, action: str | None) -> Step:
         if action is None:
@@ -152,7 +163,7 @@ class OpenEnvEpisodes(NoExpert):
         terminal = Terminal.NONE
         if done:
             terminal = Terminal.SUCCESS if self._score(i) == 1 else Terminal.FAILURE
-            self._clients[i].close()
+            self._open.close(i)
         return Step(self.observations[i], reward, terminal, self._score(i))
 
     def _score(self, i: int) -> float:

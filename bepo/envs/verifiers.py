@@ -7,6 +7,7 @@ import json
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
@@ -26,6 +27,7 @@ from bepo.envs._words import seen_words
 from bepo.store.files import digest
 
 _VERSIONS = ">=0.1.14,<0.4"  # 0.4 has another interface: no load_environment, no rollouts with a client
+_SECONDS = 10.0  # that the rollouts of a batch may take to end
 _INSTALL = f"pip install 'verifiers{_VERSIONS}'"
 
 
@@ -57,7 +59,7 @@ class Verifiers(TextEnvironment):
     @cached_property
     def prompt(self) -> PromptText:
         """Return the texts for the agent's prompt; the vocabulary comes from episodes with random short answers."""
-        words = seen_words(self.tasks("train"), self.start, lambda rng, _: rng.choice(SHORT_ACTIONS))
+        words = seen_words(self, lambda rng, _: rng.choice(SHORT_ACTIONS))
         return PromptText("You are a helpful assistant.", "Answer as the task asks.", words)
 
     def tasks(self, split: Split) -> Iterator[Task]:
@@ -78,6 +80,10 @@ class Verifiers(TextEnvironment):
     def start(self, tasks: Sequence[Task]) -> VerifiersEpisodes:
         """Start one episode for each row."""
         return VerifiersEpisodes(self, self._made, [task.data for task in tasks])
+
+    def close_episodes(self, episodes: Any) -> None:
+        """Cancel the rollouts that still wait for a response."""
+        episodes.close()
 
     def missing(self) -> Missing | None:
         """Return ``Missing`` if verifiers is not installed, or a version with another interface; else None."""
@@ -127,18 +133,25 @@ class VerifiersEpisodes(NoExpert):
         """Start one rollout for each row, in the event loop of a thread."""
         self._env, self._made = env, made
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._thread = threading.Thread(target=_run, args=(self._loop,), daemon=True)
+        self._thread.start()
+        self._talks: list[_Talk] = []
         self._seen = [0] * len(rows)  # messages of each conversation so far
         self._histories = [""] * len(rows)
         self.instructions, self.observations = [], []
-        with named(env.id, "rollout"):
-            self._talks = [self._call(_begin(made, dict(row))) for row in rows]
-            for i, talk in enumerate(self._talks):
-                prompt = self._call(talk.next_prompt())
-                *before, last = [_text(message) for message in prompt or [{"content": ""}]]
-                self.instructions.append("\n".join(before).strip())
-                self._seen[i] = len(prompt or [])
-                self.observations.append(self._observed(i, last))
+        try:
+            with named(env.id, "rollout"):
+                for row in rows:
+                    self._talks.append(self._call(_begin(made, dict(row))))
+                for i, talk in enumerate(self._talks):
+                    prompt = self._call(talk.next_prompt())
+                    *before, last = [_text(message) for message in prompt or [{"content": ""}]]
+                    self.instructions.append("\n".join(before).strip())
+                    self._seen[i] = len(prompt or [])
+                    self.observations.append(self._observed(i, last))
+        except BaseException:
+            self.close()
+            raise
 
     def step(self, actions: Mapping[int, str | None]) -> dict[int, Step]:
         """Answer in some episodes; None changes nothing but counts as a step."""
@@ -148,8 +161,18 @@ class VerifiersEpisodes(NoExpert):
                     self._call(self._talks[i].answer(action))
             return {i: self._step(i, action) for i, action in actions.items()}
 
+    def close(self) -> None:
+        """Cancel the rollouts that still wait for a response, and end the thread."""
+        self._end()
+        self._thread.join(_SECONDS)
+
     def __del__(self) -> None:
-        asyncio.run_coroutine_threadsafe(_end(self.__dict__.get("_talks", []), self._loop), self._loop)
+        self._end()  # without waiting: this may be the thread itself
+
+    def _end(self) -> None:
+        if not self._loop.is_closed():
+            with suppress(RuntimeError):  # the loop was closed in between
+                asyncio.run_coroutine_threadsafe(_end(self._talks, self._loop), self._loop)
 
     def _call(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -209,6 +232,14 @@ class _Talk:
         """Return the environment's messages after the last response, if there are any."""
         last = self.rollout.result().get("final_env_response")
         return [last] if isinstance(last, str) else last
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    """Run an event loop until it is stopped, and free its file handles."""
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
 
 
 async def _begin(made: Any, row: dict[str, Any]) -> _Talk:

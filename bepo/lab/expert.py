@@ -8,7 +8,7 @@ import numpy as np
 
 from bepo.core.batch import RolloutBatch, Terminal
 from bepo.core.errors import UserError
-from bepo.envs import Environment, Task
+from bepo.envs import Environment, Episodes, Task, started
 
 
 def with_expert_steps(batch: RolloutBatch, env: Environment, tasks: Iterable[Task]) -> RolloutBatch:
@@ -20,7 +20,11 @@ def with_expert_steps(batch: RolloutBatch, env: Environment, tasks: Iterable[Tas
     if not env.counts_expert_steps:
         raise UserError(f"truth=true: env={env.name} cannot count the steps that its expert needs")
     found = _tasks(batch, tasks)
-    running = env.start([found[batch.task[group]] for group in batch.trajectory_group])
+    with started(env, [found[batch.task[group]] for group in batch.trajectory_group]) as running:
+        return _played_again(batch, env, running)
+
+
+def _played_again(batch: RolloutBatch, env: Environment, running: Episodes) -> RolloutBatch:
     before, after = np.full(len(batch), np.nan), np.full(len(batch), np.nan)
     actions, here = batch.actions, [running.expert_steps(k) for k in range(batch.n_trajectories)]
     for step in range(int(batch.step.max()) + 1):

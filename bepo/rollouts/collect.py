@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from jaxtyping import Bool
@@ -105,7 +105,10 @@ class Prompts(NamedTuple):
 
 
 class EpisodeBatch:
-    """Episodes that run side by side: call ``prompts``, then ``step`` with the responses, until no prompt is left."""
+    """Episodes that run side by side: call ``prompts``, then ``step`` with the responses, until no prompt is left.
+
+    The end of its ``with`` block, or ``close``, frees what the episodes hold.
+    """
 
     def __init__(
         self, env: Environment, agent: Agent, places: Sequence[tuple[Task, int, int]], needs: Iterable[str] = ()
@@ -117,12 +120,26 @@ class EpisodeBatch:
         """
         self._env, self._agent = env, agent
         self._episodes = [_Episode(*place) for place in places]
-        self._running = start_checked(env, [episode.task for episode in self._episodes])
         self._ask = "expert_steps" in needs
         if self._ask and not env.counts_expert_steps:
             raise UserError(f"env={env.name} cannot count the steps that its expert needs (counts_expert_steps)")
-        for i, episode in enumerate(self._episodes):
-            episode.expert_steps = self._expert_steps(i)
+        self._running = start_checked(env, [episode.task for episode in self._episodes])
+        try:
+            for i, episode in enumerate(self._episodes):
+                episode.expert_steps = self._expert_steps(i)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free what the episodes hold, such as processes of the environment."""
+        self._env.close_episodes(self._running)
 
     def prompts(self) -> Prompts:
         """Return the prompts of all episodes that are not over."""
@@ -209,8 +226,8 @@ def collect(
     of the batch (``Estimator.needs``); ``expert_steps`` takes time.
     """
     places = [(task, g, k) for g, task in enumerate(tasks) for k in range(group_size)]
-    episodes = EpisodeBatch(env, agent, places, needs)
-    play(episodes, policy, sampling, seed, env.horizon)
+    with EpisodeBatch(env, agent, places, needs) as episodes:
+        play(episodes, policy, sampling, seed, env.horizon)
     return RolloutBatch.from_rows(episodes.rows)
 
 

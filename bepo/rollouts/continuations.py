@@ -34,14 +34,14 @@ def collect_continued(
     transitions these are n T further episodes. Raises ``UserError`` if an environment does not repeat itself.
     """
     places = [(task, g, k) for g, task in enumerate(tasks) for k in range(group_size)]
-    episodes = EpisodeBatch(env, agent, places, needs)
-    play(episodes, policy, sampling, seed, env.horizon)
+    with EpisodeBatch(env, agent, places, needs) as episodes:
+        play(episodes, policy, sampling, seed, env.horizon)
     states = [(i, t) for i, rows in enumerate(episodes.trajectories) for t in range(len(rows)) for _ in range(n)]
     for chunk, first in enumerate(range(0, len(states), _AT_ONCE)):
         of_chunk = states[first : first + _AT_ONCE]
-        further = EpisodeBatch(env, agent, [(places[i][0], i, t) for i, t in of_chunk])
         given: list[Sequence[Sample]] = [episodes.samples[i][:t] for i, t in of_chunk]
-        play(further, policy, sampling, derive_seed(seed, _STREAM, chunk), env.horizon, given)
+        with EpisodeBatch(env, agent, [(places[i][0], i, t) for i, t in of_chunk]) as further:
+            play(further, policy, sampling, derive_seed(seed, _STREAM, chunk), env.horizon, given)
         for (i, t), rows in zip(of_chunk, further.trajectories):
             row = episodes.trajectories[i][t]
             if len(rows) <= t or rows[t]["obs"] != row["obs"]:

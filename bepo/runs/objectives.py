@@ -5,15 +5,17 @@ An objective is a registered function of a run, or any metric that runs log, suc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from numbers import Real
 from statistics import fmean
 from typing import Any, Literal, get_args
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from bepo.core.errors import UserError, choose
+from bepo.core.errors import UserError, choose, told
 from bepo.core.plugins import import_plugins
 from bepo.runs.metrics import seconds_of_updates, success_rate
 from bepo.store.run_files import StoredRun
@@ -80,8 +82,23 @@ def _last_value(metric: str) -> Objective:
 
 
 def values_of(names: Sequence[str], runs: Sequence[StoredRun]) -> list[float]:
-    """Return each objective, averaged over the runs. Raises ``UserError`` for an unknown one."""
-    return [fmean(objective.value(run) for run in runs) for objective in _chosen(names)]
+    """Return each objective, averaged over the runs.
+
+    Raises ``UserError`` for an unknown one, and for one that raises an error or has no finite number for a run.
+    """
+    return [fmean(_value(name, one, run) for run in runs) for name, one in zip(names, _chosen(names))]
+
+
+def _value(name: str, chosen: Objective, run: StoredRun) -> float:
+    try:
+        value: Any = chosen.value(run)
+    except UserError:
+        raise
+    except Exception as error:  # any type: the code of a plug-in
+        raise UserError(f"objective {name}, run {run.id}: it raised {told(error)}") from error
+    if not isinstance(value, Real) or not math.isfinite(value):
+        raise UserError(f"objective {name}, run {run.id}: must be a finite number, not {value!r:.80}")
+    return float(value)
 
 
 def checked_objectives(names: Any) -> list[str]:

@@ -26,7 +26,7 @@ class Corrupt(UserError):
 
 
 class DiskFull(UserError):
-    """The disk is full."""
+    """The disk is full, or files may not become larger."""
 
 
 @contextmanager
@@ -37,9 +37,14 @@ def disk_errors(place: Path, needed: int | None = None) -> Iterator[None]:
     except DiskFull:
         raise
     except Exception as error:
+        place = Path(getattr(error, "filename", None) or place)
+        if getattr(error, "errno", None) == errno.EFBIG:
+            raise DiskFull(
+                f"{place}: a file may not become so large here; raise the limit (ulimit -f), then the same command "
+                "continues from the last checkpoint"
+            ) from None
         if not _is_of_full_disk(error):
             raise
-        place = Path(getattr(error, "filename", None) or place)
         free = shutil.disk_usage(next(p for p in (place, *place.parents) if p.exists())).free
         wanted = "more" if needed is None else f"{needed} bytes"
         raise DiskFull(

@@ -107,7 +107,7 @@ def _sweep(options: Namespace) -> int:
         say(f"FAILED  {error}")
     if any(outcome.interrupted for outcome in outcomes):
         return 130
-    errors += _upload_ledger(studies, runs, outcomes)
+    _upload_ledger(studies, runs, outcomes)
     return 1 if errors or any(outcome.is_bad for outcome in outcomes) else 0
 
 
@@ -170,8 +170,8 @@ def _announce(planned: PlannedStudy, throughput: Throughput, jobs: int, errors: 
 
 def _upload_ledger(
     studies: Sequence[PlannedStudy], runs: Sequence[PlannedRun], outcomes: Sequence[GridOutcome | TuningOutcome]
-) -> list[UserError]:
-    """Upload the ledger to W&B, and return the errors. A failed upload does not affect the runs."""
+) -> None:
+    """Upload the ledger to W&B. A failed upload is one line: the runs are complete without it."""
     grids = [outcome for outcome in outcomes if isinstance(outcome, GridOutcome)]
     rows = [row for outcome in grids for row in grid_rows(runs, outcome)]
     try:
@@ -180,9 +180,7 @@ def _upload_ledger(
                 rows += trial_rows(planned, study)
         upload_ledger(studies, rows)
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return [error]
-    return []
+        print(error, file=sys.stderr)
 
 
 def _train(runs: Sequence[PlannedRun], pool: Pool, throughput: Throughput, began: float) -> GridOutcome:

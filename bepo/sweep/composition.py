@@ -14,6 +14,7 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -32,7 +33,7 @@ from bepo.core.places import CONF, cache_folder
 from bepo.core.plugins import imported_plugins, plugin_folders
 from bepo.runs.compose import CONFIG_ERRORS
 from bepo.runs.config import Config
-from bepo.store.files import digest, write_atomically
+from bepo.store.files import DiskFull, digest, write_atomically
 
 _PACKAGE = Path(__file__).parents[1]
 _PACKAGES = ("hydra-core", "hydra-joblib-launcher", "hydra-optuna-sweeper", "omegaconf", "PyYAML")
@@ -98,7 +99,8 @@ def _cached(folder: Path, experiments: Path, name: str, overrides: Sequence[str]
     config = compose_with_hydra(experiments, name, overrides, hydra)
     if folder.name == _digest(experiments):  # no file changed in between
         data = pickle.dumps(config)
-        write_atomically(path, digest(data).encode() + b"\n" + data)
+        with suppress(OSError, DiskFull):  # a full disk costs a little time
+            write_atomically(path, digest(data).encode() + b"\n" + data)
     return config
 
 

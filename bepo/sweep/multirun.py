@@ -129,6 +129,11 @@ def _check_sweep(config: DictConfig) -> None:
     checked_trials(sweeper)
     if not 1 <= sweeper.n_jobs <= _MOST_JOBS:
         raise UserError(f"hydra.sweeper.n_jobs={sweeper.n_jobs}: must be at least 1 and at most {_MOST_JOBS}")
+    if _target(sweeper.sampler).endswith(".BruteForceSampler"):
+        raise UserError(
+            "hydra.sweeper.sampler: Hydra's sweeper fails where BruteForceSampler ends the search; choices: another "
+            "sampler, python -m bepo.sweep"
+        )
     if not 0 <= sweeper.max_failure_rate <= 1:
         raise UserError(f"hydra.sweeper.max_failure_rate={sweeper.max_failure_rate}: must be between 0 and 1")
     space, _ = search_space(_overrides(config))

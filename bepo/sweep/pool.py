@@ -22,10 +22,11 @@ from pathlib import Path
 
 from bepo.core.errors import UserError
 from bepo.runs.config import Config, cell_overrides
+from bepo.store.files import DiskFull
 from bepo.store.runs import Busy
 from bepo.sweep.plan import PlannedRun
 
-BAD_INPUT, BUSY, INTERRUPTED = 2, 75, 130
+BAD_INPUT, DISK_FULL, BUSY, INTERRUPTED = 2, 74, 75, 130
 """Exit codes of a worker. ``BUSY``: another process is working on the run."""
 _LONGEST_FOLDER = 60  # bytes of the folder of a socket; a path may have 107, and multiprocessing adds 32
 RETRY_SECONDS = 2.0  # wait before retrying a busy run
@@ -148,7 +149,8 @@ def interrupts() -> Iterator[list[int]]:
 def explain_exit(code: int) -> str:
     """Return the meaning of a worker's exit code. It is negative for a process that a signal killed."""
     if code >= 0:
-        return {BAD_INPUT: "bad input", INTERRUPTED: "interrupted"}.get(code, f"exit status {code}")
+        known = {BAD_INPUT: "bad input", DISK_FULL: "the disk is full", INTERRUPTED: "interrupted"}
+        return known.get(code, f"exit status {code}")
     name = signal.Signals(-code).name
     return f"killed by {name}" + (" (out of memory?)" if -code == signal.SIGKILL else "")
 
@@ -175,7 +177,7 @@ def train_in_process(config: Config, overrides: list[str], log: Path) -> None:
             sys.exit(BUSY)
         except UserError as error:
             print(f"error: {error}", flush=True)
-            sys.exit(BAD_INPUT)
+            sys.exit(DISK_FULL if isinstance(error, DiskFull) else BAD_INPUT)
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
 

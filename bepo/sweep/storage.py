@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from optuna.exceptions import OptunaError
+from optuna.exceptions import OptunaError, StorageInternalError
 from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -44,6 +44,10 @@ def checked_storage(storage: Any) -> str:
             f"to fix it: pip install {_PACKAGES.get(module, module)}"
         ) from None
     return storage
+
+
+UNREACHABLE = (SQLAlchemyError, StorageInternalError, OSError)
+"""What is raised while a study is used whose storage has become unreachable."""
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from optuna.trial import FrozenTrial, TrialState
 from bepo.core.errors import UserError
 from bepo.runs.config import identity_of
 from bepo.runs.objectives import checked_directions
-from bepo.runs.trials_database import opened
+from bepo.runs.trials_database import best_trials, opened
 from bepo.store.files import digest, folder_name
 from bepo.store.locks import locked
 from bepo.store.published import TRIALS
@@ -38,6 +38,8 @@ RUNS = "runs"
 """User attribute of a trial: the IDs of its runs."""
 FIXED = "fixed"
 """User attribute of a study: the settings that all its trials share, by name."""
+STOPPED = "stopped"
+"""User attribute of a study: whether its sampler has proposed all settings that there are."""
 REFUSED = "refused"
 """User attribute of a trial: why its settings cannot be trained."""
 
@@ -56,6 +58,7 @@ def open_study(planned: PlannedStudy) -> optuna.Study:
     with locked(Path(planned.config.results) / f"{TRIALS}.lock"):
         study = _create(planned, storage, directions)
         study.sampler, study.pruner = sampler, pruner
+        study.stop = lambda: study.set_user_attr(STOPPED, True)  # Optuna's own fails outside of its ``optimize``
         _check_same(planned, study)
         study.set_user_attr(FIXED, fixed_settings(planned))
         study.set_user_attr("objectives", planned.objectives)
@@ -126,9 +129,15 @@ def counted_trials(study: optuna.Study | None) -> list[FrozenTrial]:
 
 
 def target_of(planned: PlannedStudy, study: optuna.Study | None) -> int:
-    """Return the target number of counted trials. Each start of a sweep replaces the failed ones."""
-    failed = [trial for trial in counted_trials(study) if trial.state == TrialState.FAIL]
-    return planned.config.hydra.sweeper.n_trials + len(failed)
+    """Return the target number of counted trials. Each start of a sweep replaces the failed ones.
+
+    A study that its sampler has stopped has no more trials than it has begun; only failed ones are tried again.
+    """
+    counted = counted_trials(study)
+    failed = sum(trial.state == TrialState.FAIL for trial in counted)
+    if study and STOPPED in study.user_attrs:
+        return min(len(counted), planned.config.hydra.sweeper.n_trials) + failed
+    return planned.config.hydra.sweeper.n_trials + failed
 
 
 def format_status(planned: PlannedStudy, study: optuna.Study | None) -> str:
@@ -145,7 +154,9 @@ def format_status(planned: PlannedStudy, study: optuna.Study | None) -> str:
     parts = ", ".join(f"{n} {state}" for state, n in counts.items() if n)
     text = f"{sweeper.study_name}: {n_begun} of {sweeper.n_trials} trials of {n_seeds} seeds"
     text += f" ({parts})" if parts else ""
-    best = study.best_trials if study and counts["complete"] else []
+    if study and STOPPED in study.user_attrs:
+        text += "; the sampler has no other settings to try"
+    best = best_trials(study) if study and counts["complete"] else []
     return "\n".join([text, *_best_lines(best, planned.objectives)])
 
 

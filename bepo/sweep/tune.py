@@ -13,7 +13,7 @@ from pathlib import Path
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from bepo.core.errors import UserError
+from bepo.core.errors import UserError, told
 from bepo.runs.objectives import metric_for_pruner
 from bepo.store.locks import FileLock, acquire, locked, try_acquire
 from bepo.sweep.attempt import Attempt
@@ -23,11 +23,13 @@ from bepo.sweep.pool import BUSY, RETRY_SECONDS, Pool, Worker, explain_exit, int
 from bepo.sweep.samplers import sampler_and_pruner
 from bepo.sweep.show import View
 from bepo.sweep.space import conditional_space, search_space, suggest, values_of
+from bepo.sweep.storage import UNREACHABLE
 from bepo.sweep.studies import Cell, PlannedStudy
 from bepo.sweep.trials import (
     REFUSED,
     RETRIES,
     RUNS,
+    STOPPED,
     counted_trials,
     format_params,
     format_status,
@@ -54,23 +56,25 @@ class Tuning:
         self.folder = Path(planned.config.results) / "studies" / planned.name / planned.config.tier / "trials"
         self.attempts: list[Attempt] = []
         self.outcome = TuningOutcome()
+        self.proposes = True  # whether the sampler can be asked for settings
+        if STOPPED in self.study.user_attrs:
+            with locked(self.folder / "ask.lock"):
+                self._queue([trial for trial in counted_trials(self.study) if trial.state == TrialState.FAIL])
 
     def finish(self) -> TuningOutcome:
-        """Run the missing trials, and return the outcome. After Ctrl-C, end the workers first."""
+        """Run the missing trials, and return the outcome. After Ctrl-C, end the workers first.
+
+        Raises ``UserError`` if the storage of the trials cannot be used any more, after the workers have stopped.
+        """
         with interrupts() as received:
-            while True:
-                if received:
-                    self.pool.stop(len(received))
-                else:
-                    self._fill()
-                n_elsewhere = len(self._trials(TrialState.RUNNING, TrialState.WAITING)) - len(self.attempts)
-                if not self.pool.workers and (received or (not self.attempts and not n_elsewhere)):
-                    break
-                for worker in self.pool.ended(0.5):
-                    self._ended(worker)
-                for attempt in list(self.attempts):
-                    self._update(attempt)
-                self.view.draw(self.pool.workers, [r for a in self.attempts for r in a.pending], n_elsewhere)
+            try:
+                self._work(received)
+            except UNREACHABLE as error:
+                self._stop_workers()
+                raise UserError(f"its trials cannot be stored: {told(error)}") from error
+            except BaseException:
+                self._stop_workers()
+                raise
         for attempt in self.attempts:
             attempt.lock.release()  # the next process retries the abandoned trial
         self.outcome.interrupted = bool(received)
@@ -79,6 +83,28 @@ class Tuning:
         self.view.end()
         self.view.log(format_status(self.planned, self.study))
         return self.outcome
+
+    def _work(self, received: Sequence[int]) -> None:
+        """Run trials until the target is reached, or until a signal was received and the workers have ended."""
+        while True:
+            if received:
+                self.pool.stop(len(received))
+            else:
+                self._fill()
+            n_elsewhere = len(self._trials(TrialState.RUNNING, TrialState.WAITING)) - len(self.attempts)
+            if not self.pool.workers and (received or (not self.attempts and not n_elsewhere)):
+                break
+            for worker in self.pool.ended(0.5):
+                self._ended(worker)
+            for attempt in list(self.attempts):
+                self._update(attempt)
+            self.view.draw(self.pool.workers, [r for a in self.attempts for r in a.pending], n_elsewhere)
+
+    def _stop_workers(self) -> None:
+        """Let the workers end after their updates. The same command continues their runs."""
+        while self.pool.workers:
+            self.pool.stop(1)
+            self.pool.ended(0.5)
 
     # --- trials --------------------------------------------------------------------------------------------
 
@@ -98,27 +124,69 @@ class Tuning:
     def _next(self) -> Attempt | None:
         """Return the next trial: an abandoned one, or else a new one; None if the study has its target number.
 
-        A trial whose settings contradict each other is pruned and replaced.
+        A trial whose settings contradict each other is pruned and replaced. One that cannot be begun has failed.
         """
         while True:
             with locked(self.folder / "ask.lock"):
                 self._queue_abandoned()
-                if not self._trials(TrialState.WAITING) and len(counted_trials(self.study)) >= self.target:
+                if not self._trials(TrialState.WAITING) and self._is_whole():
                     return None
                 if self.is_seeded:
                     self.study.sampler, _ = sampler_and_pruner(self.planned, len(self._trials()))
-                trial = self.study.ask(self.space)
+                if (trial := self._ask()) is None:
+                    return None
                 lock = acquire(self._lock_file(trial.number))
-            suggest(trial, self.conditional, self.planned.config, values_of(self.fixed))
-            overrides = [*self.fixed, *(f"{name}={value}" for name, value in trial.params.items())]
+            overrides = [*self.fixed]
             try:
+                suggest(trial, self.conditional, self.planned.config, values_of(self.fixed))
+                overrides += [f"{name}={value}" for name, value in trial.params.items()]
                 return self._attempt(trial, lock, overrides)
             except UserError as error:
                 problem = str(error).removeprefix(" ".join([self.planned.name, *overrides]) + ": ")
                 trial.set_user_attr(REFUSED, problem)
-                self.study.tell(trial, state=TrialState.PRUNED)
-                lock.release()
+                self._tell(trial, TrialState.PRUNED)
                 self.view.log(f"trial {trial.number}: pruned, {problem} ({format_params(trial.params)})")
+            except UNREACHABLE:
+                raise
+            except Exception as error:  # any type: the code of a sampler, of conditions or of a plug-in
+                self._tell(trial, TrialState.FAIL)
+                self._note_failure(f"trial {trial.number}: {told(error)} ({format_params(trial.params)})")
+            lock.release()
+
+    def _is_whole(self) -> bool:
+        """Return whether the study needs no new trial, or can have none."""
+        stopped = not self.proposes or STOPPED in self.study.user_attrs
+        return stopped or len(counted_trials(self.study)) >= self.target
+
+    def _ask(self) -> optuna.Trial | None:
+        """Return a new trial; None if the sampler fails. Then it is not asked again, and the other trials go on."""
+        begun = len(self._trials())
+        try:
+            return self.study.ask(self.space)
+        except UNREACHABLE:
+            raise
+        except Exception as error:  # any type: the code of a sampler
+            for trial in self._trials(TrialState.RUNNING):
+                if trial.number >= begun:
+                    self._tell(trial.number, TrialState.FAIL)
+            self.proposes = False
+            sampler = type(self.study.sampler).__name__
+            self._note_failure(f"hydra.sweeper.sampler: {sampler} proposes no settings, {told(error)}")
+            return None
+
+    def _tell(self, trial: optuna.Trial | int, state: TrialState, values: Sequence[float] | None = None) -> None:
+        """End a trial in the study. An error of the sampler is printed: Optuna has stored the trial then."""
+        number = trial if isinstance(trial, int) else trial.number
+        try:
+            self.study.tell(trial, values, state=state)
+        except Exception as error:  # any type: the code of a sampler
+            if not self._trials()[number].state.is_finished():
+                raise
+            self.view.log(f"trial {number}: is stored; its sampler failed, {told(error)}")
+
+    def _note_failure(self, problem: str) -> None:
+        self.outcome.failed.append(f"{self.planned.name}, {problem}")
+        self.view.log(f"failed: {problem}")
 
     def _queue_abandoned(self) -> None:
         """Queue the settings of every trial whose process has died, and mark that trial as failed.
@@ -129,11 +197,16 @@ class Tuning:
         locks = {trial.number: lock for trial in running if (lock := self._try_lock(trial.number))}
         for trial in self._trials(TrialState.RUNNING):  # read again: a trial may have ended before it was locked
             if trial.number in locks:
-                if trial.number not in retried_trials(self.study):
-                    self.study.enqueue_trial(trial.params, user_attrs={RETRIES: trial.number})
-                self.study.tell(trial.number, state=TrialState.FAIL)
+                self._queue([trial])
+                self._tell(trial.number, TrialState.FAIL)
         for lock in locks.values():
             lock.release()
+
+    def _queue(self, trials: Sequence[FrozenTrial]) -> None:
+        """Queue the settings of trials that nobody retries yet."""
+        for trial in trials:
+            if trial.number not in retried_trials(self.study):
+                self.study.enqueue_trial(trial.params, user_attrs={RETRIES: trial.number})
 
     def _attempt(self, trial: optuna.Trial, lock: FileLock, overrides: Sequence[str]) -> Attempt:
         cells = [
@@ -174,13 +247,23 @@ class Tuning:
 
     def _update(self, attempt: Attempt) -> None:
         """Report new values to the pruner, prune a bad trial, and tell Optuna when a trial has ended."""
-        has_news = self.metric is not None and not attempt.is_pruned and attempt.report(self.metric)
+        values: list[float] = []
+        try:
+            if not attempt.failure:
+                has_news = self.metric is not None and not attempt.is_pruned and attempt.report(self.metric)
+                if attempt.is_complete:
+                    values = attempt.values(self.objectives)
+                elif has_news:
+                    attempt.is_pruned = attempt.trial.should_prune()
+        except UNREACHABLE:
+            raise
+        except Exception as error:  # any type: the code of an objective or of a pruner
+            attempt.failure = f"{attempt.label}: {told(error)}"
         if attempt.failure:
             self._close(attempt, TrialState.FAIL)
-        elif attempt.is_complete:
-            self._close(attempt, TrialState.COMPLETE, attempt.values(self.objectives))
-        elif attempt.is_pruned or (has_news and attempt.trial.should_prune()):
-            attempt.is_pruned = True
+        elif values:
+            self._close(attempt, TrialState.COMPLETE, values)
+        elif attempt.is_pruned:
             self._close(attempt, TrialState.PRUNED)
 
     def _close(self, attempt: Attempt, state: TrialState, values: Sequence[float] | None = None) -> None:
@@ -193,9 +276,10 @@ class Tuning:
                     worker.stop()
         if workers:
             return
-        self.study.tell(attempt.trial, values, state=state)
+        self._tell(attempt.trial, state, values)
         self.attempts.remove(attempt)
         attempt.lock.release()
-        self.view.log(f"{attempt.label}: {format_values(self.objectives, values or []) or state.name.lower()}")
         if state == TrialState.FAIL:
-            self.outcome.failed.append(attempt.failure)
+            self._note_failure(attempt.failure)
+        else:
+            self.view.log(f"{attempt.label}: {format_values(self.objectives, values or []) or state.name.lower()}")

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from bepo.core.batch import Terminal
-from bepo.envs import Environment, Observation, Split, Step, Task
+from bepo.envs import Environment, Episodes, Observation, Split, Step, Task, started
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.task_sets import TaskSet
 
@@ -37,21 +37,21 @@ def tasks(env: Environment, split: Split = "train") -> list[Task]:
 def play(env: Environment, chosen: list[Task], seed: int, steps: int = 6) -> list[Any]:
     """Return a transcript with random admissible actions, and some invalid or unknown ones."""
     rng = random.Random(seed)
-    episodes = env.start(chosen)
-    lines: list[Any] = [list(episodes.observations), list(episodes.instructions)]
-    active = set(range(len(chosen)))
-    for _ in range(steps):
-        actions = {}
-        for i in sorted(active):
-            action = _action(episodes.observations[i], rng)
-            actions[i] = rng.choice([env.parse_action(action)] * 8 + [None, env.parse_action("no such thing")])
-        results = episodes.step(actions)
-        assert set(results) == set(actions)
-        lines.append(results)
-        active -= {i for i, step in results.items() if _is_over(step)}
-        if not active:
-            break
-    return lines
+    with started(env, chosen) as episodes:
+        lines: list[Any] = [list(episodes.observations), list(episodes.instructions)]
+        active = set(range(len(chosen)))
+        for _ in range(steps):
+            actions = {}
+            for i in sorted(active):
+                action = _action(episodes.observations[i], rng)
+                actions[i] = rng.choice([env.parse_action(action)] * 8 + [None, env.parse_action("no such thing")])
+            results = episodes.step(actions)
+            assert set(results) == set(actions)
+            lines.append(results)
+            active -= {i for i, step in results.items() if _is_over(step)}
+            if not active:
+                break
+        return lines
 
 
 def _action(observation: Observation, rng: random.Random) -> str:
@@ -60,7 +60,7 @@ def _action(observation: Observation, rng: random.Random) -> str:
 
 
 def _is_over(step: Step) -> bool:
-    return step.terminal != Terminal.NONE
+    return step.terminal != Terminal.NONE or step.broken
 
 
 def check_tasks_are_json_distinct_and_in_a_fixed_order(env: Environment) -> None:
@@ -104,8 +104,11 @@ def check_the_same_actions_give_the_same_episode(env: Environment) -> None:
 def check_episodes_share_no_state(env: Environment) -> None:
     """An episode does not depend on the other episodes of the batch."""
     chosen = tasks(env)[:3]
-    together = env.start([chosen[0], chosen[1], chosen[0], chosen[2]])
-    alone = env.start([chosen[0]])
+    with started(env, [chosen[0], chosen[1], chosen[0], chosen[2]]) as together, started(env, [chosen[0]]) as alone:
+        _check_equal_alone(env, together, alone)
+
+
+def _check_equal_alone(env: Environment, together: Episodes, alone: Episodes) -> None:
     rng, running = random.Random(2), {0, 1, 3}
     for _ in range(5):
         action = env.parse_action(_action(alone.observations[0], rng))
@@ -139,17 +142,17 @@ def check_observations_and_steps_have_their_types(env: Environment) -> None:
 def check_the_expert_solves_every_task(env: Environment) -> None:
     """An expert, if there is one, solves every task within the time limit."""
     for split in ("train", "test") if env.has_expert else ():
-        episodes = env.start(tasks(env, split))
         active, won = set(range(TASKS)), set()
-        for _ in range(env.horizon):
-            if not active:
-                break
-            for i, step in episodes.step({i: episodes.expert(i) for i in sorted(active)}).items():
-                if _is_over(step):
-                    active.discard(i)
-                if step.terminal == Terminal.SUCCESS:
-                    assert step.task_score == 1 and step.reward > 0
-                    won.add(i)
+        with started(env, tasks(env, split)) as episodes:
+            for _ in range(env.horizon):
+                if not active:
+                    break
+                for i, step in episodes.step({i: episodes.expert(i) for i in sorted(active)}).items():
+                    if _is_over(step):
+                        active.discard(i)
+                    if step.terminal == Terminal.SUCCESS:
+                        assert step.task_score == 1 and step.reward > 0
+                        won.add(i)
         assert won == set(range(TASKS))
 
 
@@ -158,19 +161,19 @@ def check_an_expert_goes_on_from_any_state(env: Environment) -> None:
     if not env.has_expert:
         return
     rng, won, lost = random.Random(4), 0, 0
-    episodes = env.start(tasks(env))
-    for i in range(TASKS):
-        for number in range(env.horizon):
-            best = episodes.expert(i)
-            if best is None:
-                break
-            assert env.parse_action(best) is not None
-            action = _action(episodes.observations[i], rng) if number < 2 else best
-            step = episodes.step({i: action})[i]
-            if _is_over(step):
-                won += step.terminal == Terminal.SUCCESS
-                lost += step.terminal == Terminal.FAILURE and number < 2
-                break
+    with started(env, tasks(env)) as episodes:
+        for i in range(TASKS):
+            for number in range(env.horizon):
+                best = episodes.expert(i)
+                if best is None:
+                    break
+                assert env.parse_action(best) is not None
+                action = _action(episodes.observations[i], rng) if number < 2 else best
+                step = episodes.step({i: action})[i]
+                if _is_over(step):
+                    won += step.terminal == Terminal.SUCCESS
+                    lost += step.terminal == Terminal.FAILURE and number < 2
+                    break
     assert lost < TASKS and won >= (TASKS - lost) / 2
 
 
@@ -182,20 +185,20 @@ def check_its_vocabulary_suffices_for_a_word_level_tokenizer(env: Environment) -
     from bepo.policies.lm.tiny_model import UNKNOWN, build_tokenizer
 
     tokenizer = build_tokenizer(env.prompt.vocabulary)
-    episodes = env.start(tasks(env))
     rng = random.Random(5)
-    for i in range(TASKS):
-        for _ in range(6):
-            observation = episodes.observations[i]
-            for text in (observation.text, episodes.instructions[i], *observation.admissible):
-                tokens = tokenizer.convert_ids_to_tokens(tokenizer.encode(text, add_special_tokens=False))
-                assert UNKNOWN not in tokens, text
-            for action in observation.admissible:
-                said = tokenizer.decode(tokenizer.encode(action, add_special_tokens=False))
-                assert isinstance(said, str)  # for the type checker: one action gives one text
-                run = env.parse_action(said) or ""
-                assert "".join(run.split()) == "".join(action.split()), (
-                    f"{said!r}, a tiny model's words for {action!r}, runs {run!r}"
-                )
-            if _is_over(episodes.step({i: env.parse_action(_action(observation, rng))})[i]):
-                break
+    with started(env, tasks(env)) as episodes:
+        for i in range(TASKS):
+            for _ in range(6):
+                observation = episodes.observations[i]
+                for text in (observation.text, episodes.instructions[i], *observation.admissible):
+                    tokens = tokenizer.convert_ids_to_tokens(tokenizer.encode(text, add_special_tokens=False))
+                    assert UNKNOWN not in tokens, text
+                for action in observation.admissible:
+                    said = tokenizer.decode(tokenizer.encode(action, add_special_tokens=False))
+                    assert isinstance(said, str)  # for the type checker: one action gives one text
+                    run = env.parse_action(said) or ""
+                    assert "".join(run.split()) == "".join(action.split()), (
+                        f"{said!r}, a tiny model's words for {action!r}, runs {run!r}"
+                    )
+                if _is_over(episodes.step({i: env.parse_action(_action(observation, rng))})[i]):
+                    break

@@ -15,7 +15,7 @@ import torch
 from bepo.core.batch import Terminal, Tokens
 from bepo.core.phases import note, report
 from bepo.core.seeds import derive_seed
-from bepo.envs import Environment, Task
+from bepo.envs import Environment, Episodes, Task, started
 from bepo.policies.lm.language_model import LanguageModel
 from bepo.policies.tiny import WarmStart
 from bepo.rollouts.agent import Agent
@@ -136,8 +136,18 @@ def demonstrations(
     The action taken is random with probability ``noise``; the response to imitate is always the expert's. An episode
     ends at the horizon, at its own end, or if the expert has no action (a dead end).
     """
-    rng = np.random.default_rng(derive_seed(seed, 0))
-    episodes = env.start(tasks)
+    with started(env, tasks) as episodes:
+        return _demonstrated(env, agent, tasks, episodes, noise, np.random.default_rng(derive_seed(seed, 0)))
+
+
+def _demonstrated(
+    env: Environment,
+    agent: Agent,
+    tasks: Sequence[Task],
+    episodes: Episodes,
+    noise: float,
+    rng: np.random.Generator,
+) -> list[Demonstration]:
     histories: list[list[tuple[str, str]]] = [[] for _ in tasks]
     active: set[int] = set(range(len(tasks)))
     steps: list[Demonstration] = []
@@ -158,7 +168,7 @@ def demonstrations(
         if not actions:
             break
         for i, step in episodes.step(actions).items():
-            if step.terminal != Terminal.NONE:
+            if step.terminal != Terminal.NONE or step.broken:
                 active.discard(i)
     return steps
 

@@ -8,7 +8,7 @@ from analysis.data.sources import Source
 from analysis.figures.worked_examples import METHODS, PATTERNS, transitions
 from analysis.grid.artefact import artefacts
 from analysis.grid.table import Figure
-from analysis.output.build import Built, build, write
+from analysis.output.build import Built, LeftOut, build, write
 from analysis.plots.rollout_graph import advantages, edges, group_of, layout
 from analysis.plots.style import COLUMN, PAGE
 from bepo.credit.gated_bepo import GatedBEPO
@@ -151,7 +151,7 @@ def test_the_same_runs_give_the_same_bytes(results, tmp_path):
     known, some = artefacts(), ("credit-comparison", "alfworld-aliasing-curves", "supp-gate-diagnostics")
     folders = (tmp_path / "a" / "figures", tmp_path / "b" / "figures")
     for folder in folders:
-        write([build(known[label], Source(results), "smoke") for label in some], folder.parent)
+        write([build(known[label], Source(results), "smoke") for label in some], folder.parent, LeftOut())
     files = sorted(p.name for p in folders[0].iterdir())
     assert len(files) == 4 * len(some)
     for file in files:
@@ -165,7 +165,7 @@ def test_only_a_picture_that_changed_is_written_again(tmp_path):
     def written(title):
         figure, axis = plt.subplots(layout="constrained")
         axis.set_title(title)
-        write([Built("one", "smoke", Figure("Caption.", figure))], tmp_path)
+        write([Built("one", "smoke", Figure("Caption.", figure))], tmp_path, LeftOut())
         return {path.suffix: path.stat().st_mtime_ns for path in folder.iterdir() if path.suffix != ".tex"}
 
     first = written("a")

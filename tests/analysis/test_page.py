@@ -9,7 +9,7 @@ from analysis.data.sources import Source
 from analysis.data.titles import FILE, number_of, title_of
 from analysis.grid.artefact import artefacts
 from analysis.output import page
-from analysis.output.build import build, write
+from analysis.output.build import LeftOut, build, write
 from analysis.output.subject import environments_in
 from tests.stored_runs import write_run
 
@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
         at = {"env.name": env, "credit.name": method, "seed": seed}
         write_run(path / "r", f"main_{env}", at, [[1, 0], [1, 1]], tier="laptop", metrics={"train/success": 0.25})
     built = [build(artefacts()[label], Source(path / "r"), "laptop") for label in LABELS]
-    write(built, path)
+    write(built, path, LeftOut())
     (path / "report.html").write_text(page.render(built, ["laptop"], "r"), encoding="utf-8")
     return path
 

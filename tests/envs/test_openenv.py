@@ -3,13 +3,14 @@
 import socket
 import threading
 import time
+from importlib import import_module
 from itertools import islice
 
 import pytest
 
 from bepo.core.batch import Terminal
 from bepo.core.errors import UserError
-from bepo.envs import environments
+from bepo.envs import environments, started
 from bepo.testing import contract
 
 pytest.importorskip("openenv.core", reason="openenv-core is not installed: pip install 'openenv-core>=0.3,<0.4'")
@@ -100,3 +101,23 @@ def test_what_cannot_be_used_is_one_line(url, settings, told):
     env = environments.make("openenv", **{"id": "GuessEnvironment", "url": url} | settings)
     with pytest.raises(UserError, match=told):
         env.start(list(islice(env.tasks("train"), 1)))
+
+
+def test_the_end_of_a_batch_closes_its_sessions(env, monkeypatch):
+    opened, closed = [], []
+    client = import_module("openenv.core.generic_client").GenericEnvClient
+    own = client.sync
+    monkeypatch.setattr(client, "sync", lambda self: _noted(own(self), opened, closed))
+    tasks = list(islice(env.tasks("train"), 3))
+    with pytest.raises(KeyboardInterrupt), started(env, tasks) as episodes:
+        episodes.step({0: str(tasks[0].data["seed"] % 10)})
+        assert len(closed) == 1  # its episode has ended
+        raise KeyboardInterrupt
+    assert len(opened) == len(closed) == len({*closed}) == 3
+
+
+def _noted(session, opened, closed):
+    close = session.close
+    opened.append(session)
+    session.close = lambda: (closed.append(id(session)), close())
+    return session

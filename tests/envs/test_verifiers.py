@@ -1,12 +1,14 @@
 """``env=verifiers`` with a multi-turn environment on the installed package."""
 
+import os
+import threading
 from itertools import islice
 
 import pytest
 
 from bepo.core.batch import Terminal
 from bepo.core.errors import UserError
-from bepo.envs import environments
+from bepo.envs import environments, started
 from bepo.envs import verifiers as adapter
 from bepo.testing import contract
 
@@ -50,3 +52,19 @@ def test_a_version_with_another_interface_is_one_line(monkeypatch):
     monkeypatch.setattr(adapter, "version", lambda name: "0.4.0")
     with pytest.raises(UserError, match=r"^verifiers 0\.4\.0 is installed; env=verifiers supports >=0\.1\.14,<0\.4;"):
         next(environments.make("verifiers", id="guess_env").tasks("train"))
+
+
+def test_the_end_of_a_batch_ends_its_thread_and_its_rollouts(env, monkeypatch):
+    tasks = list(islice(env.tasks("train"), 3))
+    ended = []
+    monkeypatch.setattr(type(env._made), "cleanup", lambda self, state: _note(ended))
+    before = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    with pytest.raises(KeyboardInterrupt), started(env, tasks) as episodes:
+        episodes.step({0: "x"})
+        raise KeyboardInterrupt
+    assert len(ended) == 3
+    assert (threading.active_count(), len(os.listdir("/proc/self/fd"))) == before
+
+
+async def _note(ended):
+    ended.append(True)

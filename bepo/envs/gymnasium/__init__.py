@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -16,7 +16,6 @@ from bepo.envs import Environment, Observation, PromptText, Split, Task, content
 from bepo.envs._words import pieces, seen_words
 from bepo.envs.gymnasium.episodes import GymnasiumEpisodes
 from bepo.envs.gymnasium.making import Maker
-from bepo.envs.gymnasium.tabular import has_table
 from bepo.envs.gymnasium.texts import family_of
 
 _SEEDS = 10_000_000
@@ -71,12 +70,12 @@ class Gymnasium(Environment):
     @property
     def has_expert(self) -> bool:
         """Return whether the environment has a table of its transitions."""
-        return has_table(self._maker.make(0))
+        return self._maker.has_table
 
     @cached_property
     def prompt(self) -> PromptText:
         """Return the texts for the agent's prompt; the vocabulary comes from some random episodes."""
-        seen = seen_words(self.tasks("train"), self.start, _random_action)
+        seen = seen_words(self, _random_action)
         words = sorted({*seen, *(piece for word in self._maker.words for piece in pieces(word))})
         rules = self.rules or family_of(self.id).rules or f"You act in {self.id}."
         return PromptText(f"You are an expert agent playing {self.id.partition('-v')[0]}.", rules, words)
@@ -86,11 +85,19 @@ class Gymnasium(Environment):
 
         Raises ``UserError`` if there are too few distinct beginnings for this split.
         """
+        if self.starts == "seeds":
+            yield from self._distinct(split, lambda seed: f"seed {seed}")
+        else:
+            with self._maker.beginnings() as beginning:
+                yield from self._distinct(split, beginning)
+
+    def _distinct(self, split: Split, beginning: Callable[[int], str]) -> Iterator[Task]:
+        """Yield the seeds of a split whose ``beginning`` differs from that of all seeds before."""
         seen, last, empty = set(), 0, True
         for seed in range(_SEEDS):
             if seed - last > _MOST_SEEDS_IN_VAIN:
                 break
-            start = f"seed {seed}" if self.starts == "seeds" else self._maker.beginning(seed)
+            start = beginning(seed)
             task_id = content_id(f"{self._maker.name} {start}")
             if task_id not in seen:
                 seen.add(task_id)
@@ -109,6 +116,10 @@ class Gymnasium(Environment):
     def start(self, tasks: Sequence[Task]) -> GymnasiumEpisodes:
         """Start one episode for each seed."""
         return GymnasiumEpisodes(self._maker, [task.data["seed"] for task in tasks], self.horizon)
+
+    def close_episodes(self, episodes: Any) -> None:
+        """Close the environments of all episodes."""
+        episodes.close()
 
     def parse_action(self, text: str) -> str | None:
         """Return the action that the text names, or None. Case does not count.

@@ -11,7 +11,7 @@ from jaxtyping import Int
 from bepo.core.batch import Terminal
 from bepo.core.errors import UserError
 from bepo.envs import Observation, Step
-from bepo.envs._foreign import named
+from bepo.envs._foreign import OpenEnvironments, named
 from bepo.envs._values import begun, stepped
 from bepo.envs.gymnasium.making import Maker
 from bepo.envs.gymnasium.tabular import best_actions
@@ -24,17 +24,26 @@ class GymnasiumEpisodes:
         """Start one episode for each seed; ``horizon`` is the time limit, which is a success in some environments."""
         self._maker, self._horizon = maker, horizon
         self._taken = [0] * len(seeds)  # steps
-        self._envs = [maker.make(seed) for seed in seeds]
+        self._open = OpenEnvironments()
         self._plans: dict[int, Int[np.ndarray, " S"]] = {}  # the expert's, by episode; -1: for all
         self._states: list[Any] = [None] * len(seeds)
         self.instructions = [""] * len(seeds)
-        with named(maker.id, "reset"):
-            starts = [env.reset(seed=seed) for env, seed in zip(self._envs, seeds)]
-            self.observations = [self._read(i, *begun(maker.id, start)) for i, start in enumerate(starts)]
+        try:
+            self._envs = [self._open.add(i, maker.make(seed)) for i, seed in enumerate(seeds)]
+            with named(maker.id, "reset"):
+                starts = [env.reset(seed=seed) for env, seed in zip(self._envs, seeds)]
+                self.observations = [self._read(i, *begun(maker.id, start)) for i, start in enumerate(starts)]
+        except BaseException:
+            self.close()
+            raise
 
     def step(self, actions: Mapping[int, str | None]) -> dict[int, Step]:
         """Act in some episodes; None changes nothing but counts as a step."""
         return {i: self._step(i, action) for i, action in actions.items()}
+
+    def close(self) -> None:
+        """Close all environments."""
+        self._open.close_all()
 
     def expert(self, index: int) -> str | None:
         """Return an optimal action, or None if success is out of reach."""
@@ -63,6 +72,8 @@ class GymnasiumEpisodes:
         else:
             success = ended and (reward > 0 or family.ends_in_success)
         terminal = Terminal.SUCCESS if success else Terminal.FAILURE if ended else Terminal.NONE
+        if ended or cut:
+            self._open.close(i)
         return Step(self.observations[i], reward, terminal, float(success), broken=cut and not ended)
 
     def _read(self, i: int, observation: object, info: Mapping[str, Any]) -> Observation:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from copy import copy
 from functools import cached_property
 from importlib import import_module
 from typing import Any
 
 from bepo.core.errors import UserError, choose
-from bepo.envs._foreign import in_words, named
+from bepo.envs._foreign import close, in_words, named
 from bepo.envs._values import begun
 from bepo.envs._words import pieces
+from bepo.envs.gymnasium.tabular import has_table
 from bepo.envs.gymnasium.texts import described, family_of, plain
 
 _SIZES = range(2, 51)  # of a random lake; Gymnasium never returns from making a map of one cell
@@ -32,8 +33,10 @@ class Maker:
         if self.random_map and (type(size := self._size) is not int or size not in _SIZES):
             raise UserError(f"env.kwargs.size={size}: choose a whole number from {_SIZES[0]} to {_SIZES[-1]}")
         self.renders = False
-        self.renders = "ansi" in self._make(0).metadata.get("render_modes", ())
-        self.words = self._words()
+        with self._made() as env:
+            self.renders = "ansi" in env.metadata.get("render_modes", ())
+        with self._made() as env:
+            self.words, self.has_table = self._words(env), has_table(env)
         self.names = self._names()
 
     def make(self, seed: int) -> Any:
@@ -69,13 +72,28 @@ class Maker:
                 "(render_mode=ansi)"
             ) from None
 
-    def beginning(self, seed: int) -> str:
-        """Return a text that identifies the beginning of an episode: its first observation, or its random map."""
-        if self.random_map:
-            return "\n".join(self._map(seed))
-        with named(self.id, "reset"):
-            observation, _ = begun(self.id, self._prototype.reset(seed=seed))
-            return self.text(self._prototype, observation)
+    @contextmanager
+    def beginnings(self) -> Iterator[Callable[[int], str]]:
+        """Yield a function that returns a text for a seed: the first observation of its episode, or its random map."""
+        with self._made() as env:
+
+            def beginning(seed: int) -> str:
+                if self.random_map:
+                    return "\n".join(self._map(seed))
+                with named(self.id, "reset"):
+                    observation, _ = begun(self.id, env.reset(seed=seed))
+                    return self.text(env, observation)
+
+            yield beginning
+
+    @contextmanager
+    def _made(self) -> Iterator[Any]:
+        """Yield an environment without its wrappers, and close it when the ``with`` block ends."""
+        env = self._make(0)
+        try:
+            yield env.unwrapped
+        finally:
+            close(env)
 
     def _make(self, seed: int) -> Any:
         gymnasium = import_module("gymnasium")
@@ -105,9 +123,9 @@ class Maker:
     def _prototype(self) -> Any:
         return self._make(0).unwrapped
 
-    def _words(self) -> tuple[str, ...]:
+    def _words(self, env: Any) -> tuple[str, ...]:
         gymnasium = import_module("gymnasium")
-        space = self._prototype.action_space
+        space = env.action_space
         if not isinstance(space, gymnasium.spaces.Discrete) or space.start != 0:
             raise UserError(f"env.id={self.id}: its actions are {space}, not numbered from 0 (Discrete)")
         words = self._actions or self.family.actions or tuple(str(number) for number in range(space.n))

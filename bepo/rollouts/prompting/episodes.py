@@ -9,8 +9,8 @@ from typing import Any
 from bepo.core.batch import Terminal
 from bepo.core.phases import report_within
 from bepo.core.seeds import derive_seed
-from bepo.envs import Environment, Task
-from bepo.envs._checks import observed, start_checked, step_checked
+from bepo.envs import Environment, Episodes, Task, started
+from bepo.envs._checks import observed, started_checked, step_checked
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Overlong
 from bepo.rollouts.prompting import Prompting
@@ -97,11 +97,11 @@ class PromptedPass:
 
     def first_prompts(self, tasks: Sequence[Task]) -> list[str]:
         """Return the first prompt of each task."""
-        running = self._env.start(tasks)
-        return [
-            self._begin(task, running.instructions[i], ()).prompt(running.observations[i])
-            for i, task in enumerate(tasks)
-        ]
+        with started(self._env, tasks) as running:
+            return [
+                self._begin(task, running.instructions[i], ()).prompt(running.observations[i])
+                for i, task in enumerate(tasks)
+            ]
 
     def _begin(self, task: Task, instruction: str, memories: Sequence[str]) -> Trial:
         if self._exemplars is None:
@@ -111,7 +111,10 @@ class PromptedPass:
 
     def _trial(self, episodes: Sequence[Episode], trial: int, place: str, seed: int) -> None:
         """Play one trial of each episode."""
-        running = start_checked(self._env, [episode.task for episode in episodes])
+        with started_checked(self._env, [episode.task for episode in episodes]) as running:
+            self._play(running, episodes, trial, place, seed)
+
+    def _play(self, running: Episodes, episodes: Sequence[Episode], trial: int, place: str, seed: int) -> None:
         for i, episode in enumerate(episodes):
             recent = episode.memories[-self._prompting.memories :] if self._prompting.memories else []
             episode.agent = self._begin(episode.task, running.instructions[i], recent)

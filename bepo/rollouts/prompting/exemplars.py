@@ -9,7 +9,7 @@ from itertools import islice
 
 from bepo.core.batch import Terminal
 from bepo.core.errors import UserError
-from bepo.envs import Environment, Task
+from bepo.envs import Environment, Episodes, started
 from bepo.rollouts.prompting import Prompting
 from bepo.rollouts.prompting.transcript import Grammar, Turn
 
@@ -54,11 +54,12 @@ class Exemplars:
             )
         tasks = list(islice(self._env.tasks("train"), _MOST_TASKS))
         for task in sorted(tasks, key=lambda task: task.kind != kind):
-            if found := self._play(task):
+            with started(self._env, [task]) as episodes:
+                found = self._play(episodes)
+            if found:
                 yield found
 
-    def _play(self, task: Task) -> tuple[str, list[Turn]] | None:
-        episodes = self._env.start([task])
+    def _play(self, episodes: Episodes) -> tuple[str, list[Turn]] | None:
         instruction, seen = episodes.instructions[0], []
         for _ in range(self._env.horizon):
             action = episodes.expert(0)

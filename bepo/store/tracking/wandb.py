@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, TypeVar
 
 from bepo.core.deadline import within
@@ -26,7 +27,7 @@ _OF_EPISODE = ("task", "kind", "success", "task_score", "return", "steps")
 _START_TIMEOUT = 30.0  # seconds for W&B to start
 _TIMEOUT = 60.0  # seconds for an answer, after which W&B is given up; its client can wait for ever
 _TEARDOWN_TIMEOUT = 5.0  # seconds for W&B to end after it was given up
-_HOMES = {"WANDB_DATA_DIR": "~/.local/share", "WANDB_CACHE_DIR": "~/.cache"}  # where W&B stages files and writes logs
+_SPACE = 1 << 16  # bytes that a folder of W&B must have
 _LONGEST_TAG, _LONGEST_NAME = 64, 128  # limits of W&B in characters
 
 
@@ -116,21 +117,24 @@ def _cell(value: Any) -> Any:
 def log_table(
     settings: Tracking, folder: Path, labels: Labels, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
 ) -> None:
-    """Upload a table as a separate W&B run. Raises ``UserError`` if W&B does not start, or stops answering."""
+    """Upload a table as a separate W&B run. Raises ``UserError`` if W&B fails in any way, or stops answering."""
     if not settings.uses_wandb:
         return
-    import wandb
-
-    table = wandb.Table(list(columns), [list(row) for row in rows], allow_mixed_types=True)
     try:
-        run = _answer(lambda: _start(settings, folder, labels), _START_TIMEOUT + _TIMEOUT)
-        _answer(lambda: run.log({name: table}), _TIMEOUT)
+        run = _answer(lambda: _start_or_offline(settings, folder, labels), 2 * _START_TIMEOUT + _TIMEOUT)
+        _answer(lambda: _log_table(run, name, columns, rows), _TIMEOUT)
         _answer(run.finish, _finish_timeout(run))
-    except (wandb.Error, OSError) as error:  # a TimeoutError is one
+    except Exception as error:  # any type: W&B raises more than its own errors
         problem = (str(error) or repr(error)).splitlines()[0]
         raise UserError(
             f"tracking.mode={settings.mode}: W&B stopped ({problem:.300}); the {name} is not logged"
         ) from error
+
+
+def _log_table(run: Any, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    import wandb
+
+    run.log({name: wandb.Table(list(columns), [list(row) for row in rows], allow_mixed_types=True)})
 
 
 def _answer(call: Callable[[], T], seconds: float | None) -> T:
@@ -161,7 +165,7 @@ def _begin(settings: Tracking, folder: Path, labels: Labels, run_id: str) -> Any
     return run
 
 
-def _start_or_offline(settings: Tracking, folder: Path, labels: Labels, run_id: str) -> Any:
+def _start_or_offline(settings: Tracking, folder: Path, labels: Labels, run_id: str | None = None) -> Any:
     """Return a W&B run. If the server does not answer, print so and return an offline run."""
     try:
         return _start(settings, folder, labels, run_id)
@@ -177,12 +181,10 @@ def _start_or_offline(settings: Tracking, folder: Path, labels: Labels, run_id: 
 
 def _start(settings: Tracking, folder: Path, labels: Labels, run_id: str | None = None) -> Any:
     """Return a W&B run; a run with the same ID is resumed. Raises ``UserError`` if W&B does not start."""
+    os.environ.setdefault("WANDB_DISABLE_WEAVE", "true")  # W&B advertises it wherever openai is imported
+    _find_homes(folder.absolute() / "wandb")
     import wandb
 
-    os.environ.setdefault("WANDB_DISABLE_WEAVE", "true")  # W&B advertises it wherever openai is imported
-    for variable, home in _HOMES.items():
-        if not _is_writable(home):
-            os.environ.setdefault(variable, str(folder.absolute() / "wandb"))
     if sweep := os.environ.pop("WANDB_SWEEP_ID", ""):  # with it, W&B would choose another ID at every session
         print(f"WANDB_SWEEP_ID={sweep}: ignored, the W&B ID of a run is its run ID", file=sys.stderr)
     try:
@@ -207,10 +209,28 @@ def _start(settings: Tracking, folder: Path, labels: Labels, run_id: str | None 
         ) from error
 
 
-def _is_writable(home: str) -> bool:
-    """Return whether W&B can make its folder below ``home``, which may be missing."""
-    place = Path(os.path.expanduser(home)).absolute() / "wandb"
-    return os.access(next(p for p in (place, *place.parents) if p.exists()), os.W_OK)
+def _find_homes(own: Path) -> None:
+    """Give W&B the folder ``own`` for each of its folders in which no file can be written."""
+    from wandb import env
+
+    config = os.environ.get(env.CONFIG_DIR) or "~/.config/wandb"
+    homes = {env.DATA_DIR: env.get_data_dir(), env.CACHE_DIR: env.get_cache_dir(), env.CONFIG_DIR: config}
+    for variable, home in homes.items():
+        if not _is_usable(Path(home).expanduser()):
+            if given := os.environ.get(variable):
+                print(f"{variable}={given}: no file can be written there; W&B uses {own}", file=sys.stderr)
+            os.environ[variable] = str(own)
+
+
+def _is_usable(folder: Path) -> bool:
+    """Return whether a file can be written in a folder, which may be missing. Permissions alone do not say so."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder) as file:
+            file.write(bytes(_SPACE))
+    except (OSError, ValueError):  # ValueError: a null byte in the name
+        return False
+    return True
 
 
 def _tags(labels: Labels) -> tuple[str, ...]:

@@ -63,6 +63,16 @@ class StepLoop(AgentLoopBase):
         group, member, seed = int(row["index"]), int(row["session_id"]), int(row["seed"])
         task, workers = await _task(group, int(row["env_workers"]))
         episode = Episode(workers, f"{row['uid']}-{member}", task, group, member, row["needs"].split(","))
+        try:
+            return await self._answered(episode, row, group, member, seed)
+        except BaseException:
+            await episode.drop()
+            raise
+
+    async def _answered(
+        self, episode: Episode, row: dict[str, Any], group: int, member: int, seed: int
+    ) -> list[AgentLoopOutput]:
+        """Answer the prompts of an episode to its end."""
         first = await episode.start()
         reads = None if first is None else self._read(first, int(row["min_pixels"]))
         outputs: list[AgentLoopOutput] = []

@@ -69,6 +69,7 @@ class EpisodeWorker:
         have the columns ``needs``.
         """
         episode = EpisodeBatch(self._env, self._agent, [(task, group, member)], needs)
+        self.drop(key)  # an earlier try to start it
         self._running[key] = episode, episode.prompts()
         prompt = self._prompt(key)
         for text in responses:
@@ -88,14 +89,15 @@ class EpisodeWorker:
         return row, self._prompt(key)
 
     def drop(self, key: str) -> None:
-        """Forget an episode that will not continue."""
-        self._running.pop(key, None)
+        """Close an episode that will not continue."""
+        if key in self._running:
+            self._running.pop(key)[0].close()
 
     def _prompt(self, key: str) -> Prompt | None:
         """Return the episode's prompt; drop an episode that is over."""
         prompts = self._running[key][1]
         if not prompts.episodes:
-            del self._running[key]
+            self.drop(key)
             return None
         return Prompt(prompts.texts[0], prompts.images[0])
 

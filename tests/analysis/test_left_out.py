@@ -1,0 +1,123 @@
+"""A table or figure that cannot be made is left out with a line. All others are written."""
+
+import math
+from dataclasses import replace
+
+import optuna
+import pytest
+from matplotlib.figure import Figure as Picture
+
+from analysis.__main__ import main
+from analysis.data.sources import Source
+from analysis.grid import artefact
+from analysis.grid.artefact import REGISTRY, artefacts
+from analysis.grid.table import Figure
+from analysis.output import page
+from bepo.core.errors import UserError
+from tests.stored_runs import write_run
+
+pytestmark = pytest.mark.slow  # some seventy artefacts
+TABLE, FIGURE = "estimators", "credit-comparison"  # two that need no runs
+OTHERS = {TABLE: "tables/estimators.smoke.md", FIGURE: "figures/credit-comparison.smoke.png"}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    path = tmp_path_factory.mktemp("results")
+    for seed in (0, 1):
+        at = {"env.name": "alfworld", "credit.name": "grpo", "seed": seed}
+        write_run(path, "main_alfworld", at, [[1, 0], [1, 1]], tier="smoke", metrics={"train/success": 0.25})
+    return path
+
+
+def fails(monkeypatch, label, error=None):
+    """Let the builder of an artefact raise an error."""
+
+    def build(studies):
+        raise error or ZeroDivisionError("odd\nvalue \x1b[31m")
+
+    monkeypatch.setitem(REGISTRY, label, replace(REGISTRY[label], build=build))
+    artefact._table.cache_clear()
+
+
+def analysed(results, out, *labels):
+    return main([*labels, "--results", str(results), "--source", "local", "--tier", "smoke", "--out", str(out)])
+
+
+@pytest.mark.parametrize("label", sorted(artefacts()))
+def test_an_error_in_any_of_them_is_one_line(label, results, tmp_path, monkeypatch, capsys):
+    other = FIGURE if label == TABLE else TABLE
+    fails(monkeypatch, label)
+    assert analysed(results, tmp_path, label, other) == 1
+    out, err = capsys.readouterr()
+    assert err.splitlines()[:1] == [f"left out: {label} (tier smoke): ZeroDivisionError: odd value  [31m"]
+    assert "Traceback" not in out + err and (tmp_path / OTHERS[other]).exists()
+    assert not list(tmp_path.glob(f"*/{label}.*"))
+
+
+@pytest.mark.parametrize("error", [UserError("odd"), OSError("odd"), KeyError("odd"), RecursionError("odd")], ids=repr)
+def test_errors_of_all_kinds_are_lines(error, results, tmp_path, monkeypatch, capsys):
+    fails(monkeypatch, FIGURE, error)
+    assert analysed(results, tmp_path, TABLE, FIGURE) == 1
+    assert f"left out: {FIGURE} (tier smoke): " in capsys.readouterr().err
+
+
+def test_alone_it_is_bad_input_or_an_error(results, tmp_path, monkeypatch, capsys):
+    fails(monkeypatch, TABLE, UserError("odd"))
+    assert analysed(results, tmp_path, TABLE) == 2
+    assert "error: odd" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", [r"\frac{", r"$\frac{$", "\ud800"], ids=["brace", "maths", "surrogate"])
+def test_a_picture_that_cannot_be_drawn_is_left_out_when_it_is_written(text, results, tmp_path, monkeypatch, capsys):
+    picture = Picture()
+    picture.suptitle(f"${text}$")
+    monkeypatch.setitem(REGISTRY, FIGURE, replace(REGISTRY[FIGURE], build=lambda _: Figure("", picture, [])))
+    second = "method-overview"
+    assert analysed(results, tmp_path, FIGURE, second, TABLE) == 1
+    err = capsys.readouterr().err
+    assert err.startswith(f"left out: {FIGURE} (tier smoke): ") and "Traceback" not in err
+    assert (tmp_path / f"figures/{second}.smoke.png").exists() and (tmp_path / OTHERS[TABLE]).exists()
+
+
+@pytest.mark.parametrize("text", [lambda *_: 1 / 0, lambda *_: "\ud800"])
+def test_a_table_that_cannot_be_written_is_left_out(text, results, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("analysis.output.build.to_latex", text)
+    assert analysed(results, tmp_path, TABLE, FIGURE) == 1
+    assert f"left out: {TABLE} (tier smoke): " in capsys.readouterr().err and (tmp_path / OTHERS[FIGURE]).exists()
+
+
+def test_all_of_the_analysis_goes_on_without_one_and_is_not_taken_for_whole(results, tmp_path, monkeypatch, capsys):
+    fails(monkeypatch, "main-results")
+    for _ in range(2):  # the second time it is not "unchanged"
+        assert analysed(results, tmp_path) == 1
+        out, err = capsys.readouterr()
+        assert "left out: main-results (tier smoke): ZeroDivisionError" in err and "unchanged" not in out
+    names = {path.name.partition(".")[0] for folder in ("tables", "figures") for path in (tmp_path / folder).iterdir()}
+    assert names == set(artefacts()) - {"main-results"}
+    assert (tmp_path / "report.html").exists() and (tmp_path / "macros.smoke.tex").exists()
+
+
+def test_the_page_alone_may_fail(results, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(page, "render", lambda *_: 1 / 0)
+    assert analysed(results, tmp_path) == 1
+    assert f"left out: {tmp_path / 'report.html'}: ZeroDivisionError" in capsys.readouterr().err
+    assert (tmp_path / "macros.smoke.tex").exists() and len(list((tmp_path / "tables").iterdir())) > 20
+
+
+@pytest.mark.parametrize("label", [label for label in artefacts() if label.startswith("optuna-")])
+@pytest.mark.parametrize("value", [math.inf, -math.inf])
+def test_infinite_values_of_older_versions_are_not_shown(label, value, tmp_path):
+    study = optuna.create_study(
+        storage=f"sqlite:///{tmp_path}/studies.db", study_name="tune_gated_bepo.webshop.smoke", direction="maximize"
+    )
+    study.set_user_attr("objectives", ["validation_success"])
+    space = {name: optuna.distributions.FloatDistribution(0, 1) for name in ("x", "y")}
+    for i in range(30):
+        params = {"x": i / 30, "y": (7 * i % 30) / 30}
+        one = optuna.create_trial(params=params, distributions=space, value=value if i == 3 else params["x"])
+        study.add_trial(one)
+    item = artefacts()[label]
+    found = item.build(item.load(Source(tmp_path), "smoke"))
+    assert "30 complete trials (1 with an infinite value, which are not shown)" in found.caption
+    found.figure.draw_without_rendering()
