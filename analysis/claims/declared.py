@@ -4,15 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
-from analysis.claims.looks import paired_p
+from analysis.contrast import LEVEL, Contrast
 from analysis.data.statistics import Estimate
 from analysis.grid.contrasts import ByBlock
-from analysis.grid.success import Rates, mean_with_interval
 from analysis.grid.table import Printed
 
-FIRST_SIX, LEVEL = range(100, 106), 0.05
+FIRST_SIX = range(100, 106)
 OVERALL = "Mean over methods"
 """The row of a table whose difference is tested."""
 
@@ -33,24 +30,26 @@ class DeclaredTest:
     unseen: Sequence[int] = ()
 
     @cached_property
-    def _values(self) -> Rates:
-        return np.array([self.points[block] for block in self.blocks if block in self.points])
+    def _found(self) -> Contrast:
+        return self._in(self.blocks)
+
+    def _in(self, blocks: Sequence[int]) -> Contrast:
+        return Contrast.over([self.points[block] for block in blocks if block in self.points])
 
     @property
     def is_decided(self) -> bool:
         """Whether all declared blocks have runs, at a tier that trains long enough."""
-        return self.tier != "smoke" and len(self._values) == len(self.blocks)
+        return self.tier != "smoke" and self._found.units == len(self.blocks)
 
     @property
     def mean(self) -> str:
         """The mean with Student's 95 % interval."""
-        return mean_with_interval(self._values)
+        return self._found.text()
 
     @property
     def p(self) -> float:
         """Student's one-sided p of a mean of 0."""
-        two_sided = paired_p(self._values)
-        return two_sided / 2 if self._values.mean() > 0 else 1 - two_sided / 2
+        return self._found.p("greater")
 
     @property
     def verdict(self) -> str:
@@ -61,9 +60,9 @@ class DeclaredTest:
     def told(self) -> str:
         """The verdict with its numbers, or how many blocks it lacks."""
         if not self.is_decided:
-            return f"is not judged ({len(self._values)} of {len(self.blocks)} blocks at tier {self.tier})"
-        new = np.array([self.points[block] for block in self.unseen])
-        alone = f"; {mean_with_interval(new)} in the {len(new)} blocks that had not been seen" if len(new) else ""
+            return f"is not judged ({self._found.units} of {len(self.blocks)} blocks at tier {self.tier})"
+        new = self._in(self.unseen)
+        alone = f"; {new.text()} in the {new.units} blocks that had not been seen" if new.units else ""
         return f"{self.verdict} ({self.mean}; one-sided p {Printed(Estimate(self.p), '.2g').text}{alone})"
 
     @property

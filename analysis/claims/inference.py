@@ -14,19 +14,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import combinations
-from math import comb, isfinite, nan, sqrt
+from math import comb, isnan, nan, sqrt
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import stdtr, stdtrit
-from statsmodels.stats.multitest import fdrcorrection
+from scipy.stats import false_discovery_control
 
 from analysis.claims.formula import Formula, Inequality, Joined
+from analysis.contrast import LEVEL, Contrast, freedom, holm_adjusted
 from analysis.data.reported import EntryKey
-from analysis.data.statistics import freedom, holm_adjusted
 
-LEVEL = 0.05
-"""The level of two-sided tests, of one claim or of all claims of a family."""
 SEEDS_FOR_SPREAD = 5
 """Training seeds a side with which deviations are tested.
 
@@ -76,8 +73,8 @@ class Estimated:
     @cached_property
     def interval(self) -> tuple[float, float]:
         """The 95 % interval; nan if no t test is possible."""
-        half = float(stdtrit(self.freedom, 1 - LEVEL / 2)) * self.error if isfinite(self.error) else nan
-        return self.value - half, self.value + half
+        interval = Contrast(self.value, self.error, self.freedom).interval
+        return interval.low, interval.high
 
 
 @dataclass(frozen=True)
@@ -134,17 +131,13 @@ def _estimated(inequality: Inequality, values: Values, paired: bool) -> Estimate
     compared = {name: values[name] for name in inequality.coefficients}
     samples = independent(inequality.coefficients, _by_seed(compared) if paired else compared)
     value = inequality.constant + sum(float(one.mean()) for one in samples) if samples else nan
-    counts = [len(one) for one in samples]
-    if min(counts, default=0) < 2:
-        return Estimated(inequality, value, nan, nan, (1.0, 1.0), min(counts, default=0))
-    variances = [float(one.var(ddof=1)) for one in samples]
-    parts = [variance / n for variance, n in zip(variances, counts)]
-    if sum(parts) <= 1e-24:
-        return Estimated(inequality, value, nan, nan, (1.0, 1.0), min(counts))
-    error, degrees = sqrt(sum(parts)), freedom(parts, counts)
-    above = float(stdtr(degrees, -value / error))
-    deviation, effective = sqrt(sum(variances) / 2), freedom(variances, [2] * len(counts))
-    return Estimated(inequality, value, error, degrees, (above, 1 - above), min(counts), deviation, effective)
+    seeds = min((len(one) for one in samples), default=0)
+    tested = Contrast.between(samples, [1] * len(samples), value) if samples else Contrast(nan)
+    if isnan(tested.error):
+        return Estimated(inequality, value, nan, nan, (1.0, 1.0), seeds)
+    variances, above = [float(one.var(ddof=1)) for one in samples], tested.p("greater")
+    deviation, effective = sqrt(sum(variances) / 2), freedom(variances, [2] * len(samples))
+    return Estimated(inequality, value, tested.error, tested.freedom, (above, 1 - above), seeds, deviation, effective)
 
 
 def _by_seed(values: Values) -> Values:
@@ -250,7 +243,7 @@ def decide(tested: Mapping[str, Outcome], families: Mapping[str, str]) -> dict[s
     for family in dict.fromkeys(families.values()):
         names = [name for name in tested if families[name] == family]
         p = [tested[name].p for name in names]
-        adjusted, holm = np.asarray(fdrcorrection(p, LEVEL)[1]), holm_adjusted(p)
+        adjusted, holm = false_discovery_control(p), holm_adjusted(p)
         for name, fdr, fwer in zip(names, adjusted, holm):
             word = _direction(tested[name]) if fdr <= LEVEL else "undecided"
             decided[name] = Decided(word, float(fdr), bool(fwer <= LEVEL), family, len(names))

@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import copysign, inf, isnan
 from typing import Any
 
-import numpy as np
-
-from analysis.claims.inference import LEVEL
-from analysis.claims.looks import paired_p, rejected
+from analysis.claims.looks import rejected
+from analysis.contrast import LEVEL, Contrast
 from analysis.data.lab import BASE, OverWorlds, Recorded, label_of, plan, printed_setting
 
 
@@ -20,10 +19,16 @@ class Part:
     more: OverWorlds
     less: OverWorlds
 
-    @property
-    def difference(self) -> OverWorlds:
+    @cached_property
+    def difference(self) -> Contrast:
         """The left side minus the right side in each world."""
-        return self.more - self.less
+        return Contrast.over(self.more - self.less)
+
+    @property
+    def size(self) -> float:
+        """The difference in units of its standard error."""
+        found = self.difference
+        return copysign(inf, found.value) if isnan(found.error) else found.value / found.error
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class LabClaim:
     @cached_property
     def weakest(self) -> Part | None:
         """The inequality with the smallest difference in units of its standard error."""
-        return min(self.parts, key=_size) if self.parts else None
+        return min(self.parts, key=lambda part: part.size) if self.parts else None
 
     @cached_property
     def p(self) -> float:
@@ -51,8 +56,8 @@ class LabClaim:
         """
         if not self.parts:
             return 1.0
-        against = [paired_p(part.difference) for part in self.parts if part.difference.mean() <= 0]
-        every = [paired_p(part.difference) for part in self.parts]
+        against = [part.difference.p() for part in self.parts if part.difference.value <= 0]
+        every = [part.difference.p() for part in self.parts]
         return min(1.0, min(against) * len(self.parts)) if against else max(every)
 
     def verdict(self, decided: bool) -> str:
@@ -61,7 +66,7 @@ class LabClaim:
             return "not recorded"
         if not decided:
             return "undecided"
-        return "holds" if self.weakest.difference.mean() > 0 else "reversed"
+        return "holds" if self.weakest.difference.value > 0 else "reversed"
 
 
 def read_claims(found: Recorded) -> list[LabClaim]:
@@ -101,8 +106,3 @@ def _part(pair: Mapping[str, str], at: str, measure: str, found: Recorded) -> Pa
             return None
         sides.append(values)
     return Part(f"{label_of(pair['more'])} > {label_of(pair['less'])}", *sides)
-
-
-def _size(part: Part) -> float:
-    error = part.difference.std(ddof=1) / np.sqrt(len(part.difference))
-    return float(part.difference.mean() / error) if error else float(np.sign(part.difference.mean())) * np.inf

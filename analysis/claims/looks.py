@@ -6,18 +6,16 @@ A block is a warm start, a task order and a training seed that every method shar
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import sqrt
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import yaml
 from jaxtyping import Float
-from scipy.special import stdtr
 
+from analysis.contrast import Contrast, holm_adjusted
 from analysis.data.reported import PAPER
 from analysis.data.runs import Run
-from analysis.data.statistics import holm_adjusted
 from bepo.core.errors import UserError, choose
 
 PLAN = PAPER / "blocks.yaml"
@@ -119,16 +117,7 @@ class Tested:
     @cached_property
     def p(self) -> float:
         """Student's two-sided p, not corrected; 1 if no test is possible."""
-        return paired_p(self.values)
-
-
-def paired_p(values: Float[np.ndarray, " n"]) -> float:
-    """Return Student's two-sided p of a mean of zero; 1 with fewer than two values, or if all are equal."""
-    n = len(values)
-    if n < 2 or np.ptp(values) == 0:
-        return 1.0
-    t = values.mean() / (values.std(ddof=1) / sqrt(n))
-    return float(2 * stdtr(n - 1, -abs(t)))  # scipy.stats' test takes 50 times as long, which a simulation feels
+        return Contrast.over(self.values).p()
 
 
 def decide(plan: Plan, differences: Mapping[BlockClaim, Mapping[int, float]]) -> list[Tested]:
@@ -152,7 +141,7 @@ def rejected(p: Sequence[float], level: float) -> list[int]:
 
 def _p_at(plan: Plan, look: Look, by_block: Mapping[int, float]) -> float:
     first = plan.blocks[: look.blocks]
-    return paired_p(np.array([by_block[block] for block in first])) if set(first) <= by_block.keys() else 1.0
+    return Contrast.over([by_block[block] for block in first]).p() if set(first) <= by_block.keys() else 1.0
 
 
 def _tested(plan: Plan, claim: BlockClaim, by_block: Mapping[int, float], look: Look | None) -> Tested:

@@ -1,4 +1,4 @@
-"""The tests that ``paper/next.yaml`` declares: non-inferiority in new blocks. Sizes: B blocks."""
+"""The tests that ``paper/next.yaml`` declares: non-inferiority in new blocks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,17 +7,15 @@ from typing import Any, Literal
 
 import numpy as np
 import yaml
-from jaxtyping import Float
-from scipy.stats import t as student
 
 from analysis.claims.looks import LATE, level, speed
+from analysis.contrast import Contrast
 from analysis.data.reported import PAPER
 from analysis.data.runs import Run
 from bepo.core.errors import UserError, choose
 
 PLAN = PAPER / "next.yaml"
-FIRST, OURS, LEVEL = 116, "batch_bepo", 0.05
-_TRIALS = 20_000
+FIRST, OURS = 116, "batch_bepo"
 ByBlock = Mapping[int, float]
 
 
@@ -57,8 +55,8 @@ class NextTest:
         """Return the verdict on the differences by block; ``not run`` until all blocks are there."""
         if not set(self.wanted) <= by_block.keys():
             return "not run"
-        bound = lower_bound(np.array([by_block[block] for block in self.wanted])[None])[0]
-        return "holds" if bound > -self.margin else "not shown"
+        found = Contrast.over([by_block[block] for block in self.wanted])
+        return "holds" if found.lower_bound() > -self.margin else "not shown"
 
 
 @dataclass(frozen=True)
@@ -81,20 +79,3 @@ def read_next_plan(path: Path = PLAN) -> NextPlan:
         if test.measure not in MEASURES:
             raise choose(f"{path}: measure", test.measure, MEASURES)
     return NextPlan(tests, content["order"], content["groups"])
-
-
-def lower_bound(values: Float[np.ndarray, "n B"]) -> Float[np.ndarray, " n"]:
-    """Return the one-sided 95 % bound of each row's mean, by Student's t."""
-    b = values.shape[1]
-    return values.mean(1) - student.ppf(1 - LEVEL, b - 1) * values.std(1, ddof=1) / np.sqrt(b)
-
-
-def power(spread: Float[np.ndarray, " m"], ahead: float, margin: float, blocks: int) -> float:
-    """Return how often the test holds over 20,000 draws of differences from ``spread`` around ``ahead``."""
-    drawn = ahead + np.random.default_rng(0).choice(spread, (_TRIALS, blocks))
-    return float((lower_bound(drawn) > -margin).mean())
-
-
-def centred(values: Sequence[Float[np.ndarray, " B"]]) -> Float[np.ndarray, " m"]:
-    """Return the differences of several pairs around their means, with the sample deviation of each pair."""
-    return np.concatenate([(own - own.mean()) * np.sqrt(len(own) / (len(own) - 1)) for own in values])

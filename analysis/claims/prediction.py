@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from analysis.contrast import Interval
 from analysis.data.lab import RECORDED
-from analysis.data.statistics import Interval, quantiles, spearman
+from analysis.data.statistics import quantiles, spearman
 
 DECLARED = RECORDED / "declared.csv"
 MEASURES: Mapping[str, int] = {"error": -1, "gradient_efficiency": 1}

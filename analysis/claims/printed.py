@@ -7,8 +7,8 @@ from math import isfinite
 from analysis.claims.claims import Claim
 from analysis.claims.expression import Expression
 from analysis.claims.formula import Comparison, Formula, Inequality
+from analysis.contrast import Contrast
 from analysis.data.reported import EntryKey, Reported, last_unit
-from analysis.data.statistics import half_width
 
 # Training seeds behind each number of a table (Section "Experimental Setup"); one for tables that are not named.
 _TRAINED = {"main-results": 3, "sokoban-main": 3, "qwen3-results": 3}
@@ -125,8 +125,9 @@ def printed_interval(claim: Claim, quantity: Expression, printed: AllReported) -
         return None
     values = dict(zip(names, map(float, means)))
     gradient = quantity.gradient(values)
-    half = half_width([gradient[name] for name in names], list(map(float, deviations)), seeds)
-    return quantity(values), quantity(values) - half, quantity(values) + half
+    weights = [gradient[name] for name in names]
+    found = Contrast.of_deviations(quantity(values), weights, list(map(float, deviations)), seeds)
+    return found.value, found.interval.low, found.interval.high
 
 
 def _separated(claim: Claim, printed: AllReported) -> bool | None:

@@ -7,8 +7,8 @@ from math import isfinite, isnan, nan
 from analysis.claims.claims import Claim
 from analysis.claims.expression import Expression
 from analysis.claims.inference import Measured, independent
+from analysis.contrast import Contrast
 from analysis.data.reported import all_entries
-from analysis.data.statistics import half_width
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,7 @@ def _interval(quantity: Expression, values: Mapping[str, Measured]) -> tuple[flo
     means = {name: float(values[name].values.mean()) for name in quantity.names}
     value, gradient = quantity(means), quantity.gradient(means)
     samples = independent(gradient, values)
-    counts = [len(one) for one in samples]
-    if min(counts) < 2 or not isfinite(value):
+    if not isfinite(value):
         return value, nan, nan
-    deviations = [float(one.std(ddof=1)) for one in samples]
-    half = half_width([1.0] * len(counts), deviations, counts)
-    return value, value - half, value + half
+    interval = Contrast.between(samples, [1] * len(samples), value).interval
+    return value, interval.low, interval.high

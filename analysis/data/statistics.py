@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from math import inf, isfinite, isnan, nan, sqrt
+from math import inf, isnan, nan, sqrt
 from typing import Literal
 
 import numpy as np
@@ -16,6 +16,8 @@ from jaxtyping import Float
 from scipy import stats
 from scipy.special import nctdtr, stdtrit
 from statsmodels.stats.power import TTestIndPower
+
+from analysis.contrast import NO_INTERVAL, Contrast, Interval
 
 CONFIDENCE = 0.95
 _ALPHA = 1 - CONFIDENCE
@@ -31,21 +33,6 @@ class Estimate:
 
     mean: float
     std: float = nan
-
-
-@dataclass(frozen=True)
-class Interval:
-    """The bounds of an interval; both are nan if it does not exist."""
-
-    low: float
-    high: float
-
-    def text(self, form: str, none: str) -> str:
-        """Return ``[1.2, 3.4]`` with numbers in this format, or the text ``none`` if both bounds are nan."""
-        return f"[{self.low:{form}}, {self.high:{form}}]" if isfinite(self.low) else none
-
-
-NO_INTERVAL = Interval(nan, nan)
 
 
 @dataclass(frozen=True)
@@ -147,41 +134,10 @@ def compare(a: Sample, b: Sample) -> Comparison:
     told = seeds > 1 and np.ptp(wins) > 0  # if all pairs of seeds agree, all resamples agree
     chance = quantiles(np.einsum("ri,ij,rj->r", drawn[0], wins, drawn[1])) if told else NO_INTERVAL
     difference, interval = float(a.per_seed.mean() - b.per_seed.mean()), paired
-    if seeds > 1:  # not stats.ttest_ind, which warns if the seeds of one entry agree
-        (x, s, n), (y, t, m) = ((one.mean(), one.std(ddof=1), len(one)) for one in (a.per_seed, b.per_seed))
-        half = half_width((1, -1), (s, t), (n, m))
-        interval = Interval(difference - half, difference + half)
-        p = nan if isnan(half) else float(stats.ttest_ind_from_stats(x, s, n, y, t, m, equal_var=False).pvalue)
+    if seeds > 1:
+        tested = Contrast.between([a.per_seed, b.per_seed])
+        interval, p = tested.interval, nan if isnan(tested.error) else tested.p()
     return Comparison(difference, interval, float(wins.mean()), chance, seeds, p, paired)
-
-
-def half_width(coefficients: Sequence[float], deviations: Sequence[float], counts: Sequence[int]) -> float:
-    """Return half the width of Welch's interval of a sum of independent means, each times its coefficient.
-
-    Each mean is over ``counts`` seeds with a sample deviation of ``deviations``. Nan if all deviations are 0.
-    """
-    parts = [c**2 * s**2 / n for c, s, n in zip(coefficients, deviations, counts, strict=True)]
-    return float(stats.t.ppf(1 - _ALPHA / 2, freedom(parts, counts)) * sqrt(sum(parts))) if sum(parts) else nan
-
-
-def freedom(parts: Sequence[float], counts: Sequence[int]) -> float:
-    """Return the degrees of freedom of a sum of means over ``counts`` seeds (Welch-Satterthwaite).
-
-    ``parts`` are the variances of the means, not all of them 0.
-    """
-    return sum(parts) ** 2 / sum(part**2 / (n - 1) for part, n in zip(parts, counts))
-
-
-def holm_adjusted(p: Sequence[float]) -> np.ndarray:
-    """Return the p values after Holm's step-down correction (Holm, 1979), in the order of ``p``.
-
-    ``multipletests`` of statsmodels gives the same, but it collects all garbage at every call, which takes long.
-    """
-    order = np.argsort(p)
-    stepped = np.maximum.accumulate(np.asarray(p, float)[order] * np.arange(len(p), 0, -1))
-    adjusted = np.empty(len(p))
-    adjusted[order] = np.minimum(stepped, 1)
-    return adjusted
 
 
 @cache

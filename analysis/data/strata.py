@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from analysis.contrast import NO_INTERVAL, Contrast, Interval
 from analysis.data.runs import Run, grouped
-from analysis.data.statistics import NO_INTERVAL, Interval, half_width, quantiles, resampled
+from analysis.data.statistics import quantiles, resampled
 
 Strata = Sequence[np.ndarray]
 """For each environment an array of scores, one per training seed."""
@@ -58,7 +59,7 @@ def mean_curve(curves: Strata) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if min(counts) < 2:
         return mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan)
     deviations = np.stack([own.std(axis=0, ddof=1) for own in curves], axis=1)
-    half = np.array([half_width(shares, point, counts) for point in deviations])
+    half = np.array([Contrast.of_deviations(0, shares, point, counts).half_width for point in deviations])
     return mean, mean - half, mean + half
 
 

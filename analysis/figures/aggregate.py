@@ -6,10 +6,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from analysis.contrast import Interval
 from analysis.data.methods import environment_name, is_upper_bound, name_of, ordered
 from analysis.data.rows import EVERY_METHOD
 from analysis.data.runs import Run
-from analysis.data.statistics import Interval
 from analysis.data.strata import Strata, by_environment, improvement, mean_curve, profile, profile_bands, strata
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact

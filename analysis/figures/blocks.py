@@ -7,13 +7,13 @@ from matplotlib.axes import Axes
 
 from analysis.claims.blocks import BASE, IN_BLOCKS, measured, runs_in_blocks
 from analysis.claims.looks import MEASURES
+from analysis.contrast import Contrast, Rates
 from analysis.data.methods import RECONSTRUCTION, environment_name, is_reconstruction, name_of, row_label
 from analysis.data.rows import BLOCKS
 from analysis.data.runs import Run
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.contrasts import FEWEST, paired
-from analysis.grid.success import Rates, interval_of, mean_with_interval
 from analysis.grid.table import Figure
 from analysis.plots import style
 from analysis.plots.hover import describe
@@ -74,13 +74,13 @@ def _rows(runs: list[Run]) -> list[_Row]:
 
 def _draw(axis: Axes, place: int, row: _Row, measure: str) -> None:
     values, colour = row.found[measure], style.method_colour(row.name.split()[0])
-    interval = interval_of(float(values.mean()), [1], [values])
+    found = Contrast.over(values)
     axis.plot(
         values, np.full(len(values), place + _BELOW), "o", color=colour, markersize=1.8, alpha=0.6, markeredgewidth=0
     )
-    axis.plot((interval.low, interval.high), (place, place), color=colour, linewidth=1.4)
+    axis.plot((found.interval.low, found.interval.high), (place, place), color=colour, linewidth=1.4)
     (dot,) = axis.plot([values.mean()], [place], "o", color=colour, markersize=3.6)
-    describe(dot, [f"{row_label(row.name)}, {measure}, {len(values)} blocks: {mean_with_interval(values)}"])
+    describe(dot, [f"{row_label(row.name)}, {measure}, {len(values)} blocks: {found.text()}"])
 
 
 def _register(env: str) -> None:

@@ -1,36 +1,17 @@
 """Rows beside a base: paired over blocks where enough were trained, else over training seeds of one warm start."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from analysis.contrast import Contrast, Rates
 from analysis.data.runs import grouped
-from analysis.data.statistics import Interval
-from analysis.grid.success import Rates, interval_of, mean_of, mean_with_interval, with_interval
+from analysis.grid.success import mean_of
 from analysis.grid.table import Printed
 
 FEWEST = 3  # blocks that a comparison needs
 ByBlock = Mapping[int, float]
 """A number for each block, by the block's seed."""
-
-
-@dataclass(frozen=True)
-class Contrast:
-    """A sum of means, each times its slope, with its 95 % interval.
-
-    ``blocks``: the blocks over which it is paired; 0 if its samples are training seeds of one warm start.
-    """
-
-    value: float
-    interval: Interval
-    text: str
-    blocks: int = 0
-
-    @property
-    def is_apart(self) -> bool:
-        """Whether the interval excludes zero."""
-        return self.interval.low > 0 or self.interval.high < 0
 
 
 def contrasts(base: str, rates: Mapping[str, Rates], blocks: Mapping[str, ByBlock]) -> dict[str, Contrast]:
@@ -43,10 +24,9 @@ def contrasts(base: str, rates: Mapping[str, Rates], blocks: Mapping[str, ByBloc
     for name in _rows(rates, blocks, base):
         points = paired(blocks.get(name, {}), blocks.get(base, {}))
         if len(points) >= FEWEST:
-            found[name] = _contrast(float(points.mean()), [1], [points], len(points))
+            found[name] = Contrast.over(points)
         elif name in rates and base in rates:
-            value = float(rates[name].mean() - rates[base].mean())
-            found[name] = _contrast(value, [1, -1], [rates[name], rates[base]])
+            found[name] = Contrast.between([rates[name], rates[base]])
     return found
 
 
@@ -73,33 +53,25 @@ def share(low: Rates, high: Rates, own: Rates) -> Contrast:
     headroom = float(high.mean() - low.mean())
     value = float(own.mean() - low.mean()) / headroom
     slopes = [100 / headroom * slope for slope in (1, -value, value - 1)]
-    return _contrast(100 * value, slopes, [own, high, low], form="z.0f")
+    return Contrast.between([own, high, low], slopes, 100 * value)
 
 
 def _paired_share(low: Rates, high: Rates, own: Rates) -> Contrast:
     headroom = float((high - low).mean())
     value = float((own - low).mean()) / headroom
     residual = (own - low) - value * (high - low)
-    return _contrast(100 * value, [100 / headroom], [residual], len(own), "z.0f")
-
-
-def _contrast(
-    value: float, slopes: Sequence[float], samples: Sequence[Rates], blocks: int = 0, form: str = "z.1f"
-) -> Contrast:
-    interval, text = interval_of(value, slopes, samples), with_interval(value, slopes, samples, form)
-    return Contrast(value, interval, text, blocks)
+    return Contrast.between([residual], [100 / headroom], 100 * value, len(own))
 
 
 def by_place(found: Mapping[str, Contrast], told: Callable[[Mapping[str, Contrast]], str]) -> str:
     """Return a sentence for each number of blocks, the largest first, and last the one about one warm start."""
-    places = sorted(grouped(found.items(), lambda item: item[1].blocks).items(), reverse=True)
+    places = sorted(grouped(found.items(), lambda item: item[1].units).items(), reverse=True)
     return ". ".join(f"{f'{blocks} blocks' if blocks else 'One start'}: {told(dict(own))}" for blocks, own in places)
 
 
 def compared(own: ByBlock, base: ByBlock) -> list[Printed | str]:
     """Return the mean over blocks, and the mean difference from ``base`` with its interval (a dash without any)."""
-    values = paired(own, base)
-    return [mean_of(np.array(list(own.values()))), mean_with_interval(values) if len(values) else "–"]
+    return [mean_of(np.array(list(own.values()))), Contrast.over(paired(own, base)).text()]
 
 
 def paired(more: ByBlock, less: ByBlock) -> Rates:

@@ -5,7 +5,8 @@ from math import isnan
 
 import pandas as pd
 
-from analysis.data.statistics import NO_INTERVAL, Estimate, bootstrap
+from analysis.contrast import NO_INTERVAL
+from analysis.data.statistics import Estimate, bootstrap
 from analysis.grid.maths import plain
 from analysis.grid.table import Entry, Table
 

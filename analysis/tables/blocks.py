@@ -14,6 +14,7 @@ from analysis.claims.blocks import (
     runs_in_blocks,
 )
 from analysis.claims.looks import MEASURES, BlockClaim, Plan, Tested, decide, read_plan
+from analysis.contrast import Contrast
 from analysis.data.methods import environment_name, ordered, row_label
 from analysis.data.rows import BLOCKS, METHOD, OBSERVATIONS, VARIANT, RowKey
 from analysis.data.runs import Run, grouped
@@ -22,7 +23,6 @@ from analysis.data.studies import Studies, StudyRuns, select
 from analysis.grid.artefact import artefact
 from analysis.grid.contrasts import FEWEST, ByBlock, compared, differences, paired
 from analysis.grid.notes import origins, protocol
-from analysis.grid.success import mean_with_interval
 from analysis.grid.table import NOT_RUN, Printed, Table
 from analysis.tables.headroom import oracles
 
@@ -159,7 +159,7 @@ def _named(claim: BlockClaim) -> list[str]:
 
 
 def _difference(one: Tested) -> str:
-    return mean_with_interval(one.values) if len(one.values) else NOT_RUN
+    return Contrast.over(one.values).text(none=NOT_RUN)
 
 
 def _p(one: Tested) -> Printed | str:

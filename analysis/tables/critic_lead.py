@@ -7,6 +7,7 @@ import numpy as np
 
 from analysis.claims.blocks import measured, speed_by_row
 from analysis.claims.declared import FIRST_SIX, DeclaredTest
+from analysis.contrast import Contrast
 from analysis.data.methods import environment_name
 from analysis.data.rows import TASKS
 from analysis.data.runs import Run, grouped
@@ -14,7 +15,7 @@ from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.contrasts import ByBlock, paired
 from analysis.grid.notes import origins, protocol
-from analysis.grid.success import mean_of, mean_with_interval
+from analysis.grid.success import mean_of
 from analysis.grid.table import Printed, Table
 
 STUDIES = ("blocks", "critic_lead", "frontier")
@@ -63,7 +64,7 @@ def leads(studies: Studies, fewest: int) -> dict[str, str]:
 
 
 def _told(own: Speeds) -> str:
-    lead, rest = (mean_with_interval(paired(own[name], own[_BASE])) for name in (_MORE, _SAME))
+    lead, rest = (Contrast.over(paired(own[name], own[_BASE])).text() for name in (_MORE, _SAME))
     return f"{len(own[_BASE])} blocks: {lead} against GRPO, on the same tasks {rest}"
 
 
@@ -104,13 +105,13 @@ def _facts(speeds: Mapping[str, Speeds]) -> dict[str, str]:
     found = {}
     for env, own in speeds.items():
         for name, pair in {"same": (_SAME, _BASE), "lead": (_MORE, _BASE)}.items():
-            found[f"critic-lead/{env}/{name}"] = mean_with_interval(paired(*(own[row] for row in pair)))
+            found[f"critic-lead/{env}/{name}"] = Contrast.over(paired(*(own[row] for row in pair))).text()
     return found
 
 
 def _row(env: str, own: Speeds) -> list[Printed | str]:
     means = [mean_of(np.array(list(own[name].values()))) for name in (_BASE, _SAME, _MORE)]
-    differences = [mean_with_interval(paired(own[a], own[b])) for a, b in ((_SAME, _BASE), (_MORE, _SAME))]
+    differences = [Contrast.over(paired(own[a], own[b])).text() for a, b in ((_SAME, _BASE), (_MORE, _SAME))]
     rebn = paired(own.get(_NO_CRITIC, {}), own[_BASE])
-    last = f"{mean_with_interval(rebn)} ({len(rebn)})" if len(rebn) else "–"
+    last = f"{Contrast.over(rebn).text()} ({len(rebn)})" if len(rebn) else "–"
     return [environment_name(env), str(len(own[_BASE])), *means, *differences, last]

@@ -10,6 +10,7 @@ from scipy.stats import spearmanr
 from analysis.claims.blocks import measured_by_env, runs_in_blocks, speed_by_row
 from analysis.claims.looks import read_plan
 from analysis.claims.prediction import Prediction
+from analysis.contrast import Contrast, Rates
 from analysis.data.methods import environment_name, is_upper_bound, marked_name, ordered
 from analysis.data.reported import entries_of
 from analysis.data.rows import EVERY_METHOD, METHOD, TASKS, VARIANT, RowKey
@@ -17,10 +18,10 @@ from analysis.data.runs import Run, grouped
 from analysis.data.statistics import Estimate
 from analysis.data.studies import Studies, StudyRuns, select
 from analysis.grid.artefact import artefact
-from analysis.grid.contrasts import ByBlock, Contrast, by_place, contrasts, shares
+from analysis.grid.contrasts import ByBlock, by_place, contrasts, shares
 from analysis.grid.notes import origins, protocol
 from analysis.grid.ranking import MODEL
-from analysis.grid.success import Rates, difference, learning
+from analysis.grid.success import difference, learning
 from analysis.grid.table import Table
 from analysis.tables import critic_lead
 from analysis.tables.ablations import ABLATIONS
@@ -38,6 +39,7 @@ _REPORTED = {
 }
 """The table, group and column of the paper that an environment's order is compared with."""
 _FEWEST_METHODS = 6
+_SHARE = "z.0f"
 
 ByName = Mapping[str, Sequence[Run]]
 
@@ -74,7 +76,7 @@ def findings(studies: Studies) -> Table:
         gained = _gained([run for runs in own.one_start.values() for run in runs if run.id in of_methods], own)
         answers = _answers(env, own, gained, leads.get(env, ""))
         rows += [[question, environment_name(env), answer] for question, answer in answers]
-        facts |= {f"findings/share/{env}/{name}": one.text for name, one in gained.items()}
+        facts |= {f"findings/share/{env}/{name}": one.text(_SHARE) for name, one in gained.items()}
     rows.sort(key=lambda row: _QUESTIONS.index(row[0]))
     return Table(
         f"What follows from the runs, by question (success in training, in points, model {MODEL}).",
@@ -142,13 +144,13 @@ def _answers(env: str, own: Trained, gained: Mapping[str, Contrast], lead: str) 
     if CRITIC in own.rates and BASE in own.rates:
         yield _QUESTIONS[2], _lead(own.one_start, own.rates, lead)
     if gained:
-        most = max(one.blocks for one in gained.values())
-        yield _QUESTIONS[3], by_place({name: one for name, one in gained.items() if one.blocks == most}, _in_order)
+        most = max(one.units for one in gained.values())
+        yield _QUESTIONS[3], by_place({name: one for name, one in gained.items() if one.units == most}, _in_order)
 
 
 def _in_order(found: Mapping[str, Contrast]) -> str:
     """Return the share of the headroom of every method."""
-    return "; ".join(f"{marked_name(name)} {one.text} %" for name, one in found.items())
+    return "; ".join(f"{marked_name(name)} {one.text(_SHARE)} %" for name, one in found.items())
 
 
 def _sorted(found: Mapping[str, Contrast]) -> str:
@@ -156,7 +158,7 @@ def _sorted(found: Mapping[str, Contrast]) -> str:
     kinds: dict[str, list[str]] = {"faster": [], "slower": [], "not told apart": []}
     for name, one in sorted(found.items(), key=lambda item: -item[1].value):
         kind = "not told apart" if not one.is_apart else "faster" if one.value > 0 else "slower"
-        kinds[kind].append(f"{marked_name(name)} {one.text}")
+        kinds[kind].append(f"{marked_name(name)} {one.text()}")
     return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
 
 

@@ -1,10 +1,9 @@
 """Table lab-claims: what the lab's exact measurements say about claims of the paper and about the method's parts."""
 
-from analysis.claims.inference import LEVEL
 from analysis.claims.lab import LabClaim, decided, read_claims
+from analysis.contrast import LEVEL
 from analysis.data.lab import recorded
 from analysis.grid.artefact import artefact
-from analysis.grid.success import mean_with_interval
 from analysis.grid.table import Table
 
 _FORM = "z.3f"
@@ -42,5 +41,5 @@ def _numbers(claim: LabClaim) -> list[str]:
     part = claim.weakest
     if part is None:
         return ["–", "–", "–", "–", "–"]
-    difference = mean_with_interval(part.difference, _FORM)
+    difference = part.difference.text(_FORM)
     return [part.what, f"{part.more.mean():{_FORM}}", f"{part.less.mean():{_FORM}}", difference, f"{claim.p:.2g}"]

@@ -7,6 +7,7 @@ import numpy as np
 from analysis.claims.blocks import BASE, IN_BLOCKS, measured_by_env, runs_in_blocks, speed_by_row
 from analysis.claims.declared import FIRST_SIX
 from analysis.claims.prediction import Prediction
+from analysis.contrast import Contrast
 from analysis.data.lab import plan, recorded
 from analysis.data.methods import environment_name, row_label
 from analysis.data.rows import BLOCKS
@@ -15,7 +16,6 @@ from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.contrasts import FEWEST, ByBlock, paired
 from analysis.grid.notes import origins
-from analysis.grid.success import mean_with_interval
 from analysis.grid.table import NOT_RUN, Printed, Table
 
 _HIDDEN, _SIZE = " keys=hidden", " group_size="
@@ -68,9 +68,9 @@ def _listed(by_env: Mapping[str, str]) -> str:
 
 def _cells(words: str, row: str, at: str, speeds: Speeds) -> list[Printed | str]:
     errors = [recorded("sampled").values(where, words) for where in (at, at + _HIDDEN)]
-    told = ["–" if own is None else mean_with_interval(own, ".3f") for own in errors]
+    told = ["–" if own is None else Contrast.over(own).text(".3f") for own in errors]
     ahead = paired(speeds.get(row, {}), speeds.get(BASE, {}))
-    return [*told, "0" if row == BASE else mean_with_interval(ahead) if len(ahead) >= FEWEST else NOT_RUN]
+    return [*told, "0" if row == BASE else Contrast.over(ahead).text() if len(ahead) >= FEWEST else NOT_RUN]
 
 
 def _games(at: str) -> str:

@@ -6,8 +6,9 @@ import numpy as np
 
 from analysis.claims.blocks import BASE, IN_BLOCKS, measured_by_env, runs_in_blocks, speed_by_row
 from analysis.claims.declared import FIRST_SIX
-from analysis.claims.next_blocks import FIRST, MEASURES, OURS, NextTest, lower_bound, read_next_plan
+from analysis.claims.next_blocks import FIRST, MEASURES, OURS, NextTest, read_next_plan
 from analysis.claims.prediction import over_settings
+from analysis.contrast import Contrast
 from analysis.data.lab import plan, recorded
 from analysis.data.methods import environment_name, row_label
 from analysis.data.rows import BLOCKS
@@ -17,7 +18,6 @@ from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.contrasts import ByBlock, paired
 from analysis.grid.notes import origins
-from analysis.grid.success import mean_with_interval
 from analysis.grid.table import NOT_RUN, Table
 
 
@@ -57,8 +57,8 @@ def _row(test: NextTest, by_block: ByBlock, judged: bool) -> list[str]:
     blocks = f"{len(by_block)} of {test.blocks}"
     if verdict in ("not run", "not judged"):
         return [*named, blocks, "–", "–", verdict]
-    values = np.array([by_block[block] for block in test.wanted])
-    return [*named, blocks, mean_with_interval(values), f"{lower_bound(values[None])[0]:.1f}", verdict]
+    found = Contrast.over(list(by_block.values()))
+    return [*named, blocks, found.text(), f"{found.lower_bound():.1f}", verdict]
 
 
 @artefact("lab-gain", "table", study=IN_BLOCKS, key=BLOCKS)
@@ -99,8 +99,8 @@ def _cells(at: str, words: str, row: str, speeds: Mapping[str, ByBlock]) -> list
     gain = recorded("gain").values(at, words, "gain")
     ahead = paired(speeds.get(row, {}), speeds.get(BASE, {}))
     return [
-        "–" if gain is None else mean_with_interval(gain, ".3f"),
-        "0" if row == BASE else mean_with_interval(ahead) if len(ahead) > 2 else NOT_RUN,
+        "–" if gain is None else Contrast.over(gain).text(".3f"),
+        "0" if row == BASE else Contrast.over(ahead).text() if len(ahead) > 2 else NOT_RUN,
     ]
 
 

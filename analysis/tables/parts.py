@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
+from analysis.contrast import Contrast
 from analysis.data.methods import environment_name
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
-from analysis.grid.contrasts import Contrast, by_place
+from analysis.grid.contrasts import by_place
 from analysis.grid.notes import origins, protocol
 from analysis.grid.ranking import MODEL
 from analysis.grid.table import Table
@@ -46,7 +47,7 @@ def parts(studies: Studies) -> Table:
 def _by_value(found: Mapping[str, Contrast]) -> str:
     """Return the differences of variants from Gated-BEPO."""
     ascending = sorted(found.items(), key=lambda item: item[1].value)
-    return ", ".join(f"{name.removeprefix(BASE).strip()} {one.text}" for name, one in ascending)
+    return ", ".join(f"{name.removeprefix(BASE).strip()} {one.text()}" for name, one in ascending)
 
 
 def _differs_in(name: str, fields: Sequence[str]) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from analysis.contrast import Contrast
 from analysis.data.methods import environment_name, marked_name
 from analysis.data.rows import EVERY_METHOD
 from analysis.data.runs import Run
@@ -9,7 +10,7 @@ from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
 from analysis.grid.ranking import MODEL, ranked
-from analysis.grid.success import final, learning, mean_of, mean_with_interval
+from analysis.grid.success import final, learning, mean_of
 from analysis.grid.table import Printed, Table
 
 
@@ -40,6 +41,6 @@ def ranking(studies: Studies) -> Table:
 
 def _row(method: str, runs: Sequence[Run]) -> list[Printed | str]:
     rates = learning(runs)
-    told = mean_with_interval(rates, ".1f")
+    told = Contrast.over(rates).text(".1f")
     mean, _, interval = told.partition(" ")
     return [marked_name(method), mean, interval or "–", mean_of(final(runs)), str(len(runs))]

@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from analysis.claims.inference import LEVEL
-from analysis.claims.looks import paired_p
+from analysis.contrast import LEVEL, Contrast, Rates, holm_adjusted
 from analysis.data.methods import name_of
 from analysis.data.runs import Run
-from analysis.data.statistics import Estimate, holm_adjusted
+from analysis.data.statistics import Estimate
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
-from analysis.grid.success import Rates, difference, final, learning, mean_of, mean_with_interval
+from analysis.grid.success import difference, final, learning, mean_of
 from analysis.grid.table import NOT_RUN, Printed, Table
 
 MAIN, STUDY = "main_sokoban_text", "replication"
@@ -37,25 +36,18 @@ class _Comparison:
         return own, other
 
     @property
-    def points(self) -> Rates:
-        """Our success minus the rival's in each pair."""
-        return self.rates[0] - self.rates[1]
-
-    @property
-    def p(self) -> float:
-        """Student's two-sided p of a mean of zero; 1 if all pairs are equal, or with fewer than two pairs."""
-        return paired_p(self.points)
+    def found(self) -> Contrast:
+        """Our success minus the rival's, over pairs."""
+        return Contrast.over(self.rates[0] - self.rates[1])
 
     def verdict(self, p: float) -> str:
         """Return the verdict that follows from a corrected p."""
-        return "undecided" if p > LEVEL else "holds" if self.points.mean() > 0 else "reversed"
+        return "undecided" if p > LEVEL else "holds" if self.found.value > 0 else "reversed"
 
     @property
     def texts(self) -> tuple[Printed | str, str]:
         """The rival's success and the difference, as the table prints them."""
-        if not self.pairs:
-            return NOT_RUN, NOT_RUN
-        return mean_of(self.rates[1]), mean_with_interval(self.points)
+        return mean_of(self.rates[1]) if self.pairs else NOT_RUN, self.found.text(none=NOT_RUN)
 
 
 @artefact("replication", "table", study=(MAIN, STUDY))
@@ -63,7 +55,7 @@ def replication(studies: Studies) -> Table:
     """Test the comparisons that experiments/replication.yaml declares, beside the differences seen before."""
     pairs = {rival: _pairs(studies[STUDY].runs, rival) for rival in RIVALS}
     declared = [_Comparison(measure, rival, pairs[rival]) for measure in MEASURES for rival in RIVALS]
-    corrected = holm_adjusted([one.p for one in declared]).tolist()
+    corrected = holm_adjusted([one.found.p() for one in declared]).tolist()
     fewest = min(len(one.pairs) for one in declared)
     unjudged = "not judged" if studies[STUDY].tier == "smoke" else "not complete" if fewest < len(SEEDS) else ""
     verdicts = [unjudged or one.verdict(p) for one, p in zip(declared, corrected)]
@@ -71,7 +63,7 @@ def replication(studies: Studies) -> Table:
     for one, p, verdict in zip(declared, corrected, verdicts):
         before, (rival, found) = _seen(studies[MAIN].runs, one), one.texts
         named = [one.measure, name_of(one.rival), before, rival, str(len(one.pairs))]
-        rows.append([*named, found, _text(one.p), _text(p), verdict])
+        rows.append([*named, found, _text(one.found.p()), _text(p), verdict])
         told = {"difference": found, "before": before, "p": _text(p).text, "verdict": verdict}
         measure = MEASURES[one.measure].__name__
         facts |= {f"replication/{measure}/{one.rival}/{name}": text for name, text in told.items()}

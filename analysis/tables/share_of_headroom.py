@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from analysis.contrast import Rates
 from analysis.data.methods import environment_name, name_of, ordered
 from analysis.data.rows import EVERY_METHOD
 from analysis.data.runs import Run, grouped
@@ -9,7 +10,7 @@ from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.contrasts import share
 from analysis.grid.notes import origins, protocol
-from analysis.grid.success import Rates, difference, final, learning, mean_of
+from analysis.grid.success import difference, final, learning, mean_of
 from analysis.grid.table import Table
 from analysis.tables.headroom import BASE, ORACLE, has_headroom, oracles
 
@@ -68,4 +69,4 @@ def _setting(run: Run) -> tuple[str, str, str, float | None]:
 def _share(method: str, rates: Mapping[str, Rates]) -> str:
     if method in (BASE, ORACLE):
         return "0" if method == BASE else "100"
-    return share(rates[BASE], rates[ORACLE], rates[method]).text
+    return share(rates[BASE], rates[ORACLE], rates[method]).text("z.0f")

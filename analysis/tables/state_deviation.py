@@ -5,6 +5,7 @@ import numpy as np
 from analysis.claims.blocks import runs_in_blocks
 from analysis.claims.declared import OVERALL, DeclaredTest
 from analysis.claims.looks import speed
+from analysis.contrast import Contrast
 from analysis.data.methods import marked_name
 from analysis.data.rows import DEVIATION
 from analysis.data.runs import grouped
@@ -12,7 +13,7 @@ from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.contrasts import ByBlock, differences, paired
 from analysis.grid.notes import origins, protocol
-from analysis.grid.success import mean_of, mean_with_interval
+from analysis.grid.success import mean_of
 from analysis.grid.table import NOT_RUN, Printed, Table
 
 STUDIES = ("frontier", "state_deviation")
@@ -55,4 +56,4 @@ def _numbers(divided: ByBlock, centred: ByBlock) -> list[Printed | str]:
     if not divided:
         return [NOT_RUN, NOT_RUN, "–"]
     means = (mean_of(np.array(list(own.values()))) for own in (divided, centred))
-    return [*means, mean_with_interval(paired(centred, divided))]
+    return [*means, Contrast.over(paired(centred, divided)).text()]

@@ -6,13 +6,14 @@ from math import nan, sqrt
 
 import numpy as np
 
+from analysis.contrast import Contrast, Rates
 from analysis.data.methods import environment_name, name_of, ordered
 from analysis.data.rows import RowKey
 from analysis.data.runs import Run, grouped
 from analysis.data.studies import StudyRuns
 from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
-from analysis.grid.success import Rates, difference, final, learning, mean_of, mean_with_interval
+from analysis.grid.success import difference, final, learning, mean_of
 from analysis.grid.table import Printed, Table
 from analysis.tables.headroom import BASE
 
@@ -106,7 +107,7 @@ def _over(place: str, starts: Sequence[Sequence[Run]]) -> tuple[_Block, dict[str
 
 def _mean_difference(own: Rates, base: Rates) -> str:
     """Return the mean of the starts' differences with Student's interval."""
-    return mean_with_interval(own - base)
+    return Contrast.over(own - base).text()
 
 
 def _by_chance(samples: Sequence[Rates]) -> float:

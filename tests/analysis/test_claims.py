@@ -12,9 +12,10 @@ from analysis.claims.entries import OfEntries, evaluated_claims
 from analysis.claims.expression import Expression, ExpressionError
 from analysis.claims.printed import consistency
 from analysis.claims.verdicts import Verdict, checks, evaluate, tally
+from analysis.contrast import Contrast
 from analysis.data.reported import all_entries
 from analysis.data.sources import Source
-from analysis.data.statistics import compare, half_width
+from analysis.data.statistics import compare
 from analysis.grid.artefact import Artefact, artefacts
 from analysis.output import page
 from analysis.output.build import build
@@ -170,7 +171,7 @@ def test_a_claim_that_a_tier_cannot_answer_is_not_judged_there_and_counts_in_no_
 
 
 def test_an_interval_of_a_sum_takes_its_coefficients():
-    assert half_width([2], [1.0], [3]) == pytest.approx(2 * stats.t.ppf(0.975, 2) / sqrt(3))
+    assert Contrast.of_deviations(0, [2], [1.0], [3]).half_width == pytest.approx(2 * stats.t.ppf(0.975, 2) / sqrt(3))
 
 
 def test_every_comparison_must_hold_and_all_must_have_run(tmp_path):

@@ -10,7 +10,8 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from analysis.claims.blocks import CLAIMED
-from analysis.claims.looks import MEASURES, BlockClaim, Look, Plan, decide, level, paired_p, read_plan, rejected, speed
+from analysis.claims.looks import MEASURES, BlockClaim, Look, Plan, decide, level, read_plan, rejected, speed
+from analysis.contrast import Contrast
 from analysis.data.methods import name_of
 from analysis.data.rows import BLOCKS
 from analysis.data.runs import Run
@@ -48,8 +49,8 @@ def holm(p, level):
 
 def test_the_p_is_students_and_rejection_is_holms():
     values = np.array([1.0, 2.0, 1.5, -0.5])
-    assert paired_p(values) == pytest.approx(stats.ttest_1samp(values, 0).pvalue)
-    assert paired_p(values[:1]) == paired_p(np.ones(3)) == 1
+    assert Contrast.over(values).p() == pytest.approx(stats.ttest_1samp(values, 0).pvalue)
+    assert Contrast.over(values[:1]).p() == Contrast.over(np.ones(3)).p() == 1
     rng = np.random.default_rng(0)
     every = [rng.random(6) ** 4 for _ in range(20)]
     for p in every:
@@ -81,7 +82,7 @@ def test_a_look_waits_for_all_of_its_blocks():
 def test_decided_claims_make_the_others_easier():
     """At the second look p = .015 is below .04 / 2, the level with two undecided claims, and above .04 / 3."""
     values = by_block(5.0, 1.0, 8.0, 0.5, 6.0, 4.0)
-    assert 0.04 / 3 < paired_p(np.array(list(values.values()))) < 0.04 / 2
+    assert 0.04 / 3 < Contrast.over(list(values.values())).p() < 0.04 / 2
     assert decide(PLAN, {B: values})[1].verdict == "undecided"
     assert decide(PLAN, {A: by_block(5.0, 5.01, 4.99), B: values})[1].verdict == "holds"
 
