@@ -77,7 +77,7 @@ class Tuning:
         if (refused := [trial.user_attrs.get(REFUSED) for trial in counted_trials(self.study)]) and all(refused):
             self.outcome.failed.append(f"no trial could be trained; the last error: {refused[-1]}")
         self.view.end()
-        self.view.log(format_status(self.planned, self.study))
+        self.view.note(format_status(self.planned, self.study))
         return self.outcome
 
     # --- trials --------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class Tuning:
                 trial.set_user_attr(REFUSED, problem)
                 self.study.tell(trial, state=TrialState.PRUNED)
                 lock.release()
-                self.view.log(f"trial {trial.number}: pruned, {problem} ({format_params(trial.params)})")
+                self.view.note(f"trial {trial.number}: pruned, {problem} ({format_params(trial.params)})")
 
     def _queue_abandoned(self) -> None:
         """Queue the settings of every trial whose process has died, and mark that trial as failed.
@@ -144,7 +144,7 @@ class Tuning:
         trial.set_user_attr(RUNS, [run.id for run in runs])
         attempt = Attempt(trial, lock, runs, list(runs))
         retries = f" (retries trial {trial.user_attrs[RETRIES]})" if RETRIES in trial.user_attrs else ""
-        self.view.log(f"{attempt.label}{retries}: {format_params(trial.params)}")
+        self.view.note(f"{attempt.label}{retries}: {format_params(trial.params)}")
         return attempt
 
     def _trials(self, *states: TrialState) -> list[FrozenTrial]:
@@ -196,6 +196,6 @@ class Tuning:
         self.study.tell(attempt.trial, values, state=state)
         self.attempts.remove(attempt)
         attempt.lock.release()
-        self.view.log(f"{attempt.label}: {format_values(self.objectives, values or []) or state.name.lower()}")
+        self.view.note(f"{attempt.label}: {format_values(self.objectives, values or []) or state.name.lower()}")
         if state == TrialState.FAIL:
             self.outcome.failed.append(attempt.failure)
