@@ -142,6 +142,18 @@ def _power(options: argparse.Namespace) -> None:
     print(power(source, tiers[-1], options.allow_mixed))
 
 
+def _headlines(options: argparse.Namespace) -> None:
+    """Print five declared claims with their numbers, and the path of the page."""
+    from analysis.output.headlines import COLUMNS, headlines
+    from bepo.core.printed_tables import show_table
+
+    source, tiers = _source(options)
+    show_table([*map(str.capitalize, COLUMNS)], headlines(source, tiers, options.allow_mixed))
+    print("Difference: points of success over blocks, with a 95 % interval. Verdict: declared before the runs.")
+    page = Path("paper") / "report.html"
+    print(f"page:    {page if page.exists() else 'python -m analysis makes it'}")
+
+
 def _results(options: argparse.Namespace) -> None:
     """Write docs/results.md from the published runs."""
     from analysis.output.results import PAGE, results
@@ -157,7 +169,7 @@ def _study(options: argparse.Namespace) -> None:
     from analysis.output.rebuild import rebuild_studies
 
     source, tiers = _source(options)
-    rebuild_studies(options.names, source, tiers, _out(options), options.metric)
+    rebuild_studies(options.names, source, tiers, options.out or views(options.results), options.metric)
 
 
 def _curves(options: argparse.Namespace) -> None:
@@ -168,7 +180,7 @@ def _curves(options: argparse.Namespace) -> None:
 
 
 def _runs(options: argparse.Namespace) -> None:
-    """List runs (tier=smoke status=partial ...), or delete some: runs delete RUN_ID ..."""
+    """List the newest runs, yours first (tier=smoke status=partial ...), or delete some: runs delete RUN_ID ..."""
     from analysis.output import ledger
 
     source = open_source(options.results, options.source)
@@ -178,7 +190,8 @@ def _runs(options: argparse.Namespace) -> None:
         return
     table = ledger.ledger(source.results, source.published.values())
     found = ledger.filtered(table, options.names)
-    print(ledger.values_instead(table, options.names) if found.empty and len(table) else ledger.to_text(found))
+    number = None if options.all else ledger.NEWEST
+    print(ledger.values_instead(table, options.names) if found.empty and len(table) else ledger.show(found, number))
 
 
 def _source(options: argparse.Namespace) -> tuple[Source, list[str]]:
@@ -198,7 +211,7 @@ _OPTIONS: dict[str, dict] = {
     "--tier": {"help": f"{', '.join(TIERS)}; default: every tier that has runs (explain, power: the highest)"},
     "--out": {
         "type": path_of,
-        "help": "folder to write to (default: paper; with --seeds, and for curves: RESULTS/views)",
+        "help": "folder to write to (default: paper; with --seeds, for study and for curves: RESULTS/views)",
     },
     "--seeds": {
         "type": _seeds,
@@ -207,6 +220,7 @@ _OPTIONS: dict[str, dict] = {
         "help": "use runs of these training seeds only (8,9 or 8-11)",
     },
     "--metric": {"action": "append", "default": [], "help": "another metric; may be repeated"},
+    "--all": {"action": "store_true", "help": "show all runs, not the newest 20"},
     "--allow-mixed": {"action": "store_true", "help": "average over method versions, task sets and backends"},
 }
 
@@ -214,8 +228,9 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int | None], str, tupl
     _BUILD: (_build, "LABEL", ("--tier", "--seeds", "--out", "--allow-mixed")),
     "explain": (_explain, "ENTRY", ("--tier", "--seeds", "--allow-mixed")),
     "power": (_power, "", ("--tier", "--seeds", "--allow-mixed")),
+    "headlines": (_headlines, "", ("--tier", "--seeds", "--allow-mixed")),
     "results": (_results, "", ("--tier", "--out")),
-    "runs": (_runs, "FILTER", ()),
+    "runs": (_runs, "FILTER", ("--all",)),
     "study": (_study, "NAME", ("--tier", "--seeds", "--out", "--metric")),
     "curves": (_curves, "RUN", ("--tier", "--out", "--metric")),
 }

@@ -20,6 +20,7 @@ from bepo.core.places import CONF
 from bepo.explore.frames import Runs
 from bepo.runs.compose import register, to_config
 from bepo.runs.config import Config, identity_of
+from bepo.runs.texts import is_plain
 from bepo.store.find import find_run
 from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder, run_id
@@ -28,7 +29,8 @@ from bepo.sweep.plan import plan_runs
 from bepo.sweep.studies import compose_study, config_errors, study_names
 from bepo.sweep.trials import RUNS, counted_trials, find_study
 
-_PLAIN = re.compile(r"[\w./+:@,-]+|\w+\(.*\)")  # what Hydra reads as it is; commas and range(8) are sweeps
+_PLAIN = re.compile(r"[\w./+:@-]+")  # a word of Hydra's grammar, if it is not a number, a truth value or null
+_SWEEP = re.compile(r"(?=.*,)[\w./+:@,-]+|\w+\(.*\)")  # "grpo,ppo" and "range(8)"
 
 
 def train(*overrides: str, **settings: Any) -> Runs:
@@ -108,7 +110,9 @@ def _text(value: Any) -> str:
     if isinstance(value, dict):
         return f"{{{','.join(f'{key}:{_text(one)}' for key, one in value.items())}}}"
     text = str(value)
-    return text if not isinstance(value, str | Path) or _PLAIN.fullmatch(text) else f"'{_quoted(text)}'"
+    if not isinstance(value, str | Path) or _SWEEP.fullmatch(text) or (_PLAIN.fullmatch(text) and is_plain(text)):
+        return text
+    return f"'{_quoted(text)}'"
 
 
 def _quoted(text: str) -> str:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from analysis.data.runs import changed_since, flat, grouped
 from bepo.core.errors import UserError, choose
+from bepo.core.printed_tables import show_table
 from bepo.explore.frames import unusual
 from bepo.store.cells import study_cells
 from bepo.store.files import Corrupt
@@ -23,6 +24,12 @@ from bepo.store.runs import RunFolder
 COLUMNS = ("run", "status", "tier", "study", "env", "credit", "model", "seed", "success", "wall", "commit", "began")
 COLUMNS += ("alarms", "differs")
 _BEGINNINGS = ("status", "commit", "began")
+_BY_IMPORTANCE = ("run", "status", "env", "credit", "seed", "success", "began", "study", "tier", "differs", "alarms")
+_BY_IMPORTANCE += ("wall", "commit", "model")
+_PUBLISHED = ("published", "missing (a published")
+_MINUTE = len("2026-11-28 00:31")
+NEWEST = 20
+"""Number of runs that are shown without ``--all``."""
 _FEW = 30  # a field with at most so many values is listed if no run matches
 
 
@@ -84,14 +91,36 @@ def values_instead(table: pd.DataFrame, filters: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def to_text(table: pd.DataFrame) -> str:
-    """Return the ledger as text, followed by the number of runs of each status."""
+def newest(table: pd.DataFrame, number: int | None = NEWEST) -> pd.DataFrame:
+    """Return the newest runs (all for None), those of the results folder before published ones, newest first."""
+    own = ~table["status"].str.startswith(_PUBLISHED)
+    ordered = table.assign(own=own).sort_values(["own", "began", "run"], ascending=False, ignore_index=True)
+    return ordered.drop(columns="own").head(len(table) if number is None else number)
+
+
+def show(table: pd.DataFrame, number: int | None = NEWEST) -> str:
+    """Print the newest runs of a ledger, and return a line with the number of runs of each status.
+
+    Columns without a value are left out, and those that do not fit the terminal.
+    """
     if table.empty:
         return "no runs"
     counts = table["status"].map(lambda s: s.split()[0]).value_counts()
     studies = table["study"].map(lambda s: ",".join(s.split(",")[:2]) + (",..." if s.count(",") > 1 else ""))
-    text = table.assign(study=studies).to_string(index=False, na_rep="-", float_format="{:.3f}".format)
-    return f"{text}\n{len(table)} runs: {', '.join(f'{n} {status}' for status, n in counts.items())}"
+    shown = newest(table.assign(study=studies, began=table["began"].str.slice(0, _MINUTE)), number)
+    texts = pd.DataFrame({name: shown[name].map(_text) for name in COLUMNS}, dtype=object)
+    filled = [name for name in COLUMNS if texts[name].ne("").any()]
+    narrow = show_table(filled, texts[filled].to_numpy().tolist(), [name for name in _BY_IMPORTANCE if name in filled])
+    words = [f"{len(table)} runs: {', '.join(f'{n} {status}' for status, n in counts.items())}"]
+    words += [f"the newest {len(shown)} are shown, yours first; --all shows all"] * (len(shown) < len(table))
+    words += [f"too narrow for {', '.join(narrow)}"] * bool(narrow)
+    return "\n".join(words)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return "" if pd.isna(value) else f"{value:.3f}"
+    return "" if value is None else str(value)
 
 
 def delete(results: Path, identifiers: Sequence[str]) -> None:

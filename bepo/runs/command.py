@@ -22,6 +22,7 @@ from hydra.utils import execution_whitelist
 from bepo.core.errors import place_of, ready_streams, status_of
 from bepo.runs.compose import CONFIG_ERRORS, explain
 from bepo.runs.field_docs import explained
+from bepo.runs.texts import with_texts
 from bepo.store.runs import Busy
 
 CLASSES = (
@@ -133,6 +134,7 @@ def run_command(main: Callable[[], object]) -> None:
     """
     ready_streams()
     given = " ".join(sys.argv[1:])
+    sys.argv[1:] = with_texts(sys.argv[1:])
     sys.argv.append(_NO_LOGGING_YET)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra raises errors instead of printing them
     try:

@@ -24,6 +24,7 @@ from bepo.core.places import CONF
 from bepo.core.plugins import plugin_folders, use_plugins
 from bepo.core.settings import Settings
 from bepo.runs.config import PLUGINS, Config
+from bepo.runs.texts import with_texts
 from bepo.runs.trials_database import database_url, search_name
 
 _ADVICE = r"Config search path|\.?\nTo append|\n    (full_key|object_type)|\nSee http|\nYou may|\nCheck that"
@@ -181,7 +182,7 @@ def with_fields(config: Config, overrides: Sequence[str]) -> Config:
     """Return a config with some fields changed, as in ``evaluation.tasks=16``. Raises ``UserError``."""
     try:
         changes = OmegaConf.create()
-        for override in OverridesParser.create().parse_overrides([text.lstrip("+") for text in overrides]):
+        for override in OverridesParser.create().parse_overrides([o.lstrip("+") for o in with_texts(overrides)]):
             OmegaConf.update(changes, override.key_or_group, override.value())
         return to_config(cast(DictConfig, OmegaConf.merge(OmegaConf.structured(config), changes)))
     except (OmegaConfBaseException, HydraException) as error:

@@ -24,7 +24,7 @@ from bepo.sweep.outcome import GridOutcome, TuningOutcome
 from bepo.sweep.plan import PlannedRun, note_cells, plan_runs
 from bepo.sweep.pool import Pool
 from bepo.sweep.ray_pool import RayPool
-from bepo.sweep.show import View, format_plan, format_summary, format_time
+from bepo.sweep.show import Brief, View, failures, format_duration, format_plan, format_summary, format_time
 from bepo.sweep.studies import PlannedStudy, compose_study, config_errors, studies_of_paper
 from bepo.sweep.trials import find_study, format_status, time_estimates
 from bepo.sweep.tune import Tuning
@@ -45,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--dry-run", action="store_true", help="show the cells and their cost, train nothing")
     parser.add_argument("--retrain", action="store_true", help="also train runs that are in paper/runs")
+    parser.add_argument("--brief", action="store_true", help="one line: how many runs are complete, how many failed")
     parser.add_argument(
         "--shard", type=_shard, metavar="I/N", help="only every N-th run of the grids, from the I-th on"
     )
@@ -81,9 +82,9 @@ def _sweep(options: Namespace) -> int:
         say(f"{len(published)} runs are published ({PUBLISHED}) and are not trained again; --retrain trains them")
     throughput = Throughput(results)
     states = {run.id: run.progress(hashed=False) for run in runs}
-    if grids:
+    if grids and not options.brief:
         say(format_plan(runs, states, throughput, jobs, cells=options.dry_run))
-    tunings = [s for s in studies if s.is_tuning and _announce(s, throughput, jobs, errors)]
+    tunings = [s for s in studies if s.is_tuning and _announce(s, throughput, jobs, errors, options.brief)]
     if errors and not grids and not tunings:
         return 2
     if options.dry_run:
@@ -94,17 +95,26 @@ def _sweep(options: Namespace) -> int:
     for run in published:
         note_cells(run)
     pool = RayPool(options.ray, runs, options.jobs) if options.ray else Pool(jobs)
-    opened = [one for study in tunings if (one := _open(study, pool, throughput, errors))]
+    totals = {study.name: study.config.hydra.sweeper.n_trials * len(study.seeds) for study in tunings}
+    brief = Brief(throughput, pool.size, len(runs) + sum(totals.values())) if options.brief else None
+    views = [brief or View(throughput, pool.size, total, hides_test=True) for total in totals.values()]
+    opened = [one for study, view in zip(tunings, views) if (one := _open(study, pool, view, errors))]
     if errors and not grids and not opened:
         return 2
     outcomes: list[GridOutcome | TuningOutcome] = []
     if grids:
-        outcomes.append(_train(runs, pool, throughput, began))
+        outcome = Execution(runs, pool, brief or View(throughput, pool.size, len(runs))).finish()
+        outcomes.append(outcome)
+        whole = [format_summary(outcome, runs, time.monotonic() - began)]
+        say("".join(f"{line}\n" for line in (failures(outcome, runs) if brief else whole)), end="")
     for tuning in opened:
         if not any(outcome.interrupted for outcome in outcomes):
             outcomes.append(_tune(tuning))
     for error in errors:
         say(f"FAILED  {error}")
+    if brief:
+        took = format_duration(time.monotonic() - began)
+        say(f"{brief.n_complete} of {brief.total} runs complete, {brief.n_failed} failed, {took}")
     if any(outcome.interrupted for outcome in outcomes):
         return 130
     _upload_ledger(studies, runs, outcomes)
@@ -153,8 +163,11 @@ def _jobs(asked: int | None, studies: Sequence[PlannedStudy]) -> int:
     return max(1, min(cores, of_launchers) if of_launchers > 0 else cores)
 
 
-def _announce(planned: PlannedStudy, throughput: Throughput, jobs: int, errors: list[UserError]) -> bool:
-    """Print the progress of an Optuna study. Return whether it needs more trials. Append to ``errors`` on failure."""
+def _announce(planned: PlannedStudy, throughput: Throughput, jobs: int, errors: list[UserError], brief: bool) -> bool:
+    """Print the progress of an Optuna study unless ``brief``. Return whether it needs more trials.
+
+    Append to ``errors`` on failure.
+    """
     try:
         with config_errors(planned.name, planned.overrides):
             study = find_study(planned)
@@ -164,7 +177,8 @@ def _announce(planned: PlannedStudy, throughput: Throughput, jobs: int, errors: 
         print(f"error: {error}", file=sys.stderr)
         return False
     to_do = format_time(estimates, jobs) if estimates else "nothing to do"
-    say(f"{format_status(planned, study)}\n  {to_do}")
+    if not brief:
+        say(f"{format_status(planned, study)}\n  {to_do}")
     return bool(estimates)
 
 
@@ -183,18 +197,10 @@ def _upload_ledger(
         print(error, file=sys.stderr)
 
 
-def _train(runs: Sequence[PlannedRun], pool: Pool, throughput: Throughput, began: float) -> GridOutcome:
-    """Train the missing runs of all grids, and print a summary."""
-    outcome = Execution(runs, pool, View(throughput, pool.size, len(runs))).finish()
-    say(format_summary(outcome, runs, time.monotonic() - began))
-    return outcome
-
-
-def _open(planned: PlannedStudy, pool: Pool, throughput: Throughput, errors: list[UserError]) -> Tuning | None:
+def _open(planned: PlannedStudy, pool: Pool, view: View, errors: list[UserError]) -> Tuning | None:
     """Open the database of an Optuna study before anything is trained. Append to ``errors`` on failure."""
-    total = planned.config.hydra.sweeper.n_trials * len(planned.seeds)
     try:
-        return Tuning(planned, pool, View(throughput, pool.size, total, hides_test=True))
+        return Tuning(planned, pool, view)
     except UserError as error:
         errors.append(UserError(f"{planned.name}: {error}"))
         print(f"error: {errors[-1]}", file=sys.stderr)

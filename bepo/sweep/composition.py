@@ -33,6 +33,7 @@ from bepo.core.places import CONF, cache_folder
 from bepo.core.plugins import imported_plugins, plugin_folders
 from bepo.runs.compose import CONFIG_ERRORS
 from bepo.runs.config import Config
+from bepo.runs.texts import with_texts
 from bepo.store.files import DiskFull, digest, write_atomically
 
 _PACKAGE = Path(__file__).parents[1]
@@ -110,7 +111,7 @@ def compose_with_hydra(experiments: Path, name: str, overrides: Sequence[str], h
     main, running.hydra = running.hydra, None
     try:
         with initialize_config_dir(str(experiments)):
-            return compose(name, list(overrides), return_hydra_config=hydra)
+            return compose(name, with_texts(overrides), return_hydra_config=hydra)
     except CONFIG_ERRORS:
         raise
     except ValueError as error:  # raised by Hydra for a choice that is not a name, such as env=null

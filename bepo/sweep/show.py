@@ -92,7 +92,13 @@ def format_duration(seconds: float) -> str:
 def format_summary(outcome: GridOutcome, runs: Sequence[PlannedRun], seconds: float) -> str:
     """Return how many runs are complete after ``seconds``, and which failed, with reasons and logs."""
     elsewhere = f" ({len(outcome.elsewhere)} of them by other processes)" if outcome.elsewhere else ""
-    lines = [f"{len(outcome.complete)} of {len(runs)} runs complete{elsewhere}, {format_duration(seconds)}"]
+    done = f"{len(outcome.complete)} of {len(runs)} runs complete{elsewhere}, {format_duration(seconds)}"
+    return "\n".join([done, *failures(outcome, runs)])
+
+
+def failures(outcome: GridOutcome, runs: Sequence[PlannedRun]) -> list[str]:
+    """Return lines about the runs that failed or were not started, with reasons and logs; empty if there are none."""
+    lines = []
     for run in runs:
         if run.id in outcome.failed:
             lines.append(f"FAILED  {run.label}: {outcome.failed[run.id]}\n        log {run.log}: {_last_line(run)}")
@@ -103,7 +109,7 @@ def format_summary(outcome: GridOutcome, runs: Sequence[PlannedRun], seconds: fl
         lines.append("interrupted; the same command continues from here")
     elif outcome.failed:
         lines.append("the same command tries the failed ones again")
-    return "\n".join(lines)
+    return lines
 
 
 def _last_line(run: PlannedRun) -> str:
@@ -172,6 +178,10 @@ class View:
         self._erase()
         say(text, file=self.out)
 
+    def note(self, text: str) -> None:
+        """Print a line about a trial of a search, or about the search."""
+        self.log(text)
+
     def _total_line(self, workers: Sequence[Worker], pending: Sequence[PlannedRun], n_elsewhere: int) -> str:
         unfinished = [*pending, *(worker.run for worker in workers)]
         seconds = sum(self.throughput.estimate(run).seconds for run in unfinished) / self.jobs
@@ -185,6 +195,28 @@ class View:
         if self.n_drawn:
             say(f"\x1b[{self.n_drawn}F\x1b[J", end="", file=self.out)
             self.n_drawn = 0
+
+
+class Brief(View):
+    """One line that is redrawn: how many runs are complete and how many failed. Without a terminal, one a minute.
+
+    Only failures leave a line of their own. For smoke runs, whose success says nothing.
+    """
+
+    def started(self, worker: Worker) -> None:
+        """Show nothing."""
+
+    def completed(self, worker: Worker) -> None:
+        """Count a completed run."""
+        self.n_complete += 1
+        self.throughput.add(worker.run.folder.path)
+
+    def draw(self, workers: Sequence[Worker], pending: Sequence[PlannedRun], n_elsewhere: int) -> None:
+        """Draw the line of totals."""
+        super().draw([], [*pending, *(worker.run for worker in workers)], n_elsewhere)
+
+    def note(self, text: str) -> None:
+        """Show nothing."""
 
 
 def _worker_line(worker: Worker) -> str:

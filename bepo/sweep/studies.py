@@ -19,6 +19,7 @@ from bepo.core.places import EXPERIMENTS
 from bepo.core.plugins import plugin_folders
 from bepo.runs.compose import CONFIG_ERRORS, explain, to_config
 from bepo.runs.config import Config
+from bepo.runs.texts import refuse_changed_texts, with_texts
 from bepo.sweep.composition import composed
 from bepo.sweep.multirun import check_plugins, is_optuna
 from bepo.sweep.space import grid, parse, with_first_presets
@@ -58,7 +59,7 @@ class PlannedStudy:
     def sweep(self) -> list[str]:
         """The overrides of Hydra's sweeper: the sweep of the study's file, then those of the command line."""
         params = self.config.hydra.sweeper.params or {}
-        return [*(f"{key}={value}" for key, value in params.items()), *self.overrides]
+        return with_texts([*(f"{key}={value}" for key, value in params.items()), *self.overrides])
 
     @property
     def objectives(self) -> list[str]:
@@ -130,7 +131,7 @@ def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
     both = [o for o in overrides if o.startswith(("seed=", "seeds="))]
     if len({o.split("=")[0] for o in both}) > 1:
         raise UserError(f"{' '.join(both)}: both choose the training seeds; leave one of them out")
-    overrides = [_seeds(o, name) if o.startswith("seeds=") else o for o in overrides]
+    overrides = with_texts([_seeds(o, name) if o.startswith("seeds=") else o for o in overrides])
     with config_errors(name, overrides):
         plain = with_first_presets(parse(overrides))
     # Presets of Hydra's own part may depend on the overrides.
@@ -144,6 +145,8 @@ def _check_study(study: PlannedStudy) -> None:
     """Raise ``UserError`` for an invalid ``study`` part or sweep of a study's file."""
     name, says = study.name, study.config.study
     check_plugins(study.config.hydra)
+    path = _folder(name) / f"{name}.yaml"
+    refuse_changed_texts(path.read_text(encoding="utf-8"), f"experiments/{path.name}")
     if (said := says.get("name")) != name:
         raise UserError(f"study.name={said} in experiments/{name}.yaml: must be the name of the file, {name}")
     if study.is_tuning and not all(OmegaConf.is_list(says.get(field)) for field in ("objectives", "seeds")):

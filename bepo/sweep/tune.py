@@ -81,7 +81,7 @@ class Tuning:
         if (refused := [trial.user_attrs.get(REFUSED) for trial in counted_trials(self.study)]) and all(refused):
             self.outcome.failed.append(f"no trial could be trained; the last error: {refused[-1]}")
         self.view.end()
-        self.view.log(format_status(self.planned, self.study))
+        self.view.note(format_status(self.planned, self.study))
         return self.outcome
 
     def _work(self, received: Sequence[int]) -> None:
@@ -145,7 +145,7 @@ class Tuning:
                 problem = str(error).removeprefix(" ".join([self.planned.name, *overrides]) + ": ")
                 trial.set_user_attr(REFUSED, problem)
                 self._tell(trial, TrialState.PRUNED)
-                self.view.log(f"trial {trial.number}: pruned, {problem} ({format_params(trial.params)})")
+                self.view.note(f"trial {trial.number}: pruned, {problem} ({format_params(trial.params)})")
             except UNREACHABLE:
                 raise
             except Exception as error:  # any type: the code of a sampler, of conditions or of a plug-in
@@ -182,11 +182,11 @@ class Tuning:
         except Exception as error:  # any type: the code of a sampler
             if not self._trials()[number].state.is_finished():
                 raise
-            self.view.log(f"trial {number}: is stored; its sampler failed, {told(error)}")
+            self.view.note(f"trial {number}: is stored; its sampler failed, {told(error)}")
 
     def _note_failure(self, problem: str) -> None:
         self.outcome.failed.append(f"{self.planned.name}, {problem}")
-        self.view.log(f"failed: {problem}")
+        self.view.note(f"failed: {problem}")
 
     def _queue_abandoned(self) -> None:
         """Queue the settings of every trial whose process has died, and mark that trial as failed.
@@ -217,7 +217,7 @@ class Tuning:
         trial.set_user_attr(RUNS, [run.id for run in runs])
         attempt = Attempt(trial, lock, runs, list(runs))
         retries = f" (retries trial {trial.user_attrs[RETRIES]})" if RETRIES in trial.user_attrs else ""
-        self.view.log(f"{attempt.label}{retries}: {format_params(trial.params)}")
+        self.view.note(f"{attempt.label}{retries}: {format_params(trial.params)}")
         return attempt
 
     def _trials(self, *states: TrialState) -> list[FrozenTrial]:
@@ -282,4 +282,4 @@ class Tuning:
         if state == TrialState.FAIL:
             self._note_failure(attempt.failure)
         else:
-            self.view.log(f"{attempt.label}: {format_values(self.objectives, values or []) or state.name.lower()}")
+            self.view.note(f"{attempt.label}: {format_values(self.objectives, values or []) or state.name.lower()}")
