@@ -18,7 +18,7 @@ ADAPTER_CONFIG = "adapter_config.json"
 
 
 def add_adapters(model: transformers.PreTrainedModel, settings: LoRA, base: str) -> None:
-    """Put adapters into a model, which change nothing until they are trained, and freeze all other weights.
+    """Put new adapters into a model and freeze all other weights. Until they are trained, its outputs stay the same.
 
     ``base`` names the weights below the adapters in their folder. Raises ``Missing`` without peft, and ``UserError``
     for names of layers that the model does not have.
