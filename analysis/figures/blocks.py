@@ -29,11 +29,22 @@ class _Row:
     name: str
     found: dict[str, Rates]
 
+    @property
+    def blocks(self) -> int:
+        """The number of blocks that it shares with Gated-BEPO."""
+        return len(self.found["speed"])
+
+    @property
+    def label(self) -> str:
+        """Its name in print, with the number of blocks where they are too few for an interval."""
+        few = f" ({self.blocks} block{'s' * (self.blocks > 1)})" if self.blocks < FEWEST else ""
+        return row_label(self.name) + few
+
 
 def _forest(env: str, studies: Studies) -> Figure:
     """Draw the differences in each block of an environment, and their means with intervals."""
     used = [run for run in runs_in_blocks(studies) if run.env == env]
-    rows = _rows(used)
+    rows, alone = _rows(used)
     figure, axes = style.panels(1, len(MEASURES), style.PAGE, 0.8 + _ROW * max(len(rows), 6), sharey=True)
     for axis, measure in zip(axes, MEASURES):
         axis.set(title=measure.capitalize(), xlabel=f"Difference from {name_of(BASE)} in points")
@@ -46,7 +57,7 @@ def _forest(env: str, studies: Studies) -> Figure:
         if not rows:
             style.nothing(axis)
     if rows:
-        axes[0].set_yticks(range(len(rows)), [row_label(row.name) for row in rows])
+        axes[0].set_yticks(range(len(rows)), [row.label for row in rows])
         axes[0].set_ylim(len(rows) - 0.4, -0.6)
     caption = (
         f"Methods and variants on {environment_name(env)} in the blocks that they share with {name_of(BASE)} (tier "
@@ -55,12 +66,15 @@ def _forest(env: str, studies: Studies) -> Figure:
         "fifth of the updates."
     )
     notes = ["Exploratory, except for the claims of table blocks-claims."]
+    few = [row.label for row in rows if row.blocks < FEWEST]
+    notes += [f"Without mean and interval, because they have fewer than {FEWEST} blocks: {', '.join(few)}."] * bool(few)
+    notes += [f"Not drawn, because they share no block with {name_of(BASE)}: {', '.join(alone)}."] * bool(alone)
     notes += [RECONSTRUCTION] * any(is_reconstruction(row.name.split()[0]) for row in rows)
     return Figure(caption, figure, used, notes)
 
 
-def _rows(runs: list[Run]) -> list[_Row]:
-    """Return the rows of an environment with enough blocks, the fastest first."""
+def _rows(runs: list[Run]) -> tuple[list[_Row], list[str]]:
+    """Return the rows of an environment, the fastest first, and the names of those that share no block."""
     by_row = measured(runs)
     base = by_row.get(BASE, {})
     found = [
@@ -68,16 +82,19 @@ def _rows(runs: list[Run]) -> list[_Row]:
         for name, own in by_row.items()
         if name != BASE
     ]
-    enough = [row for row in found if len(row.found["speed"]) >= FEWEST]
-    return sorted(enough, key=lambda row: -row.found["speed"].mean())
+    shown = [row for row in found if row.blocks]
+    alone = [row_label(row.name) for row in found if not row.blocks] if base else []
+    return sorted(shown, key=lambda row: -row.found["speed"].mean()), alone
 
 
 def _draw(axis: Axes, place: int, row: _Row, measure: str) -> None:
     values, colour = row.found[measure], style.method_colour(row.name.split()[0])
-    found = Contrast.over(values)
     axis.plot(
         values, np.full(len(values), place + _BELOW), "o", color=colour, markersize=1.8, alpha=0.6, markeredgewidth=0
     )
+    if len(values) < FEWEST:
+        return
+    found = Contrast.over(values)
     axis.plot((found.interval.low, found.interval.high), (place, place), color=colour, linewidth=1.4)
     (dot,) = axis.plot([values.mean()], [place], "o", color=colour, markersize=3.6)
     describe(dot, [f"{row_label(row.name)}, {measure}, {len(values)} blocks: {found.text()}"])

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations
 from math import isfinite, isnan
 
 import numpy as np
@@ -37,6 +38,7 @@ def of_grid(studies: Sequence[StudyRuns], lines: Sequence[Line], metrics: Sequen
         *of_evaluations(lines),
         " ".join(_signs(lines, entries)),
         *_leaders(lines, metrics),
+        *_identical(lines),
         *_mixtures(entries),
         " ".join(origins(runs)),
         " ".join(_transcription(lines)),
@@ -149,6 +151,25 @@ def _signs(lines: Sequence[Line], entries: Sequence[Entry]) -> list[str]:
         "ᶜ reported numbers that the paper took from elsewhere.": "ᶜ" in marks,
     }
     return [text for text, applies in texts.items() if applies]
+
+
+def _identical(lines: Sequence[Line]) -> list[str]:
+    """Return a note that names the rows of a block whose different runs agree in every update and every episode."""
+    pairs = []
+    for same in grouped(lines, lambda line: line.block).values():
+        by_seed = {line.name: {run.seed: run for entry in line.entries for run in entry.runs} for line in same}
+        for (a, runs), (b, others) in combinations(by_seed.items(), 2):
+            shared = runs.keys() & others.keys()
+            different = runs.keys() == others.keys() and all(runs[seed].id != others[seed].id for seed in shared)
+            if shared and different and all(_agree(runs[seed], others[seed]) for seed in shared):
+                pairs.append(f"{a} and {b}")
+    return [f"Identical in every update and every episode: {'; '.join(pairs)}."] if pairs else []
+
+
+def _agree(a: Run, b: Run) -> bool:
+    """Return whether two trainings have the same metrics and episodes; their final success alone is compared first."""
+    successes = {run.metadata["result"].get("success") for run in (a, b)}
+    return len(successes) == 1 and not a.is_evaluation and a.learned == b.learned
 
 
 def _mixtures(entries: Iterable[Entry]) -> list[str]:

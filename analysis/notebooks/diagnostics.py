@@ -12,20 +12,21 @@ def _():
 
     import marimo as mo
 
-    from analysis.plots.explore import histograms
+    from analysis.plots.explore import histograms, paths_by_name
     from bepo.explore import diagnosis
     from bepo.runs.health import alarms_of
-    from bepo.store.find import every_run, read_any
+    from bepo.store.find import read_any
 
-    return Path, alarms_of, diagnosis, every_run, histograms, mo, read_any
+    return Path, alarms_of, diagnosis, histograms, mo, paths_by_name, read_any
 
 
 @app.cell
-def _(Path, every_run, mo, read_any):
+def _(Path, mo, paths_by_name, read_any):
     results = Path(str(mo.cli_args().get("results") or "results"))
-    paths = every_run(results)
+    paths = paths_by_name(results)
     mo.stop(not paths, mo.md("No run yet: `python -m bepo.train` makes one."))
-    _kept = next((name for name, path in paths.items() if read_any(path).rollouts()), next(iter(paths)))
+    _own = {name: path for name, path in paths.items() if path.suffix != ".zip"} or paths
+    _kept = next((name for name, path in _own.items() if read_any(path).rollouts()), next(iter(_own)))
     chosen = mo.ui.dropdown(list(paths), value=_kept, label="Run ID", searchable=True)
     mo.vstack(
         [
@@ -35,7 +36,7 @@ def _(Path, every_run, mo, read_any):
 
                 A run can train to the end and learn nothing, or learn the wrong thing. This page shows its alarms,
                 its metrics over time, success by task type, and the parts of its advantages.
-                `bepo diagnose RUN` prints the same tables.
+                `bepo diagnose RUN` prints the same tables. Runs of the results folder come first, the newest first.
                 """
             ),
             chosen,
@@ -48,7 +49,9 @@ def _(Path, every_run, mo, read_any):
 def _(alarms_of, chosen, mo, paths, read_any):
     run = read_any(paths[chosen.value])
     alarms = [f"* **{alarm}**" for alarm in alarms_of(run)]
-    mo.md("\n".join(["## Alarms", "Their thresholds are the settings `health.*`.", "", *(alarms or ["None."])]))
+    _whose = f"{run.config['env']['name']}, {run.config['credit']['name']}, seed {run.config['seed']}"
+    _said = [f"Run {chosen.value}: {_whose}", "", "## Alarms", "Their thresholds are the settings `health.*`.", ""]
+    mo.md("\n".join([*_said, *(alarms or ["None."])]))
     return (run,)
 
 

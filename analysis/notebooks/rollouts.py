@@ -43,10 +43,11 @@ def _(Path, explore, mo, open_source):
 
 @app.cell
 def _(explore, mo, source, study):
+    _study = f"Study {study.selected_key}"
     kept = {name: run for name, run in explore.runs(source, *study.value).items() if explore.rollouts(run)}
-    mo.stop(not kept, mo.md("No run of this study kept its rollouts. Train with `save_rollouts=10`."))
+    mo.stop(not kept, mo.md(f"{_study}: no run kept its rollouts. Train with `save_rollouts=10`."))
     run = mo.ui.dropdown(kept, value=next(iter(kept)), label="Run", full_width=True)
-    mo.vstack([run])
+    mo.vstack([mo.md(f"{_study}, run {run.selected_key}"), run])
     return (run,)
 
 

@@ -28,10 +28,10 @@ def _(Path, explore, ledger, mo, open_source):
     _ABOUT = """
         # Runs
 
-        The ledger has a row for each run, the published ones too. Below: runs of a study side by side, and where
-        the gate of Gated-BEPO is open.
+        The ledger has a row for each run: those of the results folder first, then the published ones. Below: runs of
+        a study side by side, and where the gate of Gated-BEPO is open.
         """
-    _every = ledger.ledger(results, source.published.values())
+    _every = ledger.newest(ledger.ledger(results, source.published.values()), None)
     _studies = explore.studies(source)
     mo.stop(not _studies, mo.md("No complete run yet."))
     study = mo.ui.dropdown(_studies, value=next(iter(_studies)), label="Study", searchable=True)
@@ -42,11 +42,11 @@ def _(Path, explore, ledger, mo, open_source):
 @app.cell
 def _(explore, mo, source, study):
     every = explore.runs(source, *study.value)
-    mo.stop(not every, mo.md("This study has no complete run yet."))
+    mo.stop(not every, mo.md(f"Study {study.selected_key} has no complete run yet."))
     runs = mo.ui.multiselect(every, value=list(every)[:2], label="Runs", full_width=True)
     logged = sorted({column for run in every.values() for column in run.metrics.columns} - {"update"})
     metrics = mo.ui.multiselect(logged, value=["train/success"], label="Metrics", full_width=True)
-    mo.vstack([mo.md("# Runs side by side"), runs, metrics])
+    mo.vstack([mo.md(f"# Runs side by side: study {study.selected_key}"), runs, metrics])
     return every, metrics, runs
 
 

@@ -25,14 +25,16 @@ def _():
 @app.cell
 def _(Path, TIERS, mo, open_source, tuning):
     _source = open_source(Path(str(mo.cli_args().get("results") or "results")))
-    _studies = tuning.optuna_studies(*_source.trials(*TIERS))
+    _own = tuning.optuna_studies(_source.results)
+    _every = tuning.optuna_studies(*_source.trials(*TIERS))
+    _studies = _own | {f"{name} (published)": one for name, one in _every.items() if name not in _own}
     study = mo.ui.dropdown(_studies, value=next(iter(_studies), None), label="Study")
     _ABOUT = """
         # A search with Optuna
 
         `python -m bepo.sweep tune_gated_bepo` searches the settings of Gated-BEPO. Each trial trains one setting with
-        several seeds, and Optuna keeps the trials in `results/studies.db`. This page shows the searches of the
-        results folder and the published ones.
+        several seeds, and Optuna keeps the trials in `results/studies.db`. The searches of the results folder come
+        first, then the published ones.
         """
     mo.vstack([mo.md(_ABOUT), study if _studies else mo.md("No search yet: `python -m bepo.sweep tune_gated_bepo`.")])
     return (study,)
@@ -45,7 +47,7 @@ def _(finite_trials, mo, study, tuning):
     _few = "Importances are unstable: they vary with every trial that is added." if len(_trials) < 20 else ""
     mo.vstack(
         [
-            mo.md(f"## What the search found\n{len(_trials)} complete trials. Every point is a trial."),
+            mo.md(f"## What {study.selected_key} found\n{len(_trials)} complete trials. Every point is a trial."),
             tuning.picture([study.value], tuning.draw_history),
             mo.md(f"## Which settings matter\nShares of the variance of the objective. {_few}"),
             tuning.picture([study.value], tuning.draw_importance),

@@ -92,7 +92,10 @@ def values_instead(table: pd.DataFrame, filters: Sequence[str]) -> str:
 
 
 def newest(table: pd.DataFrame, number: int | None = NEWEST) -> pd.DataFrame:
-    """Return the newest runs (all for None), those of the results folder before published ones, newest first."""
+    """Return the newest runs (all for None): those of the results folder first, then published ones.
+
+    Both are sorted by when they began, the newest first.
+    """
     own = ~table["status"].str.startswith(_PUBLISHED)
     ordered = table.assign(own=own).sort_values(["own", "began", "run"], ascending=False, ignore_index=True)
     return ordered.drop(columns="own").head(len(table) if number is None else number)

@@ -12,6 +12,7 @@ from analysis.output.build import Built, LeftOut, build, make_folders, write, wr
 from analysis.output.study import build_study
 from analysis.output.text import to_markdown
 from bepo.core.errors import UserError, choose
+from bepo.core.printed_tables import show_table
 from bepo.runs.config import TIERS
 
 
@@ -88,8 +89,14 @@ def _print(built: list[Built]) -> None:
     if unfinished:
         print(f"left out: {unfinished} runs that are not complete (python -m analysis runs)", file=sys.stderr)
     for one in built:
-        if one.table:
+        if one.table and sys.stdout.isatty():
+            print(f"\n{one.label} (tier {one.tier})\n{one.table.caption}")
+            show_table(one.table.names, [[cell.text for cell in row] for row in one.table.rows])
+            print("\n".join(one.table.notes))
+        elif one.table:
             print(f"\n{one.label} (tier {one.tier})\n\n{to_markdown(one.table)}")
+        elif one.product.notes:
+            print(f"\n{one.label} (tier {one.tier}): {' '.join(one.product.notes)}")
 
 
 def _print_summary(built: list[Built]) -> None:

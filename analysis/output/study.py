@@ -1,6 +1,6 @@
 """``python -m analysis study NAME``: any study as a table and curves, with a row per setting that varies."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 
 import pandas as pd
@@ -10,8 +10,10 @@ from analysis.data.rows import RowKey
 from analysis.data.runs import Run, grouped
 from analysis.data.sources import Source
 from analysis.data.studies import StudyRuns
+from analysis.grid.contrasts import paired
 from analysis.grid.grid import grid
 from analysis.grid.parts import Block, Metric, Rows, size_of
+from analysis.grid.success import mean_with_interval
 from analysis.grid.table import Figure, Table
 from analysis.output.build import Built
 from analysis.plots import style
@@ -49,8 +51,11 @@ def build_study(name: str, source: Source, tier: str, metrics: Sequence[str] = (
     first = VALIDATION if any(name in run.searches for run in study.runs) else SUCCESS
     chosen = (first, *(_metric(metric, study.runs) for metric in metrics))
     label = f"study-{name}"
+    searched = first is VALIDATION  # a search must not see test tasks
+    compared = Table("", [], []) if searched else differences(study)
     return [
         Built(label, tier, _table(label, study, chosen), [study]),
+        *([Built(f"{label}-differences", tier, compared, [study])] if compared.rows else []),
         Built(f"{label}-curves", tier, _curves(study, metrics), [study]),
     ]
 
@@ -109,6 +114,39 @@ def _table(label: str, study: StudyRuns, metrics: Sequence[Metric]) -> Table:
     blocks = [Block(f"{env} {model}", f"{env}, model {model}" * (len(places) > 1), model, env) for env, model in places]
     caption = f"{_heading(study)} Mean over training seeds and their sample standard deviation."
     return without_empty(grid(label, study, caption, metrics, blocks, rows))
+
+
+def differences(study: StudyRuns) -> Table:
+    """Return the difference of every row from the first that shares seeds with most others, paired over these seeds.
+
+    A seed is a block where the warm start has it too. A dash: no seed in common. Empty with less than two rows.
+    """
+    rows, several = [], len({run.method for run in study.runs}) > 1
+    trained = [run for run in study.runs if run.updates and "train/success" in run.metrics]
+    for env, of_env in grouped(sorted(trained, key=lambda run: (run.env, run.model)), _place).items():
+        by_row = grouped(sorted(of_env, key=lambda run: run.seed), lambda run: str(study.key.row(run)))
+        seeds = {row: {run.seed for run in by_row[row]} for row in _ordered(by_row)}
+        base = max(seeds, key=lambda row: sum(bool(seeds[row] & other) for other in seeds.values()))
+        for row in (row for row in seeds if row != base):
+            pair = [{run.seed: run for run in by_row[one]} for one in (row, base)]
+            points = [paired(*({seed: of(run) for seed, run in side.items()} for side in pair)) for of in _MEASURES]
+            name = f"{_short(row, several)} − {_short(base, several)}"
+            numbers = [mean_with_interval(values) if len(values) else "–" for values in points]
+            rows.append([*env, name, str(len(points[0])), *numbers])
+    heads = ["Environment", "Model", "Difference", "Seeds", "In training", "At the end"]
+    caption = f"{_heading(study)} Differences in points, paired over training seeds, with Student's 95 % intervals."
+    notes = ["In training: success averaged over all updates. At the end: success on the test tasks. Not corrected."]
+    return Table(caption, heads, rows, notes, left=3)
+
+
+def _place(run: Run) -> tuple[str, str]:
+    return run.env, run.model
+
+
+_MEASURES: tuple[Callable[[Run], float], ...] = (
+    lambda run: 100 * run.mean("train/success"),
+    lambda run: float(run.passes().to_numpy().mean()),
+)
 
 
 def _heading(study: StudyRuns) -> str:

@@ -1,8 +1,10 @@
 """Data for the notebooks: the runs, their metrics, their differences, and the rollouts they kept."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import cycle
+from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure as Picture
@@ -16,14 +18,39 @@ from analysis.plots.style import GREY, PAGE, band, by_seed, legend_above, method
 from bepo.core.batch import RolloutBatch
 from bepo.explore import diagnosis
 from bepo.explore.frames import differing
+from bepo.store.cells import study_cells
+from bepo.store.files import Corrupt
+from bepo.store.find import every_run
+from bepo.store.run_files import RUN, read_run
 
 _DASHES = ("-", "--", ":", "-.")
 _HISTOGRAMS = 4  # a row
 
 
 def studies(source: Source) -> dict[str, tuple[str, str]]:
-    """Return study and tier of all cells by a readable name, without reading a run."""
-    return {f"{name} ({tier})": (name, tier) for name, tier in source.places()}
+    """Return study and tier of all cells by a readable name: one's own first, then the published ones.
+
+    Runs of the results folder that belong to no study come after one's own studies, as study ``""`` of their tier.
+    """
+    every = source.places()
+    own = [place for place in every if (source.results / "studies" / place[0] / place[1]).is_dir()]
+    alone = dict.fromkeys(("", run.tier) for run in without_study(source))
+    others = [place for place in every if place not in own]
+    mine = {f"{name or 'runs without a study'} ({tier})": (name, tier) for name, tier in [*own, *alone]}
+    return mine | {f"{name} ({tier}, published)": (name, tier) for name, tier in others}
+
+
+def without_study(source: Source) -> list[Run]:
+    """Return the complete, intact trainings of the results folder that belong to no study."""
+    of_studies = {run for _, run in study_cells(source.results)}
+    folders = [
+        path.parent for path in sorted(source.results.glob(f"runs/*/{RUN}")) if path.parent.name not in of_studies
+    ]
+    found = []
+    for folder in folders:
+        with suppress(Corrupt):
+            found.append(Run(read_run(folder, hashed=False)))
+    return found
 
 
 def runs(source: Source, study: str, tier: str) -> dict[str, Run]:
@@ -31,13 +58,25 @@ def runs(source: Source, study: str, tier: str) -> dict[str, Run]:
 
     The name contains the settings in which a run differs from others of its environment, model and method.
     """
-    runs = sorted(source.all_of_study(study, tier), key=lambda r: (r.started, r.id), reverse=True)
+    of_study = source.all_of_study(study, tier) if study else [run for run in without_study(source) if run.tier == tier]
+    runs = sorted(of_study, key=lambda r: (r.started, r.id), reverse=True)
     kinds = {run.id: f"{run.env} {run.model} {name_of(run.method)}" for run in runs}
     words: dict[str, str] = {}
     for alike in grouped(runs, lambda run: kinds[run.id]).values():
         for run, own in differing({run.id: run.config for run in alike}).items():
             words[run] = "".join(f" {name.removeprefix('credit.')}={own[name]}" for name in own if name != "seed")
     return {f"{kinds[run.id]}{words[run.id]} seed {run.seed} ({run.id})": run for run in runs}
+
+
+def paths_by_name(results: Path) -> dict[str, Path]:
+    """Return the path of every run by its ID: runs of the results folder first, the newest first, then published ones.
+
+    The names of published runs say so.
+    """
+    paths = every_run(results)
+    own = {run: path for run, path in paths.items() if path.suffix != ".zip"}
+    newest = sorted(own, key=lambda run: own[run].stat().st_mtime, reverse=True)
+    return {run: own[run] for run in newest} | {f"{run} (published)": paths[run] for run in paths if run not in own}
 
 
 def rollouts(run: Run) -> dict[str, Callable[[], RolloutBatch]]:

@@ -149,6 +149,13 @@ class Estimator(Plugin):
         """Whether it solves a linear system of all groups, so that other groups change the rounding of a group."""
         return False
 
+    def without_effect(self) -> dict[str, str]:
+        """Return the settings that change no advantage beside the others, each with the reason.
+
+        A sweep says which of its cells train the same because of them.
+        """
+        return {}
+
     def __call__(self, batch: RolloutBatch) -> Credit:
         """Return the credit of each transition. Code outside of estimators calls ``credit_of``."""
         raise NotImplementedError

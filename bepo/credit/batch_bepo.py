@@ -61,7 +61,7 @@ class BatchBEPO(Estimator):
     """Subtracted from the advantage of an invalid transition."""
 
     label: ClassVar[str] = "Batch-BEPO"
-    colour: ClassVar[str] = "#118833"
+    colour: ClassVar[str] = "#551133"
     method_version: ClassVar[int] = 1
     citation: ClassVar[str] = "this project"
     needs_actions: ClassVar[bool] = True

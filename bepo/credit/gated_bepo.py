@@ -17,6 +17,17 @@ from bepo.core.settings import setting
 from bepo.credit import Credit, Estimator, Traits, register
 
 BUDGETS = (1, 3, 5, 10, 20)  # log the change of the advantage at these sweeps (paper, iteration ablation)
+_OF_GATE = ("gate", "n_min", "b_min", "full_visits", "full_branches")
+_OF_STEPS = (
+    "step_weight",
+    "gae_lambda",
+    "iterations",
+    "tolerance",
+    "backup",
+    "softmax_temperature",
+    "gate_order",
+    "step_std",
+)
 
 
 @register
@@ -103,6 +114,35 @@ class GatedBEPO(Estimator):
     @property
     def solves(self) -> bool:
         return self.solver == "exact"
+
+    def without_effect(self) -> dict[str, str]:
+        if self.mixing == "outcome_only":
+            return dict.fromkeys((*_OF_STEPS, *_OF_GATE, "eta_min"), "credit.mixing=outcome_only has no step term")
+        found: dict[str, str] = {}
+        if self.mixing == "ungated":
+            found["eta_min"] = "credit.mixing=ungated keeps the outcome term"
+        if self.mixing == "ungated" and self.gate_order == "post":
+            return found | dict.fromkeys(_OF_GATE, "credit.mixing=ungated uses no gate") | self._of_backup()
+        if self.gate == "binary":
+            found |= dict.fromkeys(("full_visits", "full_branches"), "credit.gate=binary has no ramp")
+            if self.n_min <= self.b_min:
+                found["n_min"] = f"credit.b_min={self.b_min} different successors already imply as many visits"
+        else:
+            found |= dict.fromkeys(("n_min", "b_min"), f"credit.gate={self.gate} has no thresholds")
+        if self.gate == "count_ramp":
+            found["full_branches"] = "credit.gate=count_ramp counts visits"
+        return found | self._of_backup()
+
+    def _of_backup(self) -> dict[str, str]:
+        """Return the settings of the backup that change no value beside the others."""
+        if self.solver == "exact":
+            return dict.fromkeys(
+                ("iterations", "tolerance", "softmax_temperature"), "credit.solver=exact has no sweeps"
+            )
+        if self.iterations == 0:
+            names = ("backup", "tolerance", "softmax_temperature")
+            return dict.fromkeys(names, "credit.iterations=0 keeps the Monte-Carlo values")
+        return {} if self.backup == "softmax" else {"softmax_temperature": f"credit.backup={self.backup} has none"}
 
     def __call__(self, batch: RolloutBatch) -> Credit:
         outcome = outcome_advantage(batch, self.outcome_pool, self.outcome_std, self.invalid_penalty)

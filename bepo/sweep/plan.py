@@ -76,6 +76,26 @@ def note_cells(run: PlannedRun) -> None:
         note_cell(Path(run.config.results), cell.study, run.config.tier, overrides, run.id, cell.varying)
 
 
+def same_trainings(runs: Sequence[PlannedRun]) -> list[str]:
+    """Return a line for each difference between runs that has no effect, as the estimator says, with the reason.
+
+    Such runs have different IDs, but every update of one is that of the other.
+    """
+    alike: dict[str, list[PlannedRun]] = {}
+    for run in (run for run in runs if not run.config.is_evaluation):
+        parts, idle = identity_of(run.config), run.config.credit.without_effect()
+        credit = {name: value for name, value in parts["credit"].items() if name not in idle}
+        alike.setdefault(repr({**parts, "credit": credit}), []).append(run)
+    lines = []
+    for same in (same for same in alike.values() if len(same) > 1):
+        reasons = {name: why for run in same for name, why in run.config.credit.without_effect().items()}
+        for name, why in reasons.items():
+            values = dict.fromkeys(str(getattr(run.config.credit, name)) for run in same)
+            if len(values) > 1:
+                lines.append(f"credit.{name}={' and '.join(values)} train the same: {why}")
+    return list(dict.fromkeys(lines))
+
+
 def _runs(configured: Sequence[tuple[Cell, Config]]) -> list[PlannedRun]:
     runs: dict[str, PlannedRun] = {}
     obstacles: dict[str, UserError | None] = {}  # computed once for all runs of a kind

@@ -12,7 +12,7 @@ from bepo.core.errors import say
 from bepo.store.runs import Progress
 from bepo.sweep.estimate import Throughput, TimeEstimate
 from bepo.sweep.outcome import GridOutcome
-from bepo.sweep.plan import PlannedRun
+from bepo.sweep.plan import PlannedRun, same_trainings
 from bepo.sweep.pool import Worker, explain_exit
 
 _TOTALS_SECONDS = 60.0  # between two lines of totals without a terminal
@@ -63,6 +63,7 @@ def _problems(
     lines = [f"CORRUPT {run.label}: {format_corrupt(run, states[run.id])}" for run in corrupt]
     elsewhere = [problem for identifier, problem in throughput.corrupt.items() if identifier not in states]
     lines += [f"CORRUPT, not in these studies: {problem}" for problem in elsewhere]
+    lines += [f"NO EFFECT  {line}" for line in same_trainings(runs)]
     obstacles = dict.fromkeys(str(run.obstacle) for run in unfinished if run.obstacle)
     return lines + [f"not on this machine: {obstacle}" for obstacle in obstacles]
 

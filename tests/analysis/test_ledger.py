@@ -4,9 +4,11 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from analysis.__main__ import main
-from analysis.output.ledger import filtered, ledger
+from analysis.output.ledger import filtered, ledger, newest, show
+from bepo.core import printed_tables
 from bepo.core.errors import UserError
 from bepo.explore.index import names_of
 from bepo.store.archive import write_archive
@@ -56,6 +58,34 @@ def test_published_runs_are_rows_unless_the_folder_has_them(results, tmp_path_fa
     assert dict(table["status"]) == known | {"gone": "missing (a published cell names it)"}
     assert list(table.loc["torn", ["tier", "model"]]) == ["smoke", ""] and table.loc["gone", "study"] == "gate_form"
     assert table.loc["run1", "study"] == "main_webshop" and table.loc["run1", "success"] == 0.5
+
+
+def test_the_newest_runs_are_shown_ones_own_first(results, tmp_path_factory, capsys):
+    other = write_run(tmp_path_factory.mktemp("theirs"), "gate_form", {}, [[1, 0]], tier="smoke")
+    published = PublishedRuns(tmp_path_factory.mktemp("published") / "smoke")
+    published.folder.mkdir()
+    write_archive(read_run(other.path), published.archive(other.id))
+    table = ledger(results, [published])
+    assert list(newest(table)["run"]) == ["run2", "run1", "run0", other.id]
+    assert list(newest(table, 2)["run"]) == ["run2", "run1"]
+    line = show(table, 2)
+    out = capsys.readouterr().out
+    assert "run2" in out and "run0" not in out
+    assert line.startswith("4 runs: 2 complete, 1 published, 1 partial\nthe newest 2 are shown, yours first; --all")
+
+
+def test_columns_that_do_not_fit_are_named(results, monkeypatch, capsys):
+    class Narrow(Console):
+        is_terminal = True
+
+        def __init__(self, **options):
+            super().__init__(**options, width=60, color_system=None)
+
+    monkeypatch.setattr(printed_tables, "Console", Narrow)
+    line = show(ledger(results))
+    out = capsys.readouterr().out
+    assert "gated_bepo" in out and max(map(len, out.splitlines())) <= 60
+    assert "too narrow for" in line and "model" in line and "run," not in line
 
 
 def test_a_published_run_of_older_code_says_so(tmp_path):

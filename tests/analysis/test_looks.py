@@ -27,7 +27,7 @@ from bepo.runs.compose import register_configs
 from bepo.store.find import find_runs
 from bepo.store.run_files import read_run
 from bepo.sweep.studies import compose_cells, compose_study
-from tests.stored_runs import write_run
+from tests.stored_runs import in_block, write_run
 
 A, B, C = (BlockClaim("sokoban", "speed", f"more {name}", "less", "paper") for name in "abc")
 PLAN = Plan((1, 2, 3, 4, 5, 6), (Look(3, 0.01), Look(6, 0.04)), (A, B, C))
@@ -216,6 +216,19 @@ def test_late_passes_add_to_the_others():
 
 
 RATES = {"gated_bepo": 0.50, "grpo": 0.40, "hgpo": 0.49}
+
+
+def test_a_method_with_few_blocks_or_none_in_common_is_never_dropped_in_silence(tmp_path):
+    blocks = {"gated_bepo": range(100, 104), "grpo": range(100, 104), "hgpo": [101], "rloo": [200]}
+    for method, seeds in blocks.items():
+        for seed in seeds:
+            at = {"credit.name": method, **in_block(seed)}
+            write_run(tmp_path, "blocks", at, [[1, 0]], metrics={"train/success": 0.4 + 0.01 * (seed % 7)})
+    figure = build(artefacts()["blocks-forest-sokoban"], Source(tmp_path), "laptop").product
+    axis = figure.figure.axes[0]
+    assert {label.get_text() for label in axis.get_yticklabels()} == {"GRPO", "HGPO (1 block)"}
+    notes = " ".join(figure.notes)
+    assert "fewer than 3 blocks: HGPO (1 block)." in notes and "share no block with Gated-BEPO: RLOO." in notes
 
 
 def test_the_tables_are_right_by_hand(tmp_path):

@@ -89,7 +89,19 @@ def test_questions_of_the_notebooks(results):
 
 def test_ones_own_studies_come_first_then_the_main_tables(results):
     names = list(explore.studies(Source(results, PUBLISHED)))
-    assert names[0] == "main_webshop (laptop)" and names[1].startswith("main_") and "blocks (laptop)" in names[2:]
+    assert names[0] == "main_webshop (laptop)" and names[1].startswith("main_") and names[1].endswith(", published)")
+    assert "blocks (laptop, published)" in names[2:]
+
+
+def test_runs_without_a_study_can_be_chosen_and_published_runs_say_so(tmp_path):
+    run = write_run(tmp_path, [], {"credit.name": "grpo"}, [[1, 0]])
+    source = Source(tmp_path, PUBLISHED)
+    names = list(explore.studies(source))
+    assert names[0] == "runs without a study (laptop)" and all(name.endswith(", published)") for name in names[1:])
+    (name,) = explore.runs(source, "", "laptop")
+    assert run.id in name
+    own, *others = explore.paths_by_name(tmp_path)
+    assert own == run.id and others and all(other.endswith(" (published)") for other in others)
 
 
 def test_sweeps_approach_the_fixed_point_below_their_certificate():

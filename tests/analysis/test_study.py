@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import pytest
+from scipy import stats
 
 from analysis.__main__ import main
 from analysis.data.rows import settings
@@ -31,7 +32,7 @@ def results(tmp_path_factory):
 
 
 def built(results, name, metrics=()):
-    table, figure = build_study(name, open_source(results, "local"), "laptop", metrics)
+    table, *_, figure = build_study(name, open_source(results, "local"), "laptop", metrics)
     plt.close(figure.product.figure)
     return table.table
 
@@ -41,6 +42,39 @@ def test_a_tier_without_runs_of_the_study_has_no_say_about_metrics(results):
     assert build_study("my_weights", source, "smoke", ["train/entropy"]) == []
     with pytest.raises(UserError, match=r"unknown metric 'train/entropie'.*did you mean train/entropy"):
         build_study("my_weights", source, "laptop", ["train/entropie"])
+
+
+def test_rows_of_ones_own_study_have_paired_differences_with_intervals(tmp_path):
+    trained = {"grpo": [0.2, 0.5, 0.3], "gated_bepo": [0.3, 0.7, 0.6]}
+    for credit, rates in trained.items():
+        for seed, rate in enumerate(rates):
+            settings = {"credit.name": credit, "seed": seed}
+            write_run(tmp_path, "mine", settings, [[1, credit == "grpo", 0, 0]], metrics={"train/success": rate})
+    write_run(tmp_path, "mine", {"credit.name": "rloo", "seed": 9}, [[1, 0, 0, 0]])  # shares no seed
+    _, other, figure = build_study("mine", open_source(tmp_path, "local"), "laptop")
+    plt.close(figure.product.figure)
+    told = stats.ttest_1samp([10, 20, 30], 0).confidence_interval(0.95)
+    assert other.label == "study-mine-differences"
+    assert [[cell.text for cell in row] for row in other.table.rows] == [
+        ["sokoban", "small", "RLOO − GRPO", "0", "–", "–"],
+        [
+            "sokoban",
+            "small",
+            "Gated-BEPO − GRPO",
+            "3",
+            f"20.0 [{told.low:.1f}, {told.high:.1f}]",
+            "-25.0 [-25.0, -25.0]",
+        ],
+    ]
+
+
+def test_identical_rows_are_named(tmp_path):
+    for seed in (0, 1):
+        for n_min, solved in ((1, 1), (2, 1), (3, 0)):
+            settings = {"credit.n_min": n_min, "seed": seed}
+            write_run(tmp_path, "mine", settings, [[1, solved]], metrics={"train/success": 0.1 + seed})
+    (note,) = [text for text in built(tmp_path, "mine").notes if "Identical" in text]
+    assert note == "Identical in every update and every episode: n_min=1 and n_min=2."
 
 
 def test_rows_are_the_fewest_settings_that_tell_them_apart(results):
@@ -115,6 +149,8 @@ def test_the_commands_write_files_and_name_them(results, tmp_path, capsys):
     assert "Gated-BEPO" in out and "Reported" not in out
     for path in ("tables/study-my_methods.laptop.md", "figures/study-my_methods-curves.laptop.png"):
         assert (tmp_path / path).exists() and path in out
+    assert main(["study", "my_methods", "--results", str(results), "--source", "local"]) == 0
+    assert (results / "views" / "tables" / "study-my_methods.laptop.md").exists()  # not in paper/
     run = next(results.glob("runs/*"))
     assert main(["curves", run.name, "my_methods", "--metric", "train/success", *place]) == 0
     assert list(tmp_path.glob("curves-*.png")) and "curves-" in capsys.readouterr().out

@@ -442,7 +442,7 @@ def test_explain_looks_at_the_highest_tier_that_has_runs(results, capsys):
         (["explain"], "main-results/ALFWorld/All/HGPO/1.5B"),
         (["sokoban-main", "runs"], "python -m analysis runs"),
         (["runs", "delete"], "run ID"),
-        (["--tier", "mars"], "unknown tier 'mars'; choices: laptop, paper, smoke"),
+        (["--tier", "mars"], "unknown tier 'mars'; choices: desktop, laptop, paper, smoke"),
         (["--source", "nowhere"], "wandb:ENTITY/PROJECT"),
         (["--results", "/nowhere"], "no such folder"),
     ],

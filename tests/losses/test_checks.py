@@ -41,8 +41,8 @@ def test_a_loss_cannot_change_what_follows_it():
             lambda mask: (torch.zeros(2), {}),
             r"the losses of tokens are a torch.float32 tensor of shape \(2,\), must be",
         ),
-        (lambda mask: (mask, {}), "a torch.bool tensor"),
-        (lambda mask: (mask * 1j, {}), "a torch.complex64 tensor"),
+        (lambda mask: (mask, {}), "the losses of tokens are a torch.bool tensor"),
+        (lambda mask: (mask * 1j, {}), "the losses of tokens are a torch.complex64 tensor"),
         (lambda mask: (0.5, {}), "the losses of tokens are float, must be a tensor of real numbers"),
         (
             lambda mask: (mask * 1.0, {"entropy": mask.sum()}),

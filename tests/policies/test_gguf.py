@@ -112,7 +112,7 @@ def test_a_head_of_its_own_is_kept(tmp_path, monkeypatch):
 def test_another_digest_another_file_and_no_file_are_refused(file, tmp_path):
     with pytest.raises(UserError, match=r"model\.gguf: its SHA-256 is \w+, not 00"):
         converted(file, "00")
-    (tmp_path / "text.gguf").write_text("no weights")
+    (tmp_path / "text.gguf").write_bytes(b"no weights")
     with pytest.raises(UserError, match=r"text\.gguf: transformers cannot read this GGUF file"):
         converted(tmp_path / "text.gguf")
     with pytest.raises(UserError, match="no such GGUF file"):

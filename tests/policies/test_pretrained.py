@@ -184,7 +184,7 @@ def test_peft_loads_what_is_saved_and_merged_weights_give_the_same(folder, tmp_p
     policy = build(folder, lora=LORA)
     train(policy)
     policy.save(tmp_path / "adapters")
-    config = json.loads((tmp_path / "adapters" / "adapter_config.json").read_text())
+    config = json.loads((tmp_path / "adapters" / "adapter_config.json").read_text(encoding="utf-8"))
     assert config["base_model_name_or_path"] == str(folder) and config["r"] == 4
     loaded = peft.PeftModel.from_pretrained(
         transformers.AutoModelForCausalLM.from_pretrained(folder), tmp_path / "adapters"

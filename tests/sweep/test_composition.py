@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from bepo.core.errors import UserError
 from bepo.runs.compose import register_configs, to_config
-from bepo.runs.config import TIERS
+from bepo.runs.config import PAPER_TIERS
 from bepo.sweep import composition, studies
 from bepo.sweep.composition import compose_with_hydra, composed
 from bepo.sweep.studies import EXPERIMENTS, Cell, compose_cells, compose_study, study_names
@@ -58,7 +58,7 @@ def same(config, expected):
 
 @pytest.mark.parametrize("number, name", list(enumerate(study_names()))[::4])
 def test_studies_are_those_of_hydra(number, name, cache):
-    overrides = [f"tier={TIER_OF.get(name, TIERS[number % 3])}", "updates=7"]
+    overrides = [f"tier={TIER_OF.get(name, PAPER_TIERS[number % 3])}", "updates=7"]
     for _ in range(2):
         study = compose_study(name, overrides)
     assert len(cache) == 1
@@ -68,7 +68,7 @@ def test_studies_are_those_of_hydra(number, name, cache):
 @pytest.mark.long
 @pytest.mark.parametrize("number, name", enumerate(name for name in study_names() if not name.startswith("tune_")))
 def test_cells_are_those_of_hydra(number, name, cache):
-    tier = TIER_OF.get(name, TIERS[number % 3])
+    tier = TIER_OF.get(name, PAPER_TIERS[number % 3])
     cells = compose_study(name, [f"tier={tier}", "results=elsewhere"]).cells()
     cell = cells[number % len(cells)]
     expected = replace(to_config(compose_with_hydra(EXPERIMENTS, name, cell.overrides)), progress=False)
