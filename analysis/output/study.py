@@ -5,6 +5,7 @@ from math import inf
 
 import pandas as pd
 
+from analysis.contrast import Contrast
 from analysis.data.methods import is_upper_bound, known_methods, name_of, ordered, row_label
 from analysis.data.rows import RowKey
 from analysis.data.runs import Run, grouped
@@ -13,7 +14,6 @@ from analysis.data.studies import StudyRuns
 from analysis.grid.contrasts import paired
 from analysis.grid.grid import grid
 from analysis.grid.parts import Block, Metric, Rows, size_of
-from analysis.grid.success import mean_with_interval
 from analysis.grid.table import Figure, Table
 from analysis.output.build import Built
 from analysis.plots import style
@@ -131,7 +131,7 @@ def differences(study: StudyRuns) -> Table:
             pair = [{run.seed: run for run in by_row[one]} for one in (row, base)]
             points = [paired(*({seed: of(run) for seed, run in side.items()} for side in pair)) for of in _MEASURES]
             name = f"{_short(row, several)} − {_short(base, several)}"
-            numbers = [mean_with_interval(values) if len(values) else "–" for values in points]
+            numbers = [Contrast.over(values).text() if len(values) else "–" for values in points]
             rows.append([*env, name, str(len(points[0])), *numbers])
     heads = ["Environment", "Model", "Difference", "Seeds", "In training", "At the end"]
     caption = f"{_heading(study)} Differences in points, paired over training seeds, with Student's 95 % intervals."

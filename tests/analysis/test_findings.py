@@ -101,7 +101,7 @@ def test_blocks_count_instead_of_one_start_where_three_have_both_rows():
     assert (found["a"].value, found["a"].units) == (pytest.approx((2 + 3 + 2) / 3), 3)
     deviation = np.std([2, 3, 2], ddof=1)
     assert found["a"].interval.high == pytest.approx(7 / 3 + stats.t.ppf(0.975, 2) * deviation / 3**0.5)
-    assert (found["b"].value, found["b"].units) == (7, 0) and found["b"].text == difference(rates["b"], rates["base"])
+    assert (found["b"].value, found["b"].units) == (7, 0) and found["b"].text() == difference(rates["b"], rates["base"])
     assert by_place(found, ",".join) == "3 blocks: a. One start: b"
 
 

@@ -175,7 +175,7 @@ class Place:
         out = ["--out", str(self.folder / "out")]
         if module == "analysis":
             words = [self.id if words[:1] == ["curves"] and word == RUN else word for word in words]
-            reads = words[:1] in (["runs"], ["explain"], ["power"])
+            reads = words[:1] in (["runs"], ["explain"], ["power"], ["headlines"])
             return ["--help"] if not words or words[0].startswith("--") else [*words, *local, *([] if reads else out)]
         if module == "bepo.credit" and not {"--list"} & {*words}:
             return [*([] if words[0] != "--rollouts" else ["grpo"]), *words]
