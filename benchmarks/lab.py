@@ -6,9 +6,10 @@ import numpy as np
 
 from benchmarks.timing import cpu_seconds
 from bepo.credit import make
-from bepo.lab.fidelity import fidelity, of_estimator, probe
+from bepo.lab.fidelity import fidelity
 from bepo.lab.learn import Learning, learn, warm_start
 from bepo.lab.policies import at_success, noisy_expert
+from bepo.lab.probe import of_estimator, probe
 from bepo.lab.worlds import Worlds, sokoban_rooms
 
 
