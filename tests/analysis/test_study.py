@@ -63,7 +63,7 @@ def test_rows_of_ones_own_study_have_paired_differences_with_intervals(tmp_path)
             "Gated-BEPO − GRPO",
             "3",
             f"20.0 [{told.low:.1f}, {told.high:.1f}]",
-            "-25.0 [-25.0, -25.0]",
+            "-25.0",
         ],
     ]
 
