@@ -135,7 +135,9 @@ def weighted(table: pd.DataFrame, weights: Mapping[Any, float], units: Collectio
     With ``units``, only these count.
     """
     found = table.reindex(columns=list(weights)).dropna()
-    return (found if units is None else found.loc[found.index.isin(units)]) @ pd.Series(dict(weights), dtype=float)
+    return (found if units is None else found.loc[found.index.isin(list(units))]) @ pd.Series(
+        dict(weights), dtype=float
+    )
 
 
 def slope(rows: Sequence[str]) -> dict[str, float]:

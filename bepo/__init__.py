@@ -5,7 +5,9 @@ In Python: ``bepo.train(...)``, ``bepo.sweep(...)`` and ``bepo.evaluate(...)`` (
 """
 
 import sys
+from collections.abc import Callable
 from importlib import import_module
+from inspect import Signature, signature
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -37,9 +39,28 @@ class Command(ModuleType):
     The module and the function have one name, and importing ``bepo.train`` makes it an attribute of ``bepo``.
     """
 
+    @property
+    def __doc__(self) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The docstring of the function, for ``help`` and for a notebook."""
+        return self._function.__doc__
+
+    @property
+    def __signature__(self) -> Signature:
+        """The signature of the function."""
+        return signature(self._function)
+
+    @property
+    def _function(self) -> Callable[..., Any]:
+        return getattr(import_module("bepo.interface"), self.__name__.rpartition(".")[2])
+
     def __call__(self, *arguments: str, **settings: Any) -> Any:
         """Call the function of ``bepo.interface`` that has the name of the module."""
-        return getattr(import_module("bepo.interface"), self.__name__.rpartition(".")[2])(*arguments, **settings)
+        return self._function(*arguments, **settings)
+
+
+def __dir__() -> list[str]:
+    """Return the names of this package, those that are imported at their first use too."""
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> Any:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from bepo.core.errors import Parser, exit_code, path_of
+from bepo.store.find import DEFAULT
 from bepo.store.tracking import Tracking
 from bepo.store.tracking.wandb import upload_cells
 
@@ -18,11 +19,12 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m bepo.upload", description="Upload the study cells of a results folder to a W&B project."
     )
     parser.add_argument("project", metavar="ENTITY/PROJECT")
-    parser.add_argument("results", nargs="?", type=path_of, default=Path("results"), metavar="RESULTS")
+    parser.add_argument("folder", nargs="?", type=path_of, metavar="RESULTS", help="default: results")
+    parser.add_argument("--results", type=path_of, default=DEFAULT, metavar="RESULTS", help="the same")
     options = parser.parse_args(arguments)
     if options.project.count("/") != 1:
         parser.error(f"{options.project!r} is not ENTITY/PROJECT")
-    return exit_code(lambda: _upload(options.project, options.results))
+    return exit_code(lambda: _upload(options.project, options.folder or options.results))
 
 
 def _upload(name: str, results: Path) -> None:

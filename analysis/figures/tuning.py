@@ -61,7 +61,8 @@ def importance(studies: Studies) -> Figure:
     notes = [f"Not shown, because shares are unstable below {_FEW} complete trials: {', '.join(few)}."] if few else []
     notes += [f"{s.study_name}: PED-ANOVA, because it has conditional settings." for s in enough if conditional(s)]
     caption = f"Importance of settings (fANOVA) for {aims(stored)} (tier {studies.tier}). {counts(stored)}"
-    return Figure(caption, picture(enough, draw_importance), studies.runs, notes)
+    why = f"fewer than {_FEW} complete trials" if few else "no trials yet"
+    return Figure(caption, picture(enough, draw_importance, empty=why), studies.runs, notes)
 
 
 def stored_studies(studies: Studies) -> list[optuna.Study]:
@@ -118,9 +119,12 @@ def optuna_studies(*folders: Path) -> dict[str, optuna.Study]:
 
 
 def picture(
-    shown: Sequence[optuna.Study], draw: Callable[[Axes, optuna.Study], None], in_a_row: int = _IN_A_ROW
+    shown: Sequence[optuna.Study],
+    draw: Callable[[Axes, optuna.Study], None],
+    in_a_row: int = _IN_A_ROW,
+    empty: str = "no trials yet",
 ) -> Picture:
-    """Return a figure with one axis per study. ``draw`` draws a study on an axis."""
+    """Return a figure with one axis per study. ``draw`` draws a study on an axis. ``empty``: why there is no study."""
     columns = min(max(len(shown), 1), in_a_row)
     rows = -(-max(len(shown), 1) // columns)
     figure, axes = panels(rows, columns, PAGE, 2.6 * rows)
@@ -130,7 +134,7 @@ def picture(
     for axis in axes[max(len(shown), 1) :]:
         axis.set_visible(False)
     if not shown:
-        nothing(axes[0], "no trials yet")
+        nothing(axes[0], empty)
     return figure
 
 

@@ -59,7 +59,10 @@ def parallel(studies: Studies) -> Figure:
 @artefact("optuna-slice", "figure", study=STUDIES, key=TRIAL)
 def slices(studies: Studies) -> Figure:
     """Draw the objective against each setting."""
-    what = "Each trial by one of its settings, at most six per study; later trials are darker. The height is"
+    what = (
+        "Each trial by one of its settings, at most six per study, with a row for each objective; later trials are "
+        "darker. The height of a first row is"
+    )
     return _figure(studies, _slices, what)
 
 
@@ -130,28 +133,31 @@ def draw_contour(axis: Axes, study: optuna.Study) -> None:
     axis.set(xlabel=across.name, ylabel=up.name)
 
 
-def draw_slice(axis: Axes, study: optuna.Study, one: Setting) -> None:
-    """Draw the first objective of each trial against one setting."""
-    trials, unit = finite_trials(study), objective(study, 0).unit
-    axis.scatter(one.positions, [unit * t.values[0] for t in trials], c=[t.number for t in trials], s=10, cmap="Greys",
-                 vmin=-len(trials), edgecolors="black", linewidths=0.3)  # fmt: skip
+def draw_slice(axis: Axes, study: optuna.Study, one: Setting, number: int = 0) -> None:
+    """Draw an objective of each trial, by its number, against one setting."""
+    trials, unit = finite_trials(study), objective(study, number).unit
+    heights, order = [unit * t.values[number] for t in trials], [t.number for t in trials]
+    axis.scatter(
+        one.positions, heights, c=order, s=10, cmap="Greys", vmin=-len(trials), edgecolors="black", linewidths=0.3
+    )
     axis.set_xticks(one.ticks, one.labels, rotation=35 if max(map(len, one.labels)) > 6 else 0)
     axis.set_xlabel(one.name.rpartition(".")[2])
 
 
 def _slices(stored: Sequence[optuna.Study]) -> Picture:
-    """Return a row of pictures for each study."""
-    rows = [(study, settings_of(study)[:_MOST_SLICES]) for study in stored]
-    columns = max((len(known) for _, known in rows), default=1) or 1
+    """Return a row of pictures for each objective of each study."""
+    known_of = {study.study_name: settings_of(study)[:_MOST_SLICES] for study in stored}
+    rows = [(study, n, known_of[study.study_name]) for study in stored for n in range(len(study.directions))]
+    columns = max((len(known) for *_, known in rows), default=1) or 1
     figure, axes = panels(max(len(rows), 1), columns, PAGE, 1.9 * max(len(rows), 1))
-    for row, (study, known) in enumerate(rows):
+    for row, (study, number, known) in enumerate(rows):
         mine = axes[row * columns : (row + 1) * columns]
         for axis, one in zip(mine, known):
-            draw_slice(axis, study, one)
+            draw_slice(axis, study, one, number)
         for axis in mine[max(len(known), 1) :]:
             axis.set_visible(False)
         mine[0].set_title(title_of(study).replace("\n", " "), loc="left")
-        mine[0].set_ylabel(objective(study, 0).label)
+        mine[0].set_ylabel(objective(study, number).label)
         if not known:
             nothing(mine[0], "no complete trial")
     if not rows:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
+from analysis.grid.table import Table
 from analysis.output import remembered
 from bepo.runs.config import TIERS
 
@@ -33,6 +34,7 @@ def _headlines(source: Source, tiers: Sequence[str], allow_mixed: bool) -> list[
     item = artefacts("table")["blocks-claims"]
     trained = [tier for study, tier in source.places() if study == "blocks" and tier in tiers]
     _, table = item.make(source, max(trained or tiers, key=TIERS.index), allow_mixed)
+    assert isinstance(table, Table)  # blocks-claims is one
     rows = {claim.id: row for claim, row in zip(read_plan().claims, table.rows, strict=True)}
     columns = [[*map(str.lower, table.names)].index(name) for name in COLUMNS]
     return [[rows[claim][column].text for column in columns] for claim in CLAIMS]

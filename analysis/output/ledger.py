@@ -112,7 +112,7 @@ def show(table: pd.DataFrame, number: int | None = NEWEST) -> str:
     studies = table["study"].map(lambda s: ",".join(s.split(",")[:2]) + (",..." if s.count(",") > 1 else ""))
     shown = newest(table.assign(study=studies, began=table["began"].str.slice(0, _MINUTE)), number)
     texts = pd.DataFrame({name: shown[name].map(_text) for name in COLUMNS}, dtype=object)
-    filled = [name for name in COLUMNS if texts[name].ne("").any()]
+    filled = [name for name in COLUMNS if any(texts[name])]
     narrow = show_table(filled, texts[filled].to_numpy().tolist(), [name for name in _BY_IMPORTANCE if name in filled])
     words = [f"{len(table)} runs: {', '.join(f'{n} {status}' for status, n in counts.items())}"]
     words += [f"the newest {len(shown)} are shown, yours first; --all shows all"] * (len(shown) < len(table))

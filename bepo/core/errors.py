@@ -65,8 +65,13 @@ def choose(what: str, value: object, choices: Iterable[object], listed_in: str =
 
 
 def nearest(value: object, choices: Iterable[str]) -> str:
-    """Return "; did you mean X?" for the choice that is spelt most like a value; empty if all are too different."""
-    found = difflib.get_close_matches(str(value), list(choices), 1)
+    """Return "; did you mean X?" for the choice that a value abbreviates (``lr``), or that is spelt most like it.
+
+    Empty if all are too different.
+    """
+    words = list(choices)
+    short = [word for word in words if "_" in word and str(value) == "".join(part[:1] for part in word.split("_"))]
+    found = short or difflib.get_close_matches(str(value), words, 1)
     return f"; did you mean {found[0]}?" if found else ""
 
 
@@ -141,6 +146,21 @@ def path_of(text: str) -> Path:
 
 class Parser(argparse.ArgumentParser):
     """A parser of command lines that prints an error in one line and exits with status 2."""
+
+    takes_results = False
+    """Whether the command has ``--results``, which ``results=FOLDER`` is another spelling of."""
+
+    def add_argument(self, *names: Any, **settings: Any) -> argparse.Action:
+        """Add an argument."""
+        self.takes_results |= "--results" in names
+        return super().add_argument(*names, **settings)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse arguments, ``results=FOLDER`` like ``--results=FOLDER``."""
+        words = list(sys.argv[1:] if args is None else args)
+        if self.takes_results:
+            words = [f"--{word}" if word.startswith("results=") else word for word in words]
+        return super().parse_known_args(words, namespace)
 
     def error(self, message: str) -> NoReturn:
         """Print an error without the usage, and exit with status 2."""

@@ -23,6 +23,10 @@ _REGISTRIES = {
 }
 
 
+_TUTORIAL = ("sokoban", "tiny", "local")
+"""The plug-ins that docs/tutorial.md uses."""
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = Parser(prog="python -m bepo.doctor", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print all findings as JSON")
@@ -72,6 +76,8 @@ def table(found: list[Finding], colour: bool | None = None) -> str:
         if f.fix:
             lines.append(f"      {'→' if yes == '✓' else '->'} {f.fix}")
     usable = sum(not f.problem for f in shown)
+    lacking = [f.name for f in found if f.name in _TUTORIAL and f.problem]
+    lines.append(f"the tutorial needs {', '.join(lacking)}" if lacking else "all you need for the tutorial is here")
     return "\n".join([*lines, f"{usable} of {len(shown)} usable"])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from bepo.store.json_files import read_object
 from bepo.store.run_files import StoredRun
 
 TEST = "test episodes"
+_BOARD = re.compile(r"\bnow (.*?) step 0\b")
+"""The first state in the compact prompt of a tiny model."""
 
 
 @dataclass
@@ -66,13 +69,13 @@ def _with_summaries(
 def transcript_batch(rows: Sequence[Mapping[str, Any]], horizon: int | None) -> RolloutBatch:
     """Return transcripts as a batch with one group per episode. An episode of ``horizon`` steps counts as truncated.
 
-    Transcripts have no key of the first state; the text of the first prompt is used instead. Transcripts of older runs
-    do not say whether a response was valid; it counts as valid if it has an action.
+    Transcripts have no key of the first state; the text of the first prompt is used instead (see ``first_state``).
+    Transcripts of older runs do not say whether a response was valid; it counts as valid if it has an action.
     """
     transitions = []
     for number, row in enumerate(rows):
         steps = row["steps"]
-        states = [steps[0]["prompt"], *(step["observation"] for step in steps)]
+        states = [first_state(steps[0]), *(step["observation"] for step in steps)]
         for t, step in enumerate(steps):
             place = {"uid": number, "task": row["task"], "traj": 0, "t": t, "obs": states[t], "next": states[t + 1]}
             valid = step.get("valid", step["action"] is not None)
@@ -81,6 +84,20 @@ def transcript_batch(rows: Sequence[Mapping[str, Any]], horizon: int | None) -> 
         failure = "truncation" if row.get("broken") or len(steps) == horizon else "failure"
         transitions[-1] |= {"done": "success" if row["success"] else failure, "task_score": row["task_score"]}
     return RolloutBatch.from_rows(transitions)
+
+
+def first_state(step: Mapping[str, Any]) -> str:
+    """Return the text of an episode's first state: the first prompt.
+
+    The compact prompt of a tiny model has a board as one line, ``now # # P _ step 0``. It gets the lines of the next
+    state, if that is as large a board.
+    """
+    found, lines = _BOARD.search(step["prompt"]), step["observation"].splitlines()
+    cells = found[1].replace(" ", "") if found else ""
+    if len(lines) < 2 or len(cells) != len(lines) * len(lines[0]) or len({*map(len, lines)}) > 1:
+        return step["prompt"]
+    width = len(lines[0])
+    return "\n".join(cells[start : start + width] for start in range(0, len(cells), width))
 
 
 def _kinds(run: StoredRun) -> dict[str, str]:

@@ -41,6 +41,8 @@ class Package:
     kind: str
     name: str
     folder: Path
+    template: str = ""
+    """Template of the plug-in; empty: that of its kind."""
 
     def check(self) -> None:
         """Raise ``UserError`` for an unknown kind, a name that Python or bepo cannot use, and an existing folder."""
@@ -60,7 +62,7 @@ class Package:
         files = {
             "pyproject.toml": "pyproject.toml",
             f"{self.name}/__init__.py": "package.py",
-            _PLACES[self.kind].format(name=self.name): self.kind + Path(_PLACES[self.kind]).suffix,
+            _PLACES[self.kind].format(name=self.name): (self.template or self.kind) + Path(_PLACES[self.kind]).suffix,
             f"tests/test_{self.name}.py": f"test_{self.kind}.py",
         }
         for place, template in files.items():
@@ -76,8 +78,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("kind", metavar="KIND", help=", ".join(_PLACES))
     parser.add_argument("name", metavar="NAME", help="the name of the plug-in and of its package")
     parser.add_argument("--in", dest="place", type=path_of, default=Path(), metavar="FOLDER", help="default: here")
+    parser.add_argument("--optuna", action="store_true", help="a study that searches with Optuna, not a grid")
     options = parser.parse_args(arguments)
-    return exit_code(lambda: _new(Package(options.kind, options.name, options.place / options.name)))
+    if options.optuna and options.kind != "study":
+        parser.error(f"--optuna: is for a study, not for kind {options.kind}")
+    template = "study_optuna" if options.optuna else ""
+    return exit_code(lambda: _new(Package(options.kind, options.name, options.place / options.name, template)))
 
 
 def _new(package: Package) -> None:

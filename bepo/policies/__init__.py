@@ -60,6 +60,12 @@ class PolicyConfig(Plugin):
         """Return the policy before any warm start. Raises ``UserError`` if it cannot play ``env``."""
         raise NotImplementedError
 
+    def check_weights(self) -> None:
+        """Raise ``UserError`` if the weights can be found neither here nor on the model hub.
+
+        Runs call this before they make task sets, which can take minutes.
+        """
+
     @property
     def warm_start_settings(self) -> WarmStart | None:
         """The settings of the fit to demonstrations before training; None: no such fit."""

@@ -109,6 +109,10 @@ class Pretrained(PretrainedText):
         """The name of the weights in a folder of adapters."""
         return self.path
 
+    def check_weights(self) -> None:
+        if not self.path.endswith(".gguf"):
+            check_path(self.path)
+
     @property
     def weights_digest(self) -> str | None:
         """The digest of the files of weights at ``path``; None for a name on the model hub, which versions them."""
@@ -193,12 +197,17 @@ def load_pretrained(part: Any, path: str, **settings: Any) -> Any:
     """
     from safetensors import SafetensorError
 
-    if weights_missing(path) and not os.path.isdir(path):
-        _ask_hub(path)
+    check_path(path)
     try:
         return part.from_pretrained(path, trust_remote_code=False, **settings)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise _unusable(path, "this checkpoint cannot be read", error) from error
+
+
+def check_path(path: str) -> None:
+    """Raise ``UserError`` if there is no folder ``path`` and no such name on the model hub."""
+    if weights_missing(path) and not os.path.isdir(path):
+        _ask_hub(path)
 
 
 def _ask_hub(path: str) -> None:

@@ -9,7 +9,7 @@ from bepo.core.errors import UserError
 from bepo.core.settings import setting
 from bepo.envs import Environment
 from bepo.policies import PolicyConfig, register
-from bepo.policies.pretrained import load_pretrained, load_tokenizer
+from bepo.policies.pretrained import check_path, load_pretrained, load_tokenizer
 from bepo.rollouts.agent import Agent
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ class PretrainedVL(PolicyConfig):
     def weights(self) -> str:
         """The folder of the weights, or their name on the model hub."""
         return self.path
+
+    def check_weights(self) -> None:
+        check_path(self.path)
 
     @property
     def smallest_picture(self) -> int:

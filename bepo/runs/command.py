@@ -127,6 +127,17 @@ def _end_with_sweep() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+def results_as_override(arguments: Sequence[str]) -> list[str]:
+    """Return arguments with ``results=FOLDER`` in place of ``--results FOLDER`` and ``--results=FOLDER``."""
+    words, found = list(arguments), list[str]()
+    while words:
+        word = words.pop(0)
+        if word == "--results" and words:
+            word = f"--results={words.pop(0)}"
+        found.append(word.removeprefix("--") if word.startswith("--results=") else word)
+    return found
+
+
 def run_command(main: Callable[[], object]) -> None:
     """Run a Hydra command. Its ``--help`` explains the fields.
 
@@ -134,7 +145,7 @@ def run_command(main: Callable[[], object]) -> None:
     """
     ready_streams()
     given = " ".join(sys.argv[1:])
-    sys.argv[1:] = with_texts(sys.argv[1:])
+    sys.argv[1:] = with_texts(results_as_override(sys.argv[1:]))
     sys.argv.append(_NO_LOGGING_YET)
     os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra raises errors instead of printing them
     try:

@@ -111,7 +111,8 @@ def _fields_instead(error: BaseException) -> str:
     kind = error.object_type
     if kind is None or not is_dataclass(kind):
         return ""
-    return "" if "Did you mean" in str(error) else f"; choices: {', '.join(field.name for field in fields(kind))}"
+    names = [field.name for field in fields(kind)]
+    return "" if "Did you mean" in str(error) else f"; choices: {', '.join(names)}{nearest(error.key, names)}"
 
 
 def _suggested(problem: str) -> str:

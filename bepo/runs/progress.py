@@ -35,7 +35,7 @@ class ProgressBar:
         self._validation: float | None = None
         self._words, self._drawn = "", 0.0
         self._listening = ExitStack()
-        self._updates = config.updates
+        self._updates, self._first, self._began = config.updates, done, time.monotonic()
 
     def advance(self, row: dict[str, float]) -> None:
         """Add an update with its row of ``metrics.jsonl``."""
@@ -51,7 +51,13 @@ class ProgressBar:
         self._bar.set_postfix_str(self._words, refresh=False)
         self._bar.update()
         if self._bar.disable:  # without a terminal
-            report("training", f"update {row['update']} of {self._updates}, {self._words}")
+            report("training", f"update {row['update']} of {self._updates}, {self._words}{self._left(row['update'])}")
+
+    def _left(self, update: float) -> str:
+        """Return how long the remaining updates take at the speed of this session."""
+        made, remaining = update - self._first, self._updates - update
+        seconds = (time.monotonic() - self._began) / made * remaining if made else 0
+        return f", about {tqdm.format_interval(seconds)} left" if round(seconds) else ""
 
     def show_within(self, detail: str) -> None:
         """Show the progress within an update behind the bar, at most a few times a second."""

@@ -55,8 +55,10 @@ class Training(Life):
         return cell_and_success(self.config, done, self.split, self.overrides, self.varying)
 
     def check(self) -> None:
-        """Find the device. Raises ``UserError`` if this machine lacks something for the backend."""
+        """Find the device and the weights. Raises ``UserError`` if this machine lacks something for them."""
         self.device = self.config.backend.resolve()
+        if not self.folder.is_complete:
+            self.config.policy.check_weights()
 
     def make(self) -> None:
         """Make the remaining updates, and complete the folder."""

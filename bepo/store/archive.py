@@ -69,7 +69,10 @@ class ArchivedRun(StoredRun):
         folder = self.path.parent / POLICIES / self.id
         if not folder.exists():
             with_one = ", ".join(sorted(path.name for path in folder.parent.glob("*"))) or "none"
-            raise UserError(f"run {self.id}: its policy is not published; choices: {with_one}")
+            raise UserError(
+                f"run {self.id}: its policy is not published; choices: {with_one} (the policies of all runs would make "
+                "a clone too large; to evaluate another run, train it again)"
+            )
         read_folder_of_run(folder, self.id)
         return folder
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from joblib import cpu_count
 
 from bepo.core.errors import Parser, UserError, exit_code, say
+from bepo.runs.command import results_as_override
 from bepo.runs.compose import register, register_configs
 from bepo.store.find import make_writable
 from bepo.store.published import PUBLISHED
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--jobs", type=int, metavar="N", help="runs at a time (default: one per core; paper: one)")
     parser.add_argument("--ray", metavar="ADDRESS", help="run on a Ray cluster: auto, HOST:6379, ray://HOST:10001")
-    options = parser.parse_intermixed_args(arguments)
+    options = parser.parse_intermixed_args(results_as_override(sys.argv[1:] if arguments is None else arguments))
     try:
         return exit_code(lambda: _sweep(options))
     except KeyboardInterrupt:  # during planning

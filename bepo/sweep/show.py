@@ -130,6 +130,7 @@ class View:
         self.is_live = self.out.isatty()
         self.n_complete = self.n_failed = 0
         self.n_drawn = 0  # lines of the block on the terminal
+        self._made: dict[str, int] = {}  # updates of a run before its worker started, by run ID
         self.began = self.last_total = time.monotonic()
 
     def begin(self, n_complete: int, n_failed: int) -> None:
@@ -138,6 +139,7 @@ class View:
 
     def started(self, worker: Worker) -> None:
         """Show that a worker started."""
+        self._made[worker.run.id] = worker.run.progress(hashed=False).updates
         if not self.is_live:
             self.log(f"start   {worker.run.label}")
 
@@ -163,12 +165,16 @@ class View:
         if self.is_live:
             self._erase()
             width = shutil.get_terminal_size().columns - 1
-            lines = [*map(_worker_line, workers), self._total_line(workers, pending, n_elsewhere)]
+            lines = [*self.lines_of(workers), self._total_line(workers, pending, n_elsewhere)]
             say("".join(line[:width] + "\n" for line in lines), end="", file=self.out)
             self.n_drawn = len(lines)
         elif now - self.last_total > _TOTALS_SECONDS:
             self.log(self._total_line(workers, pending, n_elsewhere))
             self.last_total = now
+
+    def lines_of(self, workers: Sequence[Worker]) -> list[str]:
+        """Return the lines of the block above the totals."""
+        return list(map(_worker_line, workers))
 
     def end(self) -> None:
         """Remove the block from the terminal."""
@@ -185,12 +191,27 @@ class View:
 
     def _total_line(self, workers: Sequence[Worker], pending: Sequence[PlannedRun], n_elsewhere: int) -> str:
         unfinished = [*pending, *(worker.run for worker in workers)]
-        seconds = sum(self.throughput.estimate(run).seconds for run in unfinished) / self.jobs
+        seconds = sum(self.throughput.estimate(run).seconds for run in unfinished) * self._pace(workers) / self.jobs
         parts = [f"{self.n_complete} of {self.total} runs complete"]
         parts += [f"{self.n_failed} failed"] if self.n_failed else []
         parts += [f"{n_elsewhere} at work elsewhere"] if n_elsewhere else []
         elapsed = format_duration(time.monotonic() - self.began)
-        return f"total   {', '.join(parts)}; {elapsed}, about {format_duration(seconds)} left"
+        left = f"about {format_duration(seconds)} left" if round(seconds) else "the last evaluations are left"
+        return f"total   {', '.join(parts)}; {elapsed}, {left}"
+
+    def _pace(self, workers: Sequence[Worker]) -> float:
+        """Return how many times as long as estimated the updates of the running workers took; 1 before the first.
+
+        Estimates are of CPU seconds, or constants: a busy or slow machine needs longer.
+        """
+        took = expected = 0.0
+        for worker in workers:
+            made = worker.run.progress(hashed=False).updates - self._made.get(worker.run.id, 0)
+            if made > 0:
+                whole = self.throughput.estimate(worker.run, whole=True).seconds
+                took += time.monotonic() - worker.started
+                expected += whole * made / max(worker.run.config.updates, 1)
+        return took / expected if expected else 1.0
 
     def _erase(self) -> None:
         if self.n_drawn:
@@ -206,15 +227,16 @@ class Brief(View):
 
     def started(self, worker: Worker) -> None:
         """Show nothing."""
+        self._made[worker.run.id] = worker.run.progress(hashed=False).updates
 
     def completed(self, worker: Worker) -> None:
         """Count a completed run."""
         self.n_complete += 1
         self.throughput.add(worker.run.folder.path)
 
-    def draw(self, workers: Sequence[Worker], pending: Sequence[PlannedRun], n_elsewhere: int) -> None:
-        """Draw the line of totals."""
-        super().draw([], [*pending, *(worker.run for worker in workers)], n_elsewhere)
+    def lines_of(self, workers: Sequence[Worker]) -> list[str]:
+        """Return nothing: the totals are the only line."""
+        return []
 
     def note(self, text: str) -> None:
         """Show nothing."""

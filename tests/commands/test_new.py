@@ -57,6 +57,17 @@ def test_a_run_uses_and_notes_plug_ins(packages, monkeypatch):
     assert "6 cells are 6 runs" in plan
 
 
+@pytest.mark.slow
+def test_a_new_study_can_be_a_search(tmp_path, monkeypatch, capsys):
+    assert main(["study", "my_search", "--optuna", "--in", str(tmp_path)]) == 0
+    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+    monkeypatch.setenv("BEPO_PLUGINS", str(tmp_path / "my_search" / "my_search"))
+    assert re.search(r"my_search.*0 of 20 trials", run(tmp_path, "bepo.sweep", "my_search", "--dry-run"))
+    with pytest.raises(SystemExit):
+        main(["loss", "my_loss", "--optuna", "--in", str(tmp_path)])
+    assert "--optuna: is for a study, not for kind loss" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "kind, name, problem",
     [

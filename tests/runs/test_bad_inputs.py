@@ -101,18 +101,17 @@ def bad(tmp_path_factory) -> Iterator[Path]:
 @pytest.mark.parametrize("module, arguments, words, environment", PLACES)
 def test_places_members_and_addresses(module, arguments, words, environment, bad, tmp_path, monkeypatch, capsys):
     for name, value in environment.items():
-        monkeypatch.setenv(name, value)
+        monkeypatch.setenv(name, value.replace("{bad}", str(bad)))
     arguments = [argument.replace("{bad}", str(bad)) for argument in arguments]
-    refused(module, arguments, words, tmp_path, monkeypatch, capsys)
+    refused(module, arguments, words.replace("{bad}", str(bad)), tmp_path, monkeypatch, capsys)
 
 
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("module, arguments, words", COMMANDS)
 def test_bad_commands_end_with_one_line(module, arguments, words, bad, tmp_path, monkeypatch, capsys):
-    refused(
-        module, [argument.replace("{bad}", str(bad)) for argument in arguments], words, tmp_path, monkeypatch, capsys
-    )
+    arguments = [argument.replace("{bad}", str(bad)) for argument in arguments]
+    refused(module, arguments, words.replace("{bad}", str(bad)), tmp_path, monkeypatch, capsys)
 
 
 @pytest.mark.long

@@ -31,8 +31,8 @@ function showBrowser(index) {
   list.draw();
   const initial = addressed(index);
   if (initial) section.scrollIntoView();
-  const instructive = [...index.episodes].filter(e => e.gate !== null).sort((a, b) => a.mixed - b.mixed || b.gate - a.gate)[0];
-  list.open(...initial ?? [instructive ?? index.episodes[0]]);
+  const instructive = [...index.episodes].sort((a, b) => a.mixed - b.mixed || (b.gate ?? -1) - (a.gate ?? -1))[0];
+  list.open(...initial ?? [instructive]);
   addEventListener("hashchange", () => { const found = addressed(index); if (found) list.open(...found); });
 }
 
