@@ -60,6 +60,11 @@ class Contrast:
         return cls.between([points], [1], units=len(points)) if len(points) else cls(nan)
 
     @classmethod
+    def of(cls, table: pd.DataFrame, weights: Mapping[Any, float]) -> Self:
+        """Return the mean of ``weighted`` rows of a table of units by rows."""
+        return cls.over(weighted(table, weights))
+
+    @classmethod
     def between(
         cls, samples: Sequence[Rates], weights: Sequence[float] = (1, -1), value: float | None = None, units: int = 0
     ) -> Self:
@@ -135,7 +140,9 @@ def weighted(table: pd.DataFrame, weights: Mapping[Any, float], units: Collectio
     With ``units``, only these count.
     """
     found = table.reindex(columns=list(weights)).dropna()
-    return (found if units is None else found.loc[found.index.isin(units)]) @ pd.Series(dict(weights), dtype=float)
+    return (found if units is None else found.loc[found.index.isin(list(units))]) @ pd.Series(
+        dict(weights), dtype=float
+    )
 
 
 def slope(rows: Sequence[str]) -> dict[str, float]:

@@ -97,15 +97,14 @@ def over_settings(measure: Float[np.ndarray, " S"], speed: Float[np.ndarray, " S
     return quantiles(spearman(measure[drawn], speed[drawn]))
 
 
-def predictions(speed: Mapping[str, Mapping[int, float]], learned: Mapping[str, float]) -> list[Prediction]:
-    """Return every declared correlation. ``speed``: of each row by block; ``learned``: speed in the lab by setting."""
+def predictions(speed: pd.DataFrame, learned: Mapping[str, float]) -> list[Prediction]:
+    """Return every declared correlation. ``speed``: blocks by rows; ``learned``: speed in the lab by setting."""
     declared = pd.read_csv(DECLARED)
     found = []
     for settings, groups in SETTINGS.items():
         chosen = declared[declared["group"].isin(groups)]
-        of_rows = [speed.get(row, {}) for row in chosen["row"]]
-        shared = [block for block in BLOCKS if all(block in own for own in of_rows)]
-        table = np.array([[own[block] for block in shared] for own in of_rows])
+        found_in = speed.reindex(index=BLOCKS, columns=chosen["row"]).dropna()
+        shared, table = found_in.index.tolist(), found_in.to_numpy().T
         judged = settings in JUDGED
         found += [Prediction(name, settings, judged, np.array(chosen[name], float), shared, table) for name in MEASURES]
         if set(chosen["setting"]) <= set(learned):

@@ -7,13 +7,13 @@ from matplotlib.axes import Axes
 
 from analysis.claims.blocks import BASE, IN_BLOCKS, measured, runs_in_blocks
 from analysis.claims.looks import MEASURES
-from analysis.contrast import Contrast, Rates
+from analysis.contrast import Contrast, Rates, weighted
 from analysis.data.methods import RECONSTRUCTION, environment_name, is_reconstruction, name_of, row_label
 from analysis.data.rows import BLOCKS
 from analysis.data.runs import Run
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
-from analysis.grid.contrasts import FEWEST, paired
+from analysis.grid.contrasts import FEWEST
 from analysis.grid.table import Figure
 from analysis.plots import style
 from analysis.plots.hover import describe
@@ -61,11 +61,10 @@ def _forest(env: str, studies: Studies) -> Figure:
 
 def _rows(runs: list[Run]) -> list[_Row]:
     """Return the rows of an environment with enough blocks, the fastest first."""
-    by_row = measured(runs)
-    base = by_row.get(BASE, {})
+    frames = measured(runs)
     found = [
-        _Row(name, {measure: paired(own[measure], base.get(measure, {})) for measure in own})
-        for name, own in by_row.items()
+        _Row(name, {measure: weighted(table, {name: 1, BASE: -1}).to_numpy() for measure, table in frames.items()})
+        for name in frames["speed"]
         if name != BASE
     ]
     enough = [row for row in found if len(row.found["speed"]) >= FEWEST]

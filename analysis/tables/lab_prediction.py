@@ -1,6 +1,6 @@
 """Table lab-prediction: does fidelity in the lab predict how fast language models learn in blocks?"""
 
-from analysis.claims.blocks import IN_BLOCKS, measured, runs_in_blocks, speed_by_row
+from analysis.claims.blocks import IN_BLOCKS, measured, runs_in_blocks
 from analysis.claims.prediction import BLOCKS as DECLARED_BLOCKS
 from analysis.claims.prediction import FEWEST, LEVEL, Prediction, predictions
 from analysis.data.lab import learned_speed
@@ -18,7 +18,7 @@ _NAMES = {"error": "error", "gradient_efficiency": "gradient efficiency", "train
 def lab_prediction(studies: Studies) -> Table:
     """Compute the correlations that docs/lab.md declares."""
     runs = [run for run in runs_in_blocks(studies) if run.env == "sokoban"]
-    found = predictions(speed_by_row(measured(runs)), learned_speed())
+    found = predictions(measured(runs)["speed"], learned_speed())
     return Table(
         "Does fidelity predict learning? Rank correlation of the lab's measures with speed on text Sokoban.",
         ["Measure", "Settings", "Blocks", "Correlation", "p", "Verdict"],
