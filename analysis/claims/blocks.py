@@ -4,15 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 
-from analysis.claims.looks import MEASURES
-from analysis.data.rows import BLOCKS
+from analysis.claims.looks import BLOCK_MEASURES
+from analysis.data.rows import ROW_IN_BLOCKS
 from analysis.data.runs import Run, grouped
 from analysis.data.studies import Studies
 
 CLAIMED = ("blocks", "blocks_ablations")
 """The studies that the primary claims are about."""
 IN_BLOCKS = (*CLAIMED, "frontier")
-BASE = "gated_bepo"
+BASELINE = "gated_bepo"
 """The row that every other is compared with."""
 
 Frames = Mapping[str, pd.DataFrame]
@@ -24,12 +24,12 @@ def runs_in_blocks(studies: Studies, names: Sequence[str] = IN_BLOCKS) -> list[R
     return Studies({name: studies[name] for name in names}).pooled()
 
 
-def measured(runs: Sequence[Run], row_of: Callable[[Run], str] = lambda run: str(BLOCKS.row(run))) -> Frames:
+def measured(runs: Sequence[Run], row_of: Callable[[Run], str] = lambda run: str(ROW_IN_BLOCKS.row(run))) -> Frames:
     """Return every measure of the runs of one environment. ``row_of`` names the row of a run."""
     rows = grouped(sorted(runs, key=lambda run: run.seed), row_of)
     return {
         name: pd.DataFrame({row: _by_block(own, measure) for row, own in rows.items()}, dtype=float).sort_index()
-        for name, measure in MEASURES.items()
+        for name, measure in BLOCK_MEASURES.items()
     }
 
 

@@ -18,14 +18,14 @@ from analysis.data.lab import RECORDED
 from analysis.data.statistics import quantiles, spearman
 
 DECLARED = RECORDED / "declared.csv"
-MEASURES: Mapping[str, int] = {"error": -1, "gradient_efficiency": 1}
+SIGN_OF: Mapping[str, int] = {"error": -1, "gradient_efficiency": 1}
 """The measures, with the sign of the correlation with speed that is predicted."""
 SETTINGS: Mapping[str, Sequence[str]] = {"primary": ["primary"], "all": ["primary", "variants"], "newer": ["newer"]}
 """The compared settings, by the groups of paper/lab/declared.csv."""
 JUDGED = ("primary", "newer")
-BLOCKS = range(100, 116)
+ALL_BLOCKS = range(100, 116)
 FEWEST = 6
-LEVEL = 0.05 / len(MEASURES)
+LEVEL = 0.05 / len(SIGN_OF)
 """The one-sided level of each measure over judged settings (Bonferroni)."""
 _RESAMPLES, _PERMUTATIONS = 10_000, 100_000
 
@@ -88,7 +88,7 @@ class Prediction:
 
     @property
     def _predicted(self) -> Float[np.ndarray, " S"]:
-        return MEASURES.get(self.measure, 1) * self.fidelity
+        return SIGN_OF.get(self.measure, 1) * self.fidelity
 
 
 def over_settings(measure: Float[np.ndarray, " S"], speed: Float[np.ndarray, " S"]) -> Interval:
@@ -103,10 +103,10 @@ def predictions(speed: pd.DataFrame, learned: Mapping[str, float]) -> list[Predi
     found = []
     for settings, groups in SETTINGS.items():
         chosen = declared[declared["group"].isin(groups)]
-        found_in = speed.reindex(index=BLOCKS, columns=chosen["row"]).dropna()
+        found_in = speed.reindex(index=ALL_BLOCKS, columns=chosen["row"]).dropna()
         shared, table = found_in.index.tolist(), found_in.to_numpy().T
         judged = settings in JUDGED
-        found += [Prediction(name, settings, judged, np.array(chosen[name], float), shared, table) for name in MEASURES]
+        found += [Prediction(name, settings, judged, np.array(chosen[name], float), shared, table) for name in SIGN_OF]
         if set(chosen["setting"]) <= set(learned):
             values = np.array([learned[name] for name in chosen["setting"]])
             found.append(Prediction("training", settings, False, values, shared, table))

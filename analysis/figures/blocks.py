@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 
-from analysis.claims.blocks import BASE, IN_BLOCKS, measured, runs_in_blocks
-from analysis.claims.looks import MEASURES
+from analysis.claims.blocks import BASELINE, IN_BLOCKS, measured, runs_in_blocks
+from analysis.claims.looks import BLOCK_MEASURES
 from analysis.contrast import Contrast, Rates, weighted
 from analysis.data.methods import RECONSTRUCTION, environment_name, is_reconstruction, name_of, row_label
-from analysis.data.rows import BLOCKS
+from analysis.data.rows import ROW_IN_BLOCKS
 from analysis.data.runs import Run
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
@@ -34,9 +34,9 @@ def _forest(env: str, studies: Studies) -> Figure:
     """Draw the differences in each block of an environment, and their means with intervals."""
     used = [run for run in runs_in_blocks(studies) if run.env == env]
     rows = _rows(used)
-    figure, axes = style.panels(1, len(MEASURES), style.PAGE, 0.8 + _ROW * max(len(rows), 6), sharey=True)
-    for axis, measure in zip(axes, MEASURES):
-        axis.set(title=measure.capitalize(), xlabel=f"Difference from {name_of(BASE)} in points")
+    figure, axes = style.panels(1, len(BLOCK_MEASURES), style.PAGE, 0.8 + _ROW * max(len(rows), 6), sharey=True)
+    for axis, measure in zip(axes, BLOCK_MEASURES):
+        axis.set(title=measure.capitalize(), xlabel=f"Difference from {name_of(BASELINE)} in points")
         axis.axvline(0, color="black", linewidth=0.6)
         axis.grid(axis="y", visible=False)
         axis.tick_params(axis="y", length=0)
@@ -49,7 +49,7 @@ def _forest(env: str, studies: Studies) -> Figure:
         axes[0].set_yticks(range(len(rows)), [row_label(row.name) for row in rows])
         axes[0].set_ylim(len(rows) - 0.4, -0.6)
     caption = (
-        f"Methods and variants on {environment_name(env)} in the blocks that they share with {name_of(BASE)} (tier "
+        f"Methods and variants on {environment_name(env)} in the blocks that they share with {name_of(BASELINE)} (tier "
         f"{studies.tier}). Small dots: blocks. Large dots: means, with Student's 95 % intervals, uncorrected. Speed: "
         "success in training over all updates. Level: success on held-out tasks, over the evaluations of the last "
         "fifth of the updates."
@@ -63,9 +63,9 @@ def _rows(runs: list[Run]) -> list[_Row]:
     """Return the rows of an environment with enough blocks, the fastest first."""
     frames = measured(runs)
     found = [
-        _Row(name, {measure: weighted(table, {name: 1, BASE: -1}).to_numpy() for measure, table in frames.items()})
+        _Row(name, {measure: weighted(table, {name: 1, BASELINE: -1}).to_numpy() for measure, table in frames.items()})
         for name in frames["speed"]
-        if name != BASE
+        if name != BASELINE
     ]
     enough = [row for row in found if len(row.found["speed"]) >= FEWEST]
     return sorted(enough, key=lambda row: -row.found["speed"].mean())
@@ -83,7 +83,9 @@ def _draw(axis: Axes, place: int, row: _Row, measure: str) -> None:
 
 
 def _register(env: str) -> None:
-    artefact(f"blocks-forest-{env}", "figure", study=IN_BLOCKS, key=BLOCKS)(lambda studies: _forest(env, studies))
+    artefact(f"blocks-forest-{env}", "figure", study=IN_BLOCKS, key=ROW_IN_BLOCKS)(
+        lambda studies: _forest(env, studies)
+    )
 
 
 for _env in ("sokoban", "alfworld", "webshop"):

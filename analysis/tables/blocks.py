@@ -6,17 +6,17 @@ import pandas as pd
 from scipy.special import fdtrc
 
 from analysis.claims.blocks import (
-    BASE,
+    BASELINE,
     CLAIMED,
     IN_BLOCKS,
     measured,
     measured_by_env,
     runs_in_blocks,
 )
-from analysis.claims.looks import MEASURES, BlockClaim, Plan, Tested, decide, read_plan
+from analysis.claims.looks import BLOCK_MEASURES, BlockClaim, Plan, Tested, decide, read_plan
 from analysis.contrast import Contrast, weighted
 from analysis.data.methods import environment_name, ordered, row_label
-from analysis.data.rows import BLOCKS, METHOD, OBSERVATIONS, VARIANT, RowKey
+from analysis.data.rows import METHOD, OBSERVATIONS, ROW_IN_BLOCKS, VARIANT, RowKey
 from analysis.data.runs import Run, grouped
 from analysis.data.statistics import Estimate
 from analysis.data.studies import Studies, StudyRuns, select
@@ -27,7 +27,7 @@ from analysis.grid.table import NOT_RUN, Printed, Table
 from analysis.tables.headroom import oracles
 from analysis.tables.in_blocks import Column
 
-_COLUMNS = [Column("", of, measure) for measure in MEASURES for of in ("own", ("own", BASE))]
+_COLUMNS = [Column("", of, measure) for measure in BLOCK_MEASURES for of in ("own", ("own", BASELINE))]
 ONE_START = ("main_sokoban_text", "replication", "main_alfworld", "main_webshop", "headroom")
 _VARIANTS: Mapping[str, RowKey] = {
     **dict.fromkeys(
@@ -35,10 +35,10 @@ _VARIANTS: Mapping[str, RowKey] = {
     ),
     "observation_aliasing": OBSERVATIONS,  # GraphGPO on ALFWorld
 }
-KEYS: Mapping[str, RowKey] = {**dict.fromkeys(IN_BLOCKS, BLOCKS), **dict.fromkeys(ONE_START, METHOD)}
+KEYS: Mapping[str, RowKey] = {**dict.fromkeys(IN_BLOCKS, ROW_IN_BLOCKS), **dict.fromkeys(ONE_START, METHOD)}
 
 
-@artefact("blocks-claims", "table", study=CLAIMED, key=BLOCKS)
+@artefact("blocks-claims", "table", study=CLAIMED, key=ROW_IN_BLOCKS)
 def blocks_claims(studies: Studies) -> Table:
     """Test the claims that paper/blocks.yaml declares."""
     plan = read_plan()
@@ -119,7 +119,7 @@ def tests(plan: Plan, runs: Sequence[Run]) -> list[Tested]:
 
 def _with_credit_of(runs: Sequence[Run], others: Sequence[Run]) -> list[Run]:
     """Return the ``others`` whose credit and loss are those of their row in ``runs``, each once."""
-    wanted = {(run.env, BLOCKS.row(run)): _credit(run) for run in runs}
+    wanted = {(run.env, ROW_IN_BLOCKS.row(run)): _credit(run) for run in runs}
     return [
         run
         for run in {one.id: one for one in others}.values()
@@ -142,8 +142,8 @@ def early_speed(runs: Sequence[Run], updates: int) -> pd.DataFrame:
 
 
 def _start(in_blocks: pd.DataFrame, name: str, one_start: pd.DataFrame) -> str:
-    over_blocks, over_seeds = (weighted(table, {name: 1, BASE: -1}) for table in (in_blocks, one_start))
-    if name == BASE or min(len(over_blocks), len(over_seeds)) < FEWEST:
+    over_blocks, over_seeds = (weighted(table, {name: 1, BASELINE: -1}) for table in (in_blocks, one_start))
+    if name == BASELINE or min(len(over_blocks), len(over_seeds)) < FEWEST:
         return "–"
     own, other = over_blocks.std(ddof=1), over_seeds.std(ddof=1)
     p = fdtrc(len(over_blocks) - 1, len(over_seeds) - 1, (own / other) ** 2)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
-from analysis.claims.blocks import measured, measured_by_env, runs_in_blocks
+from analysis.claims.blocks import BASELINE, measured, measured_by_env, runs_in_blocks
 from analysis.claims.looks import read_plan
 from analysis.claims.prediction import Prediction
 from analysis.contrast import Contrast, Rates
@@ -26,12 +26,11 @@ from analysis.grid.success import difference, learning
 from analysis.grid.table import Table
 from analysis.tables.ablations import ABLATIONS
 from analysis.tables.blocks import KEYS as BLOCK_KEYS
-from analysis.tables.headroom import BASE as NO_CREDIT
-from analysis.tables.headroom import ORACLE, has_headroom, oracles
+from analysis.tables.headroom import NO_CREDIT, ORACLE, has_headroom, oracles
 from analysis.tables.in_blocks import difference as difference_of
 from analysis.tables.in_blocks import read_tables
 
-BASE, CRITIC = "gated_bepo", "ppo"
+CRITIC = "ppo"
 _ONE_START: Mapping[str, RowKey] = {**EVERY_METHOD, **dict.fromkeys(ABLATIONS, VARIANT), "replication": METHOD}
 KEYS = {**BLOCK_KEYS, **_ONE_START, "critic_lead": TASKS}
 _ZERO = "credit/zero_advantage_transitions"
@@ -65,7 +64,7 @@ class Trained:
     @cached_property
     def differences(self) -> Mapping[str, Contrast]:
         """Each row minus Gated-BEPO."""
-        return contrasts(BASE, self.rates, self.in_blocks)
+        return contrasts(BASELINE, self.rates, self.in_blocks)
 
 
 @artefact("findings", "table", study=KEYS)
@@ -143,7 +142,7 @@ def _answers(env: str, own: Trained, gained: Mapping[str, Contrast], lead: str) 
         yield _QUESTIONS[0], by_place(methods, _sorted)
     if env in _REPORTED and (order := _order(env, own.rates, own.in_blocks)):
         yield _QUESTIONS[1], order
-    if CRITIC in own.rates and BASE in own.rates:
+    if CRITIC in own.rates and BASELINE in own.rates:
         yield _QUESTIONS[2], _lead(own.one_start, own.rates, lead)
     if gained:
         most = max(one.units for one in gained.values())

@@ -15,7 +15,7 @@ import yaml
 
 from analysis.claims.blocks import Frames, measured
 from analysis.claims.declared import DeclaredTest
-from analysis.claims.looks import MEASURES
+from analysis.claims.looks import BLOCK_MEASURES
 from analysis.contrast import Contrast, weighted
 from analysis.data import rows as keys
 from analysis.data.methods import environment_name, marked_name, ordered
@@ -65,7 +65,7 @@ class BlockTable:
     head: str
     columns: Sequence[Column]
     notes: Sequence[str]
-    key: RowKey = keys.BLOCKS
+    key: RowKey = keys.ROW_IN_BLOCKS
     env: str = ""
     mean: bool = False
     blocks: tuple[int, int] = (0, 10**9)
@@ -173,13 +173,13 @@ def read_tables(path: Path = FILE) -> dict[str, BlockTable]:
 
 def _table(where: str, label: str, item: dict[str, Any]) -> BlockTable:
     known = {name: value for name, value in vars(keys).items() if isinstance(value, RowKey)}
-    key = item.get("key", "BLOCKS")
+    key = item.get("key", "ROW_IN_BLOCKS")
     if key not in known:
         raise choose(f"{where}: key", key, known)
     columns = [_made(f"{where}: columns", Column, column) for column in item.get("columns", ())]
     for column in columns:
-        if column.measure not in MEASURES:
-            raise choose(f"{where}: measure", column.measure, MEASURES)
+        if column.measure not in BLOCK_MEASURES:
+            raise choose(f"{where}: measure", column.measure, BLOCK_MEASURES)
     blocks = {"blocks": item["blocks"]} if "blocks" in item else {}
     tests = [blocks | test | {"name": name} for name, test in item.get("declared", {}).items()]
     declared = [_made(f"{where}: declared", DeclaredTest, test) for test in tests]

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from analysis.claims.blocks import BASE, IN_BLOCKS, in_all, measured, measured_by_env, runs_in_blocks
+from analysis.claims.blocks import BASELINE, IN_BLOCKS, in_all, measured, measured_by_env, runs_in_blocks
 from analysis.claims.declared import FIRST_SIX
 from analysis.claims.prediction import Prediction
 from analysis.contrast import Contrast
 from analysis.data.lab import plan, recorded
 from analysis.data.methods import environment_name, row_label
-from analysis.data.rows import BLOCKS
+from analysis.data.rows import ROW_IN_BLOCKS
 from analysis.data.statistics import Estimate
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
@@ -22,7 +22,7 @@ from analysis.grid.table import NOT_RUN, Printed, Table
 _HIDDEN, _SIZE = " keys=hidden", " group_size="
 
 
-@artefact("lab-sampled", "table", study=IN_BLOCKS, key=BLOCKS)
+@artefact("lab-sampled", "table", study=IN_BLOCKS, key=ROW_IN_BLOCKS)
 def lab_sampled(studies: Studies) -> Table:
     """Compare the error with sampled truth and speed in blocks, by estimator, on ALFWorld and WebShop."""
     every, seen = runs_in_blocks(studies), [at for at in plan()["sampled"]["at"] if _HIDDEN not in at]
@@ -67,8 +67,8 @@ def _listed(by_env: Mapping[str, str]) -> str:
 def _cells(words: str, row: str, at: str, speeds: pd.DataFrame) -> list[Printed | str]:
     errors = [recorded("sampled").values(where, words) for where in (at, at + _HIDDEN)]
     told = ["–" if own is None else Contrast.over(own).text(".3f") for own in errors]
-    ahead = Contrast.of(speeds, {row: 1, BASE: -1})
-    return [*told, "0" if row == BASE else ahead.text() if ahead.units >= FEWEST else NOT_RUN]
+    ahead = Contrast.of(speeds, {row: 1, BASELINE: -1})
+    return [*told, "0" if row == BASELINE else ahead.text() if ahead.units >= FEWEST else NOT_RUN]
 
 
 def _games(at: str) -> str:

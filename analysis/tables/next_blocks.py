@@ -3,14 +3,14 @@
 import numpy as np
 import pandas as pd
 
-from analysis.claims.blocks import BASE, IN_BLOCKS, in_all, measured, measured_by_env, runs_in_blocks
+from analysis.claims.blocks import BASELINE, IN_BLOCKS, in_all, measured, measured_by_env, runs_in_blocks
 from analysis.claims.declared import FIRST_SIX
-from analysis.claims.next_blocks import FIRST, MEASURES, OURS, ByBlock, NextTest, read_next_plan
+from analysis.claims.next_blocks import FIRST, NEXT_MEASURES, OURS, ByBlock, NextTest, read_next_plan
 from analysis.claims.prediction import over_settings
 from analysis.contrast import Contrast
 from analysis.data.lab import plan, recorded
 from analysis.data.methods import environment_name, row_label
-from analysis.data.rows import BLOCKS
+from analysis.data.rows import ROW_IN_BLOCKS
 from analysis.data.runs import Run
 from analysis.data.statistics import spearman
 from analysis.data.studies import Studies
@@ -19,7 +19,7 @@ from analysis.grid.notes import origins
 from analysis.grid.table import NOT_RUN, Table
 
 
-@artefact("next-claims", "table", study=("next",), key=BLOCKS)
+@artefact("next-claims", "table", study=("next",), key=ROW_IN_BLOCKS)
 def next_claims(studies: Studies) -> Table:
     """Test what paper/next.yaml declares about Batch-BEPO."""
     runs = runs_in_blocks(studies, ("next",))
@@ -43,7 +43,7 @@ def next_claims(studies: Studies) -> Table:
 def _differences(test: NextTest, runs: list[Run]) -> ByBlock:
     own = [run for run in runs if run.env == test.env]
     ours, theirs = (
-        {run.seed: MEASURES[test.measure](run) for run in own if str(BLOCKS.row(run)) == row}
+        {run.seed: NEXT_MEASURES[test.measure](run) for run in own if str(ROW_IN_BLOCKS.row(run)) == row}
         for row in (OURS, test.less)
     )
     return {block: ours[block] - theirs[block] for block in test.wanted if block in ours.keys() & theirs.keys()}
@@ -59,7 +59,7 @@ def _row(test: NextTest, by_block: ByBlock, judged: bool) -> list[str]:
     return [*named, blocks, found.text(), f"{found.lower_bound():.1f}", verdict]
 
 
-@artefact("lab-gain", "table", study=IN_BLOCKS, key=BLOCKS)
+@artefact("lab-gain", "table", study=IN_BLOCKS, key=ROW_IN_BLOCKS)
 def lab_gain(studies: Studies) -> Table:
     """Compare gain with speed in blocks, by estimator and environment."""
     runs = runs_in_blocks(studies)
@@ -96,10 +96,10 @@ def lab_gain(studies: Studies) -> Table:
 
 def _cells(at: str, words: str, row: str, speeds: pd.DataFrame) -> list[str]:
     gain = recorded("gain").values(at, words, "gain")
-    ahead = Contrast.of(speeds, {row: 1, BASE: -1})
+    ahead = Contrast.of(speeds, {row: 1, BASELINE: -1})
     return [
         "–" if gain is None else Contrast.over(gain).text(".3f"),
-        "0" if row == BASE else ahead.text() if ahead.units > 2 else NOT_RUN,
+        "0" if row == BASELINE else ahead.text() if ahead.units > 2 else NOT_RUN,
     ]
 
 

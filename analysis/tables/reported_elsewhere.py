@@ -6,7 +6,7 @@ from analysis.claims.blocks import IN_BLOCKS, Frames, measured_by_env, runs_in_b
 from analysis.contrast import weighted
 from analysis.data.methods import environment_name, name_of, row_label
 from analysis.data.reported import Reported, entries_of
-from analysis.data.rows import BLOCKS
+from analysis.data.rows import ROW_IN_BLOCKS
 from analysis.data.runs import grouped
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
@@ -30,7 +30,7 @@ _OURS = {"alfworld/All": "alfworld", "webshop/success": "webshop", "sokoban/succ
 _STUDIES = (*IN_BLOCKS, "crbc_depth")
 
 
-@artefact("reported-elsewhere", "table", study=_STUDIES, key=BLOCKS)
+@artefact("reported-elsewhere", "table", study=_STUDIES, key=ROW_IN_BLOCKS)
 def reported_elsewhere(studies: Studies) -> Table:
     """Show the numbers of each paper with model and who ran the method, and below them those of runs in blocks."""
     used = runs_in_blocks(studies, _STUDIES)

@@ -15,11 +15,11 @@ from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
 from analysis.grid.success import mean_of
 from analysis.grid.table import NOT_RUN, Printed, Table
+from analysis.tables.headroom import NO_CREDIT
 from analysis.tables.in_blocks import Column
 
 STUDIES = ("whole_methods", "blocks")
-BASE = "grpo"
-ROWS = (BASE, "gigpo", "gated_bepo", "shrunk_bepo", *WHOLE_METHODS.values())
+ROWS = (NO_CREDIT, "gigpo", "gated_bepo", "shrunk_bepo", *WHOLE_METHODS.values())
 
 
 @artefact("whole-methods", "table", study=STUDIES, key=WHOLE)
@@ -35,7 +35,7 @@ def whole_methods(studies: Studies) -> Table:
     rows: list[list[Printed | str]] = []
     for row in ROWS:
         runs = [found[row][block] for block in shared]
-        speed = [column.cell({"speed": speeds}, row) for column in (Column("", "own"), Column("", ("own", BASE)))]
+        speed = [column.cell({"speed": speeds}, row) for column in (Column("", "own"), Column("", ("own", NO_CREDIT)))]
         rows.append([name_of(row), str(len(runs)), *_totals(runs), *speed])
     return Table(
         "Whole methods on text Sokoban in blocks.",

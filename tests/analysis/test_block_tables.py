@@ -13,23 +13,21 @@ from scipy import stats
 from analysis.contrast import LEVEL
 from analysis.data.sources import Source
 from analysis.data.studies import Studies
-from analysis.grid.artefact import artefacts
-from analysis.output.build import build
 from analysis.tables.in_blocks import FILE, read_tables
 from bepo.core.errors import UserError
 from bepo.core.places import ROOT
 from tests.stored_runs import in_block, write_run
+from tests.tables import interval_text, mean_text, table_of, texts
 
 Rates = Mapping[str, np.ndarray]  # of each row, a number for each block
 
 
 def mean(rates):
-    return f"{100 * rates.mean():.1f} ± {100 * rates.std(ddof=1):.1f}"
+    return mean_text(100 * rates)
 
 
 def told(points):
-    low, high = stats.ttest_1samp(100 * points, 0).confidence_interval(0.95)
-    return f"{100 * points.mean():z.1f} [{low:z.1f}, {high:z.1f}]"
+    return interval_text(100 * points)
 
 
 @dataclass(frozen=True)
@@ -145,14 +143,6 @@ CASES = [
 ]  # fmt: skip
 
 
-def made(results, label, tier="laptop"):
-    return build(artefacts()[label], Source(results), tier).table
-
-
-def texts(table):
-    return [[getattr(cell, "text", cell) for cell in row] for row in table.rows]
-
-
 @pytest.mark.parametrize("holds", [True, False])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.fact.replace("/", "-"))
 def test_a_declared_test_is_judged_once_by_its_own_blocks(tmp_path, case, holds):
@@ -162,13 +152,13 @@ def test_a_declared_test_is_judged_once_by_its_own_blocks(tmp_path, case, holds)
     for place, block in early:
         for row in case.rows:
             case.write(tmp_path, row, block, rates[row][place])
-    before, count = made(tmp_path, case.label), len(case.blocks)
+    before, count = table_of(tmp_path, case.label), len(case.blocks)
     assert f"{case.fact}/verdict" not in before.facts
     assert f"({count - 1} of {count} blocks at tier laptop)" in " ".join(before.notes)
     for row in case.rows:
         case.write(tmp_path, row, last[1], rates[row][last[0]])
         case.write(tmp_path, row, 106, 0.1 if (row in case.more) == holds else 0.9)  # not declared
-    table, points = made(tmp_path, case.label), case.points(rates)
+    table, points = table_of(tmp_path, case.label), case.points(rates)
     p = stats.ttest_1samp(points, 0, alternative="greater").pvalue
     assert (p < LEVEL) == holds
     verdict = case.says[0] if holds else case.says[1]
@@ -186,7 +176,7 @@ def test_a_declared_test_of_several_methods_needs_all_of_them(tmp_path):
     for row in (row for row in case.rows if not row.startswith("shrunk_bepo")):
         for block in case.blocks:
             case.write(tmp_path, row, block, 0.3)
-    assert made(tmp_path, case.label).facts == {} and made(tmp_path, case.label, "smoke").facts == {}
+    assert table_of(tmp_path, case.label).facts == {} and table_of(tmp_path, case.label, "smoke").facts == {}
 
 
 def test_differences_by_environment_are_facts(tmp_path):
@@ -196,7 +186,7 @@ def test_differences_by_environment_are_facts(tmp_path):
         for block, rate in enumerate(own, 100):
             case.write(tmp_path, row, block, rate)
         case.write(tmp_path, row, 100, 0.5, env="sokoban")
-    table = made(tmp_path, case.label)
+    table = table_of(tmp_path, case.label)
     assert texts(table)[0] == ["Sokoban", "1", "50.0", "50.0", "50.0", "0.0", "0.0", "0.0 (1)"]
     assert table.facts["critic-lead/webshop/same"] == told(rates["ppo grouped"] - rates["grpo"])
     assert table.facts["critic-lead/webshop/lead"] == told(rates["ppo"] - rates["grpo"])
@@ -204,13 +194,13 @@ def test_differences_by_environment_are_facts(tmp_path):
 
 def test_losses_are_compared_within_credit_and_block(tmp_path):
     case = CASES[-1]
-    assert texts(made(tmp_path, case.label)) == []
+    assert texts(table_of(tmp_path, case.label)) == []
     rng = np.random.default_rng(5)
     rates = {row: rng.uniform(0.2, 0.6, 4) for row in ("grpo ppo_clip", "grpo gspo", "gigpo ppo_clip")}
     for row, own in rates.items():
         for block, rate in enumerate(own, 100):
             case.write(tmp_path, row, block, rate)
-    table = made(tmp_path, case.label)
+    table = table_of(tmp_path, case.label)
     rows = {(heading, row[0]): row[1:] for heading, row in zip(table.headings, texts(table), strict=True)}
     every = [("GRPO", "ppo_clip"), ("GRPO", "gspo"), ("GiGPO", "ppo_clip"), ("Mean over methods", "ppo_clip")]
     assert list(rows) == every  # gspo has not trained with every method
@@ -231,7 +221,9 @@ def test_findings_tell_the_lead_and_what_remains_of_it_if_there_are_six_blocks(t
         for method in ("grpo", "ppo", "gated_bepo"):
             at = {"credit.name": method, "env.name": "webshop", "seed": seed, "rollout.grouped": method != "ppo"}
             write_run(tmp_path, "main_webshop", at, [[1, 0]], metrics={"train/success": 0.3 + seed / 10})
-    answer = next(row[2] for row in texts(made(tmp_path, "findings")) if row[0] == "What goes with PPO's difference?")
+    answer = next(
+        row[2] for row in texts(table_of(tmp_path, "findings")) if row[0] == "What goes with PPO's difference?"
+    )
     base, same, more = rates
     expected = f"6 blocks: {told(more - base)} against GRPO, on the same tasks {told(same - base)}"
     assert answer.startswith(expected) == (count == 6) and "5 blocks" not in answer
@@ -258,7 +250,7 @@ def test_the_example_of_the_page_is_a_table_with_a_declared_test(tmp_path):
 @pytest.mark.parametrize(
     "path, value, words",
     [
-        (["key"], "BLOKS", "BLOCKS"),
+        (["key"], "ROW_IN_BLOKS", "ROW_IN_BLOCKS"),
         (["colums"], [], "colums"),
         (["columns", 0, "measure"], "sped", "speed"),
         (["columns", 0, "off"], "own", "off"),
