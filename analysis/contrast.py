@@ -60,6 +60,11 @@ class Contrast:
         return cls.between([points], [1], units=len(points)) if len(points) else cls(nan)
 
     @classmethod
+    def of(cls, table: pd.DataFrame, weights: Mapping[Any, float]) -> Self:
+        """Return the mean of ``weighted`` rows of a table of units by rows."""
+        return cls.over(weighted(table, weights))
+
+    @classmethod
     def between(
         cls, samples: Sequence[Rates], weights: Sequence[float] = (1, -1), value: float | None = None, units: int = 0
     ) -> Self:

@@ -2,20 +2,21 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from analysis.claims.looks import MEASURES
-from analysis.data.rows import BLOCKS
+import pandas as pd
+
+from analysis.claims.looks import BLOCK_MEASURES
+from analysis.data.rows import ROW_IN_BLOCKS
 from analysis.data.runs import Run, grouped
 from analysis.data.studies import Studies
-from analysis.grid.contrasts import ByBlock
 
 CLAIMED = ("blocks", "blocks_ablations")
 """The studies that the primary claims are about."""
 IN_BLOCKS = (*CLAIMED, "frontier")
-BASE = "gated_bepo"
+BASELINE = "gated_bepo"
 """The row that every other is compared with."""
 
-Measured = Mapping[str, Mapping[str, ByBlock]]
-"""A number for each block, by row and measure."""
+Frames = Mapping[str, pd.DataFrame]
+"""A table of blocks by rows, by measure."""
 
 
 def runs_in_blocks(studies: Studies, names: Sequence[str] = IN_BLOCKS) -> list[Run]:
@@ -23,20 +24,24 @@ def runs_in_blocks(studies: Studies, names: Sequence[str] = IN_BLOCKS) -> list[R
     return Studies({name: studies[name] for name in names}).pooled()
 
 
-def measured(runs: Sequence[Run], row_of: Callable[[Run], str] = lambda run: str(BLOCKS.row(run))) -> Measured:
+def measured(runs: Sequence[Run], row_of: Callable[[Run], str] = lambda run: str(ROW_IN_BLOCKS.row(run))) -> Frames:
     """Return every measure of the runs of one environment. ``row_of`` names the row of a run."""
     rows = grouped(sorted(runs, key=lambda run: run.seed), row_of)
     return {
-        row: {name: {run.seed: measure(run) for run in own} for name, measure in MEASURES.items()}
-        for row, own in rows.items()
+        name: pd.DataFrame({row: _by_block(own, measure) for row, own in rows.items()}, dtype=float).sort_index()
+        for name, measure in BLOCK_MEASURES.items()
     }
 
 
-def speed_by_row(found: Measured) -> Mapping[str, ByBlock]:
-    """Return success in training, by row and block."""
-    return {row: by_measure["speed"] for row, by_measure in found.items()}
+def _by_block(runs: Sequence[Run], measure: Callable[[Run], float]) -> dict[int, float]:
+    return {run.seed: measure(run) for run in runs}
 
 
-def measured_by_env(runs: Sequence[Run]) -> Mapping[str, Measured]:
+def measured_by_env(runs: Sequence[Run]) -> Mapping[str, Frames]:
     """Return every measure, by environment."""
     return {env: measured(own) for env, own in grouped(runs, lambda run: run.env).items()}
+
+
+def in_all(table: pd.DataFrame, blocks: Sequence[int]) -> pd.DataFrame:
+    """Return these blocks of the rows that have all of them."""
+    return table.reindex(index=blocks).dropna(axis="columns")

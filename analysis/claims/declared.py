@@ -1,72 +1,80 @@
-"""The test of a prediction that docs/ declares before its runs are trained: paired over blocks, one-sided."""
+"""The tests that docs/ declares about runs in blocks before they are trained: one-sided, over blocks."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from analysis.contrast import LEVEL, Contrast
+import pandas as pd
+
+from analysis.contrast import LEVEL, Contrast, mean_difference, slope, weighted
 from analysis.data.statistics import Estimate
-from analysis.grid.contrasts import ByBlock
 from analysis.grid.table import Printed
 
 FIRST_SIX = range(100, 106)
-OVERALL = "Mean over methods"
-"""The row of a table whose difference is tested."""
 
 
 @dataclass(frozen=True)
 class DeclaredTest:
-    """Whether a mean over blocks is above 0.
+    """Whether a weighted sum of rows is above 0, in the mean over ``blocks`` (the first and the last).
 
-    ``points``: a number for each block, of which those in ``blocks`` count. ``words``: the verdict if the mean is above
-    0, and if it is not. ``unseen``: the blocks of which no run had been read when the test was declared.
+    The weights are those of a ``slope`` over rows, of the mean difference of ``pairs``, or ``weights`` themselves.
+    ``says``: the verdict if it is above 0, and if it is not. ``unseen``: the blocks of which no run had been read when
+    the test was declared. ``env``: the environment, if the runs have several.
     """
 
     name: str
-    tier: str
-    points: ByBlock
-    words: tuple[str, str]
-    blocks: Sequence[int] = FIRST_SIX
+    says: tuple[str, str]
+    blocks: tuple[int, int]
+    slope: Sequence[str] = ()
+    pairs: Sequence[Sequence[str]] = ()
+    weights: Mapping[str, float] = field(default_factory=dict)
     unseen: Sequence[int] = ()
+    env: str = ""
 
-    @cached_property
-    def _found(self) -> Contrast:
-        return self._in(self.blocks)
+    def on(self, tier: str, table: pd.DataFrame) -> "Judged":
+        """Test a measure. ``table``: blocks by rows."""
+        weights = self.weights or (slope(self.slope) if self.slope else mean_difference(self.pairs))
+        first, last = self.blocks
+        return Judged(self, tier, weighted(table, weights, range(first, last + 1)))
 
-    def _in(self, blocks: Sequence[int]) -> Contrast:
-        return Contrast.over([self.points[block] for block in blocks if block in self.points])
+
+@dataclass(frozen=True)
+class Judged:
+    """A declared test with its points: a number for each of its blocks that has all rows."""
+
+    test: DeclaredTest
+    tier: str
+    points: pd.Series
 
     @property
     def is_decided(self) -> bool:
         """Whether all declared blocks have runs, at a tier that trains long enough."""
-        return self.tier != "smoke" and self._found.units == len(self.blocks)
+        return self.tier != "smoke" and len(self.points) == self._asked
 
     @property
-    def mean(self) -> str:
-        """The mean with Student's 95 % interval."""
-        return self._found.text()
+    def _asked(self) -> int:
+        return self.test.blocks[1] - self.test.blocks[0] + 1
 
     @property
-    def p(self) -> float:
-        """Student's one-sided p of a mean of 0."""
-        return self._found.p("greater")
+    def _p(self) -> float:
+        return Contrast.over(self.points).p("greater")
 
     @property
     def verdict(self) -> str:
         """The word for the verdict."""
-        return self.words[0] if self.p < LEVEL else self.words[1]
+        return self.test.says[0] if self._p < LEVEL else self.test.says[1]
 
     @property
     def told(self) -> str:
         """The verdict with its numbers, or how many blocks it lacks."""
         if not self.is_decided:
-            return f"is not judged ({self._found.units} of {len(self.blocks)} blocks at tier {self.tier})"
-        new = self._in(self.unseen)
+            return f"is not judged ({len(self.points)} of {self._asked} blocks at tier {self.tier})"
+        new = Contrast.over(self.points[self.points.index.isin(list(self.test.unseen))])
         alone = f"; {new.text()} in the {new.units} blocks that had not been seen" if new.units else ""
-        return f"{self.verdict} ({self.mean}; one-sided p {Printed(Estimate(self.p), '.2g').text}{alone})"
+        p = Printed(Estimate(self._p), ".2g").text
+        return f"{self.verdict} ({Contrast.over(self.points).text()}; one-sided p {p}{alone})"
 
     @property
     def facts(self) -> dict[str, str]:
         """Mean and verdict for the paper's text; empty without a verdict."""
-        parts = {"mean": self.mean, "verdict": self.verdict} if self.is_decided else {}
-        return {f"{self.name}/{part}": text for part, text in parts.items()}
+        parts = {"mean": Contrast.over(self.points).text(), "verdict": self.verdict} if self.is_decided else {}
+        return {f"{self.test.name}/{part}": text for part, text in parts.items()}

@@ -8,7 +8,7 @@ from typing import Any
 
 from analysis.claims.looks import rejected
 from analysis.contrast import LEVEL, Contrast
-from analysis.data.lab import BASE, OverWorlds, Recorded, label_of, plan, printed_setting
+from analysis.data.lab import DEFAULT_SETTING, OverWorlds, Recorded, label_of, plan, printed_setting
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def decided(claims: Sequence[LabClaim]) -> set[str]:
 
 
 def _claim(item: Mapping[str, Any], found: Recorded) -> LabClaim:
-    at, measure = item.get("at", BASE), item["measure"]
+    at, measure = item.get("at", DEFAULT_SETTING), item["measure"]
     pairs = item.get("all") or [item["grows"]]
     parts = [_part(pair, at, measure, found) for pair in pairs]
     complete = [part for part in parts if part is not None]

@@ -36,7 +36,7 @@ def level(run: Run) -> float:
     return 100 * float(np.mean([np.mean(same) for _, same in late.groupby("update")["success"]]))
 
 
-MEASURES: Mapping[str, Callable[[Run], float]] = {"speed": speed, "level": level}
+BLOCK_MEASURES: Mapping[str, Callable[[Run], float]] = {"speed": speed, "level": level}
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ def read_plan(path: Path = PLAN) -> Plan:
 def _claim(path: Path, item: dict[str, Any]) -> BlockClaim:
     if set(item) != set(_FIELDS):
         raise UserError(f"{path}: {item}: its fields must be {', '.join(_FIELDS)}")
-    if item["measure"] not in MEASURES:
-        raise choose(f"{path}: measure", item["measure"], MEASURES)
+    if item["measure"] not in BLOCK_MEASURES:
+        raise choose(f"{path}: measure", item["measure"], BLOCK_MEASURES)
     return BlockClaim(**item)
 
 

@@ -18,7 +18,7 @@ from analysis.data.runs import Run
 from analysis.grid.table import Entry
 
 FINAL, OVER_TRAINING, LAST = "final", "over training", "last evaluations"
-MEASURES = {OVER_TRAINING: (OVER_TRAINING, False), LAST: (LAST, False), "paired": (FINAL, True)}
+OTHER_MEASURES = {OVER_TRAINING: (OVER_TRAINING, False), LAST: (LAST, False), "paired": (FINAL, True)}
 """The other measures by name: the quantity, and whether it is compared between runs of one seed."""
 _LAST = 3
 

@@ -26,7 +26,7 @@ def unseen(run: Run) -> float:
     return 100 * float(np.mean([np.mean(same) for _, same in late.groupby("update")["success"]]))
 
 
-MEASURES = {"speed": speed, "level": level, "unseen": unseen}
+NEXT_MEASURES = {"speed": speed, "level": level, "unseen": unseen}
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,6 @@ def read_next_plan(path: Path = PLAN) -> NextPlan:
     except TypeError as error:
         raise UserError(f"{path}: {error}") from None
     for test in tests:
-        if test.measure not in MEASURES:
-            raise choose(f"{path}: measure", test.measure, MEASURES)
+        if test.measure not in NEXT_MEASURES:
+            raise choose(f"{path}: measure", test.measure, NEXT_MEASURES)
     return NextPlan(tests, content["order"], content["groups"])

@@ -18,14 +18,14 @@ from analysis.data.lab import RECORDED
 from analysis.data.statistics import quantiles, spearman
 
 DECLARED = RECORDED / "declared.csv"
-MEASURES: Mapping[str, int] = {"error": -1, "gradient_efficiency": 1}
+SIGN_OF: Mapping[str, int] = {"error": -1, "gradient_efficiency": 1}
 """The measures, with the sign of the correlation with speed that is predicted."""
 SETTINGS: Mapping[str, Sequence[str]] = {"primary": ["primary"], "all": ["primary", "variants"], "newer": ["newer"]}
 """The compared settings, by the groups of paper/lab/declared.csv."""
 JUDGED = ("primary", "newer")
-BLOCKS = range(100, 116)
+ALL_BLOCKS = range(100, 116)
 FEWEST = 6
-LEVEL = 0.05 / len(MEASURES)
+LEVEL = 0.05 / len(SIGN_OF)
 """The one-sided level of each measure over judged settings (Bonferroni)."""
 _RESAMPLES, _PERMUTATIONS = 10_000, 100_000
 
@@ -88,7 +88,7 @@ class Prediction:
 
     @property
     def _predicted(self) -> Float[np.ndarray, " S"]:
-        return MEASURES.get(self.measure, 1) * self.fidelity
+        return SIGN_OF.get(self.measure, 1) * self.fidelity
 
 
 def over_settings(measure: Float[np.ndarray, " S"], speed: Float[np.ndarray, " S"]) -> Interval:
@@ -97,17 +97,16 @@ def over_settings(measure: Float[np.ndarray, " S"], speed: Float[np.ndarray, " S
     return quantiles(spearman(measure[drawn], speed[drawn]))
 
 
-def predictions(speed: Mapping[str, Mapping[int, float]], learned: Mapping[str, float]) -> list[Prediction]:
-    """Return every declared correlation. ``speed``: of each row by block; ``learned``: speed in the lab by setting."""
+def predictions(speed: pd.DataFrame, learned: Mapping[str, float]) -> list[Prediction]:
+    """Return every declared correlation. ``speed``: blocks by rows; ``learned``: speed in the lab by setting."""
     declared = pd.read_csv(DECLARED)
     found = []
     for settings, groups in SETTINGS.items():
         chosen = declared[declared["group"].isin(groups)]
-        of_rows = [speed.get(row, {}) for row in chosen["row"]]
-        shared = [block for block in BLOCKS if all(block in own for own in of_rows)]
-        table = np.array([[own[block] for block in shared] for own in of_rows])
+        found_in = speed.reindex(index=ALL_BLOCKS, columns=chosen["row"]).dropna()
+        shared, table = found_in.index.tolist(), found_in.to_numpy().T
         judged = settings in JUDGED
-        found += [Prediction(name, settings, judged, np.array(chosen[name], float), shared, table) for name in MEASURES]
+        found += [Prediction(name, settings, judged, np.array(chosen[name], float), shared, table) for name in SIGN_OF]
         if set(chosen["setting"]) <= set(learned):
             values = np.array([learned[name] for name in chosen["setting"]])
             found.append(Prediction("training", settings, False, values, shared, table))

@@ -9,7 +9,7 @@ from pathlib import Path
 from analysis.claims.claims import CHECKS, CLAIMS, Claim, read
 from analysis.claims.formula import Inequality
 from analysis.claims.inference import Decided, Estimated, Measured, Outcome, decide, significance
-from analysis.claims.measures import FINAL, MEASURES, measured
+from analysis.claims.measures import FINAL, OTHER_MEASURES, measured
 from analysis.claims.printed import AllReported, Consistency, Range, consistency, rounded
 from analysis.claims.sentences import reported, sentence
 from analysis.claims.sizes import Size, sizes_of
@@ -151,7 +151,7 @@ def _beside(claim: Claim, verdict: Verdict, entries: Mapping[EntryKey, Entry]) -
     if not all(entries[claim.entries[name]].episodes for name in claim.names):
         return {}
     found = {}
-    for name, (measure, paired) in MEASURES.items():
+    for name, (measure, paired) in OTHER_MEASURES.items():
         values = _values(claim, entries, measure)
         if values.keys() == claim.names and not isnan(verdict.tested.p):
             found[name] = significance(claim.formula, values, paired)

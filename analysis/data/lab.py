@@ -14,11 +14,11 @@ from analysis.data.methods import row_label
 from bepo.core.places import PAPER
 
 PLAN, RECORDED = PAPER / "lab.yaml", PAPER / "lab"
-BASE = "group_size=8"
+DEFAULT_SETTING = "group_size=8"
 """The words of a setting with nothing but defaults."""
 LEARNED = "seeds=20"
 """The words of a setting of ``lab learn`` with nothing but defaults."""
-UNSEEN = " aliased_policy=false"
+NOT_ALIASED = " aliased_policy=false"
 """The end of a setting in which the estimators see aliased states and the policy sees the hidden ones."""
 _DEFAULTS = {"group_size": 8.0}
 OverWorlds = Float[np.ndarray, " B"]
@@ -49,12 +49,12 @@ class Recorded:
 
     @staticmethod
     def _varies(at: str, dial: str) -> bool:
-        words = at.removesuffix(UNSEEN)
-        return at == BASE or (words.startswith(f"{dial}=") and " " not in words)
+        words = at.removesuffix(NOT_ALIASED)
+        return at == DEFAULT_SETTING or (words.startswith(f"{dial}=") and " " not in words)
 
     @staticmethod
     def _value(at: str, dial: str) -> float:
-        words = at.removesuffix(UNSEEN)
+        words = at.removesuffix(NOT_ALIASED)
         return float(words.removeprefix(f"{dial}=")) if words.startswith(dial) else _DEFAULTS.get(dial, 0.0)
 
 
@@ -81,7 +81,7 @@ def label_of(words: str) -> str:
 
 def printed_setting(at: str) -> str:
     """Return a setting as a table prints it, such as ``K = 8, slip 0.1``."""
-    words = at.removesuffix(UNSEEN).replace("=", " ").replace("group_size", "K =")
+    words = at.removesuffix(NOT_ALIASED).replace("=", " ").replace("group_size", "K =")
     return words.removeprefix("world ")
 
 

@@ -81,7 +81,7 @@ def _with_loss(run: Run) -> str | None:
 
 
 _SEEDS = ("policy.seed", "policy.warm_start.seed")
-BLOCKS = RowKey(_in_block, within=_SEEDS)
+ROW_IN_BLOCKS = RowKey(_in_block, within=_SEEDS)
 LOSSES_IN_BLOCKS = RowKey(_with_loss, tuple(f"loss.{name}" for name in _OF_LOSSES), within=_SEEDS)
 
 WHOLE_METHODS = {("grpo", "dapo"): "DAPO", ("grpo", "dr_grpo"): "Dr. GRPO", ("gigpo", "gspo"): "SAMPO"}

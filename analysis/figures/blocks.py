@@ -5,15 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 
-from analysis.claims.blocks import BASE, IN_BLOCKS, measured, runs_in_blocks
-from analysis.claims.looks import MEASURES
-from analysis.contrast import Contrast, Rates
+from analysis.claims.blocks import BASELINE, IN_BLOCKS, measured, runs_in_blocks
+from analysis.claims.looks import BLOCK_MEASURES
+from analysis.contrast import Contrast, Rates, weighted
 from analysis.data.methods import RECONSTRUCTION, environment_name, is_reconstruction, name_of, row_label
-from analysis.data.rows import BLOCKS
+from analysis.data.rows import ROW_IN_BLOCKS
 from analysis.data.runs import Run
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
-from analysis.grid.contrasts import FEWEST, paired
+from analysis.grid.contrasts import FEWEST
 from analysis.grid.table import Figure
 from analysis.plots import style
 from analysis.plots.hover import describe
@@ -45,9 +45,9 @@ def _forest(env: str, studies: Studies) -> Figure:
     """Draw the differences in each block of an environment, and their means with intervals."""
     used = [run for run in runs_in_blocks(studies) if run.env == env]
     rows, alone = _rows(used)
-    figure, axes = style.panels(1, len(MEASURES), style.PAGE, 0.8 + _ROW * max(len(rows), 6), sharey=True)
-    for axis, measure in zip(axes, MEASURES):
-        axis.set(title=measure.capitalize(), xlabel=f"Difference from {name_of(BASE)} in points")
+    figure, axes = style.panels(1, len(BLOCK_MEASURES), style.PAGE, 0.8 + _ROW * max(len(rows), 6), sharey=True)
+    for axis, measure in zip(axes, BLOCK_MEASURES):
+        axis.set(title=measure.capitalize(), xlabel=f"Difference from {name_of(BASELINE)} in points")
         axis.axvline(0, color="black", linewidth=0.6)
         axis.grid(axis="y", visible=False)
         axis.tick_params(axis="y", length=0)
@@ -60,7 +60,7 @@ def _forest(env: str, studies: Studies) -> Figure:
         axes[0].set_yticks(range(len(rows)), [row.label for row in rows])
         axes[0].set_ylim(len(rows) - 0.4, -0.6)
     caption = (
-        f"Methods and variants on {environment_name(env)} in the blocks that they share with {name_of(BASE)} (tier "
+        f"Methods and variants on {environment_name(env)} in the blocks that they share with {name_of(BASELINE)} (tier "
         f"{studies.tier}). Small dots: blocks. Large dots: means, with Student's 95 % intervals, uncorrected. Speed: "
         "success in training over all updates. Level: success on held-out tasks, over the evaluations of the last "
         "fifth of the updates."
@@ -68,22 +68,21 @@ def _forest(env: str, studies: Studies) -> Figure:
     notes = ["Exploratory, except for the claims of table blocks-claims."]
     few = [row.label for row in rows if row.blocks < FEWEST]
     notes += [f"Without mean and interval, because they have fewer than {FEWEST} blocks: {', '.join(few)}."] * bool(few)
-    notes += [f"Not drawn, because they share no block with {name_of(BASE)}: {', '.join(alone)}."] * bool(alone)
+    notes += [f"Not drawn, because they share no block with {name_of(BASELINE)}: {', '.join(alone)}."] * bool(alone)
     notes += [RECONSTRUCTION] * any(is_reconstruction(row.name.split()[0]) for row in rows)
     return Figure(caption, figure, used, notes)
 
 
 def _rows(runs: list[Run]) -> tuple[list[_Row], list[str]]:
     """Return the rows of an environment, the fastest first, and the names of those that share no block."""
-    by_row = measured(runs)
-    base = by_row.get(BASE, {})
+    frames = measured(runs)
     found = [
-        _Row(name, {measure: paired(own[measure], base.get(measure, {})) for measure in own})
-        for name, own in by_row.items()
-        if name != BASE
+        _Row(name, {measure: weighted(table, {name: 1, BASELINE: -1}).to_numpy() for measure, table in frames.items()})
+        for name in frames["speed"]
+        if name != BASELINE
     ]
     shown = [row for row in found if row.blocks]
-    alone = [row_label(row.name) for row in found if not row.blocks] if base else []
+    alone = [row_label(row.name) for row in found if not row.blocks] if BASELINE in frames["speed"] else []
     return sorted(shown, key=lambda row: -row.found["speed"].mean()), alone
 
 
@@ -101,7 +100,9 @@ def _draw(axis: Axes, place: int, row: _Row, measure: str) -> None:
 
 
 def _register(env: str) -> None:
-    artefact(f"blocks-forest-{env}", "figure", study=IN_BLOCKS, key=BLOCKS)(lambda studies: _forest(env, studies))
+    artefact(f"blocks-forest-{env}", "figure", study=IN_BLOCKS, key=ROW_IN_BLOCKS)(
+        lambda studies: _forest(env, studies)
+    )
 
 
 for _env in ("sokoban", "alfworld", "webshop"):

@@ -2,30 +2,32 @@
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
+import pandas as pd
 from scipy.special import fdtrc
 
 from analysis.claims.blocks import (
-    BASE,
+    BASELINE,
     CLAIMED,
     IN_BLOCKS,
     measured,
     measured_by_env,
     runs_in_blocks,
 )
-from analysis.claims.looks import MEASURES, BlockClaim, Plan, Tested, decide, read_plan
-from analysis.contrast import Contrast
+from analysis.claims.looks import BLOCK_MEASURES, BlockClaim, Plan, Tested, decide, read_plan
+from analysis.contrast import Contrast, weighted
 from analysis.data.methods import environment_name, ordered, row_label
-from analysis.data.rows import BLOCKS, METHOD, OBSERVATIONS, VARIANT, RowKey
+from analysis.data.rows import METHOD, OBSERVATIONS, ROW_IN_BLOCKS, VARIANT, RowKey
 from analysis.data.runs import Run, grouped
 from analysis.data.statistics import Estimate
 from analysis.data.studies import Studies, StudyRuns, select
 from analysis.grid.artefact import artefact
-from analysis.grid.contrasts import FEWEST, ByBlock, compared, differences, paired
+from analysis.grid.contrasts import FEWEST
 from analysis.grid.notes import origins, protocol
 from analysis.grid.table import NOT_RUN, Printed, Table
 from analysis.tables.headroom import oracles
+from analysis.tables.in_blocks import Column
 
+_COLUMNS = [Column("", of, measure) for measure in BLOCK_MEASURES for of in ("own", ("own", BASELINE))]
 ONE_START = ("main_sokoban_text", "replication", "main_alfworld", "main_webshop", "headroom")
 _VARIANTS: Mapping[str, RowKey] = {
     **dict.fromkeys(
@@ -33,10 +35,10 @@ _VARIANTS: Mapping[str, RowKey] = {
     ),
     "observation_aliasing": OBSERVATIONS,  # GraphGPO on ALFWorld
 }
-KEYS: Mapping[str, RowKey] = {**dict.fromkeys(IN_BLOCKS, BLOCKS), **dict.fromkeys(ONE_START, METHOD)}
+KEYS: Mapping[str, RowKey] = {**dict.fromkeys(IN_BLOCKS, ROW_IN_BLOCKS), **dict.fromkeys(ONE_START, METHOD)}
 
 
-@artefact("blocks-claims", "table", study=CLAIMED, key=BLOCKS)
+@artefact("blocks-claims", "table", study=CLAIMED, key=ROW_IN_BLOCKS)
 def blocks_claims(studies: Studies) -> Table:
     """Test the claims that paper/blocks.yaml declares."""
     plan = read_plan()
@@ -78,13 +80,14 @@ def blocks_methods(studies: Studies) -> Table:
     others = [run for name in (*ONE_START, *_VARIANTS) for run in studies[name].runs if run.model == "small"]
     alike = select(StudyRuns("blocks", studies.tier, key=VARIANT), _with_credit_of(used, others)).runs
     for env, of_env in grouped(sorted(used, key=lambda run: run.env), lambda run: run.env).items():
-        by_row, updates = measured(of_env), of_env[0].updates
+        frames, updates = measured(of_env), of_env[0].updates
         one_start = early_speed([run for run in alike if run.env == env], updates)
-        for name in ordered(by_row):
-            base = by_row.get(BASE, {}) if name != BASE else {}
-            numbers = [text for measure in MEASURES for text in compared(by_row[name][measure], base.get(measure, {}))]
-            start = _start(differences(by_row[name]["speed"], by_row.get(BASE, {}).get("speed", {})), name, one_start)
-            rows.append([environment_name(env), row_label(name), str(len(by_row[name]["speed"])), *numbers, start])
+        for name in ordered(frames["speed"]):
+            numbers = [column.cell(frames, name) for column in _COLUMNS]
+            blocks = str(frames["speed"][name].count())
+            rows.append(
+                [environment_name(env), row_label(name), blocks, *numbers, _start(frames["speed"], name, one_start)]
+            )
     return Table(
         "Methods and variants of Gated-BEPO in blocks (success, %), and their differences from Gated-BEPO.",
         ["Environment", "Method", "Blocks", "Speed", "Difference", "Level", "Difference", "Start by method"],
@@ -109,15 +112,14 @@ def tests(plan: Plan, runs: Sequence[Run]) -> list[Tested]:
     """Return the plan's claims, tested on runs in blocks."""
     by_env, found = measured_by_env(runs), {}
     for claim in plan.claims:
-        rows = by_env.get(claim.env, {})
-        sides = [rows.get(name, {}).get(claim.measure, {}) for name in (claim.more, claim.less)]
-        found[claim] = differences(*sides)
+        table = by_env.get(claim.env, measured([]))[claim.measure]
+        found[claim] = weighted(table, {claim.more: 1, claim.less: -1}).to_dict()
     return decide(plan, found)
 
 
 def _with_credit_of(runs: Sequence[Run], others: Sequence[Run]) -> list[Run]:
     """Return the ``others`` whose credit and loss are those of their row in ``runs``, each once."""
-    wanted = {(run.env, BLOCKS.row(run)): _credit(run) for run in runs}
+    wanted = {(run.env, ROW_IN_BLOCKS.row(run)): _credit(run) for run in runs}
     return [
         run
         for run in {one.id: one for one in others}.values()
@@ -129,20 +131,19 @@ def _credit(run: Run) -> Mapping[str, object]:
     return {name: value for name, value in run.settings.items() if name.startswith(("credit.", "loss."))}
 
 
-def early_speed(runs: Sequence[Run], updates: int) -> Mapping[str, ByBlock]:
-    """Return the success in training over the first ``updates`` updates, by row and training seed."""
+def early_speed(runs: Sequence[Run], updates: int) -> pd.DataFrame:
+    """Return the success in training over the first ``updates`` updates: training seeds by rows."""
     found: dict[str, dict[int, float]] = {}
     for run in runs:
         if "train/success" in run.metrics and run.updates >= updates:
             rates = run.metrics["train/success"].to_numpy(float)[:updates]
             found.setdefault(str(VARIANT.row(run)), {})[run.seed] = 100 * float(rates.mean())
-    return found
+    return pd.DataFrame(found, dtype=float)
 
 
-def _start(by_block: ByBlock, name: str, one_start: Mapping[str, ByBlock]) -> str:
-    over_blocks = np.array(list(by_block.values()))
-    over_seeds = paired(one_start.get(name, {}), one_start.get(BASE, {}))
-    if name == BASE or min(len(over_blocks), len(over_seeds)) < FEWEST:
+def _start(in_blocks: pd.DataFrame, name: str, one_start: pd.DataFrame) -> str:
+    over_blocks, over_seeds = (weighted(table, {name: 1, BASELINE: -1}) for table in (in_blocks, one_start))
+    if name == BASELINE or min(len(over_blocks), len(over_seeds)) < FEWEST:
         return "–"
     own, other = over_blocks.std(ddof=1), over_seeds.std(ddof=1)
     p = fdtrc(len(over_blocks) - 1, len(over_seeds) - 1, (own / other) ** 2)

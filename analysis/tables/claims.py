@@ -7,7 +7,7 @@ from statistics import median
 from analysis.claims.entries import Entries, OfEntries
 from analysis.claims.formula import Joined
 from analysis.claims.inference import Outcome
-from analysis.claims.measures import FINAL, MEASURES
+from analysis.claims.measures import FINAL, OTHER_MEASURES
 from analysis.claims.needs import MOST_SEEDS, seeds_needed
 from analysis.claims.printed import Consistency
 from analysis.claims.verdicts import NOT_JUDGED, Evaluated, checks, deciding, half_widths, tally
@@ -164,7 +164,7 @@ def _seeds(e: Evaluated) -> str:
 def claim_measures(entries: Entries) -> Table:
     """Show the tests of each claim on other measures of the same runs beside the deciding one."""
     shown = [e for e in entries.evaluated if e.beside and e.runs.tested]
-    names = [FINAL, *MEASURES]
+    names = [FINAL, *OTHER_MEASURES]
     rows = [[e.claim.claim, *(_tested(_on(e).get(name)) for name in names)] for e in shown]
     return Table(
         f"Claims about test episodes on measures with less noise (tier {entries.tier}), declared before most runs. "
@@ -197,7 +197,7 @@ def _tested(tested: Outcome | None) -> str:
 def _narrower(shown: list[Evaluated]) -> list[str]:
     """Return a note on how much narrower the intervals of each measure are."""
     notes = []
-    for name in MEASURES:
+    for name in OTHER_MEASURES:
         pairs = [
             (half_widths(e.beside[name]), half_widths(e.runs.tested))
             for e in shown

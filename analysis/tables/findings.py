@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 from scipy.stats import spearmanr
 
-from analysis.claims.blocks import measured_by_env, runs_in_blocks, speed_by_row
+from analysis.claims.blocks import BASELINE, measured, measured_by_env, runs_in_blocks
 from analysis.claims.looks import read_plan
 from analysis.claims.prediction import Prediction
 from analysis.contrast import Contrast, Rates
@@ -18,18 +19,18 @@ from analysis.data.runs import Run, grouped
 from analysis.data.statistics import Estimate
 from analysis.data.studies import Studies, StudyRuns, select
 from analysis.grid.artefact import artefact
-from analysis.grid.contrasts import ByBlock, by_place, contrasts, shares
+from analysis.grid.contrasts import by_place, contrasts, shares
 from analysis.grid.notes import origins, protocol
 from analysis.grid.ranking import MODEL
 from analysis.grid.success import difference, learning
 from analysis.grid.table import Table
-from analysis.tables import critic_lead
 from analysis.tables.ablations import ABLATIONS
 from analysis.tables.blocks import KEYS as BLOCK_KEYS
-from analysis.tables.headroom import BASE as NO_CREDIT
-from analysis.tables.headroom import ORACLE, has_headroom, oracles
+from analysis.tables.headroom import NO_CREDIT, ORACLE, has_headroom, oracles
+from analysis.tables.in_blocks import difference as difference_of
+from analysis.tables.in_blocks import read_tables
 
-BASE, CRITIC = "gated_bepo", "ppo"
+CRITIC = "ppo"
 _ONE_START: Mapping[str, RowKey] = {**EVERY_METHOD, **dict.fromkeys(ABLATIONS, VARIANT), "replication": METHOD}
 KEYS = {**BLOCK_KEYS, **_ONE_START, "critic_lead": TASKS}
 _ZERO = "credit/zero_advantage_transitions"
@@ -48,12 +49,12 @@ ByName = Mapping[str, Sequence[Run]]
 class Trained:
     """The runs of one environment and the small model, by row.
 
-    ``one_start``: comparable runs that share a warm start. ``in_blocks``: success in training by block, of rows with
-    enough blocks.
+    ``one_start``: comparable runs that share a warm start. ``in_blocks``: success in training, blocks by
+    rows, of rows with enough blocks.
     """
 
     one_start: ByName
-    in_blocks: Mapping[str, ByBlock]
+    in_blocks: pd.DataFrame
 
     @cached_property
     def rates(self) -> Mapping[str, Rates]:
@@ -63,7 +64,7 @@ class Trained:
     @cached_property
     def differences(self) -> Mapping[str, Contrast]:
         """Each row minus Gated-BEPO."""
-        return contrasts(BASE, self.rates, self.in_blocks)
+        return contrasts(BASELINE, self.rates, self.in_blocks)
 
 
 @artefact("findings", "table", study=KEYS)
@@ -71,7 +72,7 @@ def findings(studies: Studies) -> Table:
     """Answer a reader's questions about methods, one by environment."""
     by_env, used = trained(studies)
     of_methods = {run.id for name in EVERY_METHOD for run in studies[name].runs}
-    rows, facts, leads = [], {}, critic_lead.leads(studies, enough_blocks())
+    rows, facts, leads = [], {}, _leads(studies)
     for env, own in by_env.items():
         gained = _gained([run for runs in own.one_start.values() for run in runs if run.id in of_methods], own)
         answers = _answers(env, own, gained, leads.get(env, ""))
@@ -106,8 +107,8 @@ def trained(studies: Studies) -> tuple[Mapping[str, Trained], list[Run]]:
     in_blocks = measured_by_env(blocks)
     found = {}
     for env, runs in grouped(sorted(alike, key=lambda run: (run.env, run.seed)), lambda run: run.env).items():
-        every = speed_by_row(in_blocks.get(env, {}))
-        enough = {name: by_block for name, by_block in every.items() if len(by_block) >= enough_blocks()}
+        every = in_blocks.get(env, measured([]))["speed"]
+        enough = every.dropna(axis="columns", thresh=enough_blocks())
         found[env] = Trained(grouped(runs, lambda run: str(VARIANT.row(run))), enough)
     return found, [*alike, *blocks]
 
@@ -141,7 +142,7 @@ def _answers(env: str, own: Trained, gained: Mapping[str, Contrast], lead: str) 
         yield _QUESTIONS[0], by_place(methods, _sorted)
     if env in _REPORTED and (order := _order(env, own.rates, own.in_blocks)):
         yield _QUESTIONS[1], order
-    if CRITIC in own.rates and BASE in own.rates:
+    if CRITIC in own.rates and BASELINE in own.rates:
         yield _QUESTIONS[2], _lead(own.one_start, own.rates, lead)
     if gained:
         most = max(one.units for one in gained.values())
@@ -162,17 +163,17 @@ def _sorted(found: Mapping[str, Contrast]) -> str:
     return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
 
 
-def _order(env: str, rates: Mapping[str, Rates], speeds: Mapping[str, ByBlock]) -> str:
+def _order(env: str, rates: Mapping[str, Rates], speeds: pd.DataFrame) -> str:
     """Return the rank correlation of reported final success with ours in training, over blocks if there are enough."""
     label, *place = _REPORTED[env]
     printed = {e.row: e.value for e in entries_of(label) if [e.group, e.column] == place}
     theirs = {name: value.mean for name, value in printed.items() if isinstance(value, Estimate)}
     if len(names := [name for name in theirs if name in speeds]) >= _FEWEST_METHODS:
-        shared = sorted(set.intersection(*(set(speeds[name]) for name in names)))
+        shared = speeds.reindex(columns=names).dropna()
         if len(shared) >= enough_blocks():
-            told = f"{len(shared)} blocks: Spearman's correlation {_correlation(theirs, speeds, names, shared)}"
+            told = f"{len(shared)} blocks: Spearman's correlation {_correlation(theirs, shared)}"
             others = [name for name in names if name != CRITIC]
-            rest = "" if others == names else f", without PPO {_correlation(theirs, speeds, others, shared)}"
+            rest = "" if others == names else f", without PPO {_correlation(theirs, shared.reindex(columns=others))}"
             return f"{told} over {len(names)} methods{rest}"
     names = [name for name in theirs if name in rates]
     ours = [float(rates[name].mean()) for name in names]
@@ -182,12 +183,10 @@ def _order(env: str, rates: Mapping[str, Rates], speeds: Mapping[str, ByBlock]) 
     return f"One start: Spearman's correlation {correlation:.2f} over {len(names)} methods"
 
 
-def _correlation(
-    theirs: Mapping[str, float], speeds: Mapping[str, ByBlock], names: Sequence[str], blocks: Sequence[int]
-) -> str:
-    """Return the rank correlation of reported success with speed over some methods, with its interval."""
-    table = np.array([[speeds[name][block] for block in blocks] for name in names])
-    return Prediction("reported", "", False, np.array([theirs[name] for name in names]), blocks, table).text
+def _correlation(theirs: Mapping[str, float], speeds: pd.DataFrame) -> str:
+    """Return the rank correlation of reported success with speed over the methods of a table, with its interval."""
+    reported = np.array([theirs[name] for name in speeds])
+    return Prediction("reported", "", False, reported, speeds.index.tolist(), speeds.to_numpy().T).text
 
 
 def _lead(by_name: ByName, rates: Mapping[str, Rates], in_blocks: str) -> str:
@@ -207,6 +206,17 @@ def _lead(by_name: ByName, rates: Mapping[str, Rates], in_blocks: str) -> str:
         told.insert(0, f"an update has {tasks[0]} tasks instead of {tasks[1]}")
     lead = f"{difference(rates[CRITIC], rates[best])} against {marked_name(best)}, the best without a critic"
     return "; ".join([lead, *told])
+
+
+def _leads(studies: Studies) -> dict[str, str]:
+    """Return PPO's lead over GRPO and what remains of it on the same tasks, by environment with enough blocks."""
+    told = {}
+    for env, frames in read_tables()["critic-lead"].frames(studies)[0].items():
+        speed = frames["speed"]
+        lead, rest = (difference_of(speed, name, NO_CREDIT).text() for name in (CRITIC, f"{CRITIC} grouped"))
+        if len(speed) >= enough_blocks():
+            told[env] = f"{len(speed)} blocks: {lead} against GRPO, on the same tasks {rest}"
+    return told
 
 
 def _tasks(run: Run) -> int | None:

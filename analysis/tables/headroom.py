@@ -14,8 +14,8 @@ from analysis.grid.success import learning, mean_of
 from analysis.grid.table import Printed, Table
 
 LEAST_POINTS, LEAST_ERRORS, LEAST_SEEDS = 8, 4, 3  # the rule of docs/laptop.md
-BASE, ORACLE = "grpo", "oracle"
-COMPARED = RowKey(lambda run: run.method if run.method in (BASE, ORACLE) else None)
+NO_CREDIT, ORACLE = "grpo", "oracle"
+COMPARED = RowKey(lambda run: run.method if run.method in (NO_CREDIT, ORACLE) else None)
 
 
 @artefact("headroom", "table", study=(*EVERY_METHOD, "qwen3_transfer"), key=COMPARED)
@@ -25,14 +25,23 @@ def headroom(studies: Studies) -> Table:
     settings = grouped(sorted(trained, key=lambda run: (run.env, run.id)), _compared_settings)
     rows, used = [], []
     for runs in settings.values():
-        base, oracle = ([run for run in runs if run.method == method] for method in (BASE, ORACLE))
+        base, oracle = ([run for run in runs if run.method == method] for method in (NO_CREDIT, ORACLE))
         if base:
             rows.append([environment_name(runs[0].env), runs[0].model, *_compare(base, oracle)])
             used += runs
     return Table(
         "Headroom for credit assignment: training success (%), averaged over all updates, of GRPO and of the oracle. "
         "The oracle is an upper bound: its credit uses the expert's distance to success.",
-        ["Environment", "Model", name_of(BASE), name_of(ORACLE), "Difference", "Standard error", "Seeds", "Headroom"],
+        [
+            "Environment",
+            "Model",
+            name_of(NO_CREDIT),
+            name_of(ORACLE),
+            "Difference",
+            "Standard error",
+            "Seeds",
+            "Headroom",
+        ],
         rows,
         [
             " ".join(protocol(studies.values(), used)),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Float
 
-from analysis.data.lab import LEARNED, UNSEEN, label_of, plan, recorded
+from analysis.data.lab import LEARNED, NOT_ALIASED, label_of, plan, recorded
 from analysis.data.statistics import spearman
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Table
@@ -62,7 +62,7 @@ def _agreement(one: list[Seeds], other: list[Seeds]) -> str:
 
 def _printed(at: str) -> str:
     """Return the worlds of a setting in words."""
-    words = at.removesuffix(UNSEEN).split()[1:]
+    words = at.removesuffix(NOT_ALIASED).split()[1:]
     settings = dict(word.split("=") for word in words)
     world = settings.pop("world", "sokoban").capitalize()
     settings.pop("worlds", None)

@@ -1,10 +1,9 @@
 """Table lab-prediction: does fidelity in the lab predict how fast language models learn in blocks?"""
 
-from analysis.claims.blocks import IN_BLOCKS, measured, runs_in_blocks, speed_by_row
-from analysis.claims.prediction import BLOCKS as DECLARED_BLOCKS
-from analysis.claims.prediction import FEWEST, LEVEL, Prediction, predictions
+from analysis.claims.blocks import IN_BLOCKS, measured, runs_in_blocks
+from analysis.claims.prediction import ALL_BLOCKS, FEWEST, LEVEL, Prediction, predictions
 from analysis.data.lab import learned_speed
-from analysis.data.rows import BLOCKS
+from analysis.data.rows import ROW_IN_BLOCKS
 from analysis.data.statistics import Estimate
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
@@ -14,11 +13,11 @@ from analysis.grid.table import Printed, Table
 _NAMES = {"error": "error", "gradient_efficiency": "gradient efficiency", "training": "training in the lab"}
 
 
-@artefact("lab-prediction", "table", study=IN_BLOCKS, key=BLOCKS)
+@artefact("lab-prediction", "table", study=IN_BLOCKS, key=ROW_IN_BLOCKS)
 def lab_prediction(studies: Studies) -> Table:
     """Compute the correlations that docs/lab.md declares."""
     runs = [run for run in runs_in_blocks(studies) if run.env == "sokoban"]
-    found = predictions(speed_by_row(measured(runs)), learned_speed())
+    found = predictions(measured(runs)["speed"], learned_speed())
     return Table(
         "Does fidelity predict learning? Rank correlation of the lab's measures with speed on text Sokoban.",
         ["Measure", "Settings", "Blocks", "Correlation", "p", "Verdict"],
@@ -27,7 +26,7 @@ def lab_prediction(studies: Studies) -> Table:
             "Declared in docs/lab.md before a block was compared with the lab. Settings: the nine methods without a "
             "critic and without privileged information (primary), these with nine variants of Gated-BEPO (all), and "
             "ten estimators of study frontier (newer; declared before these were compared). Speed: success in "
-            f"training over all updates, averaged over the blocks {DECLARED_BLOCKS[0]} to {DECLARED_BLOCKS[-1]} that "
+            f"training over all updates, averaged over the blocks {ALL_BLOCKS[0]} to {ALL_BLOCKS[-1]} that "
             "all settings have. Correlation: Spearman's, positive if the sign is as predicted, with its 95 % intervals "
             "by resampling blocks, for these settings, and by resampling settings. p is one-sided, by permuting "
             "settings. A measure predicts learning over the primary or newer settings if its p is below "

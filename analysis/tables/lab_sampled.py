@@ -3,35 +3,33 @@
 from collections.abc import Mapping
 
 import numpy as np
+import pandas as pd
 
-from analysis.claims.blocks import BASE, IN_BLOCKS, measured_by_env, runs_in_blocks, speed_by_row
+from analysis.claims.blocks import BASELINE, IN_BLOCKS, in_all, measured, measured_by_env, runs_in_blocks
 from analysis.claims.declared import FIRST_SIX
 from analysis.claims.prediction import Prediction
 from analysis.contrast import Contrast
 from analysis.data.lab import plan, recorded
 from analysis.data.methods import environment_name, row_label
-from analysis.data.rows import BLOCKS
+from analysis.data.rows import ROW_IN_BLOCKS
 from analysis.data.statistics import Estimate
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
-from analysis.grid.contrasts import FEWEST, ByBlock, paired
+from analysis.grid.contrasts import FEWEST
 from analysis.grid.notes import origins
 from analysis.grid.table import NOT_RUN, Printed, Table
 
 _HIDDEN, _SIZE = " keys=hidden", " group_size="
 
-Speeds = Mapping[str, ByBlock]
-"""Success in training by row and block."""
 
-
-@artefact("lab-sampled", "table", study=IN_BLOCKS, key=BLOCKS)
+@artefact("lab-sampled", "table", study=IN_BLOCKS, key=ROW_IN_BLOCKS)
 def lab_sampled(studies: Studies) -> Table:
     """Compare the error with sampled truth and speed in blocks, by estimator, on ALFWorld and WebShop."""
     every, seen = runs_in_blocks(studies), [at for at in plan()["sampled"]["at"] if _HIDDEN not in at]
     games = {at.split(" ")[0]: at for at in seen if _SIZE in at}
     of_eight = {at.split(" ")[0]: at for at in seen if _SIZE not in at}
     by_env = measured_by_env(every)
-    trained = {env: speed_by_row(by_env.get(env, {})) for env in games}
+    trained = {env: by_env.get(env, measured([]))["speed"] for env in games}
     told = {env: _told(_correlation(at, trained[env])) for env, at in games.items()}
     sizes = " and ".join(at.partition(_SIZE)[2].split(" ")[0] for at in games.values())
     columns = [f"{environment_name(env)}, {part}" for env in games for part in ("as seen", "hidden", "in training")]
@@ -66,11 +64,11 @@ def _listed(by_env: Mapping[str, str]) -> str:
     return "; ".join(f"{environment_name(env)} {text}" for env, text in by_env.items())
 
 
-def _cells(words: str, row: str, at: str, speeds: Speeds) -> list[Printed | str]:
+def _cells(words: str, row: str, at: str, speeds: pd.DataFrame) -> list[Printed | str]:
     errors = [recorded("sampled").values(where, words) for where in (at, at + _HIDDEN)]
     told = ["–" if own is None else Contrast.over(own).text(".3f") for own in errors]
-    ahead = paired(speeds.get(row, {}), speeds.get(BASE, {}))
-    return [*told, "0" if row == BASE else Contrast.over(ahead).text() if len(ahead) >= FEWEST else NOT_RUN]
+    ahead = Contrast.of(speeds, {row: 1, BASELINE: -1})
+    return [*told, "0" if row == BASELINE else ahead.text() if ahead.units >= FEWEST else NOT_RUN]
 
 
 def _games(at: str) -> str:
@@ -79,13 +77,14 @@ def _games(at: str) -> str:
     return str(0 if values is None else len(values))
 
 
-def _correlation(at: str, speeds: Speeds) -> Prediction | None:
+def _correlation(at: str, speeds: pd.DataFrame) -> Prediction | None:
     """Return the correlation over the settings that have all first blocks; None for fewer than two."""
     errors = {row: recorded("sampled").values(at, words) for words, row in plan()["sampled"]["estimators"].items()}
-    both = {row: x for row, x in errors.items() if x is not None and set(FIRST_SIX) <= set(speeds.get(row, {}))}
+    rows = in_all(speeds, FIRST_SIX)
+    both = {row: x for row, x in errors.items() if x is not None and row in rows}
     if len(both) < 2:
         return None
-    table = np.array([[speeds[row][block] for block in FIRST_SIX] for row in both])
+    table = rows[list(both)].to_numpy().T
     return Prediction("error", "sampled", False, np.array([x.mean() for x in both.values()]), list(FIRST_SIX), table)
 
 

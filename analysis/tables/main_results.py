@@ -22,7 +22,7 @@ METRICS = (
     Metric("webshop/score", "Score", "WebShop", value="task_score", env="webshop"),
     Metric("webshop/success", "Succ.", "WebShop", env="webshop", headline=True),
 )
-BLOCKS = (
+HEADINGS = (
     Block("closed", "Closed-source models", model="closed"),
     Block("1.5B", "Model small: the paper's Qwen2.5-1.5B-Instruct", model="small"),
     Block("7B", "Model large: the paper's Qwen2.5-7B-Instruct", model="large"),
@@ -51,7 +51,7 @@ HOUSE_AND_SHOP |= dict.fromkeys(("prompting", "prompting_closed"), evaluated("al
 def main_results(studies: Studies) -> Table:
     """Compare methods by ALFWorld task type and on WebShop, at two model sizes."""
     caption = "Main results on ALFWorld and WebShop (%): success by ALFWorld task type, WebShop task score and success."
-    return grid("main-results", studies, caption, METRICS, BLOCKS, TYPED)
+    return grid("main-results", studies, caption, METRICS, HEADINGS, TYPED)
 
 
 @artefact("sokoban-main", "table", study={"main_sokoban": METHOD, "prompting_sokoban": evaluated("sokoban")})

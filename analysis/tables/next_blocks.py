@@ -1,27 +1,25 @@
 """Tables next-claims and lab-gain: the tests of ``paper/next.yaml``, and gain beside success in training."""
 
-from collections.abc import Mapping
-
 import numpy as np
+import pandas as pd
 
-from analysis.claims.blocks import BASE, IN_BLOCKS, measured_by_env, runs_in_blocks, speed_by_row
+from analysis.claims.blocks import BASELINE, IN_BLOCKS, in_all, measured, measured_by_env, runs_in_blocks
 from analysis.claims.declared import FIRST_SIX
-from analysis.claims.next_blocks import FIRST, MEASURES, OURS, NextTest, read_next_plan
+from analysis.claims.next_blocks import FIRST, NEXT_MEASURES, OURS, ByBlock, NextTest, read_next_plan
 from analysis.claims.prediction import over_settings
 from analysis.contrast import Contrast
 from analysis.data.lab import plan, recorded
 from analysis.data.methods import environment_name, row_label
-from analysis.data.rows import BLOCKS
+from analysis.data.rows import ROW_IN_BLOCKS
 from analysis.data.runs import Run
 from analysis.data.statistics import spearman
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
-from analysis.grid.contrasts import ByBlock, paired
 from analysis.grid.notes import origins
 from analysis.grid.table import NOT_RUN, Table
 
 
-@artefact("next-claims", "table", study=("next",), key=BLOCKS)
+@artefact("next-claims", "table", study=("next",), key=ROW_IN_BLOCKS)
 def next_claims(studies: Studies) -> Table:
     """Test what paper/next.yaml declares about Batch-BEPO."""
     runs = runs_in_blocks(studies, ("next",))
@@ -45,7 +43,7 @@ def next_claims(studies: Studies) -> Table:
 def _differences(test: NextTest, runs: list[Run]) -> ByBlock:
     own = [run for run in runs if run.env == test.env]
     ours, theirs = (
-        {run.seed: MEASURES[test.measure](run) for run in own if str(BLOCKS.row(run)) == row}
+        {run.seed: NEXT_MEASURES[test.measure](run) for run in own if str(ROW_IN_BLOCKS.row(run)) == row}
         for row in (OURS, test.less)
     )
     return {block: ours[block] - theirs[block] for block in test.wanted if block in ours.keys() & theirs.keys()}
@@ -61,14 +59,15 @@ def _row(test: NextTest, by_block: ByBlock, judged: bool) -> list[str]:
     return [*named, blocks, found.text(), f"{found.lower_bound():.1f}", verdict]
 
 
-@artefact("lab-gain", "table", study=IN_BLOCKS, key=BLOCKS)
+@artefact("lab-gain", "table", study=IN_BLOCKS, key=ROW_IN_BLOCKS)
 def lab_gain(studies: Studies) -> Table:
     """Compare gain with speed in blocks, by estimator and environment."""
     runs = runs_in_blocks(studies)
-    speeds = {env: speed_by_row(own) for env, own in measured_by_env(runs).items()}
     scenes = {at.partition("like=")[2].split(" ")[0]: at for at in plan()["gain"]["at"]}
+    by_env = measured_by_env(runs)
+    speeds = {env: by_env.get(env, measured([]))["speed"] for env in scenes}
     named = plan()["gain"]["estimators"]
-    told = {env: _correlations(at, speeds.get(env, {})) for env, at in scenes.items()}
+    told = {env: _correlations(at, speeds[env]) for env, at in scenes.items()}
     columns = [f"{environment_name(env)}, {part}" for env in scenes for part in ("gain", "in training")]
     return Table(
         "Gain in the lab with the dials of each environment, and success in training in blocks minus Gated-BEPO's.",
@@ -76,7 +75,7 @@ def lab_gain(studies: Studies) -> Table:
         [
             [
                 row_label(row),
-                *(cell for env, at in scenes.items() for cell in _cells(at, words, row, speeds.get(env, {}))),
+                *(cell for env, at in scenes.items() for cell in _cells(at, words, row, speeds[env])),
             ]
             for words, row in named.items()
         ],
@@ -95,21 +94,22 @@ def lab_gain(studies: Studies) -> Table:
     )
 
 
-def _cells(at: str, words: str, row: str, speeds: Mapping[str, ByBlock]) -> list[str]:
+def _cells(at: str, words: str, row: str, speeds: pd.DataFrame) -> list[str]:
     gain = recorded("gain").values(at, words, "gain")
-    ahead = paired(speeds.get(row, {}), speeds.get(BASE, {}))
+    ahead = Contrast.of(speeds, {row: 1, BASELINE: -1})
     return [
         "–" if gain is None else Contrast.over(gain).text(".3f"),
-        "0" if row == BASE else Contrast.over(ahead).text() if len(ahead) > 2 else NOT_RUN,
+        "0" if row == BASELINE else ahead.text() if ahead.units > 2 else NOT_RUN,
     ]
 
 
-def _correlations(at: str, speeds: Mapping[str, ByBlock]) -> str:
+def _correlations(at: str, speeds: pd.DataFrame) -> str:
     every = plan()["gain"]["estimators"].items()
-    rows = {words: row for words, row in every if set(FIRST_SIX) <= speeds.get(row, {}).keys()}
+    trained = in_all(speeds, FIRST_SIX)
+    rows = {words: row for words, row in every if row in trained}
     if len(rows) < 5:
         return "too few runs"
-    speed = np.array([np.mean([speeds[row][block] for block in FIRST_SIX]) for row in rows.values()])
+    speed = trained[list(rows.values())].mean().to_numpy()
     parts = []
     for measure, sign in (("gain", 1), ("error", -1)):
         found = [recorded("gain").values(at, words, measure) for words in rows]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from analysis.claims.blocks import BASELINE
 from analysis.contrast import Contrast
 from analysis.data.methods import environment_name
 from analysis.data.studies import Studies
@@ -10,7 +11,7 @@ from analysis.grid.contrasts import by_place
 from analysis.grid.notes import origins, protocol
 from analysis.grid.ranking import MODEL
 from analysis.grid.table import Table
-from analysis.tables.findings import BASE, KEYS, exploratory, trained
+from analysis.tables.findings import KEYS, exploratory, trained
 
 _QUESTIONS = {
     "Does the gate matter?": ("gate", "n_min", "b_min", "full_visits", "gate_order"),
@@ -47,9 +48,9 @@ def parts(studies: Studies) -> Table:
 def _by_value(found: Mapping[str, Contrast]) -> str:
     """Return the differences of variants from Gated-BEPO."""
     ascending = sorted(found.items(), key=lambda item: item[1].value)
-    return ", ".join(f"{name.removeprefix(BASE).strip()} {one.text()}" for name, one in ascending)
+    return ", ".join(f"{name.removeprefix(BASELINE).strip()} {one.text()}" for name, one in ascending)
 
 
 def _differs_in(name: str, fields: Sequence[str]) -> bool:
     base, _, settings = name.partition(" ")
-    return base == BASE and bool(settings) and all(one.split("=")[0] in fields for one in settings.split(" "))
+    return base == BASELINE and bool(settings) and all(one.split("=")[0] in fields for one in settings.split(" "))

@@ -16,7 +16,7 @@ from analysis.grid.table import NOT_RUN, Printed, Table
 
 MAIN, STUDY = "main_sokoban_text", "replication"
 OURS, RIVALS = "gated_bepo", ("grpo", "gigpo", "hgpo")
-MEASURES = {"In training": learning, "Final": final}
+REPLICATED = {"In training": learning, "Final": final}
 SEEDS = range(16, 24)
 """The pre-registered training seeds. A verdict needs all of them."""
 
@@ -32,7 +32,7 @@ class _Comparison:
     @cached_property
     def rates(self) -> tuple[Rates, Rates]:
         """Our success and the rival's in each pair."""
-        own, other = (MEASURES[self.measure]([pair[side] for pair in self.pairs]) for side in (0, 1))
+        own, other = (REPLICATED[self.measure]([pair[side] for pair in self.pairs]) for side in (0, 1))
         return own, other
 
     @property
@@ -54,7 +54,7 @@ class _Comparison:
 def replication(studies: Studies) -> Table:
     """Test the comparisons that experiments/replication.yaml declares, beside the differences seen before."""
     pairs = {rival: _pairs(studies[STUDY].runs, rival) for rival in RIVALS}
-    declared = [_Comparison(measure, rival, pairs[rival]) for measure in MEASURES for rival in RIVALS]
+    declared = [_Comparison(measure, rival, pairs[rival]) for measure in REPLICATED for rival in RIVALS]
     corrected = holm_adjusted([one.found.p() for one in declared]).tolist()
     fewest = min(len(one.pairs) for one in declared)
     unjudged = "not judged" if studies[STUDY].tier == "smoke" else "not complete" if fewest < len(SEEDS) else ""
@@ -65,7 +65,7 @@ def replication(studies: Studies) -> Table:
         named = [one.measure, name_of(one.rival), before, rival, str(len(one.pairs))]
         rows.append([*named, found, _text(one.found.p()), _text(p), verdict])
         told = {"difference": found, "before": before, "p": _text(p).text, "verdict": verdict}
-        measure = MEASURES[one.measure].__name__
+        measure = REPLICATED[one.measure].__name__
         facts |= {f"replication/{measure}/{one.rival}/{name}": text for name, text in told.items()}
     facts |= {f"declared_{word}": str(verdicts.count(word)) for word in ("holds", "reversed", "undecided")}
     facts["declared_judged"] = "0" if unjudged else str(len(declared))
@@ -104,7 +104,7 @@ def _pairs(runs: Sequence[Run], rival: str) -> list[tuple[Run, Run]]:
 def _seen(runs: Sequence[Run], one: _Comparison) -> str:
     """Return the difference in the main rows."""
     own, rival = _of(runs, OURS), _of(runs, one.rival)
-    of = MEASURES[one.measure]
+    of = REPLICATED[one.measure]
     return difference(of(own), of(rival)) if own and rival else NOT_RUN
 
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 
-import numpy as np
-
-from analysis.claims.blocks import IN_BLOCKS, Measured, measured_by_env, runs_in_blocks
+from analysis.claims.blocks import IN_BLOCKS, Frames, measured_by_env, runs_in_blocks
+from analysis.contrast import weighted
 from analysis.data.methods import environment_name, name_of, row_label
 from analysis.data.reported import Reported, entries_of
-from analysis.data.rows import BLOCKS
+from analysis.data.rows import ROW_IN_BLOCKS
 from analysis.data.runs import grouped
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
@@ -31,7 +30,7 @@ _OURS = {"alfworld/All": "alfworld", "webshop/success": "webshop", "sokoban/succ
 _STUDIES = (*IN_BLOCKS, "crbc_depth")
 
 
-@artefact("reported-elsewhere", "table", study=_STUDIES, key=BLOCKS)
+@artefact("reported-elsewhere", "table", study=_STUDIES, key=ROW_IN_BLOCKS)
 def reported_elsewhere(studies: Studies) -> Table:
     """Show the numbers of each paper with model and who ran the method, and below them those of runs in blocks."""
     used = runs_in_blocks(studies, _STUDIES)
@@ -64,10 +63,10 @@ def _reported(method: str, entries: list[Reported]) -> Iterator[list[Printed | s
         yield [row_label(method, name_of), model, by, *numbers, first.note.removeprefix("copied: ")]
 
 
-def _own(method: str, tier: str, ours: Mapping[str, Measured]) -> Iterator[list[Printed | str | None]]:
+def _own(method: str, tier: str, ours: Mapping[str, Frames]) -> Iterator[list[Printed | str | None]]:
     """Yield the row of this project's runs, if there are enough blocks."""
-    levels = {env: by_row.get(method, {}).get("level", {}) for env, by_row in ours.items()}
-    means = {env: mean_of(np.array(list(own.values()))) for env, own in levels.items() if len(own) >= FEWEST}
+    levels = {env: weighted(frames["level"], {method: 1}).to_numpy() for env, frames in ours.items()}
+    means = {env: mean_of(own) for env, own in levels.items() if len(own) >= FEWEST}
     if means:
         numbers = [means.get(_OURS.get(column, "")) for column in _COLUMNS]
         counts = ", ".join(f"{environment_name(env)} {len(levels[env])}" for env in _OURS.values() if env in means)

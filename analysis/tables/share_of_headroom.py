@@ -12,7 +12,7 @@ from analysis.grid.contrasts import share
 from analysis.grid.notes import origins, protocol
 from analysis.grid.success import difference, final, learning, mean_of
 from analysis.grid.table import Table
-from analysis.tables.headroom import BASE, ORACLE, has_headroom, oracles
+from analysis.tables.headroom import NO_CREDIT, ORACLE, has_headroom, oracles
 
 _NONE = "–"
 
@@ -24,12 +24,12 @@ def share_of_headroom(studies: Studies) -> Table:
     rows, headings, methods, used, facts = [], [], [], [], {}
     for (env, model, *_), same in sorted(grouped(trained, _setting).items(), key=str):
         by_method = grouped(same, lambda run: run.method)
-        if not {BASE, ORACLE} <= by_method.keys():
+        if not {NO_CREDIT, ORACLE} <= by_method.keys():
             continue
         used += same
         rates = {method: learning(runs) for method, runs in by_method.items()}
         ends = {method: final(runs) for method, runs in by_method.items()}
-        headroom = has_headroom(by_method[BASE], by_method[ORACLE])
+        headroom = has_headroom(by_method[NO_CREDIT], by_method[ORACLE])
         for method in ordered(by_method):
             gained = _share(method, rates) if headroom else _NONE
             behind = _NONE if method == ORACLE else difference(ends[ORACLE], ends[method])
@@ -38,8 +38,8 @@ def share_of_headroom(studies: Studies) -> Table:
             methods.append(name_of(method))
             facts |= {f"learning/{env}/{model}/{method}": mean_of(rates[method]).text}
             facts |= {f"share/{env}/{model}/{method}": gained, f"behind/{env}/{model}/{method}": behind}
-            if method != BASE:
-                facts |= {f"gain/{env}/{model}/{method}": difference(ends[method], ends[BASE])}
+            if method != NO_CREDIT:
+                facts |= {f"gain/{env}/{model}/{method}": difference(ends[method], ends[NO_CREDIT])}
     return Table(
         "Share of the headroom between GRPO and the oracle that each method gains in training, and how many points it "
         "ends below the oracle.",
@@ -67,6 +67,6 @@ def _setting(run: Run) -> tuple[str, str, str, float | None]:
 
 
 def _share(method: str, rates: Mapping[str, Rates]) -> str:
-    if method in (BASE, ORACLE):
-        return "0" if method == BASE else "100"
-    return share(rates[BASE], rates[ORACLE], rates[method]).text("z.0f")
+    if method in (NO_CREDIT, ORACLE):
+        return "0" if method == NO_CREDIT else "100"
+    return share(rates[NO_CREDIT], rates[ORACLE], rates[method]).text("z.0f")

@@ -15,7 +15,7 @@ from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
 from analysis.grid.success import difference, final, learning, mean_of
 from analysis.grid.table import Printed, Table
-from analysis.tables.headroom import BASE
+from analysis.tables.headroom import NO_CREDIT
 
 _SEED = "policy.warm_start.seed"
 _MEASURES = (learning, final)
@@ -33,8 +33,8 @@ class _Block:
     def rows(self) -> Iterator[list[Printed | str]]:
         """Yield a row for each method."""
         for method in ordered(self.rates):
-            pairs = zip(self.rates[method], self.rates[BASE])
-            differences = ["–", "–"] if method == BASE else [self.over_base(own, base) for own, base in pairs]
+            pairs = zip(self.rates[method], self.rates[NO_CREDIT])
+            differences = ["–", "–"] if method == NO_CREDIT else [self.over_base(own, base) for own, base in pairs]
             yield [name_of(method), *map(mean_of, self.rates[method]), *differences]
 
 
@@ -85,7 +85,7 @@ def warm_starts(study: StudyRuns) -> Table:
 
 
 def _has_base(runs: Sequence[Run]) -> bool:
-    return any(run.method == BASE for run in runs)
+    return any(run.method == NO_CREDIT for run in runs)
 
 
 def _of_start(place: str, start: int, runs: Sequence[Run]) -> _Block:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 
 from analysis.claims.blocks import runs_in_blocks
 from analysis.claims.looks import level
@@ -11,14 +12,14 @@ from analysis.data.rows import WHOLE, WHOLE_METHODS
 from analysis.data.runs import Run, grouped
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
-from analysis.grid.contrasts import compared
 from analysis.grid.notes import origins, protocol
 from analysis.grid.success import mean_of
 from analysis.grid.table import NOT_RUN, Printed, Table
+from analysis.tables.headroom import NO_CREDIT
+from analysis.tables.in_blocks import Column
 
 STUDIES = ("whole_methods", "blocks")
-BASE = "grpo"
-ROWS = (BASE, "gigpo", "gated_bepo", "shrunk_bepo", *WHOLE_METHODS.values())
+ROWS = (NO_CREDIT, "gigpo", "gated_bepo", "shrunk_bepo", *WHOLE_METHODS.values())
 
 
 @artefact("whole-methods", "table", study=STUDIES, key=WHOLE)
@@ -29,12 +30,12 @@ def whole_methods(studies: Studies) -> Table:
     shared = sorted(set.intersection(*(set(found.get(row, {})) for row in ROWS)))
     used = [found[row][block] for row in ROWS for block in shared]
     fewest = {block: min(_episodes(found[row][block])[-1] for row in ROWS) for block in shared}
-    speeds = {row: {block: _speed(found[row][block], fewest[block]) for block in shared} for row in ROWS}
+    speeds = pd.DataFrame({row: {block: _speed(found[row][block], fewest[block]) for block in shared} for row in ROWS})
     first = min(fewest.values(), default=0)
     rows: list[list[Printed | str]] = []
     for row in ROWS:
         runs = [found[row][block] for block in shared]
-        speed = compared(speeds[row], speeds[BASE] if row != BASE else {}) if runs else [NOT_RUN, NOT_RUN]
+        speed = [column.cell({"speed": speeds}, row) for column in (Column("", "own"), Column("", ("own", NO_CREDIT)))]
         rows.append([name_of(row), str(len(runs)), *_totals(runs), *speed])
     return Table(
         "Whole methods on text Sokoban in blocks.",

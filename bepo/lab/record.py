@@ -52,7 +52,7 @@ from bepo.sweep.studies import studies_of_paper
 
 PLAN = PAPER / "lab.yaml"
 RECORDED = PAPER / "lab"
-MEASURES = ("error", "sign_error", "rank", "gradient_efficiency")
+RECORDED_MEASURES = ("error", "sign_error", "rank", "gradient_efficiency")
 """What is kept of ``lab fidelity``."""
 _KEYS = ["digest", "at", "estimator", "measure"]
 
@@ -105,7 +105,7 @@ class Cell:
             found = fidelity(np.asarray(of_estimator(_credit(self.estimator, self._env))(probed), float), probed)
             return {name: found[name] for name in ("gain", "error")}
         found = fidelity(np.asarray(read_estimate(self.estimator, alone=False)(probed), float), probed)
-        return {name: found[name] for name in MEASURES}
+        return {name: found[name] for name in RECORDED_MEASURES}
 
     def _learned(self) -> dict[str, np.ndarray]:
         _, _, how = _read(self.at)

@@ -10,14 +10,13 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from analysis.claims.blocks import CLAIMED
-from analysis.claims.looks import MEASURES, BlockClaim, Look, Plan, decide, level, read_plan, rejected, speed
+from analysis.claims.looks import BLOCK_MEASURES, BlockClaim, Look, Plan, decide, level, read_plan, rejected, speed
 from analysis.contrast import Contrast
 from analysis.data.methods import name_of
-from analysis.data.rows import BLOCKS
+from analysis.data.rows import ROW_IN_BLOCKS
 from analysis.data.runs import Run
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
-from analysis.grid.contrasts import differences
 from analysis.output.build import build
 from bepo.core.errors import UserError
 from bepo.core.places import ROOT
@@ -28,6 +27,7 @@ from bepo.store.find import find_runs
 from bepo.store.run_files import read_run
 from bepo.sweep.studies import compose_cells, compose_study
 from tests.stored_runs import in_block, write_run
+from tests.tables import interval_text, mean_text, table_of, texts
 
 A, B, C = (BlockClaim("sokoban", "speed", f"more {name}", "less", "paper") for name in "abc")
 PLAN = Plan((1, 2, 3, 4, 5, 6), (Look(3, 0.01), Look(6, 0.04)), (A, B, C))
@@ -111,10 +111,10 @@ def block_residuals(tmp_path_factory):
     folder, found = tmp_path_factory.mktemp("results"), {}
     for study in CLAIMED:
         for run in map(Run, find_runs(study, folder, "laptop")):
-            for name, measure in MEASURES.items():
-                found.setdefault((run.env, name, str(BLOCKS.row(run))), {})[run.seed] = measure(run)
+            for name, measure in BLOCK_MEASURES.items():
+                found.setdefault((run.env, name, str(ROW_IN_BLOCKS.row(run))), {})[run.seed] = measure(run)
     sides = [[found[one.env, one.measure, row] for row in (one.more, one.less)] for one in read_plan().claims]
-    values = [np.array(list(differences(*pair).values())) for pair in sides]
+    values = [np.array([more[block] - less[block] for block in sorted(more.keys() & less)]) for more, less in sides]
     assert len(values) == 20 and min(map(len, values)) >= 11
     return [one - one.mean() for one in values]
 
@@ -243,29 +243,22 @@ def test_the_tables_are_right_by_hand(tmp_path):
         at = {"credit.name": "gated_bepo", "credit.backup": "softmax", "seed": block, "policy.seed": block}
         at |= {"policy.warm_start.seed": block}
         write_run(tmp_path, "blocks_ablations", at, [[1, 0]], metrics={"train/success": rate - drop})
-    table = build(artefacts()["blocks-claims"], Source(tmp_path), "laptop").table
-    texts = [[getattr(cell, "text", cell) for cell in row] for row in table.rows]
-    rows = {(row[1], row[2]): row[4:] for row in texts if "Sokoban" in row[0]}
+    table = table_of(tmp_path, "blocks-claims")
+    rows = {(row[1], row[2]): row[4:] for row in texts(table) if "Sokoban" in row[0]}
     points = 100 * (np.array(rates["gated_bepo"]) - rates["grpo"])
     blocks, difference, p, verdict = rows["speed", "Gated-BEPO > GRPO"]
     assert verdict == "holds (at 11 blocks)" or verdict == "holds (at 6 blocks)"
     n = int(blocks)
-    told = stats.ttest_1samp(points[:n], 0)
-    low, high = told.confidence_interval(0.95)
-    assert difference == f"{points[:n].mean():z.1f} [{low:.1f}, {high:.1f}]" and p == f"{told.pvalue:.2g}"
+    assert difference == interval_text(points[:n]) and p == f"{stats.ttest_1samp(points[:n], 0).pvalue:.2g}"
     assert rows["level", "Gated-BEPO > GRPO"][3] == "undecided"  # nothing deviates
     assert rows["speed", f"Gated-BEPO > {name_of('ppo')}"] == ["0", "not run", "not run", "no look yet"]
     facts = table.facts
     assert facts["blocks/sokoban speed: gated_bepo > grpo/difference"] == difference
     assert facts["blocks/sokoban speed: gated_bepo > grpo/verdict"] == verdict
     assert (facts["blocks/claims"], facts["blocks/decided"]) == ("20", "1")
-    methods = build(artefacts()["blocks-methods"], Source(tmp_path), "laptop").table
-    texts = [[getattr(cell, "text", cell) for cell in row] for row in methods.rows]
-    by_name = {row[1]: row[2:] for row in texts}
+    by_name = {row[1]: row[2:] for row in shown_in_blocks(tmp_path)}
     grpo = 100 * np.array(rates["grpo"])
-    assert by_name["GRPO"][:2] == ["11", f"{grpo.mean():.1f} ± {grpo.std(ddof=1):.1f}"]
-    low, high = stats.ttest_1samp(-points, 0).confidence_interval(0.95)
-    assert by_name["GRPO"][2] == f"{-points.mean():z.1f} [{low:.1f}, {high:.1f}]"
+    assert by_name["GRPO"][:3] == ["11", mean_text(grpo), interval_text(-points)]
     assert by_name["Gated-BEPO"][2] == by_name["GRPO"][-1] == "–"
     drawn = build(artefacts()["blocks-forest-sokoban"], Source(tmp_path), "laptop").product.figure.axes[0]
     names = {place: label.get_text() for place, label in zip(drawn.get_yticks(), drawn.get_yticklabels())}
@@ -279,8 +272,7 @@ def test_the_tables_are_right_by_hand(tmp_path):
         for seed, rate in enumerate(own):
             at = {"credit.name": method, "seed": seed}
             write_run(tmp_path, "main_sokoban_text", at, [[1, 0]], metrics={"train/success": rate})
-    methods = build(artefacts()["blocks-methods"], Source(tmp_path), "laptop").table
-    shown = {row[1]: row[-1] for row in ([getattr(cell, "text", cell) for cell in row] for row in methods.rows)}
+    shown = {row[1]: row[-1] for row in shown_in_blocks(tmp_path)}
     one_start = 100 * (np.array(seeds["grpo"]) - seeds["gated_bepo"])
     assert shown["Gated-BEPO backup=softmax"] == "–"  # of one start there are no runs yet
     ratio = points.var(ddof=1) / one_start.var(ddof=1)
@@ -290,8 +282,7 @@ def test_the_tables_are_right_by_hand(tmp_path):
     for seed, rate in enumerate(softmax):
         at = {"credit.name": "gated_bepo", "credit.backup": "softmax", "seed": seed}
         write_run(tmp_path, "backup_operator", at, [[1, 0]], metrics={"train/success": rate})
-    methods = build(artefacts()["blocks-methods"], Source(tmp_path), "laptop").table
-    shown = {row[1]: row[-1] for row in ([getattr(cell, "text", cell) for cell in row] for row in methods.rows)}
+    shown = {row[1]: row[-1] for row in shown_in_blocks(tmp_path)}
     own, other = (100 * np.std(values, ddof=1) for values in (drops, 0.01 * np.arange(4)))
     assert (
         shown["Gated-BEPO backup=softmax"] == f"{own:.1f} / {other:.1f}, p {stats.f.sf((own / other) ** 2, 10, 3):.2g}"
@@ -330,5 +321,4 @@ def test_a_preset_that_is_a_method_of_another_paper_has_a_row_of_its_own(tmp_pat
 
 
 def shown_in_blocks(results):
-    table = build(artefacts()["blocks-methods"], Source(results), "laptop").table
-    return [[getattr(cell, "text", cell) for cell in row] for row in table.rows]
+    return texts(table_of(results, "blocks-methods"))

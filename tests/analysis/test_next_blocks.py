@@ -10,12 +10,10 @@ from scipy.stats import spearmanr
 from analysis.claims.next_blocks import FIRST, OURS, read_next_plan
 from analysis.claims.prediction import over_settings
 from analysis.contrast import Contrast
-from analysis.data.sources import Source
-from analysis.grid.artefact import artefacts
-from analysis.output.build import build
 from bepo.core.errors import UserError
 from bepo.core.places import EXPERIMENTS, PAPER
 from tests.stored_runs import in_block, write_run
+from tests.tables import table_of, texts
 
 PLANNED = read_next_plan()
 
@@ -95,8 +93,7 @@ def test_the_table_judges_a_test_when_its_blocks_are_complete(tmp_path, blocks):
         for i, rate in enumerate(own):
             at = {"credit.name": method, "env.name": "webshop"} | in_block(FIRST + i)
             write_run(tmp_path, "next", at, [[1, 0]], metrics={"train/success": rate})
-    made = build(artefacts()["next-claims"], Source(tmp_path), "laptop").table
-    rows = {row[2].text: [getattr(cell, "text", cell) for cell in row] for row in made.rows[:3]}
+    rows = {row[2]: row for row in texts(table_of(tmp_path, "next-claims"))[:3]}
     row = rows["ReBN"]
     assert row[4] == f"{blocks} of 12" and rows["Gated-BEPO"][7] == "not run"
     if blocks < 12:

@@ -1,8 +1,8 @@
 """The table of pre-registered comparisons, against Student's test by hand and Holm's correction by its definition."""
 
 import itertools
-import statistics as plain
 
+import numpy as np
 import pytest
 from scipy import stats
 
@@ -11,6 +11,7 @@ from analysis.grid.artefact import artefacts
 from analysis.output import page
 from analysis.output.build import Built, build
 from tests.stored_runs import write_run
+from tests.tables import interval_text, table_of, texts
 
 RATES = {  # in training, by method, a number for each of eight seeds
     "gated_bepo": (0.50, 0.53, 0.55, 0.52, 0.49, 0.51, 0.54, 0.52),
@@ -29,17 +30,13 @@ def built_of(folder, rates, tier="laptop") -> Built:
     return build(artefacts()["replication"], Source(folder), tier)
 
 
-def rows_of(table):
-    return [[getattr(cell, "text", cell) for cell in row] for row in table.rows]
-
-
 def differences(rival):
-    return [100 * (own - other) for own, other in zip(RATES["gated_bepo"], RATES[rival])]
+    return 100 * np.subtract(RATES["gated_bepo"], RATES[rival])
 
 
 def test_each_comparison_is_tested_over_pairs_and_corrected_for_all_six(tmp_path):
     table = built_of(tmp_path, RATES).table
-    rows = rows_of(table)
+    rows = texts(table)
     assert [row[:2] for row in rows] == [[m, r] for m in ("In training", "Final") for r in ("GRPO", "GiGPO", "HGPO")]
     p = {rival: stats.ttest_1samp(differences(rival), 0).pvalue for rival in ("grpo", "gigpo", "hgpo")}
     p |= {name: 1.0 for name in ("final grpo", "final gigpo", "final hgpo")}  # nothing deviates
@@ -48,12 +45,11 @@ def test_each_comparison_is_tested_over_pairs_and_corrected_for_all_six(tmp_path
         reached = max(reached, min(1.0, (6 - rank) * p[name]))
         corrected[name] = reached
     for row, rival in zip(rows, ("grpo", "gigpo", "hgpo")):
-        low, high = stats.ttest_1samp(differences(rival), 0).confidence_interval(0.95)
-        assert row[5] == f"{plain.fmean(differences(rival)):z.1f} [{low:.1f}, {high:.1f}]"
+        assert row[5] == interval_text(differences(rival))
         assert row[6:8] == [f"{p[rival]:.2g}", f"{corrected[rival]:.2g}"]
         samples = ([100 * rate for rate in RATES[method]] for method in ("gated_bepo", rival))
         low, high = stats.ttest_ind(*samples, equal_var=False).confidence_interval(0.95)
-        assert row[2] == f"{plain.fmean(differences(rival)):z.1f} [{low:.1f}, {high:.1f}]"
+        assert row[2] == f"{differences(rival).mean():z.1f} [{low:.1f}, {high:.1f}]"
     assert [row[8] for row in rows] == ["holds", "undecided", "reversed", *["undecided"] * 3]
     assert [table.facts[f"declared_{word}"] for word in ("holds", "reversed", "undecided")] == ["1", "1", "4"]
     assert table.facts["replication/learning/grpo/verdict"] == "holds"
@@ -63,8 +59,8 @@ def test_each_comparison_is_tested_over_pairs_and_corrected_for_all_six(tmp_path
 @pytest.mark.parametrize("tier, seeds, said", [("laptop", 7, "not complete"), ("smoke", 8, "not judged")])
 def test_there_is_no_verdict_before_all_pairs_are_complete_nor_of_smoke(tmp_path, tier, seeds, said):
     table = built_of(tmp_path, RATES | {"hgpo": RATES["hgpo"][:seeds]}, tier).table
-    assert {row[8] for row in rows_of(table)} == {said}
-    assert [row[4] for row in rows_of(table)] == ["8", "8", str(seeds)] * 2
+    assert {row[8] for row in texts(table)} == {said}
+    assert [row[4] for row in texts(table)] == ["8", "8", str(seeds)] * 2
 
 
 @pytest.mark.parametrize("seeds", [7, 8])
@@ -77,13 +73,13 @@ def test_the_page_counts_the_verdicts_once_there_are_any(tmp_path, seeds):
 
 def test_only_the_declared_seeds_count(tmp_path):
     """A ninth seed, added because a verdict was seen, changes nothing."""
-    before = rows_of(built_of(tmp_path, RATES).table)
+    before = texts(built_of(tmp_path, RATES).table)
     for seed, method in itertools.product((24, 15), RATES):
         at = {"credit.name": method, "seed": seed}
         write_run(tmp_path, "replication", at, [[1, 0]], metrics={"train/success": 0.9 * (method == "gated_bepo")})
-    assert rows_of(build(artefacts()["replication"], Source(tmp_path), "laptop").table) == before
+    assert texts(table_of(tmp_path, "replication")) == before
 
 
 def test_without_runs_it_says_so(tmp_path):
-    table = build(artefacts()["replication"], Source(tmp_path), "laptop").table
-    assert [row[2:6] for row in rows_of(table)] == [["not run", "not run", "0", "not run"]] * 6
+    table = table_of(tmp_path, "replication")
+    assert [row[2:6] for row in texts(table)] == [["not run", "not run", "0", "not run"]] * 6

@@ -1,12 +1,9 @@
 """Table whole-methods by hand."""
 
 import numpy as np
-from scipy import stats
 
-from analysis.data.sources import Source
-from analysis.grid.artefact import artefacts
-from analysis.output.build import build
 from tests.stored_runs import in_block, write_run
+from tests.tables import interval_text, mean_text, table_of, texts
 
 METHODS = {
     "GRPO": ("grpo", "ppo_clip"),
@@ -19,13 +16,8 @@ METHODS = {
 }
 
 
-def table(results):
-    return build(artefacts()["whole-methods"], Source(results), "laptop").table
-
-
-def texts(results):
-    rows = [[getattr(cell, "text", cell) for cell in row] for row in table(results).rows]
-    return {name: rest for name, *rest in rows}
+def rows_of(results):
+    return {name: rest for name, *rest in texts(table_of(results, "whole-methods"))}
 
 
 def write(results, name, block, rows):
@@ -44,18 +36,17 @@ def test_methods_are_compared_for_the_same_number_of_episodes(tmp_path):
         for block in range(3):
             write(tmp_path, name, 100 + block, zip(rates[place, block], episodes, strict=True))
     write(tmp_path, "GRPO", 103, [(0.5, 10), (0.5, 10)])  # a block without the other methods
-    rows = texts(tmp_path)
+    rows = rows_of(tmp_path)
     assert list(rows) == list(METHODS)
     own = 100 * (2 * rates[:, :, 0] + rates[:, :, 1]) / 3
     own[-1] = 100 * rates[-1, :, 0]  # SAMPO: 150 of the 200 episodes of its first update
     for place, name in enumerate(METHODS):
-        assert rows[name][0] == "3" and rows[name][3] == f"{own[place].mean():.1f} ± {own[place].std(ddof=1):.1f}"
+        assert rows[name][0] == "3" and rows[name][3] == mean_text(own[place])
     assert rows["SAMPO"][1] == "0.3 ± 0.0" and rows["GRPO"][1] == "0.1 ± 0.0" and rows["GRPO"][4] == "–"
-    low, high = stats.ttest_1samp(own[-1] - own[0], 0).confidence_interval(0.95)
-    assert rows["SAMPO"][4] == f"{(own[-1] - own[0]).mean():z.1f} [{low:.1f}, {high:.1f}]"
-    assert "first 150 episodes" in table(tmp_path).notes[1]
+    assert rows["SAMPO"][4] == interval_text(own[-1] - own[0])
+    assert "first 150 episodes" in table_of(tmp_path, "whole-methods").notes[1]
 
 
 def test_without_runs_of_a_method_there_is_no_comparison(tmp_path):
     write(tmp_path, "GRPO", 100, [(0.5, 100), (0.5, 100)])
-    assert list(texts(tmp_path).values()) == [["0", *["not run"] * 4]] * len(METHODS)
+    assert list(rows_of(tmp_path).values()) == [["0", *["not run"] * 4]] * len(METHODS)

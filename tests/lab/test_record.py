@@ -77,7 +77,7 @@ def test_only_what_is_missing_is_measured(tmp_path, monkeypatch, capsys):
     )
     written = path.read_text(encoding="utf-8")
     table = read(path)
-    assert len(table) == 3 * len(record.MEASURES)
+    assert len(table) == 3 * len(record.RECORDED_MEASURES)
     assert table.query("estimator == 'exact' & measure == 'error'")["0"].item() == 0
 
     lines = written.splitlines(True)
