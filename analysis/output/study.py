@@ -11,7 +11,6 @@ from analysis.data.rows import RowKey
 from analysis.data.runs import Run, grouped
 from analysis.data.sources import Source
 from analysis.data.studies import StudyRuns
-from analysis.grid.contrasts import paired
 from analysis.grid.grid import grid
 from analysis.grid.parts import Block, Metric, Rows, size_of
 from analysis.grid.table import Figure, Table
@@ -128,8 +127,9 @@ def differences(study: StudyRuns) -> Table:
         seeds = {row: {run.seed for run in by_row[row]} for row in _ordered(by_row)}
         base = max(seeds, key=lambda row: sum(bool(seeds[row] & other) for other in seeds.values()))
         for row in (row for row in seeds if row != base):
-            pair = [{run.seed: run for run in by_row[one]} for one in (row, base)]
-            points = [paired(*({seed: of(run) for seed, run in side.items()} for side in pair)) for of in _MEASURES]
+            mine, other = ({run.seed: run for run in by_row[name]} for name in (row, base))
+            shared = [seed for seed in mine if seed in other]
+            points = [[of(mine[seed]) - of(other[seed]) for seed in shared] for of in _MEASURES]
             name = f"{_short(row, several)} − {_short(base, several)}"
             numbers = [Contrast.over(values).text() if len(values) else "–" for values in points]
             rows.append([*env, name, str(len(points[0])), *numbers])
