@@ -35,7 +35,8 @@ def whole_methods(studies: Studies) -> Table:
     rows: list[list[Printed | str]] = []
     for row in ROWS:
         runs = [found[row][block] for block in shared]
-        speed = [column.cell({"speed": speeds}, row) for column in (Column("", "own"), Column("", ("own", NO_CREDIT)))]
+        columns = Column("", "own"), Column("", ("own", NO_CREDIT))
+        speed = [column.cell({"speed": speeds}, row) if runs else NOT_RUN for column in columns]
         rows.append([name_of(row), str(len(runs)), *_totals(runs), *speed])
     return Table(
         "Whole methods on text Sokoban in blocks.",
