@@ -26,6 +26,9 @@ OF_TINY = (
     "whole_methods",
     "state_deviation",
     "critic_lead",
+    "next",
+    "next_groups",
+    "reproduce",
 )  # seeds of weights and warm starts, which only they have
 TIER_OF = {"prompting_closed": "paper"} | dict.fromkeys(OF_TINY, "laptop")
 
