@@ -1,6 +1,7 @@
 """Tables findings and parts: what follows from runs whose numbers are known."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -97,7 +98,7 @@ def test_a_row_needs_as_many_blocks_as_the_first_look(tmp_path, count, shown):
 def test_blocks_count_instead_of_one_start_where_three_have_both_rows():
     rates = {"base": np.array([1.0, 2, 3]), "a": np.array([2.0, 3, 4]), "b": np.array([9.0, 9, 9])}
     blocks = {"base": {1: 1.0, 2: 2.0, 3: 6.0}, "a": {1: 3.0, 2: 5.0, 3: 8.0}, "b": {1: 0.0, 2: 0.0}}
-    found = contrasts("base", rates, blocks)
+    found = contrasts("base", rates, pd.DataFrame(blocks))
     assert (found["a"].value, found["a"].units) == (pytest.approx((2 + 3 + 2) / 3), 3)
     deviation = np.std([2, 3, 2], ddof=1)
     assert found["a"].interval.high == pytest.approx(7 / 3 + stats.t.ppf(0.975, 2) * deviation / 3**0.5)
@@ -110,8 +111,7 @@ def test_a_share_over_blocks_has_the_interval_of_the_delta_method():
     rng = np.random.default_rng(0)
     low = rng.normal(20, 3, 400)
     high, own = low + rng.normal(30, 4, 400), low + rng.normal(12, 4, 400)
-    by_block = {name: dict(enumerate(values)) for name, values in {"low": low, "high": high, "own": own}.items()}
-    found = shares(("low", "high"), {}, by_block)
+    found = shares(("low", "high"), {}, pd.DataFrame({"low": low, "high": high, "own": own}))
     assert found.keys() == {"own"} and found["own"].units == 400
     assert found["own"].value == pytest.approx(100 * (own - low).mean() / (high - low).mean())
     drawn = rng.integers(400, size=(4000, 400))

@@ -137,7 +137,7 @@ def speeds(blocks, rng=None):
 def test_correlation_and_p_against_scipy(monkeypatch):
     monkeypatch.setattr(prediction, "_PERMUTATIONS", 20_000)
     speed = speeds(range(100, 106))
-    primary = next(p for p in predictions(speed, {}) if p.measure == "error" and p.settings == "primary")
+    primary = next(p for p in predictions(pd.DataFrame(speed), {}) if p.measure == "error" and p.settings == "primary")
     means = [np.mean(list(speed[row].values())) for row in pd.read_csv(DECLARED)["row"][:9]]
     rho = stats.spearmanr(-primary.fidelity, means).statistic
     assert (
@@ -164,11 +164,11 @@ def test_blocks_count_only_if_every_setting_has_them():
     speed = speeds(range(100, 107))
     del speed["rloo"][103], speed["rloo"][104]
     speed["gated_bepo backup=max"] = {100: 1.0}
-    found = predictions(speed, {})
+    found = predictions(pd.DataFrame(speed), {})
     assert [len(p.blocks) for p in found] == [5, 5, 1, 1, 7, 7]
     assert found[0].verdict == "not enough blocks (5 of 6)"
     speed["rloo"] |= {116: 1.0, 99: 1.0}  # not declared
-    assert [len(p.blocks) for p in predictions(speed, {})] == [5, 5, 1, 1, 7, 7]
+    assert [len(p.blocks) for p in predictions(pd.DataFrame(speed), {})] == [5, 5, 1, 1, 7, 7]
 
 
 @pytest.mark.slow
@@ -182,6 +182,6 @@ def test_the_published_blocks_are_not_enough_yet_or_are_tested():
 def test_learning_in_the_lab_is_a_predictor_without_a_verdict():
     learned = lab.learned_speed()
     assert 0.3 < learned["grpo"] < learned["shrunk_bepo"] < 1
-    found = [one for one in predictions(speeds(range(100, 106)), learned) if one.measure == "training"]
+    found = [one for one in predictions(pd.DataFrame(speeds(range(100, 106))), learned) if one.measure == "training"]
     assert [len(one.fidelity) for one in found] == [9, 18] and {one.verdict for one in found} == {"none declared"}
     assert all(-1 <= one.correlation <= 1 for one in found)

@@ -88,6 +88,7 @@ def test_the_table_names_problem_and_remedy_and_hides_choices_that_work():
         "b",
         "  ✗ two y=2  no oil",
         "      → pour oil",
+        "all you need for the tutorial is here",
         "1 of 2 usable",
     ]
     assert "\x1b[31m" in table([Finding("a", "one", "broken")], colour=True)

@@ -75,7 +75,9 @@ def test_a_line_of_each_run_has_both_numbers(runs):
 
 
 def test_a_brief_sweep_prints_failures_and_totals_but_no_success():
-    run = SimpleNamespace(label="main  seed=0", folder=SimpleNamespace(path=""), log="log.txt")
+    made = SimpleNamespace(updates=0)
+    run = SimpleNamespace(label="main  seed=0", folder=SimpleNamespace(path=""), log="log.txt", id="a")
+    run.progress = lambda hashed: made
     throughput = SimpleNamespace(add=lambda path: None)
     view = Brief(throughput, 2, 3, out=(out := io.StringIO()))
     worker = SimpleNamespace(run=run, exit_code=1, started=0.0)
