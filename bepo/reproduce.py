@@ -97,7 +97,7 @@ def verdict(pairs: Sequence[tuple[StoredRun | None, StoredRun]]) -> str:
         words += (
             " This machine is of the same kind as theirs: python -m bepo.verify says where they differ."
             if alike
-            else " Another kind of CPU rounds differently, so its numbers differ from theirs within chance."
+            else " Another kind of CPU rounds differently, so its numbers differ from theirs."
         )
     return (
         words + "\nThis is one block: the figures over all blocks and their intervals follow from the published runs."
