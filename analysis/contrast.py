@@ -18,8 +18,6 @@ from scipy.special import stdtr, stdtrit
 
 LEVEL = 0.05
 """The level of tests; intervals have the other 95 %."""
-_NOTHING = 1e-24
-"""A variance in squared points that only rounding leaves."""
 
 Rates = Float[np.ndarray, " N"]
 """Success in per cent of N runs, or N means."""
@@ -75,7 +73,7 @@ class Contrast:
         if value is None:
             value = sum(weight * float(one.mean()) for weight, one in zip(weights, samples, strict=True))
         counts = [len(one) for one in samples]
-        deviations = [float(one.std(ddof=1)) for one in samples] if min(counts) > 1 else [nan] * len(counts)
+        deviations = [_deviation(one) for one in samples] if min(counts) > 1 else [nan] * len(counts)
         return cls.of_deviations(value, weights, deviations, counts, units)
 
     @classmethod
@@ -89,7 +87,7 @@ class Contrast:
     ) -> Self:
         """Return a sum of means over ``counts`` numbers with these sample deviations (Welch-Satterthwaite)."""
         parts = [w**2 * s**2 / n for w, s, n in zip(weights, deviations, counts, strict=True)]
-        if not sum(parts) > _NOTHING:
+        if not sum(parts) > 0:
             return cls(value, units=units)
         return cls(value, sqrt(sum(parts)), freedom(parts, counts), units)
 
@@ -124,6 +122,10 @@ class Contrast:
     def lower_bound(self, level: float = LEVEL) -> float:
         """Return the one-sided bound that the sum exceeds at this level; nan if no test is possible."""
         return self.value - float(stdtrit(self.freedom, 1 - level)) * self.error
+
+
+def _deviation(values: Rates) -> float:
+    return float(values.std(ddof=1)) if np.ptp(values) else 0.0  # rounding gives equal numbers a deviation
 
 
 def freedom(parts: Sequence[float], counts: Sequence[int]) -> float:
