@@ -25,6 +25,7 @@ from bepo.store.published import PUBLISHED, PublishedRuns
 from bepo.store.run_files import RUN, StoredRun, read_run
 from bepo.store.runs import run_id
 from bepo.sweep.published_trials import check_trials, publish_trials
+from bepo.sweep.studies import Cell, compose_cells
 
 _ANOTHER_START = (
     "remove it, and the runs that started from it, from the results folder; train them again from the published one"
@@ -138,7 +139,7 @@ def _another_result(run: StoredRun) -> str:
 
 
 def check(published: PublishedRuns) -> Iterator[str]:
-    """Yield what is wrong with published runs: damaged archives, cells without a run, too many bytes.
+    """Yield what is wrong with published runs: damaged archives, cells without a run or of another, too many bytes.
 
     Also yield runs that state another result than their episodes give, runs that ``obstacle`` refuses, and complete
     Optuna trials whose runs are missing.
@@ -167,10 +168,28 @@ def check(published: PublishedRuns) -> Iterator[str]:
     for identifier in sorted(set(published.with_policy()) - set(published.ids())):
         yield f"{published.folder}: there is a policy of run {identifier}, but the run is missing"
     yield from check_trials(published)
+    yield from _check_cells(published)
     if published.noted_commits() != published.commits():
         yield f"{published.folder / 'published.json'}: lists other commits than the runs"
     if _bytes(published) > MOST_BYTES:
         yield f"{published.folder}: {_bytes(published)} bytes; must be at most {MOST_BYTES}"
+
+
+def _check_cells(published: PublishedRuns) -> Iterator[str]:
+    """Yield an error for each cell that points at a run with other settings than the cell's."""
+    for study in published.studies():
+        cells = published.cells(study)
+        try:
+            configs = compose_cells([Cell(study, cell["overrides"], []) for cell in cells])
+        except UserError as error:
+            yield f"{published.folder}: a cell of study {study} does not compose ({error})"
+            continue
+        for cell, config in zip(cells, configs):
+            if (wanted := run_id(identity_of(config))) != cell["run_id"]:
+                yield (
+                    f"{published.folder}: study {study}, cell {' '.join(cell['overrides'])} points at run "
+                    f"{cell['run_id']}, its settings are those of run {wanted}"
+                )
 
 
 def _bytes(published: PublishedRuns) -> int:

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from bepo.core.errors import UserError
+from bepo.store.checked import check_columns, check_config, check_metadata_types, check_packed
 from bepo.store.files import MOST_BYTES, Corrupt, check_regular, digest, write_atomically
+from bepo.store.json_files import field as field_of
 from bepo.store.json_files import row_line, sealed, unsealed
 from bepo.store.run_files import (
     CONFIG,
@@ -49,7 +51,13 @@ class ArchivedRun(StoredRun):
     def _stream(self, stream: str) -> dict[str, Any]:
         """Return a packed stream. The first time it is taken from what the check of the archive unpacked."""
         name = f"{stream}.json"
-        return json.loads(self.unread.pop(name, None) or _read(self.path, name)[name])
+        try:
+            packed = json.loads(self.unread.pop(name, None) or _read(self.path, name)[name])
+        except (ValueError, RecursionError) as error:
+            raise Corrupt(f"{self.path}: {name} is not JSON ({error})") from None
+        check_packed(packed, self.path / name)
+        check_columns(packed["columns"], stream, self.path)
+        return packed
 
     def columns(self, stream: str) -> dict[str, list[Any]]:
         """Read a stream as columns of equal length, without making rows. A row without a column has None there."""
@@ -99,14 +107,17 @@ def write_archive(run: StoredRun, path: Path, complete: bool = False) -> None:
 def read_archive(path: Path) -> ArchivedRun:
     """Read an archive whose file name is the run ID, and check all of its files. Raises ``Corrupt``."""
     content = unsealed(_read(path, CONTENT)[CONTENT], path / CONTENT, "list of files")
-    members = _read(path, *content["files"])
-    for name, expected in content["files"].items():
+    files = field_of(content, "files", dict, path / CONTENT)
+    members = _read(path, *files)
+    for name, expected in files.items():
         if digest(members[name]) != expected:
             raise Corrupt(f"{path}: {name} changed since it was packed")
     metadata, config = (
         unsealed(members.get(name, b""), path / name, what) for name, what in ((RUN, "run file"), (CONFIG, "config"))
     )
     check_metadata(metadata, path, path.stem)
+    check_metadata_types(metadata, path / RUN)
+    check_config(config, path / CONFIG)
     streams = {name: members[name] for name in (f"{stream}.json" for stream in STREAMS) if name in members}
     return ArchivedRun(path, metadata, config, streams)
 
