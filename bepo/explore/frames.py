@@ -47,7 +47,7 @@ def load(*names: str | PathLike[str], results: str | PathLike[str] = "results", 
         raise choose("tier", tier, TIERS)
     if results == "":
         raise UserError("results='': must name a folder; '.' is the current folder")
-    folder = existing(Path(results))
+    folder = existing(Path(results).expanduser())
     if names:
         found = [run for name in names for run in find_runs(str(name), folder, tier)]
     else:
