@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -34,11 +35,11 @@ def with_rules(game_file, **rules):
 
 
 def plays(game):
-    started = time.monotonic()
+    started = time.process_time()
     try:
         return FastGame(game).reset()
     finally:
-        assert time.monotonic() - started < SECONDS
+        assert time.process_time() - started < SECONDS
 
 
 DOUBLING = {f"r{n}": f"#r{n + 1}##r{n + 1}#" for n in range(40)}
@@ -51,10 +52,9 @@ DOUBLING = {f"r{n}": f"#r{n + 1}##r{n + 1}#" for n in range(40)}
         DOUBLING | {"r40": " "},
         {"r0": "#r0#"},
         {"r0": "a #r1#", "r1": "b #r0#"},
-        {"r0": "x" * 9_000 + "#r1##r1#", "r1": "#r2##r2#", "r2": "#r3##r3#", "r3": "y" * 9_000},
-        {"r0": "[{#r1# | receptacleType(r, t)}]", "r1": "[{#r2# | receptacleType(q, u)}]", "r2": "[{#r3# | at(a, l)}]"}
-        | {"r3": "[{o | receptacleType(o, v)}][{p | receptacleType(p, w)}]" * 50},
-        {"r0": "{x | " + " & ".join(f"receptacleType(r{n}, t{n})" for n in range(12)) + "}"},
+        {"r0": "x" * 9_000 + "#r1##r1#", "r1": "#r2##r2#", "r2": "#r3##r3#", "r3": "#r4##r4#", "r4": "y" * 9_000},
+        {f"r{n}": f"[{{#r{n + 1}# | inreceptacle(o{n}:object, r{n}:receptacle)}}]" for n in range(4)} | {"r4": "y"},
+        {"r0": "{'y' | " + " & ".join(f"inreceptacle(o{n}:object, r{n}:receptacle)" for n in range(12)) + "}"},
         {"r0": "{x" + " " * 20_000},
     ],
     ids=["doubling", "empty", "itself", "each other", "long", "lists", "join", "blanks"],
@@ -74,10 +74,10 @@ def test_rules_that_end_are_derived(game_file):
     "text", ["action a {{ {}", "action a {{ template :: {}", 'grammar :: """ {}', "action a {{ {} }}"]
 )
 def test_unclosed_quotes_take_no_time(quotes, text):
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises((ValueError, KeyError, Endless)):
         Grammar(text.format('"' * quotes) + "\n")
-    assert time.monotonic() - started < 1
+    assert time.process_time() - started < 1
 
 
 def test_the_grammar_of_alfworld_is_read_as_before():
@@ -101,18 +101,18 @@ def test_an_action_with_many_free_parameters_is_refused(game_file):
     domain = game_file["pddl_domain"].rstrip()
     assert domain.endswith(")")
     text = game_file["grammar"] + '\naction Endless { template :: "endless"; feedback :: "x"; }\n'
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(Endless, match="facts for one condition"):
         CompiledGame(game_file | {"pddl_domain": f"{domain[:-1]}{more})", "grammar": text})
-    assert time.monotonic() - started < SECONDS
+    assert time.process_time() - started < SECONDS
 
 
 def test_a_chain_of_types_takes_no_time(game_file):
     chain = " ".join(f"t{n} - t{n + 1}" for n in range(3_000))
     domain = re.sub(r"\(:types", f"(:types {chain} ", game_file["pddl_domain"], count=1)
-    started = time.monotonic()
+    started = time.process_time()
     CompiledGame(game_file | {"pddl_domain": domain})
-    assert time.monotonic() - started < SECONDS
+    assert time.process_time() - started < SECONDS
 
 
 def test_too_many_objects_are_refused(game_file):
@@ -130,7 +130,7 @@ def test_its_episode_is_broken_and_the_others_go_on(game_file, monkeypatch):
     def load(self, task_id, data):
         files = own(self, task_id, data)
         odd = with_rules(dict(files.game_file), **DOUBLING)
-        return files._replace(game_file=odd) if task_id == "odd" else files
+        return replace(files, game_file=odd) if task_id == "odd" else files
 
     monkeypatch.setattr(type(env.source), "load", load)
     episodes = env.start([tasks[0], Task("odd", tasks[1].data, tasks[1].kind), tasks[2]])

@@ -225,7 +225,7 @@ def test_a_number_that_is_changed_with_the_list_of_files_alone_is_found(results,
         rows = json.loads(file.read("episodes.json"))
     rows["columns"]["success"] = [True for _ in rows["columns"]["success"]]
     packed(path, {"episodes.json": json.dumps(rows).encode()})
-    with pytest.raises(Corrupt, match="episodes.jsonl does not match its digest in run.json"):
+    with pytest.raises(Corrupt, match=r"episodes\.jsonl does not match its digest in run\.json"):
         find_runs(str(path), results)
 
 
