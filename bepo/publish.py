@@ -8,13 +8,15 @@ rollouts and transcripts. For Gated-BEPO with a small model and seed 0, the poli
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from bepo.core.errors import Parser, UserError, choose, exit_code, path_of
+from bepo.explore.frames import flat
 from bepo.runs.compose import config_of
 from bepo.runs.config import TIERS, identity_of
 from bepo.runs.metrics import success_rate
@@ -147,13 +149,14 @@ def check(published: PublishedRuns) -> Iterator[str]:
     pointed = {cell["run_id"] for study in published.studies() for cell in published.cells(study)}
     for identifier in sorted(pointed - set(published.ids())):
         yield f"{published.folder}: run {identifier} of a study's cell is missing"
-    policies = published.with_policy()
+    policies, identities = published.with_policy(), dict[str, dict[str, Any]]()
     for identifier in published.ids():
         try:
             run = check_archive(published.archive(identifier))
         except Corrupt as error:
             yield str(error)
             continue
+        identities[identifier] = run.metadata.get("identity", {})
         if identifier not in pointed:
             yield f"{run.path}: does not belong to a study"
         if problem := obstacle(run) or _another_result(run):
@@ -168,28 +171,46 @@ def check(published: PublishedRuns) -> Iterator[str]:
     for identifier in sorted(set(published.with_policy()) - set(published.ids())):
         yield f"{published.folder}: there is a policy of run {identifier}, but the run is missing"
     yield from check_trials(published)
-    yield from _check_cells(published)
+    yield from _check_cells(published, identities)
     if published.noted_commits() != published.commits():
         yield f"{published.folder / 'published.json'}: lists other commits than the runs"
     if _bytes(published) > MOST_BYTES:
         yield f"{published.folder}: {_bytes(published)} bytes; must be at most {MOST_BYTES}"
 
 
-def _check_cells(published: PublishedRuns) -> Iterator[str]:
-    """Yield an error for each cell that points at a run with other settings than the cell's."""
+def _check_cells(published: PublishedRuns, identities: Mapping[str, dict[str, Any]]) -> Iterator[str]:
+    """Yield an error for each cell that points at a run with other settings than the cell's.
+
+    ``identities`` are those of the runs that could be read. Cells that differ only by seed are composed once: where the
+    composed settings have the seed, the run must have its own.
+    """
     for study in published.studies():
-        cells = published.cells(study)
-        try:
-            configs = compose_cells([Cell(study, cell["overrides"], []) for cell in cells])
-        except UserError as error:
-            yield f"{published.folder}: a cell of study {study} does not compose ({error})"
-            continue
-        for cell, config in zip(cells, configs):
-            if (wanted := run_id(identity_of(config))) != cell["run_id"]:
-                yield (
-                    f"{published.folder}: study {study}, cell {' '.join(cell['overrides'])} points at run "
-                    f"{cell['run_id']}, its settings are those of run {wanted}"
-                )
+        composed: dict[tuple[str, ...], tuple[int, dict[str, Any]]] = {}
+        for cell in published.cells(study):
+            others = tuple(word for word in cell["overrides"] if not word.startswith("seed="))
+            place = f"{published.folder}: study {study}, cell {' '.join(cell['overrides'])}"
+            try:
+                if others not in composed:
+                    (config,) = compose_cells([Cell(study, cell["overrides"], [])])
+                    composed[others] = config.seed, dict(flat(_as_stored(identity_of(config))))
+            except UserError as error:
+                yield f"{place} does not compose ({error})"
+                continue
+            if (identity := identities.get(cell["run_id"])) is None:
+                continue
+            first, wanted = composed[others]
+            found = dict(flat(identity))
+            seed = next((word.removeprefix("seed=") for word in cell["overrides"] if word.startswith("seed=")), first)
+            for name in sorted(wanted.keys() | found.keys()):
+                here, there = wanted.get(name), found.get(name)
+                follows = type(here) is int and here == first and str(there) == str(seed)
+                if not follows and (here != there or name == "seed"):
+                    yield f"{place} points at run {cell['run_id']}, whose {name} is {there}, not {here}"
+                    break
+
+
+def _as_stored(identity: dict[str, Any]) -> dict[str, Any]:
+    return json.loads(json.dumps(identity))
 
 
 def _bytes(published: PublishedRuns) -> int:

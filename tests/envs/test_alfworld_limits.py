@@ -129,7 +129,7 @@ def test_its_episode_is_broken_and_the_others_go_on(game_file, monkeypatch):
 
     def load(self, task_id, data):
         files = own(self, task_id, data)
-        odd = with_rules(dict(files.game_file), **DOUBLING)
+        odd = with_rules(dict(files.game_file), **DOUBLING, r40="x")
         return replace(files, game_file=odd) if task_id == "odd" else files
 
     monkeypatch.setattr(type(env.source), "load", load)
