@@ -13,6 +13,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from statistics import StatisticsError
 from typing import Any
 
 from bepo.core.errors import Parser, UserError, choose, exit_code, path_of
@@ -115,6 +116,9 @@ def _publish_run(run: StoredRun, results: Path, studies: Collection[str], publis
 
 def obstacle(run: StoredRun) -> str:
     """Return why a run cannot be published; empty if it can."""
+    lacking = [name for name in ("sessions", "result", "identity") if name not in run.metadata]
+    if lacking or not {"success", "updates"} <= run.metadata["result"].keys():
+        return f"its {lacking[0] if lacking else 'result'} is not complete"
     for session in run.metadata["sessions"]:
         if session.get("commit") is None or session.get("dirty"):
             return "it was trained with uncommitted sources; commit them, remove the run and train it again"
@@ -136,7 +140,10 @@ def stale(run: StoredRun) -> str:
 def _another_result(run: StoredRun) -> str:
     """Return how the stated result of a run differs from its episodes; empty if they agree."""
     stated = run.metadata["result"]
-    counted = success_rate(run.episodes(), "test", stated["updates"])
+    try:
+        counted = success_rate(run.episodes(), "test", stated["updates"])
+    except StatisticsError:
+        return "has no test episodes of its last policy"
     return "" if stated["success"] == counted else f"states success {stated['success']}, its episodes give {counted}"
 
 

@@ -87,12 +87,15 @@ class Runs:
     @cached_property
     def metrics(self) -> pd.DataFrame:
         """One row per update of a run, with every column of ``metrics.jsonl`` (docs/files.md)."""
-        return self._table((run, row) for run, rows in each_readable(self.stored, StoredRun.metrics) for row in rows)
+        return self._table(
+            (run, row) for run, rows in each_readable(self.stored, lambda run: run.metrics()) for row in rows
+        )
 
     @cached_property
     def episodes(self) -> pd.DataFrame:
         """One row per evaluation episode. ``final``: whether the policy after the newest update played it."""
-        rows = ((run, row) for run, rows in each_readable(self.stored, StoredRun.episodes) for row in rows)
+        read = each_readable(self.stored, lambda run: run.episodes())
+        rows = ((run, row) for run, rows in read for row in rows)
         return self._table((run, {**row, "final": row.get("update") == _summary(run)["updates"]}) for run, row in rows)
 
     @cached_property
@@ -103,7 +106,7 @@ class Runs:
         """
         return self._table(
             (run, {name: value for name, value in episode.items() if name != "steps"} | {"step": number, **step})
-            for run, episodes in each_readable(self.stored, StoredRun.transcripts)
+            for run, episodes in each_readable(self.stored, lambda run: run.transcripts())
             for episode in episodes
             for number, step in enumerate(episode["steps"])
         )

@@ -65,6 +65,7 @@ _EPISODES: dict[str, Kinds] = {
     **dict.fromkeys(("task_score", "return", "steps", "valid"), (bool, *_NUMBER, NoneType)),
 }
 _OF_EPISODE = ("update", "split", "evaluation_seed", "task", "success")  # columns that every row has
+_METRIC: Kinds = (bool, *_NUMBER, NoneType)
 _SCALARS: Kinds = (bool, int, float, str, NoneType)
 _STEP: dict[str, Kinds] = {
     "prompt": (str,),
@@ -105,15 +106,14 @@ def check_metadata_types(metadata: Mapping[str, Any], place: Path) -> None:
 
 
 def check_columns(columns: Mapping[str, Sequence[Any]], stream: str, place: Path) -> None:
-    """Raise ``Corrupt`` for columns of ``metrics`` that are not numbers, or columns of ``episodes`` of another type."""
+    """Raise ``Corrupt`` for columns of ``episodes`` that are absent or of another type, and for odd updates."""
     if stream == "episodes" and columns and (lacking := [name for name in _OF_EPISODE if name not in columns]):
         raise Corrupt(f"{place}: its {stream} lack {lacking[0]}")
     for name, values in columns.items():
-        if stream == "metrics":
-            kinds = (int,) if name == "update" else (bool, *_NUMBER, NoneType)
-        else:
-            kinds = _EPISODES.get(name, _SCALARS)
-        _check_all(values, kinds, place, f"{stream}.{name}")
+        if stream == "episodes":
+            _check_all(values, _EPISODES.get(name, _SCALARS), place, f"{stream}.{name}")
+        elif name == "update":
+            _check_all(values, (int,), place, f"{stream}.{name}")
 
 
 def check_rows(rows: Sequence[Mapping[str, Any]], stream: str, place: Path) -> None:
@@ -124,6 +124,20 @@ def check_rows(rows: Sequence[Mapping[str, Any]], stream: str, place: Path) -> N
         for row in rows:
             if lacking := [name for name in _OF_EPISODE if name not in row]:
                 raise Corrupt(f"{place}: a row of its {stream} lacks {lacking[0]}")
+
+
+def numbers(values: Sequence[Any]) -> Sequence[Any]:
+    """Return a column of ``metrics`` with None in place of what is not a number, such as a text of a plug-in."""
+    if {*map(type, values)} <= {*_METRIC} and all(map(_is_usual, values)):
+        return values
+    return [value if type(value) in _METRIC and _is_usual(value) else None for value in values]
+
+
+def number_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of ``metrics`` with None in place of what is not a number."""
+    if all(type(value) in _METRIC and _is_usual(value) for row in rows for value in row.values()):
+        return rows
+    return [dict(zip(row, numbers(list(row.values())))) for row in rows]
 
 
 def check_transcripts(rows: Iterable[Any], place: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from bepo.core.errors import UserError
-from bepo.store.checked import check_config, check_metadata_types, check_rows, check_transcripts
+from bepo.store.checked import check_config, check_metadata_types, check_rows, check_transcripts, number_rows
 from bepo.store.files import Corrupt, check_regular, digest_of_file, read_bytes
 from bepo.store.folders import read_sealed_folder
 from bepo.store.json_files import parse_object, read_object, read_rows, read_sealed, unsealed
@@ -55,7 +55,7 @@ class StoredRun:
     @property
     def commits(self) -> set[str]:
         """The commits that trained the run. Sessions outside a git checkout have no commit."""
-        return {session["commit"] for session in self.metadata["sessions"] if session.get("commit")}
+        return {session["commit"] for session in self.metadata.get("sessions", []) if session.get("commit")}
 
     @property
     def clock(self) -> str:
@@ -88,10 +88,17 @@ class StoredRun:
         return {int(update): name for update, name in named if update.isdecimal()}
 
     def rows(self, stream: str) -> Rows:
-        """Read the rows of ``metrics`` or ``episodes``. Raises ``Corrupt`` for values of another type."""
-        rows = read_rows(self.path / f"{stream}.jsonl")
+        """Read the rows of ``metrics`` or ``episodes``; a metric that is not a number is None.
+
+        Raises ``Corrupt`` for values of another type.
+        """
+        rows = self.stored_rows(stream)
         check_rows(rows, stream, self.path)
-        return rows
+        return number_rows(rows) if stream == "metrics" else rows
+
+    def stored_rows(self, stream: str) -> Rows:
+        """Read the rows of ``metrics`` or ``episodes`` as they are stored."""
+        return read_rows(self.path / f"{stream}.jsonl")
 
     def columns(self, stream: str) -> dict[str, list[Any]]:
         """Read a stream as columns of equal length. A row without a column has None there."""

@@ -13,7 +13,7 @@ from analysis.data.sources import Source
 from bepo.core.errors import UserError
 from bepo.diagnose import main as diagnose
 from bepo.lab.__main__ import main as lab
-from bepo.store.archive import read_archive, write_archive
+from bepo.store.archive import check_archive, read_archive, write_archive
 from bepo.store.cells import read_cell
 from bepo.store.files import Corrupt, digest, digest_of_file
 from bepo.store.find import find_runs
@@ -104,9 +104,6 @@ ODD = {
     "updates of null": metadata("result", {"success": 0.5, "updates": None}),
     "missing of text": metadata("result", {"success": None, "updates": 2, "missing": {"x": "y"}}),
     "a file of a number": metadata("files", {"config.json": 3}),
-    "metrics of text": rows("metrics", "0.5", "train/success"),
-    "metrics of a list": rows("metrics", [0.5], "credit/gate"),
-    "a huge metric": rows("metrics", 10**30, "credit/gate"),
     "an update of text": rows("metrics", "2", "update"),
     "success of text": rows("episodes", "yes", "success"),
     "a split of null": rows("episodes", None, "split"),
@@ -120,15 +117,39 @@ ODD = {
 }
 
 
+NOT_NUMBERS = {
+    "text": rows("metrics", "0.5", "train/success"),
+    "a list": rows("metrics", [0.5], "credit/gate"),
+    "an object": rows("metrics", {"a": 1}, "credit/gate"),
+    "a huge number": rows("metrics", 10**30, "credit/gate"),
+}
+
+
 def everything(run: "bepo.explore.frames.Runs") -> list:
     return [run.runs, run.metrics, run.episodes, run.transcripts, run.settings]
 
 
-@pytest.mark.parametrize("odd", ODD)
-def test_every_reader_names_it_and_shows_the_others(odd, results, capsys, monkeypatch, tmp_path):
+@pytest.fixture
+def bad(results, monkeypatch, tmp_path):
+    """The folder of a run; the other run of the results folder is as it was."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("bepo.store.find.PUBLISHED", tmp_path / "none")
-    bad, good = sorted((results / "runs").iterdir())
+    return min((results / "runs").iterdir())
+
+
+@pytest.mark.parametrize("odd", NOT_NUMBERS)
+def test_a_metric_that_is_not_a_number_is_not_logged(odd, bad, results, tmp_path):
+    NOT_NUMBERS[odd](bad)
+    assert check_every_command(results, bad)
+    last = read_run(bad).metrics()[-1]
+    assert None in (last["train/success"], last["credit/gate"])
+    write_archive(read_run(bad), tmp_path / f"{bad.name}.zip")
+    assert check_archive(tmp_path / f"{bad.name}.zip").metrics()[-1] == last
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_every_reader_names_it_and_shows_the_others(odd, bad, results, capsys):
+    good = max((results / "runs").iterdir())
     ODD[odd](bad)
     for read in (
         lambda: everything(bepo.load(str(bad), results=results)),
@@ -142,6 +163,16 @@ def test_every_reader_names_it_and_shows_the_others(odd, results, capsys, monkey
     assert str(bad) in told and good.name not in told, told
     shown = bepo.load(results=results)
     assert set(shown.metrics["run"]) >= {good.name} and set(shown.episodes["run"]) >= {good.name}
+    check_every_command(results, bad)
+    out = "".join(capsys.readouterr())
+    assert "Traceback" not in out and good.name[:6] in out
+    study = Source(results).study("explored", "smoke")
+    assert good.name in {run.id for run in study.runs} or study.skipped
+
+
+def check_every_command(results, bad) -> bool:
+    """Run every command that reads runs, and check its exit status."""
+    good, out = max((results / "runs").iterdir()), results.parent / "o"
     commands = [
         (view, [str(bad), "--no-open"], (0, 2)),
         (view, [bad.name, "--text"], (0, 2)),
@@ -152,14 +183,11 @@ def test_every_reader_names_it_and_shows_the_others(odd, results, capsys, monkey
         (lab, ["replay", str(bad), "grpo"], (0, 2)),
         (analysis, ["runs", "--source", "local"], (0,)),
         (analysis, ["curves", bad.name], (0, 2)),
-        (analysis, ["estimators", "--source", "local", "--out", str(tmp_path / "o")], (0,)),
+        (analysis, ["estimators", "--source", "local", "--out", str(out)], (0,)),
     ]
     for command, arguments, allowed in commands:
         assert command([*arguments, "--results", str(results)]) in allowed, (command.__module__, arguments)
-    out = "".join(capsys.readouterr())
-    assert "Traceback" not in out and good.name[:6] in out
-    study = Source(results).study("explored", "smoke")
-    assert good.name in {run.id for run in study.runs} or study.skipped
+    return True
 
 
 @pytest.mark.parametrize("odd", ODD)
