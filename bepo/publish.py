@@ -189,7 +189,8 @@ def _check_cells(published: PublishedRuns, identities: Mapping[str, dict[str, An
     """Yield an error for each cell that points at a run with other settings than the cell's.
 
     ``identities`` are those of the runs that could be read. Cells that differ only by seed are composed once: where the
-    composed settings have the seed, the run must have its own.
+    composed settings have the seed, the run must have its own. A setting that a cell has twice is not compared, because
+    cells do not keep the order of their overrides.
     """
     for study in published.studies():
         composed: dict[tuple[str, ...], tuple[int, dict[str, Any]]] = {}
@@ -205,13 +206,15 @@ def _check_cells(published: PublishedRuns, identities: Mapping[str, dict[str, An
                 continue
             if (identity := identities.get(cell["run_id"])) is None:
                 continue
-            first, wanted = composed[others]
+            (first, wanted), names = composed[others], [word.partition("=")[0] for word in others]
+            twice = tuple(name for name in names if names.count(name) > 1)
             found = dict(flat(identity))
             seed = next((word.removeprefix("seed=") for word in cell["overrides"] if word.startswith("seed=")), first)
             for name in sorted(wanted.keys() | found.keys()):
                 here, there = wanted.get(name), found.get(name)
                 follows = type(here) is int and here == first and str(there) == str(seed)
-                if not follows and (here != there or name == "seed"):
+                is_known = name not in twice and not name.startswith(tuple(f"{one}." for one in twice))
+                if is_known and not follows and (here != there or name == "seed"):
                     yield f"{place} points at run {cell['run_id']}, whose {name} is {there}, not {here}"
                     break
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from bepo.core.errors import UserError
-from bepo.envs.alfworld.limits import MOST_OF_TEMPLATE, MOST_RULES, Counter, check_size
+from bepo.envs.alfworld.limits import MOST_RULES, Counter, check_size
 from bepo.envs.alfworld.pddl import Unsupported
 from bepo.envs.alfworld.queries import Context, Query, parse_query
 
@@ -25,8 +25,8 @@ _TOP = re.compile(rf"^grammar\s*::\s*(?=\"\"\")({_STRING})\s*;", re.MULTILINE)
 _ATTRIBUTES = ("name", "id", "indefinite", "definite")
 _LEADING = re.compile(r"//.*\n?|\s+")
 _SYMBOL = re.compile(
-    r"\[\{(?P<item>#[^#]*#|[^|\[\]{}\n<>]+?)(?:\s*\|\s*(?P<item_query>[^;|{}\n\[\]#]+))?\}\]"
-    r"|\{(?P<value>#[^#]*#|[^|\[\]{}\n<>]+?)(?:\s*\|\s*(?P<value_query>[^;|{}\n\[\]#]+))?\}"
+    r"\[\{(?P<item>#[^#]*#|[^|\[\]{}\n<>]++)(?:\s*+\|\s{0,99}(?P<item_query>[^;|{}\n\[\]#]++))?\}\]"
+    r"|\{(?P<value>#[^#]*#|[^|\[\]{}\n<>]++)(?:\s*+\|\s{0,99}(?P<value_query>[^;|{}\n\[\]#]++))?\}"
     r"|#(?P<rule>[\w()/!<>\-\s,.]+)#"
     r"|(?P<text>[^;|\"<>\[\]#{}]+)"
 )
@@ -149,7 +149,7 @@ class Grammar:
         raise Unsupported(f"the grammar symbol #{rule}#")
 
     def _compile(self, text: str) -> list[Part]:
-        check_size(text, "a template", MOST_OF_TEMPLATE)
+        check_size(text, "a template")
         parts: list[Part] = []
         while leading := _LEADING.match(text):  # as textworld's parser does
             text = text[leading.end() :]

@@ -8,9 +8,9 @@ from typing import TypeVar
 MOST_RULES = 10_000
 """Grammar rules that one text may use."""
 MOST_CHARACTERS = 100_000
-"""Characters of one text, and of a grammar."""
-MOST_OF_TEMPLATE = 10_000
-"""Characters of one template, and of one condition of a rule."""
+"""Characters of one text, of a template, and of a grammar."""
+MOST_OF_CONDITION = 10_000
+"""Characters of one condition of a rule."""
 MOST_OF_PDDL = 10_000_000
 """Characters of a domain, and of a problem."""
 MOST_FACTS = 1_000_000

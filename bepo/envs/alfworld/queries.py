@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bepo.envs.alfworld.facts import Facts, Recorder
-from bepo.envs.alfworld.limits import MOST_FACTS, MOST_OF_TEMPLATE, Counter, check_size
+from bepo.envs.alfworld.limits import MOST_FACTS, MOST_OF_CONDITION, Counter, check_size
 
 Placeholder = tuple[str, str]
 """The name and the type of a variable in a query."""
@@ -112,7 +112,7 @@ def parse_query(text: str) -> Query:
 
     The type of a placeholder without a type is its name without trailing primes.
     """
-    check_size(text, "a condition", MOST_OF_TEMPLATE)
+    check_size(text, "a condition", MOST_OF_CONDITION)
     predicates = []
     for name, arguments in _PREDICATE.findall(text):
         pairs = [a.split(":") for a in arguments.split(",") if a.strip()]
