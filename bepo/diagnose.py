@@ -15,7 +15,7 @@ import pandas as pd
 
 from bepo.core.errors import Parser, UserError, exit_code, path_of
 from bepo.runs.health import alarms_of
-from bepo.store.find import DEFAULT, existing, find_runs
+from bepo.store.find import DEFAULT, each_readable, existing, find_runs
 from bepo.store.run_files import StoredRun
 
 
@@ -36,23 +36,23 @@ def _diagnose(options: argparse.Namespace) -> int:
     runs = list({run.path: run for run in found}.values())
     if not runs:
         raise UserError(f"{' '.join(options.runs)}: no run")
-    lines = _of_one(runs[0]) if len(runs) == 1 else _of_many(runs)
-    for line in lines:
-        print(line)
-    return int(any(alarms_of(run) for run in runs))
-
-
-def _of_many(runs: list[StoredRun]) -> Iterator[str]:
     from bepo.explore.diagnosis import signals
+
+    read = list(each_readable(runs, lambda run: (signals(run), alarms_of(run))))
+    for line in _of_one(runs[0]) if len(runs) == 1 else _of_many(read):
+        print(line)
+    return int(any(alarms for _, (_, alarms) in read))
+
+
+def _of_many(read: list[tuple[StoredRun, tuple[pd.DataFrame, list[str]]]]) -> Iterator[str]:
     from bepo.explore.index import names_of
 
-    names = names_of(runs)
+    names = names_of([run for run, _ in read])
     width = max(map(len, names))
-    for run, name in zip(runs, names):
-        table = signals(run)
+    for (run, (table, alarms)), name in zip(read, names):
         rates = table.loc["success"] if "success" in table.index else None
         moved = f"{rates['first fifth']:.3f} -> {rates['last fifth']:.3f}" if rates is not None else "no updates"
-        yield f"{run.id}  {name:{width}} training success {moved}  {'; '.join(alarms_of(run)) or 'healthy'}"
+        yield f"{run.id}  {name:{width}} training success {moved}  {'; '.join(alarms) or 'healthy'}"
 
 
 def _of_one(run: StoredRun) -> Iterator[str]:

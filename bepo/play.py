@@ -15,14 +15,16 @@ import numpy as np
 from jaxtyping import UInt8
 
 from bepo.core.batch import Terminal
-from bepo.core.errors import Parser, UserError, exit_code
+from bepo.core.errors import Parser, UserError, exit_code, whole_number
 from bepo.core.phases import shown
+from bepo.core.plugins import without_plugins
 from bepo.core.registry import assignments
 from bepo.envs import IMAGE, Environment, Episodes, Observation, Split, Task, environments, started
 from bepo.store.files import digest
 
 Player = Callable[[Environment, Episodes], str | None]
 """Chooses the next action of episode 0, or None to stop."""
+_MOST_TASKS = 100_000  # some environments have tasks without end
 _WIDTH = 96  # the largest number of columns of an image
 
 
@@ -32,7 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("env", help=f"one of {', '.join(environments())}")
     parser.add_argument("settings", nargs="*", default=[], metavar="field=value", help="settings of the environment")
     parser.add_argument("--split", choices=get_args(Split), default="train")
-    parser.add_argument("--task", type=int, default=0, metavar="N", help="number of the task in its split, from 0")
+    number = whole_number(0, _MOST_TASKS)
+    parser.add_argument("--task", type=number, default=0, metavar="N", help="number of the task in its split, from 0")
     players = parser.add_mutually_exclusive_group()
     players.add_argument("--expert", action="store_true", help="show the expert's solution")
     players.add_argument("--policy", metavar="NAME", help="watch an untrained policy choose among the actions: smollm2")
@@ -42,7 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _play(options: argparse.Namespace) -> None:
     try:
-        env = environments.make(options.env, **assignments(options.settings))
+        settings = without_plugins(options.settings)
+        env = environments.make(options.env, **assignments(settings))
         task = _task(env, options.split, options.task)
         print(f"{env.name}, {options.split} task {options.task} ({task.kind or task.id})\n{env.prompt.rules}\n")
         if options.expert and not env.has_expert:
@@ -152,8 +156,6 @@ def blocks(image: UInt8[np.ndarray, "H W 3"]) -> str:
 
 
 def _task(env: Environment, split: Split, number: int) -> Task:
-    if number < 0:
-        raise UserError(f"--task {number}: tasks are counted from 0")
     tasks = list(islice(env.tasks(split), number + 1))
     if len(tasks) <= number:
         raise UserError(f"--task {number}: {env.name} has {len(tasks)} {split} tasks, counted from 0")

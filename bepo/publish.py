@@ -8,13 +8,16 @@ rollouts and transcripts. For Gated-BEPO with a small model and seed 0, the poli
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from statistics import StatisticsError
 from typing import Any
 
 from bepo.core.errors import Parser, UserError, choose, exit_code, path_of
+from bepo.explore.frames import flat
 from bepo.runs.compose import config_of
 from bepo.runs.config import TIERS, identity_of
 from bepo.runs.metrics import success_rate
@@ -25,6 +28,7 @@ from bepo.store.published import PUBLISHED, PublishedRuns
 from bepo.store.run_files import RUN, StoredRun, read_run
 from bepo.store.runs import run_id
 from bepo.sweep.published_trials import check_trials, publish_trials
+from bepo.sweep.studies import Cell, compose_cells
 
 _ANOTHER_START = (
     "remove it, and the runs that started from it, from the results folder; train them again from the published one"
@@ -112,6 +116,9 @@ def _publish_run(run: StoredRun, results: Path, studies: Collection[str], publis
 
 def obstacle(run: StoredRun) -> str:
     """Return why a run cannot be published; empty if it can."""
+    lacking = [name for name in ("sessions", "result", "identity") if name not in run.metadata]
+    if lacking or not {"success", "updates"} <= run.metadata["result"].keys():
+        return f"its {lacking[0] if lacking else 'result'} is not complete"
     for session in run.metadata["sessions"]:
         if session.get("commit") is None or session.get("dirty"):
             return "it was trained with uncommitted sources; commit them, remove the run and train it again"
@@ -133,12 +140,15 @@ def stale(run: StoredRun) -> str:
 def _another_result(run: StoredRun) -> str:
     """Return how the stated result of a run differs from its episodes; empty if they agree."""
     stated = run.metadata["result"]
-    counted = success_rate(run.episodes(), "test", stated["updates"])
+    try:
+        counted = success_rate(run.episodes(), "test", stated["updates"])
+    except StatisticsError:
+        return "has no test episodes of its last policy"
     return "" if stated["success"] == counted else f"states success {stated['success']}, its episodes give {counted}"
 
 
 def check(published: PublishedRuns) -> Iterator[str]:
-    """Yield what is wrong with published runs: damaged archives, cells without a run, too many bytes.
+    """Yield what is wrong with published runs: damaged archives, cells without a run or of another, too many bytes.
 
     Also yield runs that state another result than their episodes give, runs that ``obstacle`` refuses, and complete
     Optuna trials whose runs are missing.
@@ -146,13 +156,14 @@ def check(published: PublishedRuns) -> Iterator[str]:
     pointed = {cell["run_id"] for study in published.studies() for cell in published.cells(study)}
     for identifier in sorted(pointed - set(published.ids())):
         yield f"{published.folder}: run {identifier} of a study's cell is missing"
-    policies = published.with_policy()
+    policies, identities = published.with_policy(), dict[str, dict[str, Any]]()
     for identifier in published.ids():
         try:
             run = check_archive(published.archive(identifier))
         except Corrupt as error:
             yield str(error)
             continue
+        identities[identifier] = run.metadata.get("identity", {})
         if identifier not in pointed:
             yield f"{run.path}: does not belong to a study"
         if problem := obstacle(run) or _another_result(run):
@@ -167,10 +178,49 @@ def check(published: PublishedRuns) -> Iterator[str]:
     for identifier in sorted(set(published.with_policy()) - set(published.ids())):
         yield f"{published.folder}: there is a policy of run {identifier}, but the run is missing"
     yield from check_trials(published)
+    yield from _check_cells(published, identities)
     if published.noted_commits() != published.commits():
         yield f"{published.folder / 'published.json'}: lists other commits than the runs"
     if _bytes(published) > MOST_BYTES:
         yield f"{published.folder}: {_bytes(published)} bytes; must be at most {MOST_BYTES}"
+
+
+def _check_cells(published: PublishedRuns, identities: Mapping[str, dict[str, Any]]) -> Iterator[str]:
+    """Yield an error for each cell that points at a run with other settings than the cell's.
+
+    ``identities`` are those of the runs that could be read. Cells that differ only by seed are composed once: where the
+    composed settings have the seed, the run must have its own. A setting that a cell has twice is not compared, because
+    cells do not keep the order of their overrides.
+    """
+    for study in published.studies():
+        composed: dict[tuple[str, ...], tuple[int, dict[str, Any]]] = {}
+        for cell in published.cells(study):
+            others = tuple(word for word in cell["overrides"] if not word.startswith("seed="))
+            place = f"{published.folder}: study {study}, cell {' '.join(cell['overrides'])}"
+            try:
+                if others not in composed:
+                    (config,) = compose_cells([Cell(study, cell["overrides"], [])])
+                    composed[others] = config.seed, dict(flat(_as_stored(identity_of(config))))
+            except UserError as error:
+                yield f"{place} does not compose ({error})"
+                continue
+            if (identity := identities.get(cell["run_id"])) is None:
+                continue
+            (first, wanted), names = composed[others], [word.partition("=")[0] for word in others]
+            twice = tuple(name for name in names if names.count(name) > 1)
+            found = dict(flat(identity))
+            seed = next((word.removeprefix("seed=") for word in cell["overrides"] if word.startswith("seed=")), first)
+            for name in sorted(wanted.keys() | found.keys()):
+                here, there = wanted.get(name), found.get(name)
+                follows = type(here) is int and here == first and str(there) == str(seed)
+                is_known = name not in twice and not name.startswith(tuple(f"{one}." for one in twice))
+                if is_known and not follows and (here != there or name == "seed"):
+                    yield f"{place} points at run {cell['run_id']}, whose {name} is {there}, not {here}"
+                    break
+
+
+def _as_stored(identity: dict[str, Any]) -> dict[str, Any]:
+    return json.loads(json.dumps(identity))
 
 
 def _bytes(published: PublishedRuns) -> int:

@@ -13,7 +13,7 @@ import sys
 import webbrowser
 from contextlib import suppress
 
-from bepo.core.errors import Parser, UserError, exit_code, path_of
+from bepo.core.errors import Parser, UserError, exit_code, path_of, whole_number
 from bepo.store.files import write_output
 from bepo.store.find import DEFAULT, existing, find_runs, read_every, views
 from bepo.store.run_files import StoredRun
@@ -34,11 +34,22 @@ def _parser() -> Parser:
     add("runs", nargs="*", metavar="RUN", help="what to show")
     add("--compare", nargs=2, metavar=("A", "B"), help="pair the test episodes of two runs, show where they differ")
     add("--text", action="store_true", help="print one episode, or the comparison, instead of writing a page")
-    add("--episode", type=int, default=1, metavar="N", help="with --text: number of the episode (default: 1)")
+    add(
+        "--episode",
+        type=whole_number(1, 10**9),
+        default=1,
+        metavar="N",
+        help="with --text: number of the episode (default: 1)",
+    )
     add("--from", dest="source", metavar="SOURCE", help="with --text: 'test episodes', or 'update 50' of training")
     add("--results", type=path_of, default=DEFAULT, help="results folder (default: results)")
     add("--watch", type=path_of, metavar="RESULTS", help="follow the runs of a results folder in the browser")
-    add("--port", type=int, default=0, help="with --watch: port on this machine (default: a free one)")
+    add(
+        "--port",
+        type=whole_number(0, 65_535),
+        default=0,
+        help="with --watch: port on this machine (default: a free one)",
+    )
     add("--tier", help="only runs of a study at this tier")
     add("--out", type=path_of, help="file to write (default: in RESULTS/views, or in views if that is read-only)")
     add("--no-open", action="store_true", help="only write the page")

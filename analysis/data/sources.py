@@ -129,6 +129,7 @@ class Source:
                 if run.missing:
                     raise Corrupt(f"{run.path}: {run.missing_episodes}, so it has no success rate")
                 run.passes()
+                _ = run.metrics  # read here, so that an odd value costs this run and not a whole table
                 self._read[identifier] = run
             except Corrupt as error:
                 self._read[identifier] = str(error)

@@ -15,6 +15,7 @@ from analysis.data.runs import changed_since, flat, grouped
 from bepo.core.errors import UserError, choose
 from bepo.core.printed_tables import show_table
 from bepo.explore.frames import unusual
+from bepo.runs.config import TIERS
 from bepo.store.cells import study_cells
 from bepo.store.files import Corrupt
 from bepo.store.published import PublishedRuns
@@ -23,6 +24,7 @@ from bepo.store.runs import RunFolder
 
 COLUMNS = ("run", "status", "tier", "study", "env", "credit", "model", "seed", "success", "wall", "commit", "began")
 COLUMNS += ("alarms", "differs")
+_CHOICES = {"status": ("complete", "partial", "corrupt", "empty", "missing", "published"), "tier": TIERS}
 _BEGINNINGS = ("status", "commit", "began")
 _BY_IMPORTANCE = ("run", "status", "env", "credit", "seed", "success", "began", "study", "tier", "differs", "alarms")
 _BY_IMPORTANCE += ("wall", "commit", "model")
@@ -65,13 +67,16 @@ def filtered(table: pd.DataFrame, filters: Sequence[str]) -> pd.DataFrame:
     """Return the rows that match every ``field=value``, or one of several values separated by commas.
 
     ``study`` matches any study of a run. ``status``, ``commit`` and ``began`` match by prefix. Raises ``UserError`` for
-    an unknown field.
+    an unknown field, and for a status or a tier that does not exist.
     """
     for text in filters:
         name, sign, values = text.partition("=")
         if not sign or name not in COLUMNS:
             raise choose("filter", text, [f"{column}=..." for column in COLUMNS])
         texts, wanted = table[name].map(str), values.split(",")
+        for value in wanted if name in _CHOICES else ():
+            if not any(choice.startswith(value) for choice in _CHOICES[name]) or not value:
+                raise choose(name, value, _CHOICES[name])
         if name == "study":
             met = ~texts.str.split(",").map(set(wanted).isdisjoint).astype(bool)
         else:

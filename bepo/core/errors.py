@@ -4,6 +4,7 @@ import argparse
 import difflib
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -138,10 +139,26 @@ def why(error: Exception) -> str:
 
 
 def path_of(text: str) -> Path:
-    """Return a path of a command line. Refuse an empty text, which would mean the current folder."""
+    """Return a path of a command line; ``~`` is the home. Refuse an empty text, which would mean the current folder."""
     if not text.strip():
         raise argparse.ArgumentTypeError("an empty path; . is the current folder")
-    return Path(text)
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise argparse.ArgumentTypeError(f"{text!r:.60}: {error}") from None
+
+
+def whole_number(at_least: int, at_most: int) -> Callable[[str], int]:
+    """Return a function that reads a whole number of a command line, and refuses one out of range."""
+
+    def read(text: str) -> int:
+        if not re.fullmatch(r"[+-]?[0-9]{1,30}", text.strip()):
+            raise argparse.ArgumentTypeError(f"{text!r:.40}: must be a whole number")
+        if not at_least <= int(text) <= at_most:
+            raise argparse.ArgumentTypeError(f"{text}: must be at least {at_least} and at most {at_most}")
+        return int(text)
+
+    return read
 
 
 class Parser(argparse.ArgumentParser):
@@ -164,7 +181,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print an error without the usage, and exit with status 2."""
-        self.exit(2, f"error: {message} (see {self.prog} --help)\n")
+        self.exit(2, f"error: {UserError(message)} (see {self.prog} --help)\n")
 
     def print_help(self, file: Any = None) -> None:
         """Print the help. A closed output pipe, as with ``| head``, is not an error."""

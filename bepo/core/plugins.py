@@ -15,7 +15,7 @@ import importlib
 import os
 import pkgutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -60,6 +60,12 @@ def use_plugins(overrides: Iterable[str]) -> None:
                 _import_named(added)
                 known = _listed(os.environ.get(VARIABLE, ""))
                 os.environ[VARIABLE] = os.pathsep.join(dict.fromkeys([*known, added]))
+
+
+def without_plugins(words: Sequence[str]) -> list[str]:
+    """Import the plug-ins that ``plugins=...`` names among the words of a command line, and return the other words."""
+    use_plugins(words)
+    return [word for word in words if not word.lstrip("+").startswith(SETTING)]
 
 
 def import_plugins() -> None:

@@ -22,7 +22,7 @@ import numpy as np
 from bepo.core.batch import RolloutBatch
 from bepo.core.errors import Parser, UserError, exit_code, path_of
 from bepo.core.places import CONF
-from bepo.core.plugins import plugin_folders
+from bepo.core.plugins import plugin_folders, without_plugins
 from bepo.core.registry import assignments
 from bepo.credit import Credit, Estimator, estimators, make
 from bepo.credit._audit import audit
@@ -54,6 +54,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def _run(options: argparse.Namespace) -> None:
+    settings = without_plugins(options.settings)
     if options.list:
         print(_listing())
         return
@@ -62,7 +63,7 @@ def _run(options: argparse.Namespace) -> None:
             f"{options.name!r} is a preset of {_base(path)}: give the estimator and the settings in {path}, or compare "
             f"presets with python -m bepo.lab replay {options.rollouts} {options.name}"
         )
-    estimator = make(options.name, **assignments(options.settings))
+    estimator = make(options.name, **assignments(settings))
     batch = read_rollouts(options.rollouts)
     credit = estimator.credit_of(batch)
     audited = audit(batch, credit)

@@ -17,7 +17,7 @@ import pandas as pd
 from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError, choose, why
 from bepo.runs.config import TIERS, with_neutral_defaults
-from bepo.store.find import existing, find_runs, read_every
+from bepo.store.find import each_readable, existing, find_runs, read_every
 from bepo.store.run_files import StoredRun, success_of
 
 _NOT_COMPARED = (
@@ -47,7 +47,7 @@ def load(*names: str | PathLike[str], results: str | PathLike[str] = "results", 
         raise choose("tier", tier, TIERS)
     if results == "":
         raise UserError("results='': must name a folder; '.' is the current folder")
-    folder = existing(Path(results))
+    folder = existing(Path(results).expanduser())
     if names:
         found = [run for name in names for run in find_runs(str(name), folder, tier)]
     else:
@@ -82,17 +82,20 @@ class Runs:
     @cached_property
     def runs(self) -> pd.DataFrame:
         """One row per run: ``status``, ``tier``, ``model``, ``updates`` made, ``success`` in [0, 1], ``path``."""
-        return pd.DataFrame([{**self._key(run), **_summary(run)} for run in self.stored])
+        return pd.DataFrame([{**self._key(run), **found} for run, found in each_readable(self.stored, _summary)])
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
         """One row per update of a run, with every column of ``metrics.jsonl`` (docs/files.md)."""
-        return self._table((run, row) for run in self.stored for row in run.metrics())
+        return self._table(
+            (run, row) for run, rows in each_readable(self.stored, lambda run: run.metrics()) for row in rows
+        )
 
     @cached_property
     def episodes(self) -> pd.DataFrame:
         """One row per evaluation episode. ``final``: whether the policy after the newest update played it."""
-        rows = ((run, row) for run in self.stored for row in run.episodes())
+        read = each_readable(self.stored, lambda run: run.episodes())
+        rows = ((run, row) for run, rows in read for row in rows)
         return self._table((run, {**row, "final": row.get("update") == _summary(run)["updates"]}) for run, row in rows)
 
     @cached_property
@@ -103,8 +106,8 @@ class Runs:
         """
         return self._table(
             (run, {name: value for name, value in episode.items() if name != "steps"} | {"step": number, **step})
-            for run in self.stored
-            for episode in run.transcripts()
+            for run, episodes in each_readable(self.stored, lambda run: run.transcripts())
+            for episode in episodes
             for number, step in enumerate(episode["steps"])
         )
 

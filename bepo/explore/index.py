@@ -11,13 +11,14 @@ from bepo.explore.colours import page_colour
 from bepo.explore.compare import first_difference, pairs
 from bepo.explore.diagnosed import diagnosed, diagnosed_methods
 from bepo.explore.episodes import TEST, episodes
-from bepo.explore.frames import differing, flat, question_of, unusual
+from bepo.explore.frames import differing, flat, question_of, read_rollouts, unusual
 from bepo.explore.groups import Plain
 from bepo.explore.methods import methods
 from bepo.explore.names import label_of
 from bepo.explore.page import render
 from bepo.explore.task_types import types, whole_episodes
 from bepo.runs.health import alarms_of
+from bepo.store.find import each_readable
 from bepo.store.run_files import StoredRun, success_of
 
 _NOT_SHOWN = ("update", "cpu/", "time/")
@@ -27,8 +28,10 @@ def page(runs: Sequence[StoredRun], compared: tuple[int, int] | None = None, stu
     """Return the page of these runs.
 
     ``compared``: indices of two runs whose episodes are paired. ``study``: the study that the runs are of; the page's
-    title has its question.
+    title has its question. Of several runs, those that cannot be read are printed on standard error and left out.
     """
+    if len(runs) > 1 and not compared:
+        runs = [run for run, _ in each_readable(runs, _whole)]
     listed, chunks, notes, alarms = [], [], [], []
     for number, run in enumerate(runs):
         counts: dict[str, int] = {}
@@ -62,6 +65,11 @@ def page(runs: Sequence[StoredRun], compared: tuple[int, int] | None = None, stu
     if compared:
         index["compare"] = _compared(runs, compared, listed)
     return render(_title(runs, index["runs"], study), index, chunks)
+
+
+def _whole(run: StoredRun) -> object:
+    """Read everything that a page shows of a run."""
+    return run.metrics(), run.episodes(), run.transcripts(), [read_rollouts(run, update) for update in run.rollouts()]
 
 
 def _title(runs: Sequence[StoredRun], summaries: Sequence[Plain], study: str) -> str:

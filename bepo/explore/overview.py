@@ -11,32 +11,39 @@ from bepo.explore.groups import Plain
 from bepo.explore.index import names_of, summary, whole_episodes
 from bepo.explore.page import render
 from bepo.store.cells import study_cells
-from bepo.store.find import published_studies
+from bepo.store.find import each_readable, published_studies
 from bepo.store.run_files import StoredRun
 
 _POINTS = 40  # of a small curve
 
 
 def overview(runs: Sequence[StoredRun], results: Path, every_page: bool = False) -> str:
-    """Return the page of these runs. A run with a page in ``results/views``, or ``every_page``, has a link to it."""
-    names = _names(runs)
+    """Return the page of these runs. A run with a page in ``results/views``, or ``every_page``, has a link to it.
+
+    Print runs whose rows cannot be read on standard error.
+    """
+    read = list(each_readable(runs, _results))
+    runs, names = [run for run, _ in read], _names([run for run, _ in read])
     studies = _studies(results)
     rows, tasks = [], {}
-    for number, (run, name) in enumerate(zip(runs, names)):
+    for number, (run, (solved, curve), name) in enumerate((*one, name) for one, name in zip(read, names)):
         page = f"{run.id[:6]}.html"
         task_set = str(run.metadata.get("task_sets", {}).get("test", {}).get("digest", ""))
-        solved = _solved(whole_episodes(run), run.metadata.get("result", {}).get("updates"))
         if solved and task_set not in tasks:
             tasks[task_set] = [task for task, _ in solved]
         row = summary(run, runs[:number]) | {"name": name, "study": ", ".join(studies.get(run.id, ()))}
         row["page"] = page if every_page or (results / "views" / page).exists() else None
-        rows.append(
-            row | {"curve": _curve(run.metrics()), "task_set": task_set, "solved": [rate for _, rate in solved]}
-        )
+        rows.append(row | {"curve": curve, "task_set": task_set, "solved": [rate for _, rate in solved]})
         del rows[-1]["settings"]
     for row, words in zip(rows, _differences(runs)):
         row["differs"] = words
     return render("Runs", {"runs": rows, "tasks": tasks}, template="runs")
+
+
+def _results(run: StoredRun) -> tuple[list[tuple[Plain, float]], list[list[float]]]:
+    """Return the test tasks with the share of passes that solved them, and a curve of training success."""
+    solved = _solved(whole_episodes(run), run.metadata.get("result", {}).get("updates"))
+    return solved, _curve(run.metrics())
 
 
 def _names(runs: Sequence[StoredRun]) -> list[str]:
@@ -81,7 +88,7 @@ def _solved(rows: Sequence[Mapping[str, Any]], last: int | None) -> list[tuple[P
             passes.setdefault(row["evaluation_seed"], []).append(row)
     of_task = zip(*passes.values())
     return [
-        ({"id": same[0]["task"], "kind": same[0]["kind"]}, sum(row["success"] for row in same) / len(same))
+        ({"id": same[0]["task"], "kind": same[0].get("kind", "")}, sum(row["success"] for row in same) / len(same))
         for same in of_task
     ]
 

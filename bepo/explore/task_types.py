@@ -21,10 +21,10 @@ def types(run: int, rows: Sequence[Mapping[str, Any]]) -> list[Plain]:
     if not tests:
         return []
     last = max(row["update"] for row in tests)
-    kinds = sorted({row["kind"] for row in tests})
+    kinds = sorted({row.get("kind", "") for row in tests})
     found = []
     for kind in [None, *kinds] if len(kinds) > 1 else [None]:
-        of_kind = [row for row in tests if kind in (None, row["kind"])]
+        of_kind = [row for row in tests if kind in (None, row.get("kind", ""))]
         before = [row["success"] for row in of_kind if row["update"] == 0]
         after = [row["success"] for row in of_kind if row["update"] == last]
         if after:

@@ -24,6 +24,7 @@ from scipy.stats import t
 from tqdm import tqdm
 
 from bepo.core.errors import Parser, UserError, choose, exit_code, path_of
+from bepo.core.plugins import without_plugins
 from bepo.core.registry import check_type
 from bepo.core.settings import identity
 from bepo.credit import estimators
@@ -97,6 +98,7 @@ def _parser() -> Parser:
 
 
 def _run(options: argparse.Namespace) -> None:
+    options.words = without_plugins(options.words)
     if options.what == "grid":
         _grid(options)
         return

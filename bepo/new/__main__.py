@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from keyword import iskeyword
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -48,7 +49,7 @@ class Package:
         """Raise ``UserError`` for an unknown kind, a name that Python or bepo cannot use, and an existing folder."""
         if self.kind not in _PLACES:
             raise choose("kind of plug-in", self.kind, _PLACES)
-        if not self.name.isidentifier() or not self.name.islower():
+        if not self.name.isidentifier() or not self.name.islower() or iskeyword(self.name):
             raise UserError(f"{self.name}: must be the name of a Python module in lower case, such as my_{self.kind}")
         if self.folder.exists():
             raise UserError(f"{self.folder}: exists already; choose another name")

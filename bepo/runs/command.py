@@ -19,7 +19,7 @@ from hydra.errors import CompactHydraException
 from hydra.types import RunMode
 from hydra.utils import execution_whitelist
 
-from bepo.core.errors import place_of, ready_streams, status_of
+from bepo.core.errors import UserError, place_of, printable, ready_streams, status_of
 from bepo.runs.compose import CONFIG_ERRORS, explain
 from bepo.runs.field_docs import explained
 from bepo.runs.texts import with_texts
@@ -73,6 +73,10 @@ def work_of_cell(work: Callable[[list[str]], T]) -> T:
     _end_with_sweep()
     overrides, is_multirun = HydraConfig.get().overrides.task, HydraConfig.get().mode == RunMode.MULTIRUN
     try:
+        if HydraConfig.get().job.chdir:
+            raise UserError(
+                "hydra.job.chdir=true: paths are those of the folder that a command starts in; leave it out"
+            )
         with execution_whitelist(_IN_A_CELL, reset=True):
             return _wait_while_busy(work, overrides) if is_multirun else work(overrides)
     except KeyboardInterrupt:
@@ -80,7 +84,8 @@ def work_of_cell(work: Callable[[list[str]], T]) -> T:
         sys.exit(130)
     except CONFIG_ERRORS as error:
         line = explain(error)
-        print(f"error: {' '.join(overrides)}: {line}" if is_multirun else f"error: {line}", file=sys.stderr)
+        said = f"{' '.join(overrides)}: {line}" if is_multirun else line
+        print(f"error: {printable(said)}", file=sys.stderr)
         status = 2
     except _UNUSABLE_PATH as error:
         line, status = place_of(error), 2
@@ -157,10 +162,10 @@ def run_command(main: Callable[[], object]) -> None:
     except CellFailed:
         sys.exit(1)
     except CONFIG_ERRORS as error:
-        print(f"error: {explain(error)}", file=sys.stderr)
+        print(f"error: {printable(explain(error))}", file=sys.stderr)
         sys.exit(2)
     except (ValueError, TypeError, OSError, AssertionError, RuntimeError, ImportError) as error:
         # Hydra raises these too, without naming the override. An assertion has no message: show its source line.
         problem = explain(error) or traceback.extract_tb(error.__traceback__)[-1].line
-        print(f"error: {given}: {problem}", file=sys.stderr)
+        print(f"error: {printable(f'{given}: {problem}')}", file=sys.stderr)
         sys.exit(2)

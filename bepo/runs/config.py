@@ -152,6 +152,8 @@ class Config(Settings):
         super().__post_init__()
         if not self.results.strip():
             raise UserError(f"results={self.results}: must name a folder; . is the current folder")
+        if self.results.startswith("~"):
+            raise UserError(f"results={self.results}: ~ is the shell's word for the home; write the folder in full")
         if self.study:
             folder_name(self.study.get("name"), "study.name")
         if not all(isinstance(part, Settings) for part in (self.env, self.policy, self.credit)):

@@ -20,12 +20,13 @@ def continue_shorter_run(folder: RunFolder, identity: dict[str, Any]) -> None:
     for updates, shorter in _shorter_runs(folder, identity):
         try:
             read_run(shorter.path)
+            if updates in dict(shorter.checkpoints()):
+                folder.continue_from(shorter, updates)
+                print(f"run {folder.id} continues from update {updates} of run {shorter.id}", file=sys.stderr)
+                return
         except Corrupt as problem:
             print(f"{problem}; run {folder.id} does not continue from it", file=sys.stderr)
             continue
-        if shorter.checkpoints():
-            print(f"run {folder.id} continues from update {updates} of run {shorter.id}", file=sys.stderr)
-            return folder.continue_from(shorter)
         print(
             f"run {shorter.id} of {updates} updates kept only its policy, so run {folder.id} starts at update 0; "
             "only runs with keep=resume can be continued",

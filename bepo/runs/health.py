@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from bepo.core.errors import UserError
 from bepo.core.settings import Settings, setting
 from bepo.store.run_files import StoredRun
 
@@ -49,7 +50,11 @@ def alarms_of(run: StoredRun) -> list[str]:
     """Return the alarms of a run: as it recorded them, or for older and unfinished runs by its settings or today's."""
     if "alarms" in run.metadata:
         return list(run.metadata["alarms"])
-    return alarms(run.metrics(), Health(**run.config.get("health", {})))
+    try:
+        health = Health(**run.config.get("health", {}))
+    except (TypeError, UserError):  # thresholds of another version
+        health = Health()
+    return alarms(run.metrics(), health)
 
 
 def fifth(updates: int) -> int:

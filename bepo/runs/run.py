@@ -128,8 +128,7 @@ class Training(Life):
         metadata["result"] = {"success": success, "updates": config.updates}
         metadata["alarms"] = alarms(folder.rows("metrics"), config.health)
         metadata["cpu_seconds_last_session"] = round(engine.cpu_seconds() - cpu, 1)
-        (_, checkpoint), *_ = folder.checkpoints()
-        folder.keep_policy(engine.policy_in(checkpoint))
+        folder.keep_policy(engine.policy_in(dict(folder.checkpoints())[config.updates]))
         folder.complete(metadata)
         folder.drop_checkpoints(keep=int(config.keep == "resume"))
         tracker.log_transcripts(config.updates, read_run(folder.path).transcripts())

@@ -27,8 +27,8 @@ class Answers:
     """The answers of one run. A row is on disk before its answer is used, so that no request is paid for twice.
 
     A row has ``request`` (the digest), ``place`` and ``usage`` (tokens). A usable answer adds ``text``,
-    ``finish_reason``, ``model`` and ``fingerprint``; an unusable one adds ``error``. The field ``digest`` is a checksum
-    of the run ID and the other fields. Rows of older versions do not have it.
+    ``finish_reason``, ``model`` and ``fingerprint``; an unusable one adds ``error``. ``number`` grows from row to row,
+    and ``digest`` is a checksum of the run ID and the other fields. Rows of older versions lack these two.
     """
 
     def __init__(self, path: Path, run_id: str) -> None:
@@ -37,13 +37,19 @@ class Answers:
         whole, _, torn = (read_bytes(path, "file of rows") if path.exists() else b"").rpartition(b"\n")
         lines = whole.split(b"\n") if whole else []
         self.rows: list[dict[str, Any]] = []
+        self._known: dict[str, dict[str, Any]] = {}
         for number, line in enumerate(lines, start=1):
             if not self._is_intact(line):
                 raise Corrupt(f"{path}: line {number} changed since it was written; remove the line to ask again")
-            self.rows.append(json.loads(line))
+            row = json.loads(line)
+            before = self.rows[-1].get("number", -1) if self.rows else -1
+            if row.get("number", before + 1) <= before or row == self._known.get(row.get("request", "")):
+                raise Corrupt(f"{path}: line {number} repeats an earlier line; remove it")
+            if "text" in row:
+                self._known[row["request"]] = row
+            self.rows.append(row)
         if torn or not path.exists():  # a killed process can leave half a line
             write_atomically(path, whole + b"\n" * bool(whole))
-        self._known = {row["request"]: row for row in self.rows if "text" in row}
 
     def get(self, request: str) -> dict[str, Any] | None:
         """Return the row of a stored answer to a request, or None."""
@@ -67,8 +73,9 @@ class Answers:
 
     def add(self, row: dict[str, Any]) -> None:
         """Append an answer and sync it to disk. This method is thread-safe."""
-        row = row | {"digest": self._digest(row)}
         with self._lock, self._path.open("a", encoding="utf-8") as file:
+            row = row | {"number": self.rows[-1].get("number", len(self.rows) - 1) + 1 if self.rows else 0}
+            row |= {"digest": self._digest(row)}
             file.write(row_line(row))
             file.flush()
             os.fsync(file.fileno())

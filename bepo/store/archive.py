@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from bepo.core.errors import UserError
+from bepo.store.checked import check_columns, check_config, check_metadata_types, check_packed, numbers
 from bepo.store.files import MOST_BYTES, Corrupt, check_regular, digest, write_atomically
+from bepo.store.json_files import field as field_of
 from bepo.store.json_files import row_line, sealed, unsealed
 from bepo.store.run_files import (
     CONFIG,
@@ -42,18 +44,28 @@ class ArchivedRun(StoredRun):
 
     unread: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
 
-    def rows(self, stream: str) -> Rows:
-        """Read the rows of ``metrics`` or ``episodes``."""
+    def stored_rows(self, stream: str) -> Rows:
+        """Read the rows of ``metrics`` or ``episodes`` as they are stored."""
         return _unpacked(self._stream(stream))
 
     def _stream(self, stream: str) -> dict[str, Any]:
         """Return a packed stream. The first time it is taken from what the check of the archive unpacked."""
         name = f"{stream}.json"
-        return json.loads(self.unread.pop(name, None) or _read(self.path, name)[name])
+        try:
+            packed = json.loads(self.unread.pop(name, None) or _read(self.path, name)[name])
+        except (ValueError, RecursionError) as error:
+            raise Corrupt(f"{self.path}: {name} is not JSON ({error})") from None
+        check_packed(packed, self.path / name)
+        check_columns(packed["columns"], stream, self.path)
+        return packed
 
     def columns(self, stream: str) -> dict[str, list[Any]]:
-        """Read a stream as columns of equal length, without making rows. A row without a column has None there."""
-        return _filled(self._stream(stream))
+        """Read a stream as columns of equal length, without making rows. A row without a column has None there.
+
+        A metric that is not a number is None.
+        """
+        columns = _filled(self._stream(stream))
+        return columns if stream != "metrics" else {name: [*numbers(values)] for name, values in columns.items()}
 
     def names(self) -> list[str]:
         """Return the names of the files in the archive."""
@@ -84,7 +96,7 @@ def write_archive(run: StoredRun, path: Path, complete: bool = False) -> None:
     """
     members = {name: run.read(name) for name in (CONFIG, SESSIONS, RUN)}
     for stream in STREAMS:
-        packed = _packed(run.rows(stream))
+        packed = _packed(run.stored_rows(stream))
         if digest(_text(_unpacked(packed))) != run.metadata["files"][f"{stream}.jsonl"]:
             raise Corrupt(f"{run.path}: {stream}.jsonl cannot be archived, it would not unpack to the same rows")
         members[f"{stream}.json"] = json.dumps(packed, separators=(",", ":")).encode()
@@ -102,14 +114,17 @@ def write_archive(run: StoredRun, path: Path, complete: bool = False) -> None:
 def read_archive(path: Path) -> ArchivedRun:
     """Read an archive whose file name is the run ID, and check all of its files. Raises ``Corrupt``."""
     content = unsealed(_read(path, CONTENT)[CONTENT], path / CONTENT, "list of files")
-    members = _read(path, *content["files"])
-    for name, expected in content["files"].items():
+    files = field_of(content, "files", dict, path / CONTENT)
+    members = _read(path, *files)
+    for name, expected in files.items():
         if digest(members[name]) != expected:
             raise Corrupt(f"{path}: {name} changed since it was packed")
     metadata, config = (
         unsealed(members.get(name, b""), path / name, what) for name, what in ((RUN, "run file"), (CONFIG, "config"))
     )
     check_metadata(metadata, path, path.stem)
+    check_metadata_types(metadata, path / RUN)
+    check_config(config, path / CONFIG)
     streams = {name: members[name] for name in (f"{stream}.json" for stream in STREAMS) if name in members}
     return ArchivedRun(path, metadata, config, streams)
 
@@ -118,7 +133,7 @@ def check_archive(path: Path) -> ArchivedRun:
     """Read an archive, and compare every unpacked file with its digest in ``run.json``. Raises ``Corrupt``."""
     run = read_archive(path)
     files: dict[str, str | bytes] = {name: run.read(name) for name in run.names() if name in run.metadata["files"]}
-    files |= {f"{stream}.jsonl": _text(run.rows(stream)) for stream in STREAMS}
+    files |= {f"{stream}.jsonl": _text(run.stored_rows(stream)) for stream in STREAMS}
     for name, data in files.items():
         if digest(data) != run.metadata["files"].get(name):
             raise Corrupt(f"{path}: {name} does not match its digest in run.json")

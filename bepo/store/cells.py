@@ -35,6 +35,9 @@ def checked_cell(cell: Any, path: Path) -> dict[str, Any]:
         or not re.fullmatch(r"\w[\w.-]{0,99}", cell["run_id"])
     ):
         raise Corrupt(f"{path}: not a study cell, it has no valid run_id")
+    for name in ("overrides", "varying"):
+        if not isinstance(words := cell.get(name, []), list) or not all(isinstance(word, str) for word in words):
+            raise Corrupt(f"{path}: not a study cell, its {name} are not a list of texts")
     return cell
 
 

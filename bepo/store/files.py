@@ -38,7 +38,7 @@ def disk_errors(place: Path, needed: int | None = None) -> Iterator[None]:
         raise
     except Exception as error:
         place = Path(getattr(error, "filename", None) or place)
-        if getattr(error, "errno", None) == errno.EFBIG:
+        if getattr(error, "errno", None) == errno.EFBIG or "File too large" in str(error):
             raise DiskFull(
                 f"{place}: a file may not become so large here; raise the limit (ulimit -f), then the same command "
                 "continues from the last checkpoint"

@@ -5,20 +5,22 @@ from __future__ import annotations
 import gzip
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
+from typing import TypeVar
 
 from bepo.core.errors import UserError, why
 from bepo.core.places import EXPERIMENTS
 from bepo.core.plugins import plugin_folders
-from bepo.store.archive import read_archive
+from bepo.store.archive import check_archive, read_archive
 from bepo.store.cells import read_cell
 from bepo.store.files import Corrupt
 from bepo.store.locks import locked, try_acquire
 from bepo.store.published import PUBLISHED, PublishedRuns
 from bepo.store.run_files import CONFIG, ROLLOUTS, RUN, TRANSCRIPTS, StoredRun, read_config, read_run
 
+T = TypeVar("T")
 DEFAULT = Path("results")
 """The default results folder."""
 
@@ -87,9 +89,13 @@ def views(results: Path) -> Path:
 
 
 def read_any(path: Path) -> StoredRun:
-    """Read a run folder, complete or not, or an archive of a run. Raises ``Corrupt``."""
+    """Read a run folder, complete or not, or an archive of a run. Raises ``Corrupt``.
+
+    The rows of an archive are compared with ``run.json`` too, but not those of published ones, of which there are many:
+    ``bepo.publish`` does that.
+    """
     if path.suffix == ".zip":
-        run = read_archive(path)
+        run = read_archive(path) if PUBLISHED in path.parents else check_archive(path)
     elif (path / RUN).exists():
         run = read_run(path)
     else:
@@ -131,6 +137,24 @@ def _readable(paths: Iterable[Path], name: str) -> list[StoredRun]:
     return runs
 
 
+def each_readable(runs: Sequence[StoredRun], read: Callable[[StoredRun], T]) -> Iterator[tuple[StoredRun, T]]:
+    """Yield each run with what ``read`` returns for it. Print runs whose rows cannot be read on standard error.
+
+    Raises ``Corrupt`` for a single run, and if no run can be read.
+    """
+    usable = False
+    for number, run in enumerate(runs, 1):
+        try:
+            found = read(run)
+        except Corrupt as error:
+            if number == len(runs) and not usable:
+                raise
+            print(f"left out: {error}", file=sys.stderr)
+            continue
+        usable = True
+        yield run, found
+
+
 def find_run(run_id: str, results: Path) -> StoredRun:
     """Return the complete run with a given ID from a results folder or the published runs.
 
@@ -144,7 +168,7 @@ def find_run(run_id: str, results: Path) -> StoredRun:
             f"run={run_id}: not found in {results} or the published runs; "
             f"`python -m analysis runs` lists them{f'; did you mean {near[0]}?' if near else ''}"
         )
-    return read_archive(path) if path.suffix == ".zip" else read_run(path)
+    return check_archive(path) if path.suffix == ".zip" else read_run(path)
 
 
 def find_runs(name: str, results: Path, tier: str | None = None) -> list[StoredRun]:

@@ -7,11 +7,12 @@ import shutil
 import sys
 import time
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from bepo.store.files import Corrupt, digest_of_file
-from bepo.store.json_files import read_sealed, write_sealed
+from bepo.store.json_files import field, read_sealed, write_sealed
 
 
 def remove_leftovers(folder: Path, seconds: float = 0.0) -> None:
@@ -41,6 +42,12 @@ def make_space(checkpoints: list[Path], keep: int) -> None:
         print(f"{oldest}: removed, because the disk is too full for the next checkpoint", file=sys.stderr)
 
 
+def set_aside(path: Path, folder: Path) -> Path:
+    """Move a file or folder to ``folder/refused-NAME``, with a number behind it if this is taken. Return its path."""
+    names = (f"refused-{path.name}{f'-{n}' * (n > 1)}" for n in count(1))
+    return path.rename(next(place for name in names if not (place := folder / name).exists()))
+
+
 def digests_of_folder(path: Path) -> dict[str, str]:
     """Return the digest of every file below a folder, by its relative path."""
     files = sorted(file for file in path.rglob("*") if not file.is_dir())
@@ -63,7 +70,8 @@ def read_sealed_folder(path: Path, name: str) -> dict[str, Any]:
     metadata = read_sealed(path / name, "list of files")
     found = digests_of_folder(path)
     found.pop(name)
-    expected = metadata.pop("files")
+    expected = field(metadata, "files", dict, path / name)
+    metadata.pop("files")
     changed = [file for file in found.keys() | expected.keys() if found.get(file) != expected.get(file)]
     if changed:
         raise Corrupt(f"{path / min(changed)}: {_change(min(changed), found, expected)} since {name} was written")

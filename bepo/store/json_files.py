@@ -7,10 +7,11 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bepo.store.files import Corrupt, digest, read_bytes, write_atomically
 
+T = TypeVar("T")
 _INDENTATION = re.compile(rb"\n *")
 
 
@@ -42,6 +43,13 @@ def unsealed(data: bytes, place: Path, what: str) -> dict[str, Any]:
     except (ValueError, RecursionError):  # ``sealed`` cannot have written this text
         pass
     raise Corrupt(f"{place}: changed since it was written")
+
+
+def field(found: Mapping[str, Any], name: str, kind: type[T], place: Path) -> T:
+    """Return a field of a file. Raises ``Corrupt`` if it is missing or has another type."""
+    if not isinstance(value := found.get(name), kind):
+        raise Corrupt(f"{place}: its {name} is {value!r:.60}, must be of type {kind.__name__}")
+    return value
 
 
 def read_object(path: Path, what: str) -> dict[str, Any]:

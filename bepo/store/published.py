@@ -80,7 +80,7 @@ class PublishedRuns:
         for run_id in self.ids():
             with suppress(Corrupt):
                 run = self.run(run_id)
-                found[f"{run.config['env']['name']} {run.config['model']}"] |= run.commits
+                found[f"{run.config.get('env', {}).get('name')} {run.config.get('model')}"] |= run.commits
         return {key: sorted(found[key]) for key in sorted(found)}
 
     def noted_commits(self) -> dict[str, list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from bepo.core.errors import UserError
+from bepo.store.checked import check_config, check_metadata_types, check_rows, check_transcripts, number_rows
 from bepo.store.files import Corrupt, check_regular, digest_of_file, read_bytes
 from bepo.store.folders import read_sealed_folder
 from bepo.store.json_files import parse_object, read_object, read_rows, read_sealed, unsealed
@@ -53,7 +55,7 @@ class StoredRun:
     @property
     def commits(self) -> set[str]:
         """The commits that trained the run. Sessions outside a git checkout have no commit."""
-        return {session["commit"] for session in self.metadata["sessions"] if session.get("commit")}
+        return {session["commit"] for session in self.metadata.get("sessions", []) if session.get("commit")}
 
     @property
     def clock(self) -> str:
@@ -70,8 +72,15 @@ class StoredRun:
 
     def transcripts(self) -> Rows:
         """Read the transcripts: a row with ``steps`` for each test episode of the first pass of the last policy."""
-        lines = gzip.decompress(self.read(TRANSCRIPTS)).decode().splitlines() if TRANSCRIPTS in self.names() else []
-        return [json.loads(line) for line in lines]
+        if TRANSCRIPTS not in self.names():
+            return []
+        try:
+            lines = gzip.decompress(self.read(TRANSCRIPTS)).decode().splitlines()
+            rows = [json.loads(line) for line in lines]
+        except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+            raise Corrupt(f"{self.path / TRANSCRIPTS}: not transcripts ({error})") from None
+        check_transcripts(rows, self.path)
+        return rows
 
     def rollouts(self) -> dict[int, str]:
         """Return the file name of each rollout batch that was kept, by update."""
@@ -79,7 +88,16 @@ class StoredRun:
         return {int(update): name for update, name in named if update.isdecimal()}
 
     def rows(self, stream: str) -> Rows:
-        """Read the rows of ``metrics`` or ``episodes``."""
+        """Read the rows of ``metrics`` or ``episodes``; a metric that is not a number is None.
+
+        Raises ``Corrupt`` for values of another type.
+        """
+        rows = self.stored_rows(stream)
+        check_rows(rows, stream, self.path)
+        return number_rows(rows) if stream == "metrics" else rows
+
+    def stored_rows(self, stream: str) -> Rows:
+        """Read the rows of ``metrics`` or ``episodes`` as they are stored."""
         return read_rows(self.path / f"{stream}.jsonl")
 
     def columns(self, stream: str) -> dict[str, list[Any]]:
@@ -149,6 +167,7 @@ def read_run(path: Path, *, hashed: bool = True) -> StoredRun:
         plausible = state.st_mtime_ns < completed and state.st_size == metadata.get("sizes", {}).get(name)
         if (hashed or not plausible) and digest_of_file(path / name) != expected:
             raise Corrupt(f"{path / name}: changed since the run was completed")
+    check_metadata_types(metadata, path / RUN)
     return StoredRun(path, metadata, read_config(path))
 
 
@@ -165,4 +184,6 @@ def check_metadata(found: dict[str, Any], place: Path, run_id: str) -> None:
 
 def read_config(path: Path) -> dict[str, Any]:
     """Read the config of a run, which may be in progress. Raises ``Corrupt``."""
-    return read_sealed(path / CONFIG, "config")
+    config = read_sealed(path / CONFIG, "config")
+    check_config(config, path / CONFIG)
+    return config

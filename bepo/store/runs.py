@@ -10,7 +10,9 @@
     answers.jsonl         evaluation of a served policy: one row per answer of the endpoint
     passes.json           evaluation in progress: checksum of the rows of its complete passes
     sessions.json         for each session: start, commit, whether the sources were dirty, machine, settings
-    checkpoint-<update>/  the newest checkpoints; content.json has checksums of their files and of earlier rows
+    checkpoint-<update>/  the newest checkpoints; content.json has their run and update, and checksums of their files
+                          and of the rows, rollouts and transcripts before them
+    refused-checkpoint-*/ checkpoints that are damaged or do not belong to the run
     policy/               the policy of a finished run; content.json has checksums of its files
     run.json              result, versions, and the checksum of every file outside of checkpoint and policy folders
 """
@@ -20,7 +22,6 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,8 +30,10 @@ from typing import Any, Literal
 
 from bepo.core.errors import UserError
 from bepo.store.answers import ANSWERS
+from bepo.store.checkpoints import Checkpoints
 from bepo.store.files import Corrupt, digest, digest_of_file, read_bytes, write_atomically
-from bepo.store.folders import link_or_copy, make_space, remove_leftovers, seal_folder, sync_folder
+from bepo.store.folders import remove_leftovers, sync_folder
+from bepo.store.json_files import field as field_of
 from bepo.store.json_files import read_rows, read_sealed, row_line, write_sealed
 from bepo.store.locks import try_acquire
 from bepo.store.run_files import (
@@ -38,10 +41,8 @@ from bepo.store.run_files import (
     FORMAT_VERSION,
     ROLLOUTS,
     SESSIONS,
-    STREAMS,
     TRANSCRIPTS,
     StoredRun,
-    read_folder_of_run,
     read_run,
 )
 
@@ -57,12 +58,12 @@ def run_id(identity: dict[str, Any]) -> str:
     return digest(json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False), 12)
 
 
-class RunFolder:
+class RunFolder(Checkpoints):
     """The folder of a run that is being written."""
 
     def __init__(self, results: Path, identifier: str) -> None:
-        self.id, self.results = identifier, results
-        self.path = results / "runs" / identifier
+        super().__init__(identifier, results / "runs" / identifier)
+        self.results = results
 
     @property
     def advice(self) -> str:
@@ -117,9 +118,10 @@ class RunFolder:
         return read_rows(self.path / f"{stream}.jsonl")
 
     def note_passes(self) -> None:
-        """Write the checksum of the rows of ``episodes``, which must be complete passes of an evaluation."""
-        data = (self.path / "episodes.jsonl").read_bytes()
-        write_sealed(self.path / PASSES, {"run": self.id, "bytes": len(data), "of_rows": digest(data)})
+        """Write checksums of the rows of ``episodes``, which must be complete passes, and of the transcripts."""
+        data, file = (self.path / "episodes.jsonl").read_bytes(), self.path / TRANSCRIPTS
+        sums = {"of_rows": digest(data), "of_transcripts": digest_of_file(file) if file.exists() else None}
+        write_sealed(self.path / PASSES, {"run": self.id, "bytes": len(data), **sums})
 
     def rows_of_passes(self) -> list[dict[str, Any]]:
         """Return the rows of ``episodes`` that ``note_passes`` has seen. Raises ``Corrupt`` if they changed."""
@@ -129,6 +131,9 @@ class RunFolder:
         data = read_bytes(path, "file of rows")[: noted["bytes"]]
         if noted["run"] != self.id or digest(data) != noted["of_rows"]:
             raise Corrupt(f"{path}: changed since it was written; remove it and {PASSES} to play the passes again")
+        kept = self.path / TRANSCRIPTS
+        if (expected := noted.get("of_transcripts")) and kept.exists() and digest_of_file(kept) != expected:
+            raise Corrupt(f"{kept}: changed since it was written; remove it and {PASSES} to play the passes again")
         return [json.loads(line) for line in data.splitlines()]
 
     def write_transcripts(self, episodes: Iterable[dict[str, Any]]) -> None:
@@ -138,55 +143,13 @@ class RunFolder:
 
     # --- checkpoints ---------------------------------------------------------------------------------------
 
-    def checkpoints(self) -> list[tuple[int, Path]]:
-        """Return the update and the folder of each finished checkpoint, the newest first. Files are not checked."""
-        numbered = ((path.name.removeprefix("checkpoint-"), path) for path in self.path.glob("checkpoint-*"))
-        found = ((int(number), path) for number, path in numbered if number.isdecimal() and path.is_dir())
-        return sorted(found, reverse=True)
+    def continue_from(self, other: RunFolder, update: int) -> None:
+        """Copy the checkpoint of an update, rows, rollouts and sessions of another run, which kept this checkpoint.
 
-    @contextmanager
-    def new_checkpoint(self, update: int, keep: int = 2) -> Iterator[Path]:
-        """Yield a folder to fill. It becomes a checkpoint when the block ends; the newest ``keep`` checkpoints stay.
-
-        If the disk is too full for one more checkpoint, older ones are removed first, with a line on stderr. The newest
-        is removed only with ``keep=0``. The new checkpoint always stays.
+        Raises ``Corrupt`` if the checkpoint is not intact.
         """
-        folder = self.path / f"checkpoint-{update}"
-        part = folder.with_suffix(".part")
-        shutil.rmtree(part, ignore_errors=True)
-        make_space([path for _, path in self.checkpoints()], keep)
-        part.mkdir()
-        try:
-            yield part
-        except BaseException:
-            shutil.rmtree(part, ignore_errors=True)  # a full disk needs the space
-            raise
-        rows = {stream: (self.path / f"{stream}.jsonl").read_bytes() for stream in self._streams()}
-        lengths = {stream: {"bytes": len(data), "digest": digest(data)} for stream, data in rows.items()}
-        seal_folder(part, CONTENT, run=self.id, rows=lengths)
-        part.rename(folder)
-        self.drop_checkpoints(max(keep, 1))
-
-    def drop_checkpoints(self, keep: int = 0) -> None:
-        """Remove all but the newest ``keep`` checkpoints."""
-        for _, path in self.checkpoints()[keep:]:
-            shutil.rmtree(path)
-
-    def keep_policy(self, folder: Path) -> None:
-        """Store a folder with the policy, in the format of transformers, as ``policy``.
-
-        Files are hard links to those in ``folder``, or copies if the file system has no hard links.
-        """
-        part = self.path / "policy.part"
-        for old in (part, self.path / "policy"):
-            shutil.rmtree(old, ignore_errors=True)
-        shutil.copytree(folder, part, copy_function=link_or_copy)
-        seal_folder(part, CONTENT, run=self.id)
-        part.rename(self.path / "policy")
-
-    def continue_from(self, other: RunFolder) -> None:
-        """Copy the newest checkpoint, rows, rollouts and sessions of another run, which kept its checkpoint."""
-        update, checkpoint = other.checkpoints()[0]
+        checkpoint = dict(other.checkpoints())[update]
+        other._intact(update, checkpoint)
         for stream in other._streams():
             shutil.copy(other.path / f"{stream}.jsonl", self.path)
         if (other.path / ROLLOUTS).exists():
@@ -198,45 +161,6 @@ class RunFolder:
         write_sealed(part / CONTENT, read_sealed(part / CONTENT, "list of files") | {"run": self.id})
         sync_folder(part)
         part.rename(part.with_suffix(""))
-
-    def rewind(self) -> tuple[int, Path] | None:
-        """Return the newest intact checkpoint, and drop later rows, which the run writes again.
-
-        Damaged checkpoints are skipped with a line on stderr. Without a checkpoint, return None and drop all rows.
-        Raises ``Corrupt`` if all checkpoints are damaged, and changes nothing then.
-        """
-        problems = []
-        for update, path in self.checkpoints():
-            try:
-                lengths = self._intact(path)
-            except Corrupt as error:
-                problems.append(str(error))
-                continue
-            for problem in problems:
-                print(f"{problem}; continuing from update {update}", file=sys.stderr)
-            self._truncate(lengths)
-            return update, path
-        if problems:
-            raise Corrupt(f"{problems[0]}; no checkpoint is intact; remove {self.path} to train from the beginning")
-        self._truncate({})
-        return None
-
-    def _intact(self, path: Path) -> dict[str, int]:
-        """Return the number of bytes of each stream before a checkpoint. Raises ``Corrupt`` if anything changed."""
-        content = read_folder_of_run(path, self.id)
-        for stream, expected in content["rows"].items():
-            file = self.path / f"{stream}.jsonl"
-            if not file.exists() or digest(file.read_bytes()[: expected["bytes"]]) != expected["digest"]:
-                raise Corrupt(f"{file}: rows from before {path.name} changed since it was written")
-        return {stream: expected["bytes"] for stream, expected in content["rows"].items()}
-
-    def _truncate(self, lengths: dict[str, int]) -> None:
-        for stream in STREAMS:
-            file = self.path / f"{stream}.jsonl"
-            write_atomically(file, file.read_bytes()[: lengths.get(stream, 0)] if file.exists() else b"")
-
-    def _streams(self) -> list[str]:
-        return [stream for stream in STREAMS if (self.path / f"{stream}.jsonl").exists()]
 
     # --- completeness --------------------------------------------------------------------------------------
 
@@ -251,7 +175,7 @@ class RunFolder:
     def sessions(self) -> list[dict[str, Any]]:
         """Return the metadata of each session of work, the oldest first. Raises ``Corrupt``."""
         path = self.path / SESSIONS
-        return read_sealed(path, "list of sessions")["sessions"] if path.exists() else []
+        return field_of(read_sealed(path, "list of sessions"), "sessions", list, path) if path.exists() else []
 
     def reopen(self) -> None:
         """Make a complete run incomplete again, such as an evaluation with missing episodes."""

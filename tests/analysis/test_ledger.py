@@ -28,7 +28,8 @@ def results(tmp_path):
             session = {"started": f"2026-11-2{i}", "commit": "0123456789", "dirty": dirty}
             folder.start(config | {"tier": "smoke", "updates": 4}, session)
             folder.append("metrics", {"update": 1})
-            folder.append("episodes", {"update": 1})
+            row = {"update": 1, "split": "test", "evaluation_seed": 0, "task": "t", "success": True}
+            folder.append("episodes", row)
             if i < 2:
                 folder.complete({"result": {"success": 0.5, "updates": 1}, "wall_seconds_last_session": 12.3})
     note_cell(tmp_path, "main_webshop", "smoke", ["seed=0"], "run0")
@@ -108,9 +109,9 @@ def test_filters(results):
 
 
 def test_where_no_run_meets_a_filter_the_values_that_runs_have_are_named(results, capsys):
-    assert main(["runs", "status=bogus", "study=gate", "--results", str(results)]) == 0
+    assert main(["runs", "status=missing", "study=gate", "--results", str(results)]) == 0
     first, status, study = capsys.readouterr().out.splitlines()
-    assert first.startswith("none of ") and first.endswith(" runs has status=bogus study=gate")
+    assert first.startswith("none of ") and first.endswith(" runs has status=missing study=gate")
     assert status.startswith("  status: complete, partial") and "gate_form, " in study and "main_webshop" in study
 
 

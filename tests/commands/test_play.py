@@ -79,7 +79,6 @@ def test_images_are_printed(monkeypatch, capsys):
         (["sokoban", "dim=x"], ["env.dim='x'"]),
         (["sokoban", "depth=3"], ["depth", "search_depth"]),
         (["sokoban", "dim"], ["'dim'", "key=value"]),
-        (["sokoban", "--task", "-1"], ["--task -1"]),
     ],
 )
 def test_bad_input_is_one_line(arguments, mentioned, monkeypatch, capsys):

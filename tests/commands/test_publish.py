@@ -190,6 +190,18 @@ def test_what_is_wrong_with_published_runs_is_named(published, capsys):
     assert f"{second.path}: not an archive of a run" in err and "Traceback" not in err
 
 
+def test_a_cell_that_points_at_another_run_is_named(published, capsys):
+    (path,) = (published / "smoke" / "studies").glob("*.json")
+    cells = json.loads(path.read_text(encoding="utf-8"))
+    first, second = cells["cells"]
+    first["run_id"], second["run_id"] = second["run_id"], first["run_id"]
+    path.write_text(json.dumps(cells), encoding="utf-8")
+    assert publish.main(["--tier", "smoke", "--to", str(published)]) == 2
+    err = capsys.readouterr().err
+    for cell in (first, second):
+        assert f"points at run {cell['run_id']}, whose seed is " in err
+
+
 def test_a_published_run_trains_to_the_same_numbers(published, capsys):
     run, _ = runs_of(published)
     arguments = ["--tier", "smoke", "--published", str(published)]

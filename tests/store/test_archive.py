@@ -11,8 +11,13 @@ from bepo.store.files import Corrupt
 from bepo.store.run_files import StoredRun, read_run
 from bepo.store.runs import RunFolder
 
-VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
-ROWS = st.lists(st.dictionaries(st.sampled_from("abcdef"), VALUES))
+LIMIT = 2**63 - 1
+NUMBERS = st.integers(-LIMIT, LIMIT) | st.floats(allow_nan=False, allow_infinity=False)
+VALUES = st.none() | st.booleans() | NUMBERS
+METRICS = st.lists(st.dictionaries(st.sampled_from("abcdef"), VALUES))
+EPISODE = {"update": 1, "split": "test", "evaluation_seed": 0, "task": "t", "success": True}
+EPISODES = st.lists(st.dictionaries(st.sampled_from("abcdef"), VALUES | st.text()).map(lambda row: row | EPISODE))
+STEP = {"prompt": "p", "response": "r", "action": None, "observation": "o", "reward": 0.0}
 
 
 def stored(results: Path, metrics: list[dict], episodes: Sequence[dict] = ()) -> StoredRun:
@@ -23,12 +28,12 @@ def stored(results: Path, metrics: list[dict], episodes: Sequence[dict] = ()) ->
         folder.append("episodes", *episodes)
         (folder.path / "rollouts").mkdir(exist_ok=True)
         (folder.path / "rollouts" / "000001.npz").write_bytes(b"rollouts")
-        folder.write_transcripts([{"task": "t", "steps": []}])
+        folder.write_transcripts([{"task": "t", "success": True, "steps": [STEP]}])
         folder.complete({"tier": "smoke"})
     return read_run(folder.path)
 
 
-@given(ROWS, ROWS)
+@given(METRICS, EPISODES)
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_an_archive_unpacks_to_the_same_rows(tmp_path, metrics, episodes):
     (tmp_path / "runs" / "abc").mkdir(parents=True, exist_ok=True)
@@ -82,7 +87,7 @@ def rewritten(path: Path, name: str, data: bytes) -> None:
             file.writestr(member, content)
 
 
-@given(ROWS)
+@given(METRICS)
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_columns_are_the_rows_with_none_where_a_row_has_no_such_column(tmp_path_factory, rows):
     folder = tmp_path_factory.mktemp("columns")

@@ -7,9 +7,12 @@ import pytest
 
 from bepo.core.errors import UserError
 from bepo.store.files import Corrupt
+from bepo.store.json_files import read_sealed, write_sealed
 from bepo.store.run_files import FORMAT_VERSION, read_run, refuse_older
 from bepo.store.runs import Busy, RunFolder, run_id
 from tests.stored_runs import rewrite
+
+EPISODE = {"update": 0, "split": "test", "evaluation_seed": 0, "task": "t", "kind": "", "success": True}
 
 
 def written(tmp_path, **metadata):
@@ -17,7 +20,7 @@ def written(tmp_path, **metadata):
     with folder.locked():
         folder.start({"seed": 0}, {"commit": None})
         folder.append("metrics", {"update": 1, "x": 0.5}, {"update": 2, "x": float("nan")})
-        folder.append("episodes", {"update": 0, "success": True})
+        folder.append("episodes", EPISODE)
         folder.complete({"tier": "smoke", **metadata})
     return folder
 
@@ -30,7 +33,7 @@ def test_round_trip(tmp_path):
     found = read_run(written(tmp_path, note=float("inf")).path)
     assert found.id == "abc" and found.config == {"seed": 0} and found.metadata["note"] is None
     assert found.metrics() == [{"update": 1, "x": 0.5}, {"update": 2, "x": None}]
-    assert found.episodes() == [{"update": 0, "success": True}]
+    assert found.episodes() == [EPISODE]
 
 
 @pytest.mark.parametrize(
@@ -123,6 +126,75 @@ def folder(tmp_path):
         yield folder
 
 
+@pytest.mark.parametrize("older", [False, True])
+def test_a_checkpoint_under_the_name_of_another_update_is_refused(folder, older, capsys):
+    shutil.rmtree(folder.path / "checkpoint-8")
+    path = (folder.path / "checkpoint-4").rename(folder.path / "checkpoint-8")
+    if older:  # its seal does not name the update
+        seal = read_sealed(path / "content.json", "")
+        write_sealed(path / "content.json", {name: seal[name] for name in ("files", "run", "rows")})
+    with pytest.raises(Corrupt, match="checkpoint-8: is the checkpoint of update 4, not of 8; no checkpoint is intact"):
+        folder.rewind()
+    assert updates(folder) == list(range(1, 10))
+
+
+def test_refused_checkpoints_are_set_aside_and_saved_again(folder, capsys):
+    for n in ("", "-2"):
+        flip(folder.path / "checkpoint-8" / "policy" / "weights")
+        assert folder.rewind()[0] == 4 and [update for update, _ in folder.checkpoints()] == [4]
+        aside = folder.path / f"refused-checkpoint-8{n}"
+        assert (aside / "policy" / "weights").exists() and f"set aside as {aside.name}" in capsys.readouterr().err
+        folder.append("metrics", *({"update": update} for update in range(5, 9)))
+        with folder.new_checkpoint(8) as path:
+            (path / "policy").mkdir()
+            (path / "policy" / "weights").write_text("8", encoding="utf-8")
+    assert folder.rewind()[0] == 8
+
+
+def kept(folder):
+    return sorted(path.name for path in (folder.path / "rollouts").iterdir())
+
+
+@pytest.fixture
+def with_rollouts(folder):
+    """Rollouts of updates 1 and 6 and transcripts, all before checkpoint 12; rollouts of update 13 after it."""
+    (folder.path / "rollouts").mkdir()
+    folder.rewind()
+    for update in range(9, 14):
+        if update == 13:
+            folder.write_transcripts([{"task": "t"}])
+            with folder.new_checkpoint(12) as path:
+                (path / "weights").write_text("12", encoding="utf-8")
+        folder.append("metrics", {"update": update})
+        for number in {9: (1, 6), 13: (13,)}.get(update, ()):
+            (folder.path / "rollouts" / f"{number:06d}.npz").write_bytes(b"own")
+    return folder
+
+
+def test_rollouts_of_later_updates_are_dropped_and_others_stay(with_rollouts, capsys):
+    (with_rollouts.path / "rollouts" / "000003.npz").write_bytes(b"of another run")
+    assert with_rollouts.rewind()[0] == 12 and kept(with_rollouts) == ["000001.npz", "000006.npz"]
+    assert (with_rollouts.path / "transcripts.jsonl.gz").exists() and not capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["rollouts/000006.npz", "transcripts.jsonl.gz"])
+def test_rollouts_and_transcripts_of_another_run_are_set_aside(with_rollouts, name, capsys):
+    (with_rollouts.path / name).write_bytes(b"of another run")
+    assert with_rollouts.rewind()[0] == 12 and not (with_rollouts.path / name).exists()
+    aside = f"refused-{name.rpartition('/')[2]}"
+    assert f"{name}: changed since it was written; set aside as {aside}" in capsys.readouterr().err
+    assert (with_rollouts.path / aside).read_bytes() == b"of another run"
+
+
+def test_a_damaged_checkpoint_of_a_shorter_run_is_not_continued(folder):
+    longer = RunFolder(folder.results, "abd")
+    longer.path.mkdir()
+    flip(folder.path / "checkpoint-8" / "policy" / "weights")
+    with pytest.raises(Corrupt, match="weights: changed"):
+        longer.continue_from(folder, 8)
+    assert not list(longer.path.iterdir())
+
+
 def updates(folder):
     return [row["update"] for row in folder.rows("metrics")]
 
@@ -155,7 +227,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(folder, damage
         and updates(folder) == [1, 2, 3, 4]
     )
     err = capsys.readouterr().err
-    assert f"checkpoint-8/{damaged}: changed" in err and "from update 4" in err and err.count("\n") == 1
+    assert f"checkpoint-8/{damaged}: " in err and "from update 4" in err and err.count("\n") == 1
 
 
 def test_a_file_that_a_checkpoint_lost_or_gained_is_damage(folder):

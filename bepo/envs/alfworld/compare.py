@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from bepo.core.errors import Parser
+from bepo.core.errors import Parser, path_of, whole_number
 from bepo.envs.alfworld.engine import CompiledGame, FastGame
 from bepo.envs.alfworld.expert import Expert
 from bepo.envs.alfworld.games import RunningGame
@@ -130,13 +130,18 @@ def compare(cases: Iterator[Case], other: Callable[[dict[str, Any]], RunningGame
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare the engines, and return the exit status: 1 if a game differs, else 0."""
     parser = Parser(description=__doc__)
-    parser.add_argument("--games", type=int, default=50, help="number of games")
+    parser.add_argument("--games", type=whole_number(1, 100_000), default=50, help="number of games")
     parser.add_argument(
-        "--first", type=int, default=0, help="number of the first generated game, or seed of the sample"
+        "--first",
+        type=whole_number(0, 10**9),
+        default=0,
+        help="number of the first generated game, or seed of the sample",
     )
-    parser.add_argument("--steps", type=int, default=30, help="number of commands in each game")
-    parser.add_argument("--max-receptacles", type=int, help="receptacles of a generated scene; fewer load faster")
-    parser.add_argument("--data", type=Path, help="a folder of original games (default: generate games)")
+    parser.add_argument("--steps", type=whole_number(1, 100_000), default=30, help="number of commands in each game")
+    parser.add_argument(
+        "--max-receptacles", type=whole_number(1, 1_000), help="receptacles of a generated scene; fewer load faster"
+    )
+    parser.add_argument("--data", type=path_of, help="a folder of original games (default: generate games)")
     options = parser.parse_args(arguments)
     sample = cases(options.data, options.games, options.first, options.max_receptacles)
     result = compare(sample, TextWorldGame, options.steps)

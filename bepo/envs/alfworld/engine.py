@@ -19,6 +19,7 @@ from typing import Any
 
 from bepo.envs.alfworld.facts import Arguments, Facts, Recorder
 from bepo.envs.alfworld.grammar import Grammar, queried_predicates, split_task
+from bepo.envs.alfworld.limits import MOST_ENTITIES, MOST_OF_PDDL, Endless, check_size
 from bepo.envs.alfworld.memo import Memo
 from bepo.envs.alfworld.names import display_names
 from bepo.envs.alfworld.pddl import ROOT, Domain, Unsupported, parse_domain, parse_problem
@@ -41,6 +42,8 @@ class CompiledGame:
 
     def __init__(self, game_file: Mapping[str, Any]) -> None:
         """``game_file`` is the content of a ``game.tw-pddl``."""
+        for part in ("pddl_domain", "pddl_problem"):
+            check_size(game_file[part], part, MOST_OF_PDDL)
         self.domain, self.actions, changing, subtypes = _domain(game_file["pddl_domain"])
         grammar, task = split_task(game_file["grammar"])
         self.grammar = _grammar(grammar)
@@ -50,6 +53,8 @@ class CompiledGame:
         read = self._read(predicates(problem.goal) | queried_predicates(task))
         self.start = Facts(problem.facts, changing | {f"not_{p}" for p in changing} & read, read)
         types = {**self.domain.constants, **problem.objects}
+        if max(len(types), len(problem.facts) // 10) > MOST_ENTITIES:
+            raise Endless(f"more than {MOST_ENTITIES} objects, or ten times as many facts")
         self.objects = _objects_by_type(types, self.domain)
         mentioned = {argument for fact in problem.facts for argument in fact[1:]}
         self.world = World(display_names(mentioned), types, subtypes, task)
@@ -116,6 +121,8 @@ class CompiledGame:
     def _new_instances(self, number: int, facts: Facts) -> dict[str, GroundAction]:
         """Return the instances of an action by their commands. Of equal commands, the first arguments count."""
         instances = self.actions[number].instances(facts, self.objects)
+        if len(instances) > MOST_ENTITIES:
+            raise Endless(f"more than {MOST_ENTITIES} instances of an action")
         grounds = [(number, arguments) for arguments in sorted(instances, reverse=True)]
         return {text: ground for ground in grounds if (text := self.command(ground, facts)) is not None}
 

@@ -15,6 +15,7 @@ from bepo.envs.alfworld.augment import Memory
 from bepo.envs.alfworld.engine import FastGame
 from bepo.envs.alfworld.expert import Expert
 from bepo.envs.alfworld.games import Broken, Episode, Reply, compiled_game
+from bepo.envs.alfworld.limits import Endless
 
 if TYPE_CHECKING:
     from bepo.envs.alfworld import ALFWorld
@@ -55,7 +56,11 @@ class ALFWorldEpisodes:
         """Return the next command of the privileged expert; None if it finds no solution or the episode is broken."""
         if index in self.broken:
             return None
-        return self._expert(index).command(self._commands[index])
+        try:
+            return self._expert(index).command(self._commands[index])
+        except Endless as error:
+            self._mark_broken(index, str(error))
+            return None
 
     def expert_steps(self, index: int) -> float:
         """Return the number of the expert's commands from here to success; NaN if it finds no solution."""

@@ -10,20 +10,23 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from bepo.core.errors import UserError
+from bepo.envs.alfworld.limits import MOST_RULES, Counter, check_size
 from bepo.envs.alfworld.pddl import Unsupported
 from bepo.envs.alfworld.queries import Context, Query, parse_query
 
 Part = Callable[[Context], str]
 """A compiled part of a template: a function that derives its text."""
 
-_ACTION = re.compile(r"action\s+([\w/-]+)\s*\{((?:\"\"\"(?:.|\n)*?\"\"\"|\"[^\"]*\"|[^\"}])*)\}")
-_FIELD = re.compile(r"(template|feedback|grammar)\s*::\s*(\"\"\"(?:.|\n)*?\"\"\"|\"[^\"]*\")\s*;")
-_TOP = re.compile(r"^grammar\s*::\s*\"\"\"((?:.|\n)*?)\"\"\"\s*;", re.MULTILINE)
+# Atomic groups (?>...) and possessive repetition *+: otherwise unclosed quotes would take exponential time.
+_STRING = r"(?>\"\"\"(?>(?:(?!\"\"\")(?:.|\n))*+)\"\"\"|\"[^\"]*\")"
+_ACTION = re.compile(rf"action\s+([\w/-]+)\s*\{{((?>{_STRING}|[^\"}}])*+)\}}")
+_FIELD = re.compile(rf"(template|feedback|grammar)\s*::\s*({_STRING})\s*;")
+_TOP = re.compile(rf"^grammar\s*::\s*(?=\"\"\")({_STRING})\s*;", re.MULTILINE)
 _ATTRIBUTES = ("name", "id", "indefinite", "definite")
 _LEADING = re.compile(r"//.*\n?|\s+")
 _SYMBOL = re.compile(
-    r"\[\{(?P<item>#[^#]*#|[^|\[\]{}\n<>]+?)(?:\s*\|\s*(?P<item_query>[^;|{}\n\[\]#]+))?\}\]"
-    r"|\{(?P<value>#[^#]*#|[^|\[\]{}\n<>]+?)(?:\s*\|\s*(?P<value_query>[^;|{}\n\[\]#]+))?\}"
+    r"\[\{(?P<item>#[^#]*#|[^|\[\]{}\n<>]++)(?:\s*+\|\s{0,99}(?P<item_query>[^;|{}\n\[\]#]++))?\}\]"
+    r"|\{(?P<value>#[^#]*#|[^|\[\]{}\n<>]++)(?:\s*+\|\s{0,99}(?P<value_query>[^;|{}\n\[\]#]++))?\}"
     r"|#(?P<rule>[\w()/!<>\-\s,.]+)#"
     r"|(?P<text>[^;|\"<>\[\]#{}]+)"
 )
@@ -72,8 +75,9 @@ class Grammar:
         """The template of each action's feedback."""
         rules: dict[str, list[dict]] = {}
         text = "\n".join(line for line in text.split("\n") if not line.lstrip().startswith("#"))  # comments
+        check_size(text, "a grammar")
         for block in _TOP.findall(text):
-            rules.update(json.loads(block))
+            rules.update(json.loads(block[3:-3]))
         for name, body in _ACTION.findall(text):
             fields = {key: value.strip('"') for key, value in _FIELD.findall(body)}
             self.templates[name.lower()] = fields["template"]
@@ -86,16 +90,23 @@ class Grammar:
             for name, options in rules.items()
         }
         self._compiled: dict[str, list[Part]] = {}
+        self._used = Counter(MOST_RULES, "rules for one text")
 
     def derive(self, text: str, context: Context) -> str:
         """Return the text that a template gives in a context.
 
-        Raises ``Unsupported`` for an unknown symbol, and ``ForeignExpression``.
+        Raises ``Unsupported`` for an unknown symbol, ``ForeignExpression``, and ``Endless`` for a text that needs too
+        many rules, facts or characters.
         """
+        self._used.reset()
+        context.world.looked_at.reset()
+        return self._derive(text, context)
+
+    def _derive(self, text: str, context: Context) -> str:
         parts = self._compiled.get(text)
         if parts is None:
             parts = self._compiled[text] = self._compile(text)
-        return "".join([part(context) for part in parts])
+        return check_size("".join([part(context) for part in parts]), "a text")
 
     def texts(self) -> list[str]:
         """Return every command template and every right-hand side of a rule."""
@@ -129,14 +140,16 @@ class Grammar:
 
     def _expand(self, rule: str, context: Context) -> str:
         """Return the text of the first right-hand side of a rule whose condition holds."""
+        self._used.take()
         if rule == "task":
-            return self.derive(context.world.task, context)
+            return self._derive(context.world.task, context)
         for option in self._rules.get(rule, ()):
             if option.condition is None or next(option.condition.answers(context), None) is not None:
-                return self.derive(option.text, context)
+                return self._derive(option.text, context)
         raise Unsupported(f"the grammar symbol #{rule}#")
 
     def _compile(self, text: str) -> list[Part]:
+        check_size(text, "a template")
         parts: list[Part] = []
         while leading := _LEADING.match(text):  # as textworld's parser does
             text = text[leading.end() :]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from bepo.core.errors import UserError
 
@@ -107,12 +108,20 @@ class Domain:
 
     def subtypes(self, name: str) -> set[str]:
         """Return a type and all types below it."""
-        types = {name}
-        while True:
-            more = {t for t, supertype in self.supertypes.items() if supertype in types} - types
-            if not more:
-                return types
+        types, left = {name}, [name]
+        while left:
+            more = self._direct.get(left.pop(), set()) - types
             types |= more
+            left += more
+        return types
+
+    @cached_property
+    def _direct(self) -> dict[str, set[str]]:
+        """The types directly below each type."""
+        found: dict[str, set[str]] = {}
+        for name, supertype in self.supertypes.items():
+            found.setdefault(supertype, set()).add(name)
+        return found
 
 
 @dataclass

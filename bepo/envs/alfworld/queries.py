@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bepo.envs.alfworld.facts import Facts, Recorder
+from bepo.envs.alfworld.limits import MOST_FACTS, MOST_OF_CONDITION, Counter, check_size
 
 Placeholder = tuple[str, str]
 """The name and the type of a variable in a query."""
@@ -25,6 +26,7 @@ class World:
     types: dict[str, str]  # id -> type
     subtypes: Callable[[str], set[str]]  # maps a type to itself and all types below it
     task: str  # the text of the grammar's rule "task"; games share the rest of the grammar
+    looked_at: Counter = field(default_factory=lambda: Counter(MOST_FACTS, "facts for one text"))
 
 
 @dataclass
@@ -93,6 +95,7 @@ class Query:
         if not facts:
             return
         used, world = set(binding.values()), context.world
+        world.looked_at.take(len(facts))
         for fact in sorted(facts):
             values = [fact[i] for _, i in fresh]
             if not used.isdisjoint(values) or len(set(values)) < len(values):
@@ -109,6 +112,7 @@ def parse_query(text: str) -> Query:
 
     The type of a placeholder without a type is its name without trailing primes.
     """
+    check_size(text, "a condition", MOST_OF_CONDITION)
     predicates = []
     for name, arguments in _PREDICATE.findall(text):
         pairs = [a.split(":") for a in arguments.split(",") if a.strip()]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from bepo.envs.alfworld.facts import Arguments, Facts
+from bepo.envs.alfworld.limits import counted
 from bepo.envs.alfworld.pddl import ROOT, Action, Conjunction, Domain, Literal
 
 Matcher = Callable[[Facts, Mapping[str, Sequence[str]]], set[Arguments]]
@@ -126,8 +127,9 @@ def matcher(
     """
     body = [line for c in disjuncts for line in _Loops(c, parameters, domain, given).lines]
     unpack = [f"    {''.join(_identifier(g) + ', ' for g in given)}= objects['']"] if given else []
-    source = "\n".join(["def find(facts, objects):", "    found = set()", *unpack, *body, "    return found"])
-    namespace: dict[str, Any] = {}
+    begin = ["def find(facts, objects):", "    found, take = set(), counted()"]
+    source = "\n".join([*begin, *unpack, *body, "    return found"])
+    namespace: dict[str, Any] = {"counted": counted}
     exec(source, namespace)
     return namespace["find"]
 
@@ -139,7 +141,7 @@ class _Loops:
         self, condition: Conjunction, parameters: Mapping[str, str], domain: Domain, given: tuple[str, ...]
     ) -> None:
         self.lines: list[str] = []
-        self._depth = 1
+        self._depth, self._loops = 1, 0
         self._domain = domain
         self._types = {**parameters, **condition.local}
         self._known = set(given)
@@ -153,7 +155,7 @@ class _Loops:
             unbound = [v for v in self._types if v not in self._known and (v in parameters or self._is_used(v))]
             if not unbound:
                 break
-            self._open(f"for {_identifier(unbound[0])} in objects[{self._types[unbound[0]]!r}]:")
+            self._loop(_identifier(unbound[0]), f"objects[{self._types[unbound[0]]!r}]")
             self._known.add(unbound[0])
         # A quantified variable that occurs in no literal still needs an object of its type.
         for variable in condition.local:
@@ -171,9 +173,14 @@ class _Loops:
         unknown = self._unknown(x)
         positions = tuple(i for i, argument in enumerate(x.arguments) if argument not in unknown)
         key = "".join(_value(x.arguments[i]) + ", " for i in positions)
-        self._open(f"for fact in facts.index({x.predicate!r}, {positions!r}).get(({key}), ()):")
+        self._loop("fact", f"facts.index({x.predicate!r}, {positions!r}).get(({key}), ())")
         for variable in unknown:
             self._bind(variable, x)
+
+    def _loop(self, variable: str, values: str) -> None:
+        """Open a loop. Those within other loops are counted, because nested loops multiply."""
+        self._open(f"for {variable} in {f'take({values})' if self._loops else values}:")
+        self._loops += 1
 
     def _bind(self, variable: str, x: Literal) -> None:
         """Assign a variable from the current fact, and test its other occurrences and its type."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from bepo.core.errors import Missing
 from bepo.envs.alfworld.grammar import compile_expression
+from bepo.envs.alfworld.limits import MOST_RULES, Counter
 
 INSTALL = "pip install textworld==1.7.0 && pip install --no-deps alfworld==0.4.2"  # beside any torch
 
@@ -34,6 +35,7 @@ class TextWorldGame:
         except ImportError as error:
             raise Missing(f"textworld is not installed ({error})", INSTALL) from error
         _refuse_foreign_expressions()
+        _limit_rules()
         with _unchanged_arguments():
             self._env = PddlEnv(textworld.EnvInfos(won=True, admissible_commands=True, facts=True))
             self._env.load(dict(game_file))
@@ -84,6 +86,25 @@ def _refuse_foreign_expressions() -> None:
             return super().derive(context)
 
     textgen.EvalSymbol = Checked
+
+
+@cache
+def _limit_rules() -> None:
+    """Make textworld raise ``Endless`` for a text that needs too many rules, as the fast engine does."""
+    from textworld.envs.pddl import textgen
+
+    grammar, used = textgen.ContextSensitiveGrammar, Counter(MOST_RULES, "rules for one text")
+    derive, replace = grammar.derive, grammar.replace
+
+    def derive_limited(self: Any, *arguments: Any, **options: Any) -> str:
+        used.reset()
+        return derive(self, *arguments, **options)
+
+    def replace_limited(self: Any, start: Any) -> Any:
+        used.take()
+        return replace(self, start)
+
+    grammar.derive, grammar.replace = derive_limited, replace_limited
 
 
 @contextmanager

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from bepo.core.errors import Parser, UserError
+from bepo.core.errors import Parser, UserError, path_of, whole_number
 from bepo.envs.alfworld.generate import SPLITS, generate
 
 
 def main() -> None:
     """Write the games, and print how to use them."""
     parser = Parser(description=__doc__)
-    parser.add_argument("folder", type=Path, help="the folder for ALFWORLD_DATA; json_2.1.1 is created in it")
-    parser.add_argument("--games", type=int, default=100, help="number of games in each split (default: 100)")
+    parser.add_argument("folder", type=path_of, help="the folder for ALFWORLD_DATA; json_2.1.1 is created in it")
+    parser.add_argument(
+        "--games", type=whole_number(1, 100_000), default=100, help="number of games in each split (default: 100)"
+    )
     options = parser.parse_args()
     try:
         for split in SPLITS:

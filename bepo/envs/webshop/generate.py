@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from bepo.core.errors import Parser
+from bepo.core.errors import Parser, path_of, whole_number
 from bepo.envs.webshop.goods import BRANDS, COLORS, EXTRA_OPTIONS, FAMILIES, STYLES, TAILS, Family
 
 _ASIN = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -129,9 +129,9 @@ def write(folder: Path, products: int = 1000, seed: int = 0) -> None:
 def main() -> None:
     """Read the command line, and write the files."""
     parser = Parser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--products", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("folder", type=path_of)
+    parser.add_argument("--products", type=whole_number(1, 1_000_000), default=1000)
+    parser.add_argument("--seed", type=whole_number(0, 2**63 - 1), default=0)
     options = parser.parse_args()
     write(options.folder, options.products, options.seed)
 
