@@ -1,46 +1,56 @@
-"""Tables next-claims, next-order and next-groups: the tests of ``paper/next.yaml``; lab-gain: gain beside training."""
+"""Tables of new blocks: next-claims, next-order, next-groups, desktop-claims; and lab-gain, gain beside training."""
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pandas as pd
 
 from analysis.claims.blocks import BASELINE, IN_BLOCKS, in_all, measured, measured_by_env, runs_in_blocks
 from analysis.claims.declared import FIRST_SIX
-from analysis.claims.next_blocks import (
-    FIRST,
-    NEXT_MEASURES,
+from analysis.claims.new_blocks import (
+    DESKTOP,
+    MEASURES_OF_TESTS,
+    NEXT,
     OURS,
-    ByBlock,
-    NextTest,
+    BlockTest,
+    Correlation,
+    DesktopOrder,
     lab_setting,
-    rank_correlation,
-    read_next_plan,
+    predicted_by_lab,
+    read_plan,
 )
 from analysis.contrast import Contrast, weighted
 from analysis.data.lab import plan, recorded
 from analysis.data.methods import environment_name, row_label
 from analysis.data.rows import ROW_IN_BLOCKS
 from analysis.data.runs import Run
+from analysis.data.sources import Source
 from analysis.data.studies import Studies
-from analysis.grid.artefact import artefact
+from analysis.grid.artefact import Artefact, artefact
 from analysis.grid.notes import origins
 from analysis.grid.table import NOT_RUN, Table
 
+NOT_JUDGED = "not judged"
 ENVIRONMENTS = ("sokoban", "webshop", "alfworld")
 
 
 @artefact("next-claims", "table", study=("next",), key=ROW_IN_BLOCKS)
 def next_claims(studies: Studies) -> Table:
     """Test what paper/next.yaml declares about Batch-BEPO."""
-    runs = runs_in_blocks(studies, ("next",))
-    judged = studies.tier != "smoke"
+    runs, tests = runs_in_blocks(studies, ("next",)), read_plan(NEXT)[0]
     return Table(
         "Batch-BEPO in new blocks: tests declared before the first of their runs (points of success).",
         ["Environment", "Measure", "Against", "Margin", "Blocks", "Difference", "Bound", "Verdict"],
-        [_row(test, _differences(test, runs), judged) for test in read_next_plan().tests],
         [
-            f"Declared in paper/next.yaml. Blocks: those trained of the first blocks from {FIRST} on that the test "
-            "asks for. Speed: success in training over all updates. Unseen: success on held-out tasks in rooms that "
-            "training does not see, in the last fifth of the updates. Difference: Batch-BEPO minus the other, mean "
-            "with Student's 95 % interval. Bound: one-sided, 95 %. A test holds if the bound is above minus its "
+            [environment_name(test.env), test.measure, row_label(test.less), f"{test.margin:g}", *cells]
+            for test in tests
+            for cells in [_judged(test, runs, studies.tier, early=False)]
+        ],
+        [
+            f"Declared in paper/next.yaml. Blocks: those trained of the first blocks from {tests[0].first} on that the "
+            "test asks for. Speed: success in training over all updates. Unseen: success on held-out tasks in rooms "
+            "that training does not see, in the last fifth of the updates. Difference: Batch-BEPO minus the other, "
+            "mean with Student's 95 % interval. Bound: one-sided, 95 %. A test holds if the bound is above minus its "
             "margin. It is judged once, when its blocks are complete; until then no difference is shown.",
             *origins(runs),
         ],
@@ -48,23 +58,74 @@ def next_claims(studies: Studies) -> Table:
     )
 
 
-def _differences(test: NextTest, runs: list[Run]) -> ByBlock:
+def _judged(test: BlockTest, runs: Sequence[Run], tier: str, early: bool) -> list[str]:
+    """Return the cells Blocks, Difference, Bound and Verdict. ``early``: show the difference before the verdict."""
     own = [run for run in runs if run.env == test.env]
-    ours, theirs = (
-        {run.seed: NEXT_MEASURES[test.measure](run) for run in own if str(ROW_IN_BLOCKS.row(run)) == row}
-        for row in (OURS, test.less)
+    more, less = (
+        {run.seed: MEASURES_OF_TESTS[test.measure](run) for run in own if str(ROW_IN_BLOCKS.row(run)) == row}
+        for row in (test.more, test.less)
     )
-    return {block: ours[block] - theirs[block] for block in test.wanted if block in ours.keys() & theirs.keys()}
+    by_block = {block: more[block] - less[block] for block in test.wanted if block in more.keys() & less.keys()}
+    verdict = test.verdict(by_block) if tier != "smoke" else NOT_JUDGED
+    found, blocks = Contrast.over(list(by_block.values())), f"{len(by_block)} of {test.blocks}"
+    if verdict in ("not run", NOT_JUDGED):
+        return [blocks, found.text() if early else "–", "–", verdict]
+    return [blocks, found.text(), f"{found.lower_bound():.1f}", verdict]
 
 
-def _row(test: NextTest, by_block: ByBlock, judged: bool) -> list[str]:
-    named = [environment_name(test.env), test.measure, row_label(test.less), f"{test.margin:g}"]
-    verdict = test.verdict(by_block) if judged else "not judged"
-    blocks = f"{len(by_block)} of {test.blocks}"
-    if verdict in ("not run", "not judged"):
-        return [*named, blocks, "–", "–", verdict]
-    found = Contrast.over(list(by_block.values()))
-    return [*named, blocks, found.text(), f"{found.lower_bound():.1f}", verdict]
+class BesideTiny(Artefact):
+    """An artefact that takes the runs in blocks of the tiny model, too, whatever its tier is."""
+
+    def load(self, source: Source, tier: str, allow_mixed: bool = False) -> Studies:
+        """Return study desktop at the tier, and the studies in blocks at tier laptop."""
+        tiny = {name: source.study(name, "laptop", ROW_IN_BLOCKS, allow_mixed) for name in IN_BLOCKS}
+        return Studies({**super().load(source, tier, allow_mixed), **tiny})
+
+
+@artefact("desktop-claims", "table", study=("desktop",), key=ROW_IN_BLOCKS, of=BesideTiny)
+def desktop_claims(studies: Studies) -> Table:
+    """Test what paper/desktop.yaml declares about pretrained weights."""
+    runs, (tests, parts) = runs_in_blocks(studies, ("desktop",)), read_plan(DESKTOP)
+    tiny = runs_in_blocks(studies, IN_BLOCKS)
+    rows = []
+    for test in tests:
+        before = _judged(replace(test, first=FIRST_SIX[0], blocks=16), tiny, "laptop", early=True)
+        cells = _judged(test, runs, studies.tier, early=True)
+        rows.append([f"{row_label(test.more)} over {row_label(test.less)}", *cells, f"{before[1]} ({before[0]})"])
+    order, speeds = _order(parts["order"], runs, tiny)
+    told = [f"{len(order)} of {len(parts['order'].methods)} methods", "–", "–", "not run", "–"]
+    if len(order) >= parts["order"].least_methods and studies.tier != "smoke":
+        found = Correlation.of(list(order.values()), [speeds[row] for row in order])
+        told[1:4] = found.text, "–", "carries over" if found.is_positive else "not shown"
+    return Table(
+        "Pretrained weights (SmolLM2-135M) in blocks: tests declared before the first run of a block (points).",
+        ["Test", "Blocks", "Result", "Bound", "Verdict", "Tiny model"],
+        [*rows, ["Order of methods", *told]],
+        [
+            f"Declared in paper/desktop.yaml, text Sokoban. Success in training over all updates, in blocks from "
+            f"{tests[0].first} on: mean difference with Student's 95 % interval. Bound: one-sided, 95 %; a test holds "
+            "if it is above 0. Judged once, when all blocks are there. Order: Spearman's correlation of the tiny "
+            f"model's success in training (blocks {FIRST_SIX[0]} to {FIRST_SIX[-1]}) with that of pretrained weights, "
+            f"over methods with the same {parts['order'].least_blocks} blocks or more, with the 95 % interval over "
+            "resampled methods; the order carries over if it lies above 0. Tiny model: the same difference at tier "
+            "laptop, over 16 blocks.",
+            *origins([*runs, *tiny]),
+        ],
+        left=1,
+    )
+
+
+def _order(order: DesktopOrder, runs: Sequence[Run], tiny: Sequence[Run]) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the speed of the tiny model and of pretrained weights, by row, for the rows that count."""
+    own, before = (
+        measured([run for run in group if run.env == "sokoban"])["speed"].reindex(columns=list(order.methods))
+        for group in (runs, tiny)
+    )
+    before = in_all(before, FIRST_SIX)
+    counted = own.loc[:, own.notna().sum() >= order.least_blocks]
+    shared = counted.dropna()
+    rows = [row for row in counted if row in before] if len(shared) >= order.least_blocks else []
+    return {row: float(before[row].mean()) for row in rows}, {row: float(shared[row].mean()) for row in rows}
 
 
 @artefact("lab-gain", "table", study=IN_BLOCKS, key=ROW_IN_BLOCKS)
@@ -117,7 +178,7 @@ def _correlations(env: str, speeds: pd.DataFrame) -> str:
     means = {row: float(trained[row].mean()) for row in named if row in trained}
     if len(means) < 5:
         return "too few runs"
-    told = ", ".join(f"{measure} {rank_correlation(env, measure, means).text}" for measure in ("gain", "error"))
+    told = ", ".join(f"{measure} {predicted_by_lab(env, measure, means).text}" for measure in ("gain", "error"))
     return f"{told} over {len(means)} estimators"
 
 
@@ -125,16 +186,16 @@ def _correlations(env: str, speeds: pd.DataFrame) -> str:
 def next_order(studies: Studies) -> Table:
     """Test whether gain in the lab predicts success in training in new blocks."""
     runs = runs_in_blocks(studies, ("next",))
-    order, by_env = read_next_plan().order, measured_by_env(runs)
+    order, by_env = read_plan(NEXT)[1]["order"], measured_by_env(runs)
     judged = studies.tier != "smoke"
     rows = []
     for env in ENVIRONMENTS:
         trained = in_all(by_env.get(env, measured([]))["speed"], order.blocks)
         means = {row: float(trained[row].mean()) for row in order.estimators if row in trained}
-        cells = ["–", "–", "not run" if judged else "not judged"]
+        cells = ["–", "–", "not run" if judged else NOT_JUDGED]
         if judged and len(means) == len(order.estimators):
-            gain, error = rank_correlation(env, "gain", means), rank_correlation(env, "error", means)
-            cells = [gain.text, error.text, gain.verdict]
+            gain, error = predicted_by_lab(env, "gain", means), predicted_by_lab(env, "error", means)
+            cells = [gain.text, error.text, "predicts learning" if gain.is_positive else "not shown"]
         rows.append([environment_name(env), f"{len(means)} of {len(order.estimators)}", *cells])
     return Table(
         "Does gain in the lab predict how fast estimators learn? Declared before the runs.",
@@ -158,7 +219,7 @@ def next_groups(studies: Studies) -> Table:
     pairs_runs, eights_runs = (
         [run for run in runs_in_blocks(studies, (name,)) if run.env == "webshop"] for name in ("next", "next_groups")
     )
-    groups, judged = read_next_plan().groups, studies.tier != "smoke"
+    groups, judged = read_plan(NEXT)[1]["groups"], studies.tier != "smoke"
     pairs, eights = measured(pairs_runs)["speed"], measured(eights_runs)["speed"]
     eights = eights.reindex(index=pairs.index.union(eights.index))
     if "ppo" in pairs:  # each trajectory of PPO is of another task, so its run is the same in both
@@ -170,7 +231,7 @@ def next_groups(studies: Studies) -> Table:
         shared = leads[0].index.intersection(leads[1].index)
         named = [row_label(method), f"{len(shared)} of {len(groups.blocks)}"]
         if not judged or len(shared) < len(groups.blocks):
-            rows.append([*named, *["–"] * 3, *["not run" if judged else "not judged"] * 2])
+            rows.append([*named, *["–"] * 3, *["not run" if judged else NOT_JUDGED] * 2])
             continue
         in_pairs, in_eights = (Contrast.over(lead[shared]) for lead in leads)
         smaller = Contrast.over(leads[0][shared] - leads[1][shared])
