@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from analysis.data.rows import METHOD, RowKey
 from analysis.data.sources import Source
 from analysis.data.studies import Studies
+from analysis.grid.design import design
 from analysis.grid.table import Entry, Figure, Table
 from bepo.core.errors import UserError, choose
 from bepo.core.places import PAPER
@@ -40,7 +41,10 @@ class Artefact:
         return Studies({name: source.study(name, tier, key, allow_mixed, self.alike) for name, key in named})
 
     def make(self, source: Source, tier: str, allow_mixed: bool = False) -> tuple[Studies, Table | Figure]:
-        """Load the studies and build it. A table is built once for a source, because claims need it too."""
+        """Load the studies and build it; its caption ends with the design of its runs.
+
+        A table is built once for a source, because claims need it too.
+        """
         return (_table if self.kind == "table" else _made)(self, source, tier, allow_mixed)
 
     def entries(self, source: Source, tier: str, allow_mixed: bool = False) -> list[Entry]:
@@ -51,7 +55,9 @@ class Artefact:
 
 def _made(item: Artefact, source: Source, tier: str, allow_mixed: bool) -> tuple[Studies, Table | Figure]:
     loaded = item.load(source, tier, allow_mixed)
-    return loaded, item.build(loaded)
+    product = item.build(loaded)
+    product.caption = f"{product.caption} {design(loaded.runs if product.runs is None else product.runs)}".rstrip()
+    return loaded, product
 
 
 _table = lru_cache(maxsize=200)(_made)

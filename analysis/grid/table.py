@@ -6,7 +6,7 @@ from itertools import groupby
 from math import isnan
 from typing import TYPE_CHECKING
 
-from analysis.data.methods import RECONSTRUCTION, is_upper_bound
+from analysis.data.methods import RECONSTRUCTION, is_privileged
 from analysis.data.reported import EntryKey
 from analysis.data.runs import Run
 from analysis.data.statistics import Comparison, Estimate, Reproduced
@@ -76,9 +76,9 @@ class Entry:
         return all(run.tier == "paper" for run in self.runs)
 
     @property
-    def of_upper_bound(self) -> bool:
-        """Whether it is an upper bound, which is not ranked with the methods."""
-        return any(is_upper_bound(run.method) for run in self.runs)
+    def of_privileged(self) -> bool:
+        """Whether it has privileged information, so that it is not ranked with the methods."""
+        return any(is_privileged(run.method) for run in self.runs)
 
     @property
     def refused(self) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from analysis.data.methods import RECONSTRUCTION, environment_name, is_upper_bound, marked_name, ordered
+from analysis.data.methods import RECONSTRUCTION, environment_name, is_privileged, marked_name, ordered
 from analysis.data.rows import EVERY_METHOD, METHOD
 from analysis.data.runs import Run, grouped
 from analysis.data.sources import Source
@@ -86,11 +86,11 @@ def _place(run: Run) -> tuple[str, str, float | None]:
 def _rows(runs: Iterable[Run]) -> Iterator[str]:
     by_method = grouped(runs, lambda run: run.method)
     measured = {name: (learning(same), final(same)) for name, same in by_method.items()}
-    best = [max(rates[k].mean() for name, rates in measured.items() if not is_upper_bound(name)) for k in (0, 1)]
+    best = [max(rates[k].mean() for name, rates in measured.items() if not is_privileged(name)) for k in (0, 1)]
     for name in ordered(by_method):
         texts = [mean_of(rates).text for rates in measured[name]]
         shown = [
-            f"**{t}**" if r.mean() == top and not is_upper_bound(name) else t
+            f"**{t}**" if r.mean() == top and not is_privileged(name) else t
             for t, r, top in zip(texts, measured[name], best)
         ]
         same = by_method[name]
