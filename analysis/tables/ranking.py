@@ -36,6 +36,7 @@ def ranking(studies: Studies) -> Table:
             "not a bound: methods can be above it.",
             *origins(used),
         ],
+        used=used,
         headings=headings,
     )
 
