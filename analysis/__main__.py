@@ -213,7 +213,7 @@ _OPTIONS: dict[str, dict] = {
     "--tier": {"help": f"{', '.join(TIERS)}; default: every tier that has runs (explain, power: the highest)"},
     "--out": {
         "type": path_of,
-        "help": "folder to write to (default: paper; RESULTS/views for study, curves, --seeds, and labels with --results)",
+        "help": "folder to write to (default: paper; RESULTS/views for study, curves, --seeds, labels with --results)",
     },
     "--seeds": {
         "type": _seeds,

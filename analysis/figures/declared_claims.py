@@ -46,7 +46,8 @@ def declared_claims(studies: Studies) -> Figure:
     caption = (
         f"The claims that were declared before the first block was trained (tier {studies.tier}). Green and filled: "
         "decided, it holds. Red and filled: decided, the opposite. Hollow: undecided. Verdicts are corrected for all "
-        "claims and looks, intervals are not. In training: success over all updates. Held-out: success late in training."
+        "claims and looks, intervals are not. In training: success over all updates. Held-out: success on other tasks, "
+        "late in training."
     )
     return Figure(caption, figure, used, [RECONSTRUCTION] * any("ʳ" in text for text, _ in lines))
 

@@ -33,6 +33,7 @@ def ranking_curves(studies: Studies) -> Figure:
     used = [run for by_method in by_env.values() for runs in by_method.values() for run in runs]
     caption = (
         f"Success in training by method, model {MODEL} (tier {studies.tier}): mean over training seeds, running mean "
-        f"of {_SMOOTH} updates. Dashed: the oracle, which is privileged. How early a line rises is what step credit changes."
+        f"of {_SMOOTH} updates. Dashed: the oracle, which is privileged. How early a line rises is what step credit "
+        "changes."
     )
     return Figure(caption, figure, used)

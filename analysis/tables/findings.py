@@ -91,6 +91,7 @@ def findings(studies: Studies) -> Table:
             *oracles(used),
             *origins(used),
         ],
+        used=used,
         left=3,
         widths={0: 0.21, 2: 0.70},
         short=True,

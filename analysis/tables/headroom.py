@@ -53,6 +53,7 @@ def headroom(studies: Studies) -> Table:
             *oracles(used),
             *origins(used),
         ],
+        used=used,
         left=2,
     )
 

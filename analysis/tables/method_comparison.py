@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from analysis.data.methods import (
     ORDER,
-    is_reconstruction,
     is_privileged,
+    is_reconstruction,
     known_methods,
     name_of,
     ordered,

@@ -54,6 +54,7 @@ def next_claims(studies: Studies) -> Table:
             "margin. It is judged once, when its blocks are complete; until then no difference is shown.",
             *origins(runs),
         ],
+        used=runs,
         left=3,
     )
 
@@ -111,6 +112,7 @@ def desktop_claims(studies: Studies) -> Table:
             "laptop, over 16 blocks.",
             *origins([*runs, *tiny]),
         ],
+        used=runs,
         left=1,
     )
 
@@ -160,6 +162,7 @@ def lab_gain(studies: Studies) -> Table:
             + ". Nothing was declared about these blocks.",
             *origins(runs),
         ],
+        used=runs,
     )
 
 
@@ -209,6 +212,7 @@ def next_order(studies: Studies) -> Table:
             "no verdict. Judged once, when all runs are there.",
             *origins(runs),
         ],
+        used=runs,
         left=1,
     )
 
@@ -252,5 +256,6 @@ def next_groups(studies: Studies) -> Table:
             "a quarter of the tasks, which is part of the change.",
             *origins([*pairs_runs, *eights_runs]),
         ],
+        used=[*pairs_runs, *eights_runs],
         left=1,
     )

@@ -483,7 +483,7 @@ def test_runs_that_nobody_expected_in_a_study_stop_no_artefact(tmp_path):
 
 
 def test_every_estimator_of_steps_stands_in_one_of_two_tables(results):
-    """Those of the paper beside its description, the others with their source; privileged ones and critics in neither."""
+    """Those of the paper beside its description, the others with their source; the oracle and critics in neither."""
     paper, others = (
         {row[0].value: row for row in table(results, label).rows} for label in ("method-comparison", "estimators")
     )
