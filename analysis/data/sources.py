@@ -8,6 +8,7 @@ from analysis.data.rows import METHOD, RowKey
 from analysis.data.runs import Run
 from analysis.data.studies import StudyRuns, select
 from bepo.core.errors import choose
+from bepo.explore.columns import PublishedColumns
 from bepo.runs.config import TIERS
 from bepo.store.cells import read_cell
 from bepo.store.files import Corrupt
@@ -33,6 +34,7 @@ class Source:
         """
         self.results, self.seeds = results, sorted(seeds)
         self.published = {tier: PublishedRuns(published / tier) for tier in TIERS} if published else {}
+        self._columns = {tier: PublishedColumns(runs) for tier, runs in self.published.items()}
         self._read: dict[str, Run | str] = {}
         self._read_cells: dict[tuple[str, str], list[dict[str, Any] | str]] = {}
 
@@ -142,7 +144,7 @@ class Source:
         folder = self.results / "runs" / identifier
         published = self.published.get(tier)
         if published and not (folder / RUN).exists() and published.archive(identifier).exists():
-            return published.run(identifier)
+            return self._columns[tier].run(identifier)
         return read_run(folder)
 
     def _is_published(self, identifier: str) -> bool:
