@@ -4,17 +4,22 @@
 macros. With labels the page and the macros stay as they are. All other commands are named first.
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from analysis.data.sources import Source, open_source
 from bepo.core.errors import Parser, UserError, choose, exit_code, path_of
 from bepo.runs.config import TIERS
 from bepo.store.files import check_regular
 from bepo.store.find import DEFAULT, existing, views
+
+if TYPE_CHECKING:
+    from analysis.data.sources import Source
 
 _MOST_SEEDS = 10_000
 _BUILD = "build"
@@ -156,6 +161,7 @@ def _headlines(options: argparse.Namespace) -> None:
 
 def _results(options: argparse.Namespace) -> None:
     """Write docs/results.md from the published runs."""
+    from analysis.data.sources import open_source
     from analysis.output.results import PAGE, results
 
     page = (options.out or PAGE.parent) / PAGE.name
@@ -181,6 +187,7 @@ def _curves(options: argparse.Namespace) -> None:
 
 def _runs(options: argparse.Namespace) -> None:
     """List the newest runs, yours first (tier=smoke status=partial ...), or delete some: runs delete RUN_ID ..."""
+    from analysis.data.sources import open_source
     from analysis.output import ledger
 
     source = open_source(options.results, options.source)
@@ -196,6 +203,8 @@ def _runs(options: argparse.Namespace) -> None:
 
 def _source(options: argparse.Namespace) -> tuple[Source, list[str]]:
     """Return the runs and the tiers to analyse. Raises ``UserError`` if no study has a run."""
+    from analysis.data.sources import open_source
+
     source = open_source(options.results, options.source, options.seeds)
     tiers = [options.tier] if options.tier else source.tiers()
     if not tiers:

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import yaml
 
-from analysis.claims.looks import LATE, level, speed
+from analysis.claims.looks import late_success, level, speed
 from analysis.contrast import Contrast
 from analysis.data.reported import PAPER
 from analysis.data.runs import Run
@@ -22,8 +21,7 @@ ByBlock = Mapping[int, float]
 def unseen(run: Run) -> float:
     """Return ``level`` on the held-out tasks of the validation split alone (ALFWorld: rooms that training lacks)."""
     rows = run.episodes
-    late = rows[(rows["update"] > LATE * run.updates) & (rows["split"] == "validation")]
-    return 100 * float(np.mean([np.mean(same) for _, same in late.groupby("update")["success"]]))
+    return late_success(run, rows[rows["split"] == "validation"])
 
 
 NEXT_MEASURES = {"speed": speed, "level": level, "unseen": unseen}

@@ -92,14 +92,18 @@ class Run:
     @cached_property
     def episodes(self) -> pd.DataFrame:
         """One row per evaluation episode; ``final``: whether it is from the last policy."""
-        table = table_of(self._stored, "episodes")
-        return table.assign(final=table["update"].to_numpy() == self.updates)
+        return table_of(self._stored, "episodes")
 
     @cached_property
     def final(self) -> pd.DataFrame:
         """The episodes of the last policy on the test tasks."""
+        return self.episodes.iloc[self._final]
+
+    @cached_property
+    def _final(self) -> np.ndarray:
+        """The places of the final test episodes among all episodes."""
         rows = self.episodes
-        return pd.DataFrame(rows[rows["final"] & (rows["split"] == "test")])
+        return np.flatnonzero(rows["final"].to_numpy() & (rows["split"].to_numpy() == "test"))
 
     @cached_property
     def success_before(self) -> float | None:
@@ -117,9 +121,8 @@ class Run:
 
         ``seconds/<stage>``: the cost of a stage, in CPU seconds for a run on a CPU, else in wall-clock seconds.
         """
-        table, clock = table_of(self._stored, "metrics"), self._stored.clock
-        costs = {name.replace(clock, "seconds/", 1): table[name] for name in table if str(name).startswith(clock)}
-        return table.assign(**costs) if "update" in table else pd.DataFrame()
+        table = table_of(self._stored, "metrics")
+        return table if "update" in table else pd.DataFrame()
 
     @cached_property
     def learned(self) -> str:
@@ -151,11 +154,11 @@ class Run:
         if column in self._passes:
             return self._passes[column]
         try:
-            rows = self.final
-            seeds = [int(seed) for seed in rows["evaluation_seed"].unique()]
-            tasks = rows["task"].to_numpy().reshape(max(len(seeds), 1), -1)
-            kinds = rows["kind"].to_numpy() if "kind" in rows else np.full(len(rows), "")
-            values = (100 if column in _SHARES else 1) * rows[column].to_numpy(float).reshape(tasks.shape)
+            rows, own = self.episodes, self._final
+            seeds = [*dict.fromkeys(rows["evaluation_seed"].to_numpy()[own].tolist())]
+            tasks = rows["task"].to_numpy()[own].reshape(max(len(seeds), 1), -1)
+            kinds = rows["kind"].to_numpy()[own] if "kind" in rows else np.full(len(own), "")
+            values = (100 if column in _SHARES else 1) * rows[column].to_numpy(float)[own].reshape(tasks.shape)
         except (KeyError, ValueError) as error:
             raise Corrupt(f"{self.path}: its episodes are not evaluation passes ({error})") from None
         if not seeds or (tasks != tasks[0]).any():

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -52,12 +52,17 @@ class ColumnRun(ArchivedRun):
 def table_of(run: StoredRun, stream: str) -> pd.DataFrame:
     """Return ``metrics`` or ``episodes`` of a run: one row per update or episode. Raises ``Corrupt``.
 
-    All metrics are numbers; what is none is nan.
+    ``metrics`` are numbers; what is none is nan. ``seconds/<stage>``: the cost of a stage, in CPU seconds for a run on
+    a CPU, else in wall-clock seconds. ``episodes`` have ``final``: whether the policy after the newest update played.
     """
     if isinstance(run, ColumnRun):
         return run.table(stream)
-    as_array = _numbers if stream == "metrics" else _texts_or_numbers
-    return pd.DataFrame({name: as_array(column) for name, column in run.columns(stream).items()})
+    if stream == "metrics":
+        columns = {name: _numbers(column) for name, column in run.columns(stream).items()}
+        costs = {name: columns[name] for name in columns if name.startswith(run.clock)}
+        return pd.DataFrame(columns | {name.replace(run.clock, "seconds/", 1): cost for name, cost in costs.items()})
+    columns = {name: _texts_or_numbers(column) for name, column in run.columns(stream).items()}
+    return pd.DataFrame(columns | {"final": np.asarray(columns.get("update", [])) == run.updates})
 
 
 def _texts_or_numbers(column: list[Any]) -> Any:

@@ -119,18 +119,14 @@ class Runs:
     def to_parquet(self, folder: str | PathLike[str]) -> Path:
         """Write the tables as ``runs``, ``metrics``, ``episodes`` and ``transcripts.parquet``, and return the folder.
 
-        docs/files.md has the schema. Needs pyarrow. A column with values of several types becomes text. Raises
-        ``UserError`` if pyarrow is missing or the folder cannot be written.
+        docs/files.md has the schema. A column with values of several types becomes text. Raises ``UserError`` if the
+        folder cannot be written.
         """
         place = Path(folder)
         try:
-            import pyarrow  # noqa: F401
-
             place.mkdir(parents=True, exist_ok=True)
             for name in ("runs", "metrics", "episodes", "transcripts"):
                 _storable(getattr(self, name)).to_parquet(place / f"{name}.parquet")
-        except ImportError:
-            raise UserError("to_parquet needs pyarrow; to fix it: pip install pyarrow") from None
         except OSError as error:
             raise UserError(f"{place}: cannot be written ({why(error)})") from error
         return place

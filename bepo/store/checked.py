@@ -196,7 +196,7 @@ def _fit(values: Sequence[Any], kinds: Kinds) -> bool:
     if found == {float}:
         return float in kinds and all(map(math.isfinite, values))
     if found == {int}:
-        return int in kinds and -_LARGEST < min(values) and max(values) < _LARGEST
+        return int in kinds and min(values) > -_LARGEST and max(values) < _LARGEST
     return found <= {*kinds} and (not found & {*_NUMBER} or all(map(_is_usual, values)))
 
 
