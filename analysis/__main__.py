@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,7 +91,7 @@ def _check_matplotlib() -> None:
 # Statistics, plots and algebra take seconds to import: each command imports what it needs.
 def _build(options: argparse.Namespace) -> int | None:
     """Build tables and figures: all, or those with these labels. Without a command, this one runs."""
-    from analysis.output import remembered
+    from analysis.data import remembered
 
     source, tiers = _source(options)
     for name in options.names:
@@ -98,7 +99,7 @@ def _build(options: argparse.Namespace) -> int | None:
             raise UserError(f"{name}: a command stands before its options: python -m analysis {name} ...")
     out = _out(options)
     key = ("build", remembered.digest_of(source), out.resolve(), tiers, options.allow_mixed)
-    if not options.names and remembered.recall(*key) == remembered.state_of(remembered.written(out)) != []:
+    if not options.names and remembered.recall(source, *key) == remembered.state_of(remembered.written(out)) != []:
         print(f"unchanged since the last analysis\npage:    {out / 'report.html'}")
         return 0
     from analysis.output.explain_claim import explanations
@@ -129,14 +130,14 @@ def _explain(options: argparse.Namespace) -> None:
 
 def _explain_entry(path: str, source: Source, tiers: list[str], allow_mixed: bool) -> str:
     """Return the explanation of an entry, which is kept until runs or sources change."""
-    from analysis.output import remembered
+    from analysis.data import remembered
 
     def explained() -> str:
         from analysis.output.explain import explain
 
         return explain(path, source, tiers, allow_mixed)
 
-    return remembered.kept(explained, "entry", remembered.digest_of(source), path, tiers, allow_mixed)
+    return remembered.kept(explained, source, "entry", remembered.digest_of(source), path, tiers, allow_mixed)
 
 
 def _power(options: argparse.Namespace) -> None:
@@ -187,6 +188,7 @@ def _curves(options: argparse.Namespace) -> None:
 
 def _runs(options: argparse.Namespace) -> None:
     """List the newest runs, yours first (tier=smoke status=partial ...), or delete some: runs delete RUN_ID ..."""
+    from analysis.data import remembered
     from analysis.data.sources import open_source
     from analysis.output import ledger
 
@@ -195,7 +197,8 @@ def _runs(options: argparse.Namespace) -> None:
         ledger.delete(source.results, options.names[1:])
         print(f"deleted {' '.join(dict.fromkeys(options.names[1:]))}")
         return
-    table = ledger.ledger(source.results, source.published.values())
+    make = partial(ledger.ledger, source.results, source.published.values())
+    table = remembered.kept(make, source, "ledger", remembered.digest_of(source))
     found = ledger.filtered(table, options.names)
     number = None if options.all else ledger.NEWEST
     print(ledger.values_instead(table, options.names) if found.empty and len(table) else ledger.show(found, number))

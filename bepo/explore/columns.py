@@ -110,10 +110,14 @@ class PublishedColumns:
         return self._tables[group, stream]
 
     @cached_property
+    def archives(self) -> Mapping[str, str]:
+        """The SHA-256 of every archive, by run ID."""
+        return dict(self._digests())
+
+    @cached_property
     def _opened(self) -> tuple[pq.ParquetFile | None, Mapping[str, int]]:
         """The store, and the row of each run in it whose archive is as it was when it was stored."""
-        archives = dict(self._digests())
-        stored = _read(self._name)
+        archives, stored = self.archives, _read(self._name)
         places = _places(stored, archives)
         missing = [run_id for run_id in archives if run_id not in places]
         if len(missing) > _MANY:

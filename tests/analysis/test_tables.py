@@ -9,9 +9,10 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.claims.entries import OfEntries
+from analysis.data import remembered
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
-from analysis.output import explain, page, remembered
+from analysis.output import explain, page
 from analysis.output.build import build
 from analysis.output.latex import to_latex
 from analysis.output.text import statistics, to_csv, to_markdown
@@ -351,7 +352,9 @@ def test_an_analysis_depends_on_its_runs_and_its_files(results, tmp_path):
     write_run(results, "gate_form", {"env.name": "webshop"}, ((1, 0),), tier="smoke")
     assert remembered.digest_of(Source(results)) != before
     remembered.keep([1], "key", before)
-    assert remembered.recall("key", before) == [1] and remembered.recall("key") is None
+    assert (
+        remembered.recall(Source(results), "key", before) == [1] and remembered.recall(Source(results), "key") is None
+    )
     (tmp_path / "report.html").write_text("a", encoding="utf-8")
     state = remembered.state_of(remembered.written(tmp_path))
     (tmp_path / "report.html").write_text("ab", encoding="utf-8")
