@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
-from math import nan
+from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,14 @@ class ColumnRun(ArchivedRun):
 
     table: Callable[[str], pd.DataFrame] = field(kw_only=True, repr=False, compare=False)
 
+    def columns(self, stream: str) -> dict[str, list[Any]]:
+        """Return a stream as columns of equal length. A metric that is not a number is None."""
+        table = self.table(stream)
+        made = [name for name in table if name == "final" or is_cost(self, str(name), table)]
+        stored = {str(name): column.tolist() for name, column in table.items() if name not in made}
+        floats = {str(name) for name, kind in table.dtypes.items() if kind == np.float64}
+        return {n: [None if isnan(x) else x for x in own] if n in floats else own for n, own in stored.items()}
+
 
 def table_of(run: StoredRun, stream: str) -> pd.DataFrame:
     """Return ``metrics`` or ``episodes`` of a run: one row per update or episode. Raises ``Corrupt``.
@@ -65,6 +73,11 @@ def table_of(run: StoredRun, stream: str) -> pd.DataFrame:
     return pd.DataFrame(columns | {"final": np.asarray(columns.get("update", [])) == run.updates})
 
 
+def is_cost(run: StoredRun, name: str, table: pd.DataFrame) -> bool:
+    """Return whether a column of ``table_of`` is ``seconds/<stage>``, a copy of what the run logged."""
+    return name.startswith("seconds/") and name.replace("seconds/", run.clock, 1) in table
+
+
 def _texts_or_numbers(column: list[Any]) -> Any:
     """Return a column of episodes for a frame. Naming its type is much faster than having pandas find it."""
     kinds = set(map(type, column))
@@ -79,6 +92,12 @@ def _numbers(column: list[Any]) -> np.ndarray:
     if kinds in ({int}, {float}, {bool}):
         return np.array(column)
     return np.array([value if isinstance(value, int | float) else nan for value in column], float)
+
+
+def stored_archives() -> Callable[[Path], StoredRun]:
+    """Return a reader of published archives, which opens the store of each folder once."""
+    opened = cache(lambda folder: PublishedColumns(PublishedRuns(folder)))
+    return lambda path: opened(path.parent).run(path.stem)
 
 
 class PublishedColumns:
