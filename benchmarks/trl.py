@@ -189,7 +189,8 @@ def main() -> None:
                 rates = np.array([[one.tokens / one.seconds for one in pair] for pair in spent])
                 ours, theirs = np.median(rates, axis=0)
                 what = "distinct prompts" if distinct else "8 responses per prompt"
-                print(f"  {env:9} {what:21} {ours:8.0f} {theirs:8.0f} {np.median(rates[:, 0] / rates[:, 1]):6.2f}", flush=True)
+                ratio = np.median(rates[:, 0] / rates[:, 1])
+                print(f"  {env:9} {what:21} {ours:8.0f} {theirs:8.0f} {ratio:6.2f}", flush=True)
 
 
 if __name__ == "__main__":
