@@ -55,7 +55,13 @@ def test_the_declared_claims_are_drawn_in_the_colours_of_their_verdicts(tmp_path
     (axis,) = declared_claims(studies).figure.axes
     labels = [label.get_text() for label in axis.get_yticklabels()]
     dots = [line for line in axis.lines if line.get_marker() == "o"]
-    shown = ["Sokoban, in training", "Gated-BEPO > GRPO", "Gated-BEPO > GiGPO", "Sokoban, held-out", "Gated-BEPO > GRPO"]
+    shown = [
+        "Sokoban, in training",
+        "Gated-BEPO > GRPO",
+        "Gated-BEPO > GiGPO",
+        "Sokoban, held-out",
+        "Gated-BEPO > GRPO",
+    ]
     assert labels == shown and [dot.get_ydata()[0] for dot in dots] == [1, 2, 4]
     decided, undecided, _ = dots
     assert decided.get_markerfacecolor() == decided.get_color() and undecided.get_markerfacecolor() == "white"
