@@ -4,17 +4,23 @@
 macros. With labels the page and the macros stay as they are. All other commands are named first.
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from analysis.data.sources import Source, open_source
 from bepo.core.errors import Parser, UserError, choose, exit_code, path_of
 from bepo.runs.config import TIERS
 from bepo.store.files import check_regular
 from bepo.store.find import DEFAULT, existing, views
+
+if TYPE_CHECKING:
+    from analysis.data.sources import Source
 
 _MOST_SEEDS = 10_000
 _BUILD = "build"
@@ -85,7 +91,7 @@ def _check_matplotlib() -> None:
 # Statistics, plots and algebra take seconds to import: each command imports what it needs.
 def _build(options: argparse.Namespace) -> int | None:
     """Build tables and figures: all, or those with these labels. Without a command, this one runs."""
-    from analysis.output import remembered
+    from analysis.data import remembered
 
     source, tiers = _source(options)
     for name in options.names:
@@ -93,7 +99,7 @@ def _build(options: argparse.Namespace) -> int | None:
             raise UserError(f"{name}: a command stands before its options: python -m analysis {name} ...")
     out = _out(options)
     key = ("build", remembered.digest_of(source), out.resolve(), tiers, options.allow_mixed)
-    if not options.names and remembered.recall(*key) == remembered.state_of(remembered.written(out)) != []:
+    if not options.names and remembered.recall(source, *key) == remembered.state_of(remembered.written(out)) != []:
         print(f"unchanged since the last analysis\npage:    {out / 'report.html'}")
         return 0
     from analysis.output.explain_claim import explanations
@@ -124,14 +130,14 @@ def _explain(options: argparse.Namespace) -> None:
 
 def _explain_entry(path: str, source: Source, tiers: list[str], allow_mixed: bool) -> str:
     """Return the explanation of an entry, which is kept until runs or sources change."""
-    from analysis.output import remembered
+    from analysis.data import remembered
 
     def explained() -> str:
         from analysis.output.explain import explain
 
         return explain(path, source, tiers, allow_mixed)
 
-    return remembered.kept(explained, "entry", remembered.digest_of(source), path, tiers, allow_mixed)
+    return remembered.kept(explained, source, "entry", remembered.digest_of(source), path, tiers, allow_mixed)
 
 
 def _power(options: argparse.Namespace) -> None:
@@ -156,6 +162,7 @@ def _headlines(options: argparse.Namespace) -> None:
 
 def _results(options: argparse.Namespace) -> None:
     """Write docs/results.md from the published runs."""
+    from analysis.data.sources import open_source
     from analysis.output.results import PAGE, results
 
     page = (options.out or PAGE.parent) / PAGE.name
@@ -181,6 +188,8 @@ def _curves(options: argparse.Namespace) -> None:
 
 def _runs(options: argparse.Namespace) -> None:
     """List the newest runs, yours first (tier=smoke status=partial ...), or delete some: runs delete RUN_ID ..."""
+    from analysis.data import remembered
+    from analysis.data.sources import open_source
     from analysis.output import ledger
 
     source = open_source(options.results, options.source)
@@ -188,7 +197,8 @@ def _runs(options: argparse.Namespace) -> None:
         ledger.delete(source.results, options.names[1:])
         print(f"deleted {' '.join(dict.fromkeys(options.names[1:]))}")
         return
-    table = ledger.ledger(source.results, source.published.values())
+    make = partial(ledger.ledger, source.results, source.published.values())
+    table = remembered.kept(make, source, "ledger", remembered.digest_of(source))
     found = ledger.filtered(table, options.names)
     number = None if options.all else ledger.NEWEST
     print(ledger.values_instead(table, options.names) if found.empty and len(table) else ledger.show(found, number))
@@ -196,6 +206,8 @@ def _runs(options: argparse.Namespace) -> None:
 
 def _source(options: argparse.Namespace) -> tuple[Source, list[str]]:
     """Return the runs and the tiers to analyse. Raises ``UserError`` if no study has a run."""
+    from analysis.data.sources import open_source
+
     source = open_source(options.results, options.source, options.seeds)
     tiers = [options.tier] if options.tier else source.tiers()
     if not tiers:

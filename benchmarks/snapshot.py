@@ -23,7 +23,7 @@ from omegaconf import OmegaConf
 
 from analysis.data.sources import open_source
 from analysis.grid.artefact import artefacts
-from analysis.output.build import build, write
+from analysis.output.build import LeftOut, build, write
 from bepo.core.errors import UserError
 from bepo.core.places import CONF, EXPERIMENTS
 from bepo.credit import estimators
@@ -92,7 +92,10 @@ def facts(folder: Path) -> None:
     """Write all tables, and their facts, without pictures: much faster than ``analysis``."""
     source = open_source(Path("results"), "published")
     built = [build(item, source, tier) for tier in source.tiers() for item in artefacts("table").values()]
-    write(built, folder)
+    left_out = LeftOut()
+    write(built, folder, left_out)
+    if left_out.problems:
+        raise left_out.problems[0]
     for one in built:
         told = one.table.facts if one.table else {}
         _write(folder / "facts" / f"{one.label}.{one.tier}.json", json.dumps(told, indent=1, ensure_ascii=False))

@@ -40,8 +40,8 @@ from bepo.training.learner import LocalLearner
 
 CONF = Path(__file__).parents[1] / "conf"
 RESPONSES = 128  # of an update
-MICRO_BATCH = 64  # responses in a micro-batch of TRL's trainer; 16, 32 and 128 are equally fast
-WARM_UP = 2  # updates without timing
+MICRO_BATCH = {"laptop": 64, "desktop": 16}  # responses in a micro-batch of TRL's trainer; with 64 SmolLM2 needs 14 GB
+WARM_UP = {"laptop": 2, "desktop": 1}  # updates without timing
 SINGLE_TURN = ("env.horizon=1", "policy.constrained=false", "policy.warm_start=null", "training.kl_coef=0")
 
 OF_TIER = {"laptop": (), "desktop": ("policy.max_response_length=8",)}
@@ -128,8 +128,8 @@ def trl_config(local: Local, updates: int, folder: str) -> GRPOConfig:
     return GRPOConfig(
         output_dir=folder,
         max_steps=updates,
-        per_device_train_batch_size=MICRO_BATCH,
-        gradient_accumulation_steps=RESPONSES // MICRO_BATCH,
+        per_device_train_batch_size=MICRO_BATCH[local.config.tier],
+        gradient_accumulation_steps=RESPONSES // MICRO_BATCH[local.config.tier],
         num_generations=8,
         max_completion_length=local.policy.max_response_length,
         temperature=sampling.temperature,
@@ -169,7 +169,7 @@ def compare(env: str, tier: str, distinct: bool, updates: int) -> list[tuple[Spe
         )
         trainer.remove_callback(PrinterCallback)
         trainer.train()
-    return turns.spent[WARM_UP:]
+    return turns.spent[WARM_UP[tier] :]
 
 
 def main() -> None:
@@ -189,7 +189,8 @@ def main() -> None:
                 rates = np.array([[one.tokens / one.seconds for one in pair] for pair in spent])
                 ours, theirs = np.median(rates, axis=0)
                 what = "distinct prompts" if distinct else "8 responses per prompt"
-                print(f"  {env:9} {what:21} {ours:8.0f} {theirs:8.0f} {np.median(rates[:, 0] / rates[:, 1]):6.2f}")
+                ratio = np.median(rates[:, 0] / rates[:, 1])
+                print(f"  {env:9} {what:21} {ours:8.0f} {theirs:8.0f} {ratio:6.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from bepo.core.errors import Parser, UserError, exit_code, path_of, whole_number
 from bepo.store.files import write_output
-from bepo.store.find import DEFAULT, existing, find_runs, read_every, views
+from bepo.store.find import DEFAULT, MANY, existing, find_runs, read_every, views
 from bepo.store.run_files import StoredRun
 
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
@@ -89,11 +89,13 @@ def _watch(options: argparse.Namespace) -> None:
 
 
 def _write_overview(options: argparse.Namespace) -> None:
+    from bepo.explore.columns import stored_archives
     from bepo.explore.overview import overview
 
     if options.text:
         raise UserError("--text: name a run; `python -m analysis runs` lists them")
-    _save(overview(read_every(options.results, options.tier), options.results), "runs", options)
+    runs = read_every(options.results, options.tier, stored_archives())
+    _save(overview(runs, options.results), "runs", options)
 
 
 def _one(name: str, options: argparse.Namespace) -> StoredRun:
@@ -115,8 +117,16 @@ def _print(runs: list[StoredRun], pair: list[StoredRun], options: argparse.Names
 
 def _write(runs: list[StoredRun], compared: tuple[int, int] | None, options: argparse.Namespace) -> None:
     from bepo.explore.index import page
+    from bepo.explore.overview import overview
 
     study = _study(runs, options)
+    if len(runs) > MANY and not study and not compared:
+        print(
+            f"{len(runs)} runs: the page lists them; name up to {MANY} for their curves and episodes, or make each "
+            "page when you open it: python -m bepo.view --watch RESULTS",
+            file=sys.stderr,
+        )
+        return _save(overview(runs, options.results), _name(runs, study), options)
     _save(page(runs, compared, study), _name(runs, study), options)
 
 

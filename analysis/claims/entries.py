@@ -3,6 +3,7 @@
 from functools import lru_cache
 
 from analysis.claims.verdicts import Evaluated, evaluate
+from analysis.data import remembered
 from analysis.data.reported import EntryKey
 from analysis.data.sources import Source
 from analysis.data.studies import Studies, StudyRuns
@@ -31,12 +32,35 @@ class OfEntries(Artefact):
         entries.by_key, entries.evaluated = by_key, evaluated
         return entries
 
+    def digest(self, source: Source, tier: str) -> str:
+        """Return the digest of all that the other tables are made of."""
+        return _digest(source, tier)
+
+
+Found = tuple[dict[EntryKey, Entry], list[Evaluated], list[str]]
+"""The entries by key, every claim evaluated, and a line for each table that cannot be made."""
+
 
 @lru_cache(maxsize=3)
-def _evaluated(
-    source: Source, tier: str, allow_mixed: bool
-) -> tuple[dict[EntryKey, Entry], list[Evaluated], list[str]]:
-    """Return the entries by key, every claim evaluated, and a line for each table that cannot be made."""
+def _evaluated(source: Source, tier: str, allow_mixed: bool) -> Found:
+    """Return entries and claims, which are kept until the runs of some table or the sources change."""
+    key = ("evaluated", _digest(source, tier), tier, allow_mixed)
+    found = remembered.recall(source, *key)
+    if found is None:
+        found = _evaluate(source, tier, allow_mixed)
+        if not found[-1]:
+            remembered.keep(found, *key)
+    return found
+
+
+def _digest(source: Source, tier: str) -> str:
+    tables = [item for item in REGISTRY.values() if item.kind == "table"]
+    return remembered.digest_of(
+        source, tuple(sorted({n for item in tables for n in (*item.studies, *item.alike)})), tier
+    )
+
+
+def _evaluate(source: Source, tier: str, allow_mixed: bool) -> Found:
     every, problems = list[Entry](), []
     for item in REGISTRY.values():
         if item.kind == "table" and not isinstance(item, OfEntries):

@@ -17,8 +17,8 @@ from itertools import combinations
 from math import comb, isnan, nan, sqrt
 
 import numpy as np
+import scipy  # loads scipy.stats when it is used
 from jaxtyping import Float
-from scipy.stats import false_discovery_control
 
 from analysis.claims.formula import Formula, Inequality, Joined
 from analysis.contrast import LEVEL, Contrast, freedom, holm_adjusted
@@ -243,7 +243,7 @@ def decide(tested: Mapping[str, Outcome], families: Mapping[str, str]) -> dict[s
     for family in dict.fromkeys(families.values()):
         names = [name for name in tested if families[name] == family]
         p = [tested[name].p for name in names]
-        adjusted, holm = false_discovery_control(p), holm_adjusted(p)
+        adjusted, holm = scipy.stats.false_discovery_control(p), holm_adjusted(p)
         for name, fdr, fwer in zip(names, adjusted, holm):
             word = _direction(tested[name]) if fdr <= LEVEL else "undecided"
             decided[name] = Decided(word, float(fdr), bool(fwer <= LEVEL), family, len(names))

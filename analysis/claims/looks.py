@@ -5,11 +5,12 @@ A block is a warm start, a task order and a training seed that every method shar
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import yaml
 from jaxtyping import Float
 
@@ -24,16 +25,23 @@ LATE = 0.8
 _FIELDS = ("env", "measure", "more", "less", "source")
 
 
+@cache
 def speed(run: Run) -> float:
     """Return the success in training in per cent, averaged over all updates."""
     return 100 * run.mean("train/success")
 
 
+@cache
 def level(run: Run) -> float:
     """Return the success on all held-out tasks in per cent, averaged over the evaluations late in training."""
-    rows = run.episodes
-    late = rows[rows["update"] > LATE * run.updates]
-    return 100 * float(np.mean([np.mean(same) for _, same in late.groupby("update")["success"]]))
+    return late_success(run, run.episodes)
+
+
+def late_success(run: Run, rows: pd.DataFrame) -> float:
+    """Return the success in some episodes of a run in per cent, averaged over the evaluations late in training."""
+    updates, success = rows["update"].to_numpy(), rows["success"].to_numpy()
+    late = np.unique(updates[updates > LATE * run.updates])
+    return 100 * float(np.mean([np.mean(success[updates == update]) for update in late]))
 
 
 BLOCK_MEASURES: Mapping[str, Callable[[Run], float]] = {"speed": speed, "level": level}

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import yaml
 
-from analysis.claims.looks import LATE, level, speed
+from analysis.claims.looks import late_success, level, speed
 from analysis.claims.prediction import over_settings
 from analysis.contrast import Contrast, Interval
 from analysis.data.lab import plan, recorded
@@ -30,8 +30,7 @@ ByBlock = Mapping[int, float]
 def unseen(run: Run) -> float:
     """Return ``level`` on the held-out tasks of the validation split alone (ALFWorld: rooms that training lacks)."""
     rows = run.episodes
-    late = rows[(rows["update"] > LATE * run.updates) & (rows["split"] == "validation")]
-    return 100 * float(np.mean([np.mean(same) for _, same in late.groupby("update")["success"]]))
+    return late_success(run, rows[rows["split"] == "validation"])
 
 
 MEASURES_OF_TESTS: Mapping[str, Callable[[Run], float]] = {"speed": speed, "level": level, "unseen": unseen}

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache
 from io import BytesIO
-from math import nan
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,6 +13,7 @@ import pandas as pd
 
 from analysis.data.methods import method_of
 from bepo.core.batch import RolloutBatch
+from bepo.explore.columns import table_of
 from bepo.runs.config import versions_today, with_neutral_defaults
 from bepo.store.files import Corrupt, digest
 from bepo.store.run_files import StoredRun
@@ -92,14 +92,18 @@ class Run:
     @cached_property
     def episodes(self) -> pd.DataFrame:
         """One row per evaluation episode; ``final``: whether it is from the last policy."""
-        columns = {name: _texts_or_numbers(column) for name, column in self._stored.columns("episodes").items()}
-        return pd.DataFrame(columns | {"final": np.asarray(columns["update"]) == self.updates})
+        return table_of(self._stored, "episodes")
 
     @cached_property
     def final(self) -> pd.DataFrame:
         """The episodes of the last policy on the test tasks."""
+        return self.episodes.iloc[self._final]
+
+    @cached_property
+    def _final(self) -> np.ndarray:
+        """The places of the final test episodes among all episodes."""
         rows = self.episodes
-        return pd.DataFrame(rows[rows["final"] & (rows["split"] == "test")])
+        return np.flatnonzero(rows["final"].to_numpy() & (rows["split"].to_numpy() == "test"))
 
     @cached_property
     def success_before(self) -> float | None:
@@ -117,10 +121,8 @@ class Run:
 
         ``seconds/<stage>``: the cost of a stage, in CPU seconds for a run on a CPU, else in wall-clock seconds.
         """
-        columns = {name: _numbers(column) for name, column in self._stored.columns("metrics").items()}
-        clock = self._stored.clock
-        costs = {name.replace(clock, "seconds/", 1): columns[name] for name in columns if name.startswith(clock)}
-        return pd.DataFrame(columns | costs if "update" in columns else {})
+        table = table_of(self._stored, "metrics")
+        return table if "update" in table else pd.DataFrame()
 
     @cached_property
     def learned(self) -> str:
@@ -152,11 +154,11 @@ class Run:
         if column in self._passes:
             return self._passes[column]
         try:
-            rows = self.final
-            seeds = [int(seed) for seed in rows["evaluation_seed"].unique()]
-            tasks = rows["task"].to_numpy().reshape(max(len(seeds), 1), -1)
-            kinds = rows["kind"].to_numpy() if "kind" in rows else np.full(len(rows), "")
-            values = (100 if column in _SHARES else 1) * rows[column].to_numpy(float).reshape(tasks.shape)
+            rows, own = self.episodes, self._final
+            seeds = [*dict.fromkeys(rows["evaluation_seed"].to_numpy()[own].tolist())]
+            tasks = rows["task"].to_numpy()[own].reshape(max(len(seeds), 1), -1)
+            kinds = rows["kind"].to_numpy()[own] if "kind" in rows else np.full(len(own), "")
+            values = (100 if column in _SHARES else 1) * rows[column].to_numpy(float)[own].reshape(tasks.shape)
         except (KeyError, ValueError) as error:
             raise Corrupt(f"{self.path}: its episodes are not evaluation passes ({error})") from None
         if not seeds or (tasks != tasks[0]).any():
@@ -175,22 +177,6 @@ class Run:
 def _tasks_by_kind(kinds: tuple[str, ...], tasks: tuple[str, ...]) -> pd.MultiIndex:
     """Return the columns of a run's passes. Runs share their test tasks, and an index takes long to make."""
     return pd.MultiIndex.from_arrays([kinds, tasks], names=["kind", "task"])
-
-
-def _texts_or_numbers(column: list[Any]) -> Any:
-    """Return a column of episodes for a frame. Naming its type is much faster than having pandas find it."""
-    kinds = set(map(type, column))
-    if kinds == {str}:
-        return pd.Series(column, dtype=object)
-    return np.array(column) if kinds in ({int}, {float}, {bool}) else column
-
-
-def _numbers(column: list[Any]) -> np.ndarray:
-    """Return a logged column as numbers; other values are nan."""
-    kinds = set(map(type, column))
-    if kinds in ({int}, {float}, {bool}):
-        return np.array(column)
-    return np.array([value if isinstance(value, int | float) else nan for value in column], float)
 
 
 def _as_word(value: Any) -> str:

@@ -1,6 +1,7 @@
 """Sources of runs: a results folder, published runs, and a W&B project that is downloaded into a results folder."""
 
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -8,15 +9,19 @@ from analysis.data.rows import METHOD, RowKey
 from analysis.data.runs import Run
 from analysis.data.studies import StudyRuns, select
 from bepo.core.errors import choose
+from bepo.explore.columns import PublishedColumns
 from bepo.runs.config import TIERS
 from bepo.store.cells import read_cell
 from bepo.store.files import Corrupt
-from bepo.store.published import PUBLISHED, PublishedRuns
+from bepo.store.published import PUBLISHED, TRIALS, PublishedRuns
 from bepo.store.run_files import RUN, StoredRun, read_run, refuse_older
 from bepo.store.tracking import wandb as tracking
 
 _ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError, RuntimeError, OSError)
 """Errors that reading a malformed file can raise."""
+
+State = list[list[str | int]]
+"""Path, size and time of change (ns) of files."""
 
 
 class Source:
@@ -33,6 +38,7 @@ class Source:
         """
         self.results, self.seeds = results, sorted(seeds)
         self.published = {tier: PublishedRuns(published / tier) for tier in TIERS} if published else {}
+        self._columns = {tier: PublishedColumns(runs) for tier, runs in self.published.items()}
         self._read: dict[str, Run | str] = {}
         self._read_cells: dict[tuple[str, str], list[dict[str, Any] | str]] = {}
 
@@ -87,9 +93,7 @@ class Source:
         """Return the complete runs of a study. ``skipped`` gets the reasons for the others."""
         name, tier = study.name, study.tier
         identifiers, usable = set(), []
-        if (name, tier) not in self._read_cells:
-            self._read_cells[name, tier] = list(self._cells(name, tier))
-        for cell in self._read_cells[name, tier]:
+        for cell in self._cells(name, tier):
             if isinstance(cell, str):
                 study.skipped.append(cell)
             else:
@@ -108,8 +112,27 @@ class Source:
         every = (run for run in self.runs() if run.tier == tier and run.seed in self.seeds)
         return sorted(_with_settings_of(runs, every), key=lambda run: run.id)
 
-    def _cells(self, study: str, tier: str) -> Iterator[dict[str, Any] | str]:
-        """Yield the study's cells, and a message for each that cannot be read."""
+    def state(self, studies: Collection[str] | None, tier: str) -> list[Any]:
+        """Return what the runs of studies at a tier depend on; for None, what all runs depend on.
+
+        These are the cells, the digests of published archives, and the state of files in the results folder.
+        """
+        places = self.places() if studies is None else [(name, tier) for name in sorted(studies)]
+        cells = [(*place, self._cells(*place)) for place in places]
+        used = {str(cell["run_id"]) for *_, same in cells for cell in same if not isinstance(cell, str)}
+        folder, every = self.results / "runs", studies is None or bool(self.seeds)
+        own = folder.glob("*/*") if every else (path for run_id in used for path in (folder / run_id).glob("*"))
+        archives = {run_id: sha for runs in self._columns.values() for run_id, sha in runs.archives.items()}
+        shown = archives if every else {run_id: archives.get(run_id) for run_id in used}
+        return [cells, sorted(shown.items()), state_of([*own, *(place / TRIALS for place in self.trials(*TIERS))])]
+
+    def _cells(self, study: str, tier: str) -> list[dict[str, Any] | str]:
+        """Return the study's cells, and a message for each that cannot be read."""
+        if (study, tier) not in self._read_cells:
+            self._read_cells[study, tier] = list(self._read_each_cell(study, tier))
+        return self._read_cells[study, tier]
+
+    def _read_each_cell(self, study: str, tier: str) -> Iterator[dict[str, Any] | str]:
         for path in sorted((self.results / "studies" / study / tier).glob("*.json")):
             try:
                 yield read_cell(path)
@@ -142,7 +165,7 @@ class Source:
         folder = self.results / "runs" / identifier
         published = self.published.get(tier)
         if published and not (folder / RUN).exists() and published.archive(identifier).exists():
-            return published.run(identifier)
+            return self._columns[tier].run(identifier)
         return read_run(folder)
 
     def _is_published(self, identifier: str) -> bool:
@@ -156,6 +179,16 @@ class Source:
             found = self.run(identifier, tier)
             if isinstance(found, Run):
                 yield found
+
+
+def state_of(files: Iterable[Path]) -> State:
+    """Return the state of those of the files that exist, in the order of their paths."""
+    found: State = []
+    for path in sorted(set(files)):
+        with suppress(OSError):
+            state = path.stat()
+            found.append([str(path), state.st_size, state.st_mtime_ns])
+    return found
 
 
 def _with_settings_of(runs: Iterable[Run], others: Iterable[Run]) -> list[Run]:

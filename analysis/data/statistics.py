@@ -12,17 +12,15 @@ from math import inf, isnan, nan, sqrt
 from typing import Literal
 
 import numpy as np
+import scipy  # loads scipy.stats when it is used
 from jaxtyping import Float
-from scipy import stats
 from scipy.special import nctdtr, stdtrit
-from statsmodels.stats.power import TTestIndPower
 
 from analysis.contrast import NO_INTERVAL, Contrast, Interval
 
 CONFIDENCE = 0.95
 _ALPHA = 1 - CONFIDENCE
 _RESAMPLES = 2000
-_TEST = TTestIndPower()
 
 Level = Literal["training", "evaluation"]
 
@@ -167,7 +165,11 @@ def seeds_to_detect(gap: float, std: float, power: float = 0.8) -> float:
 
 def detectable(std: float, n: int, power: float = 0.8) -> float:
     """Return the smallest gap in points that ``n`` training seeds per side detect; inf for one seed."""
-    return inf if n < 2 or isnan(std) else std * _TEST.solve_power(nobs1=n, alpha=_ALPHA, power=power)
+    if n < 2 or isnan(std):
+        return inf
+    from statsmodels.stats.power import TTestIndPower  # takes a second to import
+
+    return std * TTestIndPower().solve_power(nobs1=n, alpha=_ALPHA, power=power)
 
 
 def pooled_std(a: Sample, b: Sample) -> float:
@@ -178,7 +180,7 @@ def pooled_std(a: Sample, b: Sample) -> float:
 
 def spearman(a: Float[np.ndarray, "*n s"], b: Float[np.ndarray, "*n s"]) -> Float[np.ndarray, "*n"]:
     """Return the rank correlations of the last axis of ``a`` and ``b``; 0 where all values of one are equal."""
-    x, y = (stats.rankdata(values, axis=-1) for values in (a, b))
+    x, y = (scipy.stats.rankdata(values, axis=-1) for values in (a, b))
     x, y = x - x.mean(-1, keepdims=True), y - y.mean(-1, keepdims=True)
     size = np.sqrt((x * x).sum(-1) * (y * y).sum(-1))
     return np.divide((x * y).sum(-1), size, out=np.zeros_like(size), where=size > 0)

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -77,7 +77,9 @@ def select(study: StudyRuns, runs: Iterable[Run], allow_mixed: bool = False) -> 
     2. All runs of a row have the same settings, decided in the same way.
     3. A row with several method versions, test task sets or backends is refused, unless ``allow_mixed``.
     """
-    expected: dict[tuple[str, ...], dict] = {}
+    expected: dict[tuple[str, ...], Run] = {}
+    own, within = (*_OF_A_METHOD, *study.key.varies), frozenset(study.key.within)
+    of_its_loss = (*_OF_ITS_LOSS, *study.key.varies)
     rows: dict[tuple[str, str, str], list[Run]] = defaultdict(list)
     by_age = sorted(runs, key=lambda r: (r.started, r.id))
     published = [run for run in by_age if run.published]
@@ -86,15 +88,14 @@ def select(study: StudyRuns, runs: Iterable[Run], allow_mixed: bool = False) -> 
         row = study.key.row(run)
         if row is None:
             continue
-        place, own = (run.env, run.model), (*_OF_A_METHOD, *study.key.varies)
-        settings = {name: value for name, value in run.settings.items() if name not in study.key.within}
-        shared = {name: value for name, value in settings.items() if not name.startswith(own)}
-        fixed = (name for name in settings if not name.startswith((*_OF_ITS_LOSS, *study.key.varies)))
-        loss = {name: settings[name] for name in fixed if name.startswith("loss.")}
-        other = _differences(expected.setdefault(place, shared), shared)
-        other = other or _differences(expected.setdefault((*place, "loss", str(run["loss.name"])), loss), loss)
-        other = other or _differences(expected.setdefault((*place, row), settings), settings)
-        if other:
+        place, loss = (run.env, run.model), str(run["loss.name"])
+        other = {name for name in _differences(expected.setdefault(place, run), run) if not name.startswith(own)}
+        if not other - within:
+            fixed = _differences(expected.setdefault((*place, "loss", loss), run), run)
+            other = {n for n in fixed if n.startswith("loss.") and not n.startswith(of_its_loss)}
+        if not other - within:
+            other = _differences(expected.setdefault((*place, row), run), run)
+        if other := other - within:
             norm, names = "published" if place in settled else "newer", ", ".join(sorted(other))
             study.skipped.append(f"{run.path}: settings differ from {norm} runs of its study ({names})")
         else:
@@ -130,6 +131,8 @@ def _texts(backend: dict[str, Any]) -> list[str]:
     return [f"{name}={value}" for name, value in sorted(flat(backend).items()) if name != "name"]
 
 
-def _differences(a: dict, b: dict) -> set[str]:
+@cache
+def _differences(a: Run, b: Run) -> frozenset[str]:
     """Return the names of settings that differ. An absent setting (neutral default) differs from None."""
-    return {name for name in a.keys() | b.keys() if name not in a or name not in b or a[name] != b[name]}
+    x, y = a.settings, b.settings
+    return frozenset(name for name in x.keys() | y.keys() if name not in x or name not in y or x[name] != y[name])

@@ -88,7 +88,11 @@ def _revisits(axis: Axes, runs: Sequence[Run]) -> None:
         (dot,) = axis.plot([visits], [speed], "o", color=style.method_colour(row.split()[0]), markersize=4)
         describe(dot, [f"{row_label(row)}: {visits:.1f} visits, {speed:.1f} %"])
         if row in (BASELINE, "graphgpo", "crbc", "graft", "shrunk_bepo"):
-            axis.annotate(row_label(row), (visits, speed), (3, 3), textcoords="offset points", fontsize="x-small")
+            left = row == BASELINE
+            near, side = ((-4, 3), "right") if left else ((4, 3), "left")
+            axis.annotate(
+                row_label(row), (visits, speed), near, textcoords="offset points", fontsize="x-small", ha=side
+            )
     axis.set(title=f"Loops on {environment_name('alfworld')}", xlabel="Visits of a state", ylabel="In training (%)")
     style.if_empty(axis, runs)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Literal, get_args
 
+from analysis.data import remembered
 from analysis.data.rows import METHOD, RowKey
 from analysis.data.sources import Source
 from analysis.data.studies import Studies
@@ -52,6 +53,10 @@ class Artefact:
         product = self.make(source, tier, allow_mixed)[1]
         return product.entries if isinstance(product, Table) else []
 
+    def digest(self, source: Source, tier: str) -> str:
+        """Return the digest of all that it is made of."""
+        return remembered.digest_of(source, (*self.studies, *self.alike), tier)
+
 
 def _made(item: Artefact, source: Source, tier: str, allow_mixed: bool) -> tuple[Studies, Table | Figure]:
     loaded = item.load(source, tier, allow_mixed)
@@ -60,7 +65,15 @@ def _made(item: Artefact, source: Source, tier: str, allow_mixed: bool) -> tuple
     return loaded, product
 
 
-_table = lru_cache(maxsize=200)(_made)
+@lru_cache(maxsize=200)
+def _table(item: Artefact, source: Source, tier: str, allow_mixed: bool) -> tuple[Studies, Table | Figure]:
+    """Return a table and its studies, which are kept until their runs or the sources change."""
+    key = ("table", item.label, item.digest(source, tier), tier, allow_mixed)
+    found = remembered.recall(source, *key)
+    if found is None:
+        loaded, product = found = _made(item, source, tier, allow_mixed)
+        remembered.keep((Studies(loaded), product), *key)
+    return found
 
 
 REGISTRY: dict[str, Artefact] = {}

@@ -3,14 +3,15 @@
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 
+from analysis.data import remembered
 from analysis.data.runs import Run
-from analysis.data.sources import Source
+from analysis.data.sources import Source, State, state_of
 from analysis.data.studies import StudyRuns
 from analysis.grid.artefact import Artefact
 from analysis.grid.table import Figure, Table
@@ -22,13 +23,17 @@ from bepo.core.errors import told
 
 @dataclass
 class Built:
-    """One artefact at one tier. ``svg`` is its picture after ``write``."""
+    """One artefact at one tier. ``svg`` is its picture after ``write``.
+
+    ``key``: what a picture is kept under, with the folder it is in; empty for a table.
+    """
 
     label: str
     tier: str
     product: Table | Figure
     studies: list[StudyRuns] = field(default_factory=list)
     svg: str = ""
+    key: tuple[object, ...] = ()
 
     @property
     def table(self) -> Table | None:
@@ -73,10 +78,26 @@ class LeftOut:
         print(f"left out: {what}: {told(error)}", file=sys.stderr)
 
 
-def build(item: Artefact, source: Source, tier: str, allow_mixed: bool = False) -> Built:
-    """Build an artefact at a tier."""
+def build(item: Artefact, source: Source, tier: str, allow_mixed: bool = False, out: Path | None = None) -> Built:
+    """Build an artefact at a tier; a picture is not drawn again if ``out`` has it as it was made of the same."""
+    key: tuple[object, ...] = ()
+    if out and item.kind == "figure":
+        key = ("picture", item.label, item.digest(source, tier), tier, allow_mixed, out.resolve())
+        kept = remembered.recall(source, *key)
+        if kept and kept[1] == _state(kept[0], out):
+            return kept[0]
     loaded, product = item.make(source, tier, allow_mixed)
-    return Built(item.label, tier, product, list(loaded.values()))
+    return Built(item.label, tier, product, list(loaded.values()), key=key)
+
+
+def _state(one: Built, out: Path) -> State:
+    return state_of((out / "figures").glob(f"{one.label}.{one.tier}.*"))
+
+
+def _keep(one: Built, out: Path) -> None:
+    """Keep a picture that was drawn, without matplotlib's objects."""
+    drawn = replace(one, product=replace(one.product, figure=None))  # pyright: ignore
+    remembered.keep((drawn, _state(one, out)), *one.key)
 
 
 def make_folders(out: Path) -> None:
@@ -93,6 +114,9 @@ def write(built: Iterable[Built], out: Path, left_out: LeftOut) -> list[Built]:
     make_folders(out)
     written, drawn, drawings = [], [], []
     for one in built:
+        if one.svg:  # drawn by an earlier analysis
+            written.append(one)
+            continue
         folder, name = out / ("tables" if one.table else "figures"), f"{one.label}.{one.tier}"
         texts: dict[str, bytes] = {}
         with left_out.of(one.title):
@@ -110,6 +134,8 @@ def write(built: Iterable[Built], out: Path, left_out: LeftOut) -> list[Built]:
             written.remove(one)
         else:
             one.svg = svg
+            if one.key:
+                _keep(one, out)
         plt.close(drawing.picture)
     return written
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from analysis.data import remembered
 from analysis.data.sources import Source
-from analysis.output import remembered
 from bepo.core.errors import choose
 
 
@@ -32,7 +32,7 @@ def explanations(
     made and no claim has the name ``asked``.
     """
     key = ("claims", remembered.digest_of(source), tier, allow_mixed)
-    return remembered.kept(lambda: _explained(source, tier, allow_mixed, asked), *key)
+    return remembered.kept(lambda: _explained(source, tier, allow_mixed, asked), source, *key)
 
 
 def _explained(source: Source, tier: str, allow_mixed: bool, asked: str) -> dict[str, tuple[bool, list[str]]]:

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from analysis.data import remembered
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 from analysis.grid.table import Table
-from analysis.output import remembered
 from bepo.runs.config import TIERS
 
 CLAIMS = (
@@ -25,7 +25,7 @@ def headlines(source: Source, tiers: Sequence[str], allow_mixed: bool = False) -
     They are those of the highest tier at which blocks were trained. They are kept until the runs change.
     """
     key = ("headlines", remembered.digest_of(source), list(tiers), allow_mixed)
-    return remembered.kept(lambda: _headlines(source, tiers, allow_mixed), *key)
+    return remembered.kept(lambda: _headlines(source, tiers, allow_mixed), source, *key)
 
 
 def _headlines(source: Source, tiers: Sequence[str], allow_mixed: bool) -> list[list[str]]:

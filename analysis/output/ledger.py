@@ -14,6 +14,7 @@ import pandas as pd
 from analysis.data.runs import changed_since, flat, grouped
 from bepo.core.errors import UserError, choose
 from bepo.core.printed_tables import show_table
+from bepo.explore.columns import PublishedColumns
 from bepo.explore.frames import unusual
 from bepo.runs.config import TIERS
 from bepo.store.cells import study_cells
@@ -161,12 +162,12 @@ def _differences(table: pd.DataFrame, configs: Mapping[str, Mapping[str, Any]]) 
 
 def _published_rows(runs: PublishedRuns, configs: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the row of each published run, and add its config to ``configs`` if it can be read."""
-    studies = _joined(runs.runs_of_studies())
+    studies, stored = _joined(runs.runs_of_studies()), PublishedColumns(runs)
     for run_id in sorted({*runs.ids(), *studies}):
         status = "corrupt" if runs.archive(run_id).exists() else "missing (a published cell names it)"
         config, metadata = {"tier": runs.tier}, {}
         with suppress(Corrupt):
-            run = runs.run(run_id)
+            run = stored.run(run_id)
             config, metadata = run.config, run.metadata
             status = "published (outdated)" if _is_outdated(metadata) else "published"
             configs[run_id] = config

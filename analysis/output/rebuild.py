@@ -41,7 +41,7 @@ def rebuild(
     for tier in sorted(every, key=TIERS.index, reverse=True):
         for label in dict.fromkeys(labels or known):
             with left_out.of(f"{label} (tier {tier})"):
-                built.append(build(known[label], source, tier, allow_mixed))
+                built.append(build(known[label], source, tier, allow_mixed, out))
     built = write(built, out, left_out)
     if not built:
         raise left_out.problems[0]

@@ -1,8 +1,8 @@
 """``python -m analysis results``: write docs/results.md, the results of the published runs.
 
 The page has a table for each environment and model. Then come what follows from the runs, blocks and pre-registered
-comparisons, headroom and warm starts, and decided claims. The last part has the deviations from the plan
-(``paper/deviations.yaml``).
+comparisons, headroom and warm starts, and decided claims, each with how to read it (``paper/readings.yaml``). The last
+part has the deviations from the plan (``paper/deviations.yaml``).
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ from analysis.output.text import to_markdown
 from bepo.core.places import PAPER
 
 STUDIES = (*EVERY_METHOD, "qwen3_transfer")
-DEVIATIONS = PAPER / "deviations.yaml"
+DEVIATIONS, READINGS = PAPER / "deviations.yaml", PAPER / "readings.yaml"
 PAGE = Path("docs/results.md")
 _HEAD = """# Results at tier {tier}
 
@@ -49,6 +49,7 @@ _ARTEFACTS = {
     "Depth of CRBC's backup": "crbc-depth",
     "The deviation within a state": "state-deviation",
     "PPO on the same tasks": "critic-lead",
+    "Declared tests in new blocks": "next-claims",
     "Pre-registered comparisons": "replication",
     "Headroom": "headroom",
     "Warm starts": "warm-starts",
@@ -59,11 +60,11 @@ _ARTEFACTS = {
 def results(source: Source, tier: str) -> str:
     """Return the whole page."""
     parts = [_HEAD.format(tier=tier), "## Methods\n", *_methods(source, tier)]
-    tables = artefacts("table")
+    tables, readings = artefacts("table"), yaml.safe_load(READINGS.read_text(encoding="utf-8"))
     for title, label in _ARTEFACTS.items():
         table = build(tables[label], source, tier).table
         assert table is not None
-        parts += [f"## {title}\n", to_markdown(table)]
+        parts += [f"## {title}\n", *([readings[label]] if label in readings else []), to_markdown(table)]
     return "\n".join([*parts, "## Deviations from the plan\n", *_deviations()])
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import sqrt
 
 import numpy as np
-from scipy import stats
+import scipy  # loads scipy.stats when it is used
 
 from analysis.data.efficiency import WINDOW, Cost, cost_to
 from analysis.data.methods import environment_name, name_of, ordered
@@ -73,7 +73,7 @@ def _mean(values: np.ndarray, reached: bool) -> str:
         return f"≥ {_short(mean)}"
     if len(values) < 2 or not np.ptp(values):
         return _short(mean)
-    quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1))
+    quantile = float(scipy.stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1))
     half = quantile * float(values.std(ddof=1)) / sqrt(len(values))
     return f"{_short(mean)} [{_short(max(mean - half, 0))}, {_short(mean + half)}]"
 

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
-from scipy.stats import spearmanr
+import scipy  # loads scipy.stats when it is used
 
 from analysis.claims.blocks import BASELINE, measured, measured_by_env, runs_in_blocks
 from analysis.claims.looks import read_plan
@@ -180,7 +180,7 @@ def _order(env: str, rates: Mapping[str, Rates], speeds: pd.DataFrame) -> str:
     ours = [float(rates[name].mean()) for name in names]
     if len(names) < _FEWEST_METHODS or len(set(ours)) == 1:  # equal values have no order
         return ""
-    correlation, _ = spearmanr([theirs[name] for name in names], ours)
+    correlation, _ = scipy.stats.spearmanr([theirs[name] for name in names], ours)
     return f"One start: Spearman's correlation {correlation:.2f} over {len(names)} methods"
 
 

@@ -7,6 +7,7 @@ import json
 import pkgutil
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import MISSING, fields
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -110,12 +111,18 @@ class Registry(Generic[P]):
         known = self()
         if name not in known:
             raise choose(self._what, name, known)
-        kinds = {k: v for k, v in get_type_hints(known[name]).items() if k != "name" and get_origin(v) is not ClassVar}
+        kinds = _kinds(known[name])
         for key, value in settings.items():
             if key not in kinds:
                 raise choose(f"setting of {name}", key, kinds)
             check_type(f"{self._group}.{key}", value, kinds[key])
         return known[name](**settings)
+
+
+@cache
+def _kinds(plugin: type) -> dict[str, Any]:
+    """Return the type of each setting of a plug-in."""
+    return {k: v for k, v in get_type_hints(plugin).items() if k != "name" and get_origin(v) is not ClassVar}
 
 
 def assignments(texts: Sequence[str]) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from itertools import chain
 from typing import ClassVar, Literal
 
 import numpy as np
+import scipy  # loads scipy.sparse when it is used
 from jaxtyping import Float, Int
-from scipy import sparse
 
 from bepo.core.batch import RolloutBatch
 from bepo.core.returns import TIE, Std, discounted_returns, without_rounding
@@ -118,7 +118,7 @@ class ProxMO(OutcomeTerm):
         return 1 + b * (_sigmoid(np.where(won, (1 - p) ** self.power, -(p**self.power))) - 0.5)
 
 
-def tfidf(texts: Sequence[str], visits: Int[np.ndarray, " S"]) -> sparse.csr_array:
+def tfidf(texts: Sequence[str], visits: Int[np.ndarray, " S"]) -> scipy.sparse.csr_array:
     """Return the TF-IDF vectors of texts, of length 1, as scikit-learn's ``TfidfVectorizer(max_features=1024)``.
 
     A text counts as ``visits`` documents. The words are those that are used most, ties by the alphabet. An empty
@@ -126,23 +126,24 @@ def tfidf(texts: Sequence[str], visits: Int[np.ndarray, " S"]) -> sparse.csr_arr
     """
     chunks, in_texts = _counted([text.lower().split() for text in texts])  # few differ, so few are split into words
     place, in_chunks = _counted([_WORD.findall(chunk) for chunk in chunks])
-    counts = sparse.csr_array(in_texts @ in_chunks)
+    counts = scipy.sparse.csr_array(in_texts @ in_chunks)
     counts.sort_indices()  # products of vectors add up in this order
     used, holders = visits @ counts, visits @ (counts > 0)
     chosen = [word for word in sorted(place, key=lambda word: (-used[place[word]], word)) if used[place[word]]]
     kept = [place[word] for word in chosen[:_MOST_WORDS]]
-    raw = counts[:, kept] @ sparse.diags_array(np.log((1 + visits.sum()) / (1 + holders[kept])) + 1)
+    raw = counts[:, kept] @ scipy.sparse.diags_array(np.log((1 + visits.sum()) / (1 + holders[kept])) + 1)
     length = np.sqrt(raw.multiply(raw).sum(1))
-    return sparse.csr_array(sparse.diags_array(1 / np.where(length > 0, length, 1.0)) @ raw)
+    return scipy.sparse.csr_array(scipy.sparse.diags_array(1 / np.where(length > 0, length, 1.0)) @ raw)
 
 
-def _counted(lists: Sequence[list[str]]) -> tuple[dict[str, int], sparse.csr_array]:
+def _counted(lists: Sequence[list[str]]) -> tuple[dict[str, int], scipy.sparse.csr_array]:
     """Return the number of each distinct item, by appearance, and how often each list (row) has each (column)."""
     number: defaultdict[str, int] = defaultdict()
     number.default_factory = number.__len__
     rows = np.repeat(np.arange(len(lists)), [len(own) for own in lists])
     columns = np.fromiter(map(number.__getitem__, chain.from_iterable(lists)), int, len(rows))
-    return number, sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(lists), len(number)))  # adds up
+    ones, shape = np.ones(len(rows)), (len(lists), len(number))
+    return number, scipy.sparse.csr_array((ones, (rows, columns)), shape=shape)  # adds up
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ import pandas as pd
 
 from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError, choose, why
+from bepo.explore.columns import is_cost, stored_archives, table_of
 from bepo.runs.config import TIERS, with_neutral_defaults
 from bepo.store.find import each_readable, existing, find_runs, read_every
 from bepo.store.run_files import StoredRun, success_of
@@ -51,7 +52,7 @@ def load(*names: str | PathLike[str], results: str | PathLike[str] = "results", 
     if names:
         found = [run for name in names for run in find_runs(str(name), folder, tier)]
     else:
-        found = read_every(folder, tier)
+        found = read_every(folder, tier, stored_archives())
     runs = {run.id: run for run in found if tier in (None, run.config.get("tier"))}
     if not runs:
         raise UserError(f"results={folder}: no run" + (f" of tier {tier}" if tier else ""))
@@ -87,16 +88,12 @@ class Runs:
     @cached_property
     def metrics(self) -> pd.DataFrame:
         """One row per update of a run, with every column of ``metrics.jsonl`` (docs/files.md)."""
-        return self._table(
-            (run, row) for run, rows in each_readable(self.stored, lambda run: run.metrics()) for row in rows
-        )
+        return self._stream("metrics")
 
     @cached_property
     def episodes(self) -> pd.DataFrame:
         """One row per evaluation episode. ``final``: whether the policy after the newest update played it."""
-        read = each_readable(self.stored, lambda run: run.episodes())
-        rows = ((run, row) for run, rows in read for row in rows)
-        return self._table((run, {**row, "final": row.get("update") == _summary(run)["updates"]}) for run, row in rows)
+        return self._stream("episodes")
 
     @cached_property
     def transcripts(self) -> pd.DataFrame:
@@ -119,18 +116,14 @@ class Runs:
     def to_parquet(self, folder: str | PathLike[str]) -> Path:
         """Write the tables as ``runs``, ``metrics``, ``episodes`` and ``transcripts.parquet``, and return the folder.
 
-        docs/files.md has the schema. Needs pyarrow. A column with values of several types becomes text. Raises
-        ``UserError`` if pyarrow is missing or the folder cannot be written.
+        docs/files.md has the schema. A column with values of several types becomes text. Raises ``UserError`` if the
+        folder cannot be written.
         """
         place = Path(folder)
         try:
-            import pyarrow  # noqa: F401
-
             place.mkdir(parents=True, exist_ok=True)
             for name in ("runs", "metrics", "episodes", "transcripts"):
                 _storable(getattr(self, name)).to_parquet(place / f"{name}.parquet")
-        except ImportError:
-            raise UserError("to_parquet needs pyarrow; to fix it: pip install pyarrow") from None
         except OSError as error:
             raise UserError(f"{place}: cannot be written ({why(error)})") from error
         return place
@@ -158,6 +151,15 @@ class Runs:
         config = run.config
         key = {"run": run.id, "env": config["env"]["name"], "credit": config["credit"]["name"], "seed": config["seed"]}
         return key | {name: value for name, value in self._varying[run.id].items() if not name.endswith(".name")}
+
+    def _stream(self, stream: str) -> pd.DataFrame:
+        """Return the rows of all runs, with the columns that their files have, and ``final`` of episodes."""
+        tables = []
+        for run, table in each_readable(self.stored, lambda run: table_of(run, stream)):
+            logged = table[[name for name in table if not is_cost(run, str(name), table)]]
+            key = {name: [value] * len(table) for name, value in self._key(run).items()}
+            tables.append(pd.concat([pd.DataFrame(key), logged], axis="columns"))
+        return pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
 
     def _table(self, rows: Iterable[tuple[StoredRun, Mapping[str, Any]]]) -> pd.DataFrame:
         keys = {run.id: self._key(run) for run in self.stored}

@@ -47,8 +47,12 @@ def page(runs: Sequence[StoredRun], compared: tuple[int, int] | None = None, stu
     configs = {str(number): run.config for number, run in enumerate(runs)}
     different = differing(configs)
     fields = list(next(iter(different.values())))
+    credits = [run.config["credit"]["name"] for run in runs]
     index: Plain = {
-        "runs": [summary(run, runs[:n]) | {"name": name} for n, (run, name) in enumerate(zip(runs, names_of(runs)))],
+        "runs": [
+            summary(run, credits[:n].count(credits[n])) | {"name": name}
+            for n, (run, name) in enumerate(zip(runs, names_of(runs)))
+        ],
         "methods": methods(runs),
         "alarms": alarms,
         "notes": notes,
@@ -86,8 +90,8 @@ def _why(run: StoredRun) -> str:
     return " yet" if not run.metadata else ""
 
 
-def summary(run: StoredRun, before: Sequence[StoredRun]) -> Plain:
-    """Return the summary of a run for the page. ``before``: the runs that are listed above it."""
+def summary(run: StoredRun, twin: int) -> Plain:
+    """Return the summary of a run for the page. ``twin``: the number of runs of its estimator that are listed above."""
     config, result = run.config, run.metadata.get("result", {})
     name = config["credit"]["name"]
     done = result["updates"] if "updates" in result else len(run.metrics())
@@ -95,7 +99,7 @@ def summary(run: StoredRun, before: Sequence[StoredRun]) -> Plain:
         "id": run.id,
         "label": label_of(config["credit"]),
         "colour": page_colour(name),
-        "twin": sum(other.config["credit"]["name"] == name for other in before),
+        "twin": twin,
         "env": config["env"]["name"],
         "tier": config.get("tier", ""),
         "seed": config["seed"],

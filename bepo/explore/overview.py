@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bepo.explore.frames import unusual
 from bepo.explore.groups import Plain
-from bepo.explore.index import names_of, summary, whole_episodes
+from bepo.explore.index import names_of, summary
 from bepo.explore.page import render
 from bepo.store.cells import study_cells
 from bepo.store.find import each_readable, published_studies
@@ -25,16 +26,20 @@ def overview(runs: Sequence[StoredRun], results: Path, every_page: bool = False)
     read = list(each_readable(runs, _results))
     runs, names = [run for run, _ in read], _names([run for run, _ in read])
     studies = _studies(results)
-    rows, tasks = [], {}
-    for number, (run, (solved, curve), name) in enumerate((*one, name) for one, name in zip(read, names)):
+    rows, tasks, seen = [], {}, Counter[str]()
+    for (run, (solved, curve)), name in zip(read, names):
         page = f"{run.id[:6]}.html"
         task_set = str(run.metadata.get("task_sets", {}).get("test", {}).get("digest", ""))
         if solved and task_set not in tasks:
             tasks[task_set] = [task for task, _ in solved]
-        row = summary(run, runs[:number]) | {"name": name, "study": ", ".join(studies.get(run.id, ()))}
+        row = summary(run, seen[run.config["credit"]["name"]]) | {
+            "name": name,
+            "study": ", ".join(studies.get(run.id, ())),
+        }
         row["page"] = page if every_page or (results / "views" / page).exists() else None
         rows.append(row | {"curve": curve, "task_set": task_set, "solved": [rate for _, rate in solved]})
         del rows[-1]["settings"]
+        seen[run.config["credit"]["name"]] += 1
     for row, words in zip(rows, _differences(runs)):
         row["differs"] = words
     return render("Runs", {"runs": rows, "tasks": tasks}, template="runs")
@@ -42,8 +47,9 @@ def overview(runs: Sequence[StoredRun], results: Path, every_page: bool = False)
 
 def _results(run: StoredRun) -> tuple[list[tuple[Plain, float]], list[list[float]]]:
     """Return the test tasks with the share of passes that solved them, and a curve of training success."""
-    solved = _solved(whole_episodes(run), run.metadata.get("result", {}).get("updates"))
-    return solved, _curve(run.metrics())
+    result = run.metadata.get("result", {})
+    columns = {} if result.get("missing") else run.columns("episodes")  # without some, the others are a biased sample
+    return _solved(columns, result.get("updates")), _curve(run.columns("metrics"))
 
 
 def _names(runs: Sequence[StoredRun]) -> list[str]:
@@ -80,22 +86,24 @@ def _differences(runs: Sequence[StoredRun]) -> list[str]:
     return words
 
 
-def _solved(rows: Sequence[Mapping[str, Any]], last: int | None) -> list[tuple[Plain, float]]:
+def _solved(columns: Mapping[str, Sequence[Any]], last: int | None) -> list[tuple[Plain, float]]:
     """Return each test task with the share of final passes that solved it, in the order of the tasks."""
-    passes: dict[int, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        if row["split"] == "test" and row["update"] == last:
-            passes.setdefault(row["evaluation_seed"], []).append(row)
+    if not columns:
+        return []
+    kinds = columns.get("kind") or [""] * len(columns["task"])
+    names = ("split", "update", "evaluation_seed", "task", "success")
+    passes: dict[int, list[tuple[str, str, float]]] = {}
+    for kind, split, update, seed, task, success in zip(kinds, *(columns[name] for name in names)):
+        if split == "test" and update == last:
+            passes.setdefault(seed, []).append((task, kind or "", success))
     of_task = zip(*passes.values())
-    return [
-        ({"id": same[0]["task"], "kind": same[0].get("kind", "")}, sum(row["success"] for row in same) / len(same))
-        for same in of_task
-    ]
+    return [({"id": same[0][0], "kind": same[0][1]}, sum(row[2] for row in same) / len(same)) for same in of_task]
 
 
-def _curve(rows: Sequence[Plain]) -> list[list[float]]:
+def _curve(columns: Mapping[str, Sequence[Any]]) -> list[list[float]]:
     """Return at most 40 points (update, mean training success since the previous point)."""
-    values = [(row["update"], row["train/success"]) for row in rows if row.get("train/success") is not None]
+    successes = columns.get("train/success", ())
+    values = [(update, y) for update, y in zip(columns.get("update", ()), successes) if y is not None]
     width = max(1, -(-len(values) // _POINTS))
     blocks = [values[i : i + width] for i in range(0, len(values), width)]
     return [[block[-1][0], round(sum(y for _, y in block) / len(block), 3)] for block in blocks]

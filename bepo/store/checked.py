@@ -128,7 +128,7 @@ def check_rows(rows: Sequence[Mapping[str, Any]], stream: str, place: Path) -> N
 
 def numbers(values: Sequence[Any]) -> Sequence[Any]:
     """Return a column of ``metrics`` with None in place of what is not a number, such as a text of a plug-in."""
-    if {*map(type, values)} <= {*_METRIC} and all(map(_is_usual, values)):
+    if _fit(values, _METRIC):
         return values
     return [value if type(value) in _METRIC and _is_usual(value) else None for value in values]
 
@@ -183,11 +183,21 @@ def _check(found: Mapping[str, Any], kinds: Mapping[str, Kinds], place: Path, pr
 
 def _check_all(values: Iterable[Any], kinds: Kinds, place: Path, what: str) -> None:
     values = list(values)
-    if {*map(type, values)} <= {*kinds} and all(map(_is_usual, values)):
+    if _fit(values, kinds):
         return
     odd = next(value for value in values if type(value) not in kinds or not _is_usual(value))
     wanted = " or ".join(_WORDS[kind] for kind in kinds)
     raise Corrupt(f"{place}: its {what} is {odd!r:.60}, must be {wanted}")
+
+
+def _fit(values: Sequence[Any], kinds: Kinds) -> bool:
+    """Return whether all values are of these kinds and usual. The kinds that columns have need no loop of Python."""
+    found = {*map(type, values)}
+    if found == {float}:
+        return float in kinds and all(map(math.isfinite, values))
+    if found == {int}:
+        return int in kinds and min(values) > -_LARGEST and max(values) < _LARGEST
+    return found <= {*kinds} and (not found & {*_NUMBER} or all(map(_is_usual, values)))
 
 
 def _is_usual(value: Any) -> bool:

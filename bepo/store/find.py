@@ -23,6 +23,8 @@ from bepo.store.run_files import CONFIG, ROLLOUTS, RUN, TRANSCRIPTS, StoredRun, 
 T = TypeVar("T")
 DEFAULT = Path("results")
 """The default results folder."""
+MANY = 100
+"""Runs whose reading is announced."""
 
 
 class UnfinishedRun(StoredRun):
@@ -88,14 +90,14 @@ def views(results: Path) -> Path:
     return own if os.access(nearest, os.W_OK) else Path("views")
 
 
-def read_any(path: Path) -> StoredRun:
+def read_any(path: Path, published: Callable[[Path], StoredRun] = read_archive) -> StoredRun:
     """Read a run folder, complete or not, or an archive of a run. Raises ``Corrupt``.
 
     The rows of an archive are compared with ``run.json`` too, but not those of published ones, of which there are many:
-    ``bepo.publish`` does that.
+    ``bepo.publish`` does that. ``published`` reads those.
     """
     if path.suffix == ".zip":
-        run = read_archive(path) if PUBLISHED in path.parents else check_archive(path)
+        run = published(path) if PUBLISHED in path.parents else check_archive(path)
     elif (path / RUN).exists():
         run = read_run(path)
     else:
@@ -112,24 +114,28 @@ def every_run(results: Path) -> dict[str, Path]:
     return published | {path.parent.name: path.parent for path in sorted(results.glob(f"runs/*/{CONFIG}"))}
 
 
-def read_every(results: Path, tier: str | None = None) -> list[StoredRun]:
+def read_every(results: Path, tier: str | None, published: Callable[[Path], StoredRun]) -> list[StoredRun]:
     """Read every run of ``every_run``, or only those of a tier. Print runs that cannot be read on standard error.
 
-    Raises ``UserError`` if no run is left.
+    ``published`` reads the archive of a published run. Raises ``UserError`` if no run is left.
     """
-    runs = _readable(every_run(results).values(), f"results={results}")
+    runs = _readable(list(every_run(results).values()), f"results={results}", published)
     tiers = [run.config.get("tier", "") for run in runs]
     if tier is not None and tier not in tiers:
         raise UserError(f"no run of tier {tier!r}; tiers that have runs: {', '.join(sorted(set(tiers)))}")
     return [run for run, of_run in zip(runs, tiers) if tier in (None, of_run)]
 
 
-def _readable(paths: Iterable[Path], name: str) -> list[StoredRun]:
+def _readable(
+    paths: Sequence[Path], name: str, published: Callable[[Path], StoredRun] = read_archive
+) -> list[StoredRun]:
     """Read runs. Print those that cannot be read on standard error. Raises ``UserError`` if no run can be read."""
     runs = []
+    if len(paths) > MANY:
+        print(f"reading {len(paths)} runs", file=sys.stderr)
     for path in paths:
         try:
-            runs.append(read_any(path))
+            runs.append(read_any(path, published))
         except Corrupt as error:
             print(f"left out: {error}", file=sys.stderr)
     if not runs:
@@ -186,7 +192,7 @@ def find_runs(name: str, results: Path, tier: str | None = None) -> list[StoredR
             raise UserError(f"{path}: no such archive")
         return [read_any(path)]
     if (path / "runs").is_dir():
-        return _readable((config.parent for config in sorted(path.glob(f"runs/*/{CONFIG}"))), name)
+        return _readable([config.parent for config in sorted(path.glob(f"runs/*/{CONFIG}"))], name)
     places = every_run(results)
     is_study = name in _studies(results)
     if is_study and name in places:
@@ -201,7 +207,7 @@ def find_runs(name: str, results: Path, tier: str | None = None) -> list[StoredR
             f"{what} {name!r}: not found in {results} or the published runs{of_tier}; choices: a run folder, an "
             "archive, the beginning of a run ID, a study; `python -m analysis runs` lists the runs"
         )
-    return [read_any(places[chosen[0]])] if len(chosen) == 1 else _readable(map(places.__getitem__, chosen), name)
+    return [read_any(places[chosen[0]])] if len(chosen) == 1 else _readable([*map(places.__getitem__, chosen)], name)
 
 
 def beginning_with(name: str, ids: Iterable[str]) -> list[str]:

@@ -58,6 +58,12 @@ class StoredRun:
         return {session["commit"] for session in self.metadata.get("sessions", []) if session.get("commit")}
 
     @property
+    def updates(self) -> int:
+        """The number of updates that were made."""
+        made = self.metadata.get("result", {}).get("updates")
+        return len(self.metrics()) if made is None else made
+
+    @property
     def clock(self) -> str:
         """Prefix of the columns that measure the cost of the run: CPU seconds on a CPU, else wall-clock seconds."""
         return "cpu/" if self.metadata.get("device") == "cpu" else "time/"

@@ -161,7 +161,6 @@ def test_a_run_that_cannot_be_read_hides_no_other(results, tmp_path, capsys, mon
 
 
 def test_tables_are_written_as_parquet_and_read_back(results, tmp_path):
-    pytest.importorskip("pyarrow")
     runs = bepo.load("explored", results=results)
     folder = runs.to_parquet(tmp_path / "tables")
     for name in ("runs", "metrics", "episodes", "transcripts"):

@@ -28,7 +28,12 @@ def told(mean, words, low, high):
 
 @pytest.mark.parametrize(
     "file, start",
-    [("README.md", "## Results so far"), ("docs/findings.md", "# "), ("docs/losses.md", "## What the losses do")],
+    [
+        ("README.md", "## Results so far"),
+        ("docs/findings.md", "# "),
+        ("paper/readings.yaml", "blocks-claims"),
+        ("docs/losses.md", "## What the losses do"),
+    ],
 )
 def test_intervals_in_text_are_those_of_the_tables(file, start):
     results = (ROOT / "docs/results.md").read_text(encoding="utf-8")

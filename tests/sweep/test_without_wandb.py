@@ -5,7 +5,8 @@ import os
 
 import pytest
 
-from analysis.output import remembered
+from analysis.data import remembered
+from analysis.data.sources import Source
 from bepo.core.places import EXPERIMENTS
 from bepo.runs.config import Config
 from bepo.store.files import DiskFull
@@ -90,7 +91,7 @@ def test_a_full_disk_behind_a_cache_stops_nothing(monkeypatch, tmp_path):
     composition._cache_folder.cache_clear()
     assert composition.composed(EXPERIMENTS, "main_sokoban", []).tier == "smoke"
     remembered.keep(1, "key")
-    assert remembered.recall("key") is None
+    assert remembered.recall(Source(tmp_path), "key") is None
 
 
 def test_a_full_disk_is_not_called_bad_input(monkeypatch, tmp_path):

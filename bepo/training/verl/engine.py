@@ -50,6 +50,7 @@ _METRICS = {  # the local backend's names, and verl's
     "value_loss": "critic/value_loss",
     "critic_grad_norm": "critic/grad_norm",
     "rollout_probability_difference": "training/rollout_probs_diff_max",
+    "mean_rollout_probability_difference": "training/rollout_probs_diff_mean",
 }
 
 _OF_LOSS = f"actor/{STATISTIC}"

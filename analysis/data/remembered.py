@@ -1,0 +1,127 @@
+"""What earlier analyses made, in ``$BEPO_CACHE/analysis`` (default: ``~/.cache/bepo/analysis``).
+
+An answer is kept under the digest of everything that it depends on: sources, the paper's data, the versions of
+libraries, and the cells and runs of its studies. Published runs count by the digests of their archives, other files by
+size and time of change. Runs in an answer are kept by their IDs. A damaged or missing answer is computed again.
+"""
+
+import io
+import json
+import os
+import pickle
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from analysis.data.rows import METHOD, RowKey
+from analysis.data.runs import Run
+from analysis.data.sources import Source, state_of
+from bepo.core.places import CONF, EXPERIMENTS, PAPER, cache_folder
+from bepo.core.plugins import import_plugins, imported_plugins
+from bepo.store.files import DiskFull, digest, write_atomically
+
+_CODE = tuple(Path(__file__).parents[2] / name for name in ("analysis", "bepo"))
+_LIBRARIES = ("matplotlib", "numpy", "optuna", "pandas", "scipy", "statsmodels", "sympy")
+_MOST_SECONDS = 30 * 24 * 3600
+_SUM = 64  # hex digits before the pickled answer
+
+
+class _Pickler(pickle.Pickler):
+    """Write runs by ID, and all row keys as one: they are functions, and their work is done."""
+
+    def persistent_id(self, obj: Any) -> tuple[str, ...] | None:
+        if isinstance(obj, Run):
+            return obj.id, obj.tier
+        return ("key",) if isinstance(obj, RowKey) else None
+
+
+class _Unpickler(pickle.Unpickler):
+    """Read what ``_Pickler`` wrote, with the runs of a source."""
+
+    def __init__(self, data: bytes, source: Source) -> None:
+        super().__init__(io.BytesIO(data))
+        self.source = source
+
+    def persistent_load(self, pid: tuple[str, ...]) -> Run | RowKey:
+        if pid == ("key",):
+            return METHOD
+        run = self.source.run(*pid)
+        if isinstance(run, str):
+            raise pickle.UnpicklingError(run)
+        return run
+
+
+def recall(source: Source, *key: object) -> Any:
+    """Return the answer that was kept under this key, or None.
+
+    Reading a pickle can run code, so nothing is read from a folder that other users can write.
+    """
+    path = _file(key)
+    with suppress(OSError, ValueError, EOFError, pickle.UnpicklingError):
+        state = path.parent.stat()
+        if state.st_uid == os.getuid() and not state.st_mode & 0o022:
+            found = path.read_bytes()
+            if found[:_SUM] == digest(found[_SUM:]).encode():
+                return _Unpickler(found[_SUM:], source).load()
+    return None
+
+
+def keep(answer: Any, *key: object) -> None:
+    """Keep an answer under a key, and remove those of the last month. A full disk is not an error."""
+    buffer = io.BytesIO()
+    with suppress(OSError, DiskFull, pickle.PicklingError, TypeError, AttributeError):  # a plug-in may keep functions
+        _Pickler(buffer).dump(answer)
+        path = _file(key)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for other in path.parent.iterdir():
+            if time.time() - other.stat().st_mtime > _MOST_SECONDS:
+                other.unlink()
+        write_atomically(path, digest(buffer.getvalue()).encode() + buffer.getvalue())
+
+
+def kept(compute: Callable[[], Any], source: Source, *key: object) -> Any:
+    """Return the answer that was kept under a key; if there is none, compute it and keep it."""
+    found = recall(source, *key)
+    if found is None:
+        found = compute()
+        keep(found, *key)
+    return found
+
+
+@lru_cache(maxsize=500)
+def digest_of(source: Source, studies: tuple[str, ...] | None = None, tier: str = "") -> str:
+    """Return the digest of all that an analysis of ``source`` depends on, beside its options.
+
+    With ``studies``, only the runs of these studies at a tier count.
+    """
+    return digest(json.dumps([_code(source), source.state(studies, tier)]), 32)
+
+
+@lru_cache(maxsize=3)
+def _code(source: Source) -> str:
+    """Return the digest of all that an analysis depends on beside runs. It is read once for each source."""
+    import_plugins()
+    versions = [sys.version, *map(version, _LIBRARIES)]
+    about = [str(source.results), source.label, source.seeds]
+    return digest(json.dumps([versions, imported_plugins(), about, state_of(_sources())]), 32)
+
+
+def _sources() -> Iterator[Path]:
+    for folder in (*_CODE, CONF, EXPERIMENTS):
+        yield from (path for path in folder.rglob("*") if path.suffix not in (".pyc", ""))
+    for pattern in ("*.yaml", "*.tex", "reported/*", "lab/*"):
+        yield from PAPER.glob(pattern)
+
+
+def written(out: Path) -> list[Path]:
+    """Return the files that an analysis writes into a folder."""
+    return [*out.glob("tables/*"), *out.glob("figures/*"), *out.glob("macros.*.tex"), out / "report.html"]
+
+
+def _file(key: Iterable[object]) -> Path:
+    return cache_folder("analysis") / digest(json.dumps([str(part) for part in key]), 32)
