@@ -1,10 +1,11 @@
-"""Runs in blocks: their studies, and every measure by row and block."""
+"""Runs in blocks: their studies, every measure by row and block, and the primary claims tested on them."""
 
 from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 
-from analysis.claims.looks import BLOCK_MEASURES
+from analysis.claims.looks import BLOCK_MEASURES, Plan, Tested, decide
+from analysis.contrast import weighted
 from analysis.data.rows import ROW_IN_BLOCKS
 from analysis.data.runs import Run, grouped
 from analysis.data.studies import Studies
@@ -40,6 +41,15 @@ def _by_block(runs: Sequence[Run], measure: Callable[[Run], float]) -> dict[int,
 def measured_by_env(runs: Sequence[Run]) -> Mapping[str, Frames]:
     """Return every measure, by environment."""
     return {env: measured(own) for env, own in grouped(runs, lambda run: run.env).items()}
+
+
+def tested_claims(plan: Plan, runs: Sequence[Run]) -> list[Tested]:
+    """Return the plan's claims, tested on runs in blocks."""
+    by_env, found = measured_by_env(runs), {}
+    for claim in plan.claims:
+        table = by_env.get(claim.env, measured([]))[claim.measure]
+        found[claim] = weighted(table, {claim.more: 1, claim.less: -1}).to_dict()
+    return decide(plan, found)
 
 
 def in_all(table: pd.DataFrame, blocks: Sequence[int]) -> pd.DataFrame:

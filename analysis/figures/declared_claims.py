@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from analysis.claims.blocks import CLAIMED, runs_in_blocks
+from analysis.claims.blocks import CLAIMED, runs_in_blocks, tested_claims
 from analysis.claims.looks import Tested, read_plan
 from analysis.contrast import Contrast
 from analysis.data.methods import RECONSTRUCTION, environment_name, row_label
@@ -14,7 +14,6 @@ from analysis.grid.contrasts import FEWEST
 from analysis.grid.table import Figure
 from analysis.plots import style
 from analysis.plots.hover import describe
-from analysis.tables.blocks import tests
 
 _WIDTH = 4.4  # inches: the words stay readable on a phone
 _ROW = 0.145
@@ -26,7 +25,7 @@ _COLOURS = {"holds": "#1B7837", "reversed": "#B2182B"}
 def declared_claims(studies: Studies) -> Figure:
     """Draw the claims of paper/blocks.yaml: means over blocks with intervals, in the colour of their verdicts."""
     used = runs_in_blocks(studies, CLAIMED)
-    tested = [one for one in tests(read_plan(), used) if len(one.values) >= FEWEST]
+    tested = [one for one in tested_claims(read_plan(), used) if len(one.values) >= FEWEST]
     lines = _lines(tested)
     figure, (axis,) = style.panels(1, 1, _WIDTH, 0.7 + _ROW * max(len(lines), 6))
     axis.axvline(0, color="black", linewidth=0.6)

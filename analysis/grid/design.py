@@ -16,10 +16,10 @@ def design(runs: Iterable[Run]) -> str:
     known = {run.id for run in in_blocks}
     others = [run for same in by_start.values() for run in same if run.id not in known]
     parts = [f"{_updates(in_blocks)} in {_counted(_starts(in_blocks), 'block')}"] if in_blocks else []
-    for pretrained, same in grouped(others, lambda run: _start(run) is None).items():
+    for bare, same in grouped(others, lambda run: _start(run) is None).items():
         seeds = {env: {run.seed for run in own} for env, own in grouped(same, lambda run: run.env).items()}
-        start = "pretrained weights" if pretrained else _counted(_starts(same), "warm start")
-        parts.append(f"{_updates(same)} from {start}, {_counted(seeds, 'training seed')}")
+        start = "without a warm start" if bare else f"from {_counted(_starts(same), 'warm start')}"
+        parts.append(f"{_updates(same)} {start}, {_counted(seeds, 'training seed')}")
     return f"Design: {'; '.join(parts)}." if parts else ""
 
 

@@ -17,6 +17,7 @@ from analysis.data.runs import Run, grouped
 from analysis.data.sources import Source
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefacts
+from analysis.grid.design import design
 from analysis.grid.success import final, learning, mean_of
 from analysis.output.build import build
 from analysis.output.text import to_markdown
@@ -73,7 +74,7 @@ def _methods(source: Source, tier: str) -> Iterator[str]:
     trained = sorted((run for run in studies.pooled() if not run.is_evaluation), key=lambda run: (run.env, run.model))
     for (env, model, before), runs in grouped(trained, _place).items():
         start = f", {100 * before:.1f} % before training" if before is not None else ""
-        yield f"### {environment_name(env)}, model {model}{start}\n"
+        yield f"### {environment_name(env)}, model {model}{start}\n\n{design(runs)}\n"
         yield "| method | in training | final | no advantage | CPU | seeds |\n|---|---|---|---|---|---|"
         yield from _rows(runs)
         yield ""

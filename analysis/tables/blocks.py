@@ -10,10 +10,10 @@ from analysis.claims.blocks import (
     CLAIMED,
     IN_BLOCKS,
     measured,
-    measured_by_env,
     runs_in_blocks,
+    tested_claims,
 )
-from analysis.claims.looks import BLOCK_MEASURES, BlockClaim, Plan, Tested, decide, read_plan
+from analysis.claims.looks import BLOCK_MEASURES, BlockClaim, Plan, Tested, read_plan
 from analysis.contrast import Contrast, weighted
 from analysis.data.methods import environment_name, ordered, row_label
 from analysis.data.rows import METHOD, OBSERVATIONS, ROW_IN_BLOCKS, VARIANT, RowKey
@@ -43,7 +43,7 @@ def blocks_claims(studies: Studies) -> Table:
     """Test the claims that paper/blocks.yaml declares."""
     plan = read_plan()
     used = runs_in_blocks(studies, CLAIMED)
-    tested = tests(plan, used)
+    tested = tested_claims(plan, used)
     judged = studies.tier != "smoke"
     verdicts = [_verdict(plan, one) if judged else "not judged" for one in tested]
     found = [_difference(one) for one in tested]
@@ -108,15 +108,6 @@ def blocks_methods(studies: Studies) -> Table:
         used=used,
         left=2,
     )
-
-
-def tests(plan: Plan, runs: Sequence[Run]) -> list[Tested]:
-    """Return the plan's claims, tested on runs in blocks."""
-    by_env, found = measured_by_env(runs), {}
-    for claim in plan.claims:
-        table = by_env.get(claim.env, measured([]))[claim.measure]
-        found[claim] = weighted(table, {claim.more: 1, claim.less: -1}).to_dict()
-    return decide(plan, found)
 
 
 def _with_credit_of(runs: Sequence[Run], others: Sequence[Run]) -> list[Run]:
