@@ -205,7 +205,8 @@ def _tables(rows: pa.Table, shapes: Sequence[Sequence[str]]) -> list[pd.DataFram
     found: dict[int, pd.DataFrame] = {}
     for shape in dict.fromkeys(shapes):
         members = [number for number, own in enumerate(shapes) if own == shape]
-        lists = {name: rows[name].take(members).combine_chunks() for name in shape}
+        own = rows.select(list(shape)) if len(members) == len(shapes) else rows.select(list(shape)).take(members)
+        lists = {name: own[name].combine_chunks() for name in shape}
         whole = pd.DataFrame({name.split(" ", 2)[2]: _column(column.flatten()) for name, column in lists.items()})
         ends = next(iter(lists.values())).offsets.to_numpy() if lists else np.zeros(len(members) + 1, int)
         for number, (start, end) in zip(members, pairwise(ends - ends[0])):
