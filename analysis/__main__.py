@@ -216,14 +216,16 @@ def _source(options: argparse.Namespace) -> tuple[Source, list[str]]:
 
 
 def _out(options: argparse.Namespace) -> Path:
-    return options.out or (views(options.results) if options.seeds else Path("paper"))
+    """Return the folder to write to: single artefacts of another results folder are not the paper's."""
+    apart = options.seeds or (options.names and options.results != DEFAULT)
+    return options.out or (views(options.results) if apart else Path("paper"))
 
 
 _OPTIONS: dict[str, dict] = {
     "--tier": {"help": f"{', '.join(TIERS)}; default: every tier that has runs (explain, power: the highest)"},
     "--out": {
         "type": path_of,
-        "help": "folder to write to (default: paper; with --seeds, for study and for curves: RESULTS/views)",
+        "help": "folder to write to (default: paper; RESULTS/views for study, curves, --seeds, labels with --results)",
     },
     "--seeds": {
         "type": _seeds,

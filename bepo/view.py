@@ -121,9 +121,11 @@ def _write(runs: list[StoredRun], compared: tuple[int, int] | None, options: arg
 
     study = _study(runs, options)
     if len(runs) > MANY and not study and not compared:
-        several = f"name up to {MANY} for their curves and episodes"
-        each = "python -m bepo.view --watch RESULTS makes the page of each when you open it"
-        print(f"{len(runs)} runs: the page lists them; {several}; {each}", file=sys.stderr)
+        print(
+            f"{len(runs)} runs: the page lists them; name up to {MANY} for their curves and episodes, or make each "
+            "page when you open it: python -m bepo.view --watch RESULTS",
+            file=sys.stderr,
+        )
         return _save(overview(runs, options.results), _name(runs, study), options)
     _save(page(runs, compared, study), _name(runs, study), options)
 

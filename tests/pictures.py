@@ -14,7 +14,7 @@ from bepo import view
 from tests.browser import Browser
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
-ARTEFACTS = ("sokoban-text-curves", "aggregate-curves", "blocks-forest-sokoban")
+ARTEFACTS = ("declared-claims", "aggregate-curves", "blocks-forest-sokoban", "why")
 _READY = "document.body?.dataset.ready && document.querySelector('.graph')"
 
 

@@ -60,10 +60,10 @@ def is_reconstruction(method: str) -> bool:
     return known[method].reconstruction if method in known else method in NEEDS_LANGUAGE
 
 
-def is_upper_bound(method: str) -> bool:
-    """Return whether this is an upper bound with privileged information, and not a method."""
+def is_privileged(method: str) -> bool:
+    """Return whether this sees what an agent cannot, and so is a reference and not a method."""
     known = known_methods()
-    return method in known and known[method].upper_bound
+    return method in known and known[method].privileged
 
 
 def method_of(config: Mapping[str, Any], updates: int) -> str:

@@ -1,5 +1,7 @@
-"""Titles of artefacts: the paper's numbers and readable headings, from ``paper/artefacts.yaml``."""
+"""Titles of artefacts and the pages of the report, from ``paper/artefacts.yaml``."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 
 import yaml
@@ -20,10 +22,31 @@ def title_of(label: str) -> str:
     return ": ".join(filter(None, _names().get(label, ("", label))))
 
 
+@dataclass(frozen=True)
+class Page:
+    """A page of the report: its name in links, its title, the question that it answers, and what it shows, in order."""
+
+    name: str
+    title: str
+    question: str
+    shows: Sequence[str]
+
+
+@cache
+def pages() -> tuple[Page, ...]:
+    """Return the pages of the report."""
+    return tuple(Page(name, **page) for name, page in _file()["pages"].items())
+
+
+@cache
+def _file() -> dict[str, dict]:
+    return yaml.safe_load(FILE.read_text(encoding="utf-8"))
+
+
 @cache
 def _names() -> dict[str, tuple[str, str]]:
     """Return number and heading of each label."""
-    file = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    file = _file()
     paper = {
         label: (f"{_KINDS[part]} {number}", heading)
         for part in _KINDS

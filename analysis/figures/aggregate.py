@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from analysis.contrast import Interval
-from analysis.data.methods import environment_name, is_upper_bound, name_of, ordered
+from analysis.data.methods import environment_name, is_privileged, name_of, ordered
 from analysis.data.rows import EVERY_METHOD
 from analysis.data.runs import Run
 from analysis.data.strata import Strata, by_environment, improvement, mean_curve, profile, profile_bands, strata
@@ -69,7 +69,7 @@ def _mean_success(profile: Line2D) -> float:
 def _draw_profile(axis: Axes, method: str, scores: Strata) -> None:
     share, (low, high) = 100 * profile(scores, _THRESHOLDS), profile_bands(scores, _THRESHOLDS)
     colour, name = style.method_colour(method), name_of(method)
-    dashes = "--" if is_upper_bound(method) else "-"
+    dashes = "--" if is_privileged(method) else "-"
     (line,) = axis.step(_THRESHOLDS, share, where="post", color=colour, linestyle=dashes, label=name)
     band = axis.fill_between(_THRESHOLDS, 100 * low, 100 * high, step="post", color=colour, alpha=0.1, linewidth=0)
     texts = [f"{name}: {s:.0f} % of runs above {t:.0f} %" for t, s in zip(_THRESHOLDS, share)]

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from analysis.data.methods import environment_name, is_upper_bound, name_of
+from analysis.data.methods import environment_name, is_privileged, name_of
 from analysis.data.rows import EVERY_METHOD
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
@@ -25,7 +25,7 @@ def ranking_curves(studies: Studies) -> Figure:
         for method, runs in by_method.items():
             rates = pd.Series(100 * style.by_seed(runs, "train/success").mean(axis=1))
             mean = pd.Series(rates.rolling(_SMOOTH, min_periods=1).mean())
-            dashes = "--" if is_upper_bound(method) else "-"
+            dashes = "--" if is_privileged(method) else "-"
             line = {"label": name_of(method), "linestyle": dashes, "linewidth": 1.3}
             axis.plot(mean.index, mean, color=style.method_colour(method), **line)
         style.percent(axis)
@@ -33,6 +33,7 @@ def ranking_curves(studies: Studies) -> Figure:
     used = [run for by_method in by_env.values() for runs in by_method.values() for run in runs]
     caption = (
         f"Success in training by method, model {MODEL} (tier {studies.tier}): mean over training seeds, running mean "
-        f"of {_SMOOTH} updates. Dashed: the upper bound. How early a line rises is what step credit changes."
+        f"of {_SMOOTH} updates. Dashed: the oracle, which is privileged. How early a line rises is what step credit "
+        "changes."
     )
     return Figure(caption, figure, used)

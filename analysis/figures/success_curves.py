@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from analysis.data.methods import is_upper_bound, name_of, ordered
+from analysis.data.methods import is_privileged, name_of, ordered
 from analysis.data.rows import OBSERVATIONS
 from analysis.data.runs import Run
 from analysis.data.studies import StudyRuns
@@ -71,7 +71,7 @@ def _curves(study: StudyRuns, subject: str, splits: Sequence[str] = TEST) -> Fig
         for row in rows:
             line = {
                 "label": _label(row),
-                "linestyle": "--" if "augmented" in row or is_upper_bound(row.split()[0]) else "-",
+                "linestyle": "--" if "augmented" in row or is_privileged(row.split()[0]) else "-",
             }
             line |= {} if split == "training" else {"marker": "o", "markersize": 2}
             style.band(

@@ -12,6 +12,7 @@ from analysis.data import remembered
 from analysis.data.rows import METHOD, RowKey
 from analysis.data.sources import Source
 from analysis.data.studies import Studies
+from analysis.grid.design import design
 from analysis.grid.table import Entry, Figure, Table
 from bepo.core.errors import UserError, choose
 from bepo.core.places import PAPER
@@ -41,7 +42,10 @@ class Artefact:
         return Studies({name: source.study(name, tier, key, allow_mixed, self.alike) for name, key in named})
 
     def make(self, source: Source, tier: str, allow_mixed: bool = False) -> tuple[Studies, Table | Figure]:
-        """Load the studies and build it. A table is built once for a source, because claims need it too."""
+        """Load the studies and build it; its caption ends with the design of its runs.
+
+        A table is built once for a source, because claims need it too.
+        """
         return (_table if self.kind == "table" else _made)(self, source, tier, allow_mixed)
 
     def entries(self, source: Source, tier: str, allow_mixed: bool = False) -> list[Entry]:
@@ -56,7 +60,9 @@ class Artefact:
 
 def _made(item: Artefact, source: Source, tier: str, allow_mixed: bool) -> tuple[Studies, Table | Figure]:
     loaded = item.load(source, tier, allow_mixed)
-    return loaded, item.build(loaded)
+    product = item.build(loaded)
+    product.caption = f"{product.caption} {design(loaded.runs if product.runs is None else product.runs)}".rstrip()
+    return loaded, product
 
 
 @lru_cache(maxsize=200)

@@ -145,7 +145,7 @@ def _rank(entries: list[Entry]) -> None:
     for entry in entries:
         entry.best_reported = entry.reported is not None and entry.reported.mean == max(reported) > min(reported)
     measured = [(entry, entry.reproduced) for entry in entries if entry.reproduced]
-    methods = [pair for pair in measured if not pair[0].of_upper_bound]
+    methods = [pair for pair in measured if not pair[0].of_privileged]
     methods.sort(key=lambda pair: -pair[1].mean)
     for entry, own in measured:
         others = [pair for pair in methods if pair[0] is not entry]

@@ -107,7 +107,7 @@ def _leaders(lines: Sequence[Line], metrics: Sequence[Metric]) -> list[str]:
             ranked = [
                 (line.name, e.reproduced, e.versus)
                 for line, e in zip(same, entries)
-                if e.reproduced and not e.of_upper_bound
+                if e.reproduced and not e.of_privileged
             ]
             ranked.sort(key=lambda named: -named[1].mean)
             if metric.headline and len(ranked) > 1 and ranked[0][2].difference:
@@ -141,11 +141,11 @@ def _power(versus: Comparison, std: float) -> str:
 
 
 def _signs(lines: Sequence[Line], entries: Sequence[Entry]) -> list[str]:
-    bounds = any(entry.of_upper_bound for entry in entries)
+    privileged = any(entry.of_privileged for entry in entries)
     verdicts, marks = {e.versus.separated for e in entries if e.rival}, "".join(line.mark for line in lines)
     texts = {
-        "Bold marks the highest mean.": bool(verdicts) and not bounds,
-        "Bold marks the highest mean of the methods; upper bounds are not ranked.": bool(verdicts) and bounds,
+        "Bold marks the highest mean.": bool(verdicts) and not privileged,
+        "Bold marks the highest mean of the methods; privileged rows are not ranked.": bool(verdicts) and privileged,
         f"{NOT_SEPARATED} not separated from the next (Welch's t, 95 %).": False in verdicts,
         f"{ONE_SEED} one training seed: not a ranking of methods.": None in verdicts,
         "ᶜ reported numbers that the paper took from elsewhere.": "ᶜ" in marks,

@@ -6,7 +6,7 @@ from itertools import groupby
 from math import isnan
 from typing import TYPE_CHECKING
 
-from analysis.data.methods import RECONSTRUCTION, is_upper_bound
+from analysis.data.methods import RECONSTRUCTION, is_privileged
 from analysis.data.reported import EntryKey
 from analysis.data.runs import Run
 from analysis.data.statistics import Comparison, Estimate, Reproduced
@@ -76,9 +76,9 @@ class Entry:
         return all(run.tier == "paper" for run in self.runs)
 
     @property
-    def of_upper_bound(self) -> bool:
-        """Whether it is an upper bound, which is not ranked with the methods."""
-        return any(is_upper_bound(run.method) for run in self.runs)
+    def of_privileged(self) -> bool:
+        """Whether it has privileged information, so that it is not ranked with the methods."""
+        return any(is_privileged(run.method) for run in self.runs)
 
     @property
     def refused(self) -> bool:
@@ -105,7 +105,8 @@ class Table:
     ``headings``: the block of each row. ``left``: how many columns are left-aligned text. ``named``: the column with
     the names of rows. ``widths``: columns of running text, with their shares of the line; such a table may be longer
     than a page, unless it is ``short``. ``entries``: the numbers with their runs. ``methods``: the method of each row,
-    which may be empty. ``facts``: numbers for the paper's running text. A note explains ʳ where it occurs.
+    which may be empty. ``facts``: numbers for the paper's running text. ``used``: the runs that a table without entries
+    shows; None for all runs of its studies. A note explains ʳ where it occurs.
     """
 
     caption: str
@@ -120,6 +121,7 @@ class Table:
     entries: list[Entry] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
     methods: list[str] = field(default_factory=list)
+    used: list[Run] | None = None
     columns: list[tuple[str, str]] = field(init=False)
     rows: list[list[Printed]] = field(init=False)
 
@@ -148,8 +150,8 @@ class Table:
 
     @property
     def runs(self) -> list[Run] | None:
-        """The runs behind its numbers; None (all runs of its studies) if it has no entries."""
-        return [run for entry in self.entries for run in entry.runs] if self.entries else None
+        """The runs behind its numbers; None for all runs of its studies."""
+        return [run for entry in self.entries for run in entry.runs] if self.entries else self.used
 
 
 @dataclass

@@ -1,6 +1,7 @@
-"""The report: one HTML page with every artefact and its provenance. It opens from disk."""
+"""The report: one HTML file with every artefact and its provenance, in pages by question. It opens from disk."""
 
 import csv
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,33 +9,50 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from jinja2 import Environment, FileSystemLoader
 
 from analysis.claims.verdicts import NOT_JUDGED, VERDICTS, Evaluated, tally
 from analysis.data.methods import environment_name, known_methods, name_of, ordered
-from analysis.data.runs import grouped
-from analysis.data.titles import number_of, title_of
+from analysis.data.runs import Run, grouped
+from analysis.data.titles import Page, number_of, pages, title_of
 from analysis.grid.maths import plain, to_html
 from analysis.grid.table import Printed, Table
 from analysis.output.build import Built
 from analysis.output.subject import environments_in, subject
 from analysis.output.text import statistics
+from bepo.core.places import PAPER
 
 _FOLDER = FileSystemLoader(Path(__file__).parent)
 _TABLES = {"text": "in-text"}  # the table that shows reported/text.csv
-_FIRST = ("ranking", "ranking-curves")  # what the page begins with
-_LAB = "lab-"  # labels that begin like this have a section of their own, tables first
+FIRST = "declared-claims"
+"""What the first page shows."""
+_REST = Page("more", "More", "What does not belong to one of these questions?", ())
+_DOCS = {"README": "README.md", "tutorial": "docs/tutorial.md", "findings": "docs/findings.md"}
+_DOCS |= {"declared claims": "docs/claims.md", "all docs": "docs/index.md"}
+_LONG, _TALL = 8, 30  # rows: longer tables can be sorted, scroll inside of a box
+_NARROW = 5  # columns: the parts of such a table stand side by side
 _COLUMNS = ("entry", "reproduced", "std", "over", "seeds", "low", "high", "rival", "difference", "improvement")
 
 
 def render(
-    built: Sequence[Built], tiers: Sequence[str], source: str, claims: Mapping[str, Sequence[Evaluated]] | None = None
+    built: Sequence[Built],
+    tiers: Sequence[str],
+    source: str,
+    claims: Mapping[str, Sequence[Evaluated]] | None = None,
+    own: pd.DataFrame | None = None,
+    out: Path | None = None,
 ) -> str:
-    """Return the page. ``source``: where the runs come from. ``claims``: the evaluated claims of each tier."""
+    """Return the page.
+
+    ``source``: where the runs come from. ``claims``: the evaluated claims of each tier. ``own``: rows of the ledger of
+    the results folder, the newest first. ``out``: the folder of the page; links to README and docs start there.
+    """
     html = Environment(loader=_FOLDER, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     html.filters |= {"maths": to_html, "plain": plain, "parts": _parts}
     html.globals |= {"title": title_of, "number": number_of, "environment": environment_name, "method_name": name_of}
-    html.globals |= {"shown": _shown, "numbers": _numbers}
+    html.globals |= {"shown": _shown, "numbers": _numbers, "sortable": _sortable}
+    html.globals |= {"tall": lambda table: len(table.rows) > _TALL, "of_yours": _of_yours}
     items = [one for one in built if one.studies or one.tier == built[0].tier]  # without studies all tiers are the same
     about = {(one.label, one.tier): subject(one) for one in items}
     answers = [_answer(tier, evaluated, items) for tier, evaluated in (claims or {}).items()]
@@ -45,20 +63,37 @@ def render(
     every = {run.id: run for item in items if item.studies for run in item.runs}
     known = [name for name in map(name_of, ordered(known_methods())) if name in named]
     return html.get_template("page.html").render(
-        items=items,
         tiers=list(tiers),
         source=source,
         answers=answers,
         about=about,
         environments=sorted({name for one in about.values() for name in one.environments}),
-        first=_FIRST,
-        others=[item for item in items if not item.label.startswith(_LAB)],
-        lab=sorted((item for item in items if item.label.startswith(_LAB)), key=lambda item: item.table is None),
+        first=[item for item in items if item.label == FIRST],
+        pages=_pages(items),
+        own=[] if own is None else own.to_dict("records"),
+        links=_links(out),
         unpictured={NOT_JUDGED} if set(tiers) - {NOT_JUDGED} else set(),
         styles=styles,
-        runs=sorted(every.values(), key=lambda run: (run.env, run.model, run.method, run.seed, run.id)),
+        runs=sorted(every.values(), key=lambda run: (run.published, run.env, run.model, run.method, run.seed, run.id)),
         methods=[*known, *sorted(named - set(known))],
     )
+
+
+def _pages(items: Sequence[Built]) -> list[tuple[Page, list[Built]]]:
+    """Return the pages with what each shows; what no page names is on the last one."""
+    shown = [page.shows for page in pages()]
+    rest = [item for item in items if item.label != FIRST and not any(item.label in labels for labels in shown)]
+    found = [
+        (page, sorted((item for item in items if item.label in page.shows), key=lambda i: page.shows.index(i.label)))
+        for page in pages()
+    ]
+    return [*found, *([(_REST, rest)] if rest else [])]
+
+
+def _links(out: Path | None) -> dict[str, str]:
+    """Return addresses of README and docs, relative to the page; a wheel has none of them."""
+    files = {name: PAPER.parent / file for name, file in _DOCS.items()} if out else {}
+    return {name: Path(os.path.relpath(file, out)).as_posix() for name, file in files.items() if file.exists()}
 
 
 def _frequent_styles(svgs: Sequence[str]) -> dict[str, str]:
@@ -78,14 +113,24 @@ def _class_of(attribute: re.Match[str], styles: Mapping[str, str]) -> str:
     return f'class="{name}"' if name else attribute[0]
 
 
-def _parts(table: Table, apart: bool) -> list[list[tuple[int, str, Any]]]:
-    """Return the lines of a table with their places, as one list, or as one list for each heading."""
+def _parts(table: Table) -> list[list[tuple[int, str, Any]]]:
+    """Return the lines of a table with their places: as one list, or of a narrow table one list for each heading."""
     parts: list[list[tuple[int, str, Any]]] = []
+    apart = len(table.columns) <= _NARROW
     for place, (heading, row) in enumerate(table.lines):
         if not parts or (apart and heading):
             parts.append([])
         parts[-1].append((place, heading, row))
     return parts
+
+
+def _sortable(table: Table) -> bool:
+    """Return whether a table is long and each of its rows says what it is about."""
+    return len(table.rows) > _LONG and all(row[table.named].text for row in table.rows)
+
+
+def _of_yours(runs: Sequence[Run]) -> int:
+    return sum(not run.published for run in runs)
 
 
 def _shown(value: Printed) -> str:
@@ -106,8 +151,16 @@ def _answer(tier: str, evaluated: Sequence[Evaluated], items: Sequence[Built]) -
         "seeds": max((len({run.seed for run in same}) for same in settings.values()), default=0),
     }
     facts = {name: text for item in items if item.table for name, text in item.table.facts.items()}
+    verdicts = [text.split(" ")[0] for name, text in facts.items() if re.fullmatch(r"blocks/.*/verdict", name)]
     by_word = {word: [_line(e, shown) for e in evaluated if e.runs.word == word] for word in VERDICTS}
-    return {"tier": tier, "what": what, "claims": by_word, "counts": tally(evaluated), "facts": facts}
+    return {
+        "tier": tier,
+        "what": what,
+        "claims": by_word,
+        "counts": tally(evaluated),
+        "facts": facts,
+        "declared": Counter(verdicts),
+    }
 
 
 def _line(e: Evaluated, shown: set[str]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 from analysis.output import page
 from analysis.output.build import Built, LeftOut, build, make_folders, write, write_macros
+from analysis.output.ledger import ledger, newest
 from analysis.output.study import build_study
 from analysis.output.text import to_markdown
 from bepo.core.errors import UserError, choose
@@ -55,7 +56,8 @@ def rebuild(
         report = out / "report.html"
         with left_out.of(str(report)):
             claims = {one: evaluated_claims(source, one, allow_mixed) for one in source.tiers()}
-            report.write_text(page.render(built, source.tiers(), source.label, claims), encoding="utf-8")
+            own = newest(ledger(source.results), number=None)
+            report.write_text(page.render(built, source.tiers(), source.label, claims, own, out), encoding="utf-8")
             print(f"page:    {report}")
     return not left_out.problems
 

@@ -1,8 +1,8 @@
 """``python -m analysis results``: write docs/results.md, the results of the published runs.
 
 The page has a table for each environment and model. Then come what follows from the runs, blocks and pre-registered
-comparisons, headroom and warm starts, and decided claims. The last part has the deviations from the plan
-(``paper/deviations.yaml``).
+comparisons, headroom and warm starts, and decided claims, each with how to read it (``paper/readings.yaml``). The last
+part has the deviations from the plan (``paper/deviations.yaml``).
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from analysis.data.methods import RECONSTRUCTION, environment_name, is_upper_bound, marked_name, ordered
+from analysis.data.methods import RECONSTRUCTION, environment_name, is_privileged, marked_name, ordered
 from analysis.data.rows import EVERY_METHOD, METHOD
 from analysis.data.runs import Run, grouped
 from analysis.data.sources import Source
@@ -23,7 +23,7 @@ from analysis.output.text import to_markdown
 from bepo.core.places import PAPER
 
 STUDIES = (*EVERY_METHOD, "qwen3_transfer")
-DEVIATIONS = PAPER / "deviations.yaml"
+DEVIATIONS, READINGS = PAPER / "deviations.yaml", PAPER / "readings.yaml"
 PAGE = Path("docs/results.md")
 _HEAD = """# Results at tier {tier}
 
@@ -48,6 +48,7 @@ _ARTEFACTS = {
     "Depth of CRBC's backup": "crbc-depth",
     "The deviation within a state": "state-deviation",
     "PPO on the same tasks": "critic-lead",
+    "Declared tests in new blocks": "next-claims",
     "Pre-registered comparisons": "replication",
     "Headroom": "headroom",
     "Warm starts": "warm-starts",
@@ -58,11 +59,11 @@ _ARTEFACTS = {
 def results(source: Source, tier: str) -> str:
     """Return the whole page."""
     parts = [_HEAD.format(tier=tier), "## Methods\n", *_methods(source, tier)]
-    tables = artefacts("table")
+    tables, readings = artefacts("table"), yaml.safe_load(READINGS.read_text(encoding="utf-8"))
     for title, label in _ARTEFACTS.items():
         table = build(tables[label], source, tier).table
         assert table is not None
-        parts += [f"## {title}\n", to_markdown(table)]
+        parts += [f"## {title}\n", *([readings[label]] if label in readings else []), to_markdown(table)]
     return "\n".join([*parts, "## Deviations from the plan\n", *_deviations()])
 
 
@@ -86,11 +87,11 @@ def _place(run: Run) -> tuple[str, str, float | None]:
 def _rows(runs: Iterable[Run]) -> Iterator[str]:
     by_method = grouped(runs, lambda run: run.method)
     measured = {name: (learning(same), final(same)) for name, same in by_method.items()}
-    best = [max(rates[k].mean() for name, rates in measured.items() if not is_upper_bound(name)) for k in (0, 1)]
+    best = [max(rates[k].mean() for name, rates in measured.items() if not is_privileged(name)) for k in (0, 1)]
     for name in ordered(by_method):
         texts = [mean_of(rates).text for rates in measured[name]]
         shown = [
-            f"**{t}**" if r.mean() == top and not is_upper_bound(name) else t
+            f"**{t}**" if r.mean() == top and not is_privileged(name) else t
             for t, r, top in zip(texts, measured[name], best)
         ]
         same = by_method[name]

@@ -6,7 +6,7 @@ from math import inf
 import pandas as pd
 
 from analysis.contrast import Contrast
-from analysis.data.methods import is_upper_bound, known_methods, name_of, ordered, row_label
+from analysis.data.methods import is_privileged, known_methods, name_of, ordered, row_label
 from analysis.data.rows import RowKey
 from analysis.data.runs import Run, grouped
 from analysis.data.sources import Source
@@ -188,7 +188,7 @@ def _curves(study: StudyRuns, metrics: Sequence[str]) -> Figure:
     for axis, (metric, label) in zip(axes, shown.items()):
         style.over_updates(axis, label)
         for row in rows:
-            line = {"label": row_label(row, name_of), "linestyle": "--" if is_upper_bound(row.split(" ")[0]) else "-"}
+            line = {"label": row_label(row, name_of), "linestyle": "--" if is_privileged(row.split(" ")[0]) else "-"}
             top = 100 if label.endswith("(%)") else inf
             style.band(axis, _values(study.rows[row], metric), colours[row], 0 if top == 100 else -inf, top, **line)
         style.if_empty(axis, study.runs)

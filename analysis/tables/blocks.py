@@ -68,6 +68,7 @@ def blocks_claims(studies: Studies) -> Table:
             *([f"Undecided claims need more blocks of: {'; '.join(wanted)}."] if wanted else []),
             *origins(used),
         ],
+        used=used,
         left=4,
         facts=_facts(tested, found, verdicts),
     )
@@ -104,6 +105,7 @@ def blocks_methods(studies: Studies) -> Table:
             *oracles(used),
             *origins(used),
         ],
+        used=used,
         left=2,
     )
 

@@ -12,7 +12,7 @@ from analysis.claims.blocks import BASELINE, measured, measured_by_env, runs_in_
 from analysis.claims.looks import read_plan
 from analysis.claims.prediction import Prediction
 from analysis.contrast import Contrast, Rates
-from analysis.data.methods import environment_name, is_upper_bound, marked_name, ordered
+from analysis.data.methods import environment_name, is_privileged, marked_name, ordered
 from analysis.data.reported import entries_of
 from analysis.data.rows import EVERY_METHOD, METHOD, TASKS, VARIANT, RowKey
 from analysis.data.runs import Run, grouped
@@ -91,6 +91,7 @@ def findings(studies: Studies) -> Table:
             *oracles(used),
             *origins(used),
         ],
+        used=used,
         left=3,
         widths={0: 0.21, 2: 0.70},
         short=True,
@@ -191,7 +192,7 @@ def _correlation(theirs: Mapping[str, float], speeds: pd.DataFrame) -> str:
 
 def _lead(by_name: ByName, rates: Mapping[str, Rates], in_blocks: str) -> str:
     """Return PPO's lead in blocks, its lead over the best method without a critic, and how the two differ."""
-    others = [name for name in rates if " " not in name and name != CRITIC and not is_upper_bound(name)]
+    others = [name for name in rates if " " not in name and name != CRITIC and not is_privileged(name)]
     best = max(others, key=lambda name: float(rates[name].mean()))
     own, other = by_name[CRITIC], by_name[best]
     told = []

@@ -31,7 +31,7 @@ def headroom(studies: Studies) -> Table:
             used += runs
     return Table(
         "Headroom for credit assignment: training success (%), averaged over all updates, of GRPO and of the oracle. "
-        "The oracle is an upper bound: its credit uses the expert's distance to success.",
+        "The oracle is privileged, not a bound: its credit uses the expert's distance to success.",
         [
             "Environment",
             "Model",
@@ -53,6 +53,7 @@ def headroom(studies: Studies) -> Table:
             *oracles(used),
             *origins(used),
         ],
+        used=used,
         left=2,
     )
 

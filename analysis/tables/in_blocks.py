@@ -97,6 +97,7 @@ class BlockTable:
                 *(note.format_map(told) for note in self.notes),
                 *origins(used),
             ],
+            used=used,
             headings=[group for group, _ in lines] if self.rows == "all" else [],
             facts={name: text for one in judged for name, text in one.facts.items()} | facts,
         )

@@ -33,6 +33,7 @@ def lab_prediction(studies: Studies) -> Table:
             f"{LEVEL:g}. With fewer than {FEWEST} blocks nothing is computed.",
             *origins(runs),
         ],
+        used=runs,
         left=2,
         facts={f"lab/prediction/{one.measure}/{one.settings}": one.verdict for one in found if one.judged}
         | {f"lab/correlation/{one.measure}/{one.settings}": one.text for one in found if one.enough},

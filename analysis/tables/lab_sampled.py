@@ -56,6 +56,7 @@ def lab_sampled(studies: Studies) -> Table:
             "Nothing was declared about it.",
             *origins([run for run in every if run.env in games]),
         ],
+        used=[run for run in every if run.env in games],
         facts={f"lab/sampled/{env}": text for env, text in told.items()},
     )
 

@@ -1,6 +1,6 @@
 """Tables main-results, sokoban-main, sokoban-text and qwen3-results: methods on environments and models."""
 
-from analysis.data.methods import ORDER, PROMPTED, is_upper_bound, name_of
+from analysis.data.methods import ORDER, PROMPTED, is_privileged, name_of
 from analysis.data.rows import METHOD, evaluated
 from analysis.data.studies import Studies, StudyRuns
 from analysis.grid.artefact import artefact
@@ -39,7 +39,7 @@ TEXT = (
 
 
 def _type(row: str) -> str:
-    return "Prompting" if row in PROMPTED else "Upper bound" if is_upper_bound(row) else "RL Training"
+    return "Prompting" if row in PROMPTED else "Privileged" if is_privileged(row) else "RL Training"
 
 
 TYPED = Rows(("Type", "Method"), lambda row: [_type(row), name_of(row)], named=1)
@@ -67,7 +67,8 @@ def sokoban_text(study: StudyRuns) -> Table:
     """Compare all methods and the oracle on Sokoban as text, which the paper does not have."""
     caption = (
         "Extension: Sokoban boards as text (%). Final success on test tasks, and success in training, averaged over "
-        "all updates. The oracle is an upper bound, not a method: its credit uses the expert's distance to success."
+        "all updates. The oracle is privileged, not a method: its credit uses the expert's distance to success. "
+        "Methods can be above it."
     )
     methods = Block(model="small", env="sokoban", rows=(*ORDER, "oracle"))
     return grid("sokoban-text", study, caption, TEXT, (methods,), TYPED)

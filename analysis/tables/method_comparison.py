@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from analysis.data.methods import (
     ORDER,
+    is_privileged,
     is_reconstruction,
-    is_upper_bound,
     known_methods,
     name_of,
     ordered,
@@ -44,7 +44,7 @@ def _of_steps(names: Iterable[str]) -> list[str]:
     return [
         n
         for n in names
-        if known[n].traits["step_credit"] != "None" and not known[n].needs_critic and not is_upper_bound(n)
+        if known[n].traits["step_credit"] != "None" and not known[n].needs_critic and not is_privileged(n)
     ]
 
 

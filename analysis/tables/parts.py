@@ -39,6 +39,7 @@ def parts(studies: Studies) -> Table:
         ["Question", "Environment", "Answer"],
         rows,
         [" ".join(protocol(studies.values(), used)), exploratory(), *origins(used)],
+        used=used,
         left=3,
         widths={0: 0.21, 2: 0.70},
         short=True,

@@ -32,9 +32,11 @@ def ranking(studies: Studies) -> Table:
             " ".join(protocol(studies.values(), used)),
             "In training: averaged over all updates, with Student's interval over training seeds; runs of an "
             "environment share one warm start. Final: the last policy on the test tasks, ± one sample standard "
-            "deviation. The order is not a test. The upper bound uses the expert's distance to success.",
+            "deviation. The order is not a test. The oracle uses the expert's distance to success. It is a reference, "
+            "not a bound: methods can be above it.",
             *origins(used),
         ],
+        used=used,
         headings=headings,
     )
 

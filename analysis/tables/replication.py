@@ -85,6 +85,7 @@ def replication(studies: Studies) -> Table:
             "runs share one.",
             *origins(used),
         ],
+        used=used,
         left=2,
         facts=facts,
     )

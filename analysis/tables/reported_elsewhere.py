@@ -50,6 +50,7 @@ def reported_elsewhere(studies: Studies) -> Table:
             "The two kinds do not compare. Losses on text Sokoban are in table blocks-losses.",
             *origins(used),
         ],
+        used=used,
         left=3,
     )
 

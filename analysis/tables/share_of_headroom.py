@@ -56,6 +56,7 @@ def share_of_headroom(studies: Studies) -> Table:
             *oracles(used),
             *origins(used),
         ],
+        used=used,
         headings=headings,
         methods=methods,
         facts=facts,

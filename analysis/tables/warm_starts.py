@@ -78,6 +78,7 @@ def warm_starts(study: StudyRuns) -> Table:
             ),
             *origins(used),
         ],
+        used=used,
         headings=[block.heading for block in blocks for _ in block.rates],
         methods=[name_of(method) for block in blocks for method in ordered(block.rates)],
         facts=facts,

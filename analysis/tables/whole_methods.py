@@ -50,6 +50,7 @@ def whole_methods(studies: Studies) -> Table:
             "the same blocks, with Student's 95 % interval, not corrected. Exploratory.",
             *origins(used),
         ],
+        used=used,
     )
 
 

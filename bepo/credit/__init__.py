@@ -116,8 +116,8 @@ class Estimator(Plugin):
     """Optional columns of the batch that it reads (``RolloutBatch.extras``)."""
     compares_trajectories: ClassVar[bool] = False
     """Whether it learns only from differences between the trajectories of a task, and so needs at least two of them."""
-    upper_bound: ClassVar[bool] = False
-    """Whether it is an upper bound with privileged information, not a method."""
+    privileged: ClassVar[bool] = False
+    """Whether it sees what an agent cannot, such as the distance to the goal: a reference, not a method."""
     label: ClassVar[str] = ""
     """Name in tables and figures; empty: ``name``."""
     colour: ClassVar[str] = ""

@@ -73,7 +73,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _title(cls: type[Estimator]) -> str:
-    kind = "  RECONSTRUCTION" if cls.reconstruction else "  UPPER BOUND" if cls.upper_bound else ""
+    kind = "  RECONSTRUCTION" if cls.reconstruction else "  PRIVILEGED" if cls.privileged else ""
     return f"{cls.name:12} {cls.citation}{kind}"
 
 

@@ -1,4 +1,4 @@
-"""Oracle: an upper bound that sees the expert's distance to success in every state."""
+"""Oracle: a reference that sees the expert's distance to success in every state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _PRIOR = 8.0  # weight, in transitions, of the success rate by distance alone
 @register
 @dataclass
 class Oracle(Estimator):
-    """An upper bound, not a method: it shows how much headroom for credit assignment a setting has.
+    """A privileged reference, not a method: it shows how much headroom for credit assignment a setting has.
+
+    It is not an upper bound: PPO is above it in places.
 
     It sees d and d', the number of steps that the environment's expert needs before and after each transition
     (the columns ``expert_steps`` and ``next_expert_steps``).
@@ -41,11 +43,11 @@ class Oracle(Estimator):
     invalid_penalty: float = setting(0.1, at_least=0)
     """Subtracted from the outcome score of an invalid transition, as in GRPO."""
 
-    label: ClassVar[str] = "Oracle (upper bound)"
+    label: ClassVar[str] = "Oracle (privileged)"
     colour: ClassVar[str] = "#7F7F7F"
     method_version: ClassVar[int] = 1
-    citation: ClassVar[str] = "this project; an upper bound, not a method"
-    upper_bound: ClassVar[bool] = True
+    citation: ClassVar[str] = "this project; privileged, not a method"
+    privileged: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = frozenset({"expert_steps", "next_expert_steps"})
     traits: ClassVar[Traits] = {
         "needs": "the environment's expert",

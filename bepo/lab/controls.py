@@ -1,4 +1,4 @@
-"""Estimates that know more than an estimator could: upper bounds, a Monte-Carlo baseline, and noise."""
+"""Estimates that know more than an estimator could: privileged ones, a Monte-Carlo baseline, and noise."""
 
 from __future__ import annotations
 

@@ -51,8 +51,8 @@ def labels_of(config: Config, folder: RunFolder, overrides: Sequence[str] = ()) 
 
 
 def _warnings(credit: Estimator) -> list[str]:
-    """Return tags for an upper bound with privileged information, and for a reconstructed method."""
-    return ["control"] * credit.upper_bound + ["reconstruction"] * credit.reconstruction
+    """Return tags for an estimator with privileged information, and for a reconstructed method."""
+    return ["control"] * credit.privileged + ["reconstruction"] * credit.reconstruction
 
 
 def method_of(config: Config) -> str:

@@ -29,7 +29,7 @@ _OF_PART: dict[str, dict[str, Kinds]] = {
     **{part: {"name": (str,)} for part in _NAMED},
     "env": {"name": (str,), "horizon": (int, NoneType)},
     "credit": {"name": (str,), "gamma": _NUMBER},
-    "policy": {"name": (str,), "warm_start": (dict, NoneType)},
+    "policy": {"name": (str,), "warm_start": (dict, NoneType), "lora": (dict,)},
     "study": {"name": (str,), "question": (str, NoneType)},
 }
 _METADATA: dict[str, Kinds] = {

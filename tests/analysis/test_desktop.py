@@ -5,11 +5,13 @@ import pytest
 import yaml
 from scipy import stats
 
+from analysis.claims.new_blocks import DESKTOP as PLAN
 from bepo.store.files import digest_of_file
-from tests.conftest import DATA
+from tests.stored_runs import in_block, write_run
+from tests.tables import interval_text, table_of, texts
 
-PLAN = DATA.parents[1] / "paper" / "desktop.yaml"
-TESTS = yaml.safe_load(PLAN.read_text(encoding="utf-8"))["tests"]
+DECLARED = yaml.safe_load(PLAN.read_text(encoding="utf-8"))
+TESTS, METHODS = DECLARED["tests"], DECLARED["order"]["methods"]
 
 
 def test_the_declaration_has_not_changed():
@@ -22,3 +24,41 @@ def test_power(test):
     drawn = test["if_ahead"] + test["sd"] * rng.standard_normal((20_000, n))
     t = drawn.mean(1) / (drawn.std(1, ddof=1) / np.sqrt(n))
     assert (t > stats.t.ppf(0.95, n - 1)).mean() == pytest.approx(test["power"], abs=0.02)
+
+
+def write_blocks(results, rates, first, blocks, tier, study):
+    """Runs with a success in training of a rate for each method, and noise that its blocks share; by method."""
+    rng = np.random.default_rng(first)
+    speeds = {}
+    for row, rate in rates.items():
+        speeds[row] = rate + 0.02 * rng.standard_normal(blocks)
+        for i, speed in enumerate(speeds[row]):
+            at = {"credit.name": row, "model": tier} | in_block(first + i)
+            write_run(results, study, at, [[1, 0]], metrics={"train/success": speed}, tier=tier)
+    return speeds
+
+
+@pytest.mark.parametrize("blocks", [5, 6])
+def test_a_test_is_judged_once_beside_the_tiny_model(blocks, tmp_path):
+    rates = {"grpo": 0.3, "gated_bepo": 0.4, "shrunk_bepo": 0.4}
+    own = write_blocks(tmp_path, rates, 300, blocks, "desktop", "desktop")
+    tiny = write_blocks(tmp_path, rates, 100, 6, "laptop", "blocks")
+    gated, shrunk, order = texts(table_of(tmp_path, "desktop-claims", "desktop"))
+    assert gated[1] == f"{blocks} of 6" and gated[2] == interval_text(100 * (own["gated_bepo"] - own["grpo"]))
+    verdicts = ["not run", "not run"] if blocks < 6 else ["holds", "not shown"]
+    assert [gated[4], shrunk[4]] == verdicts
+    assert gated[5] == f"{interval_text(100 * (tiny['gated_bepo'] - tiny['grpo']))} (6 of 16)"
+    assert order[1:] == ["3 of 11 methods", "–", "–", "not run", "–"]  # at least six
+
+
+@pytest.mark.parametrize("blocks", [2, 3])
+def test_the_order_is_judged_over_methods_with_three_blocks(blocks, tmp_path):
+    rates = {row: 0.2 + 0.05 * i for i, row in enumerate(METHODS)}
+    own = write_blocks(tmp_path, rates, 300, blocks, "desktop", "desktop")
+    tiny = write_blocks(tmp_path, rates, 100, 6, "laptop", "blocks")
+    order = texts(table_of(tmp_path, "desktop-claims", "desktop"))[-1]
+    if blocks < 3:
+        assert order[1:] == ["0 of 11 methods", "–", "–", "not run", "–"]
+        return
+    expected = stats.spearmanr(*([np.mean(speeds[row]) for row in METHODS] for speeds in (own, tiny))).statistic
+    assert order[1] == "11 of 11 methods" and order[2].startswith(f"{expected:.2f} [") and order[4] == "carries over"

@@ -55,7 +55,7 @@ def told(name: str, base: str = "gated_bepo") -> str:
 def test_methods_are_sorted_into_faster_slower_and_not_told_apart(answers):
     found = answers["Which methods learn faster or slower than Gated-BEPO?"]
     faster, slower, apart = found.removeprefix("One start: ").split("; ")
-    assert faster == f"faster: Oracle (upper bound) {told('oracle')}, PPO (with critic) {told('ppo')}"
+    assert faster == f"faster: Oracle (privileged) {told('oracle')}, PPO (with critic) {told('ppo')}"
     assert slower == f"slower: GRPO {told('grpo')}"
     assert apart == f"not told apart: GiGPO {told('gigpo')}"
 

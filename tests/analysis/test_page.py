@@ -1,20 +1,24 @@
 """The report in a real browser: the paper's numbers, filters, numbers where the pointer is, a pinned column."""
 
 import re
+from pathlib import Path
+from urllib.parse import unquote, urlparse
 
 import pytest
 import yaml
 
 from analysis.data.sources import Source
-from analysis.data.titles import FILE, number_of, title_of
+from analysis.data.titles import FILE, number_of, pages, title_of
 from analysis.grid.artefact import artefacts
 from analysis.output import page
 from analysis.output.build import LeftOut, build, write
+from analysis.output.ledger import ledger, newest
 from analysis.output.subject import environments_in
 from tests.stored_runs import write_run
 
 pytestmark = pytest.mark.slow
-LABELS = ("main-results", "lab-gate", "supp-mixing-ablation", "alfworld-success-curves", "lab-bias", "checks")
+LABELS = ("declared-claims", "main-results", "lab-gate", "supp-mixing-ablation", "alfworld-success-curves", "lab-bias")
+LABELS += ("checks",)
 METHODS = ("gated_bepo", "hgpo", "grpo")
 
 
@@ -28,7 +32,8 @@ def folder(tmp_path_factory):
         write_run(path / "r", f"main_{env}", at, [[1, 0], [1, 1]], tier="laptop", metrics={"train/success": 0.25})
     built = [build(artefacts()[label], Source(path / "r"), "laptop") for label in LABELS]
     write(built, path, LeftOut())
-    (path / "report.html").write_text(page.render(built, ["laptop"], "r"), encoding="utf-8")
+    rows = newest(ledger(path / "r"), number=None)
+    (path / "report.html").write_text(page.render(built, ["laptop"], "r", own=rows, out=path), encoding="utf-8")
     return path
 
 
@@ -36,10 +41,16 @@ def test_what_the_paper_shows_is_numbered_in_its_order():
     assert number_of("main-results") == "Table 2" and number_of("alfworld-aliasing-curves") == "Figure 4"
     assert title_of("claims") == "The paper's claims" and title_of("mine") == "mine" and not number_of("claims")
     file = yaml.safe_load(FILE.read_text(encoding="utf-8"))
-    named = [label for part in file.values() for label in part]
+    named = [label for part in ("tables", "figures", "added") for label in file[part]]
     assert len(named) == len(set(named)) and set(named) == set(artefacts())
     kinds = {label: item.kind for label, item in artefacts().items()}
     assert {kinds[label] for label in file["tables"]} == {"table"} and {kinds[x] for x in file["figures"]} == {"figure"}
+
+
+def test_every_artefact_is_on_one_page():
+    shown = [page.FIRST, *(label for one in pages() for label in one.shows)]
+    assert len(shown) == len(set(shown)) and set(shown) == set(artefacts())
+    assert not {one.name for one in pages()} & {"overview", "runs", "more"}  # the page has these of its own
 
 
 def test_the_order_is_that_of_the_source():
@@ -104,22 +115,43 @@ def test_the_filters_leave_what_was_asked_for(browser):
         choose(browser, "method", "")
 
 
-def test_the_lab_has_a_section_that_goes_with_its_articles(browser):
-    assert browser.evaluate("[...document.querySelectorAll('article')].map(a => a.closest('#lab') !== null)") == [
-        *(False, False, False, False),
-        *(True, True),
-        False,
-    ]
-    inside = "[...document.querySelectorAll('#lab > article')].map(a => a.id)"
-    assert browser.evaluate(inside) == ["lab-bias.laptop", "lab-gate.laptop"]  # tables, then figures
-    assert browser.evaluate("document.querySelectorAll('.lab .contents li').length") == 2
-    heights = "[...document.querySelectorAll('.lab')].map(e => e.offsetHeight > 0)"
-    assert browser.evaluate(heights) == [True, True]
+def shown_page(browser):
+    return browser.evaluate("[...document.querySelectorAll('.page')].filter(p => !p.hidden).map(p => p.id)")
+
+
+def test_one_page_is_shown_and_a_link_opens_the_page_of_its_target(browser):
+    assert shown_page(browser) == ["overview"]
     try:
-        choose(browser, "env", "ALFWorld")
-        assert browser.evaluate(heights) == [False, False]
+        browser.evaluate("location.hash = '#lab-bias.laptop'")
+        browser.wait("!document.getElementById('lab').hidden")
+        assert shown_page(browser) == ["lab"]
+        assert browser.evaluate("document.querySelector('.pages a[aria-current]').hash") == "#lab"
+        inside = "[...document.querySelectorAll('#lab > article')].map(a => a.id)"
+        assert browser.evaluate(inside) == ["lab-bias.laptop", "lab-gate.laptop"]  # in the order of the page
     finally:
-        choose(browser, "env", "")
+        browser.evaluate("location.hash = ''")
+        browser.wait("!document.getElementById('overview').hidden")
+
+
+def test_the_first_page_says_whose_the_runs_are_and_leads_on(browser):
+    first = browser.evaluate("document.getElementById('overview').innerText")
+    assert "Published: 0 runs. Yours: 6" in first and "What this is" in first and "The question" in first
+    links = browser.evaluate("[...document.querySelectorAll('#overview .links a')].map(a => a.href)")
+    assert links and all(Path(unquote(urlparse(link).path)).exists() for link in links)
+    boxes = "[...document.querySelectorAll('#overview .scroll, #overview .picture')]"
+    wider = browser.evaluate(f"{boxes}.filter(box => box.scrollWidth > box.clientWidth + 1).length")
+    assert wider == 0, "no part of it scrolls sideways, on a phone neither"
+
+
+def test_a_click_on_a_heading_sorts_a_long_table(browser):
+    column = "[...document.querySelectorAll('#runs tbody tr')].map(row => row.cells[{}].textContent)"
+    head = "document.querySelectorAll('#runs thead th')[{}]"
+    for place in (5, 6):  # training seed, success
+        browser.evaluate(f"{head.format(place)}.click()")
+        found = [float(text) for text in browser.evaluate(column.format(place))]
+        assert found == sorted(found, reverse=True)
+        browser.evaluate(f"{head.format(place)}.click()")
+        assert [float(text) for text in browser.evaluate(column.format(place))] == sorted(found)
 
 
 def test_the_pointer_shows_a_number(browser):
@@ -136,7 +168,7 @@ def test_a_run_is_a_link_to_its_row_and_a_filter_hides_the_row(browser):
     assert len(found) == 6 and all(
         browser.evaluate(f"Boolean(document.querySelector('tr[id=\"{a[1:]}\"]'))") for a in found
     )
-    shown = "[...document.querySelectorAll('#runs tbody tr')].filter(r => !r.hidden).map(r => r.cells[1].textContent)"
+    shown = "[...document.querySelectorAll('#runs tbody tr')].filter(r => !r.hidden).map(r => r.cells[2].textContent)"
     try:
         choose(browser, "env", "WebShop")
         assert browser.evaluate(shown) == ["WebShop"] * 2
@@ -154,6 +186,8 @@ def test_every_reused_part_of_a_picture_is_on_the_page(browser):
 def test_nothing_is_loaded_and_the_names_stay_in_sight(browser):
     assert not browser.problems and all(r.startswith(("file:", "data:", "about:")) for r in browser.requests)
     assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    browser.evaluate("location.hash = '#main-results.laptop'")
+    browser.wait("!document.getElementById('methods').hidden")
     scrolled = browser.evaluate("""(() => {
       const box = document.querySelector('#main-results\\\\.laptop .scroll');
       box.scrollLeft = 200;
@@ -161,3 +195,10 @@ def test_nothing_is_loaded_and_the_names_stay_in_sight(browser):
       return [name.left - box.getBoundingClientRect().left, box.scrollLeft];
     })()""")
     assert scrolled[0] >= -1 and (scrolled[0] < 2 or scrolled[1] == 0)
+
+
+def test_figures_have_a_dark_form(browser):
+    """Light and dark change places, so black axes are light on a dark page."""
+    dark = browser.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+    style = browser.evaluate("getComputedStyle(document.querySelector('.picture svg')).filter")
+    assert ("invert(1)" in style) == dark

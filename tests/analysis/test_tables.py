@@ -127,7 +127,7 @@ def test_a_control_takes_no_part_in_the_ranking(tmp_path):
             write_run(tmp_path, "main_sokoban_text", {"credit.name": method, "seed": seed}, passes)
     found = table(tmp_path, "sokoban-text")
     bold = [row[1].value for row in found.rows for printed in row if printed.bold]
-    assert bold == ["GiGPO"] and by_name(found)["Oracle (upper bound)"][0] == "Upper bound"
+    assert bold == ["GiGPO"] and by_name(found)["Oracle (privileged)"][0] == "Privileged"
 
 
 def test_nothing_is_best_where_all_are_equal(tmp_path):
@@ -336,9 +336,9 @@ def test_everything_is_written_and_the_same_runs_give_the_same_bytes(results, tm
     page = a[Path("report.html")].decode()
     assert all(r.id in page for r in Source(results).study("main_sokoban", "laptop").runs)
     assert page.count("<article") == len(artefacts()) + 1  # and the list of runs
-    assert not re.search(r'(src|href)="(?!data:|#)', page)  # opens without network
-    first = page[page.index("<article") : page.index('class="contents"')]
-    assert '<div class="scroll beside">' in first and "<summary>Notes</summary>" in first  # rankings side by side
+    assert not re.search(r'(src|href)="(?!data:|#|\.\./)', page)  # opens without network
+    ranking = page[page.index('id="ranking.laptop"') :]
+    assert '<div class="scroll beside">' in ranking[: ranking.index("</article>")]  # environments side by side
     lines = printed[0]
     assert lines[-1] == f"page:    {outs[0] / 'report.html'}" and len(lines) <= 10
     assert any(line.startswith("tier laptop: ") for line in lines)
@@ -489,11 +489,11 @@ def test_runs_that_nobody_expected_in_a_study_stop_no_artefact(tmp_path):
 
 
 def test_every_estimator_of_steps_stands_in_one_of_two_tables(results):
-    """Those of the paper beside its description, the others with their source; upper bounds and critics in neither."""
+    """Those of the paper beside its description, the others with their source; the oracle and critics in neither."""
     paper, others = (
         {row[0].value: row for row in table(results, label).rows} for label in ("method-comparison", "estimators")
     )
     assert [cell.text for cell in others["CRBC"][:4]] == ["CRBCʳ", "Mean Bellman", "Yes", "Fixed"]
     wanted = {c.label for c in estimators().values() if c.traits["step_credit"] != "None"}
-    wanted -= {c.label for c in estimators().values() if c.needs_critic or c.upper_bound}
+    wanted -= {c.label for c in estimators().values() if c.needs_critic or c.privileged}
     assert paper.keys() | others.keys() == wanted and not paper.keys() & others.keys()

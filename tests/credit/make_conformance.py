@@ -162,7 +162,7 @@ def discounted_once_more(o: Estimator, rows: Rows) -> list[float]:
 # Which methods can have a fault: those that compare within groups, divide by a deviation, charge invalid actions
 # outside of rewards, use discounted returns.
 MAKE = estimators()
-NAMES = [name for name, cls in MAKE.items() if not cls.upper_bound]
+NAMES = [name for name, cls in MAKE.items() if not cls.privileged]
 GIVES: dict[str, tuple[str, Callable, list[str]]] = {
     "groups": ("batch_wide_groups", batch_wide, [n for n in NAMES if n != "ppo"]),
     "deviation": ("missing_deviation", undivided, NAMES),

@@ -31,7 +31,7 @@ def test_tokens_equal_the_plain_reference(rows, data):
 
 
 def test_every_method_has_a_reference():
-    assert set(ALL) == {name for name, cls in estimators().items() if not cls.upper_bound}
+    assert set(ALL) == {name for name, cls in estimators().items() if not cls.privileged}
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -98,6 +98,7 @@ ODD = {
     "a discount of text": config("credit", "gamma", value="0.9"),
     "a seed of text": config("seed", value="0"),
     "a warm start of text": config("policy", "warm_start", value="x"),
+    "adapters of text": config("policy", "lora", value="x"),
     **{f"{name} is text": metadata(name, "x") for name in ("result", "sessions", "task_sets", "identity", "alarms")},
     "a session of text": metadata("sessions", ["x"]),
     "a success of text": metadata("result", {"success": "0.5", "updates": 2}),

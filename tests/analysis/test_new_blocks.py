@@ -3,19 +3,22 @@
 from hashlib import sha256
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from scipy.stats import spearmanr
 
-from analysis.claims.next_blocks import FIRST, OURS, read_next_plan
+from analysis.claims.new_blocks import NEXT, OURS, predicted_by_lab, read_plan
 from analysis.claims.prediction import over_settings
 from analysis.contrast import Contrast
 from bepo.core.errors import UserError
 from bepo.core.places import EXPERIMENTS, PAPER
 from tests.stored_runs import in_block, write_run
-from tests.tables import table_of, texts
+from tests.tables import interval_text, table_of, texts
 
-PLANNED = read_next_plan()
+TESTS, PARTS = read_plan(NEXT)
+ORDER, GROUPS = PARTS["order"], PARTS["groups"]
+FIRST = 116  # blocks 100 to 115 have been read
 
 
 def studied(name):
@@ -25,19 +28,19 @@ def studied(name):
 
 def test_the_studies_have_the_blocks_and_methods_of_the_plan():
     study, groups = studied("next"), studied("next_groups")
-    blocks = {str(FIRST + i) for test in PLANNED.tests for i in range(test.blocks)}
-    assert blocks <= set(study["seed"]) and min(blocks) == "116"  # blocks 100 to 115 have been read
+    blocks = {str(FIRST + i) for test in TESTS for i in range(test.blocks)}
+    assert blocks <= set(study["seed"])
     short = {"ppo_ungrouped": "ppo", "hgpo_official": "hgpo", "graphgpo_official": "graphgpo", "g2po_official": "g2po"}
     methods = {short.get(credit, credit).removesuffix("_action_ratio") for credit in study["credit"]}
-    assert {OURS, *(test.less for test in PLANNED.tests), *PLANNED.order["estimators"]} <= methods
-    assert len(PLANNED.order["estimators"]) >= 12 and set(map(str, PLANNED.order["blocks"])) <= set(study["seed"])
-    assert set(map(str, PLANNED.groups["blocks"])) == set(groups["seed"])
-    assert {PLANNED.groups["base"], "rebn", OURS} == set(groups["credit"])
+    assert {OURS, *(test.less for test in TESTS), *ORDER.estimators} <= methods
+    assert len(ORDER.estimators) >= 12 and set(map(str, ORDER.blocks)) <= set(study["seed"])
+    assert set(map(str, GROUPS.blocks)) == set(groups["seed"])
+    assert {GROUPS.base, "rebn", OURS} == set(groups["credit"])
 
 
 def test_gain_is_recorded_for_every_estimator_of_the_order():
     recorded = yaml.safe_load((PAPER / "lab.yaml").read_text(encoding="utf-8"))["gain"]["estimators"]
-    assert set(PLANNED.order["estimators"]) <= set(recorded.values())
+    assert set(ORDER.estimators) <= set(recorded.values())
 
 
 @pytest.mark.parametrize("blocks", [12, 16])
@@ -48,7 +51,7 @@ def test_a_test_keeps_its_level_and_its_power_grows(blocks):
 
 
 def test_a_test_is_judged_once_when_its_blocks_are_complete():
-    test = PLANNED.tests[0]
+    test = TESTS[0]
     blocks = range(FIRST, FIRST + test.blocks)
     ahead = dict(zip(blocks, np.random.default_rng(0).normal(1, 1, test.blocks)))
     assert test.verdict(ahead) == "holds"
@@ -77,7 +80,7 @@ def test_a_wrong_plan_is_one_line(change, words, tmp_path):
     content["tests"] = [content["tests"][0] | change]
     (tmp_path / "next.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
     with pytest.raises(UserError, match=words):
-        read_next_plan(tmp_path / "next.yaml")
+        read_plan(tmp_path / "next.yaml")
 
 
 def test_the_plan_is_that_of_before_the_first_run():
@@ -102,3 +105,60 @@ def test_the_table_judges_a_test_when_its_blocks_are_complete(tmp_path, blocks):
     difference = 100 * (speeds["batch_bepo"] - speeds["rebn"])
     bound = difference.mean() - 1.795885 * difference.std(ddof=1) / 12**0.5  # Student's quantile, 11 degrees of freedom
     assert row[5].startswith(f"{difference.mean():.1f} [") and row[6:] == [f"{bound:.1f}", "holds"]
+
+
+def test_gain_is_judged_when_all_estimators_have_both_blocks(tmp_path):
+    gains = read_recorded_gains("webshop")
+    for row in ORDER.estimators:
+        for block in ORDER.blocks:
+            at = {"credit.name": row, "env.name": "webshop"} | in_block(block)
+            write_run(tmp_path, "next", at, [[1, 0]], metrics={"train/success": gains[row] / 2})
+    sokoban, webshop, _ = texts(table_of(tmp_path, "next-order"))
+    assert sokoban[1:] == ["0 of 14", "–", "–", "not run"]
+    assert webshop[1] == "14 of 14" and webshop[2].startswith("1.00 [") and webshop[4] == "predicts learning"
+    errors = read_recorded_gains("webshop", "error")
+    expected = spearmanr([-errors[row] for row in ORDER.estimators], [gains[row] for row in ORDER.estimators]).statistic
+    assert webshop[3].startswith(f"{expected:.2f} [")
+
+
+def read_recorded_gains(env, measure="gain"):
+    """The mean over worlds by row, read without the analysis."""
+    gain = yaml.safe_load((PAPER / "lab.yaml").read_text(encoding="utf-8"))["gain"]
+    table = pd.read_csv(PAPER / "lab" / "gain.csv")
+    at = next(at for at in gain["at"] if f"like={env}" in at)
+    own = table[(table["at"] == at) & (table["measure"] == measure)].set_index("estimator")
+    worlds = [column for column in own if column.isdecimal()]
+    return {row: own.loc[words, worlds].astype(float).mean() for words, row in gain["estimators"].items()}
+
+
+def test_a_correlation_whose_interval_reaches_zero_is_not_shown():
+    shuffled = dict(zip(ORDER.estimators, np.random.default_rng(0).standard_normal(14)))
+    found = predicted_by_lab("sokoban", "gain", shuffled)
+    assert found.interval.low < 0 and not found.is_positive
+
+
+@pytest.mark.parametrize("blocks", [7, 8])
+def test_groups_of_eight_are_judged_when_all_blocks_are_complete(blocks, tmp_path):
+    rng = np.random.default_rng(0)
+    means = {"grpo": (0.3, 0.3), "rebn": (0.4, 0.3), "batch_bepo": (0.4, 0.4), "ppo": (0.4, None)}
+    speeds = {}
+    for row, (in_pairs, in_eights) in means.items():
+        for study, rate, size in (("next", in_pairs, 2), ("next_groups", in_eights, 8)):
+            for i in range(blocks if rate else 0):
+                speeds[row, study, i] = rate + 0.003 * rng.standard_normal()
+                at = {"credit.name": row, "env.name": "webshop", "rollout.group_size": size} | in_block(FIRST + i)
+                write_run(tmp_path, study, at, [[1, 0]], metrics={"train/success": speeds[row, study, i]})
+    rows = {row[0]: row for row in texts(table_of(tmp_path, "next-groups"))}
+    assert [row[1] for row in rows.values()] == [f"{blocks} of 8"] * 3
+    if blocks < 8:
+        assert all(row[2:] == ["–"] * 3 + ["not run"] * 2 for row in rows.values())
+        return
+    assert rows["ReBN"][5:] == ["holds", "holds"]  # 10 points in pairs, none in eights
+    assert rows["PPO (with critic)"][5:] == ["not shown", "not shown"]  # 10 points over the same GRPO in both
+    assert rows["Batch-BEPO"][5:] == ["none declared"] * 2
+
+    pairs, eights = (
+        np.array([100 * (speeds["rebn", study, i] - speeds["grpo", study, i]) for i in range(8)])
+        for study in ("next", "next_groups")
+    )
+    assert rows["ReBN"][2:5] == [interval_text(pairs), interval_text(eights), interval_text(pairs - eights)]

@@ -1,0 +1,157 @@
+"""What ``paper/next.yaml`` and ``paper/desktop.yaml`` declare about new blocks, before their first runs.
+
+Each file has ``tests``, paired differences over blocks, and ``order``, a rank correlation over methods.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import yaml
+
+from analysis.claims.looks import late_success, level, speed
+from analysis.claims.prediction import over_settings
+from analysis.contrast import Contrast, Interval
+from analysis.data.lab import plan, recorded
+from analysis.data.reported import PAPER
+from analysis.data.runs import Run
+from analysis.data.statistics import spearman
+from bepo.core.errors import UserError, choose
+
+NEXT, DESKTOP = PAPER / "next.yaml", PAPER / "desktop.yaml"
+_FIRST = {NEXT.name: 116, DESKTOP.name: 300}
+"""The first block of each file."""
+OURS = "batch_bepo"
+ByBlock = Mapping[int, float]
+
+
+def unseen(run: Run) -> float:
+    """Return ``level`` on the held-out tasks of the validation split alone (ALFWorld: rooms that training lacks)."""
+    rows = run.episodes
+    return late_success(run, rows[rows["split"] == "validation"])
+
+
+MEASURES_OF_TESTS: Mapping[str, Callable[[Run], float]] = {"speed": speed, "level": level, "unseen": unseen}
+
+
+@dataclass(frozen=True)
+class BlockTest:
+    """Whether row ``more`` is at most ``margin`` points behind row ``less``, in ``blocks`` blocks from ``first`` on.
+
+    ``power``: the chance of that if it is truly ``if_ahead`` points ahead, with differences like those of the pairs of
+    rows in ``spread``, or normal ones with the deviation ``sd``.
+    """
+
+    first: int
+    id: str
+    less: str
+    blocks: int
+    if_ahead: float
+    power: float
+    more: str = OURS
+    env: str = "sokoban"
+    measure: str = "speed"
+    margin: float = 0
+    spread: Sequence[Sequence[str]] = ()
+    sd: float | None = None
+
+    @property
+    def wanted(self) -> range:
+        """The blocks that the test asks for."""
+        return range(self.first, self.first + self.blocks)
+
+    def verdict(self, by_block: ByBlock) -> Literal["holds", "not shown", "not run"]:
+        """Return the verdict on the differences by block; ``not run`` until all blocks are there."""
+        if not set(self.wanted) <= by_block.keys():
+            return "not run"
+        found = Contrast.over([by_block[block] for block in self.wanted])
+        return "holds" if found.lower_bound() > -self.margin else "not shown"
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Whether the leads of ``methods`` over ``base`` on WebShop vanish in groups of eight, by ``margin`` points."""
+
+    blocks: Sequence[int]
+    margin: float
+    methods: Sequence[str]
+    base: str
+
+
+@dataclass(frozen=True)
+class NextOrder:
+    """Whether gain in the lab predicts speed over ``estimators`` (rows), averaged over ``blocks``."""
+
+    blocks: Sequence[int]
+    estimators: Sequence[str]
+
+
+@dataclass(frozen=True)
+class DesktopOrder:
+    """Whether speed on the tiny model predicts speed on pretrained weights over ``methods`` (rows)."""
+
+    methods: Sequence[str]
+    least_blocks: int
+    least_methods: int
+
+
+_PARTS: Mapping[str, Mapping[str, type]] = {
+    NEXT.name: {"order": NextOrder, "groups": Groups},
+    DESKTOP.name: {"order": DesktopOrder},
+}
+
+
+def read_plan(path: Path) -> tuple[list[BlockTest], dict[str, Any]]:
+    """Return the tests of ``NEXT`` or ``DESKTOP``, and what else it declares by name.
+
+    Raises ``UserError`` for unknown fields and measures.
+    """
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    try:
+        tests = [BlockTest(_FIRST[path.name], **item) for item in content["tests"]]
+        parts = {name: kind(**content[name]) for name, kind in _PARTS[path.name].items()}
+    except TypeError as error:
+        raise UserError(f"{path}: {error}") from None
+    for test in tests:
+        if test.measure not in MEASURES_OF_TESTS:
+            raise choose(f"{path}: measure", test.measure, MEASURES_OF_TESTS)
+    return tests, parts
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Spearman's correlation of a prediction with speed, over methods, and its interval over resampled methods."""
+
+    value: float
+    interval: Interval
+
+    @classmethod
+    def of(cls, predicted: Sequence[float], speeds: Sequence[float]) -> "Correlation":
+        """Return the correlation of N predictions with N speeds."""
+        x, y = np.array(predicted, float), np.array(speeds, float)
+        return cls(float(spearman(x, y)), over_settings(x, y))
+
+    @property
+    def text(self) -> str:
+        """The correlation with its interval."""
+        return f"{self.value:.2f} {self.interval.text('.2f', '')}".strip()
+
+    @property
+    def is_positive(self) -> bool:
+        """Whether the whole interval lies above 0."""
+        return self.interval.low > 0
+
+
+def lab_setting(env: str) -> str:
+    """Return the recorded setting of the lab with the dials of an environment."""
+    return next(at for at in plan()["gain"]["at"] if f"like={env}" in at.split())
+
+
+def predicted_by_lab(env: str, measure: Literal["gain", "error"], speeds: Mapping[str, float]) -> Correlation:
+    """Return how well a measure predicts speed by row, positive if as predicted. The lab must have measured all."""
+    words = {row: words for words, row in plan()["gain"]["estimators"].items()}
+    sign = {"gain": 1, "error": -1}[measure]
+    measured = [recorded("gain").values(lab_setting(env), words[row], measure) for row in speeds]
+    return Correlation.of([sign * float(np.mean(own)) for own in measured if own is not None], list(speeds.values()))

@@ -1,0 +1,117 @@
+"""Figure why: what decides which estimator learns fast, in each environment."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from analysis.claims.blocks import BASELINE, IN_BLOCKS, measured_by_env, runs_in_blocks
+from analysis.claims.declared import FIRST_SIX
+from analysis.contrast import Contrast
+from analysis.data.lab import RECORDED
+from analysis.data.methods import environment_name, name_of, row_label
+from analysis.data.rows import ROW_IN_BLOCKS
+from analysis.data.runs import Run, grouped
+from analysis.data.studies import Studies
+from analysis.grid.artefact import artefact
+from analysis.grid.table import Figure
+from analysis.plots import style
+from analysis.plots.hover import describe
+
+ENVIRONMENTS = ("webshop", "alfworld", "sokoban")
+BASELINES = ("group", "batch", "between")
+OF_STATES = ("shrunk_bepo", "crbc", "graphgpo", "g2po", "graphhca", "graft")
+"""Estimators whose values are those of states that several trajectories share, with no gate."""
+_VISITS = "credit/visits_per_state"
+
+
+@artefact("why", "figure", study=IN_BLOCKS, key=ROW_IN_BLOCKS)
+def why(studies: Studies) -> Figure:
+    """Draw the noise of baselines, revisits and speed on ALFWorld, and leads on two environments."""
+    runs = [run for run in runs_in_blocks(studies) if run.seed in FIRST_SIX]
+    figure, axes = style.panels(1, 3, style.PAGE, 2.6)
+    _baselines(axes[0])
+    _revisits(axes[1], [run for run in runs if run.env == "alfworld"])
+    _leads(axes[2], {env: frames["speed"] for env, frames in measured_by_env(runs).items()})
+    style.letters(axes)
+    caption = (
+        "What decides which estimator learns fast. (a) The variance of an episode's success around its baseline, as a "
+        "share of its variance in the batch, computed from group size and between-task share of the variance (ICC; "
+        "mean of paper/lab/dials.csv): the mean of the group's others, the batch's mean, and the best mean of both. On "
+        f"{environment_name('webshop')} groups are pairs. (b) {environment_name('alfworld')}: visits of a state in a "
+        "group and success in training, each over all updates, by estimator without a critic. (c) Success in training "
+        f"minus {name_of(BASELINE)}'s for estimators with values of shared states: in {environment_name('sokoban')} a "
+        f"state is all there is to know, on {environment_name('alfworld')} states look alike. (b, c) Mean over blocks "
+        f"{FIRST_SIX[0]} to {FIRST_SIX[-1]} (tier {studies.tier}), in (c) with Student's 95 % interval; exploratory."
+    )
+    return Figure(caption, figure, runs)
+
+
+def around_baseline(group_size: float, icc: float) -> dict[str, float]:
+    """Return the variance of R - b as a share of that of R, for each baseline b of an episode with return R.
+
+    ``group``: the mean of the group's others; ``batch``: the batch's mean; ``between``: the best mean of these two.
+    The batch is large.
+    """
+    others, within = group_size - 1, 1 - icc
+    shrinkage = others * icc / (others * icc + within)
+    return {
+        "group": within * (1 + 1 / others),
+        "batch": 1.0,
+        "between": within + icc * (1 - shrinkage) ** 2 + shrinkage**2 * within / others,
+    }
+
+
+def _baselines(axis: Axes) -> None:
+    dials = pd.read_csv(RECORDED / "dials.csv").groupby("estimator")[["group_size", "icc"]].mean()
+    width = 0.8 / len(BASELINES)
+    for number, name in enumerate(BASELINES):
+        values = [around_baseline(*dials.loc[env])[name] for env in ENVIRONMENTS]
+        places = np.arange(len(ENVIRONMENTS)) + (number - 1) * width
+        shade = style.variant_colours("gated_bepo", len(BASELINES))[number]
+        axis.bar(places, values, width * 0.9, color=shade, label=name)
+    names = [f"{environment_name(env)}\nK = {dials.loc[env, 'group_size']:.0f}" for env in ENVIRONMENTS]
+    axis.set_xticks(range(len(ENVIRONMENTS)), names)
+    axis.set(title="Noise of the baseline", ylabel="Variance around it")
+    axis.legend(title="mean of", fontsize="small")
+
+
+def _revisits(axis: Axes, runs: Sequence[Run]) -> None:
+    rows = grouped(runs, lambda run: str(ROW_IN_BLOCKS.row(run)))
+    blocks = {row: own for row, own in rows.items() if {run.seed for run in own} == set(FIRST_SIX)}
+    for row, own in blocks.items():
+        if row == "oracle" or any(run["rollout.grouped"] is False for run in own):
+            continue
+        visits = float(np.mean([run.mean(_VISITS) for run in own]))
+        speed = 100 * float(np.mean([run.mean("train/success") for run in own]))
+        (dot,) = axis.plot([visits], [speed], "o", color=style.method_colour(row.split()[0]), markersize=4)
+        describe(dot, [f"{row_label(row)}: {visits:.1f} visits, {speed:.1f} %"])
+        if row in (BASELINE, "graphgpo", "crbc", "graft", "shrunk_bepo"):
+            left = row == BASELINE
+            near, side = ((-4, 3), "right") if left else ((4, 3), "left")
+            axis.annotate(
+                row_label(row), (visits, speed), near, textcoords="offset points", fontsize="x-small", ha=side
+            )
+    axis.set(title=f"Loops on {environment_name('alfworld')}", xlabel="Visits of a state", ylabel="In training (%)")
+    style.if_empty(axis, runs)
+
+
+def _leads(axis: Axes, speeds: Mapping[str, pd.DataFrame]) -> None:
+    shown = [row for row in OF_STATES if all(row in speeds.get(env, ()) for env in ("alfworld", "sokoban"))]
+    for env, shift in (("sokoban", -0.15), ("alfworld", 0.15)):
+        for place, row in enumerate(shown):
+            found = Contrast.of(speeds[env], {row: 1, BASELINE: -1})
+            line = style.environment_line(env)
+            axis.plot((found.interval.low, found.interval.high), [place + shift] * 2, color=line["color"], linewidth=1)
+            label = environment_name(env) if place == 0 else None
+            (dot,) = axis.plot([found.value], [place + shift], "o", color=line["color"], markersize=3.5, label=label)
+            describe(dot, [f"{row_label(row)}, {environment_name(env)}: {found.text()}"])
+    axis.axvline(0, color="black", linewidth=0.6)
+    axis.set_yticks(range(len(shown)), [row_label(row) for row in shown])
+    axis.invert_yaxis()
+    axis.set(title="Values of shared states", xlabel=f"Points over {name_of(BASELINE)}")
+    if shown:
+        axis.legend(fontsize="small")
+    else:
+        style.nothing(axis)
