@@ -13,8 +13,6 @@ from analysis.data.studies import Studies
 CLAIMED = ("blocks", "blocks_ablations")
 """The studies that the primary claims are about."""
 IN_BLOCKS = (*CLAIMED, "frontier")
-BASELINE = "gated_bepo"
-"""The row that every other is compared with."""
 
 Frames = Mapping[str, pd.DataFrame]
 """A table of blocks by rows, by measure."""

@@ -81,6 +81,8 @@ def _with_loss(run: Run) -> str | None:
 
 
 _SEEDS = ("policy.seed", "policy.warm_start.seed")
+BASELINE = "gated_bepo"
+"""The row in blocks that every other is compared with."""
 ROW_IN_BLOCKS = RowKey(_in_block, within=_SEEDS)
 LOSSES_IN_BLOCKS = RowKey(_with_loss, tuple(f"loss.{name}" for name in _OF_LOSSES), within=_SEEDS)
 

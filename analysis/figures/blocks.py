@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 
-from analysis.claims.blocks import BASELINE, IN_BLOCKS, measured, runs_in_blocks
+from analysis.claims.blocks import IN_BLOCKS, measured, runs_in_blocks
 from analysis.claims.looks import BLOCK_MEASURES
 from analysis.contrast import Contrast, Rates, weighted
 from analysis.data.methods import RECONSTRUCTION, environment_name, is_reconstruction, name_of, row_label
-from analysis.data.rows import ROW_IN_BLOCKS
+from analysis.data.rows import BASELINE, ROW_IN_BLOCKS
 from analysis.data.runs import Run
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact

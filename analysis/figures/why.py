@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from analysis.claims.blocks import BASELINE, IN_BLOCKS, measured_by_env, runs_in_blocks
+from analysis.claims.blocks import IN_BLOCKS, measured_by_env, runs_in_blocks
 from analysis.claims.declared import FIRST_SIX
 from analysis.contrast import Contrast
 from analysis.data.lab import RECORDED
 from analysis.data.methods import environment_name, name_of, row_label
-from analysis.data.rows import ROW_IN_BLOCKS
+from analysis.data.rows import BASELINE, ROW_IN_BLOCKS
 from analysis.data.runs import Run, grouped
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact

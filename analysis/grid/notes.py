@@ -7,7 +7,8 @@ from math import isfinite, isnan
 
 import numpy as np
 
-from analysis.data.methods import environment_name, known_environments
+from analysis.data.methods import environment_name, known_environments, name_of, row_label
+from analysis.data.rows import BASELINE, ROW_IN_BLOCKS, loss_of
 from analysis.data.runs import Run, grouped
 from analysis.data.statistics import Comparison, Sample, bootstrap, detectable, pooled_std, seeds_to_detect
 from analysis.data.studies import StudyRuns, mixture
@@ -195,16 +196,34 @@ def origins(runs: Iterable[Run]) -> list[str]:
     broken = [(int(np.sum(run.final["broken"])), run.id) for run in runs if "broken" in run.final]
     counts = ", ".join(f"{n} of {name}" for n, name in broken if n)
     older = ", ".join(f"{run.id} ({' '.join(run.changed_since)})" for run in runs if run.changed_since)
+    elsewhere = _other_processors(runs)
     texts = {
         f"Mixed commits: {', '.join(commits)}.": len(commits) > 1,
         f"From sources with uncommitted changes: {', '.join(dirty)}.": bool(dirty),
         f"Trained with older method versions; this version would train them differently: {older}.": older,
         f"Mixed devices: {', '.join(devices)}.": len(devices) > 1,
         f"Mixed processors: {', '.join(cpus)}.": len(cpus) > 1,
+        f"On another kind of processor than {name_of(BASELINE)} in the same block: {elsewhere}.": elsewhere,
         "Training seeds share one warm start, so intervals over them are conditional on it.": shared,
         f"Evaluation episodes that ended because their environment broke, counted as they were: {counts}.": counts,
     }
     return [text for text, applies in texts.items() if applies]
+
+
+def _other_processors(runs: Sequence[Run]) -> str:
+    """Return in how many blocks the run of a row and that of ``BASELINE`` are from different kinds of processors."""
+    rows = {
+        run: row if run["loss.name"] in (None, "ppo_clip") else f"{row} {loss_of(run)}"
+        for run in runs
+        if (row := ROW_IN_BLOCKS.row(run))
+    }
+    beside = {(run.env, run.seed): run.cpus for run, row in rows.items() if row == BASELINE}
+    shared = [run for run, row in rows.items() if row != BASELINE and (run.env, run.seed) in beside]
+    counts: dict[str, list[str]] = defaultdict(list)
+    for (env, row), same in sorted(grouped(shared, lambda run: (run.env, rows[run])).items()):
+        if other := sum(run.cpus != beside[run.env, run.seed] for run in same):
+            counts[f"{environment_name(env)}, {other} of {len(same)} blocks"].append(row_label(row))
+    return "; ".join(f"{place}: {', '.join(labels)}" for place, labels in counts.items())
 
 
 def _transcription(lines: Sequence[Line]) -> list[str]:

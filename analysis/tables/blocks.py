@@ -6,7 +6,6 @@ import pandas as pd
 from scipy.special import fdtrc
 
 from analysis.claims.blocks import (
-    BASELINE,
     CLAIMED,
     IN_BLOCKS,
     measured,
@@ -16,7 +15,7 @@ from analysis.claims.blocks import (
 from analysis.claims.looks import BLOCK_MEASURES, BlockClaim, Plan, Tested, read_plan
 from analysis.contrast import Contrast, weighted
 from analysis.data.methods import environment_name, ordered, row_label
-from analysis.data.rows import METHOD, OBSERVATIONS, ROW_IN_BLOCKS, VARIANT, RowKey
+from analysis.data.rows import BASELINE, METHOD, OBSERVATIONS, ROW_IN_BLOCKS, VARIANT, RowKey
 from analysis.data.runs import Run, grouped
 from analysis.data.statistics import Estimate
 from analysis.data.studies import Studies, StudyRuns, select

@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import scipy  # loads scipy.stats when it is used
 
-from analysis.claims.blocks import BASELINE, measured, measured_by_env, runs_in_blocks
+from analysis.claims.blocks import measured, measured_by_env, runs_in_blocks
 from analysis.claims.looks import read_plan
 from analysis.claims.prediction import Prediction
 from analysis.contrast import Contrast, Rates
 from analysis.data.methods import environment_name, is_privileged, marked_name, ordered
 from analysis.data.reported import entries_of
-from analysis.data.rows import EVERY_METHOD, METHOD, TASKS, VARIANT, RowKey
+from analysis.data.rows import BASELINE, EVERY_METHOD, METHOD, TASKS, VARIANT, RowKey
 from analysis.data.runs import Run, grouped
 from analysis.data.statistics import Estimate
 from analysis.data.studies import Studies, StudyRuns, select

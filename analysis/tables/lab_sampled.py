@@ -5,13 +5,13 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from analysis.claims.blocks import BASELINE, IN_BLOCKS, in_all, measured, measured_by_env, runs_in_blocks
+from analysis.claims.blocks import IN_BLOCKS, in_all, measured, measured_by_env, runs_in_blocks
 from analysis.claims.declared import FIRST_SIX
 from analysis.claims.prediction import Prediction
 from analysis.contrast import Contrast
 from analysis.data.lab import plan, recorded
 from analysis.data.methods import environment_name, row_label
-from analysis.data.rows import ROW_IN_BLOCKS
+from analysis.data.rows import BASELINE, ROW_IN_BLOCKS
 from analysis.data.statistics import Estimate
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact

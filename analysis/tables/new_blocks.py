@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.claims.blocks import BASELINE, IN_BLOCKS, in_all, measured, measured_by_env, runs_in_blocks
+from analysis.claims.blocks import IN_BLOCKS, in_all, measured, measured_by_env, runs_in_blocks
 from analysis.claims.declared import FIRST_SIX
 from analysis.claims.new_blocks import (
     DESKTOP,
@@ -22,7 +22,7 @@ from analysis.claims.new_blocks import (
 from analysis.contrast import Contrast, weighted
 from analysis.data.lab import plan, recorded
 from analysis.data.methods import environment_name, row_label
-from analysis.data.rows import ROW_IN_BLOCKS
+from analysis.data.rows import BASELINE, ROW_IN_BLOCKS
 from analysis.data.runs import Run
 from analysis.data.sources import Source
 from analysis.data.studies import Studies

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from analysis.claims.blocks import BASELINE
 from analysis.contrast import Contrast
 from analysis.data.methods import environment_name
+from analysis.data.rows import BASELINE
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.contrasts import by_place

@@ -16,7 +16,7 @@ from analysis.data.studies import Studies
 from analysis.tables.in_blocks import FILE, read_tables
 from bepo.core.errors import UserError
 from bepo.core.places import ROOT
-from tests.stored_runs import in_block, write_run
+from tests.stored_runs import in_block, rewrite, write_run
 from tests.tables import interval_text, mean_text, table_of, texts
 
 Rates = Mapping[str, np.ndarray]  # of each row, a number for each block
@@ -267,3 +267,14 @@ def test_a_wrong_table_is_one_line(tmp_path, path, value, words):
     (tmp_path / "tables.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
     with pytest.raises(UserError, match=words):
         read_tables(tmp_path / "tables.yaml")
+
+
+def test_a_table_names_rows_from_another_kind_of_processor(tmp_path):
+    for method, rate in (("gated_bepo", 0.5), ("grpo", 0.3), ("rloo", 0.3)):
+        for block in (100, 101, 102):
+            at = {"credit.name": method} | in_block(block)
+            run = write_run(tmp_path, "blocks", at, [[1, 0]], metrics={"train/success": rate})
+            if method == "grpo" and block > 100:
+                rewrite(run.path, lambda metadata: metadata["sessions"][0]["machine"].update(cpu="another"))
+    notes = " ".join(table_of(tmp_path, "blocks-methods").notes)
+    assert "On another kind of processor than Gated-BEPO in the same block: Sokoban, 2 of 3 blocks: GRPO." in notes
