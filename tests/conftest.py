@@ -1,6 +1,7 @@
 import gc
 import json
 import os
+import resource
 import signal
 from pathlib import Path
 
@@ -35,6 +36,12 @@ def pytest_collection_finish() -> None:
     """Leave all that was imported out of later garbage collections, each of which would take a second."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what the tests cost, on whatever else the machine was busy with."""
+    costs = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    terminalreporter.write_line(f"CPU seconds: {sum(cost.ru_utime + cost.ru_stime for cost in costs):.0f}")
 
 
 DATA = Path(__file__).parent / "data"

@@ -50,7 +50,7 @@ def _curve(run: Run, column: str, kind: str) -> pd.Series:
 def _tests(run: Run) -> pd.DataFrame:
     """Return the test episodes of the first evaluation pass."""
     rows = run.episodes
-    return rows.loc[(rows["evaluation_seed"] == 0) & (rows["split"] == "test"), :]
+    return rows.iloc[np.flatnonzero((rows["evaluation_seed"].to_numpy() == 0) & (rows["split"].to_numpy() == "test"))]
 
 
 def _area(curve: pd.Series) -> float:

@@ -1,8 +1,10 @@
 """The paper's reported numbers: ``paper/reported/<label>.csv`` by table; ``text.csv`` has the numbers in prose."""
 
 import csv
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cache
 from math import nan
 
 from analysis.data.statistics import Estimate
@@ -54,7 +56,8 @@ def entries_of(label: str) -> list[Reported]:
         return [Reported(label, **row) for row in csv.DictReader(file)]
 
 
-def all_entries() -> dict[EntryKey, Reported]:
+@cache
+def all_entries() -> Mapping[EntryKey, Reported]:
     """Return every reported entry by its key."""
     return {entry.key: entry for path in sorted(REPORTED.glob("*.csv")) for entry in entries_of(path.stem)}
 

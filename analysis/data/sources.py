@@ -9,7 +9,7 @@ from analysis.data.rows import METHOD, RowKey
 from analysis.data.runs import Run
 from analysis.data.studies import StudyRuns, select
 from bepo.core.errors import choose
-from bepo.explore.columns import PublishedColumns
+from bepo.explore.columns import ColumnRun, PublishedColumns
 from bepo.runs.config import TIERS
 from bepo.store.cells import read_cell
 from bepo.store.files import Corrupt
@@ -144,15 +144,21 @@ class Source:
             except Corrupt as error:
                 yield str(error)
 
-    def run(self, identifier: str, tier: str) -> Run | str:
-        """Return the run, or a message that says why it cannot be used."""
+    def run(self, identifier: str, tier: str, known: bool = False) -> Run | str:
+        """Return the run, or a message that says why it cannot be used.
+
+        The rows of a ``known`` run are not read until they are used: an earlier analysis has found them usable.
+        """
         if identifier not in self._read:
             try:
-                run = Run(self._stored(identifier, tier), self._is_published(identifier))
+                stored = self._stored(identifier, tier)
+                run = Run(stored, self._is_published(identifier))
                 if run.missing:
                     raise Corrupt(f"{run.path}: {run.missing_episodes}, so it has no success rate")
-                run.passes()
-                _ = run.metrics  # read here, so that an odd value costs this run and not a whole table
+                if not known:  # read here, so that an odd value costs this run and not a whole table
+                    run.passes()
+                if not known and not isinstance(stored, ColumnRun):  # the store has numbers alone
+                    _ = run.metrics
                 self._read[identifier] = run
             except Corrupt as error:
                 self._read[identifier] = str(error)

@@ -38,7 +38,8 @@ _GROUP = 64
 _MANY = 50
 """Archives whose reading is announced."""
 _MOST_SECONDS = 30 * 24 * 3600
-_TYPES = {"bool": pa.bool_(), "int64": pa.int64(), "float64": pa.float64(), "str": pa.string()}
+_TYPES = {"bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "str": pa.string()}
+_KINDS = {"b": "bool", "i": "int", "f": "float", "O": "str"}  # by numpy's; arrays of objects have texts alone
 _READERS = (__file__, archive.__file__, checked.__file__, json_files.__file__, run_files.__file__)
 
 
@@ -65,12 +66,22 @@ def table_of(run: StoredRun, stream: str) -> pd.DataFrame:
     """
     if isinstance(run, ColumnRun):
         return run.table(stream)
+    return pd.DataFrame({name: _for_frame(column) for name, column in _arrays(run, stream).items()})
+
+
+def _arrays(run: StoredRun, stream: str) -> dict[str, Any]:
+    """Return the columns of ``table_of`` as arrays; those of several types are lists."""
     if stream == "metrics":
-        columns = {name: _numbers(column) for name, column in run.columns(stream).items()}
+        columns: dict[str, Any] = {name: _numbers(column) for name, column in run.columns(stream).items()}
         costs = {name: columns[name] for name in columns if name.startswith(run.clock)}
-        return pd.DataFrame(columns | {name.replace(run.clock, "seconds/", 1): cost for name, cost in costs.items()})
+        return columns | {name.replace(run.clock, "seconds/", 1): cost for name, cost in costs.items()}
     columns = {name: _texts_or_numbers(column) for name, column in run.columns(stream).items()}
-    return pd.DataFrame(columns | {"final": np.asarray(columns.get("update", [])) == run.updates})
+    return columns | {"final": np.asarray(columns.get("update", [])) == run.updates}
+
+
+def _for_frame(column: Any) -> Any:
+    """Return a column for a frame. Naming the type of texts is much faster than having pandas find it."""
+    return pd.Series(column, dtype=object) if isinstance(column, np.ndarray) and column.dtype == object else column
 
 
 def is_cost(run: StoredRun, name: str, table: pd.DataFrame) -> bool:
@@ -79,10 +90,10 @@ def is_cost(run: StoredRun, name: str, table: pd.DataFrame) -> bool:
 
 
 def _texts_or_numbers(column: list[Any]) -> Any:
-    """Return a column of episodes for a frame. Naming its type is much faster than having pandas find it."""
+    """Return a column of episodes as an array, or unchanged if it has several types."""
     kinds = set(map(type, column))
     if kinds == {str}:
-        return pd.Series(column, dtype=object)
+        return np.array(column, object)
     return np.array(column) if kinds in ({int}, {float}, {bool}) else column
 
 
@@ -165,20 +176,19 @@ class PublishedColumns:
         """Return the row of a run; None if it cannot be read, or if a value fits no column."""
         try:
             run = self.published.run(run_id)
-            tables = {stream: table_of(run, stream) for stream in STREAMS}
+            tables = {stream: _arrays(run, stream) for stream in STREAMS}
         except (Corrupt, ValueError, TypeError, OverflowError):
             return None
         row: dict[str, Any] = {"id": run_id, "sha256": sha256}
         row |= {"metadata": json.dumps(run.metadata), "config": json.dumps(run.config)}
         shapes: dict[str, list[str]] = {stream: [] for stream in STREAMS}
-        for stream, table in tables.items():
-            for name, column in table.items():
-                values = column.to_numpy()
-                kind = "str" if values.dtype == object and {*map(type, values)} == {str} else str(values.dtype)
-                if kind not in _TYPES:
+        for stream, columns in tables.items():
+            for name, column in columns.items():
+                kind = _KINDS.get(column.dtype.kind) if isinstance(column, np.ndarray) else None
+                if kind is None:
                     return None
                 shapes[stream].append(f"{stream} {kind} {name}")
-                row[shapes[stream][-1]] = values
+                row[shapes[stream][-1]] = column
         env, credit = (run.config.get(part, {}).get("name") for part in ("env", "credit"))
         place = f"{env} {run.config.get('model')} {credit} {run_id}"  # runs of one table are near each other
         return row | {"place": place, "shapes": json.dumps(shapes)}
@@ -205,7 +215,8 @@ def _tables(rows: pa.Table, shapes: Sequence[Sequence[str]]) -> list[pd.DataFram
     found: dict[int, pd.DataFrame] = {}
     for shape in dict.fromkeys(shapes):
         members = [number for number, own in enumerate(shapes) if own == shape]
-        lists = {name: rows[name].take(members).combine_chunks() for name in shape}
+        own = rows.select(list(shape)) if len(members) == len(shapes) else rows.select(list(shape)).take(members)
+        lists = {name: own[name].combine_chunks() for name in shape}
         whole = pd.DataFrame({name.split(" ", 2)[2]: _column(column.flatten()) for name, column in lists.items()})
         ends = next(iter(lists.values())).offsets.to_numpy() if lists else np.zeros(len(members) + 1, int)
         for number, (start, end) in zip(members, pairwise(ends - ends[0])):
@@ -218,7 +229,7 @@ def _column(values: pa.Array) -> np.ndarray | pd.Series:
     if not pa.types.is_string(values.type):
         return values.to_numpy(zero_copy_only=False)
     coded = values.dictionary_encode()
-    return pd.Series(np.array(coded.dictionary.to_pylist(), object)[coded.indices.to_numpy()], dtype=object)
+    return _for_frame(np.array(coded.dictionary.to_pylist(), object)[coded.indices.to_numpy()])
 
 
 def _places(stored: pq.ParquetFile | None, archives: Mapping[str, str]) -> dict[str, int]:

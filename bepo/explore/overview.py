@@ -32,14 +32,12 @@ def overview(runs: Sequence[StoredRun], results: Path, every_page: bool = False)
         task_set = str(run.metadata.get("task_sets", {}).get("test", {}).get("digest", ""))
         if solved and task_set not in tasks:
             tasks[task_set] = [task for task, _ in solved]
-        row = summary(run, seen[run.config["credit"]["name"]]) | {
-            "name": name,
-            "study": ", ".join(studies.get(run.id, ())),
-        }
+        credit = run.config["credit"]["name"]
+        row = summary(run, seen[credit]) | {"name": name, "study": ", ".join(studies.get(run.id, ()))}
         row["page"] = page if every_page or (results / "views" / page).exists() else None
         rows.append(row | {"curve": curve, "task_set": task_set, "solved": [rate for _, rate in solved]})
         del rows[-1]["settings"]
-        seen[run.config["credit"]["name"]] += 1
+        seen[credit] += 1
     for row, words in zip(rows, _differences(runs)):
         row["differs"] = words
     return render("Runs", {"runs": rows, "tasks": tasks}, template="runs")

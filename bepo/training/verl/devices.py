@@ -35,14 +35,16 @@ class Device:
 
     vllm = ("vllm", "0.24.0")
     """The name of vLLM's distribution, and its version."""
-    bucket_megabytes = 2048
-    """Size of a bucket of weights on the way to vLLM."""
 
     def check(self, settings: Verl) -> None:
         """Raise ``UserError`` if this machine does not support the settings."""
 
     def check_model(self, config: PreTrainedConfig) -> None:
         """Raise ``UserError`` if vLLM cannot run a language model with this config here."""
+
+    def bucket_megabytes(self, model: str) -> int:
+        """Return the size of a bucket of weights on the way to vLLM. ``model`` is a folder or a name on the hub."""
+        return 2048
 
     def environment(self) -> dict[str, str]:
         """Return the environment variables of every process of an engine."""

@@ -10,6 +10,7 @@ names each function that another version of verl has changed.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -68,7 +69,7 @@ def patch_training() -> None:
     """Replace the functions of verl that fail or waste resources in a process that trains a policy.
 
     They concern fused kernels (the head, and logits of prompts), copies of the policy in checkpoints (when, and with
-    LoRA), and pictures (their storage, and two faults).
+    LoRA), the precision of LoRA's weights in vLLM, and pictures (their storage, and two faults).
     """
     import verl.models.transformers.qwen2_vl as qwen2_vl
     import verl.utils.checkpoint.fsdp_checkpoint_manager as checkpoints
@@ -85,6 +86,7 @@ def patch_training() -> None:
     _theirs.update(head=FusedLinearForPPO.forward)
     fsdp.extract_multi_modal_inputs = extract_pictures
     fsdp.FSDPEngineWithLMHead.prepare_model_inputs = label_responses
+    fsdp.FSDPEngine._merged_lora_per_tensor_param = merged_weights
     FusedLinearForPPO.forward = head_of_labelled
     _theirs.update(state=checkpoints.get_fsdp_full_state_dict)
     checkpoints.get_fsdp_full_state_dict = merged_state
@@ -176,6 +178,28 @@ def merged_state(model: Any, *arguments: Any, **options: Any) -> dict[str, Tenso
     with merged_lora_context(model, backup_adapters=True):
         state = normalize_peft_param_name(_theirs["state"](model, *arguments, **options))
         return {name: value.detach().clone() for name, value in state.items()}  # the live weights are restored now
+
+
+def merged_weights(engine: Any) -> Iterator[tuple[str, Tensor]]:
+    """Yield names and weights for vLLM with LoRA adapters added to them, in the precision of training.
+
+    verl rounds them to bfloat16, also for a vLLM that computes in float32. vLLM itself converts them to its own type.
+    """
+    from torch.distributed.tensor import DTensor
+    from verl.utils.device import get_device_id
+    from verl.utils.fsdp_utils import merged_lora_context, normalize_peft_param_name, offload_fsdp_model_to_cpu
+    from verl.utils.model import convert_weight_keys
+
+    model, device = engine.module, get_device_id()
+    try:
+        with merged_lora_context(model, backup_adapters=True):  # the weights are the merged ones until it ends
+            state = normalize_peft_param_name(model.state_dict())
+            for name, weight in convert_weight_keys(state, getattr(model, "_fsdp_wrapped_module", model)).items():
+                whole = weight.to(device, non_blocking=True).full_tensor() if isinstance(weight, DTensor) else weight
+                yield name, whole.detach().clone()
+    finally:
+        if engine._is_offload_param:
+            offload_fsdp_model_to_cpu(model)
 
 
 def store_pictures(worker: Any, output: Any, input_ids: Tensor) -> dict[str, Any]:

