@@ -1,5 +1,6 @@
 """What captions say about updates and design, and the figure of the declared claims."""
 
+import numpy as np
 import pytest
 
 from analysis.claims.blocks import CLAIMED
@@ -65,6 +66,6 @@ def test_the_declared_claims_are_drawn_in_the_colours_of_their_verdicts(tmp_path
         "Sokoban, held-out",
         "Gated-BEPO > GRPO",
     ]
-    assert labels == shown and [dot.get_ydata()[0] for dot in dots] == [1, 2, 4]
+    assert labels == shown and [float(np.asarray(dot.get_ydata())[0]) for dot in dots] == [1, 2, 4]
     decided, undecided, _ = dots
     assert decided.get_markerfacecolor() == decided.get_color() and undecided.get_markerfacecolor() == "white"
