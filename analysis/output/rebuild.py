@@ -15,6 +15,7 @@ from analysis.output.text import to_markdown
 from bepo.core.errors import UserError, choose
 from bepo.core.printed_tables import show_table
 from bepo.runs.config import TIERS
+from bepo.store.run_files import INCOMPLETE
 
 
 def rebuild(
@@ -125,5 +126,5 @@ def _shows_runs(one: Built) -> bool:
 def _left_out(built: list[Built]) -> tuple[list[str], int]:
     """Return the reasons for runs left out, and the number of incomplete runs."""
     skipped = sorted({line for one in built for line in one.skipped})
-    reasons = [line for line in skipped if not line.endswith("incomplete, there is no run.json")]
+    reasons = [line for line in skipped if not line.endswith(INCOMPLETE)]
     return reasons, len(skipped) - len(reasons)

@@ -24,6 +24,8 @@ Rows: TypeAlias = list[dict[str, Any]]
 STREAMS: tuple[str, ...] = ("metrics", "episodes")
 CONFIG = "config.json"
 RUN = "run.json"
+INCOMPLETE = f"incomplete, {RUN} is missing"
+"""Why a run that has not ended cannot be read."""
 SESSIONS = "sessions.json"
 CONTENT = "content.json"
 TRANSCRIPTS = "transcripts.jsonl.gz"
@@ -160,7 +162,7 @@ def read_run(path: Path, *, hashed: bool = True) -> StoredRun:
     the stated size. Raises ``Corrupt`` naming the damaged file.
     """
     if not (path / RUN).is_file():
-        raise Corrupt(f"{path}: incomplete, {RUN} is missing")
+        raise Corrupt(f"{path}: {INCOMPLETE}")
     data = read_bytes(path / RUN, "run file")
     check_metadata(parse_object(data, path / RUN, "run file"), path / RUN, path.name)
     metadata = unsealed(data, path / RUN, "run file")

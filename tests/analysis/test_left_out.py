@@ -14,6 +14,7 @@ from analysis.grid.artefact import REGISTRY, artefacts
 from analysis.grid.table import Figure
 from analysis.output import page
 from bepo.core.errors import UserError
+from bepo.store.cells import note_cell
 from tests.stored_runs import write_run
 
 pytestmark = pytest.mark.slow  # some seventy artefacts
@@ -121,3 +122,15 @@ def test_infinite_values_of_older_versions_are_not_shown(label, value, tmp_path)
     found = item.build(item.load(Source(tmp_path), "smoke"))
     assert "30 complete trials (1 with an infinite value, which are not shown)" in found.caption
     found.figure.draw_without_rendering()
+
+
+def test_runs_that_have_not_ended_are_counted_in_one_line(tmp_path, monkeypatch, capsys):
+    """A sweep in progress has noted all its cells."""
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path, "main_sokoban_text", {}, [[1, 0]])
+    for number in range(3):
+        note_cell(tmp_path, "main_sokoban_text", "laptop", [f"seed={number}"], f"{number}" * 12)
+        (tmp_path / "runs" / (f"{number}" * 12)).mkdir()
+    main(["sokoban-text-curves", "--source", "local", "--results", str(tmp_path), "--out", str(tmp_path / "out")])
+    told = [line for line in capsys.readouterr().err.splitlines() if "left out" in line]
+    assert told == ["left out: 3 runs that are not complete (python -m analysis runs)"]
