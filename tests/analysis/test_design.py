@@ -1,5 +1,6 @@
 """What captions say about updates and design, and the figure of the declared claims."""
 
+import numpy as np
 import pytest
 
 from analysis.claims.blocks import CLAIMED
@@ -8,6 +9,7 @@ from analysis.data.sources import Source
 from analysis.data.studies import Studies
 from analysis.figures.declared_claims import declared_claims
 from analysis.grid.design import design
+from analysis.grid.table import Figure
 from tests.stored_runs import in_block, write_run
 
 START = "policy.warm_start.seed"
@@ -52,7 +54,9 @@ def test_the_declared_claims_are_drawn_in_the_colours_of_their_verdicts(tmp_path
             write_run(tmp_path, "blocks", at, [[1, 0]], metrics={"train/success": rate})
     source = Source(tmp_path)
     studies = Studies({name: source.study(name, "laptop", ROW_IN_BLOCKS) for name in CLAIMED})
-    (axis,) = declared_claims(studies).figure.axes
+    drawn = declared_claims(studies)
+    assert isinstance(drawn, Figure)
+    (axis,) = drawn.figure.axes
     labels = [label.get_text() for label in axis.get_yticklabels()]
     dots = [line for line in axis.lines if line.get_marker() == "o"]
     shown = [
@@ -62,6 +66,6 @@ def test_the_declared_claims_are_drawn_in_the_colours_of_their_verdicts(tmp_path
         "Sokoban, held-out",
         "Gated-BEPO > GRPO",
     ]
-    assert labels == shown and [dot.get_ydata()[0] for dot in dots] == [1, 2, 4]
+    assert labels == shown and [float(np.asarray(dot.get_ydata())[0]) for dot in dots] == [1, 2, 4]
     decided, undecided, _ = dots
     assert decided.get_markerfacecolor() == decided.get_color() and undecided.get_markerfacecolor() == "white"

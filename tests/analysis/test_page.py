@@ -10,8 +10,9 @@ import yaml
 from analysis.data.sources import Source
 from analysis.data.titles import FILE, number_of, pages, title_of
 from analysis.grid.artefact import artefacts
+from analysis.grid.table import Table
 from analysis.output import page
-from analysis.output.build import LeftOut, build, write
+from analysis.output.build import Built, LeftOut, build, write
 from analysis.output.ledger import ledger, newest
 from analysis.output.subject import environments_in
 from tests.stored_runs import write_run
@@ -51,6 +52,16 @@ def test_every_artefact_is_on_one_page():
     shown = [page.FIRST, *(label for one in pages() for label in one.shows)]
     assert len(shown) == len(set(shown)) and set(shown) == set(artefacts())
     assert not {one.name for one in pages()} & {"overview", "runs", "more"}  # the page has these of its own
+
+
+@pytest.mark.parametrize("columns, side_by_side", [(2, 1), (6, 0)])
+def test_an_artefact_of_ones_own_has_a_page_and_a_narrow_table_its_blocks_side_by_side(columns, side_by_side):
+    rows = [[str(10 * row + column) for column in range(columns)] for row in range(9)]
+    table = Table("A table of mine.", [f"c{n}" for n in range(columns)], rows, headings=["a"] * 5 + ["b"] * 4)
+    shown = page.render([Built("mine", "laptop", table)], ["laptop"], "r")
+    assert shown.index('id="more"') < shown.index('id="mine.laptop"') and '<a href="#more">More</a>' in shown
+    assert shown.count('class="scroll beside"') == side_by_side
+    assert len(re.findall('<table class="[^"]* sortable"', shown)) == 1 + side_by_side
 
 
 def test_the_order_is_that_of_the_source():
