@@ -1,4 +1,8 @@
-"""``python -m benchmarks.analysis [RUNS]``: plan, list and analyse a folder of many generated runs."""
+"""``python -m benchmarks.analysis [RUNS]``: plan, list and analyse a folder of many generated runs.
+
+``python -m benchmarks.analysis published`` times what answers from the published runs: with an empty cache, then with
+the store of their rows, then with what the analysis has kept.
+"""
 
 from __future__ import annotations
 
@@ -121,6 +125,25 @@ def main(number: int = 500) -> None:
         shutil.rmtree(folder)
 
 
+def published() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["BEPO_CACHE"] = f"{folder}/cache"
+        out = ["--out", f"{folder}/paper", "--source", "published"]
+        entry, other = (f"main-results/ALFWorld/All/{method}/1.5B" for method in ("HGPO", "GRPO"))
+        for command in (
+            ["explain", entry, "--source", "published"],  # makes the store
+            ["claims", *out],
+            out,
+            out,
+            ["claims", *out],
+            ["explain", other, "--source", "published"],
+            ["explain", other, "--source", "published"],
+            ["runs", "--source", "published"],
+            ["runs", "--source", "published"],
+        ):
+            print(measured(["analysis", *command]), flush=True)
+
+
 def measured(command: list[str]) -> str:
     """Run a module, and return a text with its time and its peak memory."""
     start = time.perf_counter()
@@ -133,4 +156,4 @@ def measured(command: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:2]))
+    published() if sys.argv[1:2] == ["published"] else main(*map(int, sys.argv[1:2]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -37,6 +39,16 @@ def rewrite(run: Path, change: Callable[[dict], object]) -> None:
     metadata.pop("digest", None)
     change(metadata)
     write_sealed(run / "run.json", metadata)
+
+
+def damage(archive: Path) -> None:
+    """Change a byte of the packed ``run.json`` of an archive. Its size and its time of change stay."""
+    state, data = archive.stat(), bytearray(archive.read_bytes())
+    with zipfile.ZipFile(archive) as file:
+        packed = file.getinfo("run.json")
+    data[packed.header_offset + 30 + len(packed.filename) + packed.compress_size // 2] ^= 1
+    archive.write_bytes(data)
+    os.utime(archive, ns=(state.st_atime_ns, state.st_mtime_ns))
 
 
 def write_run(

@@ -15,7 +15,7 @@ from bepo.store.archive import read_archive, write_archive
 from bepo.store.files import Corrupt
 from bepo.store.published import PublishedRuns
 from bepo.store.run_files import STREAMS, read_run
-from tests.stored_runs import write_run
+from tests.stored_runs import damage, write_run
 
 PASSES = ((1, 0, 0, 0), (1, 1, 0, 0))
 
@@ -87,10 +87,7 @@ def test_a_new_archive_and_one_that_is_gone_are_noticed(published, tmp_path):
 def test_a_replaced_archive_is_noticed_even_with_its_size_and_time(published, tmp_path):
     check(published)
     path = published.archive(published.ids()[0])
-    before, data = path.stat(), bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    damage(path)
     with pytest.raises(Corrupt, match=path.stem):
         PublishedColumns(published).run(path.stem)
     path.write_bytes(published.archive(published.ids()[1]).read_bytes())  # whole, but of another run
