@@ -18,7 +18,7 @@ from typing import Any
 
 from bepo.core.errors import Parser, UserError, choose, exit_code, path_of
 from bepo.explore.frames import flat
-from bepo.runs.compose import config_of
+from bepo.runs.compose import config_of, register_configs
 from bepo.runs.config import TIERS, identity_of
 from bepo.runs.metrics import success_rate
 from bepo.store.archive import check_archive, write_archive
@@ -39,6 +39,7 @@ MOST_BYTES = 130_000_000
 
 
 def main(arguments: list[str] | None = None) -> int:
+    register_configs()
     parser = Parser(prog="python -m bepo.publish", description=(__doc__ or "").split("\n\n")[1])
     add = parser.add_argument
     add("results", nargs="?", type=path_of, metavar="RESULTS", help="folder of finished runs (default: only check)")
