@@ -30,7 +30,7 @@ ByBlock = Mapping[int, float]
 def unseen(run: Run) -> float:
     """Return ``level`` on the held-out tasks of the validation split alone (ALFWorld: rooms that training lacks)."""
     rows = run.episodes
-    return late_success(run, rows[rows["split"] == "validation"])
+    return late_success(run, rows.loc[rows["split"] == "validation"])
 
 
 MEASURES_OF_TESTS: Mapping[str, Callable[[Run], float]] = {"speed": speed, "level": level, "unseen": unseen}

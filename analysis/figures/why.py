@@ -64,14 +64,16 @@ def around_baseline(group_size: float, icc: float) -> dict[str, float]:
 
 
 def _baselines(axis: Axes) -> None:
-    dials = pd.read_csv(RECORDED / "dials.csv").groupby("estimator")[["group_size", "icc"]].mean()
+    rows = pd.read_csv(RECORDED / "dials.csv")
+    of_env = {env: rows.loc[rows["estimator"] == env, ["group_size", "icc"]] for env in ENVIRONMENTS}
+    dials = {env: own.to_numpy(float).mean(0) for env, own in of_env.items()}  # group size and ICC
     width = 0.8 / len(BASELINES)
     for number, name in enumerate(BASELINES):
-        values = [around_baseline(*dials.loc[env])[name] for env in ENVIRONMENTS]
+        values = [around_baseline(*dials[env])[name] for env in ENVIRONMENTS]
         places = np.arange(len(ENVIRONMENTS)) + (number - 1) * width
         shade = style.variant_colours("gated_bepo", len(BASELINES))[number]
         axis.bar(places, values, width * 0.9, color=shade, label=name)
-    names = [f"{environment_name(env)}\nK = {dials.loc[env, 'group_size']:.0f}" for env in ENVIRONMENTS]
+    names = [f"{environment_name(env)}\nK = {dials[env][0]:.0f}" for env in ENVIRONMENTS]
     axis.set_xticks(range(len(ENVIRONMENTS)), names)
     axis.set(title="Noise of the baseline", ylabel="Variance around it")
     axis.legend(title="mean of", fontsize="small")

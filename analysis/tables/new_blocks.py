@@ -127,7 +127,9 @@ def _order(order: DesktopOrder, runs: Sequence[Run], tiny: Sequence[Run]) -> tup
     counted = own.loc[:, own.notna().sum() >= order.least_blocks]
     shared = counted.dropna()
     rows = [row for row in counted if row in before] if len(shared) >= order.least_blocks else []
-    return {row: float(before[row].mean()) for row in rows}, {row: float(shared[row].mean()) for row in rows}
+    return {row: float(before[row].to_numpy(float).mean()) for row in rows}, {
+        row: float(shared[row].to_numpy(float).mean()) for row in rows
+    }
 
 
 @artefact("lab-gain", "table", study=IN_BLOCKS, key=ROW_IN_BLOCKS)
@@ -178,7 +180,7 @@ def _cells(at: str, words: str, row: str, speeds: pd.DataFrame) -> list[str]:
 def _correlations(env: str, speeds: pd.DataFrame) -> str:
     trained = in_all(speeds, FIRST_SIX)
     named = plan()["gain"]["estimators"].values()
-    means = {row: float(trained[row].mean()) for row in named if row in trained}
+    means = {row: float(trained[row].to_numpy(float).mean()) for row in named if row in trained}
     if len(means) < 5:
         return "too few runs"
     told = ", ".join(f"{measure} {predicted_by_lab(env, measure, means).text}" for measure in ("gain", "error"))
@@ -194,7 +196,7 @@ def next_order(studies: Studies) -> Table:
     rows = []
     for env in ENVIRONMENTS:
         trained = in_all(by_env.get(env, measured([]))["speed"], order.blocks)
-        means = {row: float(trained[row].mean()) for row in order.estimators if row in trained}
+        means = {row: float(trained[row].to_numpy(float).mean()) for row in order.estimators if row in trained}
         cells = ["–", "–", "not run" if judged else NOT_JUDGED]
         if judged and len(means) == len(order.estimators):
             gain, error = predicted_by_lab(env, "gain", means), predicted_by_lab(env, "error", means)

@@ -195,8 +195,8 @@ def merged_weights(engine: Any) -> Iterator[tuple[str, Tensor]]:
         with merged_lora_context(model, backup_adapters=True):  # the weights are the merged ones until it ends
             state = normalize_peft_param_name(model.state_dict())
             for name, weight in convert_weight_keys(state, getattr(model, "_fsdp_wrapped_module", model)).items():
-                whole = weight.to(device, non_blocking=True).full_tensor() if isinstance(weight, DTensor) else weight
-                yield name, whole.detach().clone()
+                whole: Any = weight.to(device, non_blocking=True) if isinstance(weight, DTensor) else weight
+                yield name, (whole.full_tensor() if isinstance(weight, DTensor) else whole).detach().clone()
     finally:
         if engine._is_offload_param:
             offload_fsdp_model_to_cpu(model)
