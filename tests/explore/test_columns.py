@@ -128,7 +128,7 @@ print(sum(len(table_of(runs.run(run_id), "episodes")) for run_id in runs.publish
 def read_elsewhere(published: PublishedRuns, processes: int) -> None:
     """Other processes, without root's rights, read the episodes of all runs at once."""
     command = [sys.executable, "-c", CODE, str(published.folder)]
-    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, encoding="utf-8") for _ in range(processes)]
     episodes = sum(len(read_archive(published.archive(i)).episodes()) for i in published.ids())
     assert [process.communicate()[0] for process in started] == [f"{episodes}\n"] * processes
 
@@ -148,7 +148,7 @@ def test_a_cache_that_cannot_be_written_costs_time_only(published, tmp_path):
 
 
 def test_a_cache_whose_folder_is_a_file_costs_time_only(published, tmp_path):
-    (tmp_path / "cache").write_text("no folder")
+    (tmp_path / "cache").write_text("no folder", encoding="utf-8")
     check(published)
 
 
