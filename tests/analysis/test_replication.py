@@ -66,9 +66,9 @@ def test_there_is_no_verdict_before_all_pairs_are_complete_nor_of_smoke(tmp_path
 @pytest.mark.parametrize("seeds", [7, 8])
 def test_the_page_counts_the_verdicts_once_there_are_any(tmp_path, seeds):
     built = built_of(tmp_path, {method: rates[:seeds] for method, rates in RATES.items()})
-    head, _, _ = page.render([built], ["laptop"], "r", {"laptop": []}).partition("<article ")
+    shown = page.render([built], ["laptop"], "r", {"laptop": []})
     said = '6 <a href="#replication.laptop">pre-registered comparisons</a>, 1 hold, 1 are reversed and 4'
-    assert (said in head) == (seeds == 8) and ("pre-registered" in head) == (seeds == 8)
+    assert (said in shown) == (seeds == 8)
 
 
 def test_only_the_declared_seeds_count(tmp_path):

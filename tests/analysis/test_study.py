@@ -131,7 +131,7 @@ def test_metrics_are_columns_of_episodes_or_what_was_logged(results):
 
 def test_returns_are_no_shares(results):
     run = Run(read_run(next(results.glob("runs/*/run.json")).parent))
-    run.final["return"] = 7.5
+    run.episodes["return"] = 7.5
     assert (run.passes("return").to_numpy() == 7.5).all() and run.passes("success").to_numpy().max() == 100
 
 
