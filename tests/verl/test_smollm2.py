@@ -73,7 +73,7 @@ def test_vllm_and_the_trainer_give_each_token_the_same_probability(run):
 
 
 def test_served_weights_answer_as_those_here(tmp_path):
-    """32 tasks, by vLLM's server and by transformers. vLLM raises a temperature to 0.01, so that near ties are drawn."""
+    """32 tasks, by vLLM and by transformers. vLLM raises low temperatures to 0.01, so near ties are drawn."""
     arguments = ",".join(f'"{argument}"' for argument in SERVER)
     few = ("policy.concurrency=8",)  # vLLM on a CPU cannot divide a seeded prompt between two steps
     here, served = tmp_path / "here", tmp_path / "served"
