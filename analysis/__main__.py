@@ -145,7 +145,7 @@ def _power(options: argparse.Namespace) -> None:
     from analysis.output.power import power
 
     source, tiers = _source(options)
-    print(power(source, tiers[-1], options.allow_mixed))
+    print(power(source, source.main_tier(tiers), options.allow_mixed))
 
 
 def _headlines(options: argparse.Namespace) -> None:
@@ -222,7 +222,9 @@ def _out(options: argparse.Namespace) -> Path:
 
 
 _OPTIONS: dict[str, dict] = {
-    "--tier": {"help": f"{', '.join(TIERS)}; default: every tier that has runs (explain, power: the highest)"},
+    "--tier": {
+        "help": f"{', '.join(TIERS)}; default: every tier that has runs (explain: the highest; power: that of blocks)"
+    },
     "--out": {
         "type": path_of,
         "help": "folder to write to (default: paper; RESULTS/views for study, curves, --seeds, labels with --results)",

@@ -55,6 +55,14 @@ class Source:
         present = {tier for _, tier in self.places()}
         return [tier for tier in TIERS if tier in present]
 
+    def main_tier(self, tiers: Collection[str]) -> str:
+        """Return the highest of some tiers at which blocks were trained, because of the declared claims.
+
+        Without blocks it is the highest of all.
+        """
+        trained = [tier for study, tier in self.places() if study == "blocks" and tier in tiers]
+        return max(trained or tiers, key=TIERS.index)
+
     def places(self) -> list[tuple[str, str]]:
         """Return study and tier of all cells: the newest of the results folder first, then published main studies."""
         folders = [path for path in (self.results / "studies").glob("*/*") if path.is_dir()]

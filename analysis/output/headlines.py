@@ -6,7 +6,6 @@ from analysis.data import remembered
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 from analysis.grid.table import Table
-from bepo.runs.config import TIERS
 
 CLAIMS = (
     "sokoban speed: gated_bepo > grpo",
@@ -32,8 +31,7 @@ def _headlines(source: Source, tiers: Sequence[str], allow_mixed: bool) -> list[
     from analysis.claims.looks import read_plan
 
     item = artefacts("table")["blocks-claims"]
-    trained = [tier for study, tier in source.places() if study == "blocks" and tier in tiers]
-    _, table = item.make(source, max(trained or tiers, key=TIERS.index), allow_mixed)
+    _, table = item.make(source, source.main_tier(tiers), allow_mixed)
     assert isinstance(table, Table)  # blocks-claims is one
     rows = {claim.id: row for claim, row in zip(read_plan().claims, table.rows, strict=True)}
     columns = [[*map(str.lower, table.names)].index(name) for name in COLUMNS]

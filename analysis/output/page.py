@@ -42,11 +42,13 @@ def render(
     claims: Mapping[str, Sequence[Evaluated]] | None = None,
     own: pd.DataFrame | None = None,
     out: Path | None = None,
+    chosen: str = "",
 ) -> str:
     """Return the page.
 
     ``source``: where the runs come from. ``claims``: the evaluated claims of each tier. ``own``: rows of the ledger of
     the results folder, the newest first. ``out``: the folder of the page; links to README and docs start there.
+    ``chosen``: the tier that is shown first; by default the last one.
     """
     html = Environment(loader=_FOLDER, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     html.filters |= {"maths": to_html, "plain": plain, "parts": _parts}
@@ -64,6 +66,7 @@ def render(
     known = [name for name in map(name_of, ordered(known_methods())) if name in named]
     return html.get_template("page.html").render(
         tiers=list(tiers),
+        chosen=chosen or (tiers[-1] if tiers else "all"),
         source=source,
         answers=answers,
         about=about,

@@ -57,8 +57,10 @@ def rebuild(
         report = out / "report.html"
         with left_out.of(str(report)):
             claims = {one: evaluated_claims(source, one, allow_mixed) for one in source.tiers()}
-            own = newest(ledger(source.results), number=None)
-            report.write_text(page.render(built, source.tiers(), source.label, claims, own, out), encoding="utf-8")
+            own, shown = newest(ledger(source.results), number=None), source.tiers()
+            report.write_text(
+                page.render(built, shown, source.label, claims, own, out, source.main_tier(shown)), encoding="utf-8"
+            )
             print(f"page:    {report}")
     return not left_out.problems
 

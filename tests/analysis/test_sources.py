@@ -1,6 +1,7 @@
 """Which runs an artefact is made of: members of a study, one setting a row, nothing mixed or averaged in silence."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -10,6 +11,8 @@ from analysis.data import sources
 from analysis.data.rows import METHOD, RowKey, settings
 from analysis.data.sources import Source, open_source
 from analysis.grid.artefact import artefacts
+from analysis.output import page
+from analysis.output.build import LeftOut, build, write
 from analysis.output.ledger import ledger
 from analysis.plots import explore
 from bepo.credit import estimators
@@ -308,3 +311,24 @@ def test_a_run_that_this_bepo_would_train_otherwise_is_shown_as_such(tmp_path):
         in " ".join(table.notes)
     )
     assert any(entry.reproduced for entry in table.entries)
+
+
+def test_the_main_tier_is_that_of_blocks(tmp_path):
+    """A study at a higher tier without the declared claims, such as desktop, does not hide them."""
+    write_run(tmp_path, "desktop", {"credit.name": "grpo"}, [[1, 0]], tier="desktop")
+    write_run(tmp_path, "main_sokoban", {"credit.name": "rloo"}, [[1, 0]], tier="smoke")
+    source = Source(tmp_path)
+    assert source.main_tier(source.tiers()) == "desktop"
+    write_run(tmp_path, "blocks", {"credit.name": "gated_bepo"}, [[1, 0]], tier="laptop")
+    source = Source(tmp_path)
+    assert source.tiers()[-1] == "desktop" and source.main_tier(source.tiers()) == "laptop"
+    assert source.main_tier(["smoke"]) == "smoke"
+
+
+def test_the_report_opens_at_the_main_tier(tmp_path):
+    for tier in ("laptop", "desktop"):
+        write_run(tmp_path / "r", "blocks" if tier == "laptop" else "desktop", {}, [[1, 0]], tier=tier)
+    source, item = Source(tmp_path / "r"), artefacts()["declared-claims"]
+    built = write([build(item, source, tier) for tier in source.tiers()], tmp_path, LeftOut())
+    shown = page.render(built, source.tiers(), "r", chosen=source.main_tier(source.tiers()))
+    assert re.findall(r'value="(\w+)" checked', shown) == ["laptop"]
