@@ -121,8 +121,11 @@ class Run:
 
         ``seconds/<stage>``: the cost of a stage, in CPU seconds for a run on a CPU, else in wall-clock seconds.
         """
-        table = table_of(self._stored, "metrics")
-        return table if "update" in table else pd.DataFrame()
+        table, clock = table_of(self._stored, "metrics"), self._stored.clock
+        if "update" not in table:
+            return pd.DataFrame()
+        costs = {name.replace(clock, "seconds/", 1): table[name] for name in map(str, table) if name.startswith(clock)}
+        return pd.concat([table, pd.DataFrame(costs, index=table.index)], axis="columns")
 
     @cached_property
     def learned(self) -> str:

@@ -52,8 +52,7 @@ class ColumnRun(ArchivedRun):
     def columns(self, stream: str) -> dict[str, list[Any]]:
         """Return a stream as columns of equal length. A metric that is not a number is None."""
         table = self.table(stream)
-        made = [name for name in table if name == "final" or is_cost(self, str(name), table)]
-        stored = {str(name): column.tolist() for name, column in table.items() if name not in made}
+        stored = {str(name): column.tolist() for name, column in table.items() if name != "final"}
         floats = {str(name) for name, kind in table.dtypes.items() if kind == np.float64}
         return {n: [None if isnan(x) else x for x in own] if n in floats else own for n, own in stored.items()}
 
@@ -61,8 +60,8 @@ class ColumnRun(ArchivedRun):
 def table_of(run: StoredRun, stream: str) -> pd.DataFrame:
     """Return ``metrics`` or ``episodes`` of a run: one row per update or episode. Raises ``Corrupt``.
 
-    ``metrics`` are numbers; what is none is nan. ``seconds/<stage>``: the cost of a stage, in CPU seconds for a run on
-    a CPU, else in wall-clock seconds. ``episodes`` have ``final``: whether the policy after the newest update played.
+    ``metrics`` are numbers; other values are nan. ``episodes`` have ``final``: whether the policy after the newest
+    update played.
     """
     if isinstance(run, ColumnRun):
         return run.table(stream)
@@ -72,9 +71,7 @@ def table_of(run: StoredRun, stream: str) -> pd.DataFrame:
 def _arrays(run: StoredRun, stream: str) -> dict[str, Any]:
     """Return the columns of ``table_of`` as arrays; those of several types are lists."""
     if stream == "metrics":
-        columns: dict[str, Any] = {name: _numbers(column) for name, column in run.columns(stream).items()}
-        costs = {name: columns[name] for name in columns if name.startswith(run.clock)}
-        return columns | {name.replace(run.clock, "seconds/", 1): cost for name, cost in costs.items()}
+        return {name: _numbers(column) for name, column in run.columns(stream).items()}
     columns = {name: _texts_or_numbers(column) for name, column in run.columns(stream).items()}
     return columns | {"final": np.asarray(columns.get("update", [])) == run.updates}
 
@@ -82,11 +79,6 @@ def _arrays(run: StoredRun, stream: str) -> dict[str, Any]:
 def _for_frame(column: Any) -> Any:
     """Return a column for a frame. Naming the type of texts is much faster than having pandas find it."""
     return pd.Series(column, dtype=object) if isinstance(column, np.ndarray) and column.dtype == object else column
-
-
-def is_cost(run: StoredRun, name: str, table: pd.DataFrame) -> bool:
-    """Return whether a column of ``table_of`` is ``seconds/<stage>``, a copy of what the run logged."""
-    return name.startswith("seconds/") and name.replace("seconds/", run.clock, 1) in table
 
 
 def _texts_or_numbers(column: list[Any]) -> Any:

@@ -16,7 +16,7 @@ import pandas as pd
 
 from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError, choose, why
-from bepo.explore.columns import is_cost, stored_archives, table_of
+from bepo.explore.columns import stored_archives, table_of
 from bepo.runs.config import TIERS, with_neutral_defaults
 from bepo.store.find import each_readable, existing, find_runs, read_every
 from bepo.store.run_files import StoredRun, success_of
@@ -156,9 +156,8 @@ class Runs:
         """Return the rows of all runs, with the columns that their files have, and ``final`` of episodes."""
         tables = []
         for run, table in each_readable(self.stored, lambda run: table_of(run, stream)):
-            logged = table[[name for name in table if not is_cost(run, str(name), table)]]
             key = {name: [value] * len(table) for name, value in self._key(run).items()}
-            tables.append(pd.concat([pd.DataFrame(key), logged], axis="columns"))
+            tables.append(pd.concat([pd.DataFrame(key), table], axis="columns"))
         return pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
 
     def _table(self, rows: Iterable[tuple[StoredRun, Mapping[str, Any]]]) -> pd.DataFrame:
