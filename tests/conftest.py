@@ -1,5 +1,6 @@
 import gc
 import json
+import logging
 import os
 import resource
 import signal
@@ -36,6 +37,13 @@ def pytest_collection_finish() -> None:
     """Leave all that was imported out of later garbage collections, each of which would take a second."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_runtest_setup() -> None:
+    """Remove handlers of Hydra that log to the captured output of an earlier test, which is closed."""
+    for handler in logging.root.handlers[:]:
+        if isinstance(handler, logging.StreamHandler) and getattr(handler.stream, "closed", False):
+            logging.root.removeHandler(handler)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -356,6 +356,7 @@ def test_the_page_begins_with_what_reproduced(tmp_path):
         {"laptop": evaluated_claims(source, "laptop")},
     )
     head, _, rest = shown.partition("<article ")
+    assert "6 runs, up to 3 training seeds a setting. Environments: WebShop. Methods: HGPO, Gated-BEPO." in rest
     assert "Design: WebShop 2 updates without a warm start, 3 training seeds." in rest and "main-results" in rest
     assert "Supported: 1 claim<" in shown and "+53.3" in shown and 'href="#main-results.laptop"' in head
     assert "Tier <code>paper</code> has not been run" in head

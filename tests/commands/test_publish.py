@@ -1,13 +1,17 @@
 """Runs are published, checked and trained again."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 
 import optuna
 import pytest
 
 from bepo import publish, verify
 from bepo.core.errors import UserError
+from bepo.core.places import ROOT
 from bepo.runs import life
 from bepo.runs.compare import differences, differences_of_first_update, prediction_interval
 from bepo.runs.compose import config_of, register_configs
@@ -366,3 +370,11 @@ def test_prediction_interval():
     assert high - 2.5 == pytest.approx(5.8409 * 1.2910 * (5 / 4) ** 0.5, rel=1e-4) and low + high == pytest.approx(5)
     with pytest.raises(ValueError, match="1 values"):
         prediction_interval([1])
+
+
+def test_the_command_composes_the_cells_by_itself(tmp_path):
+    """In a process of its own, without a cache: nothing else has registered the configs there."""
+    command = [sys.executable, "-m", "bepo.publish", "--tier", "desktop"]
+    env = os.environ | {"BEPO_CACHE": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", cwd=ROOT, env=env)
+    assert done.returncode == 0 and "runs, " in done.stdout, done.stderr

@@ -134,7 +134,6 @@ def everything(run: "bepo.explore.frames.Runs") -> list:
 def bad(results, monkeypatch, tmp_path):
     """The folder of a run; the other run of the results folder is as it was."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("logging.raiseExceptions", False)  # a library may log to the stream of an earlier test
     monkeypatch.setattr("bepo.store.find.PUBLISHED", tmp_path / "none")
     return min((results / "runs").iterdir())
 

@@ -93,4 +93,4 @@ def test_served_weights_answer_as_those_here(tmp_path):
     ]
     same = sum(own == other for own, other in zip(*answers, strict=True))
     print(f"{same} of {len(answers[0])} episodes have the same answers")
-    assert len(answers[0]) == 32 and same >= 24
+    assert len(answers[0]) == 32 and same >= 30  # 31 were seen
