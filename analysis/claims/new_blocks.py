@@ -21,8 +21,6 @@ from analysis.data.statistics import spearman
 from bepo.core.errors import UserError, choose
 
 NEXT, DESKTOP = PAPER / "next.yaml", PAPER / "desktop.yaml"
-_FIRST = {NEXT.name: 116, DESKTOP.name: 300}
-"""The first block of each file."""
 OURS = "batch_bepo"
 ByBlock = Mapping[int, float]
 
@@ -97,10 +95,11 @@ class DesktopOrder:
     least_methods: int
 
 
-_PARTS: Mapping[str, Mapping[str, type]] = {
-    NEXT.name: {"order": NextOrder, "groups": Groups},
-    DESKTOP.name: {"order": DesktopOrder},
+_DECLARED: Mapping[str, tuple[int, Mapping[str, type]]] = {
+    NEXT.name: (116, {"order": NextOrder, "groups": Groups}),
+    DESKTOP.name: (300, {"order": DesktopOrder}),
 }
+"""The first block of each file, and what it declares beside tests."""
 
 
 def read_plan(path: Path) -> tuple[list[BlockTest], dict[str, Any]]:
@@ -109,9 +108,10 @@ def read_plan(path: Path) -> tuple[list[BlockTest], dict[str, Any]]:
     Raises ``UserError`` for unknown fields and measures.
     """
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    first, kinds = _DECLARED[path.name]
     try:
-        tests = [BlockTest(_FIRST[path.name], **item) for item in content["tests"]]
-        parts = {name: kind(**content[name]) for name, kind in _PARTS[path.name].items()}
+        tests = [BlockTest(first, **item) for item in content["tests"]]
+        parts = {name: kind(**content[name]) for name, kind in kinds.items()}
     except TypeError as error:
         raise UserError(f"{path}: {error}") from None
     for test in tests:

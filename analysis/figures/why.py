@@ -8,9 +8,10 @@ from matplotlib.axes import Axes
 
 from analysis.claims.blocks import IN_BLOCKS, measured_by_env, runs_in_blocks
 from analysis.claims.declared import FIRST_SIX
+from analysis.claims.looks import speed
 from analysis.contrast import Contrast
 from analysis.data.lab import RECORDED
-from analysis.data.methods import environment_name, name_of, row_label
+from analysis.data.methods import environment_name, is_privileged, name_of, row_label
 from analysis.data.rows import BASELINE, ROW_IN_BLOCKS
 from analysis.data.runs import Run, grouped
 from analysis.data.studies import Studies
@@ -68,10 +69,9 @@ def _baselines(axis: Axes) -> None:
     of_env = {env: rows.loc[rows["estimator"] == env, ["group_size", "icc"]] for env in ENVIRONMENTS}
     dials = {env: own.to_numpy(float).mean(0) for env, own in of_env.items()}  # group size and ICC
     width = 0.8 / len(BASELINES)
-    for number, name in enumerate(BASELINES):
+    for number, (name, shade) in enumerate(zip(BASELINES, style.variant_colours(BASELINE, len(BASELINES)))):
         values = [around_baseline(*dials[env])[name] for env in ENVIRONMENTS]
         places = np.arange(len(ENVIRONMENTS)) + (number - 1) * width
-        shade = style.variant_colours("gated_bepo", len(BASELINES))[number]
         axis.bar(places, values, width * 0.9, color=shade, label=name)
     names = [f"{environment_name(env)}\nK = {dials[env][0]:.0f}" for env in ENVIRONMENTS]
     axis.set_xticks(range(len(ENVIRONMENTS)), names)
@@ -83,17 +83,17 @@ def _revisits(axis: Axes, runs: Sequence[Run]) -> None:
     rows = grouped(runs, lambda run: str(ROW_IN_BLOCKS.row(run)))
     blocks = {row: own for row, own in rows.items() if {run.seed for run in own} == set(FIRST_SIX)}
     for row, own in blocks.items():
-        if row == "oracle" or any(run["rollout.grouped"] is False for run in own):
+        if is_privileged(row) or any(run["rollout.grouped"] is False for run in own):
             continue
         visits = float(np.mean([run.mean(_VISITS) for run in own]))
-        speed = 100 * float(np.mean([run.mean("train/success") for run in own]))
-        (dot,) = axis.plot([visits], [speed], "o", color=style.method_colour(row.split()[0]), markersize=4)
-        describe(dot, [f"{row_label(row)}: {visits:.1f} visits, {speed:.1f} %"])
+        success = float(np.mean([speed(run) for run in own]))
+        (dot,) = axis.plot([visits], [success], "o", color=style.method_colour(row.split()[0]), markersize=4)
+        describe(dot, [f"{row_label(row)}: {visits:.1f} visits, {success:.1f} %"])
         if row in (BASELINE, "graphgpo", "crbc", "graft", "shrunk_bepo"):
             left = row == BASELINE
             near, side = ((-4, 3), "right") if left else ((4, 3), "left")
             axis.annotate(
-                row_label(row), (visits, speed), near, textcoords="offset points", fontsize="x-small", ha=side
+                row_label(row), (visits, success), near, textcoords="offset points", fontsize="x-small", ha=side
             )
     axis.set(title=f"Loops on {environment_name('alfworld')}", xlabel="Visits of a state", ylabel="In training (%)")
     style.if_empty(axis, runs)

@@ -62,18 +62,14 @@ def _made(item: Artefact, source: Source, tier: str, allow_mixed: bool) -> tuple
     loaded = item.load(source, tier, allow_mixed)
     product = item.build(loaded)
     product.caption = f"{product.caption} {design(loaded.runs if product.runs is None else product.runs)}".rstrip()
-    return loaded, product
+    return Studies(loaded), product  # without what a subclass has loaded beside them
 
 
 @lru_cache(maxsize=200)
 def _table(item: Artefact, source: Source, tier: str, allow_mixed: bool) -> tuple[Studies, Table | Figure]:
     """Return a table and its studies, which are kept until their runs or the sources change."""
     key = ("table", item.label, item.digest(source, tier), tier, allow_mixed)
-    found = remembered.recall(source, *key)
-    if found is None:
-        loaded, product = found = _made(item, source, tier, allow_mixed)
-        remembered.keep((Studies(loaded), product), *key)
-    return found
+    return remembered.kept(lambda: _made(item, source, tier, allow_mixed), source, *key)
 
 
 REGISTRY: dict[str, Artefact] = {}

@@ -1,6 +1,6 @@
 """Tables of new blocks: next-claims, next-order, next-groups, desktop-claims; and lab-gain, gain beside training."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -19,7 +19,9 @@ from analysis.claims.new_blocks import (
     predicted_by_lab,
     read_plan,
 )
+from analysis.claims.prediction import ALL_BLOCKS
 from analysis.contrast import Contrast, weighted
+from analysis.data import remembered
 from analysis.data.lab import plan, recorded
 from analysis.data.methods import environment_name, row_label
 from analysis.data.rows import BASELINE, ROW_IN_BLOCKS
@@ -31,6 +33,8 @@ from analysis.grid.notes import origins
 from analysis.grid.table import NOT_RUN, Table
 
 NOT_JUDGED = "not judged"
+TINY = "laptop"
+"""The tier of the tiny model's runs."""
 ENVIRONMENTS = ("sokoban", "webshop", "alfworld")
 
 
@@ -79,8 +83,12 @@ class BesideTiny(Artefact):
 
     def load(self, source: Source, tier: str, allow_mixed: bool = False) -> Studies:
         """Return study desktop at the tier, and the studies in blocks at tier laptop."""
-        tiny = {name: source.study(name, "laptop", ROW_IN_BLOCKS, allow_mixed) for name in IN_BLOCKS}
+        tiny = {name: source.study(name, TINY, ROW_IN_BLOCKS, allow_mixed) for name in IN_BLOCKS}
         return Studies({**super().load(source, tier, allow_mixed), **tiny})
+
+    def digest(self, source: Source, tier: str) -> str:
+        """Return the digest of the runs at both tiers."""
+        return super().digest(source, tier) + remembered.digest_of(source, IN_BLOCKS, TINY)
 
 
 @artefact("desktop-claims", "table", study=("desktop",), key=ROW_IN_BLOCKS, of=BesideTiny)
@@ -90,7 +98,7 @@ def desktop_claims(studies: Studies) -> Table:
     tiny = runs_in_blocks(studies, IN_BLOCKS)
     rows = []
     for test in tests:
-        before = _judged(replace(test, first=FIRST_SIX[0], blocks=16), tiny, "laptop", early=True)
+        before = _judged(replace(test, first=ALL_BLOCKS[0], blocks=len(ALL_BLOCKS)), tiny, TINY, early=True)
         cells = _judged(test, runs, studies.tier, early=True)
         rows.append([f"{row_label(test.more)} over {row_label(test.less)}", *cells, f"{before[1]} ({before[0]})"])
     order, speeds = _order(parts["order"], runs, tiny)
@@ -109,7 +117,7 @@ def desktop_claims(studies: Studies) -> Table:
             f"model's success in training (blocks {FIRST_SIX[0]} to {FIRST_SIX[-1]}) with that of pretrained weights, "
             f"over methods with the same {parts['order'].least_blocks} blocks or more, with the 95 % interval over "
             "resampled methods; the order carries over if it lies above 0. Tiny model: the same difference at tier "
-            "laptop, over 16 blocks.",
+            f"{TINY}, over {len(ALL_BLOCKS)} blocks.",
             *origins([*runs, *tiny]),
         ],
         used=runs,
@@ -127,9 +135,12 @@ def _order(order: DesktopOrder, runs: Sequence[Run], tiny: Sequence[Run]) -> tup
     counted = own.loc[:, own.notna().sum() >= order.least_blocks]
     shared = counted.dropna()
     rows = [row for row in counted if row in before] if len(shared) >= order.least_blocks else []
-    return {row: float(before[row].to_numpy(float).mean()) for row in rows}, {
-        row: float(shared[row].to_numpy(float).mean()) for row in rows
-    }
+    return _means(before, rows), _means(shared, rows)
+
+
+def _means(table: pd.DataFrame, rows: Iterable[str]) -> dict[str, float]:
+    """Return the mean over blocks of those of ``rows`` that a table of blocks by rows has."""
+    return {row: float(table[row].to_numpy(float).mean()) for row in rows if row in table}
 
 
 @artefact("lab-gain", "table", study=IN_BLOCKS, key=ROW_IN_BLOCKS)
@@ -178,9 +189,7 @@ def _cells(at: str, words: str, row: str, speeds: pd.DataFrame) -> list[str]:
 
 
 def _correlations(env: str, speeds: pd.DataFrame) -> str:
-    trained = in_all(speeds, FIRST_SIX)
-    named = plan()["gain"]["estimators"].values()
-    means = {row: float(trained[row].to_numpy(float).mean()) for row in named if row in trained}
+    means = _means(in_all(speeds, FIRST_SIX), plan()["gain"]["estimators"].values())
     if len(means) < 5:
         return "too few runs"
     told = ", ".join(f"{measure} {predicted_by_lab(env, measure, means).text}" for measure in ("gain", "error"))
@@ -195,8 +204,7 @@ def next_order(studies: Studies) -> Table:
     judged = studies.tier != "smoke"
     rows = []
     for env in ENVIRONMENTS:
-        trained = in_all(by_env.get(env, measured([]))["speed"], order.blocks)
-        means = {row: float(trained[row].to_numpy(float).mean()) for row in order.estimators if row in trained}
+        means = _means(in_all(by_env.get(env, measured([]))["speed"], order.blocks), order.estimators)
         cells = ["–", "–", "not run" if judged else NOT_JUDGED]
         if judged and len(means) == len(order.estimators):
             gain, error = predicted_by_lab(env, "gain", means), predicted_by_lab(env, "error", means)

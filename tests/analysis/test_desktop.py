@@ -51,6 +51,15 @@ def test_a_test_is_judged_once_beside_the_tiny_model(blocks, tmp_path):
     assert order[1:] == ["3 of 11 methods", "–", "–", "not run", "–"]  # at least six
 
 
+def test_a_new_run_of_the_tiny_model_changes_the_table(tmp_path):
+    """The table is kept until a run at either of its two tiers changes."""
+    rates = {"grpo": 0.3, "gated_bepo": 0.4}
+    write_blocks(tmp_path, rates, 300, 6, "desktop", "desktop")
+    for blocks in (6, 7):
+        write_blocks(tmp_path, rates, 100, blocks, "laptop", "blocks")
+        assert texts(table_of(tmp_path, "desktop-claims", "desktop"))[0][5].endswith(f"({blocks} of 16)")
+
+
 @pytest.mark.parametrize("blocks", [2, 3])
 def test_the_order_is_judged_over_methods_with_three_blocks(blocks, tmp_path):
     rates = {row: 0.2 + 0.05 * i for i, row in enumerate(METHODS)}
