@@ -185,6 +185,7 @@ class Place:
             "bepo.view": ["--no-open", "--results", str(self.results), "--out", str(self.folder / "page.html")],
             "bepo.publish": ["--help"],
             "benchmarks": ["--quick"],
+            "benchmarks.first_turn": ["--tasks", "2", "--env", "sokoban"],
             "bepo.envs.alfworld.write_games": ["--games", "1"],
             "bepo.envs.webshop.generate": ["--products", "5"],
         }
