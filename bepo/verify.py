@@ -23,8 +23,8 @@ from bepo.publish import stale
 from bepo.runs.compare import differences, differences_of_first_update, prediction_interval, same_kind
 from bepo.runs.compose import config_of
 from bepo.runs.config import TIERS, identity_of
-from bepo.runs.evaluation_run import evaluate
-from bepo.runs.run import run
+from bepo.runs.evaluate import evaluate
+from bepo.runs.train import train
 from bepo.store.find import beginning_with
 from bepo.store.published import PUBLISHED, WARM_STARTS, PublishedRuns
 from bepo.store.run_files import StoredRun, read_run
@@ -122,7 +122,7 @@ def _train(expected: StoredRun, updates: int, results: Path) -> StoredRun:
         shutil.copytree(starts, results / WARM_STARTS)
     config = config_of(expected.config)
     config = replace(config, updates=updates, results=str(results), study={}, tracking=Tracking(mode="disabled"))
-    (evaluate if config.is_evaluation else run)(config)
+    (evaluate if config.is_evaluation else train)(config)
     return read_run(results / "runs" / run_id(identity_of(config)))
 
 

@@ -12,11 +12,11 @@ import pytest
 from bepo import publish, verify
 from bepo.core.errors import UserError
 from bepo.core.places import ROOT
-from bepo.runs import life
+from bepo.runs import session
 from bepo.runs.compare import differences, differences_of_first_update, prediction_interval
 from bepo.runs.compose import config_of, register_configs
 from bepo.runs.config import identity_of
-from bepo.runs.run import run as train_run
+from bepo.runs.train import train as train_run
 from bepo.store import find
 from bepo.store.archive import read_archive, write_archive
 from bepo.store.files import digest_of_file
@@ -45,7 +45,7 @@ def train(results, varying, *overrides):
     overrides = ["tier=smoke", varying, *overrides, f"results={results}"]
     (planned,) = plan_cells([Cell("main_sokoban_text", overrides, [varying])])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(life, "SOURCE", CLEAN)
+        patch.setattr(session, "SOURCE", CLEAN)
         train_run(planned.config, overrides)
 
 

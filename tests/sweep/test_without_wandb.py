@@ -95,7 +95,7 @@ def test_a_full_disk_behind_a_cache_stops_nothing(monkeypatch, tmp_path):
 
 
 def test_a_full_disk_is_not_called_bad_input(monkeypatch, tmp_path):
-    monkeypatch.setattr("bepo.runs.run.run", full)
+    monkeypatch.setattr("bepo.runs.train.train", full)
     arguments = (Config(results=str(tmp_path)), [], tmp_path / "log.txt")
     process = multiprocessing.get_context("fork").Process(target=pool.train_in_process, args=arguments)
     process.start()
