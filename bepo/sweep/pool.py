@@ -29,7 +29,6 @@ from bepo.sweep.plan import PlannedRun
 BAD_INPUT, DISK_FULL, BUSY, INTERRUPTED = 2, 74, 75, 130
 """Exit codes of a worker. ``BUSY``: another process is working on the run."""
 _LONGEST_FOLDER = 60  # bytes of the folder of a socket; a path may have 107, and multiprocessing adds 32
-RETRY_SECONDS = 2.0  # wait before retrying a busy run
 
 
 @dataclass
