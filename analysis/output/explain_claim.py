@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from analysis.data import remembered
+from analysis.data.cache import cached, digest_of
 from analysis.data.sources import Source
 from bepo.core.errors import choose
 
@@ -31,8 +31,8 @@ def explanations(
     They are kept until the runs change; an analysis of everything makes them. Raises ``UserError`` if they have to be
     made and no claim has the name ``asked``.
     """
-    key = ("claims", remembered.digest_of(source), tier, allow_mixed)
-    return remembered.kept(lambda: _explained(source, tier, allow_mixed, asked), source, *key)
+    key = ("claims", digest_of(source), tier, allow_mixed)
+    return cached(lambda: _explained(source, tier, allow_mixed, asked), source, *key)
 
 
 def _explained(source: Source, tier: str, allow_mixed: bool, asked: str) -> dict[str, tuple[bool, list[str]]]:

@@ -33,8 +33,12 @@ class Scheduler(ABC):
         """Look at the runs at work, a few times a second."""
 
     def n_elsewhere(self) -> int:
-        """Return how many runs other processes work on. While there are some, the scheduler waits for them."""
+        """Return how many runs other processes work on."""
         return len(self.busy)
+
+    def is_done(self) -> bool:
+        """Return whether nothing is left, here or elsewhere, once no worker is at work."""
+        return not self.pending and not self.n_elsewhere()
 
     def work(self) -> bool:
         """Train all runs. Return whether Ctrl-C stopped this; the workers have ended then, and after any error too."""
@@ -45,13 +49,12 @@ class Scheduler(ABC):
                         self.pool.stop(len(received))
                     else:
                         self._fill()
-                    n_elsewhere = self.n_elsewhere()
-                    if not self.pool.workers and (received or not (self.pending or n_elsewhere)):
+                    if not self.pool.workers and (received or self.is_done()):
                         return bool(received)
                     for worker in self.pool.ended(0.5):
                         self._ended(worker)
                     self.watch()
-                    self.view.draw(self.pool.workers, self.pending, n_elsewhere)
+                    self.view.draw(self.pool.workers, self.pending, self.n_elsewhere())
             except BaseException:
                 while self.pool.workers:
                     self.pool.stop(1)  # after the current update; the same command continues the runs

@@ -83,6 +83,10 @@ class Tuning(Scheduler):
         """Return how many runs, and trials without one, other processes work on."""
         return len(self._trials(TrialState.RUNNING, TrialState.WAITING)) - len(self.attempts) + len(self.busy)
 
+    def is_done(self) -> bool:
+        """Return whether no trial is left, here or elsewhere, once no worker is at work."""
+        return not self.attempts and super().is_done()
+
     def next_run(self) -> PlannedRun | None:
         """Return the next run of the trials at work, or else the first one of another trial."""
         if not self.pending and (attempt := self._next_attempt()):

@@ -184,6 +184,16 @@ def test_a_worker_that_is_killed_after_its_run_was_complete_has_completed_it(tmp
     assert shown == [killed, killed] and not attempt.failure and not grid.outcome.failed
 
 
+def test_trials_whose_runs_are_complete_end_without_a_worker(tmp_path, monkeypatch):
+    planned = compose_study("tune_gated_bepo", [f"results={tmp_path}", "env=sokoban", "hydra.sweeper.n_trials=2"])
+    tuning = Tuning(planned, Pool(1), View(Throughput(tmp_path), 1, 2))
+    monkeypatch.setattr(PlannedRun, "progress", lambda run, hashed=True: SimpleNamespace(status="complete", updates=1))
+    monkeypatch.setattr("bepo.sweep.attempt.Attempt.values", lambda attempt, objectives: [0.5])
+    monkeypatch.setattr("bepo.sweep.attempt.Attempt.report", lambda attempt, metric: False)
+    assert not tuning.work()
+    assert [trial.values for trial in tuning.study.trials] == [[0.5], [0.5]] and not tuning.attempts
+
+
 def test_the_pruner_sees_the_mean_of_the_seeds_so_far(tmp_path):
     settings = [f"results={tmp_path}", *SMALLEST, "updates=4", "evaluation.every=2", "env=sokoban"]
     runs = plan_cells([Cell("main_sokoban", [*settings, f"seed={seed}"], []) for seed in range(3)])
