@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bepo.core.errors import Parser, UserError, choose, exit_code, path_of
+from bepo.core.errors import Parser, UserError, exit_code, path_of, unknown_choice
 from bepo.runs.config import TIERS
 from bepo.store.files import check_regular
 from bepo.store.find import DEFAULT, existing, views
@@ -68,7 +68,7 @@ def _seeds(text: str) -> list[int]:
 
 def _run(options: argparse.Namespace) -> int | None:
     if vars(options).get("tier") not in (None, *TIERS):
-        raise choose("tier", options.tier, TIERS)
+        raise unknown_choice("tier", options.tier, TIERS)
     if options.source in (None, "local"):
         existing(options.results)
     if options.command != "runs":

@@ -18,7 +18,7 @@ from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 
-from bepo.core.errors import Parser, UserError, choose, exit_code, nearest, path_of
+from bepo.core.errors import Parser, UserError, exit_code, nearest, path_of, unknown_choice
 from bepo.publish import stale
 from bepo.runs.compare import differences, differences_of_first_update, prediction_interval, same_kind
 from bepo.runs.compose import config_of
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _chosen(options: argparse.Namespace) -> list[StoredRun]:
     if options.tier not in TIERS:
-        raise choose("tier", options.tier, TIERS)
+        raise unknown_choice("tier", options.tier, TIERS)
     published = PublishedRuns(options.published / options.tier)
     known = published.ids()
     if not known:

@@ -14,7 +14,7 @@ from analysis.data.sources import Source
 from analysis.data.studies import Studies
 from analysis.grid.design import design
 from analysis.grid.table import Entry, Figure, Table
-from bepo.core.errors import UserError, choose
+from bepo.core.errors import UserError, unknown_choice
 from bepo.core.places import PAPER
 from bepo.core.plugins import import_artefacts
 
@@ -93,7 +93,7 @@ def artefact(
     Raises ``UserError`` for an unknown kind, and for a label that another function has.
     """
     if kind not in get_args(Kind):
-        raise choose(f"kind of artefact {label}", kind, get_args(Kind))
+        raise unknown_choice(f"kind of artefact {label}", kind, get_args(Kind))
 
     def register(build: Build) -> Build:
         function: Any = build.func if isinstance(build, partial) else build

@@ -54,7 +54,7 @@ def told(error: BaseException) -> str:
     return str(UserError(f"{type(error).__name__}: {error}".rstrip(": ")))
 
 
-def choose(what: str, value: object, choices: Iterable[object], listed_in: str = "") -> UserError:
+def unknown_choice(what: str, value: object, choices: Iterable[object], listed_in: str = "") -> UserError:
     """Return a ``UserError`` that names the value, the choices, and the choice that is spelt most like the value.
 
     ``listed_in``: a file that lists many choices. Then the message has only those that are spelt most like the value.

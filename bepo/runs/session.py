@@ -22,7 +22,7 @@ from bepo.runs.config import Config, cell_overrides, identity_of
 from bepo.runs.machine import machine
 from bepo.runs.wandb_labels import labels_of, origin
 from bepo.store.cells import files_of_run, note_cell
-from bepo.store.files import advise, disk_errors
+from bepo.store.files import disk_errors, with_hint
 from bepo.store.folders import remove_leftovers
 from bepo.store.published import PUBLISHED, WARM_STARTS
 from bepo.store.run_files import StoredRun, read_run, refuse_older
@@ -71,7 +71,7 @@ class RunSession:
 
     def read(self) -> StoredRun:
         """Read the complete run."""
-        with advise(self.folder.advice):
+        with with_hint(self.folder.advice):
             return read_run(self.folder.path)
 
     def end(self, done: StoredRun, words: str, state: str = "") -> float:

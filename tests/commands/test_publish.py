@@ -21,7 +21,7 @@ from bepo.store import find
 from bepo.store.archive import read_archive, write_archive
 from bepo.store.files import digest_of_file
 from bepo.store.folders import digests_of_folder, seal_folder
-from bepo.store.json_files import read_sealed, sealed, write_sealed
+from bepo.store.json_files import read_sealed, with_digest, write_sealed
 from bepo.store.published import TRIALS, PublishedRuns
 from bepo.store.run_files import RUN, read_run
 from bepo.store.runs import run_id
@@ -346,7 +346,7 @@ def test_numbers_that_are_missing_and_other_tasks_are_differences(published):
 def test_a_result_that_its_episodes_do_not_give_is_found(published, capsys):
     run, _ = runs_of(published)
     run.metadata["result"]["success"] += 0.125
-    run.read = lambda name: sealed(run.metadata).encode() if name == RUN else read_archive(run.path).read(name)
+    run.read = lambda name: with_digest(run.metadata).encode() if name == RUN else read_archive(run.path).read(name)
     write_archive(run, run.path)
     assert publish.main(["--tier", "smoke", "--to", str(published)]) == 2
     assert f"{run.path}: states success " in capsys.readouterr().err
