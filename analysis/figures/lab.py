@@ -20,7 +20,7 @@ _DIALS = {"group_size": "K", "slip": "Slips", "aliasing": "Aliased states", "gae
 _MEASURES = {"error": "Error", "rank": "Kendall's τ", "gradient_efficiency": "Efficiency"}
 _NOTE = (
     "Mean over 16 Sokoban boards; bands: Student's 95 % interval. Error: the share of the true advantage's square that "
-    "an estimate misses after the best scale. Success of the policy 30 %, K = 8 unless said. LabRows in paper/lab."
+    "an estimate misses after the best scale. Success of the policy 30 %, K = 8 unless said. Recorded in paper/lab."
 )
 
 
