@@ -38,6 +38,7 @@ def test_every_recorded_step_of_textworld_is_repeated():
 
 @live
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("variant", [False, True])
 def test_live_both_engines_have_equal_transcripts(variant):
     game = generate("valid_unseen", 2, TASK_TYPES, 8)
@@ -48,6 +49,7 @@ def test_live_both_engines_have_equal_transcripts(variant):
 
 @live
 @pytest.mark.slow
+@pytest.mark.long
 def test_live_textworld_plays_games_side_by_side():
     env = ALFWorld(engine="textworld", max_receptacles=8)
     tasks = task_set(env, "train", 3).tasks
