@@ -7,6 +7,10 @@ from numbers import Real
 import numpy as np
 
 
+MOST_REWARD = 1e15
+"""The largest size of a reward. Sums and squares of returns must be finite: what overflows is not the estimator's fault."""
+
+
 def plain_number(value: object) -> int | float:
     """Return a real number as Python's own: JSON cannot hold those of numpy. An array of one number counts as one.
 

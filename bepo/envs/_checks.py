@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from bepo.core.batch import Terminal
-from bepo.core.errors import UserError, briefly
-from bepo.core.numbers import plain_number
+from bepo.core.errors import UserError, briefly, no_exit
+from bepo.core.numbers import MOST_REWARD, plain_number
 from bepo.envs import Environment, Episodes, Observation, Step, Task
 
 _ENDS = (Terminal.NONE, Terminal.SUCCESS, Terminal.FAILURE)
@@ -20,7 +19,8 @@ _ENDS = (Terminal.NONE, Terminal.SUCCESS, Terminal.FAILURE)
 
 def start_checked(env: Environment, tasks: list[Task]) -> Episodes:
     """Start one episode for each task. Raises ``UserError`` unless each has an observation and an instruction."""
-    episodes = env.start(tasks)
+    with no_exit(f"env={env.name}: its start"):
+        episodes = env.start(tasks)
     try:
         for name in ("observations", "instructions"):
             if len(found := getattr(episodes, name)) != len(tasks):
@@ -45,10 +45,8 @@ def started_checked(env: Environment, tasks: list[Task]) -> Iterator[Episodes]:
 
 def step_checked(env: Environment, episodes: Episodes, actions: Mapping[int, str | None]) -> dict[int, Step]:
     """Act in some episodes, and return plain and checked results. Raises ``UserError`` for a wrong one."""
-    try:
+    with no_exit(f"env={env.name}: its step"):
         steps = episodes.step(actions)
-    except SystemExit as error:
-        raise UserError(f"env={env.name}: its step ended the program ({error!r})") from error
     if not isinstance(steps, dict) or steps.keys() != actions.keys():
         raise _wrong(env, "step", "results", steps, f"a dictionary of the episodes {sorted(actions)}")
     return {i: _checked(env, one) for i, one in steps.items()}
@@ -78,8 +76,8 @@ def _checked(env: Environment, found: Step) -> Step:
         raise _wrong(env, "step", "result", found, "a Step")
     reward = _number(env, "reward", found.reward)
     score = _number(env, "task_score", found.task_score)
-    if not math.isfinite(reward):
-        raise _wrong(env, "step", "reward", reward, "finite")
+    if not abs(reward) <= MOST_REWARD:
+        raise _wrong(env, "step", "reward", reward, f"finite, at most {MOST_REWARD:g} in size")
     if not 0 <= score <= 1:
         raise _wrong(env, "step", "task_score", score, "from 0 to 1")
     if type(found.terminal) not in (Terminal, int) or found.terminal not in _ENDS:
@@ -90,7 +88,7 @@ def _checked(env: Environment, found: Step) -> Step:
         reward=reward,
         terminal=Terminal(found.terminal),
         task_score=score,
-        broken=bool(found.broken),
+        broken=bool(_number(env, "broken", found.broken)),
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bepo.core import phases
-from bepo.core.errors import say
+from bepo.core.errors import no_exit, say
 from bepo.core.plugins import imported_plugins
 from bepo.core.settings import outside_identity
 from bepo.envs import Split
@@ -61,7 +61,7 @@ class Life(ABC):
 
     def live(self) -> float:
         """Make the run unless it is complete, print its last line, and return its success rate on test tasks."""
-        with disk_errors(self.results):
+        with disk_errors(self.results), no_exit("the code of a plug-in or of a package"):
             refuse_older(self.results)
             self.check()
             for shared in (*_SHARED, *self.results.glob("studies/*/*")):
