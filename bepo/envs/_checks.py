@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,6 +15,7 @@ from bepo.core.errors import UserError, briefly, no_exit
 from bepo.core.numbers import MOST_REWARD, plain_number
 from bepo.envs import Environment, Episodes, Observation, Step, Task
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _ENDS = (Terminal.NONE, Terminal.SUCCESS, Terminal.FAILURE)
 
 
@@ -25,8 +27,8 @@ def start_checked(env: Environment, tasks: list[Task]) -> Episodes:
         for name in ("observations", "instructions"):
             if len(found := getattr(episodes, name)) != len(tasks):
                 raise _wrong(env, "start", name, found, f"a list of {len(tasks)}")
-        if wrong := [text for text in episodes.instructions if not isinstance(text, str)]:
-            raise _wrong(env, "start", "instructions", wrong[0], "texts")
+        if wrong := [text for text in episodes.instructions if not _is_text(text)]:
+            raise _wrong(env, "start", "instructions", wrong[0], "texts in Unicode")
     except BaseException:
         env.close_episodes(episodes)
         raise
@@ -57,11 +59,11 @@ def observed(env: Environment, observation: Observation) -> Observation:
     if not isinstance(observation, Observation):
         raise _wrong(env, "episode", "observation", observation, "an Observation")
     for name in ("text", "key"):
-        if not isinstance(vars(observation)[name], str):
-            raise _wrong(env, "observation", name, vars(observation)[name], "a text")
+        if not _is_text(vars(observation)[name]):
+            raise _wrong(env, "observation", name, vars(observation)[name], "a text in Unicode")
     listed = observation.admissible
-    if isinstance(listed, str) or not all(isinstance(action, str) for action in listed):
-        raise _wrong(env, "observation", "admissible", listed, "texts")
+    if isinstance(listed, str) or not all(map(_is_text, listed)):
+        raise _wrong(env, "observation", "admissible", listed, "texts in Unicode")
     image = observation.image
     if image is not None:
         if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
@@ -90,6 +92,11 @@ def _checked(env: Environment, found: Step) -> Step:
         task_score=score,
         broken=bool(_number(env, "broken", found.broken)),
     )
+
+
+def _is_text(value: object) -> bool:
+    """Return whether a value is a text that can be encoded. Half a surrogate pair, as of undecodable bytes, cannot."""
+    return isinstance(value, str) and (value.isascii() or not _SURROGATE.search(value))
 
 
 def _number(env: Environment, name: str, value: object) -> float:

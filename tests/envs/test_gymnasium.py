@@ -290,35 +290,3 @@ def test_what_an_environment_raises_is_one_line_that_names_it(method, error):
     with pytest.raises(UserError, match=f"env.id=Moody-v0: its {method} raised {error}") as raised:
         env.start(list(islice(env.tasks("train"), 1))).step({0: "1"})
     assert raised.value.__cause__ is not None
-
-
-class Odd(Moody):
-    """An environment that describes itself in odd ways."""
-
-    def __init__(self, render_mode=None, **said):
-        super().__init__("")
-        vars(self).update(said)
-
-    def close(self):
-        raise SystemExit("close failed")
-
-
-gymnasium.register("Odd-v0", Odd, max_episode_steps=7)
-
-
-@pytest.mark.parametrize("said", [{"action_space": None}, {"metadata": {"render_modes": None}}])
-def test_an_environment_that_cannot_be_described_is_one_line(said):
-    with pytest.raises(UserError, match="^env.id=Odd-v0(: its description raised TypeError|: its actions are None)"):
-        list(islice(made("Odd-v0", kwargs=said).tasks("train"), 1))
-
-
-@pytest.mark.parametrize("table", [{}, {"a": {"b": [(1.0, "a", 0.0, True)]}}, {0: {}, 1: {}, 2: {}}, [1, 2, 3]])
-def test_an_attribute_p_of_another_kind_is_no_table(table):
-    env = made("Odd-v0", kwargs={"P": table})
-    assert not env.has_expert and env.horizon == 7
-
-
-def test_a_table_of_the_spaces_has_an_expert():
-    table = {state: {0: [(1.0, state, 0.0, False)], 1: [(1.0, 2, 1.0, True)]} for state in range(3)}
-    env = made("Odd-v0", kwargs={"P": table})
-    assert env.start(list(islice(env.tasks("train"), 1))).expert(0) == "1"
