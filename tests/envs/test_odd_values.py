@@ -173,7 +173,10 @@ def test_clear_numbers_of_a_plug_in_are_taken(reward):
         ({"terminal": True}, "must be NONE, SUCCESS or FAILURE"),
         ({"observation": "text"}, "must be an Observation"),
         ({"observation": Observation("a", 3, ())}, "the key of its observation is 3, must be a text"),
-        ({"observation": Observation("caf\udce9", "a", ())}, r"text of its observation is 'caf\\udce9', must be a text in Uni"),
+        (
+            {"observation": Observation("caf\udce9", "a", ())},
+            r"text of its observation is 'caf\\udce9', must be a text in Uni",
+        ),
         ({"observation": Observation("a", "a", ("\ud800",))}, r"the admissible of its observation is .*in Unicode"),
         ({"observation": Observation(None, "a", ())}, "the text of its observation is None, must be a text"),
         ({"observation": Observation("a", "a", "up")}, "the admissible of its observation is 'up', must be texts"),
