@@ -6,9 +6,8 @@ from numbers import Real
 
 import numpy as np
 
-
 MOST_REWARD = 1e15
-"""The largest size of a reward. Sums and squares of returns must be finite: what overflows is not the estimator's fault."""
+"""The largest size of a reward. Sums and squares of returns must be finite, or the estimator is blamed."""
 
 
 def plain_number(value: object) -> int | float:

@@ -9,7 +9,6 @@ from rich.console import Console
 from analysis.__main__ import main
 from analysis.output.ledger import filtered, ledger, newest, show
 from bepo.core import printed_tables
-from bepo.core.errors import UserError
 from bepo.explore.index import names_of
 from bepo.store.archive import write_archive
 from bepo.store.cells import note_cell

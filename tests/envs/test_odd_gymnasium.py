@@ -1,4 +1,4 @@
-"""``env=gymnasium`` with environments that describe themselves in odd ways: one line, or the value where it is clear."""
+"""``env=gymnasium`` with environments that describe themselves in odd ways: one line, or a clear value."""
 
 from itertools import islice
 
@@ -37,7 +37,7 @@ def made(**said):
 
 @pytest.mark.parametrize("said", [{"action_space": None}, {"metadata": {"render_modes": None}}])
 def test_an_environment_that_cannot_be_described_is_one_line(said):
-    with pytest.raises(UserError, match="^env.id=Odd-v0(: its description raised TypeError|: its actions are None)"):
+    with pytest.raises(UserError, match=r"^env.id=Odd-v0(: its description raised TypeError|: its actions are None)"):
         list(islice(made(**said).tasks("train"), 1))
 
 
