@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bepo.core.errors import Parser, UserError, choose, exit_code, path_of
+from bepo.core.errors import Parser, UserError, exit_code, path_of, unknown_choice
 from bepo.runs.config import TIERS
 from bepo.store.files import check_regular
 from bepo.store.find import DEFAULT, existing, views
@@ -68,7 +68,7 @@ def _seeds(text: str) -> list[int]:
 
 def _run(options: argparse.Namespace) -> int | None:
     if vars(options).get("tier") not in (None, *TIERS):
-        raise choose("tier", options.tier, TIERS)
+        raise unknown_choice("tier", options.tier, TIERS)
     if options.source in (None, "local"):
         existing(options.results)
     if options.command != "runs":
@@ -91,15 +91,16 @@ def _check_matplotlib() -> None:
 # Statistics, plots and algebra take seconds to import: each command imports what it needs.
 def _build(options: argparse.Namespace) -> int | None:
     """Build tables and figures: all, or those with these labels. Without a command, this one runs."""
-    from analysis.data import remembered
+    from analysis.data.cache import digest_of, load, save, written
+    from analysis.data.sources import state_of
 
     source, tiers = _source(options)
     for name in options.names:
         if name in _COMMANDS:
             raise UserError(f"{name}: a command stands before its options: python -m analysis {name} ...")
     out = _out(options)
-    key = ("build", remembered.digest_of(source), out.resolve(), tiers, options.allow_mixed)
-    if not options.names and remembered.recall(source, *key) == remembered.state_of(remembered.written(out)) != []:
+    key = ("build", digest_of(source), out.resolve(), tiers, options.allow_mixed)
+    if not options.names and load(source, *key) == state_of(written(out)) != []:
         print(f"unchanged since the last analysis\npage:    {out / 'report.html'}")
         return 0
     from analysis.output.explain_claim import explanations
@@ -107,7 +108,7 @@ def _build(options: argparse.Namespace) -> int | None:
 
     whole = rebuild(options.names, source, tiers, out, options.allow_mixed, commands=tuple(_COMMANDS))
     if not options.names and whole:
-        remembered.keep(remembered.state_of(remembered.written(out)), *key)
+        save(state_of(written(out)), *key)
         for tier in source.tiers():  # the claims are tested already: `explain` answers at once
             explanations(source, tier, options.allow_mixed)
     return 0 if whole else 1
@@ -130,14 +131,14 @@ def _explain(options: argparse.Namespace) -> None:
 
 def _explain_entry(path: str, source: Source, tiers: list[str], allow_mixed: bool) -> str:
     """Return the explanation of an entry, which is kept until runs or sources change."""
-    from analysis.data import remembered
+    from analysis.data.cache import cached, digest_of
 
     def explained() -> str:
         from analysis.output.explain import explain
 
         return explain(path, source, tiers, allow_mixed)
 
-    return remembered.kept(explained, source, "entry", remembered.digest_of(source), path, tiers, allow_mixed)
+    return cached(explained, source, "entry", digest_of(source), path, tiers, allow_mixed)
 
 
 def _power(options: argparse.Namespace) -> None:
@@ -188,7 +189,7 @@ def _curves(options: argparse.Namespace) -> None:
 
 def _runs(options: argparse.Namespace) -> None:
     """List the newest runs, yours first (tier=smoke status=partial ...), or delete some: runs delete RUN_ID ..."""
-    from analysis.data import remembered
+    from analysis.data.cache import cached, digest_of
     from analysis.data.sources import open_source
     from analysis.output import ledger
 
@@ -199,7 +200,7 @@ def _runs(options: argparse.Namespace) -> None:
         return
     ledger.check_filters(options.names)
     make = partial(ledger.ledger, source.results, source.published.values())
-    table = remembered.kept(make, source, "ledger", remembered.digest_of(source))
+    table = cached(make, source, "ledger", digest_of(source))
     found = ledger.filtered(table, options.names)
     number = None if options.all else ledger.NEWEST
     print(ledger.values_instead(table, options.names) if found.empty and len(table) else ledger.show(found, number))

@@ -55,7 +55,7 @@ class Spent(NamedTuple):
 
 
 class Local:
-    """Generation and update with the local backend, as in ``bepo.runs.run``."""
+    """Generation and update with the local backend, as in ``bepo.runs.train``."""
 
     def __init__(self, env: str, tier: str, updates: int, group_size: int) -> None:
         overrides = [f"env={env}", f"tier={tier}", "credit=grpo", *SINGLE_TURN, *OF_TIER[tier]]

@@ -13,7 +13,7 @@ from pathlib import Path
 from bepo import __version__
 from bepo.complete import commands
 from bepo.complete import main as complete
-from bepo.core.errors import choose, exit_code
+from bepo.core.errors import exit_code, unknown_choice
 
 _COMPLETION = r"""_bepo() {
   local IFS=$'\n' line=${COMP_LINE:0:$COMP_POINT} cut=
@@ -37,7 +37,7 @@ def main() -> int:
         print(f"bepo {__version__}")
         return 0
     if name not in known:
-        print(f"error: {choose('command', name, known)}", file=sys.stderr)
+        print(f"error: {unknown_choice('command', name, known)}", file=sys.stderr)
         return 2
     if name == "complete":  # imported already: runpy would print a warning into the line that is being typed
         return complete(arguments)

@@ -1,9 +1,8 @@
 """Complete a command line: ``bepo complete "train env=soko"`` prints ``env=sokoban``.
 
 ``eval "$(bepo --completion)"`` lets the shell call it. An answer must take less than 0.3 seconds, so this module
-imports nothing that is slow. The choices of settings are cached in ``$BEPO_CACHE/completion`` (default:
-``~/.cache/bepo``). The first completion after a change of the sources, of the installed packages or of the plug-ins
-makes them again.
+imports nothing that is slow. The choices of settings are kept (``bepo.store.cache``). The first completion after a
+change of the sources, of the installed packages or of the plug-ins makes them again.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 
-from bepo.core.places import CONF, EXPERIMENTS, PAPER, cache_folder
+from bepo.core.places import CONF, EXPERIMENTS, PAPER
+from bepo.store.cache import load, save
 
 _PACKAGE = Path(__file__).parent
 _SAFE = re.compile(r"[\w.+=/:@-]+")
@@ -113,28 +112,18 @@ def _runs(given: Iterable[str]) -> Iterator[str]:
 
 def _choices() -> dict[str, dict]:
     """Return the choices of all settings (``bepo.runs.choices``), from the cache if it is up to date."""
-    path = cache_folder("completion") / f"{_state()}.json"
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # not cached, or damaged
-        return _made(path)
-
-
-def _made(path: Path) -> dict[str, dict]:
+    state = _state()
+    if data := load("completion", state):
+        return json.loads(data)
     from bepo.runs.choices import choices_of_settings
-    from bepo.store.files import write_atomically
 
-    found = choices_of_settings()
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for older in path.parent.glob("*.json"):
-            older.unlink(missing_ok=True)
-        write_atomically(path, json.dumps(found))
-    return found
+    choices = choices_of_settings()
+    save("completion", state, json.dumps(choices).encode())
+    return choices
 
 
 def _state() -> str:
-    """Return a digest of the times and sizes of all files that the choices depend on."""
+    """Return the times and sizes of all files that the choices depend on."""
     plugins = os.environ.get("BEPO_PLUGINS", "")
     files = [*_PACKAGE.rglob("*.py"), *CONF.rglob("*.yaml"), *map(Path, filter(None, plugins.split(os.pathsep)))]
     found: list[object] = [sys.version, plugins]
@@ -142,7 +131,7 @@ def _state() -> str:
         with suppress(OSError):
             state = file.stat()
             found.append((str(file), state.st_mtime_ns, state.st_size))
-    return sha256(repr(found).encode()).hexdigest()[:24]
+    return repr(found)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ sys.modules[__name__].__class__ = Command
 
 @hydra.main(config_path=str(CONF), config_name="evaluate", execution_whitelist=CLASSES)
 def main(cfg: DictConfig) -> float:
-    from bepo.runs.evaluation_run import evaluate
+    from bepo.runs.evaluate import evaluate
 
     return work_of_cell(lambda overrides: evaluate(configured(cfg, overrides), overrides))
 

@@ -42,7 +42,7 @@ def train(*overrides: str, **settings: Any) -> Runs:
     The result has ``.metrics``, ``.episodes``, ``.transcripts`` (pandas tables) and ``.rollouts()`` (a
     ``RolloutBatch``); ``.runs`` has the success rate and the folder. Raises ``UserError`` for a wrong setting.
     """
-    from bepo.runs.run import run
+    from bepo.runs.train import train as make_run
 
     words = overrides_of(overrides, settings)
     with config_errors("bepo.train", words):
@@ -50,7 +50,7 @@ def train(*overrides: str, **settings: Any) -> Runs:
         config = to_config(compose_with_hydra(CONF, "train", words))
     if config.is_evaluation:
         raise UserError("updates=0: must be at least 1 for training; bepo.evaluate evaluates a policy")
-    run(config, words)
+    make_run(config, words)
     return _run_of(config)
 
 
@@ -60,7 +60,7 @@ def evaluate(*overrides: str, **settings: Any) -> Runs:
     ``bepo.evaluate(env="sokoban", tier="laptop")`` evaluates the policy that a training would start from,
     ``bepo.evaluate(run="5d43bbcc9bce")`` that of a finished run. Overrides and result are those of ``bepo.train``.
     """
-    from bepo.runs.evaluation_run import evaluate as play
+    from bepo.runs.evaluate import evaluate as play
 
     words = overrides_of(overrides, settings)
     with config_errors("bepo.evaluate", words):

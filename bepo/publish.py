@@ -16,14 +16,14 @@ from pathlib import Path
 from statistics import StatisticsError
 from typing import Any
 
-from bepo.core.errors import Parser, UserError, choose, exit_code, path_of
+from bepo.core.errors import Parser, UserError, exit_code, path_of, unknown_choice
 from bepo.explore.frames import flat
 from bepo.runs.compose import config_of, register_configs
 from bepo.runs.config import TIERS, identity_of
 from bepo.runs.metrics import success_rate
 from bepo.store.archive import check_archive, write_archive
 from bepo.store.cells import read_cell
-from bepo.store.files import Corrupt, advise
+from bepo.store.files import Corrupt, with_hint
 from bepo.store.published import PUBLISHED, PublishedRuns
 from bepo.store.run_files import RUN, StoredRun, read_run
 from bepo.store.runs import run_id
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     if options.tier not in TIERS:
-        raise choose("tier", options.tier, TIERS)
+        raise unknown_choice("tier", options.tier, TIERS)
     published = PublishedRuns(options.to / options.tier)
     if options.results:
         _publish(options.results, published)
@@ -104,7 +104,7 @@ def _publish_run(run: StoredRun, results: Path, studies: Collection[str], publis
     """
     if problem := obstacle(run):
         raise Corrupt(f"{run.path}: {problem}")
-    with advise(_ANOTHER_START):
+    with with_hint(_ANOTHER_START):
         published.add_warm_start(results, run)
     seed = run.config["seed"]
     main = seed == 0 and any(study.startswith("main_") for study in studies)

@@ -24,7 +24,7 @@ from bepo.store.find import DEFAULT, make_writable
 from bepo.store.published import PUBLISHED, PublishedRuns
 from bepo.store.run_files import StoredRun, read_run
 from bepo.sweep.estimate import Throughput
-from bepo.sweep.execute import Execution
+from bepo.sweep.grid import Grid
 from bepo.sweep.plan import PlannedRun, plan_runs
 from bepo.sweep.pool import Pool, Worker
 from bepo.sweep.show import View, failures, format_time
@@ -60,7 +60,7 @@ def _reproduce(results: Path) -> int:
         f"Shown: success in training in the last {LAST} of these updates, published and yours."
     )
     lines = Lines(throughput, cores, runs, published)
-    outcome = Execution(runs, Pool(min(cores, len(runs))), lines).finish()
+    outcome = Grid(runs, Pool(min(cores, len(runs))), lines).finish()
     if outcome.interrupted or outcome.is_bad:
         say("\n".join(failures(outcome, runs)))
         return 130 if outcome.interrupted else 1

@@ -20,7 +20,7 @@ from bepo.runs.compose import register_configs, to_config
 from bepo.runs.config import Config, identity_of
 from bepo.runs.ending import next_command
 from bepo.runs.objectives import VALIDATION_SUCCESS, checked_objectives, checked_seeds, values_of
-from bepo.runs.run import run
+from bepo.runs.train import train
 from bepo.store.run_files import read_run
 from bepo.store.runs import RunFolder, run_id
 
@@ -38,7 +38,7 @@ def objectives(config: Config, overrides: Sequence[str], varying: Sequence[str] 
     runs = [(replace(config, seed=seed), [*overrides, f"seed={seed}"]) for seed in seeds]
     found = []
     for one, its_overrides in runs or [(config, overrides)]:
-        run(one, its_overrides, varying=varying, hides_test=is_search())
+        train(one, its_overrides, varying=varying, hides_test=is_search())
         found.append(read_run(RunFolder(Path(one.results), run_id(identity_of(one))).path))
     values = values_of(names, found)
     return values if len(values) > 1 else values[0]

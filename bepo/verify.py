@@ -18,13 +18,13 @@ from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 
-from bepo.core.errors import Parser, UserError, choose, exit_code, nearest, path_of
+from bepo.core.errors import Parser, UserError, exit_code, nearest, path_of, unknown_choice
 from bepo.publish import stale
 from bepo.runs.compare import differences, differences_of_first_update, prediction_interval, same_kind
 from bepo.runs.compose import config_of
 from bepo.runs.config import TIERS, identity_of
-from bepo.runs.evaluation_run import evaluate
-from bepo.runs.run import run
+from bepo.runs.evaluate import evaluate
+from bepo.runs.train import train
 from bepo.store.find import beginning_with
 from bepo.store.published import PUBLISHED, WARM_STARTS, PublishedRuns
 from bepo.store.run_files import StoredRun, read_run
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _chosen(options: argparse.Namespace) -> list[StoredRun]:
     if options.tier not in TIERS:
-        raise choose("tier", options.tier, TIERS)
+        raise unknown_choice("tier", options.tier, TIERS)
     published = PublishedRuns(options.published / options.tier)
     known = published.ids()
     if not known:
@@ -122,7 +122,7 @@ def _train(expected: StoredRun, updates: int, results: Path) -> StoredRun:
         shutil.copytree(starts, results / WARM_STARTS)
     config = config_of(expected.config)
     config = replace(config, updates=updates, results=str(results), study={}, tracking=Tracking(mode="disabled"))
-    (evaluate if config.is_evaluation else run)(config)
+    (evaluate if config.is_evaluation else train)(config)
     return read_run(results / "runs" / run_id(identity_of(config)))
 
 

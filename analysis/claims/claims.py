@@ -11,10 +11,10 @@ from typing import Any
 import yaml
 
 from analysis.claims.expression import Expression, ExpressionError
-from analysis.claims.formula import Comparison, Formula, comparisons, conjunction, inequalities
+from analysis.claims.formula import Formula, Relation, comparisons, conjunction, inequalities
 from analysis.data.methods import known_environments
 from analysis.data.reported import EntryKey, all_entries
-from bepo.core.errors import UserError, choose
+from bepo.core.errors import UserError, unknown_choice
 from bepo.core.places import CONF, EXPERIMENTS, PAPER
 
 CLAIMS, CHECKS = PAPER / "claims.yaml", PAPER / "checks.yaml"
@@ -37,7 +37,7 @@ class Claim:
     claim: str
     at: str
     entries: Mapping[str, EntryKey]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[Relation, ...]
     stated: tuple[Expression | None, ...]
     note: str = ""
     about: str = "learning"
@@ -163,7 +163,7 @@ def _refuse_unknown(
             raise UserError(f"{name} names no entry: {asked!r}; nearest: {nearest}")
         groups = {group for label, _, group, _ in known if label == key[0]}
         if key[2] not in groups and not _is_block(key[2]):
-            raise choose(f"group of {name}", key[2], groups | {f"{env} small" for env in known_environments()})
+            raise unknown_choice(f"group of {name}", key[2], groups | {f"{env} small" for env in known_environments()})
 
 
 def _is_block(group: str) -> bool:

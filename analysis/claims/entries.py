@@ -3,7 +3,7 @@
 from functools import lru_cache
 
 from analysis.claims.verdicts import Evaluated, evaluate
-from analysis.data import remembered
+from analysis.data.cache import digest_of, load, save
 from analysis.data.reported import EntryKey
 from analysis.data.sources import Source
 from analysis.data.studies import Studies, StudyRuns
@@ -45,19 +45,17 @@ Found = tuple[dict[EntryKey, Entry], list[Evaluated], list[str]]
 def _evaluated(source: Source, tier: str, allow_mixed: bool) -> Found:
     """Return entries and claims, which are kept until the runs of some table or the sources change."""
     key = ("evaluated", _digest(source, tier), tier, allow_mixed)
-    found = remembered.recall(source, *key)
+    found = load(source, *key)
     if found is None:
         found = _evaluate(source, tier, allow_mixed)
         if not found[-1]:
-            remembered.keep(found, *key)
+            save(found, *key)
     return found
 
 
 def _digest(source: Source, tier: str) -> str:
     tables = [item for item in REGISTRY.values() if item.kind == "table"]
-    return remembered.digest_of(
-        source, tuple(sorted({n for item in tables for n in (*item.studies, *item.alike)})), tier
-    )
+    return digest_of(source, tuple(sorted({n for item in tables for n in (*item.studies, *item.alike)})), tier)
 
 
 def _evaluate(source: Source, tier: str, allow_mixed: bool) -> Found:

@@ -82,7 +82,7 @@ def inequalities(formula: Formula) -> Iterator[Inequality]:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Relation:
     """``left > right``, or ``left < right`` if the right side is a number.
 
     The sign "=" means one quantity printed twice; "~" means equivalence within ``margin``.
@@ -114,7 +114,7 @@ class Comparison:
 
 
 @cache  # a formula costs milliseconds, and claims repeat it
-def comparisons(text: str) -> tuple[Comparison, ...]:
+def comparisons(text: str) -> tuple[Relation, ...]:
     """Read ``a > b``, ``a < b < c``, ``a == b`` or ``similar(a, b, margin=3)``. Raises ``ExpressionError``."""
     try:
         node = ast.parse(str(text), mode="eval").body
@@ -126,7 +126,7 @@ def comparisons(text: str) -> tuple[Comparison, ...]:
             keywords=[ast.keyword(arg="margin", value=ast.Constant(int() | float() as margin))],
         ):
             sides = map(Expression.of, node.args)
-            return tuple(Comparison(a, "~", b, float(margin)) for a, b in combinations(sides, 2))
+            return tuple(Relation(a, "~", b, float(margin)) for a, b in combinations(sides, 2))
         case ast.Compare() if all(type(op) in _SIGNS for op in node.ops):
             sides = [Expression.of(side) for side in (node.left, *node.comparators)]
             return tuple(_comparison(a, _SIGNS[type(op)], b) for a, op, b in zip(sides, node.ops, sides[1:]))
@@ -136,14 +136,14 @@ def comparisons(text: str) -> tuple[Comparison, ...]:
 _SIGNS = {ast.Gt: ">", ast.Lt: "<", ast.Eq: "="}
 
 
-def _comparison(left: Expression, sign: str, right: Expression) -> Comparison:
+def _comparison(left: Expression, sign: str, right: Expression) -> Relation:
     """Return the comparison with the greater side on the left, or with a number on the right."""
     turned = left.terms == frozenset() or (sign == "<" and bool(right.terms))
     other = {">": "<", "<": ">", "=": "="}[sign]
-    return Comparison(right, other, left) if turned else Comparison(left, sign, right)
+    return Relation(right, other, left) if turned else Relation(left, sign, right)
 
 
-def conjunction(of: Sequence[Comparison]) -> Formula:
+def conjunction(of: Sequence[Relation]) -> Formula:
     """Return the formula that every comparison holds."""
     return _joined("and", [comparison.formula for comparison in of])
 

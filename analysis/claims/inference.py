@@ -34,7 +34,7 @@ _MOST_SPLITS = 20_000
 
 
 @dataclass(frozen=True)
-class Measured:
+class SeedValues:
     """The results of an entry: one value per training seed, and what its run learned (``Run.learned``)."""
 
     key: EntryKey
@@ -43,7 +43,7 @@ class Measured:
     runs: tuple[str, ...]
 
 
-Values = Mapping[str, Measured]
+Values = Mapping[str, SeedValues]
 """The results by the names that a claim gives its entries."""
 PValues = tuple[np.ndarray, np.ndarray]
 """The p values of a formula and of its opposite, one per trial of a simulation or a single one."""
@@ -145,7 +145,7 @@ def _by_seed(values: Values) -> Values:
     shared = sorted(set.intersection(*(set(one.seeds) for one in values.values())))
     places = {name: [one.seeds.index(seed) for seed in shared] for name, one in values.items()}
     runs = tuple(map(str, shared))
-    return {n: Measured(one.key, tuple(shared), one.values[places[n]], runs) for n, one in values.items()}
+    return {n: SeedValues(one.key, tuple(shared), one.values[places[n]], runs) for n, one in values.items()}
 
 
 def independent(slopes: Mapping[str, float], values: Values) -> list[np.ndarray]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from analysis.claims.looks import rejected
 from analysis.contrast import LEVEL, Contrast
-from analysis.data.lab import DEFAULT_SETTING, OverWorlds, Recorded, label_of, plan, printed_setting
+from analysis.data.lab import DEFAULT_SETTING, LabRows, OverWorlds, label_of, plan, printed_setting
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class LabClaim:
         return "holds" if self.weakest.difference.value > 0 else "reversed"
 
 
-def read_claims(found: Recorded) -> list[LabClaim]:
+def read_claims(found: LabRows) -> list[LabClaim]:
     """Return the claims of ``paper/lab.yaml`` with their measurements."""
     return [_claim(item, found) for item in plan()["claims"]]
 
@@ -80,7 +80,7 @@ def decided(claims: Sequence[LabClaim]) -> set[str]:
     return {tested[i].id for i in rejected([claim.p for claim in tested], LEVEL)}
 
 
-def _claim(item: Mapping[str, Any], found: Recorded) -> LabClaim:
+def _claim(item: Mapping[str, Any], found: LabRows) -> LabClaim:
     at, measure = item.get("at", DEFAULT_SETTING), item["measure"]
     pairs = item.get("all") or [item["grows"]]
     parts = [_part(pair, at, measure, found) for pair in pairs]
@@ -94,7 +94,7 @@ def _from_to(grows: Mapping[str, str]) -> str:
     return " to ".join(printed_setting(grows[end]) for end in ("from", "to"))
 
 
-def _part(pair: Mapping[str, str], at: str, measure: str, found: Recorded) -> Part | None:
+def _part(pair: Mapping[str, str], at: str, measure: str, found: LabRows) -> Part | None:
     sides = []
     for side in ("more", "less"):
         if "from" in pair:

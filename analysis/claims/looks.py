@@ -17,7 +17,7 @@ from jaxtyping import Float
 from analysis.contrast import Contrast, holm_adjusted
 from analysis.data.reported import PAPER
 from analysis.data.runs import Run
-from bepo.core.errors import UserError, choose
+from bepo.core.errors import UserError, unknown_choice
 
 PLAN = PAPER / "blocks.yaml"
 LATE = 0.8
@@ -96,7 +96,7 @@ def _claim(path: Path, item: dict[str, Any]) -> BlockClaim:
     if set(item) != set(_FIELDS):
         raise UserError(f"{path}: {item}: its fields must be {', '.join(_FIELDS)}")
     if item["measure"] not in BLOCK_MEASURES:
-        raise choose(f"{path}: measure", item["measure"], BLOCK_MEASURES)
+        raise unknown_choice(f"{path}: measure", item["measure"], BLOCK_MEASURES)
     return BlockClaim(**item)
 
 

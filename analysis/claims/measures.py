@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from analysis.claims.inference import Measured
+from analysis.claims.inference import SeedValues
 from analysis.data.runs import Run
 from analysis.grid.table import Entry
 
@@ -23,18 +23,18 @@ OTHER_MEASURES = {OVER_TRAINING: (OVER_TRAINING, False), LAST: (LAST, False), "p
 _LAST = 3
 
 
-def measured(entry: Entry, measure: str) -> Measured | None:
+def measured(entry: Entry, measure: str) -> SeedValues | None:
     """Return the results of an entry; None without runs, or if it is not an average over test episodes."""
     if entry.reproduced is None:
         return None
     sample = entry.reproduced.sample
     runs = tuple("".join(sorted(run.learned for run in entry.runs if run.seed == seed)) for seed in sample.seeds)
     if measure == FINAL:
-        return Measured(entry.key, sample.seeds, sample.per_seed, runs)
+        return SeedValues(entry.key, sample.seeds, sample.per_seed, runs)
     if not entry.episodes:
         return None
     by_run = {run.seed: _MEASURES[measure](_curve(run, *entry.episodes)) for run in entry.runs}
-    return Measured(entry.key, sample.seeds, np.array([by_run[seed] for seed in sample.seeds]), runs)
+    return SeedValues(entry.key, sample.seeds, np.array([by_run[seed] for seed in sample.seeds]), runs)
 
 
 @cache

@@ -18,7 +18,7 @@ from analysis.data.lab import plan, recorded
 from analysis.data.reported import PAPER
 from analysis.data.runs import Run
 from analysis.data.statistics import spearman
-from bepo.core.errors import UserError, choose
+from bepo.core.errors import UserError, unknown_choice
 
 NEXT, DESKTOP = PAPER / "next.yaml", PAPER / "desktop.yaml"
 OURS = "batch_bepo"
@@ -116,7 +116,7 @@ def read_plan(path: Path) -> tuple[list[BlockTest], dict[str, Any]]:
         raise UserError(f"{path}: {error}") from None
     for test in tests:
         if test.measure not in MEASURES_OF_TESTS:
-            raise choose(f"{path}: measure", test.measure, MEASURES_OF_TESTS)
+            raise unknown_choice(f"{path}: measure", test.measure, MEASURES_OF_TESTS)
     return tests, parts
 
 

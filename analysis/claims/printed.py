@@ -6,7 +6,7 @@ from math import isfinite
 
 from analysis.claims.claims import Claim
 from analysis.claims.expression import Expression
-from analysis.claims.formula import Comparison, Formula, Inequality
+from analysis.claims.formula import Formula, Inequality, Relation
 from analysis.contrast import Contrast
 from analysis.data.reported import EntryKey, Reported, last_unit
 
@@ -66,7 +66,7 @@ def consistency(claim: Claim, printed: AllReported) -> Consistency:
     return Consistency(outcomes[worst], sizes[worst], said.value if said else None, separated)
 
 
-def _margin(claim: Claim, comparison: Comparison, printed: AllReported) -> float:
+def _margin(claim: Claim, comparison: Relation, printed: AllReported) -> float:
     """Return by how much a comparison holds, in units of its rounding."""
     gap = rounded(claim, comparison.difference, printed)
     if gap is None:
@@ -75,7 +75,7 @@ def _margin(claim: Claim, comparison: Comparison, printed: AllReported) -> float
     return excess[comparison.sign] / max(gap.high - gap.low, _EXACT)
 
 
-def _outcome(claim: Claim, comparison: Comparison, printed: AllReported) -> str:
+def _outcome(claim: Claim, comparison: Relation, printed: AllReported) -> str:
     if comparison.sign == "=":
         size = rounded(claim, comparison.difference, printed)
         return "yes" if size and size.low - _EXACT <= 0 <= size.high + _EXACT else "no"

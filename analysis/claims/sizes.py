@@ -6,7 +6,7 @@ from math import isfinite, isnan, nan
 
 from analysis.claims.claims import Claim
 from analysis.claims.expression import Expression
-from analysis.claims.inference import Measured, independent
+from analysis.claims.inference import SeedValues, independent
 from analysis.contrast import Contrast
 from analysis.data.reported import all_entries
 
@@ -31,7 +31,7 @@ class Size:
         return "within" if self.low <= self.stated <= self.high else "smaller" if self.high < self.stated else "larger"
 
 
-def sizes_of(claim: Claim, values: Mapping[str, Measured]) -> tuple[Size, ...]:
+def sizes_of(claim: Claim, values: Mapping[str, SeedValues]) -> tuple[Size, ...]:
     """Return every size that the claim states, with the size in the runs."""
     printed = all_entries()
     found = []
@@ -42,7 +42,7 @@ def sizes_of(claim: Claim, values: Mapping[str, Measured]) -> tuple[Size, ...]:
     return tuple(found)
 
 
-def _interval(quantity: Expression, values: Mapping[str, Measured]) -> tuple[float, float, float]:
+def _interval(quantity: Expression, values: Mapping[str, SeedValues]) -> tuple[float, float, float]:
     """Return a quantity of the runs with its interval, to first order around the means (Welch-Satterthwaite)."""
     if quantity.names != quantity.terms:
         return nan, nan, nan

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from analysis.claims.claims import CHECKS, CLAIMS, Claim, read
 from analysis.claims.formula import Inequality
-from analysis.claims.inference import Decided, Estimated, Measured, Outcome, decide, significance
+from analysis.claims.inference import Decided, Estimated, Outcome, SeedValues, decide, significance
 from analysis.claims.measures import FINAL, OTHER_MEASURES, measured
 from analysis.claims.printed import AllReported, Consistency, Range, consistency, rounded
 from analysis.claims.sentences import reported, sentence
@@ -139,7 +139,7 @@ def _ran(entries: Mapping[EntryKey, Entry], key: EntryKey) -> bool:
     return key in entries and entries[key].reproduced is not None
 
 
-def _values(claim: Claim, entries: Mapping[EntryKey, Entry], measure: str) -> dict[str, Measured]:
+def _values(claim: Claim, entries: Mapping[EntryKey, Entry], measure: str) -> dict[str, SeedValues]:
     found = {name: measured(entries[claim.entries[name]], measure) for name in claim.names}
     return {name: value for name, value in found.items() if value is not None}
 

@@ -26,7 +26,7 @@ OverWorlds = Float[np.ndarray, " B"]
 
 
 @dataclass(frozen=True)
-class Recorded:
+class LabRows:
     """The rows of one file. A cell is a setting and an estimator, both in the words of the command line."""
 
     rows: pd.DataFrame
@@ -59,11 +59,11 @@ class Recorded:
 
 
 @cache
-def recorded(kind: Literal["fidelity", "bias", "learning", "sampled", "gain"]) -> Recorded:
+def recorded(kind: Literal["fidelity", "bias", "learning", "sampled", "gain"]) -> LabRows:
     """Return the recorded rows of a kind of measurement; none if nothing is recorded."""
     path = RECORDED / f"{kind}.csv"
     empty = pd.DataFrame(columns=["digest", "at", "estimator", "measure"])
-    return Recorded(pd.read_csv(path) if path.exists() else empty)
+    return LabRows(pd.read_csv(path) if path.exists() else empty)
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import Any
 from analysis.data.rows import METHOD, RowKey
 from analysis.data.runs import Run
 from analysis.data.studies import StudyRuns, select
-from bepo.core.errors import choose
+from bepo.core.errors import unknown_choice
 from bepo.explore.columns import ColumnRun, PublishedColumns
 from bepo.runs.config import TIERS
 from bepo.store.cells import read_cell
@@ -225,7 +225,7 @@ def open_source(results: Path, source: str | None = None, seeds: Collection[int]
         return Source(results, PUBLISHED if source is None else None, seeds)
     kind, _, project = source.partition(":")
     if kind != "wandb" or project.count("/") != 1:
-        raise choose("source", source, ("local", "published", "wandb:ENTITY/PROJECT"))
+        raise unknown_choice("source", source, ("local", "published", "wandb:ENTITY/PROJECT"))
     folder = results / "wandb" / project
     tracking.download(project, folder)
     return Source(folder, seeds=seeds)

@@ -34,7 +34,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Sample:
+class Scores:
     """The results of one entry: for each training seed an array (evaluation seeds, tasks), in per cent.
 
     ``tasks`` and ``kinds`` describe the columns. ``tasks`` is None if the runs have different tasks.
@@ -67,10 +67,10 @@ class Reproduced(Estimate):
 
     n: int
     level: Level
-    sample: Sample
+    sample: Scores
 
 
-def estimate(sample: Sample, level: Level = "training") -> Reproduced:
+def estimate(sample: Scores, level: Level = "training") -> Reproduced:
     """Return mean and deviation over seeds of ``level``.
 
     With several training seeds the deviation is always over training seeds.
@@ -81,7 +81,7 @@ def estimate(sample: Sample, level: Level = "training") -> Reproduced:
     return Reproduced(float(values.mean()), std, n=len(values), level=level, sample=sample)
 
 
-def bootstrap(*samples: Sample) -> Interval:
+def bootstrap(*samples: Scores) -> Interval:
     """Return the bootstrap interval of the mean of a sample, or of the difference of two on the same tasks.
 
     Tasks are resampled within each kind (stratified), the same for both samples. Training seeds are resampled too, the
@@ -98,7 +98,7 @@ def bootstrap(*samples: Sample) -> Interval:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Difference:
     """The comparison of two entries a and b, in points.
 
     ``improvement``: the probability that a training of a beats one of b (Agarwal et al., 2021). ``chance``: its
@@ -120,7 +120,7 @@ class Comparison:
         return None if self.seeds < 2 else self.interval.low > 0 or self.interval.high < 0
 
 
-def compare(a: Sample, b: Sample) -> Comparison:
+def compare(a: Scores, b: Scores) -> Difference:
     """Compare two entries.
 
     With two or more training seeds each, the interval is Welch's; its bounds are nan if all seeds agree exactly. With
@@ -135,7 +135,7 @@ def compare(a: Sample, b: Sample) -> Comparison:
     if seeds > 1:
         tested = Contrast.between([a.per_seed, b.per_seed])
         interval, p = tested.interval, nan if isnan(tested.error) else tested.p()
-    return Comparison(difference, interval, float(wins.mean()), chance, seeds, p, paired)
+    return Difference(difference, interval, float(wins.mean()), chance, seeds, p, paired)
 
 
 @cache
@@ -172,7 +172,7 @@ def detectable(std: float, n: int, power: float = 0.8) -> float:
     return std * TTestIndPower().solve_power(nobs1=n, alpha=_ALPHA, power=power)
 
 
-def pooled_std(a: Sample, b: Sample) -> float:
+def pooled_std(a: Scores, b: Scores) -> float:
     """Return the root mean variance over training seeds of two entries; nan if one has a single seed."""
     several = min(len(a.seeds), len(b.seeds)) > 1
     return sqrt((a.per_seed.var(ddof=1) + b.per_seed.var(ddof=1)) / 2) if several else nan
@@ -186,7 +186,7 @@ def spearman(a: Float[np.ndarray, "*n s"], b: Float[np.ndarray, "*n s"]) -> Floa
     return np.divide((x * y).sum(-1), size, out=np.zeros_like(size), where=size > 0)
 
 
-def _share_tasks(samples: Sequence[Sample]) -> bool:
+def _share_tasks(samples: Sequence[Scores]) -> bool:
     return samples[0].tasks is not None and all(sample.tasks == samples[0].tasks for sample in samples)
 
 
@@ -195,7 +195,7 @@ def resampled(seeds: int, stream: int = 0) -> np.ndarray:
     return _weights(("",) * seeds, stream)
 
 
-def _vary(samples: Sequence[Sample]) -> bool:
+def _vary(samples: Sequence[Scores]) -> bool:
     return any(np.ptp(np.concatenate([v.ravel() for v in sample.values])) > 0 for sample in samples)
 
 

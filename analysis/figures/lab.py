@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from matplotlib.axes import Axes
 
-from analysis.data.lab import OverWorlds, Recorded, label_of, printed_setting, recorded
+from analysis.data.lab import LabRows, OverWorlds, label_of, printed_setting, recorded
 from analysis.data.methods import known_methods
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
@@ -39,7 +39,7 @@ for _item in _FIGURES:
     artefact(_item["label"], "figure")(partial(lab_figure, _item))
 
 
-def _draw(axis: Axes, part: Mapping[str, Any], found: Recorded) -> None:
+def _draw(axis: Axes, part: Mapping[str, Any], found: LabRows) -> None:
     x, measure = part["x"], part["measure"]
     axis.set(title=part["title"], xlabel=_DIALS[x], ylabel=_MEASURES[measure])
     for number, (name, colour, points) in enumerate(_lines(part, found)):
@@ -50,7 +50,7 @@ def _draw(axis: Axes, part: Mapping[str, Any], found: Recorded) -> None:
         style.nothing(axis, "not recorded")
 
 
-def _lines(part: Mapping[str, Any], found: Recorded) -> list[tuple[str, str, dict[float, OverWorlds]]]:
+def _lines(part: Mapping[str, Any], found: LabRows) -> list[tuple[str, str, dict[float, OverWorlds]]]:
     """Return name, colour and points of each line."""
     x, measure = part["x"], part["measure"]
     if "of" in part:
@@ -69,7 +69,7 @@ def _variants(names: Sequence[str]) -> list[str]:
     return [style.method_colour(words) if words in known_methods() else next(others) for words in names]
 
 
-def _by_setting(part: Mapping[str, Any], at: str, found: Recorded) -> dict[float, OverWorlds]:
+def _by_setting(part: Mapping[str, Any], at: str, found: LabRows) -> dict[float, OverWorlds]:
     """Return the measure by the value of an estimator's setting."""
     prefix, points = f"{part['of']} {part['x']}=", {}
     for words in dict.fromkeys(found.rows["estimator"]):

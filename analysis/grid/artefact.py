@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Literal, get_args
 
-from analysis.data import remembered
+from analysis.data.cache import cached, digest_of
 from analysis.data.rows import METHOD, RowKey
 from analysis.data.sources import Source
 from analysis.data.studies import Studies
 from analysis.grid.design import design
 from analysis.grid.table import Entry, Figure, Table
-from bepo.core.errors import UserError, choose
+from bepo.core.errors import UserError, unknown_choice
 from bepo.core.places import PAPER
 from bepo.core.plugins import import_artefacts
 
@@ -55,7 +55,7 @@ class Artefact:
 
     def digest(self, source: Source, tier: str) -> str:
         """Return the digest of all that it is made of."""
-        return remembered.digest_of(source, (*self.studies, *self.alike), tier)
+        return digest_of(source, (*self.studies, *self.alike), tier)
 
 
 def _made(item: Artefact, source: Source, tier: str, allow_mixed: bool) -> tuple[Studies, Table | Figure]:
@@ -69,7 +69,7 @@ def _made(item: Artefact, source: Source, tier: str, allow_mixed: bool) -> tuple
 def _table(item: Artefact, source: Source, tier: str, allow_mixed: bool) -> tuple[Studies, Table | Figure]:
     """Return a table and its studies, which are kept until their runs or the sources change."""
     key = ("table", item.label, item.digest(source, tier), tier, allow_mixed)
-    return remembered.kept(lambda: _made(item, source, tier, allow_mixed), source, *key)
+    return cached(lambda: _made(item, source, tier, allow_mixed), source, *key)
 
 
 REGISTRY: dict[str, Artefact] = {}
@@ -93,7 +93,7 @@ def artefact(
     Raises ``UserError`` for an unknown kind, and for a label that another function has.
     """
     if kind not in get_args(Kind):
-        raise choose(f"kind of artefact {label}", kind, get_args(Kind))
+        raise unknown_choice(f"kind of artefact {label}", kind, get_args(Kind))
 
     def register(build: Build) -> Build:
         function: Any = build.func if isinstance(build, partial) else build

@@ -12,7 +12,7 @@ from analysis.data.reported import Reported, entries_of
 from analysis.data.statistics import Estimate, Level, compare
 from analysis.data.studies import Studies, StudyRuns
 from analysis.grid import notes
-from analysis.grid.parts import Block, Line, Member, Metric, Rows
+from analysis.grid.parts import Line, Member, Metric, RowGroup, Rows
 from analysis.grid.table import NEEDS_WORDS, NOT_MEASURED, NOT_RUN, Entry, Printed, Table
 
 
@@ -21,7 +21,7 @@ def grid(
     studies: StudyRuns | Studies,
     caption: str,
     metrics: Sequence[Metric],
-    blocks: Sequence[Block],
+    blocks: Sequence[RowGroup],
     rows: Rows = Rows(),  # noqa: B008 (frozen)
     level: Level = "training",
 ) -> Table:
@@ -60,7 +60,7 @@ def grid(
     )
 
 
-def _heading(block: Block, tier: str) -> str:
+def _heading(block: RowGroup, tier: str) -> str:
     """Return the heading of a block; below tier paper its model is a stand-in for the paper's."""
     return block.name if tier == "paper" else block.name.replace("the paper's", "stand-in for the paper's")
 
@@ -93,7 +93,7 @@ class _Grid:
     reported: list[Reported]
     members: list[Member]
 
-    def unlisted_blocks(self, blocks: Sequence[Block]) -> list[Block]:
+    def unlisted_blocks(self, blocks: Sequence[RowGroup]) -> list[RowGroup]:
         """Return blocks for runs that fit none of the paper's blocks.
 
         They name the environment only if no column does, and the study only if the paper's blocks are studies.
@@ -106,10 +106,10 @@ class _Grid:
                 key = " ".join([*words, *[m.env] * by_env, m.model])
                 shown = ", ".join([*words, *[environment_name(m.env)] * by_env, f"model {m.model}"])
                 name = f"{shown} (not in the paper)"
-                unlisted[key] = Block(key, name, m.model, m.env if by_env else None, m.study if by_study else None)
+                unlisted[key] = RowGroup(key, name, m.model, m.env if by_env else None, m.study if by_study else None)
         return list(unlisted.values())
 
-    def lines(self, block: Block) -> list[Line]:
+    def lines(self, block: RowGroup) -> list[Line]:
         """Return the rows of a block: the paper's in its order, then rows that only runs have."""
         members = [member for member in self.members if block.takes(member)]
         printed, run = (p.row for p in self.reported if p.group == block.key), {m.row for m in members}

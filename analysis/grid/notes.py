@@ -10,7 +10,7 @@ import numpy as np
 from analysis.data.methods import environment_name, known_environments, name_of, row_label
 from analysis.data.rows import BASELINE, ROW_IN_BLOCKS, loss_of
 from analysis.data.runs import Run, grouped
-from analysis.data.statistics import Comparison, Sample, bootstrap, detectable, pooled_std, seeds_to_detect
+from analysis.data.statistics import Difference, Scores, bootstrap, detectable, pooled_std, seeds_to_detect
 from analysis.data.studies import StudyRuns, mixture
 from analysis.grid.evaluations import of_evaluations
 from analysis.grid.parts import Line, Metric
@@ -118,7 +118,7 @@ def _leaders(lines: Sequence[Line], metrics: Sequence[Metric]) -> list[str]:
     return sentences
 
 
-def _comparison(versus: Comparison, best: Sample, second: Sample) -> str:
+def _comparison(versus: Difference, best: Scores, second: Scores) -> str:
     points = f"{versus.difference:+.1f} points"
     if versus.separated is not None and isnan(versus.p):
         return f"{points}; the training seeds of both agree exactly, so there is no interval."
@@ -132,7 +132,7 @@ def _comparison(versus: Comparison, best: Sample, second: Sample) -> str:
     return f"{text}. {_power(versus, pooled_std(best, second))}"
 
 
-def _power(versus: Comparison, std: float) -> str:
+def _power(versus: Difference, std: float) -> str:
     """Return the gap that these training seeds detect, and how many seeds detect the observed gap."""
     if not isfinite(std) or std == 0:
         return ""

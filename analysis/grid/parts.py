@@ -12,7 +12,7 @@ import pandas as pd
 from analysis.data.methods import is_reconstruction, name_of, ordered
 from analysis.data.reported import Reported
 from analysis.data.runs import Run, grouped
-from analysis.data.statistics import Level, Reproduced, Sample, estimate
+from analysis.data.statistics import Level, Reproduced, Scores, estimate
 from analysis.grid.table import Entry
 
 
@@ -58,10 +58,10 @@ class Metric:
         first, *others = (tuple(of_run.get_level_values(-1)) for of_run in columns)
         if not isinstance(self.value, str) or any(tasks != first for tasks in others):
             means = tuple(np.concatenate([f.to_numpy().mean(axis=1) for f in same])[:, None] for same in passes)
-            return estimate(Sample(tuple(by_seed), means, None), level)
+            return estimate(Scores(tuple(by_seed), means, None), level)
         values = tuple(np.concatenate([f.to_numpy() for f in same]) for same in passes)
         kinds = tuple(map(str, columns[0].get_level_values("kind")))
-        return estimate(Sample(tuple(by_seed), values, first, kinds), level)
+        return estimate(Scores(tuple(by_seed), values, first, kinds), level)
 
     def _passes(self, run: Run) -> pd.DataFrame:
         """Return (evaluation passes, tasks), or the logged number of a run; without columns if it is missing."""
@@ -84,7 +84,7 @@ class Member(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Block:
+class RowGroup:
     """Rows under one heading, of a model, an environment, or a study. None means any.
 
     ``key``: its name in ``paper/reported`` and in paths. ``rows``: rows that are shown even without runs.
@@ -121,7 +121,7 @@ class Rows:
 class Line:
     """A row of a grid before layout."""
 
-    block: Block
+    block: RowGroup
     row: str
     name: str
     reported: list[Reported] = field(default_factory=list)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from analysis.data.methods import RECONSTRUCTION, is_privileged
 from analysis.data.reported import EntryKey
 from analysis.data.runs import Run
-from analysis.data.statistics import Comparison, Estimate, Reproduced
+from analysis.data.statistics import Difference, Estimate, Reproduced
 from analysis.grid.maths import plain
 
 if TYPE_CHECKING:  # tables need no matplotlib, which takes half a second to import
@@ -61,7 +61,7 @@ class Entry:
     episodes: tuple[str, str] | None = None
     runs: list[Run] = field(default_factory=list)
     rival: str = ""
-    versus: Comparison = field(default_factory=Comparison)
+    versus: Difference = field(default_factory=Difference)
     best_reported: bool = False
     best_reproduced: bool = False
 

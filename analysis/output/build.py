@@ -9,7 +9,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from analysis.data import remembered
+from analysis.data.cache import load, save
 from analysis.data.runs import Run
 from analysis.data.sources import Source, State, state_of
 from analysis.data.studies import StudyRuns
@@ -83,7 +83,7 @@ def build(item: Artefact, source: Source, tier: str, allow_mixed: bool = False, 
     key: tuple[object, ...] = ()
     if out and item.kind == "figure":
         key = ("picture", item.label, item.digest(source, tier), tier, allow_mixed, out.resolve())
-        kept = remembered.recall(source, *key)
+        kept = load(source, *key)
         if kept and kept[1] == _state(kept[0], out):
             return kept[0]
     loaded, product = item.make(source, tier, allow_mixed)
@@ -97,7 +97,7 @@ def _state(one: Built, out: Path) -> State:
 def _keep(one: Built, out: Path) -> None:
     """Keep a picture that was drawn, without matplotlib's objects."""
     drawn = replace(one, product=replace(one.product, figure=None))  # pyright: ignore
-    remembered.keep((drawn, _state(one, out)), *one.key)
+    save((drawn, _state(one, out)), *one.key)
 
 
 def make_folders(out: Path) -> None:

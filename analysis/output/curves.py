@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.plots import style
-from bepo.core.errors import UserError, choose
+from bepo.core.errors import UserError, unknown_choice
 from bepo.explore.frames import Runs
 from bepo.explore.index import names_of
 from bepo.store.find import find_runs, views
@@ -36,7 +36,7 @@ def draw_curves(
     known = [str(column) for column in table if "/" in str(column)]
     for metric in metrics:
         if metric not in known:
-            raise choose("metric", metric, known)
+            raise unknown_choice("metric", metric, known)
     figure = _figure(runs, table, list(metrics) or [metric for metric in DEFAULT if metric in known])
     ids = "-".join(run.id[:6] for run in runs.stored[:4]) + "-and-more" * (len(runs) > 4)
     path = (out or views(results)) / f"curves-{ids}.png"

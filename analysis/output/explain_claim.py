@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from analysis.data import remembered
+from analysis.data.cache import cached, digest_of
 from analysis.data.sources import Source
-from bepo.core.errors import choose
+from bepo.core.errors import unknown_choice
 
 
 def explain_claim(name: str, source: Source, tiers: Sequence[str], allow_mixed: bool = False) -> list[str]:
@@ -16,7 +16,7 @@ def explain_claim(name: str, source: Source, tiers: Sequence[str], allow_mixed: 
     for tier in reversed(tiers):
         every = explanations(source, tier, allow_mixed, name)
         if name not in every:
-            raise choose("claim", name, every)
+            raise unknown_choice("claim", name, every)
         found.append(every[name])
         if found[-1][0]:
             break
@@ -31,8 +31,8 @@ def explanations(
     They are kept until the runs change; an analysis of everything makes them. Raises ``UserError`` if they have to be
     made and no claim has the name ``asked``.
     """
-    key = ("claims", remembered.digest_of(source), tier, allow_mixed)
-    return remembered.kept(lambda: _explained(source, tier, allow_mixed, asked), source, *key)
+    key = ("claims", digest_of(source), tier, allow_mixed)
+    return cached(lambda: _explained(source, tier, allow_mixed, asked), source, *key)
 
 
 def _explained(source: Source, tier: str, allow_mixed: bool, asked: str) -> dict[str, tuple[bool, list[str]]]:
@@ -42,7 +42,7 @@ def _explained(source: Source, tier: str, allow_mixed: bool, asked: str) -> dict
     from analysis.output.claim_lines import lines_of
 
     if asked and asked not in (known := [claim.id for claim in read()]):
-        raise choose("claim", asked, known)
+        raise unknown_choice("claim", asked, known)
     entries = artefacts("table")["claims"].load(source, tier, allow_mixed)
     assert isinstance(entries, Entries)
     return {e.claim.id: (e.runs.tested is not None, lines_of(e, entries, tier)) for e in entries.evaluated}

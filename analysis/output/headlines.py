@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from analysis.data import remembered
+from analysis.data.cache import cached, digest_of
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 from analysis.grid.table import Table
@@ -23,8 +23,8 @@ def headlines(source: Source, tiers: Sequence[str], allow_mixed: bool = False) -
 
     They are those of the highest tier at which blocks were trained. They are kept until the runs change.
     """
-    key = ("headlines", remembered.digest_of(source), list(tiers), allow_mixed)
-    return remembered.kept(lambda: _headlines(source, tiers, allow_mixed), source, *key)
+    key = ("headlines", digest_of(source), list(tiers), allow_mixed)
+    return cached(lambda: _headlines(source, tiers, allow_mixed), source, *key)
 
 
 def _headlines(source: Source, tiers: Sequence[str], allow_mixed: bool) -> list[list[str]]:

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.data.runs import changed_since, flat, grouped
-from bepo.core.errors import UserError, choose
+from bepo.core.errors import UserError, unknown_choice
 from bepo.core.printed_tables import show_table
 from bepo.explore.columns import PublishedColumns
 from bepo.explore.frames import unusual
@@ -69,10 +69,10 @@ def check_filters(filters: Sequence[str]) -> None:
     for text in filters:
         name, sign, values = text.partition("=")
         if not sign or name not in COLUMNS:
-            raise choose("filter", text, [f"{column}=..." for column in COLUMNS])
+            raise unknown_choice("filter", text, [f"{column}=..." for column in COLUMNS])
         for value in values.split(",") if name in _CHOICES else ():
             if not any(choice.startswith(value) for choice in _CHOICES[name]) or not value:
-                raise choose(name, value, _CHOICES[name])
+                raise unknown_choice(name, value, _CHOICES[name])
 
 
 def filtered(table: pd.DataFrame, filters: Sequence[str]) -> pd.DataFrame:

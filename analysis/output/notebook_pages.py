@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from bepo.core.errors import choose, exit_code, path_of
+from bepo.core.errors import exit_code, path_of, unknown_choice
 from bepo.store.find import views
 
 NOTEBOOKS = {path.stem: path for path in sorted((Path(__file__).parents[1] / "notebooks").glob("*.py"))}
@@ -44,7 +44,7 @@ td {{ max-width: 16rem; white-space: nowrap; overflow: hidden; text-overflow: el
 def page_of(name: str, results: Path) -> str:
     """Return the page of a notebook. Raises ``UserError`` for an unknown name."""
     if name not in NOTEBOOKS:
-        raise choose("notebook", name, NOTEBOOKS)
+        raise unknown_choice("notebook", name, NOTEBOOKS)
     # marimo asks objects for this; its kernel, which is not running here, needs it for no figure.
     Figure._display_ = _picture  # pyright: ignore[reportAttributeAccessIssue]
     pd.DataFrame._display_ = _table  # pyright: ignore[reportAttributeAccessIssue]

@@ -12,7 +12,7 @@ from analysis.output.build import Built, LeftOut, build, make_folders, write, wr
 from analysis.output.ledger import ledger, newest
 from analysis.output.study import build_study
 from analysis.output.text import to_markdown
-from bepo.core.errors import UserError, choose
+from bepo.core.errors import UserError, unknown_choice
 from bepo.core.printed_tables import show_table
 from bepo.runs.config import TIERS
 from bepo.store.run_files import INCOMPLETE
@@ -35,7 +35,7 @@ def rebuild(
     known = artefacts()
     for label in labels:
         if label not in known:
-            raise choose("artefact or command", label, [*known, *commands], "paper/artefacts.yaml")
+            raise unknown_choice("artefact or command", label, [*known, *commands], "paper/artefacts.yaml")
     make_folders(out)
     every = set(tiers) if labels else {*source.tiers(), *tiers}
     built, left_out = [], LeftOut()

@@ -12,11 +12,11 @@ from analysis.data.runs import Run, grouped
 from analysis.data.sources import Source
 from analysis.data.studies import StudyRuns
 from analysis.grid.grid import grid
-from analysis.grid.parts import Block, Metric, Rows, size_of
+from analysis.grid.parts import Metric, RowGroup, Rows, size_of
 from analysis.grid.table import Figure, Table
 from analysis.output.build import Built
 from analysis.plots import style
-from bepo.core.errors import choose
+from bepo.core.errors import unknown_choice
 from bepo.explore.colours import free
 from bepo.explore.frames import differing, question_of
 
@@ -40,7 +40,7 @@ def build_study(name: str, source: Source, tier: str, metrics: Sequence[str] = (
     no run has.
     """
     if name not in source.studies():
-        raise choose("study with runs", name, source.studies())
+        raise unknown_choice("study with runs", name, source.studies())
     every = source.all_of_study(name, tier)
     fields = varying(every)
     key = RowKey(lambda run: row_of(run, fields), tuple(fields), within=tuple(_seeds(every)))
@@ -102,7 +102,7 @@ def _metric(name: str, runs: Sequence[Run]) -> Metric:
         return Metric(name, name.capitalize(), value=value, format=".2f", ranked=value in (*_SHARES, "return"))
     if not any(name in run.metrics for run in runs):
         logged = sorted({str(column) for run in runs for column in run.metrics})
-        raise choose("metric", name, [*_EPISODES, *logged])
+        raise unknown_choice("metric", name, [*_EPISODES, *logged])
     return Metric(name, name, value=lambda run: run.mean(name), format=".3g", ranked=False)
 
 
@@ -110,7 +110,9 @@ def _table(label: str, study: StudyRuns, metrics: Sequence[Metric]) -> Table:
     several = len({run.method for run in study.runs}) > 1
     rows = Rows(("Method" if several else "Setting",), lambda row: [_short(row, several)], order=_ordered)
     places = dict.fromkeys((run.env, run.model) for run in study.runs)
-    blocks = [Block(f"{env} {model}", f"{env}, model {model}" * (len(places) > 1), model, env) for env, model in places]
+    blocks = [
+        RowGroup(f"{env} {model}", f"{env}, model {model}" * (len(places) > 1), model, env) for env, model in places
+    ]
     caption = f"{_heading(study)} Mean over training seeds and their sample standard deviation."
     return without_empty(grid(label, study, caption, metrics, blocks, rows))
 

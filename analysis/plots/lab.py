@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.stats import t
 
-from analysis.data.lab import OverWorlds, Recorded, label_of
+from analysis.data.lab import LabRows, OverWorlds, label_of
 from analysis.data.statistics import CONFIDENCE
 from analysis.plots import style
 from analysis.plots.hover import belongs, describe
@@ -16,7 +16,7 @@ from bepo.explore.colours import free
 _DASHES = ("-", "--", ":", "-.")
 
 
-def along(found: Recorded, dial: str, estimators: Sequence[str], measure: str) -> Figure:
+def along(found: LabRows, dial: str, estimators: Sequence[str], measure: str) -> Figure:
     """Draw a measure of some estimators along a dial."""
     figure, (axis,) = style.panels(1, 1, style.PAGE, 3)
     axis.set(xlabel=dial, ylabel=measure)

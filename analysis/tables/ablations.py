@@ -12,13 +12,13 @@ from analysis.data.studies import Studies, StudyRuns
 from analysis.grid.artefact import StudyNames, artefact
 from analysis.grid.contrasts import FEWEST
 from analysis.grid.grid import grid
-from analysis.grid.parts import Block, Metric, setting_rows
+from analysis.grid.parts import Metric, RowGroup, setting_rows
 from analysis.grid.table import Table
 
 SUCCESS = Metric("success", "Success", headline=True, format=".2f")
 SCORE = Metric("score", "Score", value="task_score", format=".2f")
-WEBSHOP = (Block(env="webshop", model="small"),)
-ALFWORLD = (Block(env="alfworld", model="small"),)
+WEBSHOP = (RowGroup(env="webshop", model="small"),)
+ALFWORLD = (RowGroup(env="alfworld", model="small"),)
 ABLATIONS = ("component_ablation", "gate_form", "gate_thresholds", "gate_gae_order", "iteration_budget", "gae_lambda")
 ABLATIONS += ("step_weight", "outcome_mixing", "backup_operator")
 MAIN = ("main_alfworld", "main_webshop", "main_sokoban_text", "replication")
@@ -33,7 +33,7 @@ def ablation(
     key: RowKey,
     heads: tuple[str, ...],
     labels: Callable[[dict[str, str]], list[str]],
-    blocks: Sequence[Block] = WEBSHOP,
+    blocks: Sequence[RowGroup] = WEBSHOP,
     metrics: Sequence[Metric] = (SUCCESS, SCORE),
 ) -> None:
     """Register a table of settings whose deviations are over evaluation seeds.
@@ -92,7 +92,7 @@ GATE_FORM = RowKey(
 )
 FACTORS = {"gate_form": GATE_FORM, "gae_lambda": settings("gae_lambda"), "step_weight": settings("step_weight")}
 _FACTOR_NAMES = zip(FACTORS, _WORDS["factors"].items())
-FACTOR_BLOCKS = [Block(name, heading, "small", "webshop", study) for study, (name, heading) in _FACTOR_NAMES]
+FACTOR_BLOCKS = [RowGroup(name, heading, "small", "webshop", study) for study, (name, heading) in _FACTOR_NAMES]
 
 
 def _mixing_ablation(

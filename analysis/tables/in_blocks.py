@@ -26,7 +26,7 @@ from analysis.grid.artefact import artefact
 from analysis.grid.notes import origins, protocol
 from analysis.grid.success import mean_of
 from analysis.grid.table import NOT_RUN, Printed, Table
-from bepo.core.errors import UserError, choose
+from bepo.core.errors import UserError, unknown_choice
 from bepo.core.places import PAPER
 
 FILE = PAPER / "tables.yaml"
@@ -176,11 +176,11 @@ def _table(where: str, label: str, item: dict[str, Any]) -> BlockTable:
     known = {name: value for name, value in vars(keys).items() if isinstance(value, RowKey)}
     key = item.get("key", "ROW_IN_BLOCKS")
     if key not in known:
-        raise choose(f"{where}: key", key, known)
+        raise unknown_choice(f"{where}: key", key, known)
     columns = [_made(f"{where}: columns", Column, column) for column in item.get("columns", ())]
     for column in columns:
         if column.measure not in BLOCK_MEASURES:
-            raise choose(f"{where}: measure", column.measure, BLOCK_MEASURES)
+            raise unknown_choice(f"{where}: measure", column.measure, BLOCK_MEASURES)
     blocks = {"blocks": item["blocks"]} if "blocks" in item else {}
     tests = [blocks | test | {"name": name} for name, test in item.get("declared", {}).items()]
     declared = [_made(f"{where}: declared", DeclaredTest, test) for test in tests]

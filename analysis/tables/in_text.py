@@ -20,7 +20,7 @@ from analysis.grid.grid import without_unused
 from analysis.grid.notes import origins, protocol
 from analysis.grid.parts import Metric
 from analysis.grid.table import NOT_RUN, Entry, Table
-from bepo.core.errors import choose
+from bepo.core.errors import unknown_choice
 from bepo.core.places import PAPER
 
 NUMBERS = PAPER / "in_text.yaml"
@@ -133,7 +133,7 @@ def _environment(number: dict[str, str]) -> str:
     """Return the environment in the number's column or group. Raises ``UserError`` if both lack one."""
     places = number["column"].split("/")[0], number["group"]
     if not (named := [env for env in places if env in known_environments()]):
-        raise choose(f"environment of {number['text']}", " or ".join(places), known_environments())
+        raise unknown_choice(f"environment of {number['text']}", " or ".join(places), known_environments())
     return named[0]
 
 

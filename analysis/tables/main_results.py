@@ -5,7 +5,7 @@ from analysis.data.rows import METHOD, evaluated
 from analysis.data.studies import Studies, StudyRuns
 from analysis.grid.artefact import artefact
 from analysis.grid.grid import grid
-from analysis.grid.parts import Block, Metric, Rows
+from analysis.grid.parts import Metric, RowGroup, Rows
 from analysis.grid.table import Table
 
 ALFWORLD = {
@@ -23,9 +23,9 @@ METRICS = (
     Metric("webshop/success", "Succ.", "WebShop", env="webshop", headline=True),
 )
 HEADINGS = (
-    Block("closed", "Closed-source models", model="closed"),
-    Block("1.5B", "Model small: the paper's Qwen2.5-1.5B-Instruct", model="small"),
-    Block("7B", "Model large: the paper's Qwen2.5-7B-Instruct", model="large"),
+    RowGroup("closed", "Closed-source models", model="closed"),
+    RowGroup("1.5B", "Model small: the paper's Qwen2.5-1.5B-Instruct", model="small"),
+    RowGroup("7B", "Model large: the paper's Qwen2.5-7B-Instruct", model="large"),
 )
 QWEN3 = (
     Metric("alfworld/All", "Success", "ALFWorld", env="alfworld", headline=True, format=".2f"),
@@ -58,7 +58,7 @@ def main_results(studies: Studies) -> Table:
 def sokoban_main(studies: Studies) -> Table:
     """Compare methods on 6x6 Sokoban, seen as pictures."""
     success = Metric("success", "Success", headline=True)
-    pictures = Block(name="Model vl: the paper's Qwen2.5-VL-3B-Instruct", model="vl", env="sokoban")
+    pictures = RowGroup(name="Model vl: the paper's Qwen2.5-VL-3B-Instruct", model="vl", env="sokoban")
     return grid("sokoban-main", studies, "Sokoban success rate (%) on 6×6 tasks.", (success,), (pictures,), TYPED)
 
 
@@ -70,12 +70,12 @@ def sokoban_text(study: StudyRuns) -> Table:
         "all updates. The oracle is privileged, not a method: its credit uses the expert's distance to success. "
         "Methods can be above it."
     )
-    methods = Block(model="small", env="sokoban", rows=(*ORDER, "oracle"))
+    methods = RowGroup(model="small", env="sokoban", rows=(*ORDER, "oracle"))
     return grid("sokoban-text", study, caption, TEXT, (methods,), TYPED)
 
 
 @artefact("qwen3-results", "table", study="qwen3_transfer")
 def qwen3_results(study: StudyRuns) -> Table:
     """Compare methods on another family of models."""
-    block = Block(name="Model qwen3: the paper's Qwen3-1.7B", model="qwen3")
+    block = RowGroup(name="Model qwen3: the paper's Qwen3-1.7B", model="qwen3")
     return grid("qwen3-results", study, "Transfer to another family of models (%).", QWEN3, (block,))

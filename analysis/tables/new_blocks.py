@@ -21,7 +21,7 @@ from analysis.claims.new_blocks import (
 )
 from analysis.claims.prediction import ALL_BLOCKS
 from analysis.contrast import Contrast, weighted
-from analysis.data import remembered
+from analysis.data.cache import digest_of
 from analysis.data.lab import plan, recorded
 from analysis.data.methods import environment_name, row_label
 from analysis.data.rows import BASELINE, ROW_IN_BLOCKS
@@ -88,7 +88,7 @@ class BesideTiny(Artefact):
 
     def digest(self, source: Source, tier: str) -> str:
         """Return the digest of the runs at both tiers."""
-        return super().digest(source, tier) + remembered.digest_of(source, IN_BLOCKS, TINY)
+        return super().digest(source, tier) + digest_of(source, IN_BLOCKS, TINY)
 
 
 @artefact("desktop-claims", "table", study=("desktop",), key=ROW_IN_BLOCKS, of=BesideTiny)

@@ -66,7 +66,7 @@ def no_exit(whose: str) -> Iterator[None]:
         raise UserError(f"{whose} ended the program ({error!r})") from error
 
 
-def choose(what: str, value: object, choices: Iterable[object], listed_in: str = "") -> UserError:
+def unknown_choice(what: str, value: object, choices: Iterable[object], listed_in: str = "") -> UserError:
     """Return a ``UserError`` that names the value, the choices, and the choice that is spelt most like the value.
 
     ``listed_in``: a file that lists many choices. Then the message has only those that are spelt most like the value.

@@ -11,7 +11,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from bepo.core.errors import UserError, choose
+from bepo.core.errors import UserError, unknown_choice
 from bepo.core.plugins import import_plugins
 from bepo.core.settings import Settings
 
@@ -67,7 +67,7 @@ class Registry(Generic[P]):
         if bare := [item.name for item in fields(cls) if item.default is item.default_factory is MISSING]:
             raise UserError(f"{place}: every setting needs a default; missing for: {', '.join(bare)}")
         if (words := choices(kinds["name"])) and cls.name not in words:
-            raise choose(f"name of {place}", cls.name, words)
+            raise unknown_choice(f"name of {place}", cls.name, words)
         try:
             cls.check_class()
         except UserError as error:
@@ -110,11 +110,11 @@ class Registry(Generic[P]):
         """
         known = self()
         if name not in known:
-            raise choose(self._what, name, known)
+            raise unknown_choice(self._what, name, known)
         kinds = _kinds(known[name])
         for key, value in settings.items():
             if key not in kinds:
-                raise choose(f"setting of {name}", key, kinds)
+                raise unknown_choice(f"setting of {name}", key, kinds)
             check_type(f"{self._group}.{key}", value, kinds[key])
         return known[name](**settings)
 
@@ -157,6 +157,6 @@ def check_type(what: str, value: object, kind: object) -> None:
     if value in words or typed:
         return
     if words:
-        raise choose(what, value, words)
+        raise unknown_choice(what, value, words)
     names = ("null" if k is NoneType else k.__name__ for k in types)
     raise UserError(f"{what}={value!r}: must be {' or '.join(names)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from bepo.core.errors import choose
+from bepo.core.errors import unknown_choice
 
 
 class Terminal(IntEnum):
@@ -20,5 +20,5 @@ class Terminal(IntEnum):
         """Return the kind of that name, in any case; None is ``NONE``. Raises ``UserError`` for an unknown name."""
         names = {t.name.lower(): t for t in cls if t}
         if name is not None and str(name).lower() not in names:
-            raise choose("end of a trajectory", name, names)
+            raise unknown_choice("end of a trajectory", name, names)
         return cls.NONE if name is None else names[str(name).lower()]

@@ -28,7 +28,7 @@ from bepo.credit import Credit, Estimator, estimators, make
 from bepo.credit._audit import audit
 from bepo.credit._recorded import read_rollouts
 from bepo.store.files import write_output
-from bepo.store.json_files import finite
+from bepo.store.json_files import nan_to_none
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -121,7 +121,7 @@ def _show(batch: RolloutBatch, credit: Credit, out: Path | None) -> None:
         columns = {"advantage": credit.advantage, **credit.terms}
         written = {k: v[np.argsort(batch.row)].tolist() for k, v in columns.items()}
         try:
-            text = json.dumps(finite({"metrics": credit.numbers(), **written}), indent=1, allow_nan=False)
+            text = json.dumps(nan_to_none({"metrics": credit.numbers(), **written}), indent=1, allow_nan=False)
             write_output(out, text)
         except OSError as error:
             raise UserError(f"{out}: cannot be written ({error.strerror})") from error

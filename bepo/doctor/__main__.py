@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from bepo.core.errors import Parser, choose, exit_code
+from bepo.core.errors import Parser, exit_code, unknown_choice
 from bepo.doctor.findings import Finding, plugin_findings
 from bepo.doctor.tools import LOOKS
 
@@ -93,7 +93,7 @@ def _can_print(text: str) -> bool:
 def _named(found: list[Finding], name: str) -> Finding:
     by_name = {f.name: f for f in found}
     if name not in by_name:
-        raise choose("name", name, by_name)
+        raise unknown_choice("name", name, by_name)
     return by_name[name]
 
 

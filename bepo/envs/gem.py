@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from bepo.core.batch import Terminal
-from bepo.core.errors import Missing, UserError, choose
+from bepo.core.errors import Missing, UserError, unknown_choice
 from bepo.core.settings import setting
 from bepo.envs import (
     Observation,
@@ -187,7 +187,7 @@ def make(env_id: str, kwargs: Mapping[str, Any]) -> Any:
 
     root.handlers[:], root.level = handlers, level  # undo the root logger that the import sets up
     if env_id not in known:
-        raise choose("env.id", env_id, known)
+        raise unknown_choice("env.id", env_id, known)
     if "code_env" in str(known[env_id].entry_point) and "sandbox_type" not in kwargs:
         raise UserError(
             f"env.id={env_id} runs code that the model writes on this machine: set +env.kwargs.sandbox_type; choices: "
@@ -211,7 +211,7 @@ def _refuse_ignored(env: Any, kwargs: Mapping[str, Any]) -> None:
     taken = signature(type(env).__init__).parameters
     if "_" in taken:
         for name in kwargs.keys() - taken.keys():
-            raise choose(f"env.kwargs of {env.env_id}", name, taken.keys() - {"self", "_"})
+            raise unknown_choice(f"env.kwargs of {env.env_id}", name, taken.keys() - {"self", "_"})
 
 
 def _missing() -> Missing | None:

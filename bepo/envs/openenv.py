@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 from bepo.core.batch import Terminal
-from bepo.core.errors import Missing, UserError, choose
+from bepo.core.errors import Missing, UserError, unknown_choice
 from bepo.core.settings import setting
 from bepo.envs import Observation, PromptText, Split, Step, Task, register
 from bepo.envs._foreign import (
@@ -106,7 +106,7 @@ class OpenEnv(TextEnvironment):
         if self.action in texts:
             return self.action
         if self.action or len(texts) != 1:
-            raise choose("env.action", self.action, texts)
+            raise unknown_choice("env.action", self.action, texts)
         return texts[0]
 
     def _asked(self, what: str) -> dict[str, Any]:
@@ -172,7 +172,7 @@ class OpenEnvEpisodes(NoExpert):
     def _read(self, i: int, action: str, fields: Mapping[str, Any]) -> Observation:
         name = self._env.observation
         if name and name not in fields:
-            raise choose("env.observation", name, fields.keys() - {*_NOT_SHOWN})
+            raise unknown_choice("env.observation", name, fields.keys() - {*_NOT_SHOWN})
         shown = {name: fields[name]} if name else {n: v for n, v in fields.items() if n not in _NOT_SHOWN}
         lines = [_text(v) if len(shown) == 1 else f"{n}: {_text(v)}" for n, v in shown.items()]
         text = "\n".join(lines).strip() or "The task begins."

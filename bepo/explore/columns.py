@@ -1,17 +1,16 @@
 """The rows of runs as tables, and the store from which those of published runs are read.
 
-``$BEPO_CACHE/runs/<folder>-<content>.parquet`` has a row for each archive of a folder of published runs: its ID, the
-SHA-256 of its bytes, ``run.json``, the config, and every column of ``metrics`` and ``episodes`` as a list. All archives
-are hashed when the store is opened, so one that is new, changed or replaced is unpacked again. The name of the file has
-a digest of the folder and of the code that reads archives, and one of the file's content: a store that is damaged, or
-of another bepo, is made again. What cannot be read is never stored.
+The store is a Parquet file in ``$BEPO_CACHE/runs`` (``bepo.store.cache``). It has a row for each archive of a folder of
+published runs: its ID, the SHA-256 of its bytes, ``run.json``, the config, and every column of ``metrics`` and
+``episodes`` as a list. All archives are hashed when the store is opened, so one that is new, changed or replaced is
+unpacked again. Another folder, or another version of the code that reads archives, has another store. What cannot be
+read is never stored.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -29,7 +28,8 @@ import pyarrow.parquet as pq
 from bepo.core.places import cache_folder
 from bepo.store import archive, checked, json_files, run_files
 from bepo.store.archive import ArchivedRun, read_archive
-from bepo.store.files import Corrupt, DiskFull, digest, digest_of_file, write_atomically
+from bepo.store.cache import load, save
+from bepo.store.files import Corrupt, digest, digest_of_file
 from bepo.store.published import PublishedRuns
 from bepo.store.run_files import STREAMS, StoredRun
 
@@ -37,7 +37,6 @@ _GROUP = 64
 """Runs that are unpacked together."""
 _MANY = 50
 """Archives whose reading is announced."""
-_MOST_SECONDS = 30 * 24 * 3600
 _TYPES = {"bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "str": pa.string()}
 _KINDS = {"b": "bool", "i": "int", "f": "float", "O": "str"}  # by numpy's; arrays of objects have texts alone
 _READERS = (__file__, archive.__file__, checked.__file__, json_files.__file__, run_files.__file__)
@@ -148,14 +147,14 @@ class PublishedColumns:
         if added := [row for run_id in missing if (row := self._row(run_id, archives[run_id]))]:
             kept = [stored.read().take(sorted(places.values()))] if stored else []
             data = _parquet(pa.concat_tables([*kept, _table(added)], promote_options="default"))
-            _keep(data, self._name)
+            save("runs", self._name, data)
             stored = pq.ParquetFile(pa.BufferReader(data))
             places = _places(stored, archives)
         return stored, places
 
     @property
     def _name(self) -> str:
-        """The beginning of the store's file name."""
+        """What the store depends on: the folder, and the code that reads archives."""
         code = [Path(path).read_text(encoding="utf-8") for path in _READERS]
         return digest(json.dumps([str(self.published.folder.resolve()), pa.__version__, *code]), 16)
 
@@ -238,25 +237,6 @@ def _parquet(table: pa.Table) -> bytes:
 
 def _read(name: str) -> pq.ParquetFile | None:
     """Return the store with this name; None if there is none whose content is whole."""
-    for path in cache_folder("runs").glob(f"{name}-*.parquet"):
-        with suppress(OSError, pa.ArrowException):
-            data = path.read_bytes()
-            if path.name == _file_name(name, data):
-                return pq.ParquetFile(pa.BufferReader(data))
-    return None
-
-
-def _keep(data: bytes, name: str) -> None:
-    """Keep the store, and remove earlier ones and those of last month. A full or read-only disk is not an error."""
-    folder = cache_folder("runs")
-    with suppress(OSError, DiskFull):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_atomically(folder / _file_name(name, data), data)
-        for other in folder.glob("*.parquet"):
-            old = time.time() - other.stat().st_mtime > _MOST_SECONDS
-            if old or (other.name.startswith(name) and other.name != _file_name(name, data)):
-                other.unlink()
-
-
-def _file_name(name: str, data: bytes) -> str:
-    return f"{name}-{digest(data, 32)}.parquet"
+    data = load("runs", name)
+    with suppress(pa.ArrowException):
+        return pq.ParquetFile(pa.BufferReader(data)) if data else None

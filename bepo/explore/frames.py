@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from bepo.core.batch import RolloutBatch
-from bepo.core.errors import UserError, choose, why
+from bepo.core.errors import UserError, unknown_choice, why
 from bepo.explore.columns import stored_archives, table_of
 from bepo.runs.config import TIERS, with_neutral_defaults
 from bepo.store.find import each_readable, existing, find_runs, read_every
@@ -45,7 +45,7 @@ def load(*names: str | PathLike[str], results: str | PathLike[str] = "results", 
     for a named run whose files changed. Without names, such a run is skipped with a line on standard error.
     """
     if tier not in (None, *TIERS):
-        raise choose("tier", tier, TIERS)
+        raise unknown_choice("tier", tier, TIERS)
     if results == "":
         raise UserError("results='': must name a folder; '.' is the current folder")
     folder = existing(Path(results).expanduser())

@@ -23,7 +23,7 @@ import pandas as pd
 from scipy.stats import t
 from tqdm import tqdm
 
-from bepo.core.errors import Parser, UserError, choose, exit_code, path_of
+from bepo.core.errors import Parser, UserError, exit_code, path_of, unknown_choice
 from bepo.core.plugins import without_plugins
 from bepo.core.registry import check_type
 from bepo.core.settings import identity
@@ -37,14 +37,14 @@ from bepo.lab.grid import Grid, applicable, credits_of
 from bepo.lab.learn import Learning, learn, warm_start
 from bepo.lab.policies import noisy_expert, softmax
 from bepo.lab.probe import Estimate, of_estimator
-from bepo.lab.record import KINDS, Cell, record
+from bepo.lab.record import KINDS, LabCell, record
 from bepo.lab.replay import REPLAYED, recorded, replay
 from bepo.lab.sampled import SAMPLED, measure, sample
 from bepo.lab.words import (
     LEARNING_WORLDS,
     LIKE,
     WORLDS,
-    Scene,
+    LabSettings,
     make_worlds,
     probe_of,
     read_credit,
@@ -54,7 +54,7 @@ from bepo.lab.words import (
     read_settings,
     split_words,
 )
-from bepo.lab.worlds import Dials
+from bepo.lab.worlds import WorldSettings
 from bepo.runs.compose import register_configs
 from bepo.store.files import write_output
 from bepo.store.find import DEFAULT
@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> Parser:
-    parts = [f"{item.name}={item.default}" for part in (Scene, Dials, Learning) for item in fields(part)]
+    parts = [f"{item.name}={item.default}" for part in (LabSettings, WorldSettings, Learning) for item in fields(part)]
     measures, replayed, sampled, dialled = (
         "\n".join(f"  {name:20} {meaning}" for name, meaning in table.items())
         for table in (MEASURES, REPLAYED, SAMPLED, DIALS)
@@ -148,7 +148,7 @@ def _record(options: argparse.Namespace) -> None:
     folder = options.out or options.results / "lab"
     with tqdm(unit="cell", leave=False, disable=None) as bar:
 
-        def report(cell: Cell, number: int, n: int) -> None:
+        def report(cell: LabCell, number: int, n: int) -> None:
             bar.total, bar.n = n, number
             bar.set_description(f"{cell.at}: {cell.estimator}")
 
@@ -186,7 +186,7 @@ def _replay(options: argparse.Namespace) -> pd.DataFrame:
     words, given = split_words(options.words)
     for name, value in given.items():
         if name != "truth":
-            raise choose("setting of lab replay", name, ("truth",))
+            raise unknown_choice("setting of lab replay", name, ("truth",))
         check_type("truth", value, bool)
     if not words:
         raise UserError("replay: name a run or a file of rollouts")
@@ -209,7 +209,7 @@ def _dials(options: argparse.Namespace) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _fidelity(scene: Scene, dials: Dials, how: Learning, estimates: dict[str, Estimate]) -> pd.DataFrame:
+def _fidelity(scene: LabSettings, dials: WorldSettings, how: Learning, estimates: dict[str, Estimate]) -> pd.DataFrame:
     probed, tables = probe_of(scene, dials, how), []
     for name, estimate in tqdm(estimates.items(), unit="estimator", leave=False, disable=None):
         measured = fidelity(np.asarray(estimate(probed), float), probed)
@@ -217,7 +217,7 @@ def _fidelity(scene: Scene, dials: Dials, how: Learning, estimates: dict[str, Es
     return pd.concat(tables)
 
 
-def _equal(scene: Scene, dials: Dials, how: Learning, estimates: dict[str, Estimate]) -> str:
+def _equal(scene: LabSettings, dials: WorldSettings, how: Learning, estimates: dict[str, Estimate]) -> str:
     """Return for each estimator the group size at which its gradient is as good as the reference's at ``equal_to``."""
     sizes = sorted({*equal.SIZES, scene.equal_to or 0})
     every = estimates | read_estimates([equal.REFERENCE], alone=False)
@@ -234,7 +234,7 @@ def _equal(scene: Scene, dials: Dials, how: Learning, estimates: dict[str, Estim
     return "\n".join([head, *lines, ""])
 
 
-def _learn(scene: Scene, dials: Dials, how: Learning, estimates: dict[str, Estimate]) -> pd.DataFrame:
+def _learn(scene: LabSettings, dials: WorldSettings, how: Learning, estimates: dict[str, Estimate]) -> pd.DataFrame:
     worlds = make_worlds(scene, dials, LEARNING_WORLDS)
     start, tables = warm_start(worlds, scene.success, how.seed), []
     with tqdm(total=len(estimates) * how.updates, unit="update", leave=False, disable=None) as bar:
@@ -246,7 +246,7 @@ def _learn(scene: Scene, dials: Dials, how: Learning, estimates: dict[str, Estim
     return pd.concat(tables)
 
 
-def _bias(scene: Scene, dials: Dials, how: Learning, estimates: dict[str, Estimate]) -> pd.DataFrame:
+def _bias(scene: LabSettings, dials: WorldSettings, how: Learning, estimates: dict[str, Estimate]) -> pd.DataFrame:
     worlds = make_worlds(scene, dials, 1)
     every, probability = every_group(worlds, softmax(noisy_expert(worlds, seed=how.seed)), how.group_size)
     rows = [(name, *bias(estimate, every, probability)) for name, estimate in estimates.items()]

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from bepo.core.errors import UserError, choose
+from bepo.core.errors import UserError, unknown_choice
 from bepo.core.places import PAPER
 from bepo.core.settings import identity
 from bepo.credit import Estimator
@@ -30,11 +30,11 @@ from bepo.lab.grid import LAB_VERSION, applicable, credits_of
 from bepo.lab.learn import Weights, learn, warm_start
 from bepo.lab.policies import noisy_expert, softmax
 from bepo.lab.probe import Probe, of_estimator
-from bepo.lab.sampled import Sampled, Sampling, measure, sample
+from bepo.lab.sampled import GameSettings, Sampled, measure, sample
 from bepo.lab.words import (
     DEFAULT_ENV,
     LEARNING_WORLDS,
-    Scene,
+    LabSettings,
     make_worlds,
     probe_of,
     read_credit,
@@ -58,7 +58,7 @@ _KEYS = ["digest", "at", "estimator", "measure"]
 
 
 @dataclass(frozen=True)
-class Cell:
+class LabCell:
     """One estimator at one setting of the lab, both in the words of the command line."""
 
     kind: str  # one of ``KINDS``
@@ -117,7 +117,7 @@ class Cell:
 KINDS = ("fidelity", "bias", "learning", "sampled", "gain")
 
 
-def cells(kind: str) -> list[Cell]:
+def cells(kind: str) -> list[LabCell]:
     """Return the cells of ``paper/lab.yaml``, each once; those of ``fidelity`` are in its panels.
 
     Learning has those estimators that it names, then every other credit setting of the paper's studies.
@@ -126,7 +126,9 @@ def cells(kind: str) -> list[Cell]:
     if kind == "learning":
         plan[kind]["estimators"] += _of_studies(plan[kind])
     panels: Iterable[Mapping[str, Any]] = plan["panels"].values() if kind == "fidelity" else [plan[kind]]
-    return list(dict.fromkeys(Cell(kind, at, e) for panel in panels for at in panel["at"] for e in panel["estimators"]))
+    return list(
+        dict.fromkeys(LabCell(kind, at, e) for panel in panels for at in panel["at"] for e in panel["estimators"])
+    )
 
 
 def _of_studies(learning: Mapping[str, Any]) -> list[str]:
@@ -140,11 +142,11 @@ def _of_studies(learning: Mapping[str, Any]) -> list[str]:
     return [words for words, credit in usable.items() if credit not in named]
 
 
-def record(folder: Path, kinds: Iterable[str], report: Callable[[Cell, int, int], object]) -> Iterator[Path]:
+def record(folder: Path, kinds: Iterable[str], report: Callable[[LabCell, int, int], object]) -> Iterator[Path]:
     """Measure the cells that the files of ``folder`` lack, and yield each file; rows of other cells are removed."""
     for kind in kinds:
         if kind not in KINDS:
-            raise choose("file", kind, KINDS)
+            raise unknown_choice("file", kind, KINDS)
         path, wanted = folder / f"{kind}.csv", cells(kind)
         register_configs()
         digests = {cell: cell.digest for cell in wanted}
@@ -161,7 +163,7 @@ def record(folder: Path, kinds: Iterable[str], report: Callable[[Cell, int, int]
         yield path
 
 
-def rows(cell: Cell) -> pd.DataFrame:
+def rows(cell: LabCell) -> pd.DataFrame:
     """Return the rows of a cell: one for each measure, with a column for each world."""
     made_by = {"digest": cell.digest, "at": cell.at, "estimator": cell.estimator}
     return pd.DataFrame(
@@ -184,7 +186,7 @@ def read(path: Path) -> pd.DataFrame:
     return found
 
 
-def _write(path: Path, found: pd.DataFrame, digests: Mapping[Cell, str]) -> None:
+def _write(path: Path, found: pd.DataFrame, digests: Mapping[LabCell, str]) -> None:
     place = {text: i for i, text in enumerate(digests.values())}
     found = found.sort_values("digest", key=lambda column: column.map(place), kind="stable")
     write_output(path, found.to_csv(index=False))
@@ -200,7 +202,7 @@ def _credit(words: str, env: str = DEFAULT_ENV) -> Estimator:
     return _known[words, env]
 
 
-def _read(at: str) -> tuple[Scene, Any, Any]:
+def _read(at: str) -> tuple[LabSettings, Any, Any]:
     names, given = split_words(at.split())
     if names:
         raise UserError(f"{PLAN}: {names[0]!r} is not a setting of the lab")
@@ -208,7 +210,7 @@ def _read(at: str) -> tuple[Scene, Any, Any]:
 
 
 @lru_cache(maxsize=4)
-def _read_sampled(at: str) -> tuple[Environment, Sampling]:
+def _read_sampled(at: str) -> tuple[Environment, GameSettings]:
     names, given = split_words(shlex.split(at))
     if len(names) != 1:
         raise UserError(f"{PLAN}: sampled: {at!r} must name one environment")

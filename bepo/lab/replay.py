@@ -53,7 +53,7 @@ _APART = 0.1  # in units of the root mean square
 
 
 @dataclass(frozen=True)
-class Recorded:
+class StoredBatches:
     """What a run or a file of rollouts has: its batches, and the run's estimator and environment."""
 
     batches: Batches
@@ -62,7 +62,7 @@ class Recorded:
     env: str = DEFAULT_ENV
 
 
-def recorded(name: str, results: Path, truth: bool = False) -> Recorded:
+def recorded(name: str, results: Path, truth: bool = False) -> StoredBatches:
     """Return what a run or a file of rollouts has.
 
     ``name`` is a file (.npz, .json, .jsonl), or a run as ``find_runs`` takes it. A file has no estimator of its own.
@@ -73,7 +73,7 @@ def recorded(name: str, results: Path, truth: bool = False) -> Recorded:
     if path.suffix in (".npz", ".json", ".jsonl"):
         if truth:
             raise UserError(f"{name}: truth=true needs a run, which names the environment")
-        return Recorded(iter([(0, read_file(path))]), 1)
+        return StoredBatches(iter([(0, read_file(path))]), 1)
     runs = find_runs(name, results)
     if len(runs) > 1:
         raise UserError(f"{name}: {len(runs)} runs, must be one; such as {runs[0].id}")
@@ -82,7 +82,7 @@ def recorded(name: str, results: Path, truth: bool = False) -> Recorded:
         raise UserError(f"{name}: run {runs[0].id} has no stored rollouts")
     batches = ((update, read_rollouts(runs[0], update)) for update in updates)
     known = _with_truth(runs[0], batches) if truth else batches
-    return Recorded(known, len(updates), _own(runs[0]), str(runs[0].config["env"]["name"]))
+    return StoredBatches(known, len(updates), _own(runs[0]), str(runs[0].config["env"]["name"]))
 
 
 def _with_truth(run: StoredRun, batches: Batches) -> Batches:

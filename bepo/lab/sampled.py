@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from bepo.core.batch import RolloutBatch
-from bepo.core.errors import UserError, choose
+from bepo.core.errors import UserError, unknown_choice
 from bepo.core.settings import Settings, setting
 from bepo.credit import Credit
 from bepo.envs import Environment
@@ -36,7 +36,7 @@ _CALIBRATION = 24  # episodes of each game that say how often a policy succeeds
 
 
 @dataclass
-class Sampling(Settings):
+class GameSettings(Settings):
     """How many games are played, by which policy, and how the truth is sampled."""
 
     games: int = setting(6, at_least=1, at_most=1000)
@@ -73,10 +73,10 @@ def games_of(env: Environment, n: int) -> list[Game]:
         return [Shopping(env, task) for task in islice(env.tasks("train"), n)]
     if isinstance(env, ALFWorld):
         return [Household(env, task) for task in islice(env.tasks("train"), n)]
-    raise choose("env of lab sampled", env.name, ("alfworld", "webshop"))
+    raise unknown_choice("env of lab sampled", env.name, ("alfworld", "webshop"))
 
 
-def sample(env: Environment, how: Sampling, report: Callable[[], object] = lambda: None) -> Sampled:
+def sample(env: Environment, how: GameSettings, report: Callable[[], object] = lambda: None) -> Sampled:
     """Play groups of each game and continue every state; ``report`` is called after each game."""
     games, rng = games_of(env, how.games), Random(how.seed)
     skill = _skill_for(games, env.horizon, how.success, rng)

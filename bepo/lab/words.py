@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, get_type_hints
 
-from bepo.core.errors import UserError, choose
+from bepo.core.errors import UserError, unknown_choice
 from bepo.core.places import CONF
 from bepo.core.registry import assignments, check_type
 from bepo.core.settings import Settings, setting
@@ -16,8 +16,8 @@ from bepo.lab.games import GAMES
 from bepo.lab.learn import Learning
 from bepo.lab.policies import at_success, noisy_expert, spread_rates
 from bepo.lab.probe import Estimate, Probe, of_estimator, probe
-from bepo.lab.sampled import Sampling
-from bepo.lab.worlds import FAMILIES, Dials, Worlds
+from bepo.lab.sampled import GameSettings
+from bepo.lab.worlds import FAMILIES, Worlds, WorldSettings
 from bepo.rollouts.continuations import COLUMN
 from bepo.runs.compose import CONFIG_ERRORS, explain, register_configs, to_config
 from bepo.sweep.composition import composed
@@ -38,7 +38,7 @@ LIKE: dict[str, dict[str, Any]] = {
 
 
 @dataclass
-class Scene(Settings):
+class LabSettings(Settings):
     """Which worlds are measured, from which policy."""
 
     world: str = "sokoban"
@@ -67,26 +67,26 @@ def split_words(words: list[str]) -> tuple[list[str], dict[str, Any]]:
     return names, assignments([word for word in words if "=" in word.split(" ")[0]])
 
 
-def read_settings(given: dict[str, Any]) -> tuple[Scene, Dials, Learning]:
+def read_settings(given: dict[str, Any]) -> tuple[LabSettings, WorldSettings, Learning]:
     """Return the settings that a command line names; ``like`` stands for the dials of an environment.
 
     Raises ``UserError`` for unknown names and wrong values.
     """
     if (like := given.get("like")) is not None:
         if like not in LIKE:
-            raise choose("like", str(like), LIKE)
+            raise unknown_choice("like", str(like), LIKE)
         given = LIKE[like] | {name: value for name, value in given.items() if name != "like"}
-    kinds = {part: get_type_hints(part) for part in (Scene, Dials, Learning)}
+    kinds = {part: get_type_hints(part) for part in (LabSettings, WorldSettings, Learning)}
     own = {part: {item.name for item in fields(part)} for part in kinds}
     for name, value in given.items():
         if not any(name in names for names in own.values()):
-            raise choose("setting", name, sorted({"like"}.union(*own.values())))
+            raise unknown_choice("setting", name, sorted({"like"}.union(*own.values())))
         check_type(f"lab.{name}", value, next(kinds[part][name] for part in kinds if name in own[part]))
-    scene = Scene(**{k: v for k, v in given.items() if k in own[Scene]})
-    dials = Dials(**{k: v for k, v in given.items() if k in own[Dials]})
+    scene = LabSettings(**{k: v for k, v in given.items() if k in own[LabSettings]})
+    dials = WorldSettings(**{k: v for k, v in given.items() if k in own[WorldSettings]})
     how = Learning(**{k: v for k, v in given.items() if k in own[Learning]})
     if scene.world not in WORLDS:
-        raise choose("world", scene.world, WORLDS)
+        raise unknown_choice("world", scene.world, WORLDS)
     return scene, dials, how
 
 
@@ -141,24 +141,24 @@ def read_environment(text: str) -> Environment:
         raise UserError(f"{text!r}: {explain(error)}") from None
 
 
-def read_sampling(given: dict[str, Any]) -> Sampling:
+def read_sampling(given: dict[str, Any]) -> GameSettings:
     """Return the settings of ``lab sampled``. Raises ``UserError`` for unknown names and wrong values."""
-    kinds = get_type_hints(Sampling)
-    own = [item.name for item in fields(Sampling)]
+    kinds = get_type_hints(GameSettings)
+    own = [item.name for item in fields(GameSettings)]
     for name, value in given.items():
         if name not in own:
-            raise choose("setting", name, own)
+            raise unknown_choice("setting", name, own)
         check_type(f"lab.{name}", value, kinds[name])
-    return Sampling(**given)
+    return GameSettings(**given)
 
 
-def make_worlds(scene: Scene, dials: Dials, default: int) -> Worlds:
+def make_worlds(scene: LabSettings, dials: WorldSettings, default: int) -> Worlds:
     """Return the worlds of a scene; ``default`` is their number if the scene names none."""
     which = range(scene.first_world, scene.first_world + (scene.worlds or default))
     return Worlds(WORLDS[scene.world](which, dials.horizon), dials)
 
 
-def probe_of(scene: Scene, dials: Dials, how: Learning) -> Probe:
+def probe_of(scene: LabSettings, dials: WorldSettings, how: Learning) -> Probe:
     """Return the rollouts that ``lab fidelity`` measures with these settings; 16 worlds by default."""
     worlds = make_worlds(scene, dials, 16)
     logits = noisy_expert(worlds, seed=how.seed)

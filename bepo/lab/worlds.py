@@ -51,7 +51,7 @@ class World:
 
 
 @dataclass
-class Dials(Settings):
+class WorldSettings(Settings):
     """What makes credit assignment hard in a batch of worlds."""
 
     horizon: int = setting(15, at_least=1, at_most=1000)
@@ -75,9 +75,9 @@ class Dials(Settings):
 class Worlds:
     """B worlds padded to one size, with the dials that are set."""
 
-    def __init__(self, worlds: Sequence[World], dials: Dials | None = None) -> None:
+    def __init__(self, worlds: Sequence[World], dials: WorldSettings | None = None) -> None:
         """Raises ``UserError`` for worlds with different numbers of actions or features."""
-        self.worlds, self.dials = list(worlds), dials or Dials()
+        self.worlds, self.dials = list(worlds), dials or WorldSettings()
         if len({(world.next.shape[1], len(world.features[0])) for world in worlds}) != 1:
             raise UserError("worlds of one batch must have equally many actions and features")
         b, s, a = len(worlds), max(len(world.next) for world in worlds), worlds[0].next.shape[1]

@@ -12,7 +12,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from bepo import __version__
-from bepo.core.errors import Parser, UserError, choose, exit_code, path_of
+from bepo.core.errors import Parser, UserError, exit_code, path_of, unknown_choice
 from bepo.credit import estimators
 from bepo.envs import environments
 from bepo.losses import losses
@@ -48,7 +48,7 @@ class Package:
     def check(self) -> None:
         """Raise ``UserError`` for an unknown kind, a name that Python or bepo cannot use, and an existing folder."""
         if self.kind not in _PLACES:
-            raise choose("kind of plug-in", self.kind, _PLACES)
+            raise unknown_choice("kind of plug-in", self.kind, _PLACES)
         if not self.name.isidentifier() or not self.name.islower() or iskeyword(self.name):
             raise UserError(f"{self.name}: must be the name of a Python module in lower case, such as my_{self.kind}")
         if self.folder.exists():

@@ -14,7 +14,7 @@ from bepo.core.errors import UserError
 from bepo.core.phases import report
 from bepo.core.settings import identity
 from bepo.envs import Environment, Split, Task
-from bepo.store.files import advise, digest
+from bepo.store.files import digest, with_hint
 from bepo.store.json_files import check_made_for, read_sealed, write_sealed
 
 
@@ -66,7 +66,7 @@ def _reported(tasks: Iterator[Task], phase: str, size: int) -> Iterator[Task]:
 
 def _read(path: Path, split: Split, size: int, settings: dict[str, Any]) -> TaskSet:
     try:
-        with advise("remove the file to make it anew"):
+        with with_hint("remove the file to make it anew"):
             content = read_sealed(path, "task set")
             if "env" in content:  # older files lack the settings that they were made for
                 check_made_for(path, {"env": content["env"]}, {"env": settings})

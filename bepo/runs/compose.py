@@ -19,7 +19,7 @@ from hydra_plugins.hydra_optuna_sweeper.config import OptunaSweeperConf
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from bepo.core.errors import UserError, choose, exit_code, nearest
+from bepo.core.errors import UserError, exit_code, nearest, unknown_choice
 from bepo.core.places import CONF
 from bepo.core.plugins import plugin_folders, use_plugins
 from bepo.core.settings import Settings
@@ -140,7 +140,7 @@ def to_config(composed: DictConfig) -> Config:
         raise UserError(f"not the config of a run, but {type(config).__name__}: its defaults must name train")
     for group, plugins in PLUGINS.items():
         if not isinstance(part := vars(config)[group], Settings):
-            raise choose(group, part, plugins())
+            raise unknown_choice(group, part, plugins())
     for name in ("agent", "rollout", "training", "evaluation", "tracking"):
         if not isinstance(part := vars(config)[name], Settings):
             raise UserError(f"{name}={part}: must be settings, such as {name}.FIELD=VALUE")
@@ -155,7 +155,7 @@ def _refuse_unknown(node: DictConfig, path: str = "") -> None:
     known = [item.name for item in fields(kind)]
     for name in map(str, node):
         if name not in known:
-            raise choose("setting", f"{path}{name}", (f"{path}{field}" for field in known))
+            raise unknown_choice("setting", f"{path}{name}", (f"{path}{field}" for field in known))
         part = None if OmegaConf.is_missing(node, name) or OmegaConf.is_interpolation(node, name) else node[name]
         if isinstance(part, DictConfig):
             _refuse_unknown(part, f"{path}{name}.")
@@ -171,7 +171,7 @@ def config_of(stored: dict[str, Any]) -> Config:
         name, known = stored.get(group, {}).get("name"), plugins()
         if name not in known:
             plugins = f"; the run had plugins={stored['plugins']}" if stored.get("plugins") else ""
-            raise UserError(f"{choose(group, name, known)}{plugins}")
+            raise UserError(f"{unknown_choice(group, name, known)}{plugins}")
         schema[group] = OmegaConf.structured(known[name])
     try:
         return to_config(cast(DictConfig, OmegaConf.merge(schema, stored)))

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 
 from bepo.envs import Split
 from bepo.runs.config import Config, identity_of
 from bepo.runs.metrics import success_rate
+from bepo.runs.session import RunSession
 from bepo.runs.wandb_labels import labels_of
 from bepo.store.find import DEFAULT
 from bepo.store.run_files import StoredRun
-from bepo.store.runs import RunFolder, run_id
+from bepo.store.runs import run_id
 
 _SHORT = 4  # overrides of a single run that its last line repeats
 
 
-def cell_and_success(
-    config: Config, done: StoredRun, split: Split, overrides: Sequence[str], varying: Sequence[str]
-) -> str:
-    """Return the cell of a complete run, and its success before and after training, in words.
+def cell_and_success(session: RunSession, done: StoredRun, split: Split) -> str:
+    """Return the cell of a complete run, and its success on a split before and after training, in words.
 
-    The cell is ``varying``, the overrides by which it differs from the others, or else a few ``overrides``.
+    The cell is the overrides by which it differs from the others, or else a few overrides.
     """
+    config, overrides = session.config, session.overrides
     updates = dict.fromkeys((0, done.metadata["result"]["updates"]))
     rates = [rate for update in updates if (rate := _rate(done, split, update))]
-    shown = varying or (overrides if len(overrides) <= _SHORT else ())
-    cell = labels_of(config, RunFolder(Path(config.results), done.id), shown).config["cell"]
+    shown = session.varying or (overrides if len(overrides) <= _SHORT else ())
+    cell = labels_of(config, session.folder, shown).config["cell"]
     return f"{config.env.name} {cell} seed={config.seed}, {split} success {' -> '.join(rates)}"
 
 

@@ -16,7 +16,7 @@ from bepo.rollouts.task_sets import TaskSet
 from bepo.runs.config import METHOD_VERSION, Config
 from bepo.runs.metrics import success_rate
 from bepo.runs.players import EnginePlayer
-from bepo.store.files import advise, digest
+from bepo.store.files import digest, with_hint
 from bepo.store.json_files import check_made_for, read_sealed, write_sealed
 from bepo.store.locks import locked
 from bepo.store.runs import RunFolder
@@ -86,7 +86,7 @@ class Evaluations:
         with locked(path.with_suffix(".lock")):
             if not path.exists():
                 write_sealed(path, {**settings, "rows": self._pass(split, seed, 0)})
-        with advise("remove the file, it will be made again"):
+        with with_hint("remove the file, it will be made again"):
             made_for = read_sealed(path, "evaluation of a first policy")
             rows = made_for.pop("rows", [])
             check_made_for(path, made_for, settings)

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from bepo.core.errors import UserError, choose, told
+from bepo.core.errors import UserError, told, unknown_choice
 from bepo.core.plugins import import_plugins
 from bepo.runs.metrics import seconds_of_updates, success_rate
 from bepo.store.run_files import StoredRun
@@ -75,7 +75,9 @@ def _last_value(metric: str) -> Objective:
         rows = run.metrics()
         found = [row[metric] for row in rows if row.get(metric) is not None]
         if not found:
-            raise choose("metric of study.objectives", metric, {name for row in rows for name in row} - {"update"})
+            raise unknown_choice(
+                "metric of study.objectives", metric, {name for row in rows for name in row} - {"update"}
+            )
         return float(found[-1])
 
     return Objective(value, None, metric)
@@ -165,7 +167,7 @@ def _chosen(names: Any) -> list[Objective]:
         raise UserError(f"study.objectives: {tested[0]} is of test tasks, which must not be used to choose settings")
     unknown = [name for name in names if str(name) not in OBJECTIVES and "/" not in str(name)]
     if unknown:
-        raise choose("objective", unknown[0], choices)
+        raise unknown_choice("objective", unknown[0], choices)
     return [OBJECTIVES.get(name) or _last_value(name) for name in names]
 
 

@@ -14,7 +14,7 @@ from bepo.core.errors import UserError
 from bepo.store.checked import check_columns, check_config, check_metadata_types, check_packed, numbers
 from bepo.store.files import MOST_BYTES, Corrupt, check_regular, digest, write_atomically
 from bepo.store.json_files import field as field_of
-from bepo.store.json_files import row_line, sealed, unsealed
+from bepo.store.json_files import row_line, unsealed, with_digest
 from bepo.store.run_files import (
     CONFIG,
     CONTENT,
@@ -102,7 +102,7 @@ def write_archive(run: StoredRun, path: Path, complete: bool = False) -> None:
         members[f"{stream}.json"] = json.dumps(packed, separators=(",", ":")).encode()
     if complete:
         members |= {name: run.read(name) for name in run.metadata["files"] if name == TRANSCRIPTS or "/" in name}
-    members[CONTENT] = sealed({"files": {name: digest(data) for name, data in members.items()}}).encode()
+    members[CONTENT] = with_digest({"files": {name: digest(data) for name, data in members.items()}}).encode()
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_LZMA) as file:
         for name, data in members.items():

@@ -147,7 +147,7 @@ def check_regular(path: Path, what: str) -> int:
 
 
 @contextmanager
-def advise(advice: str) -> Iterator[None]:
+def with_hint(advice: str) -> Iterator[None]:
     """Append advice to the message of a ``Corrupt`` that is raised within a ``with`` block."""
     try:
         yield

@@ -17,7 +17,7 @@ _INDENTATION = re.compile(rb"\n *")
 
 def write_sealed(path: Path, content: dict[str, Any]) -> None:
     """Write a JSON object with a field ``digest``, the checksum of all other fields."""
-    write_atomically(path, sealed(content))
+    write_atomically(path, with_digest(content))
 
 
 def read_sealed(path: Path, what: str) -> dict[str, Any]:
@@ -25,9 +25,9 @@ def read_sealed(path: Path, what: str) -> dict[str, Any]:
     return unsealed(read_bytes(path, what), path, what)
 
 
-def sealed(content: dict[str, Any]) -> str:
+def with_digest(content: dict[str, Any]) -> str:
     """Return a JSON object with a field ``digest``, the checksum of all other fields."""
-    text = json.dumps(finite(content), sort_keys=True, allow_nan=False)
+    text = json.dumps(nan_to_none(content), sort_keys=True, allow_nan=False)
     return json.dumps(json.loads(text) | {"digest": digest(text)}, indent=1, sort_keys=True)
 
 
@@ -99,15 +99,15 @@ def _row(line: str) -> dict[str, Any] | None:
 
 def row_line(row: dict[str, Any]) -> str:
     """Return a row as a line of a JSONL file."""
-    return json.dumps(finite(row), allow_nan=False) + "\n"
+    return json.dumps(nan_to_none(row), allow_nan=False) + "\n"
 
 
-def finite(value: Any) -> Any:
+def nan_to_none(value: Any) -> Any:
     """Replace numbers that JSON cannot hold (NaN and the infinities) by None, at any depth."""
     if isinstance(value, dict):
-        return {k: finite(v) for k, v in value.items()}
+        return {k: nan_to_none(v) for k, v in value.items()}
     if isinstance(value, list):
-        return [finite(v) for v in value]
+        return [nan_to_none(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -116,7 +116,7 @@ def check_made_for(place: Path, found: Mapping[str, Any], expected: Mapping[str,
 
     The file name contains a digest of the settings, but a file can be renamed.
     """
-    wanted = json.loads(json.dumps(finite(dict(expected))))
+    wanted = json.loads(json.dumps(nan_to_none(dict(expected))))
     if others := list(_differences(found, wanted)):
         raise Corrupt(f"{place}: made for other settings ({'; '.join(others[:3])})")
 

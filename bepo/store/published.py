@@ -24,7 +24,7 @@ from typing import Any
 from bepo.core.places import PAPER
 from bepo.store.archive import POLICIES, ArchivedRun, read_archive
 from bepo.store.cells import checked_cell
-from bepo.store.files import Corrupt, advise, digest, digest_of_file, folder_name, write_atomically
+from bepo.store.files import Corrupt, digest, digest_of_file, folder_name, with_hint, write_atomically
 from bepo.store.folders import read_sealed_folder
 from bepo.store.json_files import read_object
 from bepo.store.run_files import StoredRun
@@ -175,7 +175,7 @@ def read_warm_start(folder: Path) -> None:
 
     Raises ``Corrupt`` if a file changed, or if the name belongs to other settings. The message says how to restore it.
     """
-    with advise(f"`git restore {folder}` restores the published files"):
+    with with_hint(f"`git restore {folder}` restores the published files"):
         made_for = read_sealed_folder(folder, WARM_START)
         made_for.pop("curve", None)
         if not folder.name.endswith(f"-{warm_start_key(made_for)}"):

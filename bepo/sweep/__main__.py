@@ -20,7 +20,7 @@ from bepo.store.run_files import refuse_older
 from bepo.store.source import SOURCE
 from bepo.sweep.check import check_tuning
 from bepo.sweep.estimate import Throughput
-from bepo.sweep.execute import Execution
+from bepo.sweep.grid import Grid
 from bepo.sweep.outcome import GridOutcome, TuningOutcome
 from bepo.sweep.plan import PlannedRun, note_cells, plan_runs
 from bepo.sweep.pool import Pool
@@ -104,7 +104,7 @@ def _sweep(options: Namespace) -> int:
         return 2
     outcomes: list[GridOutcome | TuningOutcome] = []
     if grids:
-        outcome = Execution(runs, pool, brief or View(throughput, pool.size, len(runs))).finish()
+        outcome = Grid(runs, pool, brief or View(throughput, pool.size, len(runs))).finish()
         outcomes.append(outcome)
         whole = [format_summary(outcome, runs, time.monotonic() - began)]
         say("".join(f"{line}\n" for line in (failures(outcome, runs) if brief else whole)), end="")

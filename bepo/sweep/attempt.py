@@ -20,8 +20,6 @@ class Attempt:
     trial: optuna.Trial
     lock: FileLock
     runs: list[PlannedRun]  # one for each training seed
-    pending: list[PlannedRun]  # runs that this process has not started
-    resume_at: float = 0.0  # when to start the next run, after another process was working on one
     n_reported: int = 0  # values that were reported to the pruner
     failure: str = ""
     is_pruned: bool = False

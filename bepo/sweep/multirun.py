@@ -14,7 +14,7 @@ from hydra.experimental.callback import Callback
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig, OmegaConf
 
-from bepo.core.errors import UserError, choose
+from bepo.core.errors import UserError, unknown_choice
 from bepo.core.settings import in_identity
 from bepo.runs.command import CLASSES, note_swept
 from bepo.runs.compose import CONFIG_ERRORS, explain
@@ -80,7 +80,7 @@ def _check_logging(hydra: DictConfig) -> None:
         for handler in (OmegaConf.select(hydra, f"{name}.handlers") or {}).values():
             kind = handler.get("class", handler.get("()")) if OmegaConf.is_dict(handler) else handler
             if kind not in _HANDLERS:
-                raise choose(f"class of a handler in hydra.{name}", kind, _HANDLERS)
+                raise unknown_choice(f"class of a handler in hydra.{name}", kind, _HANDLERS)
 
 
 def _start_logging(hydra: DictConfig) -> None:
@@ -95,10 +95,10 @@ def check_plugins(hydra: DictConfig) -> None:
     """Raise ``UserError`` for an unknown sweeper or launcher."""
     sweeper = _target(hydra.sweeper)
     if sweeper not in _SWEEPERS:
-        raise choose("sweeper", sweeper, _SWEEPERS.values())
+        raise unknown_choice("sweeper", sweeper, _SWEEPERS.values())
     known = {f"{one.__module__}.{one.__name__}" for one in Plugins.instance().discover(Launcher)}
     if (launcher := _target(hydra.launcher)) not in known:
-        raise choose("launcher", launcher, known)
+        raise unknown_choice("launcher", launcher, known)
 
 
 def _target(plugin: Any) -> str:

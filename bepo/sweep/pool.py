@@ -29,7 +29,6 @@ from bepo.sweep.plan import PlannedRun
 BAD_INPUT, DISK_FULL, BUSY, INTERRUPTED = 2, 74, 75, 130
 """Exit codes of a worker. ``BUSY``: another process is working on the run."""
 _LONGEST_FOLDER = 60  # bytes of the folder of a socket; a path may have 107, and multiprocessing adds 32
-RETRY_SECONDS = 2.0  # wait before retrying a busy run
 
 
 @dataclass
@@ -56,7 +55,7 @@ class Worker:
 
 # Modules that a run imports late, which takes several seconds. A missing one only makes a worker start slower.
 _PRELOADED = [
-    "bepo.runs.evaluation_run",
+    "bepo.runs.evaluate",
     "bepo.training.local_engine",
     "bepo.policies.lm.tiny_model",
     "wandb.sdk.launch",
@@ -157,8 +156,8 @@ def explain_exit(code: int) -> str:
 
 def train_in_process(config: Config, overrides: list[str], log: Path) -> None:
     """Train one run and exit with one of the codes above. The output of the run goes to its log."""
-    from bepo.runs.evaluation_run import evaluate  # the server has imported these already
-    from bepo.runs.run import run
+    from bepo.runs.evaluate import evaluate  # the server has imported these already
+    from bepo.runs.train import train
 
     os.setpgid(0, 0)  # Ctrl-C reaches only the sweep, which passes it on once
     signal.signal(signal.SIGTERM, lambda *_: None)  # Slurm's too; programs that a run starts would inherit SIG_IGN
@@ -170,7 +169,7 @@ def train_in_process(config: Config, overrides: list[str], log: Path) -> None:
         print(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {' '.join(overrides)}", flush=True)
         faulthandler.enable(file)
         try:
-            evaluate(config, overrides) if config.is_evaluation else run(config, overrides)
+            evaluate(config, overrides) if config.is_evaluation else train(config, overrides)
             print(f"--- {sum(os.times()[:4]):.1f} s of CPU", flush=True)
         except Busy as error:
             print(error, flush=True)

@@ -14,7 +14,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from tqdm import tqdm
 
-from bepo.core.errors import UserError, choose, nearest
+from bepo.core.errors import UserError, nearest, unknown_choice
 from bepo.core.places import EXPERIMENTS
 from bepo.core.plugins import plugin_folders
 from bepo.runs.compose import CONFIG_ERRORS, explain, to_config
@@ -127,7 +127,7 @@ def compose_study(name: str, overrides: Sequence[str] = ()) -> PlannedStudy:
     The override ``seeds=8`` replaces the training seeds of any study by 0 to 7.
     """
     if name not in study_names():
-        raise choose("study", name, study_names())
+        raise unknown_choice("study", name, study_names())
     both = [o for o in overrides if o.startswith(("seed=", "seeds="))]
     if len({o.split("=")[0] for o in both}) > 1:
         raise UserError(f"{' '.join(both)}: both choose the training seeds; leave one of them out")

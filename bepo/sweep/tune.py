@@ -6,7 +6,6 @@ continue a killed trial, distribute seeds over workers, or prune.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,9 +17,10 @@ from bepo.runs.objectives import metric_for_pruner
 from bepo.store.locks import FileLock, acquire, locked, try_acquire
 from bepo.sweep.attempt import Attempt
 from bepo.sweep.outcome import TuningOutcome
-from bepo.sweep.plan import note_cells, plan_cells
-from bepo.sweep.pool import BUSY, RETRY_SECONDS, Pool, Worker, explain_exit, interrupts
+from bepo.sweep.plan import PlannedRun, note_cells, plan_cells
+from bepo.sweep.pool import Pool, Worker, explain_exit
 from bepo.sweep.samplers import sampler_and_pruner
+from bepo.sweep.schedule import Scheduler
 from bepo.sweep.show import View
 from bepo.sweep.space import conditional_space, search_space, suggest, values_of
 from bepo.sweep.storage import UNREACHABLE
@@ -40,11 +40,12 @@ from bepo.sweep.trials import (
 )
 
 
-class Tuning:
+class Tuning(Scheduler):
     """Runs the trials of an Optuna study until all processes together have made the target number."""
 
     def __init__(self, planned: PlannedStudy, pool: Pool, view: View) -> None:
-        self.planned, self.pool, self.view = planned, pool, view
+        super().__init__(pool, view)
+        self.planned = planned
         self.objectives = planned.objectives
         has_pruner = "pruner" in planned.config.study and len(self.objectives) == 1
         self.metric = metric_for_pruner(self.objectives[0]) if has_pruner else None
@@ -66,62 +67,45 @@ class Tuning:
 
         Raises ``UserError`` if the storage of the trials cannot be used any more, after the workers have stopped.
         """
-        with interrupts() as received:
-            try:
-                self._work(received)
-            except UNREACHABLE as error:
-                self._stop_workers()
-                raise UserError(f"its trials cannot be stored: {told(error)}") from error
-            except BaseException:
-                self._stop_workers()
-                raise
+        try:
+            self.outcome.interrupted = self.work()
+        except UNREACHABLE as error:
+            raise UserError(f"its trials cannot be stored: {told(error)}") from error
         for attempt in self.attempts:
             attempt.lock.release()  # the next process retries the abandoned trial
-        self.outcome.interrupted = bool(received)
         if (refused := [trial.user_attrs.get(REFUSED) for trial in counted_trials(self.study)]) and all(refused):
             self.outcome.failed.append(f"no trial could be trained; the last error: {refused[-1]}")
         self.view.end()
         self.view.note(format_status(self.planned, self.study))
         return self.outcome
 
-    def _work(self, received: Sequence[int]) -> None:
-        """Run trials until the target is reached, or until a signal was received and the workers have ended."""
-        while True:
-            if received:
-                self.pool.stop(len(received))
-            else:
-                self._fill()
-            n_elsewhere = len(self._trials(TrialState.RUNNING, TrialState.WAITING)) - len(self.attempts)
-            if not self.pool.workers and (received or (not self.attempts and not n_elsewhere)):
-                break
-            for worker in self.pool.ended(0.5):
-                self._ended(worker)
-            for attempt in list(self.attempts):
-                self._update(attempt)
-            self.view.draw(self.pool.workers, [r for a in self.attempts for r in a.pending], n_elsewhere)
+    def n_elsewhere(self) -> int:
+        """Return how many runs, and trials without one, other processes work on."""
+        return len(self._trials(TrialState.RUNNING, TrialState.WAITING)) - len(self.attempts) + len(self.busy)
 
-    def _stop_workers(self) -> None:
-        """Let the workers end after their updates. The same command continues their runs."""
-        while self.pool.workers:
-            self.pool.stop(1)
-            self.pool.ended(0.5)
+    def is_done(self) -> bool:
+        """Return whether no trial is left, here or elsewhere, once no worker is at work."""
+        return not self.attempts and super().is_done()
+
+    def next_run(self) -> PlannedRun | None:
+        """Return the next run of the trials at work, or else the first one of another trial."""
+        if not self.pending and (attempt := self._next_attempt()):
+            self.attempts.append(attempt)
+            self.pending += attempt.runs
+        if not self.pending:
+            return None
+        run = self.pending.pop(0)
+        note_cells(run)
+        return run
+
+    def watch(self) -> None:
+        """Report to the pruner, and end the trials whose runs have ended."""
+        for attempt in list(self.attempts):
+            self._update(attempt)
 
     # --- trials --------------------------------------------------------------------------------------------
 
-    def _fill(self) -> None:
-        while self.pool.has_free_slot:
-            ready = [a for a in self.attempts if a.pending and a.resume_at <= time.monotonic()]
-            if not ready and (attempt := self._next()):
-                self.attempts.append(attempt)
-                ready = [attempt]
-            if not ready:
-                return
-            run = ready[0].pending.pop(0)
-            note_cells(run)
-            if run.progress().status != "complete":
-                self.view.started(self.pool.start(run))
-
-    def _next(self) -> Attempt | None:
+    def _next_attempt(self) -> Attempt | None:
         """Return the next trial: an abandoned one, or else a new one; None if the study has its target number.
 
         A trial whose settings contradict each other is pruned and replaced. One that cannot be begun has failed.
@@ -215,7 +199,7 @@ class Tuning:
         ]
         runs = plan_cells(cells)
         trial.set_user_attr(RUNS, [run.id for run in runs])
-        attempt = Attempt(trial, lock, runs, list(runs))
+        attempt = Attempt(trial, lock, runs)
         retries = f" (retries trial {trial.user_attrs[RETRIES]})" if RETRIES in trial.user_attrs else ""
         self.view.note(f"{attempt.label}{retries}: {format_params(trial.params)}")
         return attempt
@@ -232,18 +216,11 @@ class Tuning:
 
     # --- ends ----------------------------------------------------------------------------------------------
 
-    def _ended(self, worker: Worker) -> None:
-        (attempt,) = [a for a in self.attempts if worker.run in a.runs]
-        if worker.exit_code == BUSY:
-            attempt.pending.append(worker.run)
-            attempt.resume_at = time.monotonic() + RETRY_SECONDS
-        elif worker.run.progress().status == "complete":  # whatever its exit status
-            self.view.completed(worker)
-        elif worker.stop_requests:
-            self.view.stopped(worker)
-        else:
-            attempt.failure = f"{worker.run.label}: {explain_exit(worker.exit_code)}  ({worker.run.log})"
-            self.view.failed(worker)
+    def ended(self, run: PlannedRun, worker: Worker | None) -> None:
+        """Note the failure of a trial's run."""
+        (attempt,) = [a for a in self.attempts if run in a.runs]
+        if worker and not worker.stop_requests and run.progress().status != "complete":
+            attempt.failure = f"{run.label}: {explain_exit(worker.exit_code)}  ({run.log})"
 
     def _update(self, attempt: Attempt) -> None:
         """Report new values to the pruner, prune a bad trial, and tell Optuna when a trial has ended."""
@@ -268,7 +245,8 @@ class Tuning:
 
     def _close(self, attempt: Attempt, state: TrialState, values: Sequence[float] | None = None) -> None:
         """End a trial after its workers. The workers of a complete trial end by themselves, after their upload."""
-        attempt.pending.clear()
+        self.pending = [run for run in self.pending if run not in attempt.runs]
+        self.busy = {name: entry for name, entry in self.busy.items() if entry[0] not in attempt.runs}
         workers = [worker for worker in self.pool.workers if worker.run in attempt.runs]
         if state != TrialState.COMPLETE:
             for worker in workers:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from bepo.core.errors import choose
+from bepo.core.errors import unknown_choice
 
 GROUPS = ("credit", "env", "loss", "study")
 
@@ -27,7 +27,7 @@ def contract(group: str) -> list[Any]:
     import pytest
 
     if group not in GROUPS:
-        raise choose("group of contract tests", group, GROUPS)
+        raise unknown_choice("group of contract tests", group, GROUPS)
     module = importlib.import_module(f"{__name__}.{group}")
     own = {name: one for name, one in vars(module).items() if getattr(one, "__module__", "") == module.__name__}
     return [pytest.param(own[name], id=name.removeprefix("check_")) for name in own if name.startswith("check_")]

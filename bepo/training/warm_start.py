@@ -22,7 +22,7 @@ from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling, collect
 from bepo.rollouts.evaluation import play
 from bepo.rollouts.task_sets import TaskSet
-from bepo.store.files import advise
+from bepo.store.files import with_hint
 from bepo.store.folders import read_sealed_folder, seal_folder, sync_folder
 from bepo.store.json_files import check_made_for
 from bepo.store.locks import locked
@@ -58,7 +58,7 @@ def initial_policy(setup: Setup) -> LanguageModel:
         with locked(setup.cache / f"{name}.lock"):
             if not folder.exists():
                 _make(folder, policy, setup)
-        with advise(f"remove {folder} to make it anew"):
+        with with_hint(f"remove {folder} to make it anew"):
             made_for = read_sealed_folder(folder, WARM_START)
             made_for.pop("curve", None)
             check_made_for(folder, made_for, starting_policy_of(setup))

@@ -11,7 +11,7 @@ from statsmodels.stats.power import TTestIndPower, TTestPower
 from analysis.claims.claims import read
 from analysis.claims.expression import ExpressionError
 from analysis.claims.formula import Inequality, comparisons, conjunction, inequalities
-from analysis.claims.inference import LEVEL, SEEDS_FOR_SPREAD, Measured, Outcome, decide, significance, spread_p
+from analysis.claims.inference import LEVEL, SEEDS_FOR_SPREAD, Outcome, SeedValues, decide, significance, spread_p
 from analysis.claims.needs import power_of, seeds_needed
 from analysis.data.sources import Source
 from analysis.output.power import power
@@ -30,7 +30,7 @@ def names_of(text):
 
 
 def measured(name, values, runs=None):
-    return Measured(
+    return SeedValues(
         (name, "", "", ""),
         tuple(range(len(values))),
         np.asarray(values, float),
@@ -361,12 +361,14 @@ def test_bit_identical_runs_count_once():
     rest = {"a": [60.0, 61.0, 62.0, 63.0], "b": [50.0, 51.0, 52.0, 54.0]}
     same = [10.0, 90.0]
     a, b = (
-        Measured((n, "", "", ""), tuple(range(6)), np.array(same + rest[n]), ("x", "y", *(f"{n}{i}" for i in range(4))))
+        SeedValues(
+            (n, "", "", ""), tuple(range(6)), np.array(same + rest[n]), ("x", "y", *(f"{n}{i}" for i in range(4)))
+        )
         for n in "ab"
     )
     found = significance(formula("a > b"), {"a": a, "b": b}).leaves()[0]
     alone = stats.ttest_ind(rest["a"], rest["b"], equal_var=False)
     assert found.value == pytest.approx(a.values.mean() - b.values.mean())
     assert found.error == pytest.approx(4 / 6 * (np.mean(rest["a"]) - np.mean(rest["b"])) / alone.statistic)
-    other = Measured(b.key, b.seeds, b.values, tuple(f"b{i}" for i in range(6)))
+    other = SeedValues(b.key, b.seeds, b.values, tuple(f"b{i}" for i in range(6)))
     assert significance(formula("a > b"), {"a": a, "b": other}).leaves()[0].error > 5 * found.error

@@ -13,7 +13,7 @@ from analysis.claims import prediction
 from analysis.claims.lab import decided, read_claims
 from analysis.claims.prediction import DECLARED, Prediction, predictions
 from analysis.data import lab
-from analysis.data.lab import Recorded, recorded
+from analysis.data.lab import LabRows, recorded
 from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 from analysis.output.build import build
@@ -32,7 +32,7 @@ def found():
         ("a", "slip=0.1"): [0.9, 1.0, 1.1, 1.2],
         ("b", "slip=0.1"): [0.5, 0.6, 0.71, 0.8],
     }
-    return Recorded(
+    return LabRows(
         pd.DataFrame(
             {"digest": "0", "at": at, "estimator": name, "measure": "error"} | {str(i): x for i, x in enumerate(values)}
             for (name, at), values in table.items()

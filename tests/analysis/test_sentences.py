@@ -5,7 +5,7 @@ import pytest
 
 from analysis.claims.claims import read
 from analysis.claims.formula import Inequality
-from analysis.claims.inference import Measured, significance
+from analysis.claims.inference import SeedValues, significance
 from analysis.claims.sentences import reported, sentence, unit_of
 from analysis.claims.verdicts import deciding
 
@@ -15,7 +15,9 @@ CLAIMS = {claim.id: claim for claim in read()}
 def said(name: str, **values: tuple[float, ...]) -> str:
     claim = CLAIMS[name]
     found = {
-        entry: Measured(claim.entries[entry], tuple(range(len(own))), np.array(own), tuple(f"{entry}{i}" for i in own))
+        entry: SeedValues(
+            claim.entries[entry], tuple(range(len(own))), np.array(own), tuple(f"{entry}{i}" for i in own)
+        )
         for entry, own in values.items()
     }
     tested = significance(claim.formula, found)

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from analysis.data.statistics import (
-    Sample,
+    Scores,
     bootstrap,
     compare,
     detectable,
@@ -22,7 +22,7 @@ def sample(values, kinds=None):
     """``values``: (training seeds, evaluation seeds, tasks)."""
     values = np.asarray(values, float)
     tasks = tuple(f"t{i}" for i in range(values.shape[2]))
-    return Sample(tuple(range(len(values))), tuple(values), tasks, tuple(kinds or [""] * len(tasks)))
+    return Scores(tuple(range(len(values))), tuple(values), tasks, tuple(kinds or [""] * len(tasks)))
 
 
 THREE = [[[100, 0, 0, 0], [100, 100, 0, 0]], [[0, 0, 0, 0], [100, 0, 0, 0]], [[100, 100, 100, 0], [100, 100, 0, 0]]]
@@ -97,7 +97,7 @@ def test_comparisons_on_one_task_set_are_paired():
     three = np.repeat(base, 3, axis=0) + np.arange(3)[:, None, None]  # good and bad trainings, the same for both
     pairs = compare(sample(three), sample(three - 1))
     assert (pairs.paired.low, pairs.paired.high) == pytest.approx((1, 1)) and pairs.separated is False
-    other = Sample((0,), b.values, tuple(f"u{i}" for i in range(200)), b.kinds)
+    other = Scores((0,), b.values, tuple(f"u{i}" for i in range(200)), b.kinds)
     assert isnan(compare(a, other).interval.low)
 
 

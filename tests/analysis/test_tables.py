@@ -9,8 +9,8 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.claims.entries import OfEntries
-from analysis.data import remembered
-from analysis.data.sources import Source
+from analysis.data.cache import digest_of, load, save, written
+from analysis.data.sources import Source, state_of
 from analysis.grid.artefact import artefacts
 from analysis.output import explain, page
 from analysis.output.build import build
@@ -348,18 +348,16 @@ def test_everything_is_written_and_the_same_runs_give_the_same_bytes(results, tm
 
 
 def test_an_analysis_depends_on_its_runs_and_its_files(results, tmp_path):
-    before = remembered.digest_of(Source(results))
-    assert before == remembered.digest_of(Source(results)) != remembered.digest_of(Source(results, seeds=[1]))
+    before = digest_of(Source(results))
+    assert before == digest_of(Source(results)) != digest_of(Source(results, seeds=[1]))
     write_run(results, "gate_form", {"env.name": "webshop"}, ((1, 0),), tier="smoke")
-    assert remembered.digest_of(Source(results)) != before
-    remembered.keep([1], "key", before)
-    assert (
-        remembered.recall(Source(results), "key", before) == [1] and remembered.recall(Source(results), "key") is None
-    )
+    assert digest_of(Source(results)) != before
+    save([1], "key", before)
+    assert load(Source(results), "key", before) == [1] and load(Source(results), "key") is None
     (tmp_path / "report.html").write_text("a", encoding="utf-8")
-    state = remembered.state_of(remembered.written(tmp_path))
+    state = state_of(written(tmp_path))
     (tmp_path / "report.html").write_text("ab", encoding="utf-8")
-    assert remembered.state_of(remembered.written(tmp_path)) != state
+    assert state_of(written(tmp_path)) != state
 
 
 @pytest.mark.slow

@@ -12,16 +12,16 @@ import pytest
 from bepo import publish, verify
 from bepo.core.errors import UserError
 from bepo.core.places import ROOT
-from bepo.runs import life
+from bepo.runs import session
 from bepo.runs.compare import differences, differences_of_first_update, prediction_interval
 from bepo.runs.compose import config_of, register_configs
 from bepo.runs.config import identity_of
-from bepo.runs.run import run as train_run
+from bepo.runs.train import train as train_run
 from bepo.store import find
 from bepo.store.archive import read_archive, write_archive
 from bepo.store.files import digest_of_file
 from bepo.store.folders import digests_of_folder, seal_folder
-from bepo.store.json_files import read_sealed, sealed, write_sealed
+from bepo.store.json_files import read_sealed, with_digest, write_sealed
 from bepo.store.published import TRIALS, PublishedRuns
 from bepo.store.run_files import RUN, read_run
 from bepo.store.runs import run_id
@@ -45,7 +45,7 @@ def train(results, varying, *overrides):
     overrides = ["tier=smoke", varying, *overrides, f"results={results}"]
     (planned,) = plan_cells([Cell("main_sokoban_text", overrides, [varying])])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(life, "SOURCE", CLEAN)
+        patch.setattr(session, "SOURCE", CLEAN)
         train_run(planned.config, overrides)
 
 
@@ -346,7 +346,7 @@ def test_numbers_that_are_missing_and_other_tasks_are_differences(published):
 def test_a_result_that_its_episodes_do_not_give_is_found(published, capsys):
     run, _ = runs_of(published)
     run.metadata["result"]["success"] += 0.125
-    run.read = lambda name: sealed(run.metadata).encode() if name == RUN else read_archive(run.path).read(name)
+    run.read = lambda name: with_digest(run.metadata).encode() if name == RUN else read_archive(run.path).read(name)
     write_archive(run, run.path)
     assert publish.main(["--tier", "smoke", "--to", str(published)]) == 2
     assert f"{run.path}: states success " in capsys.readouterr().err

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError
-from bepo.runs.rollout_files import bounded
+from bepo.runs.collection import bounded
 from bepo.testing.strategies import rollouts
 
 

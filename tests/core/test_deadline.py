@@ -4,12 +4,12 @@ import threading
 
 import pytest
 
-from bepo.core.deadline import within
+from bepo.core.deadline import call_with_timeout
 
 
 @pytest.mark.parametrize("seconds", [60, None])
 def test_a_call_returns_what_it_would_return_here(seconds):
-    assert within(seconds, lambda: 3) == 3
+    assert call_with_timeout(seconds, lambda: 3) == 3
 
 
 @pytest.mark.parametrize("error", [KeyError("its own"), SystemExit(2), TimeoutError("its own")], ids=repr)
@@ -18,12 +18,12 @@ def test_a_call_raises_what_it_would_raise_here(error):
         raise error
 
     with pytest.raises(type(error)) as found:
-        within(60, fail)
+        call_with_timeout(60, fail)
     assert found.value is error
 
 
 def test_a_call_that_hangs_is_given_up():
     never = threading.Event()
     with pytest.raises(TimeoutError, match=r"^no answer for 0\.01 seconds$"):
-        within(0.01, never.wait)
+        call_with_timeout(0.01, never.wait)
     never.set()

@@ -174,7 +174,7 @@ def test_two_classes_of_one_file_cannot_share_a_name(folder):
 
 def test_plug_ins_are_part_of_what_a_cached_config_depends_on(folder, monkeypatch):
     monkeypatch.setenv("BEPO_CACHE", str(folder / "cache"))
-    composition._cache_folder.cache_clear()
+    composition._sources.cache_clear()
     register([])
     names = set()
     for text in ("", "x = 1"):
@@ -183,5 +183,5 @@ def test_plug_ins_are_part_of_what_a_cached_config_depends_on(folder, monkeypatc
         plugins.use_plugins(["plugins=loose_part.py"])
         composition.composed(EXPERIMENTS, "main_sokoban", ["tier=smoke"])
         names |= {path.name for path in (folder / "cache").rglob("*") if path.is_file()}
-    composition._cache_folder.cache_clear()
+    composition._sources.cache_clear()
     assert len(names) == 2

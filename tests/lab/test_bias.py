@@ -11,7 +11,7 @@ from bepo.lab.controls import CONTROLS
 from bepo.lab.policies import noisy_expert, softmax
 from bepo.lab.probe import of_estimator
 from bepo.lab.truth import success
-from bepo.lab.worlds import FAILURE, SUCCESS, Dials, World, Worlds
+from bepo.lab.worlds import FAILURE, SUCCESS, World, Worlds, WorldSettings
 
 MOVES = np.array([[1, 0], [2, 0], [SUCCESS, FAILURE]])
 
@@ -20,7 +20,7 @@ MOVES = np.array([[1, 0], [2, 0], [SUCCESS, FAILURE]])
 def small():
     """A chain of three states with success, failure and time-outs; success pays 1 and nothing else pays."""
     world = World("small", MOVES, 1.0 * (MOVES == SUCCESS), 0, [0, 1, 2], [((s,),) for s in range(3)])
-    worlds = Worlds([world], Dials(horizon=4))
+    worlds = Worlds([world], WorldSettings(horizon=4))
     policy = softmax(noisy_expert(worlds, 1.0))
     return worlds, policy, *every_group(worlds, policy, 2)
 
@@ -65,7 +65,7 @@ def test_leave_one_out_is_unbiased_and_a_group_mean_shrinks(small):
 def paid():
     """The same chain, where some steps pay; how long a trajectory lasts depends on the policy."""
     reward = 1.0 * (MOVES == SUCCESS) + np.array([[0.3, 0.0], [0.5, -0.2], [0.0, 0.1]])
-    worlds = Worlds([World("paid", MOVES, reward, 0, [0, 1, 2], [((s,),) for s in range(3)])], Dials(horizon=4))
+    worlds = Worlds([World("paid", MOVES, reward, 0, [0, 1, 2], [((s,),) for s in range(3)])], WorldSettings(horizon=4))
     policy = softmax(noisy_expert(worlds, 1.0))
     return worlds, policy, trajectories(worlds, policy)
 

@@ -11,7 +11,7 @@ from bepo.lab.learn import Learning, learn, rates, warm_start
 from bepo.lab.policies import at_success, noisy_expert
 from bepo.lab.probe import of_estimator, probe
 from bepo.lab.truth import success
-from bepo.lab.worlds import Dials, Worlds, chain, grid, sokoban_rooms
+from bepo.lab.worlds import Worlds, WorldSettings, chain, grid, sokoban_rooms
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_measures_do_not_depend_on_the_scale_except_the_raw_ones(probed):
 
 def test_bias_and_variance_add_up_to_the_error():
     """With one trajectory a group, up to the rare cells that are left out. Both estimates are unbiased."""
-    worlds = Worlds([chain(4), chain(5)], Dials(horizon=8))
+    worlds = Worlds([chain(4), chain(5)], WorldSettings(horizon=8))
     one = probe(worlds, at_success(worlds, noisy_expert(worlds), 0.5), group_size=1, groups=4000)
     for name in ("continuations_4", "exact_value"):
         found = fidelity(CONTROLS[name](one), one)
@@ -75,7 +75,7 @@ def test_a_rate_that_no_scale_reaches_is_named_with_those_that_are():
 
 @pytest.mark.slow
 def test_policies_learn_and_better_credit_learns_faster():
-    worlds = Worlds([grid(seed) for seed in range(16)], Dials(horizon=12))
+    worlds = Worlds([grid(seed) for seed in range(16)], WorldSettings(horizon=12))
     start = warm_start(worlds, 0.2)
     how = Learning(seeds=6, updates=12, learning_rate=0.05)
     curves = {name: learn(worlds, start, estimate, how) for name, estimate in estimates().items()}

@@ -11,7 +11,7 @@ from bepo.lab.gain import KL, gain, moved
 from bepo.lab.policies import at_success, noisy_expert, softmax
 from bepo.lab.probe import of_estimator, probe
 from bepo.lab.truth import occupancy
-from bepo.lab.worlds import Dials, Worlds, chain, sokoban_rooms
+from bepo.lab.worlds import Worlds, WorldSettings, chain, sokoban_rooms
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def probed():
 def test_the_true_advantage_gives_exactly_1(aliasing, monkeypatch):
     """Each visited step, state and action weighs as much as it should; then a sample is the true gradient."""
     monkeypatch.setattr(of_gain, "TRAJECTORIES", 40_000)
-    worlds = Worlds([chain(3), chain(4)], Dials(horizon=6, **aliasing))
+    worlds = Worlds([chain(3), chain(4)], WorldSettings(horizon=6, **aliasing))
     one = probe(worlds, at_success(worlds, noisy_expert(worlds), 0.5), group_size=8, groups=5000)
     batch, rollouts = one.rollouts.batch, one.rollouts
     chance = one.policy[one.of, rollouts.state, rollouts.action]
@@ -34,7 +34,7 @@ def test_the_true_advantage_gives_exactly_1(aliasing, monkeypatch):
 
 
 def test_the_gain_of_a_sample_is_that_of_a_plain_computation():
-    worlds = Worlds([chain(4)], Dials(horizon=5))
+    worlds = Worlds([chain(4)], WorldSettings(horizon=5))
     policy = softmax(noisy_expert(worlds))
     one = probe(worlds, policy, group_size=4, groups=8)
     estimate = of_estimator(make("grpo"))(one)

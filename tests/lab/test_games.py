@@ -16,8 +16,8 @@ from bepo.lab.fidelity import fidelity
 from bepo.lab.games import Household, Shopping, enumerated, households, shops
 from bepo.lab.policies import at_success, noisy_expert
 from bepo.lab.probe import of_estimator, probe
-from bepo.lab.sampled import Sampled, Sampling, _Truth, measure, sample
-from bepo.lab.worlds import SUCCESS, Dials, Worlds
+from bepo.lab.sampled import GameSettings, Sampled, _Truth, measure, sample
+from bepo.lab.worlds import SUCCESS, Worlds, WorldSettings
 
 SHOP = WebShop(products=10, suggestions=3)
 HOUSE = ALFWorld(max_receptacles=8, task_types=["look_at_obj_in_light"])
@@ -53,7 +53,7 @@ def test_an_enumerated_world_goes_where_the_environment_goes(env, start, horizon
 @pytest.mark.parametrize("family, horizon", [(shops, 6), (households, 5)])
 def test_policies_choose_listed_actions_only(family, horizon):
     """In several games, which list different numbers of actions."""
-    worlds = Worlds(family(range(2), horizon), Dials(horizon=horizon, aliasing=1.0, aliased_policy=False))
+    worlds = Worlds(family(range(2), horizon), WorldSettings(horizon=horizon, aliasing=1.0, aliased_policy=False))
     policy = at_success(worlds, noisy_expert(worlds), 0.3)
     assert not policy[~worlds.listed].any()
     probed = probe(worlds, policy, group_size=4, groups=10)
@@ -109,7 +109,7 @@ def test_continuations_estimate_the_exact_value(env, start):
 
 
 def test_the_error_of_known_estimates():
-    batch = sample(SHOP, Sampling(games=1, groups=2, group_size=4, continuations=2)).batch
+    batch = sample(SHOP, GameSettings(games=1, groups=2, group_size=4, continuations=2)).batch
     rng, n = np.random.default_rng(0), len(batch)
     true = rng.normal(size=n)
     game = np.arange(n) % 2
@@ -126,9 +126,9 @@ def test_the_error_of_known_estimates():
 
 
 def test_sampled_rollouts_say_what_agents_see():
-    how = Sampling(games=2, groups=1, group_size=3, continuations=4, success=0.5)
+    how = GameSettings(games=2, groups=1, group_size=3, continuations=4, success=0.5)
     house = replace(HOUSE, horizon=12)
-    seen, hidden = (sample(house, Sampling(**vars(how) | {"keys": keys})) for keys in ("seen", "hidden"))
+    seen, hidden = (sample(house, GameSettings(**vars(how) | {"keys": keys})) for keys in ("seen", "hidden"))
     np.testing.assert_array_equal(seen.batch.reward, hidden.batch.reward)
     assert seen.batch.n_groups == 2 and set(seen.game) == {0, 1} and np.isfinite(seen.first).all()
     assert any("you see" in key for key in seen.batch.state_key)

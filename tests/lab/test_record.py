@@ -6,7 +6,7 @@ import pytest
 
 from bepo.lab import record
 from bepo.lab.__main__ import main
-from bepo.lab.record import RECORDED, Cell, cells, read, rows
+from bepo.lab.record import RECORDED, LabCell, cells, read, rows
 from bepo.lab.words import read_credit
 from bepo.runs.compose import register_configs
 
@@ -24,10 +24,10 @@ sampled: {at: ["'webshop products=10' games=1 groups=1 group_size=2 continuation
 @pytest.mark.parametrize(
     "cell",
     [
-        Cell("fidelity", "group_size=2", "gated_bepo"),
-        Cell("bias", "world=tree horizon=4 group_size=2", "gated_bepo"),
+        LabCell("fidelity", "group_size=2", "gated_bepo"),
+        LabCell("bias", "world=tree horizon=4 group_size=2", "gated_bepo"),
         pytest.param(
-            Cell("sampled", "alfworld games=12", "graphgpo_official"), marks=[pytest.mark.slow, pytest.mark.long]
+            LabCell("sampled", "alfworld games=12", "graphgpo_official"), marks=[pytest.mark.slow, pytest.mark.long]
         ),
     ],
     ids=["fidelity", "bias", "sampled"],
@@ -92,19 +92,19 @@ def test_only_what_is_missing_is_measured(tmp_path, monkeypatch, capsys):
 
 def test_the_digest_names_what_makes_a_cell(monkeypatch):
     register_configs()
-    one = Cell("fidelity", "group_size=8", "grpo")
+    one = LabCell("fidelity", "group_size=8", "grpo")
     same, *others = (
-        Cell("fidelity", "", "grpo"),
-        Cell("fidelity", "slip=0.1", "grpo"),
-        Cell("fidelity", "", "grpo std=none"),
-        Cell("fidelity", "", "exact"),
-        Cell("bias", "", "grpo"),
+        LabCell("fidelity", "", "grpo"),
+        LabCell("fidelity", "slip=0.1", "grpo"),
+        LabCell("fidelity", "", "grpo std=none"),
+        LabCell("fidelity", "", "exact"),
+        LabCell("bias", "", "grpo"),
     )
     assert one.digest == same.digest and len({one.digest, *(cell.digest for cell in others)}) == 5
     games = [
-        Cell("sampled", f"{at} games=2", "g2po_official") for at in ("webshop", "'webshop products=10'", "alfworld")
+        LabCell("sampled", f"{at} games=2", "g2po_official") for at in ("webshop", "'webshop products=10'", "alfworld")
     ]
-    games.append(Cell("sampled", "webshop games=3", "g2po_official"))
+    games.append(LabCell("sampled", "webshop games=3", "g2po_official"))
     assert len({cell.digest for cell in games}) == 4
 
 

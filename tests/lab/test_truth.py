@@ -8,7 +8,7 @@ import pytest
 from bepo.lab.policies import at_success, noisy_expert, softmax
 from bepo.lab.rollouts import collect
 from bepo.lab.truth import gradient, occupancy, success, values
-from bepo.lab.worlds import FAILURE, FAMILIES, SUCCESS, Dials, World, Worlds, chain, grid, sokoban_rooms, tree
+from bepo.lab.worlds import FAILURE, FAMILIES, SUCCESS, World, Worlds, WorldSettings, chain, grid, sokoban_rooms, tree
 
 ONE = np.zeros(1, int)
 
@@ -44,7 +44,7 @@ def enumerated(worlds: Worlds, policy, objective, gamma):
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("slip, aliasing", [(0.0, 0.0), (0.3, 0.0), (0.2, 1.0)])
 def test_values_and_gradients_are_those_of_all_trajectories(seed, slip, aliasing):
-    worlds = Worlds([three_states(seed)], Dials(horizon=4, slip=slip, aliasing=aliasing))
+    worlds = Worlds([three_states(seed)], WorldSettings(horizon=4, slip=slip, aliasing=aliasing))
     logits = np.random.default_rng(seed).standard_normal((1, 3, 2))
     policy = softmax(np.take_along_axis(logits, worlds.key[:, :, None], 1))
     for objective, gamma in (("success", 1.0), ("return", 1.0), ("return", 0.9)):
@@ -64,7 +64,7 @@ def test_worlds_can_begin_at_any_number(family):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_policy_starts_at_the_success_rate_that_is_asked_for(family):
-    worlds = Worlds(FAMILIES[family](range(3), 15), Dials(slip=0.05))
+    worlds = Worlds(FAMILIES[family](range(3), 15), WorldSettings(slip=0.05))
     policy = at_success(worlds, noisy_expert(worlds), 0.3)
     np.testing.assert_allclose(policy.sum(-1), 1)
     which = np.repeat(np.arange(3), 400)
@@ -87,11 +87,11 @@ def test_what_worlds_are():
 
 
 def test_aliased_states_share_key_features_and_policy():
-    worlds = Worlds([chain(4), chain(6)], Dials(aliasing=1.0))
+    worlds = Worlds([chain(4), chain(6)], WorldSettings(aliasing=1.0))
     assert len(set(worlds.key[0, :8])) == 4 and len(set(worlds.key[1])) == 6
     policy = softmax(noisy_expert(worlds))
     np.testing.assert_array_equal(policy[1], policy[1][worlds.key[1]])
     np.testing.assert_array_equal(worlds.features[1], worlds.features[1][worlds.key[1]])
-    hidden = Worlds([chain(4), chain(6)], Dials(aliasing=1.0, aliased_policy=False))
+    hidden = Worlds([chain(4), chain(6)], WorldSettings(aliasing=1.0, aliased_policy=False))
     np.testing.assert_array_equal(hidden.key, worlds.key)
     assert len({tuple(row) for row in hidden.features[1]}) == 12

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bepo.core.batch import RolloutBatch
-from bepo.runs.dynamic_sampling import collect_mixed, mixed
+from bepo.runs.collection import collect_mixed, mixed
 from bepo.store.run_files import read_run
 from bepo.training.backends import Rollouts, joined
 from tests.command import train

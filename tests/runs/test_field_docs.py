@@ -5,7 +5,7 @@ from typing import get_type_hints
 
 import pytest
 
-from bepo.core.errors import choose
+from bepo.core.errors import unknown_choice
 from bepo.runs.compose import _suggested
 from bepo.runs.config import PLUGINS, Config
 from bepo.runs.field_docs import explained, field_docs
@@ -59,11 +59,11 @@ def test_help_without_a_config_is_left_as_it_is():
 
 def test_the_nearest_choice_is_suggested():
     assert (
-        str(choose("credit", "gro", ["grpo", "hgpo"]))
+        str(unknown_choice("credit", "gro", ["grpo", "hgpo"]))
         == "unknown credit 'gro'; choices: grpo, hgpo; did you mean grpo?"
     )
-    assert str(choose("credit", "zzz", ["grpo"])) == "unknown credit 'zzz'; choices: grpo"
-    many = str(choose("artefact", "n9", [f"n{i}" for i in range(40)], "a file"))
+    assert str(unknown_choice("credit", "zzz", ["grpo"])) == "unknown credit 'zzz'; choices: grpo"
+    many = str(unknown_choice("artefact", "n9", [f"n{i}" for i in range(40)], "a file"))
     assert many.startswith("unknown artefact 'n9'; choices: n9, ") and many.endswith(
         "and 28 more (a file); did you mean n9?"
     )

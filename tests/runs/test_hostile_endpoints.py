@@ -9,7 +9,7 @@ import pytest
 from bepo.core.errors import UserError
 from bepo.policies.serving.completion import Malformed, read_completion
 from bepo.policies.serving.limited_http import MOST_BYTES, proxy_of
-from bepo.runs.evaluation_run import evaluate
+from bepo.runs.evaluate import evaluate
 from tests.chat_server import serving, status
 from tests.runs.test_served import configured, only
 

@@ -17,7 +17,7 @@ from bepo.core.errors import UserError
 from bepo.core.places import CONF
 from bepo.runs.compose import register_configs, to_config
 from bepo.runs.config import identity_of
-from bepo.runs.evaluation_run import evaluate
+from bepo.runs.evaluate import evaluate
 from bepo.store.run_files import read_run
 from bepo.store.runs import run_id
 from bepo.sweep.composition import composed

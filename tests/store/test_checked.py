@@ -17,7 +17,7 @@ from bepo.store.archive import check_archive, read_archive, write_archive
 from bepo.store.cells import read_cell
 from bepo.store.files import Corrupt, digest, digest_of_file
 from bepo.store.find import find_runs
-from bepo.store.json_files import read_sealed, row_line, sealed, write_sealed
+from bepo.store.json_files import read_sealed, row_line, with_digest, write_sealed
 from bepo.store.run_files import read_run
 from bepo.view import main as view
 from tests.explore.runs_with_episodes import write
@@ -209,7 +209,7 @@ def packed(path, members):
     """Replace members of an archive, and seal it anew."""
     with zipfile.ZipFile(path) as file:
         content = {name: file.read(name) for name in file.namelist()} | members
-    content["content.json"] = sealed(
+    content["content.json"] = with_digest(
         {"files": {name: digest(data) for name, data in content.items() if name != "content.json"}}
     ).encode()
     with zipfile.ZipFile(path, "w") as file:
@@ -267,7 +267,7 @@ def test_a_list_of_files_without_files_is_named(results, tmp_path):
     with zipfile.ZipFile(path) as file:
         content = {name: file.read(name) for name in file.namelist()}
     for files in ({}, {"files": None}, {"files": []}):
-        content["content.json"] = sealed(files).encode()
+        content["content.json"] = with_digest(files).encode()
         with zipfile.ZipFile(path, "w") as file:
             for name, data in content.items():
                 file.writestr(name, data)

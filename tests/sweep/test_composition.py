@@ -36,7 +36,7 @@ TIER_OF = {"prompting_closed": "paper", "desktop": "desktop"} | dict.fromkeys(OF
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     """An empty cache, and ``cache.calls``, the configs that Hydra has composed."""
-    composition._cache_folder.cache_clear()
+    composition._sources.cache_clear()
     monkeypatch.setenv("BEPO_CACHE", str(tmp_path / "cache"))
     calls = []
 
@@ -46,7 +46,7 @@ def cache(tmp_path, monkeypatch):
 
     monkeypatch.setattr(composition, "compose_with_hydra", counted)
     yield calls
-    composition._cache_folder.cache_clear()
+    composition._sources.cache_clear()
 
 
 def same(config, expected):
@@ -129,7 +129,7 @@ def test_a_changed_file_is_composed_anew(tmp_path, cache):
     assert composed(folder, "main_sokoban", ["tier=smoke"]).updates == 4
     path = folder / "main_sokoban.yaml"
     path.write_text(path.read_text(encoding="utf-8") + "\nupdates: 9\n", encoding="utf-8")
-    composition._cache_folder.cache_clear()  # as in another process
+    composition._sources.cache_clear()  # as in another process
     assert composed(folder, "main_sokoban", ["tier=smoke"]).updates == 9
     assert len(cache) == len(files(tmp_path)) == 2
 
@@ -137,7 +137,7 @@ def test_a_changed_file_is_composed_anew(tmp_path, cache):
 def test_what_is_composed_while_a_file_changes_is_not_kept(tmp_path, cache):
     folder = tmp_path / "experiments"
     shutil.copytree(EXPERIMENTS, folder)
-    composition._cache_folder(folder)
+    composition._sources(folder)
     (folder / "new.yaml").write_text("", encoding="utf-8")
     composed(folder, "main_sokoban", [])
     assert len(cache) == 1 and not files(tmp_path)
@@ -157,8 +157,8 @@ def test_a_cache_that_cannot_be_trusted_or_made_is_not_used(tmp_path, cache, why
     if why == "it cannot be made":
         (tmp_path / "cache").write_text("", encoding="utf-8")
     else:
-        composition._cache_folder(EXPERIMENTS).chmod(0o777)
-        composition._cache_folder.cache_clear()
+        (tmp_path / "cache" / "configs").mkdir(parents=True)
+        (tmp_path / "cache" / "configs").chmod(0o777)
     for _ in range(2):
         composed(EXPERIMENTS, "main_sokoban", [])
     assert len(cache) == 2

@@ -1,6 +1,7 @@
 """Between ``ask`` and ``tell`` runs the code of others. A trial that it fails is one line, and the others go on."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import optuna
@@ -79,7 +80,7 @@ def states(made: Tuning) -> list[str]:
 
 def test_a_sampler_that_stops_a_study_ends_it(tmp_path):
     made = tuning(tmp_path, *ONE_CHOICE, trials=9, sampler=optuna.samplers.BruteForceSampler())
-    while attempt := made._next():
+    while attempt := made._next_attempt():
         made._tell(attempt.trial, TrialState.COMPLETE, [0.5])
     assert sorted(trial.params["credit.b_min"] for trial in made.study.trials) == [1, 2, 3]
     assert "3 of 9 trials of 1 seeds (3 complete); the sampler has no other settings to try" in format_status(
@@ -90,15 +91,15 @@ def test_a_sampler_that_stops_a_study_ends_it(tmp_path):
 
 def test_what_failed_in_a_stopped_study_is_tried_again(tmp_path):
     made = tuning(tmp_path, *ONE_CHOICE, trials=9, sampler=optuna.samplers.BruteForceSampler())
-    while attempt := made._next():
+    while attempt := made._next_attempt():
         failed = attempt.trial.params["credit.b_min"] == 2
         made._tell(attempt.trial, TrialState.FAIL if failed else TrialState.COMPLETE, None if failed else [0.5])
     assert len(time_estimates(made.planned, find_study(made.planned), Throughput(tmp_path))) == 1
     again = tuning(tmp_path, *ONE_CHOICE, trials=9, sampler=optuna.samplers.BruteForceSampler())
-    attempt = again._next()
+    attempt = again._next_attempt()
     assert attempt.trial.params["credit.b_min"] == 2
     again._tell(attempt.trial, TrialState.COMPLETE, [0.5])
-    assert again._next() is None and target_of(again.planned, again.study) == 3
+    assert again._next_attempt() is None and target_of(again.planned, again.study) == 3
 
 
 class Broken(optuna.samplers.RandomSampler):
@@ -115,9 +116,9 @@ class Broken(optuna.samplers.RandomSampler):
 @pytest.mark.parametrize("method", ["before_trial", "infer_relative_search_space", "sample_independent"])
 def test_a_sampler_that_proposes_nothing_ends_its_search_in_one_line(method, tmp_path):
     made = tuning(tmp_path)
-    first = made._next()
+    first = made._next_attempt()
     made.study.sampler = Broken(method)
-    assert made._next() is None and made._next() is None
+    assert made._next_attempt() is None and made._next_attempt() is None
     assert made.outcome.failed == [
         "tune_gated_bepo, hydra.sweeper.sampler: Broken proposes no settings, LookupError: no such thing"
     ]
@@ -125,13 +126,13 @@ def test_a_sampler_that_proposes_nothing_ends_its_search_in_one_line(method, tmp
     made._tell(first.trial, TrialState.COMPLETE, [0.5])  # what runs goes on
     first.lock.release()
     again = tuning(tmp_path)  # nor does the failure end the search for ever
-    assert again._next() and states(again) == ["COMPLETE", "FAIL", "RUNNING"]
+    assert again._next_attempt() and states(again) == ["COMPLETE", "FAIL", "RUNNING"]
 
 
 def test_a_sampler_that_fails_after_a_trial_loses_nothing(tmp_path):
     made = tuning(tmp_path, sampler=Broken("after_trial"))
-    made._tell(made._next().trial, TrialState.COMPLETE, [0.5])
-    assert states(made) == ["COMPLETE"] and made.study.best_value == 0.5 and made._next()
+    made._tell(made._next_attempt().trial, TrialState.COMPLETE, [0.5])
+    assert states(made) == ["COMPLETE"] and made.study.best_value == 0.5 and made._next_attempt()
 
 
 @pytest.mark.parametrize("place", ["suggest", "_attempt", "report", "is_complete", "values"])
@@ -149,7 +150,7 @@ def test_an_error_on_the_way_fails_its_trial_alone(place, error, tmp_path, monke
         monkeypatch.setattr("bepo.sweep.attempt.Attempt.is_complete", property(lambda self: place == "values"))
         monkeypatch.setattr(f"bepo.sweep.attempt.Attempt.{place}", property(fail) if place == "is_complete" else fail)
     begun = place in ("report", "is_complete", "values")
-    while attempt := made._next():
+    while attempt := made._next_attempt():
         assert begun
         made.attempts.append(attempt)
         made._update(attempt)
@@ -160,16 +161,22 @@ def test_an_error_on_the_way_fails_its_trial_alone(place, error, tmp_path, monke
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), optuna.exceptions.StorageInternalError("x")])
 def test_a_storage_that_is_lost_ends_the_search_in_one_line_after_its_workers(error, tmp_path, monkeypatch):
-    made, stopped = tuning(tmp_path), []
+    made = tuning(tmp_path)
+    worker = SimpleNamespace(stop_requests=0)
+    made.pool.workers, asked = [worker], []
 
     def fail(*arguments, **options):
         raise error
 
-    monkeypatch.setattr(made, "_work", fail)
-    monkeypatch.setattr(made, "_stop_workers", lambda: stopped.append(True))
+    def stop(requests):
+        asked.append(requests)
+        made.pool.workers.clear()
+
+    monkeypatch.setattr(made, "n_elsewhere", fail)
+    monkeypatch.setattr(made.pool, "stop", stop)
     with pytest.raises(UserError, match="its trials cannot be stored: "):
         made.finish()
-    assert stopped
+    assert asked == [1]
 
 
 def test_an_infinite_value_of_an_older_version_is_not_the_best(tmp_path):

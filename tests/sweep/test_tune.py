@@ -25,7 +25,7 @@ from bepo.sweep import studies
 from bepo.sweep.__main__ import main
 from bepo.sweep.attempt import Attempt, means_so_far
 from bepo.sweep.estimate import Throughput
-from bepo.sweep.execute import Execution
+from bepo.sweep.grid import Grid
 from bepo.sweep.plan import PlannedRun, plan_cells
 from bepo.sweep.pool import Pool, Worker
 from bepo.sweep.samplers import seeded
@@ -138,7 +138,7 @@ def test_abandoned_trials_are_queued_once(tmp_path):
     trials = [tuning.study.ask(tuning.space) for _ in range(3)]
     held = acquire(tuning.folder / f"{tuning.study.study_name}.0.lock")
     tuning.study.enqueue_trial(trials[2].params, user_attrs={"retries": 2})
-    attempts = [tuning._next() for _ in range(3)]
+    attempts = [tuning._next_attempt() for _ in range(3)]
     assert attempts[2] is None
     assert [a.trial.user_attrs["retries"] for a in attempts[:2]] == [2, 1]
     assert [a.trial.params for a in attempts[:2]] == [trials[2].params, trials[1].params]
@@ -147,16 +147,16 @@ def test_abandoned_trials_are_queued_once(tmp_path):
     assert "3 of 3 trials of 2 seeds (3 partial)" in format_status(planned, tuning.study)
 
     other = Tuning(planned, Pool(1), view)
-    assert other._next() is None  # all three are at work
+    assert other._next_attempt() is None  # all three are at work
     held.release()
-    assert other._next().trial.params == trials[0].params
+    assert other._next_attempt().trial.params == trials[0].params
 
 
 def test_the_workers_of_a_complete_trial_end_by_themselves(tmp_path, monkeypatch):
     """Their runs are complete before W&B has them; to be interrupted then would leave them there as failed."""
     planned = compose_study("tune_gated_bepo", [f"results={tmp_path}", "env=sokoban", "hydra.sweeper.n_trials=1"])
     tuning = Tuning(planned, Pool(1), View(Throughput(tmp_path), 1, 2))
-    attempt = tuning._next()
+    attempt = tuning._next_attempt()
     tuning.attempts.append(attempt)
     worker = Worker(attempt.runs[1], Process())
     tuning.pool.workers.append(worker)
@@ -173,15 +173,25 @@ def test_a_worker_that_is_killed_after_its_run_was_complete_has_completed_it(tmp
     planned = compose_study("tune_gated_bepo", [f"results={tmp_path}", "env=sokoban", "hydra.sweeper.n_trials=1"])
     view, shown = View(Throughput(tmp_path), 1, 2), []
     tuning = Tuning(planned, Pool(1), view)
-    attempt = tuning._next()
+    attempt = tuning._next_attempt()
     tuning.attempts.append(attempt)
-    grid = Execution(attempt.runs, Pool(1), view)
+    grid = Grid(attempt.runs, Pool(1), view)
     monkeypatch.setattr(PlannedRun, "progress", lambda run: SimpleNamespace(status="complete"))
     monkeypatch.setattr(view, "completed", shown.append)
     killed = Worker(attempt.runs[0], SimpleNamespace(exitcode=-signal.SIGKILL))
     for sweep_ in (tuning, grid):
         sweep_._ended(killed)
     assert shown == [killed, killed] and not attempt.failure and not grid.outcome.failed
+
+
+def test_trials_whose_runs_are_complete_end_without_a_worker(tmp_path, monkeypatch):
+    planned = compose_study("tune_gated_bepo", [f"results={tmp_path}", "env=sokoban", "hydra.sweeper.n_trials=2"])
+    tuning = Tuning(planned, Pool(1), View(Throughput(tmp_path), 1, 2))
+    monkeypatch.setattr(PlannedRun, "progress", lambda run, hashed=True: SimpleNamespace(status="complete", updates=1))
+    monkeypatch.setattr("bepo.sweep.attempt.Attempt.values", lambda attempt, objectives: [0.5])
+    monkeypatch.setattr("bepo.sweep.attempt.Attempt.report", lambda attempt, metric: False)
+    assert not tuning.work()
+    assert [trial.values for trial in tuning.study.trials] == [[0.5], [0.5]] and not tuning.attempts
 
 
 def test_the_pruner_sees_the_mean_of_the_seeds_so_far(tmp_path):
@@ -277,11 +287,11 @@ def test_a_retried_trial_has_the_conditional_settings_of_the_first(tmp_path):
     seeded = "hydra.sweeper.sampler.seed=0"
     planned = compose_study("tune_every_axis", [f"results={tmp_path}", "env=sokoban", seeded])
     tuning = Tuning(planned, Pool(1), View(Throughput(tmp_path), 1, 6))
-    begun = [tuning._next() for _ in range(6)]  # kept: an attempt that is collected gives up its lock
+    begun = [tuning._next_attempt() for _ in range(6)]  # kept: an attempt that is collected gives up its lock
     first = max(begun, key=lambda attempt: len(attempt.trial.params))
     assert len(first.trial.params) > 5
     first.lock.release()  # abandoned
-    retry = tuning._next()
+    retry = tuning._next_attempt()
     assert retry.trial.user_attrs["retries"] == first.trial.number and retry.trial.params == first.trial.params
     assert [run.id for run in retry.runs] == [run.id for run in first.runs]
 
@@ -379,7 +389,7 @@ def test_a_seeded_study_that_goes_on_proposes_other_settings(tmp_path):
             seeded = ("hydra.sweeper.sampler.seed=1", f"hydra.sweeper.n_trials={trials}")
             planned = compose_study("tune_gated_bepo", [f"results={folder}", "env=sokoban", *seeded])
             tuning = Tuning(planned, Pool(1), View(Throughput(folder), 1, trials))
-            while attempt := tuning._next():
+            while attempt := tuning._next_attempt():
                 tuning.study.tell(attempt.trial, [0.5])
                 found.append(attempt.trial.params)
         return found

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from analysis.data import remembered
+from analysis.data.cache import load, save
 from analysis.data.sources import Source
 from bepo.core.places import EXPERIMENTS
 from bepo.runs.config import Config
@@ -86,16 +86,14 @@ def full(*arguments):
 
 def test_a_full_disk_behind_a_cache_stops_nothing(monkeypatch, tmp_path):
     monkeypatch.setenv("BEPO_CACHE", str(tmp_path))
-    monkeypatch.setattr(composition, "write_atomically", full)
-    monkeypatch.setattr(remembered, "write_atomically", full)
-    composition._cache_folder.cache_clear()
+    monkeypatch.setattr("bepo.store.cache.write_atomically", full)
     assert composition.composed(EXPERIMENTS, "main_sokoban", []).tier == "smoke"
-    remembered.keep(1, "key")
-    assert remembered.recall(Source(tmp_path), "key") is None
+    save(1, "key")
+    assert load(Source(tmp_path), "key") is None
 
 
 def test_a_full_disk_is_not_called_bad_input(monkeypatch, tmp_path):
-    monkeypatch.setattr("bepo.runs.run.run", full)
+    monkeypatch.setattr("bepo.runs.train.train", full)
     arguments = (Config(results=str(tmp_path)), [], tmp_path / "log.txt")
     process = multiprocessing.get_context("fork").Process(target=pool.train_in_process, args=arguments)
     process.start()

@@ -14,7 +14,7 @@ from bepo.losses.ppo_clip import PPOClip
 from bepo.policies.tiny import Tiny
 from bepo.rollouts.agent import Agent
 from bepo.runs.compose import register_configs
-from bepo.runs.life import make_setup
+from bepo.runs.session import make_setup
 from bepo.store.runs import RunFolder
 from bepo.training.verl.settings import compose
 

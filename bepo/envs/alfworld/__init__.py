@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from bepo.core.errors import Missing, UserError, choose
+from bepo.core.errors import Missing, UserError, unknown_choice
 from bepo.core.settings import setting
 from bepo.envs import Environment, PromptText, Split, Task, register
 from bepo.envs.alfworld import package_data, textworld_engine
@@ -69,7 +69,7 @@ class ALFWorld(Environment):
         super().__post_init__()
         for kind in self.task_types:
             if kind not in TASK_TYPES:
-                raise choose("task type in env.task_types", kind, TASK_TYPES)
+                raise unknown_choice("task type in env.task_types", kind, TASK_TYPES)
         if not self.task_types:
             raise UserError(f"env.task_types is empty; choices: {', '.join(TASK_TYPES)}")
         if self.data == "original" and not self.missing():

@@ -29,7 +29,7 @@ MALFORMED = ("", "fly to moon", "go to", "take", "GO TO FRIDGE 1", "put", "exami
 """Commands that no game understands."""
 
 
-class Comparison(NamedTuple):
+class EngineDifference(NamedTuple):
     """The result of comparing two engines."""
 
     games: int
@@ -104,7 +104,7 @@ def cases(folder: Path | None, n: int, first: int = 0, max_receptacles: int | No
         )
 
 
-def compare(cases: Iterator[Case], other: Callable[[dict[str, Any]], RunningGame], steps: int) -> Comparison:
+def compare(cases: Iterator[Case], other: Callable[[dict[str, Any]], RunningGame], steps: int) -> EngineDifference:
     """Play each game on the fast engine and on another one, and print the differences.
 
     The fast engine plays twice: without memory, and after the same episode of the same game.
@@ -124,7 +124,7 @@ def compare(cases: Iterator[Case], other: Callable[[dict[str, Any]], RunningGame
         fast, slow = fast + times[1] - times[0], slow + times[2] - times[1]
         if difference is not None:
             print(f"{name}: {difference}", flush=True)
-    return Comparison(games, different, fast, slow)
+    return EngineDifference(games, different, fast, slow)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

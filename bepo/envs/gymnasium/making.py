@@ -11,7 +11,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any
 
-from bepo.core.errors import UserError, choose
+from bepo.core.errors import UserError, unknown_choice
 from bepo.envs._foreign import close, in_words, named
 from bepo.envs._values import begun
 from bepo.envs._words import pieces
@@ -108,7 +108,7 @@ class Maker:
                 return gymnasium.make(self.id, max_episode_steps=-1, disable_env_checker=True, **kwargs, **shown)
             except gymnasium.error.UnregisteredEnv as error:
                 own = [name for name, spec in gymnasium.registry.items() if "toy_text" in str(spec.entry_point)]
-                raise UserError(f"{choose('env.id', self.id, own)} ({in_words(error)})") from None
+                raise UserError(f"{unknown_choice('env.id', self.id, own)} ({in_words(error)})") from None
             except (Exception, SystemExit) as error:  # any type: the code of an environment from another package
                 raise UserError(f"env.id={self.id}, env.kwargs={self._kwargs}: {in_words(error)}") from None
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from bepo.core.errors import choose
+from bepo.core.errors import unknown_choice
 from bepo.envs import IMAGE, Environment, Observation
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.prompting import Prompting
@@ -105,7 +105,7 @@ def grammar_of(env: Environment, settings: Prompting) -> Grammar:
     """Return the format of ReAct's episodes in an environment. Raises ``UserError`` if no format exists."""
     known = GRAMMARS[settings.thoughts]
     if env.name not in known:
-        raise choose(f"environment of prompting.method={settings.method}", env.name, known)
+        raise unknown_choice(f"environment of prompting.method={settings.method}", env.name, known)
     return known[env.name]
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 from urllib.parse import urlparse
 
-from bepo.core.errors import Missing, choose
+from bepo.core.errors import Missing, unknown_choice
 from bepo.core.settings import Settings, setting
 
 JobType = Literal["training", "tuning", "evaluation", "sweep", "studies"]
@@ -44,7 +44,7 @@ class Tracking(Settings):
         super().__post_init__()
         for sink in self.sinks:
             if sink not in SINKS:
-                raise choose("sink of tracking.sinks", sink, SINKS)
+                raise unknown_choice("sink of tracking.sinks", sink, SINKS)
 
     @property
     def uses_wandb(self) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bepo.store.json_files import finite
+from bepo.store.json_files import nan_to_none
 from bepo.store.tracking import Labels, Tracking, step_text
 
 FOLDER = "tensorboard"
@@ -31,7 +31,7 @@ class Tracker:
 
     def log(self, row: dict[str, Any]) -> None:
         """Log the numbers of an update as scalars."""
-        for name, value in finite(row).items():
+        for name, value in nan_to_none(row).items():
             if isinstance(value, int | float) and name != "update":
                 self._writer.add_scalar(name, value, row["update"])
 
@@ -43,7 +43,7 @@ class Tracker:
 
     def finish(self, summary: dict[str, Any] | None, files: Iterable[Path], root: Path, labels: Labels | None) -> None:
         """Log the summary as scalars, and close the file."""
-        for name, value in finite(summary or {}).items():
+        for name, value in nan_to_none(summary or {}).items():
             if isinstance(value, int | float):
                 self._writer.add_scalar(f"summary/{name}", value)
         self._writer.close()

@@ -9,7 +9,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from bepo.store.json_files import finite
+from bepo.store.json_files import nan_to_none
 from bepo.store.tracking import Labels, Tracking, step_text
 
 
@@ -43,7 +43,9 @@ class Tracker:
 
     def log(self, row: dict[str, Any]) -> None:
         """Log the row of one update."""
-        self._run.log({name: value for name, value in finite(row).items() if value is not None}, step=row["update"])
+        self._run.log(
+            {name: value for name, value in nan_to_none(row).items() if value is not None}, step=row["update"]
+        )
 
     def log_transcripts(self, update: int, episodes: Iterable[dict[str, Any]]) -> None:
         """Log each episode as a text."""
@@ -54,5 +56,5 @@ class Tracker:
         """Log the summary, and end the run."""
         with redirect_stdout(StringIO()):
             if summary:
-                self._run.log({f"summary/{name}": v for name, v in finite(summary).items() if v is not None})
+                self._run.log({f"summary/{name}": v for name, v in nan_to_none(summary).items() if v is not None})
             self._run.finish()

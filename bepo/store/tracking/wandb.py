@@ -16,9 +16,9 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, TypeVar
 
-from bepo.core.deadline import within
+from bepo.core.deadline import call_with_timeout
 from bepo.core.errors import UserError
-from bepo.store.json_files import finite
+from bepo.store.json_files import nan_to_none
 from bepo.store.tracking import Labels, Tracking, step_text
 
 PLACES = ("runs/", "studies/")  # the folders of a results folder that W&B gets
@@ -55,7 +55,7 @@ class Tracker:
     def log(self, row: dict[str, Any]) -> None:
         """Log the row of one update, under the same names as in metrics.jsonl."""
         if (run := self._run) is not None:
-            self._ask(lambda: run.log(finite(row), step=row["update"]))
+            self._ask(lambda: run.log(nan_to_none(row), step=row["update"]))
 
     def _ask(self, call: Callable[[], T], seconds: float | None = _TIMEOUT) -> T | None:
         """Return W&B's answer. If it fails, print so and continue without W&B: the run folder has everything."""
@@ -143,12 +143,12 @@ def _answer(call: Callable[[], T], seconds: float | None) -> T:
     After any error, and after Ctrl-C, W&B is torn down: otherwise its exit hook would block the end of the program.
     """
     try:
-        return within(seconds, call)
+        return call_with_timeout(seconds, call)
     except BaseException:
         import wandb
 
         with suppress(Exception, SystemExit):
-            within(_TEARDOWN_TIMEOUT, wandb.teardown)
+            call_with_timeout(_TEARDOWN_TIMEOUT, wandb.teardown)
         raise
 
 

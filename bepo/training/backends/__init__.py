@@ -1,7 +1,7 @@
 """Backends: they hold the weights, sample episodes and update the policy. Each file registers one backend's settings.
 
-``bepo.runs.run`` calls the methods of an ``Engine``. All backends share everything else: tasks, prompts, environments,
-credit estimators, evaluation and files.
+``bepo.runs.train`` calls the methods of an ``Engine``. All backends share everything else: tasks, prompts,
+environments, credit estimators, evaluation and files.
 
 Sizes: R is the number of response tokens of a batch, concatenated as in ``RolloutBatch.tokens``.
 """

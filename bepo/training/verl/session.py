@@ -10,7 +10,7 @@ from pathlib import Path
 import ray
 import transfer_queue as tq
 
-from bepo.core.deadline import within
+from bepo.core.deadline import call_with_timeout
 from bepo.core.errors import UserError
 from bepo.training.verl.lifetime import StageTimeout, Watchdog, end_processes, marked_processes, shared_memory
 from bepo.training.verl.processes import describe_failure
@@ -65,7 +65,7 @@ class Session:
         with self._quiet:
             for end in (tq.close, ray.shutdown):
                 try:
-                    within(_SECONDS_TO_END, end)
+                    call_with_timeout(_SECONDS_TO_END, end)
                 except (Exception, SystemExit) as error:
                     print(f"{end.__name__}: {error!r}")
         end_processes(self.mark, memory)

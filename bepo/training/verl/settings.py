@@ -56,7 +56,7 @@ def _common(settings: Verl, setup: Setup, model: str) -> dict[str, Any]:
     """Return the part of verl's config that follows from a run's settings, for all devices."""
     prompt, response = setup.policy.max_prompt_length, setup.policy.max_response_length
     return {
-        "algorithm": {"adv_estimator": "grpo"},  # not used: bepo.runs.run computes advantages
+        "algorithm": {"adv_estimator": "grpo"},  # not used: bepo.runs.train computes advantages
         "data": {
             "train_batch_size": setup.trajectories,
             "max_prompt_length": prompt,

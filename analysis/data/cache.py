@@ -1,4 +1,4 @@
-"""What earlier analyses made, in ``$BEPO_CACHE/analysis`` (default: ``~/.cache/bepo/analysis``).
+"""What earlier analyses made, kept in ``$BEPO_CACHE/analysis`` (``bepo.store.cache``).
 
 An answer is kept under the digest of everything that it depends on: sources, the paper's data, the versions of
 libraries, and the cells and runs of its studies. Published runs count by the digests of their archives, other files by
@@ -7,11 +7,9 @@ size and time of change. Runs in an answer are kept by their IDs. A damaged or m
 
 import io
 import json
-import os
 import pickle
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import version
@@ -21,14 +19,13 @@ from typing import Any
 from analysis.data.rows import METHOD, RowKey
 from analysis.data.runs import Run
 from analysis.data.sources import Source, state_of
-from bepo.core.places import CONF, EXPERIMENTS, PAPER, cache_folder
+from bepo.core.places import CONF, EXPERIMENTS, PAPER
 from bepo.core.plugins import import_plugins, imported_plugins
-from bepo.store.files import DiskFull, digest, write_atomically
+from bepo.store import cache as files
+from bepo.store.files import digest
 
 _CODE = tuple(Path(__file__).parents[2] / name for name in ("analysis", "bepo"))
 _LIBRARIES = ("matplotlib", "numpy", "optuna", "pandas", "scipy", "statsmodels", "sympy")
-_MOST_SECONDS = 30 * 24 * 3600
-_SUM = 64  # hex digits before the pickled answer
 
 
 class _Pickler(pickle.Pickler):
@@ -56,41 +53,29 @@ class _Unpickler(pickle.Unpickler):
         return run
 
 
-def recall(source: Source, *key: object) -> Any:
-    """Return the answer that was kept under this key, or None.
-
-    Reading a pickle can run code, so nothing is read from a folder that other users can write.
-    """
-    path = _file(key)
+def load(source: Source, *key: object) -> Any:
+    """Return the answer that was kept under this key, or None."""
     with suppress(OSError, ValueError, EOFError, pickle.UnpicklingError):
-        state = path.parent.stat()
-        if state.st_uid == os.getuid() and not state.st_mode & 0o022:
-            found = path.read_bytes()
-            if found[:_SUM] == digest(found[_SUM:]).encode():
-                return _Unpickler(found[_SUM:], source).load()
+        if data := files.load("analysis", tuple(map(str, key))):
+            return _Unpickler(data, source).load()
     return None
 
 
-def keep(answer: Any, *key: object) -> None:
-    """Keep an answer under a key, and remove those of the last month. A full disk is not an error."""
+def save(answer: Any, *key: object) -> None:
+    """Keep an answer under a key."""
     buffer = io.BytesIO()
-    with suppress(OSError, DiskFull, pickle.PicklingError, TypeError, AttributeError):  # a plug-in may keep functions
+    with suppress(pickle.PicklingError, TypeError, AttributeError):  # a plug-in may keep functions
         _Pickler(buffer).dump(answer)
-        path = _file(key)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for other in path.parent.iterdir():
-            if time.time() - other.stat().st_mtime > _MOST_SECONDS:
-                other.unlink()
-        write_atomically(path, digest(buffer.getvalue()).encode() + buffer.getvalue())
+        files.save("analysis", tuple(map(str, key)), buffer.getvalue())
 
 
-def kept(compute: Callable[[], Any], source: Source, *key: object) -> Any:
+def cached(compute: Callable[[], Any], source: Source, *key: object) -> Any:
     """Return the answer that was kept under a key; if there is none, compute it and keep it."""
-    found = recall(source, *key)
-    if found is None:
-        found = compute()
-        keep(found, *key)
-    return found
+    answer = load(source, *key)
+    if answer is None:
+        answer = compute()
+        save(answer, *key)
+    return answer
 
 
 @lru_cache(maxsize=500)
@@ -121,7 +106,3 @@ def _sources() -> Iterator[Path]:
 def written(out: Path) -> list[Path]:
     """Return the files that an analysis writes into a folder."""
     return [*out.glob("tables/*"), *out.glob("figures/*"), *out.glob("macros.*.tex"), out / "report.html"]
-
-
-def _file(key: Iterable[object]) -> Path:
-    return cache_folder("analysis") / digest(json.dumps([str(part) for part in key]), 32)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from analysis.data import remembered
+from analysis.data.cache import cached, load, save
 from analysis.data.sources import Source
 from analysis.grid import artefact
 from analysis.grid.artefact import artefacts
@@ -85,7 +85,7 @@ def test_a_damaged_answer_and_one_that_others_can_write_are_made_again(tmp_path,
 
 
 def test_what_cannot_be_kept_is_not_kept(tmp_path):
-    remembered.keep(lambda: None, "key")
-    assert remembered.recall(Source(tmp_path), "key") is None
-    assert remembered.kept(lambda: {"a": [1.5]}, Source(tmp_path), "key") == {"a": [1.5]}
-    assert remembered.recall(Source(tmp_path), "key") == {"a": [1.5]}
+    save(lambda: None, "key")
+    assert load(Source(tmp_path), "key") is None
+    assert cached(lambda: {"a": [1.5]}, Source(tmp_path), "key") == {"a": [1.5]}
+    assert load(Source(tmp_path), "key") == {"a": [1.5]}

@@ -1,12 +1,11 @@
-"""The life of a run, of training and of evaluation: its folder, its session, its metadata, its last line."""
+"""What training and evaluation share: the session of work on a run's folder, and the set-up of its engine."""
 
 from __future__ import annotations
 
 import os
 import platform
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -22,8 +21,8 @@ from bepo.rollouts.task_sets import TaskSet, task_set
 from bepo.runs.config import Config, cell_overrides, identity_of
 from bepo.runs.machine import machine
 from bepo.runs.wandb_labels import labels_of, origin
-from bepo.store.cells import note_cell
-from bepo.store.files import advise, disk_errors
+from bepo.store.cells import files_of_run, note_cell
+from bepo.store.files import disk_errors, with_hint
 from bepo.store.folders import remove_leftovers
 from bepo.store.published import PUBLISHED, WARM_STARTS
 from bepo.store.run_files import StoredRun, read_run, refuse_older
@@ -35,64 +34,54 @@ from bepo.training.backends import Setup
 _SHARED = ("task_sets", WARM_STARTS, "first_evaluations")  # folders that all runs of a results folder share
 
 
-class Life(ABC):
-    """A run from its folder to its last line. Subclasses make it (``make``) and word its result (``words``)."""
+class RunSession:
+    """A session of work on a run of training or evaluation: its folder, trackers, metadata and last line."""
 
     def __init__(self, config: Config, overrides: Sequence[str], varying: Sequence[str] = ()) -> None:
         """``overrides`` name the cell of a study; ``varying`` are those by which it differs from the other cells."""
         self.config, self.overrides, self.varying = config, cell_overrides(config, overrides), varying
         self.results = Path(config.results)
         self.folder = RunFolder(self.results, run_id(identity_of(config)))
+        self._began = 0.0
 
-    @abstractmethod
-    def make(self) -> None:
-        """Do the remaining work, and complete the folder."""
+    @contextmanager
+    def locked(self, is_final: Callable[[StoredRun], bool] = lambda done: True) -> Iterator[StoredRun | None]:
+        """Lock the run's folder and note the run's cell. Yield the complete run, or None if there is work to do.
 
-    @abstractmethod
-    def words(self, done: StoredRun) -> str:
-        """Return the result of the complete run in words."""
-
-    def check(self) -> None:  # noqa: B027 (most runs need nothing)
-        """Raise ``UserError`` if something that the run needs is missing, before anything is written."""
-
-    def is_final(self, done: StoredRun) -> bool:
-        """Return whether a complete folder needs no more work."""
-        return True
-
-    def live(self) -> float:
-        """Make the run unless it is complete, print its last line, and return its success rate on test tasks."""
+        ``is_final`` says whether a complete run needs no more work. A full disk is a ``UserError`` within the block, and so is ``SystemExit`` of a plug-in.
+        """
         with disk_errors(self.results), no_exit("the code of a plug-in or of a package"):
             refuse_older(self.results)
-            self.check()
             for shared in (*_SHARED, *self.results.glob("studies/*/*")):
                 remove_leftovers(self.results / shared, seconds=600)  # another process may still write a younger one
             is_read_only = self.folder.is_complete and not os.access(self.folder.path, os.W_OK)  # no lock is possible
-            if is_read_only and self.is_final(done := self._read()):
-                return self._end(done, " is complete")
+            if is_read_only and is_final(done := self.read()):
+                yield done
+                return
             with self.folder.locked(), phases.shown(self.config.progress):
                 if self.config.study:
                     study = self.config.study["name"]
                     note_cell(self.results, study, self.config.tier, self.overrides, self.folder.id, self.varying)
-                if self.folder.is_complete and self.is_final(done := self._read()):
-                    if done.config.get("keep") != "resume":
-                        self.folder.drop_checkpoints()  # if the run was killed after it was completed
-                    return self._end(done, " is complete")
-                self.make()
-                return self._end(self._read())
+                done = self.read() if self.folder.is_complete else None
+                if done and not is_final(done):
+                    done = None
+                elif done and done.config.get("keep") != "resume":
+                    self.folder.drop_checkpoints()  # if the run was killed after it was completed
+                yield done
 
-    def _read(self) -> StoredRun:
-        with advise(self.folder.advice):
+    def read(self) -> StoredRun:
+        """Read the complete run."""
+        with with_hint(self.folder.advice):
             return read_run(self.folder.path)
 
-    def _end(self, done: StoredRun, state: str = "") -> float:
-        """Print the last line of the complete run, and return its success rate."""
-        say(f"run {done.id}{state}: {self.words(done)} ({done.path})")
+    def end(self, done: StoredRun, words: str, state: str = "") -> float:
+        """Print the last line of the complete run, with its result in words. Return its success on test tasks."""
+        say(f"run {done.id}{state}: {words} ({done.path})")
         return done.metadata["result"]["success"]
 
-    # --- steps that training and evaluation share ------------------------------------------------------------------
-
-    def start_session(self) -> None:
+    def start(self) -> None:
         """Write the config and the metadata of a session that begins now."""
+        self._began = time.perf_counter()
         now = datetime.now(UTC).isoformat(timespec="seconds")
         session = {"started": now, **origin(self.config), **SOURCE, "plugins": imported_plugins()}
         session |= {"machine": machine(), "settings": outside_identity(self.config)}
@@ -109,13 +98,13 @@ class Life(ABC):
             trackers.finish(None)
             raise
 
-    def metadata(
-        self, task_sets: Mapping[Split, TaskSet], played_on: Mapping[str, Any], began: float
-    ) -> dict[str, Any]:
-        """Return the metadata for ``run.json``, without the result.
+    def finish(self, trackers: Trackers, summary: dict[str, Any]) -> None:
+        """Send the summary and the files of the complete run to its trackers."""
+        labels = labels_of(self.config, self.folder, self.overrides)
+        trackers.finish(summary, files_of_run(self.results, self.folder.id), self.results, labels)
 
-        ``played_on`` is the metadata of the engine or endpoint, ``began`` the clock when the last session began.
-        """
+    def metadata(self, task_sets: Mapping[Split, TaskSet], played_on: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the metadata for ``run.json``, without the result. ``played_on`` is that of the engine or endpoint."""
         return {
             "status": "complete",
             "tier": self.config.tier,
@@ -123,7 +112,7 @@ class Life(ABC):
             "task_sets": {split: {"tasks": len(tasks), "digest": tasks.digest} for split, tasks in task_sets.items()},
             "identity": identity_of(self.config),
             "sessions": self.folder.sessions(),
-            "wall_seconds_last_session": round(time.perf_counter() - began, 1),
+            "wall_seconds_last_session": round(time.perf_counter() - self._began, 1),
             "environment": self.config.env.metadata(),
             **played_on,
             "versions": {**played_on["versions"], "python": platform.python_version()},

@@ -1,0 +1,89 @@
+"""The scheduler of grids and searches: it gives runs to free workers until none is left, or until Ctrl-C."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+
+from bepo.sweep.plan import PlannedRun
+from bepo.sweep.pool import BUSY, Pool, Worker, interrupts
+from bepo.sweep.show import View
+
+_RETRY_SECONDS = 2.0  # until a run on which another process works is tried again
+
+
+class Scheduler(ABC):
+    """Trains runs, one with each worker of a pool. A subclass says which run comes next, and hears how each ended."""
+
+    def __init__(self, pool: Pool, view: View) -> None:
+        self.pool, self.view = pool, view
+        self.pending: list[PlannedRun] = []
+        self.busy: dict[str, tuple[PlannedRun, float]] = {}
+        """By run ID, runs on which another process works, with the time of the next try."""
+
+    @abstractmethod
+    def next_run(self) -> PlannedRun | None:
+        """Return the run to start now, and remove it from those that are pending. None: there is no run now."""
+
+    @abstractmethod
+    def ended(self, run: PlannedRun, worker: Worker | None) -> None:
+        """Note that a run has ended, by ``worker`` or complete by another process. Its folder says how."""
+
+    def watch(self) -> None:  # noqa: B027 (a grid needs nothing)
+        """Look at the runs at work, a few times a second."""
+
+    def n_elsewhere(self) -> int:
+        """Return how many runs other processes work on."""
+        return len(self.busy)
+
+    def is_done(self) -> bool:
+        """Return whether nothing is left, here or elsewhere, once no worker is at work."""
+        return not self.pending and not self.n_elsewhere()
+
+    def work(self) -> bool:
+        """Train all runs. Return whether Ctrl-C stopped this; the workers have ended then, and after any error too."""
+        with interrupts() as received:
+            try:
+                while True:
+                    if received:
+                        self.pool.stop(len(received))
+                    else:
+                        self._fill()
+                    if not self.pool.workers and (received or self.is_done()):
+                        return bool(received)
+                    for worker in self.pool.ended(0.5):
+                        self._ended(worker)
+                    self.watch()
+                    self.view.draw(self.pool.workers, self.pending, self.n_elsewhere())
+            except BaseException:
+                while self.pool.workers:
+                    self.pool.stop(1)  # after the current update; the same command continues the runs
+                    self.pool.ended(0.5)
+                raise
+
+    def _fill(self) -> None:
+        """Start runs while there are free workers."""
+        for run, retry_at in list(self.busy.values()):
+            if time.monotonic() >= retry_at:
+                del self.busy[run.id]
+                self.pending.append(run)
+        while self.pool.has_free_slot and (run := self.next_run()):
+            if run.progress().status == "complete":
+                self.ended(run, None)
+            elif run.folder.is_locked():
+                self.busy[run.id] = run, time.monotonic() + _RETRY_SECONDS
+            else:
+                self.view.started(self.pool.start(run))
+
+    def _ended(self, worker: Worker) -> None:
+        run = worker.run
+        if worker.exit_code == BUSY and not worker.stop_requests:
+            self.busy[run.id] = run, time.monotonic() + _RETRY_SECONDS
+            return
+        if run.progress().status == "complete":  # whatever its exit status
+            self.view.completed(worker)
+        elif worker.stop_requests:
+            self.view.stopped(worker)
+        else:
+            self.view.failed(worker)
+        self.ended(run, worker)
