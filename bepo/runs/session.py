@@ -48,8 +48,8 @@ class RunSession:
     def locked(self, is_final: Callable[[StoredRun], bool] = lambda done: True) -> Iterator[StoredRun | None]:
         """Lock the run's folder and note the run's cell. Yield the complete run, or None if there is work to do.
 
-        ``is_final`` says whether a complete run needs no more work. Within the block, a full disk is a ``UserError``, and
-        so is ``SystemExit`` of a plug-in, which would end the command in silence.
+        ``is_final`` says whether a complete run needs no more work. Within the block, a full disk is a
+        ``UserError``, and so is ``SystemExit`` of a plug-in, which would end the command in silence.
         """
         with disk_errors(self.results), no_exit("the code of a plug-in or of a package"):
             refuse_older(self.results)
