@@ -198,6 +198,7 @@ def _runs(options: argparse.Namespace) -> None:
         ledger.delete(source.results, options.names[1:])
         print(f"deleted {' '.join(dict.fromkeys(options.names[1:]))}")
         return
+    ledger.check_filters(options.names)
     make = partial(ledger.ledger, source.results, source.published.values())
     table = cached(make, source, "ledger", digest_of(source))
     found = ledger.filtered(table, options.names)

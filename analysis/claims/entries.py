@@ -64,7 +64,7 @@ def _evaluate(source: Source, tier: str, allow_mixed: bool) -> Found:
         if item.kind == "table" and not isinstance(item, OfEntries):
             try:
                 every += item.entries(source, tier, allow_mixed)
-            except Exception as error:  # any type: the code of any table, also of a plug-in
+            except (Exception, SystemExit) as error:  # any type: the code of any table, also of a plug-in
                 problems.append(f"entries of {item.label} (tier {tier}): {told(error)}")
     by_key = {entry.key: entry for entry in every if any(entry.key)}
     return by_key, evaluate(by_key, tier), problems

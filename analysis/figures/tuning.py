@@ -17,13 +17,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Picture
 from matplotlib.ticker import MaxNLocator
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy.exc import SQLAlchemyError
 
 from analysis.data.rows import RowKey
 from analysis.data.studies import Studies
 from analysis.grid.artefact import artefact
 from analysis.grid.table import Figure
 from analysis.plots.style import GREY, PAGE, nothing, panels, percent
+from bepo.core.errors import told
 from bepo.runs.config import TIERS
 from bepo.runs.trials_database import JOURNALS, best_trials, database_url, finite_trials, opened
 from bepo.store.files import Corrupt
@@ -113,8 +113,8 @@ def optuna_studies(*folders: Path) -> dict[str, optuna.Study]:
                 storage = opened(database_url(folder) if file.name == TRIALS else str(file))
                 names = optuna.get_all_study_names(storage)
                 found |= {name: optuna.load_study(study_name=name, storage=storage) for name in names}
-            except (SQLAlchemyError, RuntimeError, LookupError, ValueError) as error:
-                raise Corrupt(f"{file}: not an Optuna database ({str(error).splitlines()[0]})") from None
+            except Exception as error:  # any type: Optuna's reader of a file that anybody may have written
+                raise Corrupt(f"{file}: not an Optuna database ({told(error)})") from None
     return found
 
 

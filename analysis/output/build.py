@@ -69,7 +69,7 @@ class LeftOut:
         """Leave out what an error within the ``with`` block keeps from being made."""
         try:
             yield
-        except Exception as error:  # any type: the code of any artefact, also of a plug-in
+        except (Exception, SystemExit) as error:  # any type: the code of any artefact, also of a plug-in
             self.add(what, error)
 
     def add(self, what: str, error: BaseException) -> None:

@@ -64,20 +64,25 @@ def _joined(studies: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {run: ",".join(dict.fromkeys(study for study, _ in same)) for run, same in by_run.items()}
 
 
-def filtered(table: pd.DataFrame, filters: Sequence[str]) -> pd.DataFrame:
-    """Return the rows that match every ``field=value``, or one of several values separated by commas.
-
-    ``study`` matches any study of a run. ``status``, ``commit`` and ``began`` match by prefix. Raises ``UserError`` for
-    an unknown field, and for a status or a tier that does not exist.
-    """
+def check_filters(filters: Sequence[str]) -> None:
+    """Raise ``UserError`` for an unknown field, and for a status or a tier that does not exist."""
     for text in filters:
         name, sign, values = text.partition("=")
         if not sign or name not in COLUMNS:
             raise unknown_choice("filter", text, [f"{column}=..." for column in COLUMNS])
-        texts, wanted = table[name].map(str), values.split(",")
-        for value in wanted if name in _CHOICES else ():
+        for value in values.split(",") if name in _CHOICES else ():
             if not any(choice.startswith(value) for choice in _CHOICES[name]) or not value:
                 raise unknown_choice(name, value, _CHOICES[name])
+
+
+def filtered(table: pd.DataFrame, filters: Sequence[str]) -> pd.DataFrame:
+    """Return the rows that match every ``field=value``, or one of several values separated by commas.
+
+    ``study`` matches any study of a run. ``status``, ``commit`` and ``began`` match by prefix.
+    """
+    for text in filters:
+        name, _, values = text.partition("=")
+        texts, wanted = table[name].map(str), values.split(",")
         if name == "study":
             met = ~texts.str.split(",").map(set(wanted).isdisjoint).astype(bool)
         else:

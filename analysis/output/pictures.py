@@ -76,7 +76,7 @@ def _drawn(drawing: Drawing) -> str | Exception:
         return drawing.write()
     except OSError:
         raise
-    except Exception as error:  # any type: matplotlib draws what any artefact has made
+    except (Exception, SystemExit) as error:  # any type: matplotlib draws what any artefact has made
         return UserError(told(error))  # an error of another class may not travel between processes
 
 

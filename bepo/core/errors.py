@@ -6,8 +6,8 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from io import TextIOBase
 from pathlib import Path
 from textwrap import shorten
@@ -52,6 +52,18 @@ def told(error: BaseException) -> str:
     if isinstance(error, UserError):
         return str(error)
     return str(UserError(f"{type(error).__name__}: {error}".rstrip(": ")))
+
+
+@contextmanager
+def no_exit(whose: str) -> Iterator[None]:
+    """Turn ``SystemExit`` of the code of others within a ``with`` block into a ``UserError``.
+
+    Otherwise a command would end in silence, and with the exit status that this code chose.
+    """
+    try:
+        yield
+    except SystemExit as error:
+        raise UserError(f"{whose} ended the program ({error!r})") from error
 
 
 def unknown_choice(what: str, value: object, choices: Iterable[object], listed_in: str = "") -> UserError:

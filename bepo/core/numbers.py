@@ -6,6 +6,9 @@ from numbers import Real
 
 import numpy as np
 
+MOST_REWARD = 1e15
+"""The largest size of a reward. Sums and squares of returns must be finite, or the estimator is blamed."""
+
 
 def plain_number(value: object) -> int | float:
     """Return a real number as Python's own: JSON cannot hold those of numpy. An array of one number counts as one.

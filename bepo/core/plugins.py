@@ -195,7 +195,7 @@ def _checked_import(name: str) -> ModuleType:
         return importlib.import_module(name)
     except UserError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # any type: the code of others
         raise UserError(f"plug-in {name}: cannot be imported ({type(error).__name__}: {error})") from error
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from bepo.core.batch import RolloutBatch
-from bepo.core.errors import UserError, briefly
+from bepo.core.errors import UserError, briefly, no_exit
 from bepo.core.graph import RolloutGraph
 from bepo.core.guarded import guarded
 from bepo.core.numbers import plain_number
@@ -166,7 +166,8 @@ class Estimator(Plugin):
         Raises ``UserError`` if it writes to the batch, or if it returns something else than ``Credit.checked`` accepts.
         """
         try:
-            found = self(guarded(batch))
+            with no_exit(f"credit={self.name}: it"):
+                found = self(guarded(batch))
         except ValueError as error:
             if "read-only" not in str(error):
                 raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,22 +11,24 @@ from typing import Any
 import numpy as np
 
 from bepo.core.batch import Terminal
-from bepo.core.errors import UserError, briefly
-from bepo.core.numbers import plain_number
+from bepo.core.errors import UserError, briefly, no_exit
+from bepo.core.numbers import MOST_REWARD, plain_number
 from bepo.envs import Environment, Episodes, Observation, Step, Task
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _ENDS = (Terminal.NONE, Terminal.SUCCESS, Terminal.FAILURE)
 
 
 def start_checked(env: Environment, tasks: list[Task]) -> Episodes:
     """Start one episode for each task. Raises ``UserError`` unless each has an observation and an instruction."""
-    episodes = env.start(tasks)
+    with no_exit(f"env={env.name}: its start"):
+        episodes = env.start(tasks)
     try:
         for name in ("observations", "instructions"):
             if len(found := getattr(episodes, name)) != len(tasks):
                 raise _wrong(env, "start", name, found, f"a list of {len(tasks)}")
-        if wrong := [text for text in episodes.instructions if not isinstance(text, str)]:
-            raise _wrong(env, "start", "instructions", wrong[0], "texts")
+        if wrong := [text for text in episodes.instructions if not _is_text(text)]:
+            raise _wrong(env, "start", "instructions", wrong[0], "texts in Unicode")
     except BaseException:
         env.close_episodes(episodes)
         raise
@@ -45,10 +47,8 @@ def started_checked(env: Environment, tasks: list[Task]) -> Iterator[Episodes]:
 
 def step_checked(env: Environment, episodes: Episodes, actions: Mapping[int, str | None]) -> dict[int, Step]:
     """Act in some episodes, and return plain and checked results. Raises ``UserError`` for a wrong one."""
-    try:
+    with no_exit(f"env={env.name}: its step"):
         steps = episodes.step(actions)
-    except SystemExit as error:
-        raise UserError(f"env={env.name}: its step ended the program ({error!r})") from error
     if not isinstance(steps, dict) or steps.keys() != actions.keys():
         raise _wrong(env, "step", "results", steps, f"a dictionary of the episodes {sorted(actions)}")
     return {i: _checked(env, one) for i, one in steps.items()}
@@ -59,11 +59,11 @@ def observed(env: Environment, observation: Observation) -> Observation:
     if not isinstance(observation, Observation):
         raise _wrong(env, "episode", "observation", observation, "an Observation")
     for name in ("text", "key"):
-        if not isinstance(vars(observation)[name], str):
-            raise _wrong(env, "observation", name, vars(observation)[name], "a text")
+        if not _is_text(vars(observation)[name]):
+            raise _wrong(env, "observation", name, vars(observation)[name], "a text in Unicode")
     listed = observation.admissible
-    if isinstance(listed, str) or not all(isinstance(action, str) for action in listed):
-        raise _wrong(env, "observation", "admissible", listed, "texts")
+    if isinstance(listed, str) or not all(map(_is_text, listed)):
+        raise _wrong(env, "observation", "admissible", listed, "texts in Unicode")
     image = observation.image
     if image is not None:
         if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
@@ -78,8 +78,8 @@ def _checked(env: Environment, found: Step) -> Step:
         raise _wrong(env, "step", "result", found, "a Step")
     reward = _number(env, "reward", found.reward)
     score = _number(env, "task_score", found.task_score)
-    if not math.isfinite(reward):
-        raise _wrong(env, "step", "reward", reward, "finite")
+    if not abs(reward) <= MOST_REWARD:
+        raise _wrong(env, "step", "reward", reward, f"finite, at most {MOST_REWARD:g} in size")
     if not 0 <= score <= 1:
         raise _wrong(env, "step", "task_score", score, "from 0 to 1")
     if type(found.terminal) not in (Terminal, int) or found.terminal not in _ENDS:
@@ -90,8 +90,13 @@ def _checked(env: Environment, found: Step) -> Step:
         reward=reward,
         terminal=Terminal(found.terminal),
         task_score=score,
-        broken=bool(found.broken),
+        broken=bool(_number(env, "broken", found.broken)),
     )
+
+
+def _is_text(value: object) -> bool:
+    """Return whether a value is a text that can be encoded. Half a surrogate pair, as of undecodable bytes, cannot."""
+    return isinstance(value, str) and (value.isascii() or not _SURROGATE.search(value))
 
 
 def _number(env: Environment, name: str, value: object) -> float:

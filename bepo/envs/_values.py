@@ -5,12 +5,11 @@ Arrays of one number and numpy's scalars count as what they hold. Anything uncle
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from bepo.core.errors import UserError, briefly
-from bepo.core.numbers import plain_number
+from bepo.core.numbers import MOST_REWARD, plain_number
 
 _OF_STEP = "observation, reward, terminated, truncated, info"
 
@@ -53,8 +52,10 @@ def reward_of(env_id: str, value: object) -> float:
         reward = float(plain_number(value))
     except ValueError:
         raise UserError(f"env.id={env_id}: its step returned the reward {briefly(value)}, must be a number") from None
-    if not math.isfinite(reward):
-        raise UserError(f"env.id={env_id}: its step returned the reward {reward}, must be finite")
+    if not abs(reward) <= MOST_REWARD:
+        raise UserError(
+            f"env.id={env_id}: its step returned the reward {reward}, must be finite, at most {MOST_REWARD:g} in size"
+        )
     return reward
 
 

@@ -9,7 +9,8 @@ from itertools import islice
 from re import findall
 
 from bepo.core.batch import Terminal
-from bepo.envs import Environment, Observation, started
+from bepo.envs import Environment, Observation
+from bepo.envs._checks import started_checked, step_checked
 
 _PIECE = r"<[a-z]+>|[A-Za-z]?[a-z]+|[0-9]+|\S"
 _EPISODES, _STEPS, _NUMBERS = 48, 24, 100
@@ -32,13 +33,13 @@ def seen_words(
     chosen = list(islice(env.tasks("train"), _EPISODES))
     rng, active = random.Random(0), set(range(len(chosen)))
     words = {*string.digits, *string.ascii_letters, *string.punctuation, *map(str, range(_NUMBERS))}
-    with started(env, chosen) as episodes:
+    with started_checked(env, chosen) as episodes:
         for _ in range(_STEPS):
             for text in (*episodes.instructions, *(o.text for o in episodes.observations)):
                 words.update(pieces(text))
             actions = {i: act(rng, episodes.observations[i]) for i in sorted(active)}
             words.update(word for action in actions.values() for word in pieces(action or ""))
-            steps = episodes.step(actions)
+            steps = step_checked(env, episodes, actions)
             words.update(word for step in steps.values() for word in pieces(step.observation.text))
             active -= {i for i, step in steps.items() if step.terminal != Terminal.NONE or step.broken}
     return sorted(words)

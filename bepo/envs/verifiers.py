@@ -175,7 +175,7 @@ class VerifiersEpisodes(NoExpert):
                 asyncio.run_coroutine_threadsafe(_end(self._talks, self._loop), self._loop)
 
     def _call(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return asyncio.run_coroutine_threadsafe(_without_exit(work), self._loop).result()
 
     def _step(self, i: int, action: str | None) -> Step:
         if action is None:
@@ -244,8 +244,17 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 
 async def _begin(made: Any, row: dict[str, Any]) -> _Talk:
     talk = _Talk()
-    talk.rollout = asyncio.ensure_future(made.rollout({"example_id": 0, **row}, _client(talk), "agent"))
+    rollout = made.rollout({"example_id": 0, **row}, _client(talk), "agent")
+    talk.rollout = asyncio.ensure_future(_without_exit(rollout))
     return talk
+
+
+async def _without_exit(work: Any) -> Any:
+    """Return the result of ``work``. ``SystemExit`` would end the event loop, and everyone would wait for it."""
+    try:
+        return await work
+    except SystemExit as error:
+        raise RuntimeError(repr(error)) from error
 
 
 async def _end(talks: Sequence[_Talk], loop: asyncio.AbstractEventLoop) -> None:

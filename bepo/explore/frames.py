@@ -64,7 +64,7 @@ class Runs:
     """Runs, complete or in progress, as tidy tables.
 
     Every table begins with ``run`` (the run ID), ``env``, ``credit`` and ``seed``. Then come the other settings in
-    which the runs differ, under their dotted names.
+    which the runs differ, under their dotted names. The setting ``run``, whose policy is evaluated, is in ``settings``.
     """
 
     stored: Sequence[StoredRun]
@@ -150,7 +150,8 @@ class Runs:
     def _key(self, run: StoredRun) -> dict[str, Any]:
         config = run.config
         key = {"run": run.id, "env": config["env"]["name"], "credit": config["credit"]["name"], "seed": config["seed"]}
-        return key | {name: value for name, value in self._varying[run.id].items() if not name.endswith(".name")}
+        settings = self._varying[run.id].items()
+        return key | {name: value for name, value in settings if name not in key and not name.endswith(".name")}
 
     def _stream(self, stream: str) -> pd.DataFrame:
         """Return the rows of all runs, with the columns that their files have, and ``final`` of episodes."""

@@ -96,7 +96,7 @@ def _value(name: str, chosen: Objective, run: StoredRun) -> float:
         value: Any = chosen.value(run)
     except UserError:
         raise
-    except Exception as error:  # any type: the code of a plug-in
+    except (Exception, SystemExit) as error:  # any type: the code of a plug-in
         raise UserError(f"objective {name}, run {run.id}: it raised {told(error)}") from error
     if not isinstance(value, Real) or not math.isfinite(value):
         raise UserError(f"objective {name}, run {run.id}: must be a finite number, not {value!r:.80}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bepo.core import phases
-from bepo.core.errors import say
+from bepo.core.errors import no_exit, say
 from bepo.core.plugins import imported_plugins
 from bepo.core.settings import outside_identity
 from bepo.envs import Split
@@ -48,9 +48,10 @@ class RunSession:
     def locked(self, is_final: Callable[[StoredRun], bool] = lambda done: True) -> Iterator[StoredRun | None]:
         """Lock the run's folder and note the run's cell. Yield the complete run, or None if there is work to do.
 
-        ``is_final`` says whether a complete run needs no more work. A full disk is a ``UserError`` within the block.
+        ``is_final`` says whether a complete run needs no more work. Within the block, a full disk is a
+        ``UserError``, and so is ``SystemExit`` of a plug-in, which would end the command in silence.
         """
-        with disk_errors(self.results):
+        with disk_errors(self.results), no_exit("the code of a plug-in or of a package"):
             refuse_older(self.results)
             for shared in (*_SHARED, *self.results.glob("studies/*/*")):
                 remove_leftovers(self.results / shared, seconds=600)  # another process may still write a younger one

@@ -115,8 +115,11 @@ class Checkpoints:
     def _rewind_kept(self, update: int, sealed: Mapping[str, str] | None) -> None:
         """Remove rollouts and transcripts of later updates, which come again, and set aside those that changed.
 
-        ``sealed`` has the digests of the files before the checkpoint; None: the seal is an older one without them.
+        ``sealed`` has the digests of the files before the checkpoint; None: the seal is an older one without them. A
+        file that is gone is named.
         """
+        for name in sorted((sealed or {}).keys() - {*self._kept()}):
+            print(f"{self.path / name}: is gone; the run goes on without it", file=sys.stderr)
         for name in self._kept():
             path, stem = self.path / name, Path(name).stem
             if sealed is None:

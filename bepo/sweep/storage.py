@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from optuna.exceptions import OptunaError, StorageInternalError
+from optuna.exceptions import StorageInternalError
 from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -57,7 +57,7 @@ def storage_errors(storage: str) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except (SQLAlchemyError, OptunaError, ImportError, RuntimeError, LookupError, ValueError, OSError) as error:
+    except Exception as error:  # any type: Optuna's reader of a file that anybody may have written
         problem = (str(error) or repr(error)).splitlines()[0]
         raise UserError(f"hydra.sweeper.storage={without_password(storage)}: cannot be opened ({problem})") from error
 

@@ -132,7 +132,7 @@ class Tuning(Scheduler):
                 self.view.note(f"trial {trial.number}: pruned, {problem} ({format_params(trial.params)})")
             except UNREACHABLE:
                 raise
-            except Exception as error:  # any type: the code of a sampler, of conditions or of a plug-in
+            except (Exception, SystemExit) as error:  # any type: the code of a sampler, of conditions or of a plug-in
                 self._tell(trial, TrialState.FAIL)
                 self._note_failure(f"trial {trial.number}: {told(error)} ({format_params(trial.params)})")
             lock.release()
@@ -149,7 +149,7 @@ class Tuning(Scheduler):
             return self.study.ask(self.space)
         except UNREACHABLE:
             raise
-        except Exception as error:  # any type: the code of a sampler
+        except (Exception, SystemExit) as error:  # any type: the code of a sampler
             for trial in self._trials(TrialState.RUNNING):
                 if trial.number >= begun:
                     self._tell(trial.number, TrialState.FAIL)
@@ -163,7 +163,7 @@ class Tuning(Scheduler):
         number = trial if isinstance(trial, int) else trial.number
         try:
             self.study.tell(trial, values, state=state)
-        except Exception as error:  # any type: the code of a sampler
+        except (Exception, SystemExit) as error:  # any type: the code of a sampler
             if not self._trials()[number].state.is_finished():
                 raise
             self.view.note(f"trial {number}: is stored; its sampler failed, {told(error)}")
@@ -234,7 +234,7 @@ class Tuning(Scheduler):
                     attempt.is_pruned = attempt.trial.should_prune()
         except UNREACHABLE:
             raise
-        except Exception as error:  # any type: the code of an objective or of a pruner
+        except (Exception, SystemExit) as error:  # any type: the code of an objective or of a pruner
             attempt.failure = f"{attempt.label}: {told(error)}"
         if attempt.failure:
             self._close(attempt, TrialState.FAIL)

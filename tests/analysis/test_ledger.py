@@ -9,7 +9,6 @@ from rich.console import Console
 from analysis.__main__ import main
 from analysis.output.ledger import filtered, ledger, newest, show
 from bepo.core import printed_tables
-from bepo.core.errors import UserError
 from bepo.explore.index import names_of
 from bepo.store.archive import write_archive
 from bepo.store.cells import note_cell
@@ -104,8 +103,19 @@ def test_filters(results):
     assert runs("credit=grpo,gigpo", "tier=smoke") == ["run0", "run1"]
     assert runs("status=partial") == ["run2"] and runs("study=gate_form") == ["run0"] and runs("seed=7") == []
     assert runs("began=2026-11-21") == ["run1"]
-    with pytest.raises(UserError, match="unknown filter 'colour=red'"):
-        runs("colour=red")
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        ("colour=red", "unknown filter 'colour=red'"),
+        ("status=nope", "unknown status 'nope'"),
+        ("tier=", "unknown tier ''"),
+    ],
+)
+def test_a_filter_that_does_not_exist_is_refused_before_runs_are_read(text, told, results, monkeypatch, capsys):
+    monkeypatch.setattr("analysis.output.ledger.ledger", lambda *_: pytest.fail("runs are read"))
+    assert main(["runs", text, "--results", str(results)]) == 2 and told in capsys.readouterr().err
 
 
 def test_where_no_run_meets_a_filter_the_values_that_runs_have_are_named(results, capsys):

@@ -56,7 +56,7 @@ def test_an_error_in_any_of_them_is_one_line(label, results, tmp_path, monkeypat
     assert not list(tmp_path.glob(f"*/{label}.*"))
 
 
-@pytest.mark.parametrize("error", [UserError("odd"), OSError("odd"), KeyError("odd"), RecursionError("odd")], ids=repr)
+@pytest.mark.parametrize("error", [UserError("odd"), OSError("odd"), KeyError("odd"), SystemExit("odd")], ids=repr)
 def test_errors_of_all_kinds_are_lines(error, results, tmp_path, monkeypatch, capsys):
     fails(monkeypatch, FIGURE, error)
     assert analysed(results, tmp_path, TABLE, FIGURE) == 1

@@ -122,11 +122,15 @@ def test_lines_slices_and_contours_show_every_complete_trial(results):
     assert len(contour.collections[-1].get_offsets()) == 9
 
 
-def test_what_is_no_database_is_named_and_left_alone(tmp_path):
-    (tmp_path / "studies.db").write_text("junk", encoding="utf-8")
+@pytest.mark.parametrize(
+    "name, text", [("studies.db", "junk"), ("a.journal", "[1, 2]\n"), ("a.journal", '{"op_code": 99}\n')]
+)
+def test_what_is_no_database_is_named_and_left_alone(name, text, tmp_path):
+    (tmp_path / name).write_text(text, encoding="utf-8")
     found = build(artefacts()["optuna-history"], Source(tmp_path), "smoke")
-    assert any("studies.db: not an Optuna database" in line for line in found.skipped)
+    assert any(f"{name}: not an Optuna database" in line for line in found.skipped)
     assert "No study has a trial yet." in found.product.caption
+    (tmp_path / name).unlink()
     (tmp_path / "studies.db").write_text("", encoding="utf-8")
     assert optuna_studies(tmp_path) == {} and not (tmp_path / "studies.db").read_text(encoding="utf-8")
 

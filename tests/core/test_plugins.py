@@ -109,6 +109,7 @@ def test_an_installed_package_is_found_by_its_entry_point(folder, monkeypatch):
         ("./empty", "plugins=.*empty: a folder must be a package, with a file __init__.py"),
         ("no_module_of_this_name", "plug-in no_module_of_this_name: cannot be imported .ModuleNotFoundError"),
         ("broken.py", "plug-in broken: cannot be imported .ZeroDivisionError"),
+        ("ends.py", r"plug-in ends: cannot be imported \(SystemExit: 0\)"),
         ("random.py", "plugins=.*random.py: the name random belongs to .*; rename the plug-in"),
         ("taken.py", "taken.Mine: name 'ppo_clip' is taken by bepo.losses.ppo_clip.PPOClip"),
     ],
@@ -116,6 +117,7 @@ def test_an_installed_package_is_found_by_its_entry_point(folder, monkeypatch):
 def test_what_cannot_be_imported_is_one_line_and_can_be_tried_again(folder, given, problem):
     (folder / "empty").mkdir()
     write(folder / "broken.py", "1 / 0")
+    write(folder / "ends.py", "raise SystemExit(0)")
     write(folder / "random.py", "")
     write(folder / "taken.py", LOSS.format(name="ppo_clip"))
     losses()

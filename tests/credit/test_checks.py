@@ -114,6 +114,12 @@ def test_an_estimator_that_changes_the_rollouts_is_refused(change):
     assert written(batch) == before
 
 
+def test_an_estimator_cannot_end_the_program():
+    """The command would end with its exit status, 0 without a run for ``sys.exit(0)``."""
+    with pytest.raises(UserError, match=r"^credit=grpo: it ended the program \(SystemExit\(0\)\)$"):
+        of(lambda batch: exit(0)).credit_of(rollouts())
+
+
 def test_what_an_estimator_assigns_stays_its_own():
     def assign(batch):
         batch.reward = batch.reward - 7

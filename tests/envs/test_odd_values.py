@@ -57,6 +57,7 @@ def test_clear_values_of_a_step_are_taken(values, plain):
         (("o", np.ma.masked, False, False, {}), "the reward masked, must be a number"),
         (("o", np.nan, False, False, {}), "the reward nan, must be finite"),
         (("o", -np.inf, False, False, {}), "the reward -inf, must be finite"),
+        (("o", 1e308, False, False, {}), r"the reward 1e\+308, must be finite, at most 1e\+15 in size"),
         (("o", 1.0, np.array([True, True]), False, {}), "terminated=array.*, must be true or false"),
         (("o", 1.0, False, None, {}), "truncated=None, must be true or false"),
         (("o", 1.0, 0.5, False, {}), "terminated=0.5, must be true or false"),
@@ -84,6 +85,7 @@ ODD = {
     "4 values": lambda o, r, e, c, i: (o, r, e, i),
     "SystemExit": lambda o, r, e, c, i: exit(3),
     "action_mask": lambda o, r, e, c, i: (o, r, e, c, {"action_mask": [1, 1, 1]}),
+    "action_mask is <U3": lambda o, r, e, c, i: (o, r, e, c, {"action_mask": ["yes", "no"]}),
     "observation": lambda o, r, e, c, i: (None, r, e, c, i),
 }
 
@@ -100,7 +102,7 @@ def test_gymnasium_names_the_environment(odd, monkeypatch):
         episodes.step({0: "hit"})
 
 
-@pytest.mark.parametrize("odd", [name for name in ODD if name != "action_mask"])
+@pytest.mark.parametrize("odd", [name for name in ODD if "action_mask" not in name])
 def test_gem_names_the_environment(odd, monkeypatch):
     pytest.importorskip("gem")
     env = environments.make("gem")
@@ -163,12 +165,19 @@ def test_clear_numbers_of_a_plug_in_are_taken(reward):
     [
         ({"reward": np.nan}, "the reward of its step is nan, must be finite"),
         ({"reward": np.zeros(2)}, r"the reward of its step is array.*, must be a number"),
+        ({"reward": -1e200}, r"the reward of its step is -1e\+200, must be finite, at most 1e\+15 in size"),
+        ({"broken": np.zeros(2)}, r"the broken of its step is array.*, must be a number"),
         ({"task_score": 1.5}, "the task_score of its step is 1.5, must be from 0 to 1"),
         ({"task_score": np.nan}, "the task_score of its step is nan, must be from 0 to 1"),
         ({"terminal": Terminal.TRUNCATION}, "the terminal of its step is .*must be NONE, SUCCESS or FAILURE"),
         ({"terminal": True}, "must be NONE, SUCCESS or FAILURE"),
         ({"observation": "text"}, "must be an Observation"),
         ({"observation": Observation("a", 3, ())}, "the key of its observation is 3, must be a text"),
+        (
+            {"observation": Observation("caf\udce9", "a", ())},
+            r"text of its observation is 'caf\\udce9', must be a text in Uni",
+        ),
+        ({"observation": Observation("a", "a", ("\ud800",))}, r"the admissible of its observation is .*in Unicode"),
         ({"observation": Observation(None, "a", ())}, "the text of its observation is None, must be a text"),
         ({"observation": Observation("a", "a", "up")}, "the admissible of its observation is 'up', must be texts"),
         ({"observation": Observation("a", "a", (), np.zeros((2, 2, 3)))}, "the image of its observation is array"),

@@ -66,5 +66,20 @@ def test_the_end_of_a_batch_ends_its_thread_and_its_rollouts(env, monkeypatch):
     assert (threading.active_count(), len(os.listdir("/proc/self/fd"))) == before
 
 
+@pytest.mark.parametrize("where", ["env_response", "rubric"])
+def test_an_environment_that_ends_the_program_is_one_line(where, env, monkeypatch):
+    """``SystemExit`` would end the event loop, and the batch would wait for it without end."""
+
+    async def ends(*_, **__):
+        raise SystemExit(3)
+
+    owner, method = (type(env._made), where) if where == "env_response" else (type(env._made.rubric), "score_rollout")
+    tasks = list(islice(env.tasks("train"), 2))
+    monkeypatch.setattr(owner, method, ends)
+    with started(env, tasks) as episodes, pytest.raises(UserError, match=r"^env.id=guess_env: .*SystemExit\(3\)"):
+        for _ in range(9):
+            episodes.step({0: "x"})
+
+
 async def _note(ended):
     ended.append(True)

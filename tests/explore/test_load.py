@@ -48,6 +48,15 @@ def test_groupby_keeps_the_rows_of_a_setting_that_is_null(tmp_path):
     assert dict(runs.groupby("loss.dual_clip").size()) == {"null": 1, 1.5: 1, 3.0: 1}
 
 
+def test_evaluations_of_several_policies_keep_their_own_ids(tmp_path):
+    """The setting ``run`` is the run whose policy is evaluated; the column ``run`` is the run ID."""
+    ids = [write(tmp_path, "grpo", seed, run=policy).id for seed, policy in enumerate(("a" * 12, "b" * 12, None))]
+    loaded = bepo.load(tmp_path, results=tmp_path)
+    for table in (loaded.runs, loaded.metrics, loaded.episodes, loaded.transcripts):
+        assert {*table["run"]} >= {*ids} and not {*table["run"]} & {"a" * 12, "b" * 12, "null"}
+    assert loaded.settings.loc["run", ids].tolist() == ["a" * 12, "b" * 12, "null"]
+
+
 def test_a_setting_that_is_newer_than_a_run_is_no_difference(results):
     run = bepo.load("explored", results=results).stored[0].config
     newer = {**run, "prompting": {"method": "direct", "trials": 10}, "run": None}

@@ -177,6 +177,12 @@ def test_rollouts_of_later_updates_are_dropped_and_others_stay(with_rollouts, ca
     assert (with_rollouts.path / "transcripts.jsonl.gz").exists() and not capsys.readouterr().err
 
 
+def test_rollouts_that_are_gone_are_named(with_rollouts, capsys):
+    (with_rollouts.path / "rollouts" / "000001.npz").unlink()
+    assert with_rollouts.rewind()[0] == 12
+    assert capsys.readouterr().err == f"{with_rollouts.path}/rollouts/000001.npz: is gone; the run goes on without it\n"
+
+
 @pytest.mark.parametrize("name", ["rollouts/000006.npz", "transcripts.jsonl.gz"])
 def test_rollouts_and_transcripts_of_another_run_are_set_aside(with_rollouts, name, capsys):
     (with_rollouts.path / name).write_bytes(b"of another run")

@@ -87,6 +87,17 @@ def test_a_journal_that_was_cut_off_anywhere_goes_on(cut, tmp_path):
     assert values(file) == [1.0, 1.0]
 
 
+@pytest.mark.parametrize("line", [b"[1, 2]", b"3", b'{"op_code": 99}', b'{"op_code": 0, "wor', b"\xff\xfe"])
+def test_a_journal_of_another_form_is_one_line(line, tmp_path, capsys):
+    file, _ = journal(tmp_path, 0)
+    whole = file.read_bytes()
+    file.write_bytes(whole + line + b"\n" + whole)
+    assert main(["tune_gated_bepo", "--dry-run", f"hydra.sweeper.storage={file}", f"results={tmp_path}"]) == 2
+    printed = capsys.readouterr().err
+    assert f"{file}: cannot be opened (" in printed and len(printed.strip().splitlines()) == 1, printed
+    assert file.read_bytes() == whole + line + b"\n" + whole
+
+
 def test_a_journal_whose_only_line_is_torn_begins_again(tmp_path):
     file, _ = journal(tmp_path, 0)
     file.write_bytes(file.read_bytes()[:20])

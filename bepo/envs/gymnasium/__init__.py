@@ -149,6 +149,7 @@ class Gymnasium(Environment):
     def _maker(self) -> Maker:
         made = self._made
         if self.horizon == 0:
+            made.time_limit()  # raises the reason again, if it is still there
             raise UserError(f"env.id={self.id}: could not be made when its time limit was read; try again")
         return made
 

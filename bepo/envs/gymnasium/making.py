@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from copy import copy
 from functools import cached_property
 from importlib import import_module
@@ -33,10 +33,11 @@ class Maker:
         if self.random_map and (type(size := self._size) is not int or size not in _SIZES):
             raise UserError(f"env.kwargs.size={size}: choose a whole number from {_SIZES[0]} to {_SIZES[-1]}")
         self.renders = False
-        with self._made() as env:
-            self.renders = "ansi" in env.metadata.get("render_modes", ())
-        with self._made() as env:
-            self.words, self.has_table = self._words(env), has_table(env)
+        with named(env_id, "description"):
+            with self._made() as env:
+                self.renders = "ansi" in env.metadata.get("render_modes", ())
+            with self._made() as env:
+                self.words, self.has_table = self._words(env), has_table(env)
         self.names = self._names()
 
     def make(self, seed: int) -> Any:
@@ -54,7 +55,7 @@ class Maker:
         It is the limit of the environment that is made, which knows its whole ID: ``Taxi`` makes ``Taxi-v4``. A wrapper
         of the environment's own may cut episodes earlier than its registration says.
         """
-        with named(self.id, "time limit"), closing(self._make(0)) as env:
+        with named(self.id, "time limit"), self._made() as env:
             registered = import_module("gymnasium").spec(env.unwrapped.spec.id).max_episode_steps
             return min((limit for limit in (registered, env.spec.max_episode_steps) if limit is not None), default=None)
 
@@ -88,10 +89,10 @@ class Maker:
 
     @contextmanager
     def _made(self) -> Iterator[Any]:
-        """Yield an environment without its wrappers, and close it when the ``with`` block ends."""
+        """Yield an environment, and close it when the ``with`` block ends."""
         env = self._make(0)
         try:
-            yield env.unwrapped
+            yield env
         finally:
             close(env)
 

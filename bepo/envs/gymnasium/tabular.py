@@ -11,8 +11,16 @@ _DISCOUNT, _PRECISION = 0.99, 1e-10
 
 
 def has_table(env: Any) -> bool:
-    """Return whether an environment has Gymnasium's table ``P[state][action]`` of (p, next, reward, end)."""
-    return isinstance(vars(env.unwrapped).get("P"), dict)
+    """Return whether an environment has Gymnasium's table ``P[state][action]`` of (p, next, reward, end).
+
+    Its states and actions are those of the spaces, so that an observation is a row of the table.
+    """
+    table, sizes = vars(env.unwrapped).get("P"), [getattr(s, "n", 0) for s in (env.observation_space, env.action_space)]
+    if not isinstance(table, dict) or [*table] != [*range(sizes[0])]:
+        return False
+    rows = [actions for actions in table.values() if isinstance(actions, dict) and [*actions] == [*range(sizes[1])]]
+    outcomes = [one for row in rows for some in row.values() if isinstance(some, list) for one in some]
+    return len(rows) == sizes[0] > 0 < len(outcomes) and all(isinstance(x, tuple) and len(x) == 4 for x in outcomes)
 
 
 def best_actions(table: dict[int, dict[int, list[tuple]]], ends_in_success: bool) -> Int[np.ndarray, " S"]:

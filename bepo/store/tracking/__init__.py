@@ -115,7 +115,7 @@ class Trackers:
         """Do something with a sink. If it fails, print so and leave it out."""
         try:
             call()
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # any type: the code of a sink
             self._sinks.pop(name, None)
             lacks = isinstance(error, ImportError) and name in _PACKAGES
             advice = f"; pip install {_PACKAGES[name]}" if lacks else ""
