@@ -13,7 +13,6 @@ import pytest
 
 from bepo.core.errors import Parser, path_of, whole_number
 from bepo.core.places import ROOT
-from bepo.new.__main__ import main as new
 from bepo.store.files import DiskFull, disk_errors, write_atomically
 
 PLUGIN = '''
@@ -59,12 +58,6 @@ def test_an_unknown_option_is_printed_without_its_escapes(capsys):
         Parser(prog="x").parse_args(["--no\x1b[31mpe\x07"])
     err = capsys.readouterr().err
     assert err == "error: unrecognized arguments: --no [31mpe  (see x --help)\n"
-
-
-@pytest.mark.parametrize("name", ["class", "import", "lambda", "None", "a b", "A"])
-def test_a_plugin_needs_a_name_that_python_can_import(name, tmp_path, capsys):
-    assert new(["estimator", name, "--in", str(tmp_path)]) == 2
-    assert f"{name}: must be the name of a Python module" in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
 def test_a_plugin_is_named_on_the_command_line(tmp_path):

@@ -69,18 +69,3 @@ def test_images_are_printed(monkeypatch, capsys):
     _, out, _ = played(monkeypatch, capsys, "", "sokoban", "observation=rgb")
     assert out.count("▀") == 96 * 48 and "<image>" not in out
     assert blocks(np.zeros((4, 200, 3), np.uint8)).count("▀") == 67  # every third pixel, two rows a line
-
-
-@pytest.mark.parametrize(
-    "arguments, mentioned",
-    [
-        (["sokobn"], ["sokobn", "sokoban"]),
-        (["sokoban", "dim=3"], ["env.dim=3"]),
-        (["sokoban", "dim=x"], ["env.dim='x'"]),
-        (["sokoban", "depth=3"], ["depth", "search_depth"]),
-        (["sokoban", "dim"], ["'dim'", "key=value"]),
-    ],
-)
-def test_bad_input_is_one_line(arguments, mentioned, monkeypatch, capsys):
-    code, _, err = played(monkeypatch, capsys, "", *arguments)
-    assert code == 2 and len(err.splitlines()) == 1 and all(text in err for text in mentioned)

@@ -153,23 +153,6 @@ def test_presets_take_the_settings_of_the_environment(capsys):
     assert preset.split() == none.split() != divided.split()
 
 
-@pytest.mark.parametrize(
-    "words, message",
-    [
-        ([], "name an environment"),
-        (["sokoban"], "alfworld, webshop"),
-        (["webshop", "grpo", "game=1"], "games"),
-        (["webshop", "grpo", "continuations=1"], "continuations=1"),
-        (["webshop horizont=3", "grpo"], "horizont"),
-        (["webshop horizon=1", "grpo", "games=1"], "does not reach"),
-    ],
-)
-def test_bad_input_is_one_line(words, message, capsys):
-    assert main(["sampled", *words]) == 2
-    error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1
-
-
 class Won:
     """A game that any action wins."""
 
