@@ -5,15 +5,13 @@ import errno
 import multiprocessing
 import resource
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from bepo.core.errors import Parser, path_of, whole_number
-from bepo.core.places import ROOT
 from bepo.store.files import DiskFull, disk_errors, write_atomically
+from tests.command import python
 
 PLUGIN = '''
 from dataclasses import dataclass
@@ -64,8 +62,7 @@ def test_a_plugin_is_named_on_the_command_line(tmp_path):
     """In a process of its own, because a plug-in stays registered."""
     (tmp_path / "named_on_the_line.py").write_text(PLUGIN, encoding="utf-8")
     arguments = [f"plugins={tmp_path}/named_on_the_line.py", "--rollouts", "tests/data/credit_golden.json"]
-    command = [sys.executable, "-m", "bepo.credit", "named_on_the_line", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", cwd=ROOT)
+    done = python("-m", "bepo.credit", "named_on_the_line", *arguments)
     assert done.returncode in (0, 2) and "unknown" not in done.stderr and "Traceback" not in done.stderr
 
 

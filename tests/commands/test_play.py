@@ -1,14 +1,13 @@
 """Playing in the terminal, for every environment through its interface alone."""
 
 import io
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from bepo.envs import environments
 from bepo.play import blocks, main
+from tests.command import python
 
 
 def played(monkeypatch, capsys, answers, *arguments):
@@ -60,8 +59,7 @@ def test_running_out_of_steps(monkeypatch, capsys):
 
 
 def test_through_a_pipe():
-    command = [sys.executable, "-m", "bepo.play", "sokoban", "min_solution=5"]
-    done = subprocess.run(command, input="up\ndown\n", capture_output=True, text=True, timeout=120, encoding="utf-8")
+    done = python("-m", "bepo.play", "sokoban", "min_solution=5", typed="up\ndown\n")
     assert done.returncode == 0 and "after 2 steps" in done.stdout and not done.stderr
 
 

@@ -140,9 +140,8 @@ def test_the_command(capsys):
     small = ["games=2", "groups=1", "group_size=2", "continuations=2"]
     assert main(["sampled", "webshop products=10", "grpo", "gated_bepo gae_lambda=0", *small]) == 0
     printed = capsys.readouterr().out
-    assert (
-        "webshop: 2 games, horizon 15" in printed and "gated_bepo gae_lambda=0" in printed and "sign_error" in printed
-    )
+    assert "webshop: 2 games, horizon 15" in printed and "gated_bepo gae_lambda=0" in printed
+    assert "sign_error" in printed
 
 
 def test_presets_take_the_settings_of_the_environment(capsys):
