@@ -424,6 +424,13 @@ def test_explain_looks_at_the_highest_tier_that_has_runs(results, capsys):
     assert "not run" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name, nearest", [("main/Success/GRP0", "main/Success/GRPO"), ("mian/Success/GRPO", "main")])
+def test_an_unknown_number_has_the_nearest(results, name, nearest, capsys):
+    assert main(["explain", f"sokoban-{name}", "--results", str(results)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"nearest: sokoban-{nearest}" in line
+
+
 def test_the_studies_of_every_artefact_exist():
     known = study_names()
     assert not [f"{label}: {name}" for label, item in artefacts().items() for name in item.studies if name not in known]
