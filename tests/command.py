@@ -6,6 +6,7 @@ import os
 import runpy
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -13,21 +14,12 @@ from multiprocessing import forkserver
 from pathlib import Path
 from unittest import mock
 
-SMALLEST = (
-    "policy.warm_start=null",
-    "policy.hidden_size=32",
-    "policy.num_hidden_layers=1",
-    "env.horizon=5",
-    "updates=15",
-    "checkpoint_every=4",
-    "rollout.tasks=2",
-    "rollout.group_size=3",
-    "rollout.train_tasks=8",
-    "evaluation.tasks=4",
-    "evaluation.seeds=2",
-    "evaluation.every=5",
-    "tracking.mode=disabled",
-    "progress=false",
+SMALLEST = tuple(
+    """
+    policy.warm_start=null policy.hidden_size=32 policy.num_hidden_layers=1 env.horizon=5 updates=15
+    checkpoint_every=4 rollout.tasks=2 rollout.group_size=3 rollout.train_tasks=8 evaluation.tasks=4
+    evaluation.seeds=2 evaluation.every=5 tracking.mode=disabled progress=false
+    """.split()
 )
 
 
@@ -121,6 +113,20 @@ def _default_signals() -> None:
     """Undo the handlers of the sweep, which the workers of a server do not inherit."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def python(*words: object, folder: Path = ROOT, typed: str = "", **environment: str):
+    """Run ``python words`` in a process of its own, as from a shell; return it when it has ended."""
+    return subprocess.run(
+        [sys.executable, *map(str, words)],
+        cwd=folder,
+        env=os.environ | environment,
+        input=typed,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        encoding="utf-8",
+    )
 
 
 def launch(*overrides: str) -> Command:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,30 @@ from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 from analysis.grid.table import Table
 from analysis.output.build import build
+from tests.stored_runs import in_block, write_run
+
+
+def write_rates(
+    results: Path,
+    study: str,
+    rates: Mapping[str, Sequence[float] | np.ndarray],
+    block: int | None = None,
+    seed: int = 0,
+    at: Mapping[str, object] | None = None,
+    **run,
+) -> None:
+    """Write runs that succeed so often in training: of each method, a number for each seed, or for each block."""
+    for method, own in rates.items():
+        for i, rate in enumerate(own):
+            settings = {"credit.name": method, **(at or {})}
+            settings |= {"seed": seed + i} if block is None else in_block(block + i)
+            write_run(results, study, settings, [[1, 0]], metrics={"train/success": rate}, **run)
+
+
+def artefact_of(results: Path, label: str, tier: str = "laptop", **options: bool):
+    """Build an artefact from the runs of a results folder."""
+    item = artefacts()[label]
+    return item.build(item.load(Source(results), tier, **options))
 
 
 def table_of(results: Path, label: str, tier: str = "laptop") -> Table:

@@ -11,6 +11,7 @@ from analysis.data.strata import improvement, mean_curve, profile, profile_bands
 from analysis.grid.artefact import artefacts
 from analysis.output.build import build
 from tests.stored_runs import write_run
+from tests.tables import table_of, write_rates
 
 
 class Stub:
@@ -43,10 +44,8 @@ def test_costs_are_counted_up_to_the_update_that_reaches_the_threshold():
 
 
 def test_the_table_marks_lower_bounds(tmp_path):
-    for method, seed, success in (("grpo", 0, 1.0), ("grpo", 1, 1.0), ("hgpo", 0, 1.0), ("hgpo", 1, 0.1)):
-        at = {"credit.name": method, "seed": seed}
-        write_run(tmp_path, "main_sokoban_text", at, [[1, 0]], metrics={"train/success": success}, updates=12)
-    found = build(artefacts()["sample-efficiency"], Source(tmp_path), "laptop").table
+    write_rates(tmp_path, "main_sokoban_text", {"grpo": (1.0, 1.0), "hgpo": (1.0, 0.1)}, updates=12)
+    found = table_of(tmp_path, "sample-efficiency")
     half = [row for row, heading in zip(found.rows, found.headings) if "to 50 %" in heading]
     rows = {row[0].text: [value.text for value in row[1:3]] for row in half}
     assert rows == {"GRPO": ["2 of 2", "10"], "HGPO": ["1 of 2", "≥ 11"]}

@@ -26,6 +26,7 @@ from analysis.output.text import to_markdown
 from analysis.tables.granularity import possible
 from bepo.core.errors import UserError
 from tests.stored_runs import write_run
+from tests.tables import artefact_of, texts
 
 OURS, HGPO = (f"main-results | {m} | 1.5B | webshop/success" for m in ("gated_bepo", "hgpo"))
 
@@ -272,9 +273,8 @@ def test_two_claims_of_one_name_are_refused(tmp_path):
 def test_the_table_says_all_of_it(tmp_path):
     shop(tmp_path / "r", "gated_bepo", (9, 8, 9), 3)
     shop(tmp_path / "r", "hgpo", (3, 4, 3), 3)
-    item = artefacts()["claims"]
-    table = item.build(item.load(Source(tmp_path / "r"), "laptop"))
-    rows = {row[0]: row for row in ([value.text for value in row] for row in table.rows)}
+    table = artefact_of(tmp_path / "r", "claims")
+    rows = {row[0]: row for row in texts(table)}
     first = rows["WebShop success at 1.5B exceeds HGPO's by 3.51 points."]
     assert first[2:5] == ["3.5 (rounded to 0.2); said 3.51", "yes", "no"]
     assert first[5].startswith("Gated-BEPO: 86.7 %; HGPO: 33.3 %; difference +53.3 points [") and first[7:] == [
@@ -285,9 +285,7 @@ def test_the_table_says_all_of_it(tmp_path):
     assert table.facts["supported"] == "1" and "0 of the 47 claims with printed numbers (67 in all)" in table.notes[0]
     latex = to_latex(table, "claims")
     assert "\\begin{longtable}" in latex and "±" not in latex and "supported" in to_markdown(table)
-    macros = to_macros(
-        [table, artefacts()["main-results"].build(artefacts()["main-results"].load(Source(tmp_path / "r"), "laptop"))]
-    )
+    macros = to_macros([table, artefact_of(tmp_path / "r", "main-results")])
     assert "\\definereported{main-results/hgpo/1.5B/webshop/success}{70.5 $\\pm$ 1.7}" in macros
     assert "\\definereproduced{main-results/hgpo/1.5B/webshop/success}{33.3 $\\pm$ 5.8}" in macros
     assert "\\definereproduced{main-results/grpo/1.5B/webshop/success}{not run}" in macros
@@ -296,8 +294,7 @@ def test_the_table_says_all_of_it(tmp_path):
 
 def test_numbers_of_the_text_come_from_their_studies(tmp_path):
     def numbers():
-        item = artefacts()["in-text"]
-        return {entry.key: entry for entry in item.build(item.load(Source(tmp_path), "laptop")).entries}
+        return {entry.key: entry for entry in artefact_of(tmp_path, "in-text").entries}
 
     logged = {
         "credit/gate_transition_coverage": 0.75,
@@ -323,9 +320,8 @@ def test_numbers_of_the_text_come_from_their_studies(tmp_path):
 
     assert value("gate_coverage", "webshop", "records") == 75
     assert found["text", "gate_coverage", "webshop", "states"].reproduced is None  # not logged
-    assert (
-        value("advantage_stage", "alfworld", "seconds") == 0.5 and value("other_stages", "alfworld", "seconds") == 1.5
-    )
+    assert value("advantage_stage", "alfworld", "seconds") == 0.5
+    assert value("other_stages", "alfworld", "seconds") == 1.5
     assert value("advantage_stage", "alfworld", "share") == 25
     assert (value("graphgpo", "raw", "alfworld/All"), value("graphgpo", "augmented", "alfworld/All")) == (50, 100)
     assert (value("gagpo", "gated", "webshop/success"), value("gagpo", "gated", "webshop/score")) == (50, 62.5)

@@ -13,6 +13,7 @@ from bepo.store.runs import RunFolder
 from tests.chat_server import overlong, serving
 from tests.command import Command
 from tests.stored_runs import rewrite, write_run
+from tests.tables import artefact_of
 
 KINDS = ("pick_and_place_simple", "look_at_obj_in_light")
 SERVED = {"model": "gpt-4o-2024-08-06", "reported": {"gpt-4o-2024-08-06": 9}}
@@ -48,9 +49,8 @@ def write_evaluation(results, settings, passes, missing=(), solved_at=None, **fa
     return folder
 
 
-def table(results, tier="paper", label="main-results"):
-    item = artefacts()[label]
-    return item.build(item.load(Source(results), tier))
+def table(results, tier="paper"):
+    return artefact_of(results, "main-results", tier)
 
 
 def entry(found, path):

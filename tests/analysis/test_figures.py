@@ -16,18 +16,12 @@ from tests.stored_runs import write_run
 
 pytestmark = pytest.mark.slow
 
-PAPER = (
-    "alfworld-success-curves",
-    "credit-comparison",
-    "method-overview",
-    "alfworld-aliasing-curves",
-    "gate-activation",
-    "ablation-diagnostics",
-    "supp-gate-diagnostics",
-    "supp-rl-signals",
-    "supp-alfworld-1p5b-validation-curves",
-    "supp-alfworld-7b-curves",
-    "supp-runtime",
+PAPER = tuple(
+    """
+    alfworld-success-curves credit-comparison method-overview alfworld-aliasing-curves gate-activation
+    ablation-diagnostics supp-gate-diagnostics supp-rl-signals supp-alfworld-1p5b-validation-curves
+    supp-alfworld-7b-curves supp-runtime
+    """.split()
 )
 SIGNALS = {
     "credit/gate_transition_coverage": 0.7,

@@ -6,12 +6,10 @@ import pytest
 from scipy import stats
 
 from analysis.data.reported import entries_of
-from analysis.data.sources import Source
-from analysis.grid.artefact import artefacts
 from analysis.grid.contrasts import by_place, contrasts, shares
 from analysis.grid.success import difference
-from analysis.output.build import build
-from tests.stored_runs import in_block, write_run
+from tests.stored_runs import write_run
+from tests.tables import table_of, texts, write_rates
 
 RATES = {
     "gated_bepo": (0.50, 0.52, 0.51),
@@ -44,8 +42,11 @@ def answers(tmp_path_factory):
             }
             study = "gate_thresholds" if changed else "headroom" if method == "oracle" else "main_sokoban_text"
             write_run(results, study, at, [[1, 0]], metrics=metrics)
-    tables = [build(artefacts()[label], Source(results), "laptop").table for label in ("findings", "parts")]
-    return {row[0].text: row[2].text for table in tables for row in table.rows}
+    return answers_of(results) | answers_of(results, "parts")
+
+
+def answers_of(results, label="findings"):
+    return {row[0]: row[2] for row in texts(table_of(results, label))}
 
 
 def told(name: str, base: str = "gated_bepo") -> str:
@@ -80,18 +81,11 @@ def test_headroom_is_the_oracles_difference_from_grpo(answers):
 
 @pytest.mark.parametrize("count, shown", [(5, False), (6, True)])
 def test_a_row_needs_as_many_blocks_as_the_first_look(tmp_path, count, shown):
-    for name in ("gated_bepo", "grpo"):
-        for seed, rate in enumerate(RATES[name]):
-            at = {"credit.name": name, "seed": seed, "credit.b_min": 2, "credit.n_min": 2}
-            write_run(tmp_path, "main_sokoban_text", at, [[1, 0]], metrics={"train/success": rate})
-    for name in ("gated_bepo", "salt"):
-        for block in range(100, 100 + count):
-            at = {"credit.name": name, **dict.fromkeys(("seed", "policy.seed", "policy.warm_start.seed"), block)}
-            rate = 0.4 - 0.1 * (name == "salt") + 0.001 * (block % 3) * (name == "salt")
-            write_run(tmp_path, "frontier", at, [[1, 0]], metrics={"train/success": rate})
-    table = build(artefacts()["findings"], Source(tmp_path), "laptop").table
-    assert table is not None
-    found = next(row[2].text for row in table.rows if row[0].text.startswith("Which methods"))
+    rates = {name: RATES[name] for name in ("gated_bepo", "grpo")}
+    write_rates(tmp_path, "main_sokoban_text", rates, at={"credit.b_min": 2, "credit.n_min": 2})
+    salt = [0.3 + 0.001 * (block % 3) for block in range(100, 100 + count)]
+    write_rates(tmp_path, "frontier", {"gated_bepo": [0.4] * count, "salt": salt}, block=100)
+    found = answers_of(tmp_path)["Which methods learn faster or slower than Gated-BEPO?"]
     assert ("6 blocks: slower: SALTʳ -9.9 [" in found) == ("SALT" in found) == shown
 
 
@@ -127,19 +121,9 @@ def test_the_papers_order_is_compared_over_blocks_with_and_without_ppo(tmp_path,
     }
     methods = ("ppo", "rloo", "grpo", "gagpo", "gigpo", "hgpo", "gated_bepo")
     rates = dict(zip(methods, np.random.default_rng(2).uniform(0.1, 0.5, (len(methods), blocks))))
-    for method, own in rates.items():
-        for block, rate in enumerate(own):
-            at = {"credit.name": method, "env.name": "webshop"} | in_block(100 + block)
-            write_run(tmp_path, "blocks", at, [[1, 0]], metrics={"train/success": rate})
-        write_run(
-            tmp_path,
-            "main_webshop",
-            {"credit.name": method, "env.name": "webshop"},
-            [[1, 0]],
-            metrics={"train/success": own[0]},
-        )
-    table = build(artefacts()["findings"], Source(tmp_path), "laptop").table
-    (answer,) = (row[2].text for row in table.rows if row[0].text == "Does the paper's order hold?")
+    write_rates(tmp_path, "blocks", rates, block=100, at={"env.name": "webshop"})
+    write_rates(tmp_path, "main_webshop", {m: own[:1] for m, own in rates.items()}, at={"env.name": "webshop"})
+    answer = answers_of(tmp_path)["Does the paper's order hold?"]
 
     def correlation(names):
         return stats.spearmanr([reported[n] for n in names], [rates[n].mean() for n in names]).statistic

@@ -2,20 +2,13 @@
 
 import pytest
 
-from analysis.data.sources import Source
-from analysis.grid.artefact import artefacts
-from analysis.output.build import build
-from tests.stored_runs import write_run
+from tests.tables import table_of, texts, write_rates
 
 
 def rows_of(folder, oracle, base=(0.30, 0.32, 0.34), study="headroom", **settings):
     """Build the table from runs that succeed so often in training, a number for each seed."""
-    for method, rates in (("grpo", base), ("oracle", oracle)):
-        for seed, rate in enumerate(rates):
-            at = {"credit.name": method, "seed": seed, **settings}
-            write_run(folder, study, at, [[1, 0]], metrics={"train/success": rate})
-    table = build(artefacts()["headroom"], Source(folder), "laptop").table
-    return [[cell.text for cell in row] for row in table.rows]
+    write_rates(folder, study, {"grpo": base, "oracle": oracle}, at=settings)
+    return texts(table_of(folder, "headroom"))
 
 
 @pytest.mark.parametrize(
@@ -41,20 +34,14 @@ def test_other_settings_are_another_row_and_a_method_alone_is_not_tested(tmp_pat
     rows_of(tmp_path, (0.5, 0.5, 0.5))
     rows = rows_of(tmp_path, (0.4, 0.4, 0.4), study="main_sokoban_text", **{"env.horizon": 9})
     assert sorted(row[4] for row in rows) == ["+18.0", "+8.0"]
-    write_run(
-        tmp_path, "headroom", {"env.name": "webshop", "credit.name": "grpo"}, [[1, 0]], metrics={"train/success": 1}
-    )
+    write_rates(tmp_path, "headroom", {"grpo": [1]}, at={"env.name": "webshop"})
     alone = rows_of(tmp_path, ())[-1]
     assert (alone[0], alone[3:]) == ("WebShop", ["not run", "–", "–", "1 + 0", "not tested"])
 
 
 def test_an_oracle_that_starts_from_another_policy_decides_nothing(tmp_path):
     rows_of(tmp_path, (), base=(0.3, 0.3, 0.3))
-    for seed in range(3):
-        at = {"credit.name": "oracle", "seed": seed}
-        write_run(tmp_path, "headroom", at, [[1, 0]], metrics={"train/success": 0.5}, solved_before=1)
-    table = build(artefacts()["headroom"], Source(tmp_path), "laptop").table
-    assert [row[-1].text for row in table.rows] == ["not tested"]
-    assert not build(artefacts()["share-of-headroom"], Source(tmp_path), "laptop").table.rows
-    method = build(artefacts()["sample-efficiency"], Source(tmp_path), "laptop").table
-    assert "Its rows differ in success before training, " in method.notes[0]
+    write_rates(tmp_path, "headroom", {"oracle": [0.5] * 3}, solved_before=1)
+    assert [row[-1] for row in texts(table_of(tmp_path, "headroom"))] == ["not tested"]
+    assert not table_of(tmp_path, "share-of-headroom").rows
+    assert "Its rows differ in success before training, " in table_of(tmp_path, "sample-efficiency").notes[0]

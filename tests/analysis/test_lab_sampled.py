@@ -7,10 +7,7 @@ import pytest
 from scipy import stats
 
 from analysis.data.lab import RECORDED
-from analysis.data.sources import Source
-from analysis.grid.artefact import artefacts
-from analysis.output.build import build
-from tests.stored_runs import in_block, write_run
+from tests.tables import table_of, write_rates
 
 AT = "alfworld games=12 groups=8 group_size=4"
 METHODS = ("grpo", "gigpo", "crbc", "gated_bepo", "shrunk_bepo")
@@ -31,11 +28,8 @@ def told(values, form):
 @pytest.mark.parametrize("blocks", [2, 3, 6])
 def test_errors_stand_beside_speed_and_their_ranks_are_correlated(tmp_path, blocks):
     rates = dict(zip(METHODS, np.random.default_rng(1).uniform(0.2, 0.6, (len(METHODS), blocks))))
-    for method, own in rates.items():
-        for block, rate in enumerate(own):
-            at = {"credit.name": method, "env.name": "alfworld"} | in_block(100 + block)
-            write_run(tmp_path, "blocks", at, [[1, 0]], metrics={"train/success": rate})
-    made = build(artefacts()["lab-sampled"], Source(tmp_path), "laptop").table
+    write_rates(tmp_path, "blocks", rates, block=100, at={"env.name": "alfworld"})
+    made = table_of(tmp_path, "lab-sampled")
     rows = {row[0].text: [getattr(cell, "text", cell) for cell in row[1:]] for row in made.rows}
     seen, hidden = (errors(at) for at in (AT, f"{AT} keys=hidden"))
     base = rates["gated_bepo"]
@@ -49,7 +43,5 @@ def test_errors_stand_beside_speed_and_their_ranks_are_correlated(tmp_path, bloc
         return
     expected = -stats.spearmanr([seen[m].mean() for m in METHODS], [rates[m].mean() for m in METHODS]).statistic
     assert made.facts[key].startswith(f"{expected:.2f} [") and "] over 5 settings (p 0." in made.facts[key]
-    assert (
-        f"ALFWorld {made.facts[key]}" in made.notes[1]
-        and f"(ALFWorld {len(seen['grpo'])}; WebShop 12)" in made.notes[0]
-    )
+    assert f"ALFWorld {made.facts[key]}" in made.notes[1]
+    assert f"(ALFWorld {len(seen['grpo'])}; WebShop 12)" in made.notes[0]

@@ -14,7 +14,7 @@ from analysis.contrast import Contrast
 from bepo.core.errors import UserError
 from bepo.core.places import EXPERIMENTS, PAPER
 from tests.stored_runs import in_block, write_run
-from tests.tables import interval_text, table_of, texts
+from tests.tables import interval_text, table_of, texts, write_rates
 
 TESTS, PARTS = read_plan(NEXT)
 ORDER, GROUPS = PARTS["order"], PARTS["groups"]
@@ -83,8 +83,12 @@ def test_a_wrong_plan_is_one_line(change, words, tmp_path):
         read_plan(tmp_path / "next.yaml")
 
 
-def test_the_plan_is_that_of_before_the_first_run():
-    assert sha256((PAPER / "next.yaml").read_bytes()).hexdigest()[:16] == "b946270ed0658540"
+FROZEN = {"blocks": "f766e3e554908259", "next": "b946270ed0658540", "desktop": "5d538ced2f9a7315"}
+
+
+@pytest.mark.parametrize("name", FROZEN)
+def test_a_plan_is_that_of_before_its_first_run(name):
+    assert sha256((PAPER / f"{name}.yaml").read_bytes()).hexdigest()[:16] == FROZEN[name]
 
 
 @pytest.mark.parametrize("blocks", [11, 12])
@@ -92,10 +96,7 @@ def test_the_table_judges_a_test_when_its_blocks_are_complete(tmp_path, blocks):
     rates = {"batch_bepo": 0.5, "rebn": 0.4}
     rng = np.random.default_rng(0)
     speeds = {name: rate + 0.02 * rng.standard_normal(blocks) for name, rate in rates.items()}
-    for method, own in speeds.items():
-        for i, rate in enumerate(own):
-            at = {"credit.name": method, "env.name": "webshop"} | in_block(FIRST + i)
-            write_run(tmp_path, "next", at, [[1, 0]], metrics={"train/success": rate})
+    write_rates(tmp_path, "next", speeds, block=FIRST, at={"env.name": "webshop"})
     rows = {row[2]: row for row in texts(table_of(tmp_path, "next-claims"))[:3]}
     row = rows["ReBN"]
     assert row[4] == f"{blocks} of 12" and rows["Gated-BEPO"][7] == "not run"

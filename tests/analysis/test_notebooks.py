@@ -2,7 +2,6 @@
 
 import re
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,8 +14,11 @@ from analysis.data.sources import Source
 from analysis.figures.tuning import optuna_studies
 from analysis.output import notebook_pages
 from analysis.plots import explore, rollout_graph
+from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError
+from bepo.credit import estimators
 from bepo.store.published import PUBLISHED
+from tests.command import python
 from tests.stored_runs import write_run
 
 pytest.importorskip("marimo")  # of the extra [dev]
@@ -52,11 +54,10 @@ def test_runs_from_top_to_bottom(notebook, folder, results, tmp_path, monkeypatc
         plt.close("all")
 
 
-@pytest.mark.parametrize("name", ["search", "diagnostics"])
-def test_a_page_of_a_notebook_has_its_pictures_and_loads_nothing(name, results, monkeypatch):
+def test_a_page_of_a_notebook_has_its_pictures_and_loads_nothing(results, monkeypatch):
     monkeypatch.setattr(sys, "argv", [])
-    page = notebook_pages.page_of(name, results)
-    assert "<table" in page and (name != "search" or 'src="data:image/png;base64,' in page)
+    page = notebook_pages.page_of("search", results)
+    assert "<table" in page and 'src="data:image/png;base64,' in page
     assert "<marimo-table" not in page, "it is empty without the scripts of marimo"
     assert not re.search(r"(src|href)=[\"'](?!data:|#)|<script", page)
     with pytest.raises(UserError, match="choices: diagnostics, lab"):
@@ -64,12 +65,7 @@ def test_a_page_of_a_notebook_has_its_pictures_and_loads_nothing(name, results, 
 
 
 def test_marimo_finds_nothing_wrong():
-    done = subprocess.run(
-        [sys.executable, "-m", "marimo", "check", "--strict", *map(str, NOTEBOOKS)],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-    )
+    done = python("-m", "marimo", "check", "--strict", *NOTEBOOKS)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -114,9 +110,6 @@ def test_sweeps_approach_the_fixed_point_below_their_certificate():
 
 
 def test_one_group_of_many_keeps_its_numbers():
-    from bepo.core.batch import RolloutBatch
-    from bepo.credit import estimators
-
     both = RolloutBatch.concat([rollout_graph.group_of(EPISODES), rollout_graph.group_of(EPISODES[:3])])
     alone = rollout_graph.one_group(both, 1)
     whole = rollout_graph.advantages(both)
@@ -127,8 +120,6 @@ def test_one_group_of_many_keeps_its_numbers():
 
 
 def test_the_viewer_begins_with_a_group_that_tells_something():
-    from bepo.core.batch import RolloutBatch
-
     groups = [rollout_graph.group_of(text) for text in (("S A -", "S B -"), EPISODES[:3])]
     assert next(iter(rollout_graph.tasks(RolloutBatch.concat(groups)))).startswith("1: task")
     nothing = rollout_graph.convergence_picture(rollout_graph.convergence(groups[0]))

@@ -92,14 +92,19 @@ def test_mathematics_is_set_as_such(folder):
     assert "η(ρ) A^out + w ρ A^FP" in (folder / "tables" / "supp-mixing-ablation.laptop.md").read_text(encoding="utf-8")
 
 
-@pytest.fixture(scope="module", params=[(1200, False), (400, True)], ids=["desk", "phone"])
+WINDOWS = {"desk": (1200, False), "phone": (400, True)}  # width in pixels, dark
+at_the_desk = pytest.mark.parametrize("browser", ["desk"], indirect=True)  # what does not depend on width and colours
+
+
+@pytest.fixture(scope="module", params=WINDOWS)
 def browser(request, folder):
     pytest.importorskip("websockets")  # of the extra [dev]
     from tests.browser import CHROMIUM, Browser
 
     if CHROMIUM is None:
         pytest.skip("there is no Chromium")
-    with Browser(request.param[0], 900, dark=request.param[1]) as opened:
+    width, dark = WINDOWS[request.param]
+    with Browser(width, 900, dark=dark) as opened:
         opened.open((folder / "report.html").as_uri())
         yield opened
 
@@ -109,6 +114,7 @@ def choose(browser, name, value):
                      "e.dispatchEvent(new Event('change')); })()")  # fmt: skip
 
 
+@at_the_desk
 def test_the_filters_leave_what_was_asked_for(browser):
     shown = "[...document.querySelectorAll('article[data-tier]')].filter(a => !a.hidden).map(a => a.id.split('.')[0])"
     try:
@@ -130,6 +136,7 @@ def shown_page(browser):
     return browser.evaluate("[...document.querySelectorAll('.page')].filter(p => !p.hidden).map(p => p.id)")
 
 
+@at_the_desk
 def test_one_page_is_shown_and_a_link_opens_the_page_of_its_target(browser):
     assert shown_page(browser) == ["overview"]
     try:
@@ -154,6 +161,7 @@ def test_the_first_page_says_whose_the_runs_are_and_leads_on(browser):
     assert wider == 0, "no part of it scrolls sideways, on a phone neither"
 
 
+@at_the_desk
 def test_a_click_on_a_heading_sorts_a_long_table(browser):
     column = "[...document.querySelectorAll('#runs tbody tr')].map(row => row.cells[{}].textContent)"
     head = "document.querySelectorAll('#runs thead th')[{}]"
@@ -165,6 +173,7 @@ def test_a_click_on_a_heading_sorts_a_long_table(browser):
         assert [float(text) for text in browser.evaluate(column.format(place))] == sorted(found)
 
 
+@at_the_desk
 def test_the_pointer_shows_a_number(browser):
     browser.evaluate("document.querySelector('circle[data-line=HGPO]').dispatchEvent("
                      "new PointerEvent('pointerover', {bubbles: true, clientX: 300, clientY: 300}))")  # fmt: skip
@@ -173,6 +182,7 @@ def test_the_pointer_shows_a_number(browser):
     )
 
 
+@at_the_desk
 def test_a_run_is_a_link_to_its_row_and_a_filter_hides_the_row(browser):
     links = "[...document.querySelectorAll('#main-results\\\\.laptop p.runs a')].map(a => a.getAttribute('href'))"
     found = browser.evaluate(links)
@@ -187,6 +197,7 @@ def test_a_run_is_a_link_to_its_row_and_a_filter_hides_the_row(browser):
         choose(browser, "env", "")
 
 
+@at_the_desk
 def test_every_reused_part_of_a_picture_is_on_the_page(browser):
     lost = """[...document.querySelectorAll('.picture use, .picture [clip-path]')]
       .map(e => e.getAttribute('href') || e.getAttribute('clip-path').slice(4, -1))

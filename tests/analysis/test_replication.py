@@ -1,6 +1,5 @@
 """The table of pre-registered comparisons, against Student's test by hand and Holm's correction by its definition."""
 
-import itertools
 import re
 
 import numpy as np
@@ -11,8 +10,7 @@ from analysis.data.sources import Source
 from analysis.grid.artefact import artefacts
 from analysis.output import page
 from analysis.output.build import Built, build
-from tests.stored_runs import write_run
-from tests.tables import interval_text, table_of, texts
+from tests.tables import interval_text, table_of, texts, write_rates
 
 RATES = {  # in training, by method, a number for each of eight seeds
     "gated_bepo": (0.50, 0.53, 0.55, 0.52, 0.49, 0.51, 0.54, 0.52),
@@ -23,11 +21,8 @@ RATES = {  # in training, by method, a number for each of eight seeds
 
 
 def built_of(folder, rates, tier="laptop") -> Built:
-    for study in ("replication", "main_sokoban_text"):
-        for method, own in rates.items():
-            for seed, rate in enumerate(own, 16 if study == "replication" else 0):
-                at = {"credit.name": method, "seed": seed}
-                write_run(folder, study, at, [[1, 0]], metrics={"train/success": rate}, tier=tier)
+    for study, seed in (("replication", 16), ("main_sokoban_text", 0)):
+        write_rates(folder, study, rates, seed=seed, tier=tier)
     return build(artefacts()["replication"], Source(folder), tier)
 
 
@@ -76,9 +71,8 @@ def test_the_page_counts_the_verdicts_once_there_are_any(tmp_path, seeds):
 def test_only_the_declared_seeds_count(tmp_path):
     """A ninth seed, added because a verdict was seen, changes nothing."""
     before = texts(built_of(tmp_path, RATES).table)
-    for seed, method in itertools.product((24, 15), RATES):
-        at = {"credit.name": method, "seed": seed}
-        write_run(tmp_path, "replication", at, [[1, 0]], metrics={"train/success": 0.9 * (method == "gated_bepo")})
+    for seed in (24, 15):
+        write_rates(tmp_path, "replication", {m: [0.9 * (m == "gated_bepo")] for m in RATES}, seed=seed)
     assert texts(table_of(tmp_path, "replication")) == before
 
 

@@ -5,16 +5,11 @@ import json
 import pytest
 
 from analysis.data.sources import Source
-from analysis.grid.artefact import artefacts
 from analysis.tables.hparams import agree, settings_of_tier
 from bepo.runs.reference import reference
 from bepo.settings import FILE, REFERENCE, main_settings
 from tests.stored_runs import write_run
-
-
-def build(label, results, tier="laptop"):
-    item = artefacts()[label]
-    return item.build(item.load(Source(results), tier))
+from tests.tables import artefact_of
 
 
 def marked(table):
@@ -46,19 +41,19 @@ def test_what_was_run_goes_before_what_composes(tmp_path):
         write_run(tmp_path, "main_sokoban", run, ((1, 0),))
     found = settings_of_tier([Source(tmp_path).study("main_sokoban", "laptop")], "laptop")["sokoban small"]
     assert found.runs == 2 and found.text("credit.step_weight / credit.backup") == "2.5 / max"
-    table = build("supp-common-hparams", tmp_path)
+    table = artefact_of(tmp_path, "supp-common-hparams")
     row = next(row for row in table.rows if row[0].value == "Step weight w")
     assert [value.value for value in row[1:]] == ["1.5", "1.5 (2.5: sokoban small)", "credit.step_weight"]
     assert "the runs of sokoban small (2)" in table.notes[0]
 
 
 def test_every_row_of_the_paper_is_there_and_other_numbers_are_marked(tmp_path):
-    common = build("supp-common-hparams", tmp_path, "paper")
+    common = artefact_of(tmp_path, "supp-common-hparams", "paper")
     assert len(common.rows) == 24 and all(row[2].value != "–" for row in common.rows)
     assert not marked(common)  # the paper tier is the paper's
-    unlike = build("supp-common-hparams", tmp_path, "laptop")
+    unlike = artefact_of(tmp_path, "supp-common-hparams")
     assert marked(unlike) >= {"Learning rate"}
-    places = build("supp-environment-hparams", tmp_path, "paper")
+    places = artefact_of(tmp_path, "supp-environment-hparams", "paper")
     reported = [row[0].value for row in places.rows if row[2].value == "reported"]
     assert reported == ["alfworld", "alfworld", "webshop", "webshop", "sokoban"]
     assert "None of these settings was run" in places.notes[0]

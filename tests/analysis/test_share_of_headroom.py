@@ -7,25 +7,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.data.sources import Source
-from analysis.grid.artefact import artefacts
-from analysis.output.build import build
-from tests.stored_runs import write_run
+from tests.stored_runs import in_block, write_run
+from tests.tables import table_of, write_rates
 
 
-def table_of(folder, rates):
-    """Build it from runs that succeed so often in training: a number for each seed."""
-    for method, own in rates.items():
-        for seed, rate in enumerate(own):
-            at = {"env.name": "webshop", "credit.name": method, "seed": seed}
-            write_run(folder, "headroom", at, [[1, 0]], metrics={"train/success": rate})
-    return build(artefacts()["share-of-headroom"], Source(folder), "laptop").table
+def shares_of(folder, rates):
+    write_rates(folder, "headroom", rates, at={"env.name": "webshop"})
+    return table_of(folder, "share-of-headroom")
 
 
 def test_the_share_of_headroom(tmp_path):
     """A method at 42 of 50 % from 30 % has 60 % of the headroom; its interval is checked by drawing the three means."""
     rates = {"grpo": (0.28, 0.30, 0.32), "gated_bepo": (0.40, 0.42, 0.44), "oracle": (0.49, 0.50, 0.51)}
-    table = table_of(tmp_path, rates)
+    table = shares_of(tmp_path, rates)
     found = {line[0].text: [cell.text for cell in line] for line in table.rows}
     assert found["GRPO"][2] == "0" and table.facts["share/webshop/small/grpo"] == "0"
     share, low, high = map(float, re.findall(r"[\d.]+", found["Gated-BEPO"][2]))
@@ -38,7 +32,7 @@ def test_the_share_of_headroom(tmp_path):
 
 
 def test_no_share_where_the_tier_has_no_headroom(tmp_path):
-    table = table_of(tmp_path, {"grpo": (0.3, 0.3, 0.3), "gigpo": (0.31,) * 3, "oracle": (0.32, 0.34, 0.33)})
+    table = shares_of(tmp_path, {"grpo": (0.3, 0.3, 0.3), "gigpo": (0.31,) * 3, "oracle": (0.32, 0.34, 0.33)})
     assert [line[2].text for line in table.rows] == ["–", "–", "–"]
 
 
@@ -51,11 +45,10 @@ def test_an_oracle_of_another_kind_is_named_and_not_compared_with_the_one_in_blo
                 logged = {"train/success": 0.3 + 0.01 * seed * (name == "oracle")}
                 at = {"credit.name": name, "seed": seed} | more
                 write_run(tmp_path / kind, "main_sokoban_text", at, [[1, 0]], metrics=logged)
-                block = 100 + seed
-                at |= {"seed": block, "policy.seed": block, "policy.warm_start.seed": block}
+                at |= in_block(100 + seed)
                 at |= {"credit.variant": "outcome_residual"} if more else {}
                 write_run(tmp_path / kind, "blocks", at, [[1, 0]], metrics=logged)
-        table = build(artefacts()["blocks-methods"], Source(tmp_path / kind), "laptop").table
+        table = table_of(tmp_path / kind, "blocks-methods")
         shown[kind] = next(row[-1].text for row in table.rows if "Oracle" in row[1].text)
         assert "Credit of the oracle (docs/credit.md): Sokoban: outcome_residual." in table.notes
     assert shown["progress"] == "–" and shown["outcome_residual"].startswith("1.3 / 1.3")

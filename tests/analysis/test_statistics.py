@@ -7,15 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from analysis.data.statistics import (
-    Scores,
-    bootstrap,
-    compare,
-    detectable,
-    estimate,
-    pooled_std,
-    seeds_to_detect,
-)
+from analysis.data.statistics import Scores, bootstrap, compare, detectable, estimate, pooled_std, seeds_to_detect
 
 
 def sample(values, kinds=None):

@@ -57,14 +57,7 @@ def test_rows_of_ones_own_study_have_paired_differences_with_intervals(tmp_path)
     assert other.label == "study-mine-differences"
     assert [[cell.text for cell in row] for row in other.table.rows] == [
         ["sokoban", "small", "RLOO − GRPO", "0", "–", "–"],
-        [
-            "sokoban",
-            "small",
-            "Gated-BEPO − GRPO",
-            "3",
-            f"20.0 [{told.low:.1f}, {told.high:.1f}]",
-            "-25.0",
-        ],
+        ["sokoban", "small", "Gated-BEPO − GRPO", "3", f"20.0 [{told.low:.1f}, {told.high:.1f}]", "-25.0"],
     ]
 
 

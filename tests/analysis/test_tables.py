@@ -19,7 +19,9 @@ from analysis.output.text import statistics, to_csv, to_markdown
 from bepo.credit import estimators
 from bepo.runs.config import METHOD_VERSION
 from bepo.sweep.studies import study_names
-from tests.stored_runs import write_run
+from tests.stored_runs import in_block, write_run
+from tests.tables import artefact_of as table
+from tests.tables import texts
 
 # method -> training seed -> evaluation pass -> successes of four tasks at the end
 FINAL = {
@@ -36,16 +38,6 @@ def results(tmp_path):
         for seed, passes in seeds.items():
             write_run(tmp_path / "results", "main_sokoban", PICTURES | {"credit.name": method, "seed": seed}, passes)
     return tmp_path / "results"
-
-
-def table(results, label, tier="laptop", **options):
-    item = artefacts()[label]
-    return item.build(item.load(Source(results), tier, **options))
-
-
-def texts(found):
-    """The rows as plain text."""
-    return [[value.text for value in row] for row in found.rows]
 
 
 def by_name(found, column=1):
@@ -229,7 +221,7 @@ def test_grpos_runs_count_as_outcome_credit_alone_if_both_learned_the_same(tmp_p
 def test_numbers_of_newer_estimators_stand_beside_ours(tmp_path):
     """The level is over both evaluations: nothing is solved before training; after it one task of two, or both."""
     for block in (100, 101, 102):
-        at = {"credit.name": "grpo", "seed": block, "policy.seed": block, "policy.warm_start.seed": block}
+        at = {"credit.name": "grpo"} | in_block(block)
         write_run(tmp_path, "blocks", at, [[1, block == 100]], metrics={"train/success": 0.5})
     rows = [row for row in texts(table(tmp_path, "reported-elsewhere")) if row[0] == "GRPO"]
     assert rows[0][1:3] == ["Qwen2.5-1.5B", "CRBC's authors"]
@@ -241,7 +233,7 @@ def test_numbers_of_newer_estimators_stand_beside_ours(tmp_path):
 @pytest.mark.parametrize("blocks, shown", [(3, "0.0 and 20.0 and 40.0"), (5, "0.0 to 80.0")])
 def test_of_many_starts_the_range_is_shown(tmp_path, blocks, shown):
     for n in range(blocks):
-        at = {"credit.name": "grpo", "seed": n, "policy.seed": n, "policy.warm_start.seed": n}
+        at = {"credit.name": "grpo"} | in_block(n)
         write_run(tmp_path, "blocks", at, [[1] * 5], metrics={"train/success": 0.5}, solved_before=n)
     assert f"success before training {shown}." in table(tmp_path, "blocks-methods").notes[0]
 
@@ -254,12 +246,8 @@ def test_iterations_show_the_last_change_of_the_advantages(tmp_path):
         )
     found = table(tmp_path, "maxiter-ablation")
     rows = by_name(found, 0)
-    assert (
-        rows["20"][-1] == rows["0"][-1] == "1×1"
-        and rows["20"][2].mean == 0.5
-        and rows["0"][2] == "none"
-        and list(rows) == ["0", "1", "3", "5", "10", "20"]
-    )
+    assert rows["20"][-1] == rows["0"][-1] == "1×1" and rows["20"][2].mean == 0.5 and rows["0"][2] == "none"
+    assert list(rows) == ["0", "1", "3", "5", "10", "20"]
     assert "$3.26{\\times}10^{-4}$" in to_latex(found, "maxiter-ablation")
 
 
@@ -353,7 +341,8 @@ def test_an_analysis_depends_on_its_runs_and_its_files(results, tmp_path):
     write_run(results, "gate_form", {"env.name": "webshop"}, ((1, 0),), tier="smoke")
     assert digest_of(Source(results)) != before
     save([1], "key", before)
-    assert load(Source(results), "key", before) == [1] and load(Source(results), "key") is None
+    assert load(Source(results), "key", before) == [1]
+    assert load(Source(results), "key") is None
     (tmp_path / "report.html").write_text("a", encoding="utf-8")
     state = state_of(written(tmp_path))
     (tmp_path / "report.html").write_text("ab", encoding="utf-8")
@@ -435,25 +424,11 @@ def test_explain_looks_at_the_highest_tier_that_has_runs(results, capsys):
     assert "not run" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (["sokoban-mian"], "sokoban-mian"),
-        (["explain", "sokoban-main/Success/GRP0"], "nearest: sokoban-main/Success/GRPO"),
-        (["explain", "sokoban-mian/Success/GRPO"], "nearest: sokoban-main"),
-        (["explain"], "main-results/ALFWorld/All/HGPO/1.5B"),
-        (["sokoban-main", "runs"], "python -m analysis runs"),
-        (["runs", "delete"], "run ID"),
-        (["--tier", "mars"], "unknown tier 'mars'; choices: desktop, laptop, paper, smoke"),
-        (["--source", "nowhere"], "wandb:ENTITY/PROJECT"),
-        (["--results", "/nowhere"], "no such folder"),
-    ],
-)
-def test_bad_input_is_one_line(results, arguments, message, capsys):
-    place = [] if "--results" in arguments else ["--results", str(results)]
-    assert main([*arguments, *place]) == 2
-    err = capsys.readouterr().err
-    assert message in err and len(err.strip().splitlines()) == 1
+@pytest.mark.parametrize("name, nearest", [("main/Success/GRP0", "main/Success/GRPO"), ("mian/Success/GRPO", "main")])
+def test_an_unknown_number_has_the_nearest(results, name, nearest, capsys):
+    assert main(["explain", f"sokoban-{name}", "--results", str(results)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"nearest: sokoban-{nearest}" in line
 
 
 def test_the_studies_of_every_artefact_exist():
@@ -462,12 +437,9 @@ def test_the_studies_of_every_artefact_exist():
 
 
 @pytest.mark.slow
-def test_an_empty_tier_still_gives_every_artefact_and_says_so(results):
-    for label, item in artefacts().items():
-        product = item.build(item.load(Source(results), "paper"))
-        if item.kind == "table" and product.entries:
-            assert any("No complete run at tier paper." in n for n in product.notes), label
-            assert not any(entry.reproduced for entry in product.entries)
+def test_an_empty_tier_still_gives_every_figure(results):
+    """And every table: test_paper.py."""
+    assert all(table(results, label, "paper").caption for label in artefacts("figure"))
 
 
 @pytest.mark.slow
@@ -480,7 +452,7 @@ def test_runs_that_nobody_expected_in_a_study_stop_no_artefact(tmp_path):
     studies = {name for item in artefacts().values() for name in item.studies}
     for settings in strangers:
         write_run(tmp_path, sorted(studies), settings, ((1, 0),))
-    products = {label: item.build(item.load(Source(tmp_path), "laptop")) for label, item in artefacts().items()}
+    products = {label: table(tmp_path, label) for label in artefacts()}
     assert "minecraft, model huge (not in the paper)" in headings(products["gate-ablation"])
 
 

@@ -11,6 +11,7 @@ from analysis.figures.tuning import optuna_studies
 from analysis.grid.artefact import artefacts
 from analysis.output.build import build
 from bepo.runs.trials_database import opened
+from tests.tables import artefact_of
 
 pytestmark = pytest.mark.long
 
@@ -38,20 +39,15 @@ def results(tmp_path):
     return tmp_path
 
 
-def built(results, label, tier="smoke"):
-    item = artefacts()[label]
-    return item.build(item.load(Source(results), tier))
-
-
 def test_history(results):
-    found = built(results, "optuna-history")
+    found = artefact_of(results, "optuna-history", "smoke")
     assert "9 complete, 1 pruned trials" in found.caption and "laptop" not in found.caption
     first, second = found.figure.axes
     best = {line.get_label(): list(line.get_ydata()) for line in first.lines}["best so far"]
     assert best == pytest.approx([10 * i for i in range(9)])
     assert first.get_ylabel() == "Validation success (%)" and second.get_xlabel() == "Training seconds"
     assert "Optuna studies of validation success (tier smoke)" in found.caption
-    assert "no trials yet" in built(results, "optuna-history", "paper").figure.axes[0].texts[0].get_text()
+    assert "no trials yet" in artefact_of(results, "optuna-history", "paper").figure.axes[0].texts[0].get_text()
 
 
 @pytest.mark.parametrize("label", ["history", "importance", "parallel", "slice", "contour"])
@@ -64,7 +60,7 @@ def test_a_study_of_another_objective_is_named_by_it(tmp_path, label):
     for i in range(20):
         params = {"x": i / 20, "y": (7 * i % 20) / 20}
         study.add_trial(optuna.create_trial(params=params, distributions=space, value=params["x"]))
-    found = built(tmp_path, f"optuna-{label}")
+    found = artefact_of(tmp_path, f"optuna-{label}", "smoke")
     texts = [axis.get_ylabel() for axis in found.figure.axes]
     assert "train/return (tier smoke)" in found.caption and "success" not in found.caption + " ".join(texts)
     assert label == "importance" or "Train/return" in texts
@@ -85,7 +81,7 @@ def test_conditional_settings_are_compared_too(tmp_path):
     optuna.create_study(storage=f"sqlite:///{tmp_path}/studies.db", study_name="of.my_own").add_trial(
         optuna.create_trial(params={"z": 0.5}, distributions={"z": space["x"]}, value=0.5)
     )
-    found = built(tmp_path, "optuna-importance")
+    found = artefact_of(tmp_path, "optuna-importance", "smoke")
     assert any("of.my_own (1)" in note for note in found.notes)  # studies of any name are shown
     (axis,) = found.figure.axes
     widths = {t.get_text(): p.get_width() for t, p in zip(axis.get_yticklabels(), axis.patches)}
@@ -95,7 +91,7 @@ def test_conditional_settings_are_compared_too(tmp_path):
 
 @pytest.mark.slow
 def test_importance(results):
-    found = built(results, "optuna-importance")
+    found = artefact_of(results, "optuna-importance", "smoke")
     assert not found.figure.axes[0].patches
     names = "tune_gated_bepo.webshop.smoke (9), tune_success_and_time.webshop.smoke (3)"
     assert f"Not shown, because shares are unstable below 20 complete trials: {names}." in found.notes
@@ -103,7 +99,7 @@ def test_importance(results):
 
 @pytest.mark.parametrize("label", ["history", "parallel", "slice", "contour"])
 def test_texts_of_neighbours_do_not_overlap(results, label):
-    figure = built(results, f"optuna-{label}").figure
+    figure = artefact_of(results, f"optuna-{label}", "smoke").figure
     figure.draw_without_rendering()
     boxes = [axis.title.get_window_extent() for axis in figure.axes if axis.get_visible() and axis.get_title()]
     boxes += [axis._left_title.get_window_extent() for axis in figure.axes if axis.get_title(loc="left")]
@@ -112,12 +108,12 @@ def test_texts_of_neighbours_do_not_overlap(results, label):
 
 
 def test_lines_slices_and_contours_show_every_complete_trial(results):
-    first = built(results, "optuna-parallel").figure.axes[0]
+    first = artefact_of(results, "optuna-parallel", "smoke").figure.axes[0]
     assert len(first.lines) == 9 and [t.get_text() for t in first.get_xticklabels()] == ["x", "y"]
-    slices = built(results, "optuna-slice").figure.axes
+    slices = artefact_of(results, "optuna-slice", "smoke").figure.axes
     assert [axis.get_xlabel() for axis in slices] == ["x", "y"] * 3  # one objective in one study, two in the other
     assert sorted(y for _, y in slices[0].collections[0].get_offsets()) == pytest.approx([10 * i for i in range(9)])
-    contour = built(results, "optuna-contour").figure.axes[0]
+    contour = artefact_of(results, "optuna-contour", "smoke").figure.axes[0]
     assert (contour.get_xlabel(), contour.get_ylabel()) == ("x", "y")
     assert len(contour.collections[-1].get_offsets()) == 9
 

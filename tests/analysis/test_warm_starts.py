@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.data.sources import Source
-from analysis.grid.artefact import artefacts
-from analysis.output.build import build
-from tests.stored_runs import write_run
+from tests.tables import table_of, texts, write_rates
 
 RATES = {  # by start and method, a number for each training seed
     0: {"grpo": (0.40, 0.42, 0.44), "gated_bepo": (0.50, 0.53, 0.53)},
@@ -18,18 +15,15 @@ RATES = {  # by start and method, a number for each training seed
 }
 
 
-def table_of(folder, rates):
+def starts_of(folder, rates):
     for start, methods in rates.items():
-        for method, own in methods.items():
-            for seed, rate in enumerate(own):
-                at = {"policy.warm_start.seed": start, "credit.name": method, "seed": seed}
-                write_run(folder, "warm_start", at, [[1, 0]], metrics={"train/success": rate}, solved_before=start % 2)
-    return build(artefacts()["warm-starts"], Source(folder), "laptop").table
+        write_rates(folder, "warm_start", methods, at={"policy.warm_start.seed": start}, solved_before=start % 2)
+    return table_of(folder, "warm-starts")
 
 
 def test_differences_within_and_over_starts(tmp_path):
-    table = table_of(tmp_path, RATES)
-    rows = [[cell.text for cell in row] for row in table.rows]
+    table = starts_of(tmp_path, RATES)
+    rows = texts(table)
     assert [heading.rpartition(", ")[2] for heading in table.headings[::2]] == [
         "start 0 (solves 0.0 %)", "start 1 (solves 50.0 %)", "start 2 (solves 0.0 %)", "over 3 starts"
     ]  # fmt: skip
@@ -46,7 +40,7 @@ def test_differences_within_and_over_starts(tmp_path):
 
 def test_what_seeds_alone_would_make_of_the_starts_means(tmp_path):
     """The deviation of means of three seeds, drawn with each start's own deviation and one true mean."""
-    facts = table_of(tmp_path, RATES).facts
+    facts = starts_of(tmp_path, RATES).facts
     errors = [100 * plain.stdev(of["grpo"]) / 3**0.5 for of in RATES.values()]
     drawn = np.random.default_rng(0).standard_normal((200_000, 3)) * errors
     expected = drawn.var(axis=1, ddof=1).mean() ** 0.5
@@ -54,5 +48,5 @@ def test_what_seeds_alone_would_make_of_the_starts_means(tmp_path):
 
 
 def test_a_start_without_the_base_and_a_single_start_say_nothing_over_starts(tmp_path):
-    table = table_of(tmp_path, {0: RATES[0], 1: {"gated_bepo": (0.5, 0.6)}})
+    table = starts_of(tmp_path, {0: RATES[0], 1: {"gated_bepo": (0.5, 0.6)}})
     assert len(table.rows) == 2 and not table.facts and "if all starts were equal" not in " ".join(table.notes)

@@ -1,15 +1,13 @@
 """``bepo.train``, ``bepo.evaluate`` and ``bepo.sweep`` from Python, and in a notebook."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 
 import bepo
 from bepo.core.errors import UserError
 from bepo.interface import overrides_of
-from tests.command import SMALLEST, run, start_server
+from tests.command import SMALLEST, python, run, start_server
 
 TINY = (*(text for text in SMALLEST if not text.startswith(("updates", "progress"))), "updates=2", "evaluation.every=2")
 NOTEBOOK = """
@@ -95,14 +93,14 @@ def test_values_are_written_as_hydra_reads_them():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_notebook_shows_the_progress_and_the_run(tmp_path):
     pytest.importorskip("marimo")
     (tmp_path / "book.py").write_text(
         NOTEBOOK.format(settings=TINY, results=str(tmp_path / "results")), encoding="utf-8"
     )
-    command = [sys.executable, "-m", "marimo", "-q", "export", "html", "book.py", "-o", "out.html"]
-    ours = os.environ | {"PYTHONPATH": os.getcwd()}
-    done = subprocess.run(command, cwd=tmp_path, env=ours, capture_output=True, text=True, encoding="utf-8")
+    export = ("-m", "marimo", "-q", "export", "html", "book.py", "-o", "out.html")
+    done = python(*export, folder=tmp_path, PYTHONPATH=os.getcwd())
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "out.html").read_text(encoding="utf-8")
     count = len(bepo.load(tmp_path / "results", results=tmp_path).episodes)

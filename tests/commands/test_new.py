@@ -66,18 +66,3 @@ def test_a_new_study_can_be_a_search(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         main(["loss", "my_loss", "--optuna", "--in", str(tmp_path)])
     assert "--optuna: is for a study, not for kind loss" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "kind, name, problem",
-    [
-        ("estimater", "mine", "unknown kind of plug-in 'estimater'; choices: .*; did you mean estimator"),
-        ("estimator", "Mine", "Mine: must be the name of a Python module in lower case"),
-        ("estimator", "grpo", "grpo: is taken by another estimator or module"),
-        ("study", "gate_form", "gate_form: is taken by another study or module"),
-        ("loss", "random", "random: is taken by another loss or module"),
-    ],
-)
-def test_what_cannot_be_made_is_one_line(kind, name, problem, tmp_path, capsys):
-    assert main([kind, name, "--in", str(tmp_path)]) == 2
-    assert re.fullmatch(f"error: {problem}.*\n", capsys.readouterr().err) and not list(tmp_path.iterdir())

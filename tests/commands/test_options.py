@@ -5,16 +5,13 @@ import errno
 import multiprocessing
 import resource
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from bepo.core.errors import Parser, path_of, whole_number
-from bepo.core.places import ROOT
-from bepo.new.__main__ import main as new
 from bepo.store.files import DiskFull, disk_errors, write_atomically
+from tests.command import python
 
 PLUGIN = '''
 from dataclasses import dataclass
@@ -61,18 +58,11 @@ def test_an_unknown_option_is_printed_without_its_escapes(capsys):
     assert err == "error: unrecognized arguments: --no [31mpe  (see x --help)\n"
 
 
-@pytest.mark.parametrize("name", ["class", "import", "lambda", "None", "a b", "A"])
-def test_a_plugin_needs_a_name_that_python_can_import(name, tmp_path, capsys):
-    assert new(["estimator", name, "--in", str(tmp_path)]) == 2
-    assert f"{name}: must be the name of a Python module" in capsys.readouterr().err and not list(tmp_path.iterdir())
-
-
 def test_a_plugin_is_named_on_the_command_line(tmp_path):
     """In a process of its own, because a plug-in stays registered."""
     (tmp_path / "named_on_the_line.py").write_text(PLUGIN, encoding="utf-8")
     arguments = [f"plugins={tmp_path}/named_on_the_line.py", "--rollouts", "tests/data/credit_golden.json"]
-    command = [sys.executable, "-m", "bepo.credit", "named_on_the_line", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", cwd=ROOT)
+    done = python("-m", "bepo.credit", "named_on_the_line", *arguments)
     assert done.returncode in (0, 2) and "unknown" not in done.stderr and "Traceback" not in done.stderr
 
 

@@ -1,14 +1,13 @@
 """Playing in the terminal, for every environment through its interface alone."""
 
 import io
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from bepo.envs import environments
 from bepo.play import blocks, main
+from tests.command import python
 
 
 def played(monkeypatch, capsys, answers, *arguments):
@@ -60,8 +59,7 @@ def test_running_out_of_steps(monkeypatch, capsys):
 
 
 def test_through_a_pipe():
-    command = [sys.executable, "-m", "bepo.play", "sokoban", "min_solution=5"]
-    done = subprocess.run(command, input="up\ndown\n", capture_output=True, text=True, timeout=120, encoding="utf-8")
+    done = python("-m", "bepo.play", "sokoban", "min_solution=5", typed="up\ndown\n")
     assert done.returncode == 0 and "after 2 steps" in done.stdout and not done.stderr
 
 
@@ -69,18 +67,3 @@ def test_images_are_printed(monkeypatch, capsys):
     _, out, _ = played(monkeypatch, capsys, "", "sokoban", "observation=rgb")
     assert out.count("▀") == 96 * 48 and "<image>" not in out
     assert blocks(np.zeros((4, 200, 3), np.uint8)).count("▀") == 67  # every third pixel, two rows a line
-
-
-@pytest.mark.parametrize(
-    "arguments, mentioned",
-    [
-        (["sokobn"], ["sokobn", "sokoban"]),
-        (["sokoban", "dim=3"], ["env.dim=3"]),
-        (["sokoban", "dim=x"], ["env.dim='x'"]),
-        (["sokoban", "depth=3"], ["depth", "search_depth"]),
-        (["sokoban", "dim"], ["'dim'", "key=value"]),
-    ],
-)
-def test_bad_input_is_one_line(arguments, mentioned, monkeypatch, capsys):
-    code, _, err = played(monkeypatch, capsys, "", *arguments)
-    assert code == 2 and len(err.splitlines()) == 1 and all(text in err for text in mentioned)

@@ -1,17 +1,13 @@
 """Runs are published, checked and trained again."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 
 import optuna
 import pytest
 
 from bepo import publish, verify
 from bepo.core.errors import UserError
-from bepo.core.places import ROOT
 from bepo.runs import session
 from bepo.runs.compare import differences, differences_of_first_update, prediction_interval
 from bepo.runs.compose import config_of, register_configs
@@ -31,7 +27,7 @@ from bepo.sweep.plan import plan_cells
 from bepo.sweep.studies import Cell
 from bepo.sweep.trials import RUNS
 from bepo.training import warm_start
-from tests.command import SMALLEST
+from tests.command import SMALLEST, python
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]  # these train
 CLEAN = {"commit": "c" * 40, "dirty": False}
@@ -374,7 +370,5 @@ def test_prediction_interval():
 
 def test_the_command_composes_the_cells_by_itself(tmp_path):
     """In a process of its own, without a cache: nothing else has registered the configs there."""
-    command = [sys.executable, "-m", "bepo.publish", "--tier", "desktop"]
-    env = os.environ | {"BEPO_CACHE": str(tmp_path)}
-    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", cwd=ROOT, env=env)
+    done = python("-m", "bepo.publish", "--tier", "desktop", BEPO_CACHE=str(tmp_path))
     assert done.returncode == 0 and "runs, " in done.stdout, done.stderr

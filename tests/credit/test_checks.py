@@ -35,8 +35,11 @@ def test_what_an_estimator_says_of_itself_is_checked(said, message):
 
 def test_what_an_estimator_returns_is_checked():
     ones, lengths = np.ones(3), np.array([2, 1, 1])
-    assert Credit(ones, terms={"a": ones}).of_tokens(lengths).shape == (4,)
+    assert Credit(np.array([5.0, 7.0, 8.0]), terms={"a": ones}).of_tokens(lengths).tolist() == [5, 5, 7, 8]
     for wrong, message in (
+        (Credit(ones[:2]), r"advantage has shape \(2,\), must be \(3,\)"),
+        (Credit(np.ones((3, 1))), r"advantage has shape \(3, 1\), must be \(3,\)"),
+        (Credit(ones, token_advantage=ones), r"token_advantage has shape \(3,\), must be \(4,\)"),
         (Credit([1.0] * 3), "advantage is a list, must be a numpy array of numbers"),  # pyright: ignore[reportArgumentType]
         (Credit(ones, terms={"a": ones[:2]}), r"terms\['a'\] has shape \(2,\), must be \(3,\)"),
         (Credit(ones, token_return=ones), r"token_return has shape \(3,\), must be \(4,\)"),

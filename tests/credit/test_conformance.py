@@ -3,7 +3,6 @@
 import json
 import shutil
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from bepo.core.returns import standardise
 from bepo.credit import _outcome, make, rebn
 from bepo.testing import conformance
 from bepo.testing.conformance import Unsupported, faults, load, report, score
+from tests.command import python
 from tests.credit.make_conformance import FAULTS, FILE, NAMES, kit
 
 ROOT = Path(__file__).parents[2]
@@ -268,11 +268,11 @@ def test_a_copy_runs_without_bepo(tmp_path):
     (tmp_path / "adapter.py").write_text(adapter, encoding="utf-8")
     for suffix in (".py", ".json"):
         shutil.copy(FILE.with_suffix(suffix), tmp_path)
-    command = [sys.executable, "-I", "-S", "conformance.py", "adapter.py", "--json", "out.json"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8")
+    command = ("-I", "-S", "conformance.py")
+    done = python(*command, "adapter.py", "--json", "out.json", folder=tmp_path)
     assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
     results = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
     assert {result["method"] for result in results} == {"rloo"}
     assert sum(result["status"] == "passed" for result in results) > 20
-    wrong = subprocess.run([*command[:4], "missing.py"], cwd=tmp_path, capture_output=True, text=True, encoding="utf-8")
+    wrong = python(*command, "missing.py", folder=tmp_path)
     assert wrong.returncode == 2 and "missing.py" in wrong.stderr and "Traceback" not in wrong.stderr

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bepo.core.errors import UserError
-from bepo.credit import Credit, estimators
+from bepo.credit import estimators
 from bepo.testing import contract
 from bepo.testing.credit import advantages
 from bepo.testing.strategies import estimator, rollouts
@@ -57,18 +56,3 @@ def test_standardised_advantages_ignore_the_scale_of_rewards(name, rows, data):
     # Far from the epsilon: returns of one group may differ by discounting alone, by a ten-thousandth of a reward.
     large, larger = ([r | {"r": k * r["r"], "values": [k * v for v in r["values"]]} for r in rows] for k in (1e3, 4e3))
     np.testing.assert_allclose(advantages(chosen, larger), advantages(chosen, large), rtol=1e-3, atol=1e-3)
-
-
-@pytest.mark.parametrize(
-    "credit, problem",
-    [
-        (Credit(np.zeros(3)), r"advantage has shape \(3,\), must be \(2,\)"),
-        (Credit(np.zeros((2, 1))), r"advantage has shape \(2, 1\), must be \(2,\)"),
-        (Credit(np.zeros(2), token_advantage=np.zeros(2)), r"token_advantage has shape \(2,\), must be \(4,\)"),
-        (Credit(np.zeros(2), token_return=np.zeros(5)), r"token_return has shape \(5,\), must be \(4,\)"),
-    ],
-)
-def test_credit_of_another_size_is_refused(credit, problem):
-    with pytest.raises(UserError, match=problem):
-        credit.of_tokens(np.array([1, 3]))
-    assert Credit(np.array([5.0, 7.0])).of_tokens(np.array([1, 3])).tolist() == [5.0, 7.0, 7.0, 7.0]

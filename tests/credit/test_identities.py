@@ -6,6 +6,7 @@ from hypothesis import given
 
 from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError
+from bepo.core.gate import count_and_branch, count_ramp
 from bepo.core.graph import RolloutGraph, iterate, solve
 from bepo.core.returns import discounted_returns, outcome_advantage
 from bepo.credit._audit import audit
@@ -17,6 +18,25 @@ from bepo.credit.grpo import GRPO
 from bepo.credit.hgpo import HGPO
 from bepo.credit.rloo import RLOO
 from bepo.testing.strategies import rollouts
+
+
+def one_step(returns, done="failure", keys=None):
+    """One group of trajectories of one step, from one state unless keys are given."""
+    same = {"uid": 0, "t": 0, "next": "end", "done": done, "valid": True}
+    rows = [same | {"traj": k, "obs": keys[k] if keys else "s", "r": r} for k, r in enumerate(returns)]
+    return RolloutBatch.from_rows(rows)
+
+
+SAME = {"uid": 0, "valid": True}
+ALIASING = RolloutBatch.from_rows(
+    [
+        SAME | {"traj": "put", "t": 0, "obs": "o", "next": "x", "r": 1.0, "done": "success"},
+        SAME | {"traj": "retrieve", "t": 0, "obs": "o", "next": "p", "r": 0.0, "done": None},
+        SAME | {"traj": "retrieve", "t": 1, "obs": "p", "next": "y", "r": 1.0, "done": "success"},
+        SAME | {"traj": "wrong", "t": 0, "obs": "o", "next": "z", "r": 0.0, "done": "failure"},
+    ]
+)
+"""The paper's example of two states under one key."""
 
 
 @given(rows=rollouts(unique=True))
@@ -117,8 +137,6 @@ def test_gate_orders(rows):
 
 
 def test_soft_gates():
-    from bepo.core.gate import count_and_branch, count_ramp
-
     visits, branches = np.array([1, 2, 3, 4, 9]), np.array([1, 1, 2, 2, 3])
     np.testing.assert_allclose(count_ramp(visits, branches, 3), [0, 0, 1, 1, 1])
     np.testing.assert_allclose(count_ramp(visits, branches, 4), [0, 0, 2 / 3, 1, 1])
@@ -127,15 +145,8 @@ def test_soft_gates():
 
 def test_the_papers_aliasing_example():
     """Targets 1, 0.95 and 0 at the merged node give residuals 0.35, 0.30 and -0.65 (supplement)."""
-    done = {"uid": 0, "valid": True}
-    rows = [
-        done | {"traj": "put", "t": 0, "obs": "o", "next": "x", "r": 1.0, "done": "success"},
-        done | {"traj": "retrieve", "t": 0, "obs": "o", "next": "p", "r": 0.0, "done": None},
-        done | {"traj": "retrieve", "t": 1, "obs": "p", "next": "y", "r": 1.0, "done": "success"},
-        done | {"traj": "wrong", "t": 0, "obs": "o", "next": "z", "r": 0.0, "done": "failure"},
-    ]
     for solver in ("iterate", "exact"):
-        residual = GatedBEPO(solver=solver)(RolloutBatch.from_rows(rows)).terms["residual"]
+        residual = GatedBEPO(solver=solver)(ALIASING).terms["residual"]
         np.testing.assert_allclose(residual[[0, 1, 3]], [0.35, 0.30, -0.65], atol=1e-9)
 
 
@@ -166,17 +177,11 @@ def test_identical_returns_are_ties_not_rounding():
     """Float32 statistics turn 10 * 0.95^k, repeated, into advantages of up to 0.7 (docs/credit.md)."""
     for n in (5, 17, 400):
         for k in range(50):
-            rows = [
-                {"uid": 0, "traj": j, "t": 0, "obs": "s", "next": "x", "r": 10 * 0.95**k, "done": "success"}
-                | {"valid": True}
-                for j in range(n)
-            ]
-            assert not GRPO()(RolloutBatch.from_rows(rows)).advantage.any()
+            assert not GRPO()(one_step([10 * 0.95**k] * n, "success")).advantage.any()
 
 
 def test_singleton_pool():
-    rows = [{"uid": 0, "traj": 0, "t": 0, "obs": "s", "next": "x", "r": 3.0, "done": "success", "valid": True}]
-    batch = RolloutBatch.from_rows(rows)
+    batch = one_step([3.0], "success")
     assert GRPO(pool="trajectory", singleton="zero")(batch).advantage == [0.0]
     assert GRPO()(batch).advantage == [3.0]
 
@@ -268,14 +273,7 @@ def test_without_repeated_states_step_terms_vanish(rows):
 
 def test_graphgpo_on_the_papers_aliasing_example():
     """(2 - x)/3, (2x - 1)/3, -(1 + x)/3 with x = alpha^d (supplement): scores 1, x, 0 centred."""
-    same = {"uid": 0, "valid": True}
-    rows = [
-        same | {"traj": "put", "t": 0, "obs": "o", "next": "x", "r": 1.0, "done": "success"},
-        same | {"traj": "retrieve", "t": 0, "obs": "o", "next": "p", "r": 0.0, "done": None},
-        same | {"traj": "retrieve", "t": 1, "obs": "p", "next": "y", "r": 1.0, "done": "success"},
-        same | {"traj": "wrong", "t": 0, "obs": "o", "next": "z", "r": 0.0, "done": "failure"},
-    ]
-    step = GraphGPO(omega=0.1, std="none", unreachable="zero")(RolloutBatch.from_rows(rows)).terms["step"]
+    step = GraphGPO(omega=0.1, std="none", unreachable="zero")(ALIASING).terms["step"]
     x = 0.1
     np.testing.assert_allclose(step[[0, 1, 3]] / 10, [(2 - x) / 3, (2 * x - 1) / 3, -(1 + x) / 3], atol=1e-12)
 
@@ -294,10 +292,7 @@ def test_graphgpo_distances_of_a_group_without_success_are_all_one():
 
 def test_similar_states_merge_greedily():
     """The texts differ in one letter of twenty: ratio 0.95."""
-    base = {"uid": 0, "t": 0, "next": "end", "valid": True}
-    keys = ("a" * 20, "a" * 19 + "b", "c" * 20)
-    rows = [base | {"traj": k, "obs": key, "r": float(k), "done": "failure"} for k, key in enumerate(keys)]
-    batch = RolloutBatch.from_rows(rows)
+    batch = one_step([0.0, 1.0, 2.0], keys=("a" * 20, "a" * 19 + "b", "c" * 20))
     assert not GiGPO(std="none")(batch).terms["step"].any()
     np.testing.assert_allclose(GiGPO(std="none", similarity=0.95)(batch).terms["step"], [-0.5, 0.5, 0.0])
 
@@ -305,13 +300,8 @@ def test_similar_states_merge_greedily():
 def test_a_return_at_the_mean_is_dropped_whatever_the_rounding():
     """Depending on their order, floating point gives a mean of 0.3 or almost 0.3; ``drop_zero`` treats both alike."""
     returns = (0.1, 0.2, 0.3, 0.4, 0.5)
-    rows = [
-        {"uid": 0, "traj": k, "t": 0, "obs": "s", "next": "x", "r": r, "done": "failure", "valid": True}
-        for k, r in enumerate(returns)
-    ]
     for order in ((0, 1, 2, 3, 4), (4, 2, 0, 1, 3), (3, 0, 4, 2, 1), (1, 4, 3, 0, 2)):
-        batch = RolloutBatch.from_rows([rows[i] for i in order])
-        found = HGPO(base_group=True)(batch).advantage
+        found = HGPO(base_group=True)(one_step([returns[i] for i in order])).advantage
         assert found[order.index(2)] == 0.0
 
 

@@ -52,10 +52,7 @@ def test_scopes_against_the_plain_recursion(rows):
     np.testing.assert_allclose(credit("response").token_advantage, plain(single, 0.9, 0.7), atol=1e-9)
 
     joined = [
-        (
-            [x for i in ids for x in [0.0] * (n[i] - 1) + [reward[i]]],
-            [v for i in ids for v in values[i]],
-        )
+        ([x for i in ids for x in [0.0] * (n[i] - 1) + [reward[i]]], [v for i in ids for v in values[i]])
         for ids in episodes.values()
     ]
     joint = credit("trajectory")

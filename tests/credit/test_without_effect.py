@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from optuna.distributions import IntDistribution
 
+from bepo.core.batch import RolloutBatch
 from bepo.credit import estimators
 from bepo.credit.gated_bepo import GatedBEPO
 from bepo.runs.compose import register
@@ -14,9 +15,10 @@ from bepo.sweep.plan import plan_runs, same_trainings
 from bepo.sweep.space import conditional_space, search_space
 from bepo.sweep.studies import compose_study
 from bepo.testing import conformance
-from bepo.testing.credit import advantages
 
-ROWS = [rows for name, rows in conformance.load()["rollouts"].items() if name.startswith("mixed")]
+BATCH = RolloutBatch.concat(
+    [RolloutBatch.from_rows(rows) for name, rows in conformance.load()["rollouts"].items() if name.startswith("mixed")]
+)
 
 OTHERS = {
     "n_min": [1, 2], "b_min": [1, 5], "full_visits": [2, 9], "full_branches": [2, 9], "eta_min": [0.0, 1.0],
@@ -36,13 +38,12 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_they_change_no_advantage(case):
     given = GatedBEPO(**case)
-    expected = [advantages(given, rows) for rows in ROWS]
+    expected = given(BATCH).advantage
     for name in given.without_effect():
         for value in OTHERS[name]:
             changed = replace(given, **{name: value})
             if name in changed.without_effect():  # n_min=3 has an effect beside b_min=2
-                for rows, own in zip(ROWS, expected):
-                    np.testing.assert_array_equal(advantages(changed, rows), own, err_msg=f"{name}={value}")
+                np.testing.assert_array_equal(changed(BATCH).advantage, expected, err_msg=f"{name}={value}")
 
 
 def test_each_is_a_field_with_a_reason():

@@ -106,10 +106,3 @@ def test_the_random_numbers_of_others_are_left_alone():
 def test_what_cannot_be_played_is_one_line(settings, told):
     with pytest.raises(UserError, match=told):
         started(**settings)
-
-
-def test_what_an_environment_raises_is_one_line_that_names_it(monkeypatch):
-    env, episodes = started("game:Minesweeper-v0-very-easy")
-    monkeypatch.setattr(type(episodes._envs[0]), "step", lambda *_: 1 // 0)
-    with pytest.raises(UserError, match="Minesweeper-v0-very-easy: its step raised ZeroDivisionError"):
-        episodes.step({0: env.parse_action("reveal 0 0")})

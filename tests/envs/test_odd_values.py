@@ -84,6 +84,7 @@ ODD = {
     "terminated": lambda o, r, e, c, i: (o, r, None, c, i),
     "4 values": lambda o, r, e, c, i: (o, r, e, i),
     "SystemExit": lambda o, r, e, c, i: exit(3),
+    "its step raised ZeroDivisionError": lambda o, r, e, c, i: 1 // 0,
     "action_mask": lambda o, r, e, c, i: (o, r, e, c, {"action_mask": [1, 1, 1]}),
     "action_mask is <U3": lambda o, r, e, c, i: (o, r, e, c, {"action_mask": ["yes", "no"]}),
     "observation": lambda o, r, e, c, i: (None, r, e, c, i),

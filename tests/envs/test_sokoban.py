@@ -1,8 +1,6 @@
 """Sokoban: the engine (compared with recordings of gym-sokoban), boards, solver, renderings, the environment."""
 
 import json
-import subprocess
-import sys
 from itertools import islice
 
 import numpy as np
@@ -17,6 +15,7 @@ from bepo.envs.sokoban import DIRECTIONS, Sokoban, render
 from bepo.envs.sokoban.engine import BOX, BOX_ON_TARGET, PLAYER, TARGET, WALL, Boards
 from bepo.envs.sokoban.rooms import generate
 from bepo.envs.sokoban.solver import Solver
+from tests.command import python
 from tests.conftest import DATA
 
 EPISODES = json.loads((DATA / "sokoban_episodes.json").read_text(encoding="utf-8"))["episodes"]
@@ -93,13 +92,8 @@ def test_dead_ends_have_no_action():
 
 def test_rooms_do_not_depend_on_the_process():
     code = "from bepo.envs.sokoban.rooms import generate; print([generate(s)[1].tolist() for s in range(20)])"
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", code], env={"PYTHONHASHSEED": h, "PATH": ""}, capture_output=True, check=True
-        ).stdout
-        for h in ("0", "1")
-    }
-    assert len(outputs) == 1
+    first, second = (python("-c", code, PYTHONHASHSEED=seed) for seed in ("0", "1"))
+    assert first.returncode == second.returncode == 0 and first.stdout == second.stdout != ""
 
 
 def test_renderings():
@@ -162,12 +156,6 @@ def test_an_experts_episode():
 def test_projection(text, action):
     assert Sokoban().parse_action(text) == action
     assert action is None or action in DIRECTIONS
-
-
-@pytest.mark.parametrize("bad", [{"dim": 4}, {"min_solution": 0}, {"min_solution": 16}])
-def test_impossible_settings_are_named(bad):
-    with pytest.raises(UserError, match=next(iter(bad))):
-        Sokoban(**bad)
 
 
 def test_boards_that_are_too_rare_are_said_to_be(monkeypatch):

@@ -389,17 +389,6 @@ def test_suggested_searches_are_the_instructions_own_words():
     assert suggested_queries("find me", 3) == ("find me",)
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [{"products": 0}, {"colors": 1}, {"extra_options": 5}, {"suggestions": -1}, {"horizon": 0}, {"price_seed": -1}],
-)
-def test_impossible_settings_are_named(bad):
-    with pytest.raises(UserError, match=next(iter(bad))):
-        WebShop(**bad)
-    with pytest.raises(UserError, match="verl_agent_split"):
-        WebShop(data="original", catalogue="full", verl_agent_split=True)
-
-
 def test_settings_do_not_grow_by_playing():
     """Cached data is not in the fields that identify a run."""
     env = WebShop(**SMALL)

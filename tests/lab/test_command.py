@@ -38,26 +38,3 @@ def test_learning_from_the_command_line(capsys):
     small = ["world=grid", "worlds=12", "seeds=2", "updates=2", "tasks=4", "success=0.1"]
     assert main(["learn", "grpo", "random", *small]) == 0
     assert "training" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
-        (["fidelity", "grp0"], "grp0"),
-        (["fidelity", "grpo gama=1"], "gama"),
-        (["fidelity", "ppo"], "needs a critic"),
-        (["bias", "gigpo_roll", "world=tree"], "mixes groups"),
-        (["fidelity", "world=maze"], "chain"),
-        (["fidelity", "slip=2"], "slip=2"),
-        (["fidelity", "slipp=0.1"], "slip"),
-        (["fidelity", "seeds=many"], "seeds"),
-        (["bias", "grpo", "world=sokoban"], "too many"),
-        (["bias", "grpo", "world=chain", "slip=0.1"], "slip"),
-        (["bias", "grpo", "world=tree", "group_size=2", "horizon=3"], "lab.horizon"),
-        (["fidelity", "grpo", "world=tree", "worlds=1", "horizon=1"], "reaches 0.000"),
-    ],
-)
-def test_bad_input_is_one_line(arguments, words, capsys):
-    assert main(arguments) == 2
-    error = capsys.readouterr().err
-    assert words in error and error.count("\n") == 1

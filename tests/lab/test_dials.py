@@ -5,7 +5,6 @@ import pytest
 
 from bepo.core.batch import RolloutBatch
 from bepo.core.returns import between_share
-from bepo.lab.__main__ import main
 from bepo.lab.dials import DIALS, dials
 from bepo.lab.truth import success
 from bepo.lab.words import LIKE, probe_of, read_settings
@@ -84,13 +83,3 @@ def test_training_boards_are_those_of_the_split():
     boards = sokoban_rooms(8, 0, "train")
     assert all(_split(int(board.name.removeprefix("sokoban"))) == "train" for board in boards)
     assert {board.name for board in boards} < {board.name for board in sokoban_rooms(20)}
-
-
-@pytest.mark.parametrize(
-    "words, message",
-    [(["dials"], "name runs"), (["fidelity", "like=chess"], "alfworld"), (["fidelity", "icc=1"], "icc")],
-)
-def test_bad_input_is_one_line(words, message, capsys):
-    assert main(words) == 2
-    error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1

@@ -140,9 +140,8 @@ def test_the_command(capsys):
     small = ["games=2", "groups=1", "group_size=2", "continuations=2"]
     assert main(["sampled", "webshop products=10", "grpo", "gated_bepo gae_lambda=0", *small]) == 0
     printed = capsys.readouterr().out
-    assert (
-        "webshop: 2 games, horizon 15" in printed and "gated_bepo gae_lambda=0" in printed and "sign_error" in printed
-    )
+    assert "webshop: 2 games, horizon 15" in printed and "gated_bepo gae_lambda=0" in printed
+    assert "sign_error" in printed
 
 
 def test_presets_take_the_settings_of_the_environment(capsys):
@@ -151,23 +150,6 @@ def test_presets_take_the_settings_of_the_environment(capsys):
     assert main(["sampled", "webshop products=10", "g2po_official", "g2po std=none", "g2po", *small]) == 0
     preset, none, divided = (line.split("  ", 1)[1] for line in capsys.readouterr().out.splitlines()[-3:])
     assert preset.split() == none.split() != divided.split()
-
-
-@pytest.mark.parametrize(
-    "words, message",
-    [
-        ([], "name an environment"),
-        (["sokoban"], "alfworld, webshop"),
-        (["webshop", "grpo", "game=1"], "games"),
-        (["webshop", "grpo", "continuations=1"], "continuations=1"),
-        (["webshop horizont=3", "grpo"], "horizont"),
-        (["webshop horizon=1", "grpo", "games=1"], "does not reach"),
-    ],
-)
-def test_bad_input_is_one_line(words, message, capsys):
-    assert main(["sampled", *words]) == 2
-    error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1
 
 
 class Won:

@@ -81,8 +81,3 @@ def test_a_file_of_another_kind_is_refused(content, tmp_path, capsys):
     error = capsys.readouterr().err
     assert "not a table of the grid" in error and error.count("\n") == 1
     assert (tmp_path / "table.csv").read_text(encoding="utf-8") == content
-
-
-def test_an_unknown_study_is_one_line(capsys):
-    assert main(["grid", "gate_from"]) == 2
-    assert "gate_form" in capsys.readouterr().err

@@ -84,8 +84,6 @@ def test_rows_from_elsewhere_as_json_and_jsonl(tmp_path, capsys):
 @pytest.mark.parametrize(
     "words, message",
     [
-        ([], "name a run"),
-        (["nothing"], "nothing"),
         (["{folder}/rows.jsonl"], "rows.jsonl"),
         (["{run}", "grp0"], "grp0"),
         (["{run}", "exact"], "exact"),

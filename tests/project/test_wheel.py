@@ -35,18 +35,8 @@ def installed(wheel, tmp_path_factory):
     (site,) = place.glob("lib/python*/site-packages")
     ours = [path for path in sys.path if path.endswith("site-packages")]
     (site / "dependencies.pth").write_text("\n".join(ours), encoding="utf-8")
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        place / "bin" / "python",
-        "install",
-        "-q",
-        "--no-deps",
-        "--no-index",
-    ]
-    subprocess.run([*pip, "--force-reinstall", wheel], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", place / "bin" / "python", "install"]
+    subprocess.run([*pip, "-q", "--no-deps", "--no-index", "--force-reinstall", wheel], check=True)
     return place / "bin"
 
 
@@ -56,10 +46,8 @@ def test_the_wheel_has_every_data_file_that_is_read(wheel):
         for path in (ROOT / folder).rglob("*.*"):
             assert f"bepo/_data/{path.relative_to(ROOT)}" in names
     for folder in ("bepo", "analysis"):
-        tracked = subprocess.run(
-            ["git", "ls-files", folder], cwd=ROOT, capture_output=True, text=True, encoding="utf-8"
-        )
-        assert {*tracked.stdout.split()} <= names
+        tracked = subprocess.check_output(["git", "ls-files", folder], cwd=ROOT, encoding="utf-8")
+        assert {*tracked.split()} <= names
     assert not [name for name in names if name.startswith(("tests/", "conf/", "paper/", "results/"))]
 
 

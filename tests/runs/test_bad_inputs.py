@@ -60,6 +60,7 @@ COMMANDS = [
     for case in cases
 ]
 PLACES = [(*case[:3], case[3] if len(case) > 3 else {}) for case in TABLE["places_and_members"]]
+PLACES += [(module, shlex.split(line), words, {}) for module, own in TABLE["quick"].items() for line, words in own]
 NO_YAML = {
     "open_list": "a: [", "two_colons": "a: b: c", "tab": "\t- x", "code": "a: !!python/object:os.system 1",
     "anchor": "a: &x *y", "list": "- 1", "quote": "'", "twice": "a: 1\na: 2", "version": "%YAML 9.9\n---\na: 1",

@@ -58,26 +58,11 @@ def test_another_value_of_a_neutral_field_is_another_run(config):
 
 
 OUTSIDE = {
-    "local": ("device=cpu", "threads=2"),
-    "verl": (
-        *(
-            "device=cpu",
-            "n_gpus=4",
-            "nodes=2",
-            "tensor_parallel_size=2",
-            "micro_batch_tokens=99",
-            "env_workers=2",
-            "attention=sdpa",
-        ),
-        *(
-            "attention=sdpa",
-            "gpu_memory_utilization=0.4",
-            "offload=true",
-            "agent_workers=2",
-            "patience=9",
-            "verbose=true",
-        ),
-    ),
+    "local": "device=cpu threads=2".split(),
+    "verl": """
+    device=cpu n_gpus=4 nodes=2 tensor_parallel_size=2 micro_batch_tokens=99 env_workers=2 attention=sdpa
+    gpu_memory_utilization=0.4 offload=true agent_workers=2 patience=9 verbose=true
+    """.split(),
 }
 EVERYWHERE = ("training.micro_batch_tokens=99", "results=elsewhere", "progress=false", "checkpoint_every=3")
 

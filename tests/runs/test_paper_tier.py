@@ -7,11 +7,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 
 from bepo.credit import estimators
 from bepo.runs.compose import register_configs
 from bepo.sweep.plan import plan_runs
 from bepo.sweep.studies import compose_cells, compose_study, studies_of_paper
+from tests.conftest import DATA
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]  # Hydra composes every study
 
@@ -20,88 +22,8 @@ REPORTED = Path(__file__).parents[2] / "paper" / "reported"
 STUDIES = [name for name in studies_of_paper() if not name.startswith(("tune_", "prompting"))]
 PROMPTING = ["prompting", "prompting_sokoban"]  # nothing is trained
 
-PATHS = {
-    "small": "Qwen/Qwen2.5-1.5B-Instruct",
-    "large": "Qwen/Qwen2.5-7B-Instruct",
-    "qwen3": "Qwen/Qwen3-1.7B",
-    "vl": "Qwen/Qwen2.5-VL-3B-Instruct",
-}
-
-# Supplement, Table "Common final Gated-BEPO and actor-optimization hyperparameters", and the setup section.
-COMMON = {
-    "training.learning_rate": 1e-6,
-    "training.beta1": 0.9,
-    "training.beta2": 0.999,
-    "training.weight_decay": 0.01,
-    "training.epochs": 1,
-    "loss.clip_eps": 0.2,
-    "training.max_grad_norm": 1.0,
-    "training.entropy_coef": 0.001,
-    "training.kl_coef": 0.01,
-    "rollout.temperature": 1.0,
-    "rollout.top_p": 1.0,
-    "rollout.top_k": -1,
-    "rollout.group_size": 8,
-    "evaluation.temperature": 0.4,
-    "evaluation.top_p": 1.0,
-    "evaluation.top_k": -1,
-    "evaluation.seeds": 3,
-    "updates": 150,
-}
-GATED_BEPO = {
-    "backup": "mean",
-    "gamma": 0.95,
-    "gae_lambda": 0.8,
-    "iterations": 20,
-    "tolerance": 1e-6,
-    "step_weight": 1.5,
-    "gate": "binary",
-    "gate_order": "post",
-    "n_min": 2,
-    "b_min": 2,
-    "eta_min": 0.5,
-    "mixing": "dynamic",
-    "outcome_pool": "transition",
-}
-# Table "Environment- and backbone-specific settings": its columns as fields.
-FIELDS = {
-    "train": "rollout.tasks",
-    "eval": "evaluation.tasks",
-    "prompt": "policy.max_prompt_length",
-    "response": "policy.max_response_length",
-    "steps": "env.horizon",
-    "minibatch": "training.minibatch_size",
-}
-# What each ablation varies of the final setting; {} is the final setting.
-ABLATIONS = {
-    "component_ablation": [{"mixing": "outcome_only"}, {"mixing": "ungated"}, {"eta_min": 1.0}, {}],
-    "outcome_mixing": [
-        {"mixing": "outcome_only"},
-        {"mixing": "ungated"},
-        {},
-        {"eta_min": 1.0},
-        {"eta_min": 0.0},
-        {"mixing": "group_skew"},
-    ],
-    "gate_thresholds": [
-        {"n_min": 1, "b_min": 1},
-        {"b_min": 1},
-        {},
-        {"n_min": 3},
-        {"b_min": 3},
-    ],
-    "gate_form": [
-        {},
-        {"gate": "count_ramp", "full_visits": 3},
-        {"gate": "count_ramp", "full_visits": 4},
-        {"gate": "count_and_branch", "full_visits": 4, "full_branches": 3},
-    ],
-    "gae_lambda": [{"gae_lambda": 0.0}, {"gae_lambda": 0.5}, {}, {"gae_lambda": 1.0}],
-    "step_weight": [{"step_weight": 0.5}, {"step_weight": 1.0}, {}, {"step_weight": 2.0}],
-    "iteration_budget": [{"iterations": k} for k in (0, 1, 3, 5, 10)] + [{}],
-    "gate_gae_order": [{"gate_order": "stop"}, {"gate_order": "mask"}, {}],
-    "backup_operator": [{}, {"backup": "max"}, {"backup": "softmax"}],
-}
+SAID = yaml.safe_load((DATA / "paper_tier.yaml").read_text(encoding="utf-8"))
+PATHS, COMMON, FIELDS, ABLATIONS = (SAID[name] for name in ("paths", "common", "fields", "ablations"))
 MAIN = ["gagpo", "gated_bepo", "gigpo", "grpo", "hgpo", "ppo", "rloo"]
 
 
@@ -189,7 +111,7 @@ def test_models_and_seeds():
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_an_ablation_varies_what_the_paper_says_and_nothing_else(name):
     default = asdict(estimators()["gated_bepo"]())
-    assert default == default | GATED_BEPO
+    assert default == default | SAID["gated_bepo"]
     expected = [default | change for change in ABLATIONS[name]]
     assert [asdict(r.config.credit) for r in runs(name)] == expected
     assert {r.config.env.name for r in runs(name)} == {"alfworld" if name == "backup_operator" else "webshop"}

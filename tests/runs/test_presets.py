@@ -36,11 +36,7 @@ def test_tiny_models(tier, model):
 
 @pytest.mark.parametrize(
     "model, path",
-    [
-        ("small", "Qwen/Qwen2.5-1.5B-Instruct"),
-        ("large", "Qwen/Qwen2.5-7B-Instruct"),
-        ("qwen3", "Qwen/Qwen3-1.7B"),
-    ],
+    [("small", "Qwen/Qwen2.5-1.5B-Instruct"), ("large", "Qwen/Qwen2.5-7B-Instruct"), ("qwen3", "Qwen/Qwen3-1.7B")],
 )
 def test_real_models(model, path):
     found = config("tier=paper", f"model={model}")

@@ -12,7 +12,7 @@ from bepo.core.batch import RolloutBatch
 from bepo.store.files import Corrupt
 from bepo.store.run_files import STREAMS, read_run
 from bepo.store.runs import run_id
-from tests.command import rows, run, start, stop_after, train, without_seconds
+from tests.command import rows, start, stop_after, train, without_seconds
 
 pytestmark = pytest.mark.slow  # these train
 
@@ -180,38 +180,6 @@ def test_a_corrupt_run_is_named_and_kept(whole, tmp_path):
     code, _, err = train(tmp_path)
     assert code == 2 and "metrics.jsonl: changed since the run was completed; to train it again, remove it: " in err
     assert len(err.strip().splitlines()) == 1 and metrics.read_text(encoding="utf-8") == altered
-
-
-@pytest.mark.parametrize(
-    "overrides, expected",
-    [
-        (["credit=grop"], ["credit/grop", "gated_bepo", "grpo"]),
-        (["credit.gama=1"], ["gama", "gamma"]),
-        (["credit.backup=min"], ["min", "softmax"]),
-        (["training.learning_rate=fast"], ["learning_rate", "fast"]),
-        (["training.minibatch_size=-1"], ["training.minibatch_size=-1"]),
-        (["env.min_solution=99"], ["env.min_solution=99"]),
-        (["evaluation.temperature=0"], ["temperature=0"]),
-        (["rollout.top_p=0.9"], ["rollout.top_p=0.9"]),
-        (["backend.threads=0"], ["backend.threads=0"]),
-        (["policy=tiny", "agent.style=full"], ["policy=tiny", "policy=tier"]),
-        (
-            ["env=webshop", "policy.constrained=true", "env.suggestions=0"],
-            ["policy.constrained=true", "env.suggestions"],
-        ),
-        (["results=/proc/nowhere"], ["/proc/nowhere", "cannot be written"]),
-    ],
-)
-def test_bad_input_is_named_without_a_traceback(tmp_path, overrides, expected):
-    code, _, err = train(tmp_path, *overrides)
-    assert code != 0 and "Traceback" not in err
-    assert all(word in err for word in expected), err
-
-
-@pytest.mark.parametrize("path", ["/no/model", "no/model"])
-def test_a_missing_model_is_one_line(tmp_path, path):
-    code, _, err = run("policy=pretrained", f"policy.path={path}", "agent.style=full", f"results={tmp_path}")
-    assert code == 2 and f"policy.path='{path}'" in err and len(err.strip().splitlines()) == 1
 
 
 def test_one_bad_cell_of_a_grid_does_not_stop_the_others(tmp_path):

@@ -81,12 +81,7 @@ def test_a_run_says_what_was_asked_and_what_it_took(undisturbed):
         assert sum(step["reward"] for step in transcript["steps"]) == pytest.approx(transcript["return"])
 
 
-RETRIED = {
-    "rate limit": status(429, Retry_After="1"),
-    "server error": status(500),
-    "cut": cut,
-    "slow": slow,
-}
+RETRIED = {"rate limit": status(429, Retry_After="1"), "server error": status(500), "cut": cut, "slow": slow}
 
 
 @pytest.mark.parametrize("fault", RETRIED)

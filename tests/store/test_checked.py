@@ -141,7 +141,7 @@ def bad(results, monkeypatch, tmp_path):
 @pytest.mark.parametrize("odd", NOT_NUMBERS)
 def test_a_metric_that_is_not_a_number_is_not_logged(odd, bad, results, tmp_path):
     NOT_NUMBERS[odd](bad)
-    assert check_every_command(results, bad)
+    check(commands_of_a_run(bad, max((results / "runs").iterdir())), results)
     last = read_run(bad).metrics()[-1]
     assert None in (last["train/success"], last["credit/gate"])
     write_archive(read_run(bad), tmp_path / f"{bad.name}.zip")
@@ -164,31 +164,41 @@ def test_every_reader_names_it_and_shows_the_others(odd, bad, results, capsys):
     assert str(bad) in told and good.name not in told, told
     shown = bepo.load(results=results)
     assert set(shown.metrics["run"]) >= {good.name} and set(shown.episodes["run"]) >= {good.name}
-    check_every_command(results, bad)
-    out = "".join(capsys.readouterr())
-    assert "Traceback" not in out and good.name[:6] in out
+    check(commands_of_a_run(bad, good), results)
+    assert "Traceback" not in "".join(capsys.readouterr())
     study = Source(results).study("explored", "smoke")
     assert good.name in {run.id for run in study.runs} or study.skipped
 
 
-def check_every_command(results, bad) -> bool:
-    """Run every command that reads runs, and check its exit status."""
-    good, out = max((results / "runs").iterdir()), results.parent / "o"
-    commands = [
+def test_no_odd_run_stops_a_command_that_reads_all_of_them(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("bepo.store.find.PUBLISHED", tmp_path / "none")
+    good = write(tmp_path, seed=99, **{"tier": "smoke"}).id
+    for seed, change in enumerate([*ODD.values(), *NOT_NUMBERS.values()]):
+        change(write(tmp_path, seed=seed, **{"tier": "smoke"}).path)
+    out = ["--out", str(tmp_path / "o")]
+    commands = [(view, ["--no-open"], (0,)), (diagnose, ["explored"], (0, 1))]
+    commands += [(analysis, ["runs", "--all", "--source", "local"], (0,))]
+    check([*commands, (analysis, ["estimators", "--source", "local", *out], (0,))], tmp_path)
+    printed = "".join(capsys.readouterr())
+    assert "Traceback" not in printed and good[:6] in printed
+
+
+def commands_of_a_run(bad, good) -> list:
+    return [
         (view, [str(bad), "--no-open"], (0, 2)),
         (view, [bad.name, "--text"], (0, 2)),
-        (view, ["--no-open"], (0,)),
         (view, [good.name, bad.name, "--no-open"], (0, 2)),
         (diagnose, [str(bad)], (0, 1, 2)),
-        (diagnose, ["explored"], (0, 1)),
         (lab, ["replay", str(bad), "grpo"], (0, 2)),
-        (analysis, ["runs", "--source", "local"], (0,)),
         (analysis, ["curves", bad.name], (0, 2)),
-        (analysis, ["estimators", "--source", "local", "--out", str(out)], (0,)),
     ]
+
+
+def check(commands, results) -> None:
+    """Run commands, and check their exit statuses."""
     for command, arguments, allowed in commands:
         assert command([*arguments, "--results", str(results)]) in allowed, (command.__module__, arguments)
-    return True
 
 
 @pytest.mark.parametrize("odd", ODD)

@@ -213,11 +213,8 @@ def flip(path):
 
 def test_a_run_goes_on_from_its_newest_checkpoint(folder):
     update, path = folder.rewind()
-    assert (
-        update == 8
-        and (path / "policy" / "weights").read_text(encoding="utf-8") == "8"
-        and updates(folder) == list(range(1, 9))
-    )
+    assert update == 8 and (path / "policy" / "weights").read_text(encoding="utf-8") == "8"
+    assert updates(folder) == list(range(1, 9))
     assert (folder.path / "episodes.jsonl").read_text(encoding="utf-8") == ""
     folder.append("metrics", {"update": 9})
     assert updates(folder) == list(range(1, 10))
@@ -227,11 +224,8 @@ def test_a_run_goes_on_from_its_newest_checkpoint(folder):
 def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(folder, damaged, capsys):
     flip(folder.path / "checkpoint-8" / damaged)
     update, path = folder.rewind()
-    assert (
-        update == 4
-        and (path / "policy" / "weights").read_text(encoding="utf-8") == "4"
-        and updates(folder) == [1, 2, 3, 4]
-    )
+    assert update == 4 and (path / "policy" / "weights").read_text(encoding="utf-8") == "4"
+    assert updates(folder) == [1, 2, 3, 4]
     err = capsys.readouterr().err
     assert f"checkpoint-8/{damaged}: " in err and "from update 4" in err and err.count("\n") == 1
 

@@ -16,19 +16,11 @@ from bepo.sweep.studies import EXPERIMENTS, Cell, compose_cells, compose_study, 
 pytestmark = pytest.mark.slow  # Hydra composes many cells
 
 register_configs()
-OF_TINY = (
-    "warm_start",
-    "blocks",
-    "blocks_ablations",
-    "frontier",
-    "crbc_depth",
-    "loss_axes",
-    "whole_methods",
-    "state_deviation",
-    "critic_lead",
-    "next",
-    "next_groups",
-    "reproduce",
+OF_TINY = tuple(
+    """
+    warm_start blocks blocks_ablations frontier crbc_depth loss_axes whole_methods state_deviation critic_lead
+    next next_groups reproduce
+    """.split()
 )  # seeds of weights and warm starts, which only they have
 TIER_OF = {"prompting_closed": "paper", "desktop": "desktop"} | dict.fromkeys(OF_TINY, "laptop")
 

@@ -1,14 +1,12 @@
 """Study files on Hydra's own launchers and sweepers."""
 
 import json
-import subprocess
-import sys
 
 import optuna
 import pytest
 
 from bepo.store.run_files import read_run
-from tests.command import SMALLEST, run
+from tests.command import SMALLEST, python, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]  # these train
 
@@ -88,8 +86,7 @@ def test_equal_cells_of_a_multirun_are_one_run(tmp_path):
     """The second of two equal cells waits for the first, which another process trains."""
     settings = (*ONE, f"results={tmp_path}", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
     cells = ("seed=3,3", "training.learning_rate=1e-3,0.001")
-    command = [sys.executable, "-m", "bepo.train", "-m", *settings, *cells]  # joblib's workers do not end in a fork
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, encoding="utf-8")
+    done = python("-m", "bepo.train", "-m", *settings, *cells)  # joblib's workers do not end in a fork
     assert done.returncode == 0 and "Traceback" not in done.stdout + done.stderr, done.stdout + done.stderr
     (path,) = tmp_path.glob("runs/*/run.json")
     assert read_run(path.parent).config["seed"] == 3
@@ -108,11 +105,8 @@ def test_hydras_sweeper_does_not_propose_the_same_settings_again(tmp_path):
     first, second = optuna.load_study(study_name="plain", storage=database).trials
     assert first.params != second.params
     code, _, err = run(*search[:-1], "credit.gamma=interval(0.5,1)")
-    assert (
-        code == 2
-        and "credit.gamma was interval(0.9, 1.0) and is interval(0.5, 1.0)" in err
-        and len(err.splitlines()) == 1
-    )
+    assert code == 2 and "credit.gamma was interval(0.9, 1.0) and is interval(0.5, 1.0)" in err
+    assert len(err.splitlines()) == 1
 
 
 def test_hydras_sweeper_goes_on_after_a_refused_trial(tmp_path):

@@ -1,42 +1,18 @@
 """The interface between a run and a backend: the local engine gives the same results as its parts."""
 
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import torch
 
 from bepo.credit.grpo import GRPO
-from bepo.envs.sokoban import Sokoban
-from bepo.losses.ppo_clip import PPOClip
 from bepo.policies.tiny import Tiny
-from bepo.rollouts.agent import Agent
-from bepo.rollouts.collect import Sampling, collect
-from bepo.rollouts.evaluation import Evaluation
-from bepo.rollouts.task_sets import task_set
+from bepo.rollouts.collect import collect
 from bepo.training import Optimisation
-from bepo.training.backends import Setup, backends
+from bepo.training.backends import backends
 from bepo.training.backends.local import Local
 from bepo.training.learner import LocalLearner
-
-
-def setup(tmp_path: Path) -> Setup:
-    env, policy = Sokoban(horizon=4), Tiny(warm_start=None, hidden_size=32, num_hidden_layers=1)
-    return Setup(
-        env=env,
-        agent=Agent(style="compact", history_observations=False),
-        policy=policy,
-        loss=PPOClip(),
-        training=Optimisation(learning_rate=1e-3, minibatch_size=16),
-        evaluation=Evaluation(tasks=2),
-        sampling=Sampling(),
-        trajectories=8,
-        updates=2,
-        needs_critic=False,
-        task_sets={split: task_set(env, split, 4) for split in ("train", "validation", "test")},
-        device="cpu",
-        cache=tmp_path,
-        folder=tmp_path,
-    )
+from tests.training.test_warm_start import setup_of
 
 
 def test_backends_are_found_by_their_files():
@@ -44,11 +20,12 @@ def test_backends_are_found_by_their_files():
 
 
 def test_the_local_engine_changes_no_bit(tmp_path):
-    given = setup(tmp_path)
+    given = setup_of(Tiny(warm_start=None, hidden_size=32, num_hidden_layers=1), tmp_path)
+    given = replace(given, training=Optimisation(learning_rate=1e-3, minibatch_size=16), updates=2)
     engine = Local().start(given)
     policy = given.policy.build(given.env, given.agent, "cpu")
     learner = LocalLearner(policy, given.loss, given.training, given.sampling)
-    tasks = given.task_sets["train"].tasks
+    tasks = given.task_sets["train"].tasks[:4]
     for seed in range(2):
         rollouts = engine.collect(tasks, 4, given.sampling, seed)
         batch = collect(given.env, given.agent, policy, tasks, 4, given.sampling, seed)

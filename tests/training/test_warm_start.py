@@ -74,6 +74,22 @@ def folders(cache):
     return sorted(p for p in cache.iterdir() if p.is_dir())
 
 
+BRIEF = {"max_steps": 20}
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """Folders of two brief warm starts, of the seeds 0 and 1."""
+    caches = [tmp_path_factory.mktemp("fitted") for _ in range(2)]
+    for seed, cache in enumerate(caches):
+        started(cache, **BRIEF, seed=seed)
+    return [folder for cache in caches for folder in folders(cache)]
+
+
+def copied(folder, place):
+    return shutil.copytree(folder, place / folder.name)
+
+
 def test_fitted_once_then_read(tmp_path):
     first = started(tmp_path)
     (folder,) = folders(tmp_path)
@@ -97,54 +113,47 @@ def test_the_fit_stops_at_its_target(tmp_path):
     assert len(json.loads((folder / "warm_start.json").read_text(encoding="utf-8"))["curve"]) == 1
 
 
-def test_a_changed_warm_start_is_refused(tmp_path):
-    started(tmp_path, max_steps=20)
-    (weights,) = tmp_path.glob("*/model.safetensors")
+def test_a_changed_warm_start_is_refused(fitted, tmp_path):
+    weights = copied(fitted[0], tmp_path) / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\0")
     with pytest.raises(Corrupt, match=r"changed since .*; remove .* to make it anew"):
-        started(tmp_path, max_steps=20)
+        started(tmp_path, **BRIEF)
 
 
-def test_a_published_one_is_taken_where_its_settings_are_the_same(tmp_path, monkeypatch):
+def test_a_published_one_is_taken_where_its_settings_are_the_same(fitted, tmp_path, monkeypatch):
     """It is copied, not fitted, even if a fit would give other weights; ``run.json`` names it."""
     published, cache = tmp_path / "published", tmp_path / "cache"
-    started(published, max_steps=20)
-    (folder,) = folders(published)
+    folder = copied(fitted[0], published)
     elsewhere = {k: v + 1 for k, v in load_file(folder / "model.safetensors").items()}
     save_file(elsewhere, folder / "model.safetensors", metadata={"format": "pt"})
     made_for = read_sealed(folder / WARM_START, "warm start")
     (folder / WARM_START).unlink()
     seal_folder(folder, WARM_START, **{name: value for name, value in made_for.items() if name != "files"})
-    other = started(cache, published, max_steps=20, seed=1)
+    other = started(cache, published, **BRIEF, seed=1)
     monkeypatch.setattr(warm_start, "fit", None)
-    taken = started(cache, published, max_steps=20)
+    taken = started(cache, published, **BRIEF)
     assert all(torch.equal(taken[k], elsewhere[k]) and not torch.equal(taken[k], other[k]) for k in elsewhere)
     assert digests_of_folder(cache / folder.name) == digests_of_folder(folder)
 
 
-def test_a_changed_published_one_is_refused_by_name(tmp_path):
-    started(tmp_path / "published", max_steps=20)
-    (weights,) = tmp_path.glob("published/*/model.safetensors")
+def test_a_changed_published_one_is_refused_by_name(fitted, tmp_path):
+    weights = copied(fitted[0], tmp_path / "published") / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\0")
     with pytest.raises(Corrupt, match=rf"{weights}: changed since .*; `git restore {weights.parent}`"):
-        started(tmp_path / "cache", tmp_path / "published", max_steps=20)
+        started(tmp_path / "cache", tmp_path / "published", **BRIEF)
     assert not folders(tmp_path / "cache")
 
 
-def test_one_under_the_name_of_another_is_refused(tmp_path):
+def test_one_under_the_name_of_another_is_refused(fitted, tmp_path):
     """Also if it was copied into the cache, and for the published warm start itself."""
-    started(tmp_path / "cache", max_steps=20)
-    (folder,) = folders(tmp_path / "cache")
-    started(tmp_path / "other", max_steps=20, seed=1)
-    (other,) = folders(tmp_path / "other")
+    folder, other = fitted
     shutil.copytree(other, tmp_path / "published" / folder.name)
-    shutil.rmtree(folder)
     with pytest.raises(Corrupt, match=rf"{folder.name}: made for other settings.*git restore"):
-        started(tmp_path / "cache", tmp_path / "published", max_steps=20)
+        started(tmp_path / "cache", tmp_path / "published", **BRIEF)
     assert not folders(tmp_path / "cache")
-    shutil.copytree(other, folder)
+    shutil.copytree(other, tmp_path / "cache" / folder.name)
     with pytest.raises(Corrupt, match=r"made for other settings \(policy.warm_start.seed is 1, not 0\); remove"):
-        started(tmp_path / "cache", max_steps=20)
+        started(tmp_path / "cache", **BRIEF)
 
 
 def test_every_published_one_is_made_for_what_its_name_says():
