@@ -2,7 +2,8 @@
 
 A run is published if it was trained on a clean commit, its files have not changed, and this version of bepo gives its
 settings the same run ID. Archives of the main studies with seed 0, and of the first block of study blocks, also hold
-rollouts and transcripts. For Gated-BEPO with a small model and seed 0, the policy is published as well.
+rollouts and transcripts. The policy of Gated-BEPO is published for a small model and seed 0, and in the first block of
+tier desktop, there with that of Shrunk-BEPO.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from bepo.sweep.studies import Cell, compose_cells
 _ANOTHER_START = (
     "remove it, and the runs that started from it, from the results folder; train them again from the published one"
 )
-_FIRST_BLOCK = 100  # the first seed of experiments/blocks.yaml
+_FIRST_BLOCKS = {"blocks": 100, "desktop": 300}  # the first seeds of experiments/blocks.yaml and desktop.yaml
 MOST_BYTES = 130_000_000
 """Size limit of the published files of a tier, in bytes."""
 
@@ -106,12 +107,13 @@ def _publish_run(run: StoredRun, results: Path, studies: Collection[str], publis
         raise Corrupt(f"{run.path}: {problem}")
     with with_hint(_ANOTHER_START):
         published.add_warm_start(results, run)
-    seed = run.config["seed"]
+    seed, method = run.config["seed"], run.config["credit"]["name"]
     main = seed == 0 and any(study.startswith("main_") for study in studies)
-    first_block = seed == _FIRST_BLOCK and "blocks" in studies
+    first = {study for study in studies if _FIRST_BLOCKS.get(study) == seed}
     if not published.archive(run.id).exists():
-        write_archive(run, published.archive(run.id), main or first_block)
-    if main and run.config["credit"]["name"] == "gated_bepo" and run.config["model"] != "large":
+        write_archive(run, published.archive(run.id), main or bool(first))
+    small = main and method == "gated_bepo" and run.config["model"] != "large"
+    if small or ("desktop" in first and method in ("gated_bepo", "shrunk_bepo")):
         published.add_policy(run)
 
 
