@@ -56,7 +56,7 @@ class Gym(Noted, gymnasium.Env):
     metadata = {"render_modes": []}
 
     def __init__(self, render_mode=None, table=False):
-        self.action_space, self.observation_space = spaces.Discrete(2), spaces.Text(20)
+        self.action_space, self.observation_space = spaces.Discrete(2), spaces.Discrete(STEPS + 1)
         if table:  # an expert can be made from it
             self.P = {
                 cell: {

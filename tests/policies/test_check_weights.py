@@ -5,7 +5,7 @@ import pytest
 from bepo.core.errors import UserError
 from bepo.core.places import CONF
 from bepo.policies import policies, pretrained
-from bepo.runs import run
+from bepo.runs import train
 from bepo.runs.compose import register, to_config
 from bepo.sweep.composition import compose_with_hydra
 
@@ -16,12 +16,12 @@ def test_missing_weights_come_before_task_sets(name, tmp_path, monkeypatch):
         raise UserError(f"policy.path={path!r}: not available")
 
     monkeypatch.setattr(pretrained, "_ask_hub", refuse)
-    monkeypatch.setattr(run, "task_sets_of", lambda config: pytest.fail("task sets were made"))
+    monkeypatch.setattr(train, "task_sets_of", lambda config: pytest.fail("task sets were made"))
     register([])
     words = ["env=sokoban", f"policy={name}", "tier=smoke", "policy.path=nobody/nothing", f"results={tmp_path}"]
     config = to_config(compose_with_hydra(CONF, "train", [*words, "backend=local"]))
     with pytest.raises(UserError, match="nobody/nothing"):
-        run.run(config)
+        train.train(config)
     assert not (tmp_path / "task_sets").exists()
 
 

@@ -125,10 +125,11 @@ def test_every_reason_is_of_some_command():
     assert not [pattern for pattern in NOT_RUN if not any(re.match(pattern, command) for command in every)]
 
 
-LONG = [pytest.param("bench", marks=pytest.mark.long)]
+SLOWEST = ("bench", "reproduce")  # reproduce trains 20 updates
+LONG = [pytest.param(target, marks=pytest.mark.long) for target in SLOWEST]
 
 
-@pytest.mark.parametrize("target", [*(target for target in targets() if target != "bench"), *LONG])
+@pytest.mark.parametrize("target", [*(target for target in targets() if target not in SLOWEST), *LONG])
 def test_every_target_of_the_makefile_runs(target, place):
     for command in of_target(target):
         if not reason(f"python {command}"):

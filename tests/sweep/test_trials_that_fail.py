@@ -173,6 +173,7 @@ def test_a_storage_that_is_lost_ends_the_search_in_one_line_after_its_workers(er
         made.pool.workers.clear()
 
     monkeypatch.setattr(made, "n_elsewhere", fail)
+    monkeypatch.setattr(made.pool, "ended", lambda seconds: [])
     monkeypatch.setattr(made.pool, "stop", stop)
     with pytest.raises(UserError, match="its trials cannot be stored: "):
         made.finish()
