@@ -145,7 +145,7 @@ class PublishedColumns:
             folder = cache_folder("runs")
             print(f"reading {len(missing)} published runs; their rows are kept in {folder}", file=sys.stderr)
         if added := [row for run_id in missing if (row := self._row(run_id, archives[run_id]))]:
-            kept = [stored.read().take(sorted(places.values()))] if stored else []
+            kept = [stored.read().take(pa.array(sorted(places.values()), pa.int64()))] if stored else []
             data = _parquet(pa.concat_tables([*kept, _table(added)], promote_options="default"))
             save("runs", self._name, data)
             stored = pq.ParquetFile(pa.BufferReader(data))

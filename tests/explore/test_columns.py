@@ -85,6 +85,14 @@ def test_a_new_archive_and_one_that_is_gone_are_noticed(published, tmp_path):
         PublishedColumns(published).run(new)
 
 
+def test_a_store_without_any_archive_of_its_folder_is_made_again(published, tmp_path):
+    check(published)
+    for run_id in published.ids():
+        published.archive(run_id).unlink()
+    publish(published, tmp_path / "results", 9)
+    check(published)
+
+
 def test_a_replaced_archive_is_noticed_even_with_its_size_and_time(published, tmp_path):
     check(published)
     path = published.archive(published.ids()[0])

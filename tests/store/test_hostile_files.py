@@ -83,7 +83,10 @@ ATTACKS = {
     "file outside": lambda run: rewrite(run, lambda found: found["files"].update({"../../../etc/passwd": "0" * 64})),
     "config is a list": lambda run: replaced(run, "config.json", "[1, 2]"),
     "config is junk": lambda run: replaced(run, "config.json", "junk"),
-    **{f"run file is {text!r}": lambda run, text=text: replaced(run, "run.json", text) for text in ("5", "{}", "{")},
+    **{
+        f"run file is {text!r}": lambda run, text=text: (run / "run.json").write_text(text, encoding="utf-8")
+        for text in ("5", "{}", "{")
+    },
     "run file is no text": lambda run: (run / "run.json").write_bytes(b"\xff\xfe"),
     **{f"{name} {value!r}": odd_value(name, value) for name, values in ODD_VALUES.items() for value in values},
     "part is a number": lambda run: rewrite(run, lambda metadata: metadata["identity"].update(credit=3)),
