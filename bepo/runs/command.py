@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
 import os
 import sys
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from functools import cache
 from io import StringIO
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import CompactHydraException
@@ -152,6 +153,7 @@ def run_command(main: Callable[[], object]) -> None:
     given = " ".join(sys.argv[1:])
     sys.argv[1:] = with_texts(results_as_override(sys.argv[1:]))
     sys.argv.append(_NO_LOGGING_YET)
+    argparse.ArgumentParser.error = _option_error  # Hydra's parser would print a page, and escapes as they are
     os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra raises errors instead of printing them
     try:
         with _help_explained() if {"--help", "-h"} & {*sys.argv} else nullcontext():
@@ -169,3 +171,8 @@ def run_command(main: Callable[[], object]) -> None:
         problem = explain(error) or traceback.extract_tb(error.__traceback__)[-1].line
         print(f"error: {printable(f'{given}: {problem}')}", file=sys.stderr)
         sys.exit(2)
+
+
+def _option_error(parser: argparse.ArgumentParser, message: str) -> NoReturn:
+    """Print an error about an option in one line, and exit with status 2."""
+    parser.exit(2, f"error: {UserError(message)} (see --help)\n")

@@ -129,7 +129,7 @@ def compare(cases: Iterator[Case], other: Callable[[dict[str, Any]], RunningGame
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare the engines, and return the exit status: 1 if a game differs, else 0."""
-    parser = Parser(description=__doc__)
+    parser = Parser(prog="python -m bepo.envs.alfworld.compare", description=__doc__)
     parser.add_argument("--games", type=whole_number(1, 100_000), default=50, help="number of games")
     parser.add_argument(
         "--first",

@@ -8,7 +8,7 @@ from bepo.envs.alfworld.generate import SPLITS, generate
 
 def main() -> None:
     """Write the games, and print how to use them."""
-    parser = Parser(description=__doc__)
+    parser = Parser(prog="python -m bepo.envs.alfworld.write_games", description=__doc__)
     parser.add_argument("folder", type=path_of, help="the folder for ALFWORLD_DATA; json_2.1.1 is created in it")
     parser.add_argument(
         "--games", type=whole_number(1, 100_000), default=100, help="number of games in each split (default: 100)"

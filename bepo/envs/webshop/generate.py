@@ -128,7 +128,7 @@ def write(folder: Path, products: int = 1000, seed: int = 0) -> None:
 
 def main() -> None:
     """Read the command line, and write the files."""
-    parser = Parser(description=__doc__)
+    parser = Parser(prog="python -m bepo.envs.webshop.generate", description=__doc__)
     parser.add_argument("folder", type=path_of)
     parser.add_argument("--products", type=whole_number(1, 1_000_000), default=1000)
     parser.add_argument("--seed", type=whole_number(0, 2**63 - 1), default=0)
