@@ -173,6 +173,6 @@ def run_command(main: Callable[[], object]) -> None:
         sys.exit(2)
 
 
-def _option_error(parser: argparse.ArgumentParser, message: str) -> NoReturn:
+def _option_error(self: argparse.ArgumentParser, message: str) -> NoReturn:
     """Print an error about an option in one line, and exit with status 2."""
-    parser.exit(2, f"error: {UserError(message)} (see --help)\n")
+    self.exit(2, f"error: {UserError(message)} (see --help)\n")
