@@ -29,7 +29,7 @@ from bepo.core.places import cache_folder
 from bepo.store import archive, checked, json_files, run_files
 from bepo.store.archive import ArchivedRun, read_archive
 from bepo.store.cache import load, save
-from bepo.store.files import Corrupt, digest, digest_of_file
+from bepo.store.files import Corrupt, digest_of_file
 from bepo.store.published import PublishedRuns
 from bepo.store.run_files import STREAMS, StoredRun
 
@@ -138,7 +138,7 @@ class PublishedColumns:
     @cached_property
     def _opened(self) -> tuple[pq.ParquetFile | None, Mapping[str, int]]:
         """The store, and the row of each run in it whose archive is as it was when it was stored."""
-        archives, stored = self.archives, _read(self._name)
+        archives, stored = self.archives, _read(self._key)
         places = _places(stored, archives)
         missing = [run_id for run_id in archives if run_id not in places]
         if len(missing) > _MANY:
@@ -147,16 +147,16 @@ class PublishedColumns:
         if added := [row for run_id in missing if (row := self._row(run_id, archives[run_id]))]:
             kept = [stored.read().take(pa.array(sorted(places.values()), pa.int64()))] if stored else []
             data = _parquet(pa.concat_tables([*kept, _table(added)], promote_options="default"))
-            save("runs", self._name, data)
+            save("runs", self._key, data)
             stored = pq.ParquetFile(pa.BufferReader(data))
             places = _places(stored, archives)
         return stored, places
 
     @property
-    def _name(self) -> str:
+    def _key(self) -> tuple[str, ...]:
         """What the store depends on: the folder, and the code that reads archives."""
-        code = [Path(path).read_text(encoding="utf-8") for path in _READERS]
-        return digest(json.dumps([str(self.published.folder.resolve()), pa.__version__, *code]), 16)
+        code = (Path(path).read_text(encoding="utf-8") for path in _READERS)
+        return (str(self.published.folder.resolve()), pa.__version__, *code)
 
     def _digests(self) -> Iterator[tuple[str, str]]:
         for run_id in self.published.ids():
@@ -235,8 +235,8 @@ def _parquet(table: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def _read(name: str) -> pq.ParquetFile | None:
-    """Return the store with this name; None if there is none whose content is whole."""
-    data = load("runs", name)
+def _read(key: tuple[str, ...]) -> pq.ParquetFile | None:
+    """Return the store with this key, or None."""
+    data = load("runs", key)
     with suppress(pa.ArrowException):
         return pq.ParquetFile(pa.BufferReader(data)) if data else None

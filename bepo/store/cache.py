@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from bepo.core.places import cache_folder
@@ -35,14 +36,20 @@ def load(kind: str, key: object) -> bytes | None:
 
 
 def save(kind: str, key: object, data: bytes) -> None:
-    """Keep ``data`` under a key, and remove what was not used for 30 days."""
+    """Keep ``data`` under a key. A process that keeps something removes what was not used for 30 days, once."""
     path = _path(kind, key)
     with suppress(OSError, DiskFull):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for other in path.parent.iterdir():
-            if time.time() - other.stat().st_mtime > _MOST_SECONDS:
-                other.unlink()
+        _remove_old(path.parent)
         write_atomically(path, digest(data).encode() + data)
+
+
+@cache
+def _remove_old(folder: Path) -> None:
+    """Look at all files of a folder, thousands of them, so a process does it once."""
+    for path in folder.iterdir():
+        if time.time() - path.stat().st_mtime > _MOST_SECONDS:
+            path.unlink()
 
 
 def _path(kind: str, key: object) -> Path:

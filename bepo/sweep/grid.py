@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bepo.sweep.outcome import GridOutcome
 from bepo.sweep.plan import PlannedRun, note_cells
-from bepo.sweep.pool import Pool, Worker, explain_exit
+from bepo.sweep.pool import Pool
 from bepo.sweep.schedule import Scheduler
 from bepo.sweep.show import View, format_corrupt
 
@@ -48,14 +48,16 @@ class Grid(Scheduler):
             self.pending.remove(chosen)
         return chosen
 
-    def ended(self, run: PlannedRun, worker: Worker | None) -> None:
-        """Note how a run has ended."""
+    def completed(self, run: PlannedRun, elsewhere: bool) -> None:
+        """Note a run that is complete, with its warm start."""
         self.warm_starts.add(_warm_start_key(run))
-        if run.progress().status == "complete":
-            self.outcome.complete.append(run)
-            self.outcome.elsewhere += [run] if worker is None else []
-        elif worker and not worker.stop_requests:
-            self.outcome.failed[run.id] = explain_exit(worker.exit_code)
+        self.outcome.complete.append(run)
+        self.outcome.elsewhere += [run] if elsewhere else []
+
+    def failed(self, run: PlannedRun, reason: str) -> None:
+        """Note a run whose worker has failed. Others do not wait for its warm start any more."""
+        self.warm_starts.add(_warm_start_key(run))
+        self.outcome.failed[run.id] = reason
 
 
 def _warm_start_key(run: PlannedRun) -> str:

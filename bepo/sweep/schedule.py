@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 
 from bepo.sweep.plan import PlannedRun
-from bepo.sweep.pool import BUSY, Pool, Worker, interrupts
+from bepo.sweep.pool import BUSY, Pool, Worker, explain_exit, interrupts
 from bepo.sweep.show import View
 
 _RETRY_SECONDS = 2.0  # until a run on which another process works is tried again
@@ -25,9 +25,12 @@ class Scheduler(ABC):
     def next_run(self) -> PlannedRun | None:
         """Return the run to start now, and remove it from those that are pending. None: there is no run now."""
 
+    def completed(self, run: PlannedRun, elsewhere: bool) -> None:  # noqa: B027 (a search looks at its trials)
+        """Note a run that is complete. ``elsewhere``: another process has trained it."""
+
     @abstractmethod
-    def ended(self, run: PlannedRun, worker: Worker | None) -> None:
-        """Note that a run has ended, by ``worker`` or complete by another process. Its folder says how."""
+    def failed(self, run: PlannedRun, reason: str) -> None:
+        """Note a run whose worker has failed."""
 
     def watch(self) -> None:  # noqa: B027 (a grid needs nothing)
         """Look at the runs at work, a few times a second."""
@@ -69,7 +72,7 @@ class Scheduler(ABC):
                 self.pending.append(run)
         while self.pool.has_free_slot and (run := self.next_run()):
             if run.progress().status == "complete":
-                self.ended(run, None)
+                self.completed(run, elsewhere=True)
             elif run.folder.is_locked():
                 self.busy[run.id] = run, time.monotonic() + _RETRY_SECONDS
             else:
@@ -79,11 +82,11 @@ class Scheduler(ABC):
         run = worker.run
         if worker.exit_code == BUSY and not worker.stop_requests:
             self.busy[run.id] = run, time.monotonic() + _RETRY_SECONDS
-            return
-        if run.progress().status == "complete":  # whatever its exit status
+        elif run.progress().status == "complete":  # whatever its exit status
+            self.completed(run, elsewhere=False)
             self.view.completed(worker)
         elif worker.stop_requests:
             self.view.stopped(worker)
         else:
+            self.failed(run, explain_exit(worker.exit_code))
             self.view.failed(worker)
-        self.ended(run, worker)

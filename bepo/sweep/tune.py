@@ -18,7 +18,7 @@ from bepo.store.locks import FileLock, acquire, locked, try_acquire
 from bepo.sweep.attempt import Attempt
 from bepo.sweep.outcome import TuningOutcome
 from bepo.sweep.plan import PlannedRun, note_cells, plan_cells
-from bepo.sweep.pool import Pool, Worker, explain_exit
+from bepo.sweep.pool import Pool
 from bepo.sweep.samplers import sampler_and_pruner
 from bepo.sweep.schedule import Scheduler
 from bepo.sweep.show import View
@@ -216,11 +216,10 @@ class Tuning(Scheduler):
 
     # --- ends ----------------------------------------------------------------------------------------------
 
-    def ended(self, run: PlannedRun, worker: Worker | None) -> None:
+    def failed(self, run: PlannedRun, reason: str) -> None:
         """Note the failure of a trial's run."""
         (attempt,) = [a for a in self.attempts if run in a.runs]
-        if worker and not worker.stop_requests and run.progress().status != "complete":
-            attempt.failure = f"{run.label}: {explain_exit(worker.exit_code)}  ({run.log})"
+        attempt.failure = f"{run.label}: {reason}  ({run.log})"
 
     def _update(self, attempt: Attempt) -> None:
         """Report new values to the pruner, prune a bad trial, and tell Optuna when a trial has ended."""

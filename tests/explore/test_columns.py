@@ -11,6 +11,7 @@ import pytest
 
 from bepo.explore import columns
 from bepo.explore.columns import ColumnRun, PublishedColumns, table_of
+from bepo.store import cache
 from bepo.store.archive import read_archive, write_archive
 from bepo.store.files import Corrupt
 from bepo.store.published import PublishedRuns
@@ -167,6 +168,7 @@ def test_what_is_old_or_damaged_is_not_kept(published, tmp_path):
     old = path.with_name("0-1.parquet")
     shutil.copy(path, old)
     os.utime(old, (0, 0))
+    cache._remove_old.cache_clear()  # as in another process
     publish(published, tmp_path / "results", 5)
     check(published)
     assert not old.exists() and store() == [path]
