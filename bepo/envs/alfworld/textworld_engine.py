@@ -29,9 +29,9 @@ class TextWorldGame:
     def __init__(self, game_file: Mapping[str, Any]) -> None:
         """``game_file`` is the content of a ``game.tw-pddl``. Raises ``ForeignExpression``."""
         try:
-            import textworld
+            import textworld  # pyright: ignore[reportMissingImports] (an extra)
             from alfworld.agents.utils.misc import Demangler
-            from textworld.envs.pddl import PddlEnv
+            from textworld.envs.pddl import PddlEnv  # pyright: ignore[reportMissingImports] (an extra)
         except ImportError as error:
             raise Missing(f"textworld is not installed ({error})", INSTALL) from error
         _refuse_foreign_expressions()
@@ -74,7 +74,7 @@ def _refuse_foreign_expressions() -> None:
     textworld passes the expressions of a grammar to Python's ``eval``, so a game file could run any code. The check is
     in textworld's own class of expressions, because its parser may find expressions that ours does not.
     """
-    from textworld.envs.pddl import textgen
+    from textworld.envs.pddl import textgen  # pyright: ignore[reportMissingImports] (an extra)
 
     class Checked(textgen.EvalSymbol):
         def __init__(self, expression: str, context: dict = {}) -> None:  # noqa: B006 - as in textworld
@@ -91,7 +91,7 @@ def _refuse_foreign_expressions() -> None:
 @cache
 def _limit_rules() -> None:
     """Make textworld raise ``Endless`` for a text that needs too many rules, as the fast engine does."""
-    from textworld.envs.pddl import textgen
+    from textworld.envs.pddl import textgen  # pyright: ignore[reportMissingImports] (an extra)
 
     grammar, used = textgen.ContextSensitiveGrammar, Counter(MOST_RULES, "rules for one text")
     derive, replace = grammar.derive, grammar.replace

@@ -75,7 +75,7 @@ def _looks_like_a_noun(word: str) -> bool:
 
 
 def _spacy_nouns() -> Callable[[str], tuple[str, ...]]:
-    import spacy
+    import spacy  # pyright: ignore[reportMissingImports] (an extra)
 
     model = spacy.load(MODEL)
     return lambda title: tuple(t.text.lower() for t in model(title) if t.pos_ in ("NOUN", "PROPN"))
