@@ -29,8 +29,17 @@ settings.register_profile("fast", settings.get_profile("bepo"), max_examples=3) 
 settings.register_profile("thorough", settings.get_profile("bepo"), max_examples=300, derandomize=False)  # make attack
 settings.load_profile("bepo")
 
+os.fsync = lambda descriptor: None  # waits for the disk, and no test outlives a power failure
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background shell; the tests' processes would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the commands of a worker of pytest-xdist be forked from it, before it has a test's state."""
+    if hasattr(config, "workerinput") and not CHECK_SHAPES:
+        from tests.command import fork_server
+
+        fork_server()
 
 
 def pytest_collection_finish() -> None:

@@ -23,7 +23,7 @@ from bepo.core.errors import told
 
 @dataclass
 class Built:
-    """One artefact at one tier. ``svg`` is its picture after ``write``.
+    """One artefact at one tier. After ``write``, ``svg`` is its picture and ``width`` that of the picture in inches.
 
     ``key``: what a picture is kept under, with the folder it is in; empty for a table.
     """
@@ -33,6 +33,7 @@ class Built:
     product: Table | Figure
     studies: list[StudyRuns] = field(default_factory=list)
     svg: str = ""
+    width: float = 0.0
     key: tuple[object, ...] = ()
 
     @property
@@ -133,7 +134,7 @@ def write(built: Iterable[Built], out: Path, left_out: LeftOut) -> list[Built]:
             left_out.add(one.title, svg)
             written.remove(one)
         else:
-            one.svg = svg
+            one.svg, one.width = svg, drawing.picture.get_figwidth()
             if one.key:
                 _keep(one, out)
         plt.close(drawing.picture)

@@ -3,12 +3,15 @@ from pathlib import Path
 import pytest
 
 from analysis.data import sources
+from bepo.core.places import cache_folder
 
 
 @pytest.fixture(scope="session")
-def rows_of_published_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The store of published runs, which takes half a minute to make and checks itself."""
-    return tmp_path_factory.mktemp("published-rows")
+def rows_of_published_runs() -> Path:
+    """This machine's store of published runs, which takes half a minute to make and checks itself."""
+    folder = cache_folder("runs")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ import pytest
 from matplotlib.figure import Figure as Picture
 
 from analysis.__main__ import main
+from analysis.claims.entries import OfEntries
 from analysis.grid import artefact
 from analysis.grid.artefact import REGISTRY, artefacts
 from analysis.grid.table import Figure
@@ -37,13 +38,14 @@ def fails(monkeypatch, label, error=None):
     def build(studies):
         raise error or ZeroDivisionError("odd\nvalue \x1b[31m")
 
-    monkeypatch.setitem(artefact.REGISTRY, label, replace(REGISTRY[label], build=build))
+    for known in (REGISTRY, artefact.REGISTRY):
+        monkeypatch.setitem(known, label, replace(known[label], build=build))
     artefact._table.cache_clear()
 
 
 @pytest.fixture
 def few(monkeypatch):
-    """A few tables and figures are all that there are."""
+    """A few tables and figures are all that is made; claims see the other tables too."""
     labels = ("main-results", "qwen3-results", "lab-claims", TABLE, "alfworld-success-curves", FIGURE)
     monkeypatch.setattr(artefact, "REGISTRY", {label: REGISTRY[label] for label in labels})
 
@@ -52,15 +54,18 @@ def analysed(results, out, *labels):
     return main([*labels, "--results", str(results), "--source", "local", "--tier", "smoke", "--out", str(out)])
 
 
-@pytest.mark.parametrize("label", sorted(artefacts()))
-def test_an_error_in_any_of_them_is_one_line(label, results, tmp_path, monkeypatch, capsys):
-    other = FIGURE if label == TABLE else TABLE
-    fails(monkeypatch, label)
-    assert analysed(results, tmp_path, label, other) == 1
+@pytest.mark.parametrize("of_claims", [False, True])  # claims need the numbers of the other tables
+def test_an_error_in_any_of_them_is_one_line(of_claims, results, tmp_path, monkeypatch, capsys):
+    known = {label: isinstance(item, OfEntries) for label, item in artefacts().items() if label not in OTHERS}
+    odd = [label for label, needs_others in known.items() if needs_others == of_claims]
+    for label in odd:
+        fails(monkeypatch, label)
+    assert analysed(results, tmp_path, *odd, *OTHERS) == 1
     out, err = capsys.readouterr()
-    assert err.splitlines()[:1] == [f"left out: {label} (tier smoke): ZeroDivisionError: odd value  [31m"]
-    assert "Traceback" not in out + err and (tmp_path / OTHERS[other]).exists()
-    assert not list(tmp_path.glob(f"*/{label}.*"))
+    told = [f"left out: {label} (tier smoke): ZeroDivisionError: odd value  [31m" for label in odd]
+    assert err.splitlines()[: len(odd)] == told
+    assert "Traceback" not in out + err and all((tmp_path / name).exists() for name in OTHERS.values())
+    assert {path.name.partition(".")[0] for path in tmp_path.glob("*/*")} == {*OTHERS}
 
 
 @pytest.mark.parametrize("error", [UserError("odd"), OSError("odd"), KeyError("odd"), SystemExit("odd")], ids=repr)
@@ -95,12 +100,15 @@ def test_a_table_that_cannot_be_written_is_left_out(text, results, tmp_path, mon
     assert f"left out: {TABLE} (tier smoke): " in capsys.readouterr().err and (tmp_path / OTHERS[FIGURE]).exists()
 
 
-def test_all_of_the_analysis_goes_on_without_one_and_is_not_taken_for_whole(results, tmp_path, monkeypatch, capsys):
+def test_all_of_the_analysis_goes_on_without_one_and_is_not_taken_for_whole(
+    few, results, tmp_path, monkeypatch, capsys
+):
     fails(monkeypatch, "main-results")
     for _ in range(2):  # the second time it is not "unchanged"
         assert analysed(results, tmp_path) == 1
         out, err = capsys.readouterr()
-        assert "left out: main-results (tier smoke): ZeroDivisionError" in err and "unchanged" not in out
+        assert err.startswith("left out: main-results (tier smoke): ZeroDivisionError") and "report.html" not in err
+        assert "unchanged" not in out
     names = {path.name.partition(".")[0] for folder in ("tables", "figures") for path in (tmp_path / folder).iterdir()}
     assert names == set(artefacts()) - {"main-results"}
     assert (tmp_path / "report.html").exists() and (tmp_path / "macros.smoke.tex").exists()
@@ -114,8 +122,7 @@ def test_the_page_alone_may_fail(few, results, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("label", [label for label in artefacts() if label.startswith("optuna-")])
-@pytest.mark.parametrize("value", [math.inf, -math.inf])
-def test_infinite_values_of_older_versions_are_not_shown(label, value, tmp_path):
+def test_infinite_values_of_older_versions_are_not_shown(label, tmp_path):
     study = optuna.create_study(
         storage=f"sqlite:///{tmp_path}/studies.db", study_name="tune_gated_bepo.webshop.smoke", direction="maximize"
     )
@@ -123,10 +130,10 @@ def test_infinite_values_of_older_versions_are_not_shown(label, value, tmp_path)
     space = {name: optuna.distributions.FloatDistribution(0, 1) for name in ("x", "y")}
     for i in range(30):
         params = {"x": i / 30, "y": (7 * i % 30) / 30}
-        one = optuna.create_trial(params=params, distributions=space, value=value if i == 3 else params["x"])
-        study.add_trial(one)
+        value = {3: math.inf, 4: -math.inf}.get(i, params["x"])
+        study.add_trial(optuna.create_trial(params=params, distributions=space, value=value))
     found = artefact_of(tmp_path, label, "smoke")
-    assert "30 complete trials (1 with an infinite value, which are not shown)" in found.caption
+    assert "30 complete trials (2 with an infinite value, which are not shown)" in found.caption
     found.figure.draw_without_rendering()
 
 

@@ -15,6 +15,12 @@ def results(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(autouse=True)
+def no_published_runs(monkeypatch, tmp_path):
+    """They take half a minute to read."""
+    monkeypatch.setattr(find, "PUBLISHED", tmp_path)
+
+
 def ids(results):
     return sorted(path.name for path in results.glob("runs/*"))
 
@@ -31,13 +37,10 @@ def test_a_study_becomes_one_page_without_its_texts_in_the_open(results, capsys)
     assert "window.hit" not in text and "http" not in text.replace("http-equiv", "").replace("http://www.w3.org", "")
 
 
-def test_without_a_run_the_page_is_a_table_of_all_runs(results, capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(find, "PUBLISHED", tmp_path)  # those of the repository take half a minute
+def test_without_a_run_the_page_is_a_table_of_all_runs(results, capsys):
     assert run(results, "--tier", "smoke") == 0
-    path = capsys.readouterr().out.strip()
-    assert path == str(results / "views" / "runs.html") and 'id="tasks"' in (results / "views/runs.html").read_text(
-        encoding="utf-8"
-    )
+    path = results / "views" / "runs.html"
+    assert capsys.readouterr().out.strip() == str(path) and 'id="tasks"' in path.read_text(encoding="utf-8")
 
 
 def test_an_episode_as_text_has_every_estimators_advantage(results, capsys):

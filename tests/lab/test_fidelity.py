@@ -60,7 +60,7 @@ def test_more_continuations_are_closer_to_the_truth(probed):
 def test_the_start_has_the_success_that_is_asked_for_where_it_does_not_grow_with_the_scale():
     """Sokoban8 never succeeds with large logits, and with the best ones in 54 % of the episodes."""
     boards = sokoban_rooms(48)
-    for n in (8, 10, 20, 24, 32, 48):
+    for n in (10, 20, 48):
         worlds = Worlds(boards[:n])
         for rate in (0.3, 0.5):
             reached = success(worlds, np.arange(n), at_success(worlds, noisy_expert(worlds), rate))
