@@ -24,6 +24,7 @@ SMALLEST = tuple(
     """.split()
 )
 
+SHORT_START = tuple(f"policy.warm_start.{text}" for text in ("episodes=8", "max_steps=2", "check_every=2"))
 
 PACKAGES = ("bepo", "analysis", "tests")  # imported afresh by commands in another folder, which may have others
 ROOT = Path(__file__).parents[1]
@@ -101,8 +102,8 @@ def _forked(_: bytes, arguments: list[str], files: list[int]) -> int:
         faulthandler.disable()  # it writes to a file of pytest
         for first, last in pairwise((2, *sorted(files), os.sysconf("SC_OPEN_MAX"))):
             os.closerange(first + 1, last)
-        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
-        sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 (for as long as it runs)
+        sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
         exec(arguments[-1], {})
     finally:
         os._exit(0)

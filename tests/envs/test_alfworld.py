@@ -14,7 +14,7 @@ from bepo.envs.alfworld.generate import SPLITS, TASK_TYPES, generate
 from bepo.envs.alfworld.memo import Memo
 from bepo.envs.alfworld.scenes import scene
 from bepo.rollouts.task_sets import task_set
-from tests.command import python, rows, run
+from tests.command import SHORT_START, python, rows, run
 from tests.envs.alfworld_variants import original_like
 
 
@@ -149,7 +149,7 @@ def test_every_word_of_an_observation_is_in_the_vocabulary():
 
 @pytest.mark.slow
 def test_a_whole_smoke_run(tmp_path):
-    code, _, err = run("env=alfworld", f"results={tmp_path}", "tracking.mode=disabled", "updates=2")
+    code, _, err = run("env=alfworld", f"results={tmp_path}", "tracking.mode=disabled", "updates=2", *SHORT_START)
     assert code == 0, err
     metrics = rows(tmp_path, "metrics")
     assert len(metrics) == 2 and max(r["train/first_ratio_error"] for r in metrics) < 1e-5

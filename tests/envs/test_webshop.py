@@ -17,7 +17,7 @@ from bepo.envs.webshop.nouns import rule_nouns
 from bepo.envs.webshop.reward import normalize_color, option_hits
 from bepo.envs.webshop.views import shared_words, suggested_queries
 from bepo.store.files import Corrupt
-from tests.command import rows, run
+from tests.command import SHORT_START, rows, run
 
 SMALL = {"products": 150}
 COMPACT = SMALL | {"rendering": "compact", "suggestions": 3}
@@ -399,7 +399,7 @@ def test_settings_do_not_grow_by_playing():
 
 @pytest.mark.slow
 def test_a_whole_smoke_run(tmp_path):
-    code, _, err = run("env=webshop", f"results={tmp_path}", "tracking.mode=disabled", "updates=2")
+    code, _, err = run("env=webshop", f"results={tmp_path}", "tracking.mode=disabled", "updates=2", *SHORT_START)
     assert code == 0, err
     metrics = rows(tmp_path, "metrics")
     assert len(metrics) == 2 and max(r["train/first_ratio_error"] for r in metrics) < 1e-5

@@ -59,7 +59,7 @@ def test_staying_in_a_state_is_a_revisit():
 
 @pytest.mark.parametrize("icc", [0.1, 0.2, 0.4])
 def test_worlds_have_the_share_that_is_set(icc):
-    probed = probe_of(*read_settings({"worlds": 48, "groups": 1, "icc": icc, "first_world": 100}))
+    probed = probe_of(*read_settings({"worlds": 24, "groups": 1, "icc": icc, "first_world": 100}))
     rate = success(probed.worlds, probed.which, probed.policy)
     assert rate.mean() == pytest.approx(0.3, abs=0.03)
     assert rate.var() / (rate.mean() * (1 - rate.mean())) == pytest.approx(icc, abs=0.05)

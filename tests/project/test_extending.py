@@ -7,16 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import PACKAGES, SMALLEST, Command
+from tests.command import PACKAGES, SHORT_START, SMALLEST, Command
 from tests.stored_runs import write_run
 
 ROOT = Path(__file__).parents[2]
 GENERATED = ("build", "*.smoke.*", "*.laptop.*")
 COPIED = (*PACKAGES, "conf", "experiments", "paper")
 TINY = (*SMALLEST, "updates=2", "evaluation.seeds=1")
-WARM = [text for text in TINY if not text.startswith("policy.warm_start")] + [
-    f"policy.warm_start.{text}" for text in ("episodes=8", "max_steps=2", "check_every=2")
-]
+WARM = (*(text for text in TINY if not text.startswith("policy.warm_start")), *SHORT_START)
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

@@ -183,14 +183,11 @@ def test_a_corrupt_run_is_named_and_kept(whole, tmp_path):
 
 
 def test_one_bad_cell_of_a_grid_does_not_stop_the_others(tmp_path):
-    code, out, err = train(tmp_path, "-m", "updates=1", "seed=0,1", "env.min_solution=1,5", "hydra.launcher.n_jobs=1")
-    assert code == 0, err
-    cells = {line.partition(": ")[2].partition(",")[0] for line in out.splitlines() if line.startswith("run ")}
-    assert cells == {f"sokoban env.min_solution={n} seed={seed}" for n in (1, 5) for seed in (0, 1)}  # of 16 overrides
-    assert len(list(tmp_path.glob("runs/*/run.json"))) == 4
-    code, _, err = train(tmp_path, "-m", "updates=1", "seed=2,3", "env.min_solution=99,2", "hydra.launcher.n_jobs=1")
+    code, out, err = train(tmp_path, "-m", "updates=1", "seed=2,3", "env.min_solution=99,2", "hydra.launcher.n_jobs=1")
     assert code == 1 and "error: " in err and "seed=3 env.min_solution=99" in err
-    assert len(list(tmp_path.glob("runs/*/run.json"))) == 6
+    cells = {line.partition(": ")[2].partition(",")[0] for line in out.splitlines() if line.startswith("run ")}
+    assert cells == {f"sokoban env.min_solution=2 seed={seed}" for seed in (2, 3)}  # of 16 overrides
+    assert len(list(tmp_path.glob("runs/*/run.json"))) == 2
 
 
 def test_rollouts_are_kept_when_asked(tmp_path):

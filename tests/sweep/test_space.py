@@ -35,8 +35,10 @@ POINTS = [
 
 
 @pytest.mark.parametrize("name", TUNINGS)
-@pytest.mark.parametrize("tier", ["smoke", "laptop", "paper"])
-@pytest.mark.parametrize("overrides", [[], ["credit.n_min=3", "training.epochs=2,3", "~study.question", "seed=7"]])
+@pytest.mark.parametrize(
+    "tier, overrides",
+    [("smoke", []), ("laptop", ["credit.n_min=3", "training.epochs=2,3", "~study.question", "seed=7"]), ("paper", [])],
+)
 def test_studies_have_the_search_space_of_hydras_sweeper(name, tier, overrides):
     sweep = compose_study(name, [f"tier={tier}", *overrides]).sweep
     assert len(sweep) > len(overrides) + 1
