@@ -81,7 +81,7 @@ def test_alone_it_is_bad_input_or_an_error(results, tmp_path, monkeypatch, capsy
     assert "error: odd" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", [r"\frac{", r"$\frac{$", "\ud800"], ids=["brace", "maths", "surrogate"])
+@pytest.mark.parametrize("text", [r"\frac{", "\ud800"], ids=["brace", "surrogate"])
 def test_a_picture_that_cannot_be_drawn_is_left_out_when_it_is_written(text, results, tmp_path, monkeypatch, capsys):
     picture = Picture()
     picture.suptitle(f"${text}$")

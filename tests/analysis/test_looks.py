@@ -83,7 +83,7 @@ def test_decided_claims_make_the_others_easier():
 
 
 RIVALS = ("grpo", "gigpo", "hgpo")
-TRIALS = 20_000
+TRIALS = 10_000
 
 
 @pytest.fixture(scope="module")

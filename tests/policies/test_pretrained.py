@@ -49,7 +49,7 @@ def build(folder, env="sokoban", **settings):
 
 
 def rollouts(policy, env="sokoban", seed=0):
-    tasks = task_set(ENVIRONMENTS[env], "train", 3).tasks
+    tasks = task_set(ENVIRONMENTS[env], "train", 2).tasks
     return collect(ENVIRONMENTS[env], AGENT, policy, tasks, 4, Sampling(), seed)
 
 

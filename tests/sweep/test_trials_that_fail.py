@@ -135,13 +135,19 @@ def test_a_sampler_that_fails_after_a_trial_loses_nothing(tmp_path):
     assert states(made) == ["COMPLETE"] and made.study.best_value == 0.5 and made._next_attempt()
 
 
+@pytest.fixture(scope="module")
+def one_database(tmp_path_factory):
+    """A results folder for several studies: its database takes a second to make."""
+    return tmp_path_factory.mktemp("trials")
+
+
 @pytest.mark.parametrize("place", ["suggest", "_attempt", "report", "is_complete", "values"])
 @pytest.mark.parametrize("error", [KeyError("odd"), UserError("odd")], ids=repr)
-def test_an_error_on_the_way_fails_its_trial_alone(place, error, tmp_path, monkeypatch):
+def test_an_error_on_the_way_fails_its_trial_alone(place, error, one_database, monkeypatch):
     def fail(*arguments):
         raise error
 
-    made = tuning(tmp_path, trials=2)
+    made = tuning(one_database, f"hydra.sweeper.study_name={place}-{type(error).__name__}", trials=2)
     if place == "suggest":
         monkeypatch.setattr("bepo.sweep.tune.suggest", fail)
     elif place == "_attempt":
