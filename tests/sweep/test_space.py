@@ -17,6 +17,7 @@ from bepo.sweep.studies import compose_study, study_names
 register_configs()
 TUNINGS = [name for name in study_names() if name.startswith("tune_")]
 GRIDS = [name for name in study_names() if not name.startswith("tune_")]
+GRIDS[::2] = [pytest.param(name, marks=pytest.mark.long) for name in GRIDS[::2]]  # Hydra takes its time for each
 SPACES = [
     ["a=choice(1,2.5,true,x,'with, comma',\"it's\")"],
     ["a=1,2,3", "b=tag(log,choice(1,10))", "c=[1,2],[3]", "d={k:1},{k:2}"],
