@@ -7,6 +7,7 @@ import pytest
 import bepo
 from bepo.core.errors import UserError
 from bepo.interface import overrides_of
+from bepo.sweep.__main__ import main as sweep_here
 from tests.command import SMALLEST, python, run, start_server
 
 TINY = (*(text for text in SMALLEST if not text.startswith(("updates", "progress"))), "updates=2", "evaluation.every=2")
@@ -55,8 +56,12 @@ def test_an_evaluation_returns_its_episodes(trained, results):
 
 
 @pytest.mark.slow
-def test_a_sweep_returns_the_runs_of_its_cells(results, capsys):
+@pytest.mark.parametrize("place", ["here", pytest.param("a process", marks=pytest.mark.long)])
+def test_a_sweep_returns_the_runs_of_its_cells(place, results, monkeypatch, capsys):
+    """By itself it starts another process, which imports everything, as does the server of its workers."""
     start_server()
+    if place == "here":
+        monkeypatch.setattr("bepo.interface._run_sweep", sweep_here)
     found = bepo.sweep("main_sokoban_text", *TINY, credit="grpo,rloo", seed=0, results=results, jobs=1)
     assert found.runs["credit"].tolist() == ["grpo", "rloo"] and set(found.runs["status"]) == {"complete"}
     assert "2 of 2 runs complete" in capsys.readouterr().out

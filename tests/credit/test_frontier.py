@@ -44,16 +44,9 @@ def failures(batch):
     rows = []
     for i in range(len(batch)):
         end = Terminal.FAILURE if batch.terminal[i] == Terminal.SUCCESS else Terminal(batch.terminal[i])
-        rows.append(
-            {"uid": int(batch.group[i]), "traj": int(batch.trajectory[i]), "t": int(batch.step[i]), "r": 0.0}
-            | {
-                "obs": int(batch.state[i]),
-                "next": int(batch.next_state[i]),
-                "valid": True,
-                "action": str(batch.actions[i]),
-            }
-            | {"done": end.name.lower() if end else None}
-        )
+        row = {"uid": int(batch.group[i]), "traj": int(batch.trajectory[i]), "t": int(batch.step[i]), "r": 0.0}
+        row |= {"obs": int(batch.state[i]), "next": int(batch.next_state[i]), "action": str(batch.actions[i])}
+        rows.append(row | {"valid": True, "done": end.name.lower() if end else None})
     return RolloutBatch.from_rows(rows)
 
 
@@ -499,9 +492,10 @@ def test_rollouts_without_actions_are_refused(estimator):
     assert applies(estimator, none) and np.isfinite(estimator(none).advantage).all()
 
 
-def test_empg_refuses_rollouts_without_entropies():
-    with pytest.raises(UserError, match="entropy"):
-        EMPG()(RolloutBatch.from_rows(walk(0, 0, "abc", "success")))
+@pytest.mark.parametrize("estimator, column", [(EMPG(), "entropy"), (OTB(), "energy")])
+def test_rollouts_without_a_column_are_refused(estimator, column):
+    with pytest.raises(UserError, match=column):
+        estimator(RolloutBatch.from_rows(walk(0, 0, "abc", "success")))
 
 
 @given(rows=rollouts(max_steps=1))
@@ -557,8 +551,3 @@ def test_vineppos_advantages_of_a_trajectory_add_up_to_its_return_beyond_the_fir
     first = np.flatnonzero(batch.step == 0)
     total = np.bincount(batch.trajectory, weights=credit.advantage)
     close(total, batch.episode_return - credit.terms["value"][first], 1e-7)
-
-
-def test_otb_refuses_rollouts_without_energies():
-    with pytest.raises(UserError, match="energy"):
-        OTB()(RolloutBatch.from_rows(walk(0, 0, "abc", "success")))

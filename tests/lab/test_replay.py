@@ -89,11 +89,15 @@ def test_rows_from_elsewhere_as_json_and_jsonl(tmp_path, capsys):
         (["{run}", "exact"], "exact"),
         (["{run}", "group_size=4"], "group_size"),
         (["{run}", "oracle"], "oracle"),
+        (["{folder}/good.jsonl", "grpo", "truth=1"], "truth"),
+        (["{folder}/good.jsonl", "grpo", "truth=true"], "needs a run"),
+        (["{folder}/good.jsonl", "grpo", "slip=1"], "slip"),
     ],
 )
 def test_bad_input_is_one_line(words, message, tmp_path, capsys):
     run = write(tmp_path)
     (tmp_path / "rows.jsonl").write_text('{"uid": 1}\nnot a row\n', encoding="utf-8")
+    (tmp_path / "good.jsonl").write_text("\n".join(map(json.dumps, ROWS)), encoding="utf-8")
     assert main(["replay", *(word.format(folder=tmp_path, run=run.path) for word in words)]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
@@ -136,13 +140,3 @@ def test_the_experts_distance_is_found_by_playing_again(tmp_path, capsys):
     rows[0]["next"] = "elsewhere"
     with pytest.raises(UserError, match="leads elsewhere"):
         with_expert_steps(RolloutBatch.from_rows(rows), env, tasks)
-
-
-@pytest.mark.parametrize(
-    "words, message", [(["truth=1"], "truth"), (["truth=true"], "needs a run"), (["slip=1"], "slip")]
-)
-def test_bad_settings_of_replay_are_one_line(words, message, tmp_path, capsys):
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)), encoding="utf-8")
-    assert main(["replay", str(tmp_path / "rows.jsonl"), "grpo", *words]) == 2
-    error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1
