@@ -17,17 +17,21 @@ from analysis.plots.lab import lab_line, scale
 
 _FIGURES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 _DIALS = {"group_size": "K", "slip": "Slips", "aliasing": "Aliased states", "gae_lambda": "λ"}
-_MEASURES = {"error": "Error", "rank": "Kendall's τ", "gradient_efficiency": "Efficiency"}
+_MEASURES = {"error": "Error", "rank": "Kendall's τ", "gain": "Gain"}
 _NOTE = (
     "Mean over 16 Sokoban boards; bands: Student's 95 % interval. Error: the share of the true advantage's square that "
-    "an estimate misses after the best scale. Success of the policy 30 %, K = 8 unless said. Recorded in paper/lab."
+    "an estimate misses after the best scale. Gain: the rise in success by an update of 32 trajectories and a KL of "
+    "0.1 a step, as a share of that along the true gradient. Success of the policy 30 %, K = 8 unless said. Recorded "
+    "in paper/lab."
 )
+_COLUMNS = 3
 
 
 def lab_figure(item: Mapping[str, Any], _: object) -> Figure:
     """Draw one figure of ``lab.yaml``."""
     found, parts = recorded("fidelity"), item["axes"]
-    figure, axes = style.panels(1, len(parts), style.PAGE, 2.3)
+    rows = len(parts) // _COLUMNS
+    figure, axes = style.panels(rows, _COLUMNS, style.PAGE, 2.3 * rows)
     for axis, part in zip(axes, parts):
         _draw(axis, part, found)
     style.letters(axes)

@@ -23,7 +23,7 @@ from analysis.grid.contrasts import by_place, contrasts, shares
 from analysis.grid.notes import origins, protocol
 from analysis.grid.ranking import MODEL
 from analysis.grid.success import difference, learning
-from analysis.grid.table import Table
+from analysis.grid.table import Printed, Table
 from analysis.tables.ablations import ABLATIONS
 from analysis.tables.blocks import KEYS as BLOCK_KEYS
 from analysis.tables.headroom import NO_CREDIT, ORACLE, has_headroom, oracles
@@ -72,12 +72,13 @@ def findings(studies: Studies) -> Table:
     """Answer a reader's questions about methods, one by environment."""
     by_env, used = trained(studies)
     of_methods = {run.id for name in EVERY_METHOD for run in studies[name].runs}
-    rows, facts, leads = [], {}, _leads(studies)
+    rows, facts, ranges, leads = [], {}, [], _leads(studies)
     for env, own in by_env.items():
         gained = _gained([run for runs in own.one_start.values() for run in runs if run.id in of_methods], own)
         answers = _answers(env, own, gained, leads.get(env, ""))
         rows += [[question, environment_name(env), answer] for question, answer in answers]
         facts |= {f"findings/share/{env}/{name}": one.text(_SHARE) for name, one in gained.items()}
+        ranges += _range_of_shares(env, own.in_blocks, gained)
     rows.sort(key=lambda row: _QUESTIONS.index(row[0]))
     return Table(
         f"What follows from the runs, by question (success in training, in points, model {MODEL}).",
@@ -87,7 +88,8 @@ def findings(studies: Studies) -> Table:
             " ".join(protocol(studies.values(), used)),
             f"{exploratory()} The order: Spearman's correlation of reported final success with ours in training, "
             "interval over resampled blocks. PPO from one start is compared with the best of several means, which "
-            "favours that one. Headroom: methods with the most blocks.",
+            "favours that one. Headroom: methods with the most blocks. The oracle is no bound: a share may exceed 100 %. "
+            f"Shares of single blocks, of the method with the largest: {'; '.join(ranges) or 'no blocks'}.",
             *oracles(used),
             *origins(used),
         ],
@@ -135,6 +137,18 @@ def _gained(compared: Sequence[Run], own: Trained) -> dict[str, Contrast]:
         return {}
     gained = shares((NO_CREDIT, ORACLE), {name: learning(runs) for name, runs in by_name.items()}, own.in_blocks)
     return {name: gained[name] for name in ordered(gained) if " " not in name}
+
+
+def _range_of_shares(env: str, in_blocks: pd.DataFrame, gained: Mapping[str, Contrast]) -> list[str]:
+    """Return the smallest and largest share of a block, of the method that gains most in blocks; or nothing."""
+    names = [name for name in gained if name in in_blocks]
+    if not names:
+        return []
+    best = max(names, key=lambda name: gained[name].value)
+    common = in_blocks[[NO_CREDIT, ORACLE, best]].dropna()
+    of_blocks = 100 * (common[best] - common[NO_CREDIT]) / (common[ORACLE] - common[NO_CREDIT])
+    low, high = (Printed(Estimate(x), _SHARE).text for x in (of_blocks.min(), of_blocks.max()))
+    return [f"{environment_name(env)} {marked_name(best)} {low} to {high} %"]
 
 
 def _answers(env: str, own: Trained, gained: Mapping[str, Contrast], lead: str) -> Iterator[tuple[str, str]]:

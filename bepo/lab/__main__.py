@@ -166,11 +166,11 @@ def _sampled(options: argparse.Namespace) -> pd.DataFrame:
     chosen = {name: read_credit(name, env.name) for name in names[1:] or _usable()}
     if missing := env.missing():
         raise missing
-    with tqdm(total=how.games, unit="game", leave=False, disable=None) as bar:
+    with tqdm(total=2 * how.games, unit="game", leave=False, disable=None) as bar:
         found = sample(env, how, bar.update)
     print(
-        f"{env.name}: {how.games} games, horizon {env.horizon}, success {found.success:.2f}; {found.continued} states "
-        f"(with the step), {how.continuations} continuations each\n"
+        f"{env.name}: {how.games} games, horizon {env.horizon}, success {found.update.batch.success.mean():.2f}; "
+        f"{found.update.continued} states (with the step), {how.continuations} continuations each\n"
     )
     tables = (pd.DataFrame({"estimator": name, **measure(credit.credit_of, found)}) for name, credit in chosen.items())
     return pd.concat(tables)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from io import StringIO
@@ -52,8 +52,15 @@ from bepo.sweep.studies import studies_of_paper
 
 PLAN = PAPER / "lab.yaml"
 RECORDED = PAPER / "lab"
-RECORDED_MEASURES = ("error", "sign_error", "rank", "gradient_efficiency")
-"""What is kept of ``lab fidelity``."""
+RECORDED_MEASURES: Mapping[str, Sequence[str]] = {
+    "fidelity": ("error", "sign_error", "rank", "gradient_efficiency", "gain"),
+    "bias": ("scale", "distance"),
+    "learning": ("training", "final", "curve"),
+    "sampled": ("error", "gain"),
+    "gain": ("gain", "error"),
+}
+"""What is kept of each kind of cell."""
+KINDS = tuple(RECORDED_MEASURES)
 _KEYS = ["digest", "at", "estimator", "measure"]
 
 
@@ -91,30 +98,31 @@ class LabCell:
         return _read_sampled(self.at)[0].name if self.kind == "sampled" else DEFAULT_ENV
 
     def measure(self) -> dict[str, np.ndarray]:
-        """Return each measure over worlds or games, (B,); of learning, over seeds, and the curve by update."""
+        """Return each recorded measure over worlds or games, (B,); of learning, over seeds, and the curve by update."""
+        every = self._measured()
+        return {name: every[name] for name in RECORDED_MEASURES[self.kind]}
+
+    def _measured(self) -> dict[str, np.ndarray]:
         if self.kind == "learning":
             return self._learned()
         if self.kind == "sampled":
-            return {"error": measure(_credit(self.estimator, self._env).credit_of, _sampled(self.at))["error"]}
+            return measure(_credit(self.estimator, self._env).credit_of, _sampled(self.at))
         if self.kind == "bias":
             every, probability = _every_group(self.at)
-            found = bias(read_estimate(self.estimator, alone=True), every, probability)
-            return {name: np.array([value]) for name, value in zip(("scale", "distance"), found)}
+            scale, distance = bias(read_estimate(self.estimator, alone=True), every, probability)
+            return {"scale": np.array([scale]), "distance": np.array([distance])}
+        if self.kind == "gain":  # presets follow the environment
+            estimate = of_estimator(_credit(self.estimator, self._env))
+        else:
+            estimate = read_estimate(self.estimator, alone=False)
         probed = _probe(self.at)
-        if self.kind == "gain":
-            found = fidelity(np.asarray(of_estimator(_credit(self.estimator, self._env))(probed), float), probed)
-            return {name: found[name] for name in ("gain", "error")}
-        found = fidelity(np.asarray(read_estimate(self.estimator, alone=False)(probed), float), probed)
-        return {name: found[name] for name in RECORDED_MEASURES}
+        return fidelity(np.asarray(estimate(probed), float), probed)
 
     def _learned(self) -> dict[str, np.ndarray]:
         _, _, how = _read(self.at)
         worlds, start = _start(self.at)
         curve = learn(worlds, start, read_estimate(self.estimator, alone=False), how)
         return {"training": curve.training.mean(0), "final": curve.final, "curve": curve.training.mean(1)}
-
-
-KINDS = ("fidelity", "bias", "learning", "sampled", "gain")
 
 
 def cells(kind: str) -> list[LabCell]:
@@ -151,8 +159,8 @@ def record(folder: Path, kinds: Iterable[str], report: Callable[[LabCell, int, i
         register_configs()
         digests = {cell: cell.digest for cell in wanted}
         kept = read(path)
-        kept = kept.loc[kept["digest"].isin(list(digests.values()))]
-        known = set(kept["digest"])
+        known = _complete(kept, RECORDED_MEASURES[kind]) & {*digests.values()}
+        kept = kept.loc[kept["digest"].isin(known)]
         missing = [cell for cell in wanted if digests[cell] not in known]
         for number, cell in enumerate(missing):
             report(cell, number, len(missing))
@@ -184,6 +192,12 @@ def read(path: Path) -> pd.DataFrame:
     if missing := [column for column in _KEYS if column not in found]:
         raise UserError(f"{path}: not a file of recorded measurements, it has no column {missing[0]}")
     return found
+
+
+def _complete(rows: pd.DataFrame, measures: Sequence[str]) -> set[str]:
+    """Return the digests of the cells that have every measure."""
+    of_cells = rows.groupby("digest")["measure"].agg(set)
+    return {digest for digest, found in of_cells.items() if found.issuperset(measures)}
 
 
 def _write(path: Path, found: pd.DataFrame, digests: Mapping[LabCell, str]) -> None:

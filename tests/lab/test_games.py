@@ -13,10 +13,12 @@ from bepo.envs.webshop import WebShop
 from bepo.lab import games
 from bepo.lab.__main__ import main
 from bepo.lab.fidelity import fidelity
+from bepo.lab.gain import KL
 from bepo.lab.games import Household, Shopping, enumerated, households, shops
+from bepo.lab.played import _Truth
 from bepo.lab.policies import at_success, noisy_expert
 from bepo.lab.probe import of_estimator, probe
-from bepo.lab.sampled import GameSettings, Sampled, _Truth, measure, sample
+from bepo.lab.sampled import GameSettings, Sampled, measure, rise, sample
 from bepo.lab.worlds import SUCCESS, Worlds, WorldSettings
 
 SHOP = WebShop(products=10, suggestions=3)
@@ -109,14 +111,15 @@ def test_continuations_estimate_the_exact_value(env, start):
 
 
 def test_the_error_of_known_estimates():
-    batch = sample(SHOP, GameSettings(games=1, groups=2, group_size=4, continuations=2)).batch
-    rng, n = np.random.default_rng(0), len(batch)
+    sampled = sample(SHOP, GameSettings(games=1, groups=2, group_size=4, continuations=2))
+    rng, n = np.random.default_rng(0), len(sampled.update.batch)
     true = rng.normal(size=n)
     game = np.arange(n) % 2
-    noisy = [true + rng.normal(0, 0.01, n) for _ in range(2)]
+    first, second = (true + rng.normal(0, 0.01, n) for _ in range(2))
+    update = replace(sampled.update, game=game, first=first, second=second)
 
     def error(estimate):
-        return measure(lambda _: Credit(estimate), Sampled(batch, game, *noisy, 0.5, 1))["error"]
+        return measure(lambda _: Credit(estimate), Sampled(update, sampled.held_out))["error"]
 
     np.testing.assert_allclose(error(3 * true), 0, atol=0.01)
     for g in (0, 1):
@@ -128,12 +131,64 @@ def test_the_error_of_known_estimates():
 def test_sampled_rollouts_say_what_agents_see():
     how = GameSettings(games=2, groups=1, group_size=3, continuations=4, success=0.5)
     house = replace(HOUSE, horizon=12)
-    seen, hidden = (sample(house, GameSettings(**vars(how) | {"keys": keys})) for keys in ("seen", "hidden"))
+    seen, hidden = (sample(house, GameSettings(**vars(how) | {"keys": keys})).update for keys in ("seen", "hidden"))
     np.testing.assert_array_equal(seen.batch.reward, hidden.batch.reward)
     assert seen.batch.n_groups == 2 and set(seen.game) == {0, 1} and np.isfinite(seen.first).all()
     assert any("you see" in key for key in seen.batch.state_key)
     again = sample(house, how)
-    np.testing.assert_array_equal(again.second, seen.second)
+    np.testing.assert_array_equal(again.update.second, seen.second)
+    assert len(again.held_out.batch) and (again.held_out.batch.reward > 0).any()
+
+
+@pytest.fixture(scope="module", params=["webshop", "alfworld"])
+def sampled(request):
+    env = {"webshop": SHOP, "alfworld": replace(HOUSE, horizon=12)}[request.param]
+    return sample(env, GameSettings(games=3, groups=4, group_size=4, continuations=4))
+
+
+def test_the_policy_of_each_transition_is_listed(sampled):
+    for played in (sampled.update, sampled.held_out):
+        listed, n = played.listed, len(played.batch)
+        np.testing.assert_allclose(listed.sum(listed.probability), np.ones(n), atol=1e-12)
+        chosen = listed.sum(listed.move == listed.chosen[listed.row])
+        np.testing.assert_array_equal(chosen, np.ones(n))  # each listed action once, and the chosen one among them
+
+
+def slow_rise(estimate, sampled, game):
+    """The definition, key by key: moves are (observation, action)."""
+    update, held_out = sampled.update, sampled.held_out
+    logit = {}
+    for row, move, p in zip(update.listed.row, update.listed.move, update.listed.probability):
+        logit[move] = logit.get(move, 0.0) + estimate[row] * ((move == update.listed.chosen[row]) - p)
+    slope, kl, n = 0.0, 0.0, 0
+    for i in np.flatnonzero(held_out.game == game):
+        policy = {
+            m: p for r, m, p in zip(held_out.listed.row, held_out.listed.move, held_out.listed.probability) if r == i
+        }
+        mean = sum(p * logit.get(m, 0.0) for m, p in policy.items())
+        kl += sum(p * (logit.get(m, 0.0) - mean) ** 2 for m, p in policy.items()) / 2
+        slope += (logit.get(held_out.listed.chosen[i], 0.0) - mean) * held_out.advantage[i]
+        n += 1
+    episodes = len(np.unique(held_out.batch.trajectory[held_out.game == game]))
+    return slope / episodes * np.sqrt(KL / (kl / n)) if kl else 0.0
+
+
+def test_the_rise_of_an_update_is_that_of_a_plain_computation(sampled):
+    for estimate in (sampled.update.advantage, make("grpo").credit_of(sampled.update.batch).advantage):
+        expected = [slow_rise(estimate, sampled, game) for game in range(3)]
+        np.testing.assert_allclose(rise(estimate, sampled), expected, rtol=1e-9, atol=1e-12)
+    assert rise(sampled.update.advantage, sampled).mean() > 0
+
+
+def test_the_gain_of_known_estimates(sampled):
+    def gain(estimate):
+        return measure(lambda _: Credit(estimate), sampled)["gain"]
+
+    true = sampled.update.advantage
+    assert gain(true).mean() == pytest.approx(1)
+    np.testing.assert_allclose(gain(7 * true), gain(true))  # the KL sets the length of the step
+    np.testing.assert_allclose(gain(-true), -gain(true))
+    np.testing.assert_array_equal(gain(0 * true), 0)
 
 
 def test_the_command(capsys):
