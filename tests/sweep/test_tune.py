@@ -42,7 +42,7 @@ from bepo.sweep.trials import (
     unsearched_run,
 )
 from bepo.sweep.tune import Tuning
-from tests.command import SMALLEST, writers
+from tests.command import SMALLEST, with_rows, writers
 from tests.sweep.test_sweep import finish, sweep, wait_for
 
 pytestmark = pytest.mark.slow  # these train
@@ -60,11 +60,7 @@ def test_two_processes_share_a_study_and_one_goes_on_with_the_others_trial(tmp_p
     space = ("training.minibatch_size=choice(32,64)", "training.epochs=1")  # TINY fixes the rest
     command = ("tune_success_and_time", *TINY, *space, "updates=10", "hydra.sweeper.n_trials=2")
     first = sweep(tmp_path, *command)
-
-    def half_done():
-        return [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text(encoding="utf-8").count("\n") >= 2]
-
-    (partial,) = wait_for(half_done, first)
+    (partial,) = wait_for(lambda: with_rows(tmp_path, 2), first)
     (worker,) = writers(partial.parent / ".lock")
     os.kill(worker, signal.SIGSTOP)  # it holds its trial while the second sweep comes up and asks for another
     second = sweep(tmp_path, *command)
@@ -94,10 +90,7 @@ def test_two_processes_share_a_study_and_one_goes_on_with_the_others_trial(tmp_p
 def test_ctrl_c_leaves_a_trial_that_goes_on_from_its_checkpoint(tmp_path):
     command = ("tune_gated_bepo", *TINY, "updates=16", "hydra.sweeper.n_trials=1", "study.seeds=[0]")
     process = sweep(tmp_path, *command)
-    wait_for(
-        lambda: [p for p in tmp_path.glob("runs/*/metrics.jsonl") if p.read_text(encoding="utf-8").count("\n") >= 3],
-        process,
-    )
+    wait_for(lambda: with_rows(tmp_path, 3), process)
     process.send_signal(signal.SIGINT)
     code, out = finish(process)
     assert code == 130, out
