@@ -88,8 +88,8 @@ def findings(studies: Studies) -> Table:
             " ".join(protocol(studies.values(), used)),
             f"{exploratory()} The order: Spearman's correlation of reported final success with ours in training, "
             "interval over resampled blocks. PPO from one start is compared with the best of several means, which "
-            "favours that one. Headroom: methods with the most blocks. The oracle is no bound: a share may exceed 100 %. "
-            f"Shares of single blocks, of the method with the largest: {'; '.join(ranges) or 'no blocks'}.",
+            "favours that one. Headroom: methods with the most blocks. The oracle is no bound: a share may exceed 100 "
+            f"%. Shares of single blocks, of the method with the largest: {'; '.join(ranges) or 'no blocks'}.",
             *oracles(used),
             *origins(used),
         ],
