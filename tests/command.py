@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import redirect_stderr
 from itertools import pairwise
 from multiprocessing import forkserver, resource_tracker, util
 from pathlib import Path
@@ -89,8 +88,8 @@ def fork_server() -> None:
     """Fork that server from this process. It shares the libraries, which take ten seconds to import."""
     import tests.preloaded  # noqa: F401 (it takes these seconds)
 
-    with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stderr(nowhere):
-        resource_tracker.ensure_running()  # else it tells at the end what processes left that tests have killed
+    with mock.patch.dict(os.environ, PYTHONWARNINGS="ignore"):  # about what processes left that tests have killed
+        resource_tracker.ensure_running()
     with mock.patch.object(util, "spawnv_passfds", _forked):
         start_server()
 
