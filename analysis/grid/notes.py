@@ -219,11 +219,24 @@ def _other_processors(runs: Sequence[Run]) -> str:
     }
     beside = {(run.env, run.seed): run.cpus for run, row in rows.items() if row == BASELINE}
     shared = [run for run, row in rows.items() if row != BASELINE and (run.env, run.seed) in beside]
-    counts: dict[str, list[str]] = defaultdict(list)
+    labels: dict[str, list[str]] = defaultdict(list)  # of an environment
+    found: dict[tuple[str, int, int], list[str]] = defaultdict(list)
     for (env, row), same in sorted(grouped(shared, lambda run: (run.env, rows[run])).items()):
+        labels[env].append(row_label(row))
         if other := sum(run.cpus != beside[run.env, run.seed] for run in same):
-            counts[f"{environment_name(env)}, {other} of {len(same)} blocks"].append(row_label(row))
-    return "; ".join(f"{place}: {', '.join(labels)}" for place, labels in counts.items())
+            found[env, other, len(same)].append(row_label(row))
+    return "; ".join(
+        f"{environment_name(env)}, {other} of {blocks} blocks: {_shorter(mixed, labels[env])}"
+        for (env, other, blocks), mixed in found.items()
+    )
+
+
+def _shorter(names: Sequence[str], every: Sequence[str]) -> str:
+    """Return the names, or those of ``every`` that they leave out if these are fewer."""
+    others = [name for name in every if name not in names]
+    if len(others) >= len(names):
+        return ", ".join(names)
+    return f"all but {', '.join(others)}" if others else "all"
 
 
 def _transcription(lines: Sequence[Line]) -> list[str]:

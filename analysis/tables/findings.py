@@ -88,8 +88,8 @@ def findings(studies: Studies) -> Table:
             " ".join(protocol(studies.values(), used)),
             f"{exploratory()} The order: Spearman's correlation of reported final success with ours in training, "
             "interval over resampled blocks. PPO from one start is compared with the best of several means, which "
-            "favours that one. Headroom: methods with the most blocks. The oracle is no bound: a share may exceed 100 "
-            f"%. Shares of single blocks, of the method with the largest: {'; '.join(ranges) or 'no blocks'}.",
+            "favours that one. Headroom: methods with the most blocks. The oracle is no bound: a share may be above "
+            f"100 %. Shares of single blocks, of the method with the largest: {'; '.join(ranges) or 'no blocks'}.",
             *oracles(used),
             *origins(used),
         ],
@@ -146,7 +146,8 @@ def _range_of_shares(env: str, in_blocks: pd.DataFrame, gained: Mapping[str, Con
         return []
     best = max(names, key=lambda name: gained[name].value)
     common = in_blocks[[NO_CREDIT, ORACLE, best]].dropna()
-    of_blocks = 100 * (common[best] - common[NO_CREDIT]) / (common[ORACLE] - common[NO_CREDIT])
+    grpo, oracle, own = common.to_numpy().T
+    of_blocks = 100 * (own - grpo) / (oracle - grpo)
     low, high = (Printed(Estimate(x), _SHARE).text for x in (of_blocks.min(), of_blocks.max()))
     return [f"{environment_name(env)} {marked_name(best)} {low} to {high} %"]
 

@@ -16,7 +16,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -26,18 +29,16 @@ from tqdm import tqdm
 from bepo.core.errors import Parser, UserError, exit_code, path_of, unknown_choice
 from bepo.core.plugins import without_plugins
 from bepo.core.registry import check_type
-from bepo.core.settings import identity
 from bepo.credit import estimators
 from bepo.lab import equal
 from bepo.lab.bias import bias, every_group
 from bepo.lab.controls import CONTROLS
 from bepo.lab.dials import DIALS, dials
 from bepo.lab.fidelity import MEASURES, fidelity
-from bepo.lab.grid import Grid, applicable, credits_of
 from bepo.lab.learn import Learning, learn, warm_start
 from bepo.lab.policies import noisy_expert, softmax
-from bepo.lab.probe import Estimate, of_estimator
-from bepo.lab.record import KINDS, LabCell, record
+from bepo.lab.probe import Estimate
+from bepo.lab.record import KINDS, LabCell, Report, learnable, measure_missing, read, record
 from bepo.lab.replay import REPLAYED, recorded, replay
 from bepo.lab.sampled import SAMPLED, measure, sample
 from bepo.lab.words import (
@@ -123,37 +124,46 @@ def _measured(options: argparse.Namespace) -> pd.DataFrame:
 
 def _grid(options: argparse.Namespace) -> None:
     names, given = split_words(options.words)
-    scene, dials, how = read_settings(given)
+    read_settings(given)  # refuses unknown ones
     register_configs()
-    chosen, left_out = applicable(credits_of(names or studies_of_paper()))
-    scene.worlds = scene.worlds or LEARNING_WORLDS
-    made_by = identity(dials) | identity(how) | identity(scene)
-    del made_by["groups"]
-    grid = Grid(options.out or options.results / "lab" / "grid.csv", made_by)
-    if missing := grid.missing(chosen):
-        worlds = make_worlds(scene, dials, LEARNING_WORLDS)
-        start = warm_start(worlds, scene.success, how.seed)
-        with tqdm(total=len(missing) * how.updates, unit="update", leave=False, disable=None) as bar:
-            for name, credit in missing.items():
-                bar.set_description(name)
-                grid.add(name, credit, learn(worlds, start, of_estimator(credit), how, bar.update))
-    print(_summary(grid.of(chosen)))
-    print(f"{len(missing)} of {len(chosen)} credit settings were learned now; the others were in the table")
+    chosen, left_out = learnable(names or studies_of_paper())
+    at = " ".join(f"{name}={value}" for name, value in sorted(given.items()))
+    wanted = [LabCell("learning", at, words) for words in chosen]
+    path = options.out or options.results / "lab" / "grid.csv"
+    with _bar_of_cells() as report:
+        learned = measure_missing(path, wanted, report)
+    print(_summary(_speeds(path, wanted)))
+    print(f"{learned} of {len(chosen)} credit settings were learned now; the others were in the table")
     if left_out:
         print(f"left out, because the lab cannot apply them: {', '.join(left_out)}")
-    print(grid.path)
+    print(path)
+
+
+def _speeds(path: Path, wanted: Sequence[LabCell]) -> pd.DataFrame:
+    """Return success in training and at the end by estimator and seed, the fastest learner first."""
+    found, tables = read(path).set_index(["digest", "measure"]), []
+    for cell in wanted:
+        rows = found.loc[cell.digest].filter(regex=r"^\d+$")
+        kept = {name: rows.loc[name].dropna().to_numpy(float) for name in ("training", "final")}
+        tables.append(pd.DataFrame({"estimator": cell.estimator, **kept}))
+    return pd.concat(sorted(tables, key=lambda table: -table["training"].mean()))
 
 
 def _record(options: argparse.Namespace) -> None:
-    folder = options.out or options.results / "lab"
+    with _bar_of_cells() as report:
+        for path in record(options.out or options.results / "lab", options.words or KINDS, report):
+            print(path)
+
+
+@contextmanager
+def _bar_of_cells() -> Iterator[Report]:
     with tqdm(unit="cell", leave=False, disable=None) as bar:
 
         def report(cell: LabCell, number: int, n: int) -> None:
             bar.total, bar.n = n, number
             bar.set_description(f"{cell.at}: {cell.estimator}")
 
-        for path in record(folder, options.words or KINDS, report):
-            print(path)
+        yield report
 
 
 def _sampled(options: argparse.Namespace) -> pd.DataFrame:

@@ -77,7 +77,7 @@ class Shopping:
     def key(self) -> Hashable:
         """The page with its query, product and chosen options."""
         s = self._session
-        return s.page, s.query, s.page_number, s.asin, frozenset(s.options.items())
+        return s.page, s.query, s.page_number, s.asin, tuple(sorted(s.options.items()))
 
     @property
     def seen(self) -> str:

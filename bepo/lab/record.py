@@ -26,7 +26,6 @@ from bepo.envs import Environment
 from bepo.lab.bias import bias, every_group
 from bepo.lab.controls import CONTROLS
 from bepo.lab.fidelity import fidelity
-from bepo.lab.grid import LAB_VERSION, applicable, credits_of
 from bepo.lab.learn import Weights, learn, warm_start
 from bepo.lab.policies import noisy_expert, softmax
 from bepo.lab.probe import Probe, of_estimator
@@ -35,6 +34,8 @@ from bepo.lab.words import (
     DEFAULT_ENV,
     LEARNING_WORLDS,
     LabSettings,
+    applicable,
+    credits_of,
     make_worlds,
     probe_of,
     read_credit,
@@ -48,8 +49,11 @@ from bepo.lab.worlds import Worlds
 from bepo.runs.compose import register_configs
 from bepo.runs.config import METHOD_VERSION
 from bepo.store.files import digest, read_bytes, write_output
+from bepo.store.locks import locked
 from bepo.sweep.studies import studies_of_paper
 
+LAB_VERSION = 1
+"""Version of the lab's own code. Raise it when the same settings give other numbers."""
 PLAN = PAPER / "lab.yaml"
 RECORDED = PAPER / "lab"
 RECORDED_MEASURES: Mapping[str, Sequence[str]] = {
@@ -131,44 +135,58 @@ def cells(kind: str) -> list[LabCell]:
     Learning has those estimators that it names, then every other credit setting of the paper's studies.
     """
     plan = yaml.safe_load(PLAN.read_text(encoding="utf-8"))
-    if kind == "learning":
-        plan[kind]["estimators"] += _of_studies(plan[kind])
     panels: Iterable[Mapping[str, Any]] = plan["panels"].values() if kind == "fidelity" else [plan[kind]]
-    return list(
-        dict.fromkeys(LabCell(kind, at, e) for panel in panels for at in panel["at"] for e in panel["estimators"])
-    )
+    found = [LabCell(kind, at, e) for panel in panels for at in panel["at"] for e in panel["estimators"]]
+    if kind == "learning" and plan[kind]["studies"]:
+        register_configs()
+        named = [_credit(words) for words in plan[kind]["estimators"] if words not in CONTROLS]
+        others = [words for words, credit in learnable(studies_of_paper())[0].items() if credit not in named]
+        found += [LabCell(kind, at, words) for at in plan[kind]["at"] for words in others]
+    return list(dict.fromkeys(found))
 
 
-def _of_studies(learning: Mapping[str, Any]) -> list[str]:
-    """Return the credit settings of the paper's studies that the lab can apply, without those that are named."""
-    if not learning["studies"]:
-        return []
-    register_configs()
-    usable, _ = applicable(credits_of(studies_of_paper()))
-    named = [_credit(words) for words in learning["estimators"] if words not in CONTROLS]
+def learnable(studies: Iterable[str]) -> tuple[dict[str, Estimator], Sequence[str]]:
+    """Return the credit settings of studies that the lab can apply, by their words, and the words of the others."""
+    usable, others = applicable(credits_of(studies))
     _known.update({(words, DEFAULT_ENV): credit for words, credit in usable.items()})
-    return [words for words, credit in usable.items() if credit not in named]
+    return usable, others
 
 
-def record(folder: Path, kinds: Iterable[str], report: Callable[[LabCell, int, int], object]) -> Iterator[Path]:
-    """Measure the cells that the files of ``folder`` lack, and yield each file; rows of other cells are removed."""
+Report = Callable[[LabCell, int, int], object]
+"""Is called before a cell is measured, with its number among those that are missing, and their number."""
+
+
+def record(folder: Path, kinds: Iterable[str], report: Report) -> Iterator[Path]:
+    """Measure the cells of ``paper/lab.yaml`` that the files of ``folder`` lack, and yield each file.
+
+    Rows of other cells are removed.
+    """
     for kind in kinds:
         if kind not in KINDS:
             raise unknown_choice("file", kind, KINDS)
         path, wanted = folder / f"{kind}.csv", cells(kind)
         register_configs()
-        digests = {cell: cell.digest for cell in wanted}
-        kept = read(path)
-        known = _complete(kept, RECORDED_MEASURES[kind]) & {*digests.values()}
-        kept = kept.loc[kept["digest"].isin(known)]
-        missing = [cell for cell in wanted if digests[cell] not in known]
-        for number, cell in enumerate(missing):
-            report(cell, number, len(missing))
-            kept = pd.concat([kept, rows(cell)], ignore_index=True) if len(kept) else rows(cell)
-            if number % 20 == 19:
-                _write(path, kept, digests)
-        _write(path, kept, digests)
+        measure_missing(path, wanted, report)
+        found, digests = read(path), [cell.digest for cell in wanted]
+        write_output(path, found.loc[found["digest"].isin(digests)].to_csv(index=False))
         yield path
+
+
+def measure_missing(path: Path, wanted: Sequence[LabCell], report: Report) -> int:
+    """Measure the cells that a file lacks, write each at once, and return how many. Other rows stay, at the end."""
+    place = {cell.digest: i for i, cell in enumerate(wanted)}
+    known = read(path).groupby("digest")["measure"].agg(set)
+    missing = [cell for cell in wanted if {*RECORDED_MEASURES[cell.kind]}.difference(known.get(cell.digest) or ())]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for number, cell in enumerate(missing):
+        report(cell, number, len(missing))
+        new = rows(cell)
+        with locked(path.with_name(f".{path.name}.lock")):
+            found = pd.concat([read(path), new]) if path.exists() else new
+            found = found.drop_duplicates(["digest", "measure"], keep="last")
+            order = found["digest"].map(lambda digest: place.get(digest, len(place)))
+            write_output(path, found.iloc[np.argsort(order, kind="stable")].to_csv(index=False))
+    return len(missing)
 
 
 def rows(cell: LabCell) -> pd.DataFrame:
@@ -192,18 +210,6 @@ def read(path: Path) -> pd.DataFrame:
     if missing := [column for column in _KEYS if column not in found]:
         raise UserError(f"{path}: not a file of recorded measurements, it has no column {missing[0]}")
     return found
-
-
-def _complete(rows: pd.DataFrame, measures: Sequence[str]) -> set[str]:
-    """Return the digests of the cells that have every measure."""
-    of_cells = rows.groupby("digest")["measure"].agg(set)
-    return {digest for digest, found in of_cells.items() if found.issuperset(measures)}
-
-
-def _write(path: Path, found: pd.DataFrame, digests: Mapping[LabCell, str]) -> None:
-    place = {text: i for i, text in enumerate(digests.values())}
-    found = found.sort_values("digest", key=lambda column: column.map(place), kind="stable")
-    write_output(path, found.to_csv(index=False))
 
 
 _known: dict[tuple[str, str], Estimator] = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, get_type_hints
 
@@ -21,6 +23,7 @@ from bepo.lab.worlds import FAMILIES, Worlds, WorldSettings
 from bepo.rollouts.continuations import COLUMN
 from bepo.runs.compose import CONFIG_ERRORS, explain, register_configs, to_config
 from bepo.sweep.composition import composed
+from bepo.sweep.studies import compose_study
 
 DEFAULT_ENV = "sokoban"
 """The environment whose settings presets take, unless another is named."""
@@ -150,6 +153,38 @@ def read_sampling(given: dict[str, Any]) -> GameSettings:
             raise unknown_choice("setting", name, own)
         check_type(f"lab.{name}", value, kinds[name])
     return GameSettings(**given)
+
+
+def credits_of(studies: Iterable[str]) -> dict[str, Estimator]:
+    """Return the distinct credit settings of the cells of studies, by the words that ``credit_words`` returns.
+
+    Evaluations and Optuna studies are left out: the first have no credit, the second no list of cells.
+    """
+    found: dict[str, Estimator] = {}
+    for name in studies:
+        study = compose_study(name)
+        if not study.is_tuning:
+            trained = (config.credit for _, config in study.configured if not config.is_evaluation)
+            found |= {credit_words(credit): credit for credit in trained}
+    return found
+
+
+def credit_words(credit: Estimator) -> str:
+    """Return an estimator as the command line takes it: its name, and every setting that is not the default."""
+    default = type(credit)()
+    changed = {item.name: vars(credit)[item.name] for item in fields(credit) if item.name != "name"}
+    changed = {name: value for name, value in changed.items() if value != vars(default)[name]}
+    return " ".join([credit.name, *(f"{name}={_plain(value)}" for name, value in changed.items())])
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def applicable(credits: Mapping[str, Estimator]) -> tuple[dict[str, Estimator], Sequence[str]]:
+    """Return the estimators that the lab can apply, and the names of the others."""
+    usable = {n: credit for n, credit in credits.items() if not obstacle(credit)}
+    return usable, [name for name in credits if name not in usable]
 
 
 def make_worlds(scene: LabSettings, dials: WorldSettings, default: int) -> Worlds:

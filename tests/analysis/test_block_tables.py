@@ -269,12 +269,13 @@ def test_a_wrong_table_is_one_line(tmp_path, path, value, words):
         read_tables(tmp_path / "tables.yaml")
 
 
-def test_a_table_names_rows_from_another_kind_of_processor(tmp_path):
-    for method, rate in (("gated_bepo", 0.5), ("grpo", 0.3), ("rloo", 0.3)):
+@pytest.mark.parametrize("mixed, named", [(["grpo"], "GRPO"), (["grpo", "gigpo"], "all but RLOO")])
+def test_a_table_names_rows_from_another_kind_of_processor(mixed, named, tmp_path):
+    for method in ("gated_bepo", "grpo", "rloo", "gigpo"):
         for block in (100, 101, 102):
             at = {"credit.name": method} | in_block(block)
-            run = write_run(tmp_path, "blocks", at, [[1, 0]], metrics={"train/success": rate})
-            if method == "grpo" and block > 100:
+            run = write_run(tmp_path, "blocks", at, [[1, 0]], metrics={"train/success": 0.3})
+            if method in mixed and block > 100:
                 rewrite(run.path, lambda metadata: metadata["sessions"][0]["machine"].update(cpu="another"))
     notes = " ".join(table_of(tmp_path, "blocks-methods").notes)
-    assert "On another kind of processor than Gated-BEPO in the same block: Sokoban, 2 of 3 blocks: GRPO." in notes
+    assert f"On another kind of processor than Gated-BEPO in the same block: Sokoban, 2 of 3 blocks: {named}." in notes

@@ -228,3 +228,12 @@ def test_a_rate_that_any_actions_exceed_is_refused(monkeypatch, capsys):
 def test_games_are_those_of_the_environment():
     tasks = list(islice(SHOP.tasks("train"), 2))
     assert [Shopping(SHOP, task).seen for task in tasks] == [o.key for o in SHOP.start(tasks).observations]
+
+
+def test_the_hidden_state_of_a_shop_does_not_depend_on_the_order_of_choices():
+    """As text it is a key of ``keys=hidden``, the same in every process."""
+    game = Shopping(SHOP, first(SHOP))
+    game._session.options = {"size": "xl", "color": "red"}
+    other = game.copy()
+    other._session.options = {"color": "red", "size": "xl"}
+    assert str(game.key) == str(other.key) and "('color', 'red'), ('size', 'xl')" in str(game.key)

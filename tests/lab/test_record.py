@@ -77,7 +77,7 @@ def test_only_what_is_missing_is_measured(tmp_path, monkeypatch, capsys):
     )
     written = path.read_text(encoding="utf-8")
     table = read(path)
-    assert len(table) == 3 * len(record.RECORDED_MEASURES)
+    assert len(table) == 3 * len(record.RECORDED_MEASURES["fidelity"])
     assert table.query("estimator == 'exact' & measure == 'error'")["0"].item() == 0
 
     lines = written.splitlines(True)
@@ -106,6 +106,18 @@ def test_the_digest_names_what_makes_a_cell(monkeypatch):
     ]
     games.append(LabCell("sampled", "webshop games=3", "g2po_official"))
     assert len({cell.digest for cell in games}) == 4
+
+
+def test_a_cell_without_a_measure_is_measured_again(tmp_path):
+    """An older version recorded fewer measures."""
+    path, cell = tmp_path / "fidelity.csv", LabCell("fidelity", "world=chain worlds=3 groups=5 horizon=12", "exact")
+    assert record.measure_missing(path, [cell], print) == 1
+    whole = path.read_bytes()
+    other = "another,at,grpo,error,0.5,0.5,0.5\n"
+    path.write_bytes(b"".join(line for line in whole.splitlines(True) if b",gain," not in line) + other.encode())
+    assert record.measure_missing(path, [cell], print) == 1
+    assert path.read_bytes() == whole + other.encode()  # rows of other cells stay, at the end
+    assert record.measure_missing(path, [cell], print) == 0
 
 
 @pytest.mark.parametrize("env, std", [("alfworld", "sample"), ("webshop", "none"), ("sokoban", "sample")])
