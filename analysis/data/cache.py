@@ -25,6 +25,7 @@ from bepo.store import cache as files
 from bepo.store.files import digest
 
 _CODE = tuple(Path(__file__).parents[2] / name for name in ("analysis", "bepo"))
+MACROS = "macros.*.tex"  # written by an analysis, into the folder of the paper too
 _LIBRARIES = ("matplotlib", "numpy", "optuna", "pandas", "scipy", "statsmodels", "sympy")
 
 
@@ -100,9 +101,9 @@ def _sources() -> Iterator[Path]:
     for folder in (*_CODE, CONF, EXPERIMENTS):
         yield from (path for path in folder.rglob("*") if path.suffix not in (".pyc", ""))
     for pattern in ("*.yaml", "*.tex", "reported/*", "lab/*"):
-        yield from PAPER.glob(pattern)
+        yield from (path for path in PAPER.glob(pattern) if not path.match(MACROS))
 
 
 def written(out: Path) -> list[Path]:
     """Return the files that an analysis writes into a folder."""
-    return [*out.glob("tables/*"), *out.glob("figures/*"), *out.glob("macros.*.tex"), out / "report.html"]
+    return [*out.glob("tables/*"), *out.glob("figures/*"), *out.glob(MACROS), out / "report.html"]

@@ -343,6 +343,17 @@ def test_an_analysis_depends_on_its_runs_and_its_files(results, tmp_path):
     save([1], "key", before)
     assert load(Source(results), "key", before) == [1]
     assert load(Source(results), "key") is None
+
+
+def test_an_analysis_does_not_depend_on_what_it_writes(results, tmp_path, monkeypatch):
+    """Without ``--out`` the macros lie beside the paper's text, whose files count."""
+    monkeypatch.setattr("analysis.data.cache.PAPER", tmp_path)
+    (tmp_path / "main.tex").write_text("text", encoding="utf-8")
+    before = digest_of(Source(results))
+    (tmp_path / "macros.laptop.tex").write_text("macros", encoding="utf-8")
+    assert digest_of(Source(results)) == before
+    (tmp_path / "main.tex").write_text("another text", encoding="utf-8")
+    assert digest_of(Source(results)) != before
     (tmp_path / "report.html").write_text("a", encoding="utf-8")
     state = state_of(written(tmp_path))
     (tmp_path / "report.html").write_text("ab", encoding="utf-8")
