@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def completions(before: list[str], word: str) -> list[str]:
-    """Return what ``word`` may become after the words ``before``: the command's name, then its arguments."""
+    """Return the completions of ``word`` after the words ``before``: the command's name, then its arguments."""
     return sorted(one for one in _candidates(before, word) if one.startswith(word) and _SAFE.fullmatch(one))
 
 

@@ -129,7 +129,7 @@ def obstacle(run: StoredRun) -> str:
 
 
 def stale(run: StoredRun) -> str:
-    """Return how this version of bepo would train the run differently; empty if it would be the same run."""
+    """Return the parts that this version of bepo would train differently; empty if it would be the same run."""
     try:
         today = run_id(identity_of(config_of(run.config)))
     except UserError as error:
@@ -141,7 +141,7 @@ def stale(run: StoredRun) -> str:
 
 
 def _another_result(run: StoredRun) -> str:
-    """Return how the stated result of a run differs from its episodes; empty if they agree."""
+    """Return the difference between a run's stated result and its episodes; empty if they agree."""
     stated = run.metadata["result"]
     try:
         counted = success_rate(run.episodes(), "test", stated["updates"])

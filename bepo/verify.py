@@ -90,7 +90,7 @@ def _verify(options: argparse.Namespace, expected: StoredRun) -> bool:
 
 
 def _how(twice: bool, whole: bool, expected: StoredRun, found: StoredRun) -> str:
-    """Return how the runs were compared."""
+    """Return the way in which the runs were compared."""
     if same_kind(expected, found):
         elsewhere = "in the first update: the published run's start was made on another kind of machine"
         return "bit for bit" if _same_start(expected, found) else elsewhere

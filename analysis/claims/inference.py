@@ -164,7 +164,7 @@ def independent(slopes: Mapping[str, float], values: Values) -> list[np.ndarray]
 
 
 def _shares(slopes: Mapping[str, float], values: Values, names: Sequence[str], runs: Sequence[str]) -> list[np.ndarray]:
-    """Return what the runs add to each entry's slope times its mean, times their number."""
+    """Return the runs' part in each entry's slope times its mean, times their number."""
     places = {name: [values[name].runs.index(run) for run in runs] for name in names}
     return [slopes[n] * (len(runs) / len(set(values[n].runs))) * values[n].values[places[n]] for n in names]
 

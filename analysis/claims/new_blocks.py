@@ -150,7 +150,10 @@ def lab_setting(env: str) -> str:
 
 
 def predicted_by_lab(env: str, measure: Literal["gain", "error"], speeds: Mapping[str, float]) -> Correlation:
-    """Return how well a measure predicts speed by row, positive if as predicted. The lab must have measured all."""
+    """Return the correlation of a recorded measure with speed over rows, positive if as predicted.
+
+    The lab must have measured every row.
+    """
     words = {row: words for words, row in plan()["gain"]["estimators"].items()}
     sign = {"gain": 1, "error": -1}[measure]
     measured = [recorded("gain").values(lab_setting(env), words[row], measure) for row in speeds]

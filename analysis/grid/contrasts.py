@@ -28,7 +28,7 @@ def contrasts(base: str, rates: Mapping[str, Rates], blocks: pd.DataFrame) -> di
 
 
 def shares(ends: tuple[str, str], rates: Mapping[str, Rates], blocks: pd.DataFrame) -> dict[str, Contrast]:
-    """Return how far each row is from the first to the second of ``ends``, in per cent, by the delta method."""
+    """Return the way of each row from the first to the second of ``ends``, in per cent, by the delta method."""
     found = {}
     for name in _rows(rates, blocks, *ends):
         common = blocks.reindex(columns=[*ends, name]).dropna()

@@ -46,7 +46,7 @@ def _updates(runs: Iterable[Run]) -> str:
 
 
 def _counted(found: dict[str, set], what: str) -> str:
-    """Return how many of something an environment has: ``6 to 16 blocks``."""
+    """Return a count and its unit: ``6 to 16 blocks``."""
     least, most = min(map(len, found.values())), max(map(len, found.values()))
     number = str(most) if least == most else f"{least} to {most}"
     return f"{'one' if number == '1' else number} {what}{'s' * (number != '1')}"

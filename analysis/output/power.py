@@ -59,7 +59,7 @@ def power(source: Source, tier: str, allow_mixed: bool = False) -> str:
 
 
 def need(e: Evaluated, entries: Entries) -> Need:
-    """Return what would decide an undecided claim with 80 % power at 5 %, without correction for other claims."""
+    """Return the numbers that would decide a claim with 80 % power at 5 %, without correction for other claims."""
     assert e.runs.tested
     seeds = seeds_needed(e.runs.tested)
     every = [entries.by_key[e.claim.entries[name]] for name in e.claim.names]

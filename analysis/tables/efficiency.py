@@ -58,7 +58,7 @@ def _by_method(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def _cells(costs: Sequence[tuple[Cost, bool]]) -> list[str]:
-    """Return how many seeds reached the threshold, and each cost."""
+    """Return the number of seeds that reached the threshold, and each cost."""
     reached = sum(own for _, own in costs)
     columns = zip(*(cost for cost, _ in costs))
     texts = [_mean(np.array(column), reached == len(costs)) if reached else "–" for column in columns]

@@ -102,7 +102,7 @@ def findings(studies: Studies) -> Table:
 
 
 def trained(studies: Studies) -> tuple[Mapping[str, Trained], list[Run]]:
-    """Return what was trained by environment, and every run that was used."""
+    """Return the trained rows by environment, and every run that was used."""
     one_start = [run for name in _ONE_START for run in studies[name].runs]
     kept = [run for run in one_start if run.model == MODEL and not run.is_evaluation and "train/success" in run.metrics]
     alike = select(StudyRuns("findings", studies.tier, key=VARIANT), {run.id: run for run in kept}.values()).runs
@@ -117,7 +117,7 @@ def trained(studies: Studies) -> tuple[Mapping[str, Trained], list[Run]]:
 
 
 def enough_blocks() -> int:
-    """Return how many blocks count instead of the runs from one start."""
+    """Return the number of blocks that count instead of the runs from one start."""
     return read_plan().looks[0].blocks
 
 

@@ -59,7 +59,7 @@ def headroom(studies: Studies) -> Table:
 
 
 def _compared_settings(run: Run) -> Hashable:
-    """Return what both methods must share: the start, and every setting outside of the estimator and its loss."""
+    """Return the parts that both methods must share: the start, and all settings but the estimator's and its loss's."""
     shared = {name: str(value) for name, value in run.settings.items() if not name.startswith(("credit.", "loss."))}
     return run.success_before, frozenset(shared.items())
 

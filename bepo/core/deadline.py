@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def call_with_timeout(seconds: float | None, call: Callable[[], T]) -> T:
-    """Return what ``call`` returns, or raise what it raises. ``seconds`` is the time limit; None waits for ever.
+    """Return or raise as ``call`` does. ``seconds`` is the time limit; None waits for ever.
 
     Raises ``TimeoutError`` after the limit. The call then continues in a daemon thread, which does not keep the program
     from ending.

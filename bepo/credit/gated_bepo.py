@@ -222,7 +222,7 @@ class GatedBEPO(Estimator):
         return eta * outcome + self.step_weight * rho * step
 
     def _certificate(self, graph: RolloutGraph, point: FixedPoint, residual: np.ndarray) -> dict[str, float]:
-        """Return how far the values are from the fixed point. Large values mean that ``iterations`` is too small."""
+        """Return the distance of values from the fixed point. A large one means that ``iterations`` is too small."""
         return {
             "sweeps": float(point.sweeps.max()),
             "residual": float(point.change.max()),

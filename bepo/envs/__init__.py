@@ -84,7 +84,7 @@ class Episodes(Protocol):
         ...
 
     def expert_steps(self, index: int) -> float:
-        """Return how many steps the expert needs from the current state to success; NaN if it finds no solution.
+        """Return the steps that the expert needs from the current state to success; NaN if it finds no solution.
 
         Does not change the episode. Called only for environments with ``counts_expert_steps``.
         """

@@ -38,7 +38,7 @@ def oklab(colour: str) -> Float[np.ndarray, "3"]:
 
 
 def distance(a: str, b: str) -> float:
-    """Return how different two colours look: their distance in OKLab. 0.02 is just noticeable side by side."""
+    """Return the visible difference of two colours: their distance in OKLab. 0.02 is just noticeable side by side."""
     return float(np.linalg.norm(oklab(a) - oklab(b)))
 
 

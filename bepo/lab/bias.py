@@ -92,7 +92,7 @@ def expected_update(estimate: Estimate, every: Probe, probability: np.ndarray) -
 
 
 def bias(estimate: Estimate, every: Probe, probability: np.ndarray) -> tuple[float, float]:
-    """Return how the expected update compares with the true gradient of success.
+    """Compare the expected update with the true gradient of success.
 
     The first number is the best scale, the second the relative distance that is left at this scale: 0 for an unbiased
     direction. Raises ``UserError`` where success does not depend on the policy.

@@ -89,7 +89,7 @@ def _bias_and_variance(estimate: np.ndarray, probe: Probe, scale: np.ndarray) ->
 
 
 def _gradients(estimate: np.ndarray, probe: Probe) -> dict[str, np.ndarray]:
-    """Return what the policy gradient of each group has in common with the true one, by keys."""
+    """Compare the policy gradient of each group with the true one, by keys."""
     worlds, rollouts, batch = probe.worlds, probe.rollouts, probe.rollouts.batch
     key = worlds.policy_key[probe.world, rollouts.state]
     visited, place = np.unique(batch.group.astype(np.int64) * worlds.n_states + key, return_inverse=True)

@@ -177,7 +177,7 @@ class _Adam:
         self._mean, self._square = np.zeros(shape), np.zeros(shape)
 
     def step(self, slope: Weights) -> Weights:
-        """Return what is added to the weights."""
+        """Return the change of the weights."""
         self._steps += 1
         self._mean = 0.9 * self._mean + 0.1 * slope
         self._square = 0.999 * self._square + 0.001 * slope * slope

@@ -141,7 +141,7 @@ def kinds_of_states(batch: RolloutBatch) -> dict[str, Bool[np.ndarray, " N"]]:
 
 
 def against_expert(advantage: Float[np.ndarray, "E N"], change: Float[np.ndarray, " N"]) -> dict[str, np.ndarray]:
-    """Return how advantages agree with the change of the expert's distance, (E,); NaN if it never changes."""
+    """Return the agreement of advantages with the change of the expert's distance, (E,); NaN if it never changes."""
     clear = change != 0
     wrong = np.where(advantage == 0, 0.5, np.sign(advantage) != np.sign(change))[:, clear]
     ranks = _centred(rankdata(np.vstack([advantage, change]), axis=1))

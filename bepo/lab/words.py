@@ -111,7 +111,7 @@ def obstacle(credit: Estimator | type[Estimator]) -> str:
 
 
 def read_estimate(text: str, alone: bool) -> Estimate:
-    """Return what a word of the command line names: a control, or an estimator or preset with its settings."""
+    """Return the estimate that a word names: a control, or an estimator or preset with its settings."""
     if text in CONTROLS:
         return CONTROLS[text]
     credit = read_credit(text)

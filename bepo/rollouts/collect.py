@@ -188,7 +188,7 @@ class EpisodeBatch:
         episode.rows[-1]["done"], episode.done = Terminal.TRUNCATION.name, True
 
     def _expert_steps(self, i: int, terminal: Terminal = Terminal.NONE) -> float:
-        """Return how many steps the expert needs from the current state of an episode; 0 after success."""
+        """Return the steps that the expert needs from the current state of an episode; 0 after success."""
         if not self._ask or terminal == Terminal.FAILURE:
             return math.nan
         return 0.0 if terminal == Terminal.SUCCESS else self._running.expert_steps(i)

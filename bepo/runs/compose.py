@@ -78,7 +78,7 @@ def register(overrides: Sequence[str]) -> None:
 
 
 def explain(error: BaseException) -> str:
-    """Return what is wrong with a config in one line, without Hydra's advice but with OmegaConf's cause."""
+    """Return the fault of a config in one line, without Hydra's advice but with OmegaConf's cause."""
     if problem := _set_by_preset(error):
         return problem
     problem = re.split(_ADVICE, str(error))[0]

@@ -54,7 +54,7 @@ class ProgressBar:
             report("training", f"update {row['update']} of {self._updates}, {self._words}{self._left(row['update'])}")
 
     def _left(self, update: float) -> str:
-        """Return how long the remaining updates take at the speed of this session."""
+        """Return the time that the remaining updates take at the speed of this session."""
         made, remaining = update - self._first, self._updates - update
         seconds = (time.monotonic() - self._began) / made * remaining if made else 0
         return f", about {tqdm.format_interval(seconds)} left" if round(seconds) else ""

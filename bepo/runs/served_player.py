@@ -106,7 +106,7 @@ class ServedPlayer:
         }
 
     def _protocol(self) -> dict[str, Any]:
-        """Return how the policy was prompted, in the words of a table."""
+        """Return the prompting of the policy, in the words of a table."""
         asked, agent, direct = self._config.prompting, self._config.agent, self._config.prompting.method == "direct"
         sent = self._endpoint.body(self._request(""))
         shown = "steps" if agent.history_observations else "actions"

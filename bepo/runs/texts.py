@@ -59,7 +59,7 @@ def is_plain(word: str) -> bool:
 
 
 def _read(word: str) -> Any:
-    """Return what Hydra reads for a word; a quoted text, a sweep and invalid syntax as they are."""
+    """Return a word as Hydra reads it; a quoted text, a sweep and invalid syntax as they are."""
     try:
         (override,) = OverridesParser.create().parse_overrides([f"x={word}"])
         return word if override.is_sweep_override() or word[0] in "'\"" else override.value()

@@ -207,5 +207,5 @@ def _save_checkpoint(config: Config, folder: RunFolder, engine: Engine, update: 
 
 
 def metadata_of_method(credit: Estimator) -> dict[str, Any]:
-    """Return what tables say about an estimator, so that a run keeps it with its numbers."""
+    """Return the facts that tables state about an estimator, so that a run keeps it with its numbers."""
     return {"citation": credit.citation, "reconstruction": credit.reconstruction, **credit.traits}

@@ -51,7 +51,7 @@ def journal_file(storage: str) -> Path | None:
 
 
 def opened(storage: str) -> str | JournalStorage:
-    """Return what Optuna takes as the storage of a study: the URL of a database, or an open journal.
+    """Return the storage of a study for Optuna: the URL of a database, or an open journal.
 
     A journal needs no working locks of the file system: its lock is a symbolic link. A last line that a killed process
     left incomplete is removed before anything is written behind it, because Optuna could not read such a journal again.

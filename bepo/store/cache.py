@@ -20,7 +20,7 @@ _SUM = 64  # hex digits before the content
 
 
 def load(kind: str, key: object) -> bytes | None:
-    """Return what was kept under a key (its ``repr`` counts), or None.
+    """Return the bytes that were kept under a key (its ``repr`` counts), or None.
 
     Reading a pickle can run code, so nothing is read from a folder that other users can write.
     """

@@ -84,7 +84,7 @@ class PublishedRuns:
         return {key: sorted(found[key]) for key in sorted(found)}
 
     def noted_commits(self) -> dict[str, list[str]]:
-        """Return what ``note_commits`` wrote; empty if the file is missing. Raises ``Corrupt``."""
+        """Return the commits that ``note_commits`` wrote; empty if the file is missing. Raises ``Corrupt``."""
         path = self.folder / "published.json"
         return read_object(path, "commits of published runs").get("commits", {}) if path.exists() else {}
 

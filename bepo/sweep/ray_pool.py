@@ -115,7 +115,7 @@ class RayPool(Pool):
             return BUSY if self._losses[worker.run.id] < _MOST_LOSSES else _FAILED
 
     def _capacity(self) -> int:
-        """Return how many runs the cluster can take: ``--jobs``, or as many of the largest run as fit."""
+        """Return the number of runs that the cluster can take: ``--jobs``, or as many of the largest run as fit."""
         if self._jobs is not None:
             return self._jobs
         present = self._ray.cluster_resources()

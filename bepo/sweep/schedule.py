@@ -36,7 +36,7 @@ class Scheduler(ABC):
         """Look at the runs at work, a few times a second."""
 
     def n_elsewhere(self) -> int:
-        """Return how many runs other processes work on."""
+        """Return the number of runs that other processes work on."""
         return len(self.busy)
 
     def is_done(self) -> bool:

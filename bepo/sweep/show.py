@@ -74,7 +74,7 @@ def format_corrupt(run: PlannedRun, state: Progress) -> str:
 
 
 def format_time(estimates: Sequence[TimeEstimate], jobs: int) -> str:
-    """Return how long runs will take, ``jobs`` at a time, given an estimate for each."""
+    """Return the time that runs will take, ``jobs`` at a time, given an estimate for each."""
     total = sum(e.seconds for e in estimates)
     measured = sum(e.measured for e in estimates)
     basis = f"{measured} of {len(estimates)} from earlier runs" if measured else "from constants, nothing measured yet"

@@ -80,7 +80,7 @@ class Tuning(Scheduler):
         return self.outcome
 
     def n_elsewhere(self) -> int:
-        """Return how many runs, and trials without one, other processes work on."""
+        """Return the number of runs, and of trials without one, that other processes work on."""
         return len(self._trials(TrialState.RUNNING, TrialState.WAITING)) - len(self.attempts) + len(self.busy)
 
     def is_done(self) -> bool:

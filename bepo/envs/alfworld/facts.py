@@ -104,7 +104,7 @@ class Recorder:
         """The arguments and the answer of each call of ``lookup`` for a predicate that actions change."""
 
     def lookup(self, predicate: str, positions: tuple[int, ...], known: Arguments) -> Set[Arguments]:
-        """Return what ``Facts.lookup`` returns, and record it."""
+        """Look up as ``Facts.lookup`` does, and record the answer."""
         found = self._facts.lookup(predicate, positions, known)
         if predicate in self._facts.bits:
             self.lookups.append((predicate, positions, known, frozenset(found)))

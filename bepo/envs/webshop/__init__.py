@@ -193,7 +193,7 @@ class WebShop(Environment):
 
     @cached_property
     def view(self) -> PageView:
-        """Return what presents sessions to the policy."""
+        """Return the view that presents sessions to the policy."""
         view = CompactView if self.rendering == "compact" else PageView
         return view(self.observation_mode, self.suggestions)
 

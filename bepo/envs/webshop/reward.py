@@ -56,12 +56,12 @@ def type_score(product: Product, goal_product: Product, nouns: NounFilter) -> fl
 
 
 def attribute_hits(product: Product, goal: Goal) -> int:
-    """Return how many of the goal's attributes the product lists approximately or contains in its texts."""
+    """Return the number of the goal's attributes that the product lists approximately or contains in its texts."""
     return sum(_has_attribute(product, attribute) for attribute in goal.attributes)
 
 
 def option_hits(chosen: Iterable[str], goal_options: Sequence[str | tuple[str, str]]) -> int:
-    """Return how many of the goal's options match a chosen value approximately.
+    """Return the number of the goal's options that match a chosen value approximately.
 
     The match is lenient, as in the original: "large" also satisfies ("size", "x-large").
     """

@@ -104,7 +104,7 @@ def decode_from(
     row: Numbers,
     position: Numbers,
 ) -> Float[Tensor, "n w"]:
-    """Return what ``decode`` returns as ``hidden``, from the inputs of layer ``number`` at all nodes."""
+    """Return ``hidden`` of ``decode``, from the inputs of layer ``number`` at all nodes."""
     rotation = _rotary(decoder, states, torch.from_numpy(tree.position).to(states.device))
     cache, x = KVCache([], [], torch.empty(0, dtype=torch.int64)), states
     asked, all_nodes, last = _Asked.of(tree, row, position, x), _attention(tree, x), len(decoder.layers) - 1
