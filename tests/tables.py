@@ -27,8 +27,8 @@ def write_rates(
     """Write runs that succeed so often in training: of each method, a number for each seed, or for each block."""
     for method, own in rates.items():
         for i, rate in enumerate(own):
-            settings = {"credit.name": method, **(at or {})}
-            settings |= {"seed": seed + i} if block is None else in_block(block + i)
+            seeds = {"seed": seed + i} if block is None else in_block(block + i)
+            settings = {"credit.name": method, **seeds, **(at or {})}
             write_run(results, study, settings, [[1, 0]], metrics={"train/success": rate}, **run)
 
 

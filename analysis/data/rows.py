@@ -61,8 +61,11 @@ OBSERVATIONS = RowKey(lambda run: f"{run.method} {run['env.graph_key']}", ("env.
 
 
 def _in_block(run: Run) -> str | None:
-    """Return the method or variant of a run whose weights, warm start and training have the same seed, its block's."""
-    if not run.seed == run["policy.seed"] == run["policy.warm_start.seed"]:
+    """Return the method or variant of a run whose weights, warm start and training have the same seed, its block's.
+
+    Pretrained weights have no seed.
+    """
+    if run["policy.seed"] not in (run.seed, None) or run["policy.warm_start.seed"] != run.seed:
         return None
     return preset_of(run.config["credit"]) or _variant(run)
 
