@@ -1,15 +1,11 @@
 """What paper/desktop.yaml declares stays as it was before the first run, and its power is what a simulation gives."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import yaml
 from scipy import stats
 
 from analysis.claims.new_blocks import DESKTOP as PLAN
-from analysis.data.rows import ROW_IN_BLOCKS
-from analysis.data.sources import open_source
 from tests.tables import interval_text, table_of, texts, write_rates
 
 DECLARED = yaml.safe_load(PLAN.read_text(encoding="utf-8"))
@@ -30,7 +26,7 @@ def write_blocks(results, rates, first, blocks, tier, study):
     speeds = {}
     for row, rate in rates.items():
         speeds[row] = rate + 0.02 * rng.standard_normal(blocks)
-    pretrained = {"policy.seed": None} if tier == "desktop" else {}
+    pretrained = {"policy.seed": None} if tier == "desktop" else {}  # loaded weights have no seed
     write_rates(results, study, speeds, block=first, at={"model": tier, **pretrained}, tier=tier)
     return speeds
 
@@ -46,12 +42,6 @@ def test_a_test_is_judged_once_beside_the_tiny_model(blocks, tmp_path):
     assert [gated[4], shrunk[4]] == verdicts
     assert gated[5] == f"{interval_text(100 * (tiny['gated_bepo'] - tiny['grpo']))} (6 of 16)"
     assert order[1:] == ["3 of 11 methods", "–", "–", "not run", "–"]  # at least six
-
-
-def test_published_runs_of_pretrained_weights_are_in_blocks():
-    """Their weights have no seed."""
-    runs = open_source(Path("results"), "published").study("desktop", "desktop", ROW_IN_BLOCKS).runs
-    assert {"grpo", "gated_bepo", "shrunk_bepo", "oracle"} <= {run.method for run in runs if run.seed == 300}
 
 
 def test_a_new_run_of_the_tiny_model_changes_the_table(tmp_path):
