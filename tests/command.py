@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from itertools import pairwise
 from multiprocessing import forkserver, resource_tracker, util
 from pathlib import Path
@@ -106,6 +107,8 @@ def _forked(_: bytes, arguments: list[str], files: list[int]) -> int:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 (for as long as it runs)
         sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
         exec(arguments[-1], {})
+    except Exception:
+        traceback.print_exc()
     finally:
         os._exit(0)
 

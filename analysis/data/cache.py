@@ -100,7 +100,7 @@ def _code(source: Source) -> str:
 def _sources() -> Iterator[Path]:
     for folder in (*_CODE, CONF, EXPERIMENTS):
         yield from (path for path in folder.rglob("*") if path.suffix not in (".pyc", ""))
-    for pattern in ("*.yaml", "*.tex", "reported/*", "lab/*"):
+    for pattern in ("*.yaml", "*.tex", "reported/*", "lab/*.csv"):
         yield from (path for path in PAPER.glob(pattern) if not path.match(MACROS))
 
 

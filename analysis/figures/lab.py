@@ -32,7 +32,7 @@ def lab_figure(item: Mapping[str, Any], _: object) -> Figure:
     found, parts = recorded("fidelity"), item["axes"]
     rows = len(parts) // _COLUMNS
     figure, axes = style.panels(rows, _COLUMNS, style.PAGE, 2.3 * rows)
-    for axis, part in zip(axes, parts):
+    for axis, part in zip(axes, parts, strict=True):
         _draw(axis, part, found)
     style.letters(axes)
     style.name_all(figure, axes, columns=4)

@@ -145,10 +145,11 @@ def _range_of_shares(env: str, in_blocks: pd.DataFrame, gained: Mapping[str, Con
     if not names:
         return []
     best = max(names, key=lambda name: gained[name].value)
-    common = in_blocks[[NO_CREDIT, ORACLE, best]].dropna()
-    grpo, oracle, own = common.to_numpy().T
-    of_blocks = 100 * (own - grpo) / (oracle - grpo)
-    low, high = (Printed(Estimate(x), _SHARE).text for x in (of_blocks.min(), of_blocks.max()))
+    common = in_blocks.reindex(columns=[NO_CREDIT, ORACLE, best]).dropna()
+    shares = [100 * (own - grpo) / (oracle - grpo) for grpo, oracle, own in common.to_numpy() if oracle != grpo]
+    if not shares:
+        return []
+    low, high = (Printed(Estimate(x), _SHARE).text for x in (min(shares), max(shares)))
     return [f"{environment_name(env)} {marked_name(best)} {low} to {high} %"]
 
 

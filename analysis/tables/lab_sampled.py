@@ -26,7 +26,9 @@ _MEASURES = ("error", "gain")
 @artefact("lab-sampled", "table", study=IN_BLOCKS, key=ROW_IN_BLOCKS)
 def lab_sampled(studies: Studies) -> Table:
     """Compare error and gain with sampled truth and speed in blocks, by estimator, on ALFWorld and WebShop."""
-    every, seen = runs_in_blocks(studies), [at for at in plan()["sampled"]["at"] if _HIDDEN not in at]
+    shown = {*plan()["sampled"]["estimators"].values()}
+    every = [run for run in runs_in_blocks(studies) if ROW_IN_BLOCKS.row(run) in shown]
+    seen = [at for at in plan()["sampled"]["at"] if _HIDDEN not in at]
     games = {at.split(" ")[0]: at for at in seen if _SIZE in at}
     of_eight = {at.split(" ")[0]: at for at in seen if _SIZE not in at}
     by_env = measured_by_env(every)

@@ -127,7 +127,7 @@ def _grid(options: argparse.Namespace) -> None:
     read_settings(given)  # refuses unknown ones
     register_configs()
     chosen, left_out = learnable(names or studies_of_paper())
-    at = " ".join(f"{name}={value}" for name, value in sorted(given.items()))
+    at = " ".join(sorted(word for word in options.words if word not in names))
     wanted = [LabCell("learning", at, words) for words in chosen]
     path = options.out or options.results / "lab" / "grid.csv"
     with _bar_of_cells() as report:

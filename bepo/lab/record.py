@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 from io import StringIO
@@ -167,8 +168,10 @@ def record(folder: Path, kinds: Iterable[str], report: Report) -> Iterator[Path]
         path, wanted = folder / f"{kind}.csv", cells(kind)
         register_configs()
         measure_missing(path, wanted, report)
-        found, digests = read(path), [cell.digest for cell in wanted]
-        write_output(path, found.loc[found["digest"].isin(digests)].to_csv(index=False))
+        with _alone(path):
+            found, digests = read(path), [cell.digest for cell in wanted]
+            if not (kept := found["digest"].isin(digests)).all():
+                write_output(path, found.loc[kept].to_csv(index=False))
         yield path
 
 
@@ -181,12 +184,17 @@ def measure_missing(path: Path, wanted: Sequence[LabCell], report: Report) -> in
     for number, cell in enumerate(missing):
         report(cell, number, len(missing))
         new = rows(cell)
-        with locked(path.with_name(f".{path.name}.lock")):
+        with _alone(path):
             found = pd.concat([read(path), new]) if path.exists() else new
             found = found.drop_duplicates(["digest", "measure"], keep="last")
             order = found["digest"].map(lambda digest: place.get(digest, len(place)))
             write_output(path, found.iloc[np.argsort(order, kind="stable")].to_csv(index=False))
     return len(missing)
+
+
+def _alone(path: Path) -> AbstractContextManager[None]:
+    """Keep other processes from writing a file meanwhile."""
+    return locked(path.with_name(f".{path.name}.lock"))
 
 
 def rows(cell: LabCell) -> pd.DataFrame:

@@ -95,18 +95,23 @@ def sample(env: Environment, how: GameSettings, report: Callable[[], object] = l
 
 
 def measure(credit_of: Callable[[RolloutBatch], Credit], sampled: Sampled) -> dict[str, Float[np.ndarray, " G"]]:
-    """Return every measure of ``SAMPLED`` for each game; NaN where no advantage differs from 0."""
+    """Return every measure of ``SAMPLED`` for each game.
+
+    The error and the sign error are NaN where no true advantage differs from 0, the gain where the true advantages give
+    no rise over all games.
+    """
     estimate, update = np.asarray(credit_of(sampled.update.batch).advantage, float), sampled.update
     true, of_games = update.advantage, update.of_games
     square, own = of_games(update.first * update.second), of_games(estimate**2)
     product = of_games(estimate * true)
     signal = np.divide(product**2, own * square, out=np.zeros_like(own), where=(own > 0) & (square > 0))
+    reference = rise(true, sampled).mean()
     clear = np.abs(true) > _CLEAR
     wrong = np.where(estimate == 0, 0.5, np.sign(estimate) != np.sign(true)) * clear
     share = of_games(clear.astype(float))
     return {
         "error": np.where(square > 0, 1 - signal, np.nan),
-        "gain": rise(estimate, sampled) / rise(true, sampled).mean(),
+        "gain": rise(estimate, sampled) / (reference if reference > 0 else np.nan),
         "sign_error": np.divide(of_games(wrong), share, out=np.full_like(own, np.nan), where=share > 0),
         "zero": of_games((estimate == 0).astype(float)),
     }
@@ -115,7 +120,7 @@ def measure(credit_of: Callable[[RolloutBatch], Credit], sampled: Sampled) -> di
 def rise(estimate: Float[np.ndarray, " N"], sampled: Sampled) -> Float[np.ndarray, " G"]:
     """Return for each game the rise in success by the update, to first order, for a mean KL of 0.1 a step.
 
-    The update moves the logits of actions at what is seen, as ``gain`` does. The slope and the KL are means over the
+    The update moves the logits of actions at each key, as ``gain`` does. The slope and the KL are means over the
     transitions that are held out. The rise is 0 where those saw nothing of the update.
     """
     update, held_out = sampled.update.listed, sampled.held_out.listed

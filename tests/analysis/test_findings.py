@@ -133,3 +133,19 @@ def test_the_papers_order_is_compared_over_blocks_with_and_without_ppo(tmp_path,
         assert f"over 7 methods, without PPO {correlation(methods[1:]):.2f} [" in answer
     else:
         assert answer.startswith("One start: ")
+
+
+@pytest.mark.parametrize("of_oracle", [6, 3])
+def test_the_note_has_the_shares_of_single_blocks(of_oracle, tmp_path):
+    """Of the method that gains most, where the oracle has enough blocks."""
+    write_rates(tmp_path, "main_sokoban_text", {name: RATES[name] for name in ("grpo", "gated_bepo")})
+    write_rates(tmp_path, "headroom", {"oracle": RATES["oracle"]})
+    rng = np.random.default_rng(0)
+    rates = {"grpo": 0.3, "gated_bepo": 0.4, "gigpo": 0.35, "oracle": 0.5}
+    blocks = {name: rate + 0.02 * rng.standard_normal(6) for name, rate in rates.items()}
+    kept = blocks | {"oracle": blocks["oracle"][:of_oracle]}
+    write_rates(tmp_path, "blocks", kept, block=100)
+    note = table_of(tmp_path, "findings").notes[1]
+    shares = 100 * (blocks["gated_bepo"] - blocks["grpo"]) / (blocks["oracle"] - blocks["grpo"])
+    told = f"Sokoban Gated-BEPO {shares.min():.0f} to {shares.max():.0f} %" if of_oracle == 6 else "no blocks"
+    assert note.endswith(f"Shares of single blocks, of the method with the largest: {told}.")

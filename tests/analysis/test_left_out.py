@@ -68,6 +68,14 @@ def test_an_error_in_any_of_them_is_one_line(of_claims, results, tmp_path, monke
     assert {path.name.partition(".")[0] for path in tmp_path.glob("*/*")} == {*OTHERS}
 
 
+@pytest.mark.parametrize("odd, other", [(TABLE, FIGURE), (FIGURE, TABLE), ("main-results", "claims")])
+def test_what_reads_an_odd_artefact_is_made(odd, other, results, tmp_path, monkeypatch, capsys):
+    fails(monkeypatch, odd)
+    assert analysed(results, tmp_path, odd, other) == 1
+    assert f"left out: {odd} (tier smoke)" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.glob(f"*/{other}.smoke.tex")] == [f"{other}.smoke.tex"]
+
+
 @pytest.mark.parametrize("error", [UserError("odd"), OSError("odd"), KeyError("odd"), SystemExit("odd")], ids=repr)
 def test_errors_of_all_kinds_are_lines(error, results, tmp_path, monkeypatch, capsys):
     fails(monkeypatch, FIGURE, error)

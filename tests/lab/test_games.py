@@ -1,5 +1,6 @@
 """Games of ALFWorld and WebShop: worlds against the environments, sampled truth against the exact one."""
 
+from collections import Counter
 from dataclasses import replace
 from itertools import islice
 from random import Random
@@ -15,7 +16,7 @@ from bepo.lab.__main__ import main
 from bepo.lab.fidelity import fidelity
 from bepo.lab.gain import KL
 from bepo.lab.games import Household, Shopping, enumerated, households, shops
-from bepo.lab.played import _Truth
+from bepo.lab.played import _choose, _policy, _Truth
 from bepo.lab.policies import at_success, noisy_expert
 from bepo.lab.probe import of_estimator, probe
 from bepo.lab.sampled import GameSettings, Sampled, measure, rise, sample
@@ -154,6 +155,23 @@ def test_the_policy_of_each_transition_is_listed(sampled):
         np.testing.assert_array_equal(chosen, np.ones(n))  # each listed action once, and the chosen one among them
 
 
+class Choice:
+    """A state in which some actions are listed, and an expert's is known or not."""
+
+    def __init__(self, listed, expert):
+        self.listed, self.expert = listed, expert
+
+
+@pytest.mark.parametrize("expert", ["a", "z", None])  # listed twice, not listed, not known
+def test_the_policy_is_how_often_each_action_is_chosen(expert):
+    game, rng, n = Choice(("a", "b", "a"), expert), Random(0), 20_000
+    chosen = Counter(_choose(game, 0.4, rng) for _ in range(n))
+    policy = _policy(game, 0.4)
+    assert sum(policy.values()) == pytest.approx(1) and chosen.keys() == policy.keys()
+    for action, p in policy.items():
+        assert chosen[action] / n == pytest.approx(p, abs=4 * np.sqrt(p * (1 - p) / n))
+
+
 def slow_rise(estimate, sampled, game):
     """The definition, key by key: moves are (observation, action)."""
     update, held_out = sampled.update, sampled.held_out
@@ -189,6 +207,9 @@ def test_the_gain_of_known_estimates(sampled):
     np.testing.assert_allclose(gain(7 * true), gain(true))  # the KL sets the length of the step
     np.testing.assert_allclose(gain(-true), -gain(true))
     np.testing.assert_array_equal(gain(0 * true), 0)
+    hopeless = replace(sampled.update, first=0 * true, second=0 * true)
+    found = measure(lambda _: Credit(true), replace(sampled, update=hopeless))
+    assert np.isnan(found["gain"]).all() and np.isnan(found["error"]).all()
 
 
 def test_the_command(capsys):

@@ -10,7 +10,7 @@ from bepo.lab.words import applicable, credits_of, read_credit
 from bepo.runs.compose import register_configs, to_config
 from bepo.sweep.composition import compose_with_hydra
 
-SMALL = ["world=chain", "worlds=8", "seeds=2", "updates=1", "tasks=2", "group_size=2"]
+SMALL = ["world=chain", "worlds=8", "seeds=2", "updates=1", "tasks=2", "group_size=2", "aliased_policy=false"]
 
 
 @pytest.fixture(scope="module")
