@@ -226,17 +226,17 @@ def _other_processors(runs: Sequence[Run]) -> str:
         if other := sum(run.cpus != beside[run.env, run.seed] for run in same):
             found[env, other, len(same)].append(row_label(row))
     return "; ".join(
-        f"{environment_name(env)}, {other} of {blocks} blocks: {_shorter(mixed, labels[env, blocks])}"
+        f"{environment_name(env)}, {other} of {blocks} blocks: {_shorter(mixed, labels[env, blocks], blocks)}"
         for (env, other, blocks), mixed in found.items()
     )
 
 
-def _shorter(names: Sequence[str], every: Sequence[str]) -> str:
-    """Return the names, or those of ``every`` that they leave out if these are fewer."""
+def _shorter(names: Sequence[str], every: Sequence[str], blocks: int) -> str:
+    """Return the names, or those that they leave out of ``every`` row with so many blocks if these are fewer."""
     others = [name for name in every if name not in names]
     if len(others) >= len(names):
         return ", ".join(names)
-    return f"all but {', '.join(others)}" if others else "all"
+    return " but ".join([f"every row with {blocks} blocks", *([", ".join(others)] if others else [])])
 
 
 def _transcription(lines: Sequence[Line]) -> list[str]:

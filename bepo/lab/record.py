@@ -170,8 +170,9 @@ def record(folder: Path, kinds: Iterable[str], report: Report) -> Iterator[Path]
         measure_missing(path, wanted, report)
         with _alone(path):
             found, digests = read(path), [cell.digest for cell in wanted]
-            if not (kept := found["digest"].isin(digests)).all():
-                write_output(path, found.loc[kept].to_csv(index=False))
+            kept = found.loc[found["digest"].isin(digests)]
+            if len(kept) < len(found):
+                write_output(path, kept.to_csv(index=False))
         yield path
 
 

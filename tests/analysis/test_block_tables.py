@@ -269,7 +269,7 @@ def test_a_wrong_table_is_one_line(tmp_path, path, value, words):
         read_tables(tmp_path / "tables.yaml")
 
 
-@pytest.mark.parametrize("mixed, named", [(["grpo"], "GRPO"), (["grpo", "gigpo"], "all but RLOO")])
+@pytest.mark.parametrize("mixed, named", [(["grpo"], "GRPO"), (["grpo", "gigpo"], "every row with 3 blocks but RLOO")])
 def test_a_table_names_rows_from_another_kind_of_processor(mixed, named, tmp_path):
     for method in ("gated_bepo", "grpo", "rloo", "gigpo"):
         for block in (100, 101, 102):
