@@ -136,13 +136,13 @@ def cells(kind: str) -> list[LabCell]:
     Learning has those estimators that it names, then every other credit setting of the paper's studies.
     """
     plan = yaml.safe_load(PLAN.read_text(encoding="utf-8"))
-    panels: Iterable[Mapping[str, Any]] = plan["panels"].values() if kind == "fidelity" else [plan[kind]]
-    found = [LabCell(kind, at, e) for panel in panels for at in panel["at"] for e in panel["estimators"]]
     if kind == "learning" and plan[kind]["studies"]:
         register_configs()
         named = [_credit(words) for words in plan[kind]["estimators"] if words not in CONTROLS]
-        others = [words for words, credit in learnable(studies_of_paper())[0].items() if credit not in named]
-        found += [LabCell(kind, at, words) for at in plan[kind]["at"] for words in others]
+        of_studies, _ = learnable(studies_of_paper())
+        plan[kind]["estimators"] += [words for words, credit in of_studies.items() if credit not in named]
+    panels: Iterable[Mapping[str, Any]] = plan["panels"].values() if kind == "fidelity" else [plan[kind]]
+    found = (LabCell(kind, at, e) for panel in panels for at in panel["at"] for e in panel["estimators"])
     return list(dict.fromkeys(found))
 
 
