@@ -1,5 +1,6 @@
 """Tables of new blocks: next-claims, next-order, next-groups, desktop-claims; and lab-gain, gain beside training."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -42,13 +43,14 @@ ENVIRONMENTS = ("sokoban", "webshop", "alfworld")
 def next_claims(studies: Studies) -> Table:
     """Test what paper/next.yaml declares about Batch-BEPO."""
     runs, tests = runs_in_blocks(studies, ("next",)), read_plan(NEXT)[0]
+    judged = [_judged(test, runs, studies.tier, early=False) for test in tests]
+    verdicts = Counter(cells[-1] for cells in judged)
     return Table(
         "Batch-BEPO in new blocks: tests declared before the first of their runs (points of success).",
         ["Environment", "Measure", "Against", "Margin", "Blocks", "Difference", "Bound", "Verdict"],
         [
             [environment_name(test.env), test.measure, row_label(test.less), f"{test.margin:g}", *cells]
-            for test in tests
-            for cells in [_judged(test, runs, studies.tier, early=False)]
+            for test, cells in zip(tests, judged)
         ],
         [
             f"Declared in paper/next.yaml. Blocks: those trained of the first blocks from {tests[0].first} on that the "
@@ -60,6 +62,7 @@ def next_claims(studies: Studies) -> Table:
         ],
         used=runs,
         left=3,
+        facts={"next/judged": f"{verdicts['holds'] + verdicts['not shown']}", "next/holds": f"{verdicts['holds']}"},
     )
 
 

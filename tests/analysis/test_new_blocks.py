@@ -97,8 +97,10 @@ def test_the_table_judges_a_test_when_its_blocks_are_complete(tmp_path, blocks):
     rng = np.random.default_rng(0)
     speeds = {name: rate + 0.02 * rng.standard_normal(blocks) for name, rate in rates.items()}
     write_rates(tmp_path, "next", speeds, block=FIRST, at={"env.name": "webshop"})
-    rows = {row[2]: row for row in texts(table_of(tmp_path, "next-claims"))[:3]}
+    table = table_of(tmp_path, "next-claims")
+    rows = {row[2]: row for row in texts(table)[:3]}
     row = rows["ReBN"]
+    assert table.facts == dict.fromkeys(("next/judged", "next/holds"), str(blocks // 12))
     assert row[4] == f"{blocks} of 12" and rows["Gated-BEPO"][7] == "not run"
     if blocks < 12:
         assert row[5:] == ["–", "–", "not run"]
