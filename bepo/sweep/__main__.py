@@ -106,8 +106,8 @@ def _sweep(options: Namespace) -> int:
     if grids:
         outcome = Grid(runs, pool, brief or View(throughput, pool.size, len(runs))).finish()
         outcomes.append(outcome)
-        whole = [format_summary(outcome, runs, time.monotonic() - began)]
-        say("".join(f"{line}\n" for line in (failures(outcome, runs) if brief else whole)), end="")
+        summary = [format_summary(outcome, runs, time.monotonic() - began)]
+        say("".join(f"{line}\n" for line in (failures(outcome, runs) if brief else summary)), end="")
     for tuning in opened:
         if not any(outcome.interrupted for outcome in outcomes):
             outcomes.append(_tune(tuning))
@@ -115,7 +115,10 @@ def _sweep(options: Namespace) -> int:
         say(f"FAILED  {error}")
     if brief:
         took = format_duration(time.monotonic() - began)
-        say(f"{brief.n_complete} of {brief.total} runs complete, {brief.n_failed} failed, {took}")
+        whole = not errors and not any(outcome.interrupted or outcome.is_bad for outcome in outcomes)
+        spare = brief.total - brief.n_complete if whole else 0
+        told = f" ({spare} were not needed: trials shared a run or were pruned)" if spare else ""
+        say(f"{brief.n_complete} of {brief.total} runs complete{told}, {brief.n_failed} failed, {took}")
     if any(outcome.interrupted for outcome in outcomes):
         return 130
     _upload_ledger(studies, runs, outcomes)
