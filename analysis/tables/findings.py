@@ -207,7 +207,7 @@ def _correlation(theirs: Mapping[str, float], speeds: pd.DataFrame) -> str:
 
 
 def _lead(by_name: ByName, rates: Mapping[str, Rates], in_blocks: str) -> str:
-    """Return PPO's lead in blocks, its lead over the best method without a critic, and how the two differ."""
+    """Return how far PPO is ahead in blocks and of the best method without a critic, and how these two differ."""
     others = [name for name in rates if " " not in name and name != CRITIC and not is_privileged(name)]
     best = max(others, key=lambda name: float(rates[name].mean()))
     own, other = by_name[CRITIC], by_name[best]
@@ -226,7 +226,7 @@ def _lead(by_name: ByName, rates: Mapping[str, Rates], in_blocks: str) -> str:
 
 
 def _leads(studies: Studies) -> dict[str, str]:
-    """Return PPO's lead over GRPO and what remains of it on the same tasks, by environment with enough blocks."""
+    """Return how far PPO is ahead of GRPO, and how far on the same tasks, by environment with enough blocks."""
     told = {}
     for env, frames in read_tables()["critic-lead"].frames(studies)[0].items():
         speed = frames["speed"]

@@ -232,7 +232,7 @@ def next_order(studies: Studies) -> Table:
 
 @artefact("next-groups", "table", study=("next", "next_groups"), key=ROW_IN_BLOCKS)
 def next_groups(studies: Studies) -> Table:
-    """Test whether leads on WebShop vanish in groups of eight."""
+    """Test whether what is ahead of GRPO in pairs on WebShop is so in groups of eight."""
     pairs_runs, eights_runs = (
         [run for run in runs_in_blocks(studies, (name,)) if run.env == "webshop"] for name in ("next", "next_groups")
     )

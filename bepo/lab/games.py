@@ -163,7 +163,7 @@ def enumerated(name: str, start: Game, horizon: int) -> World:
             if there == len(games):
                 games.append(after)
                 depth.append(depth[i] + 1)
-            row.append(there)  # a step that reaches the limit ends the episode, wherever it leads
+            row.append(there)  # a step that reaches the limit ends the episode in any case
         moves.append(row)
         if len(games) > MOST_GAMES:
             raise UserError(

@@ -9,16 +9,37 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from bepo.core.batch import RolloutBatch
 from bepo.core.errors import UserError
+from bepo.core.settings import Settings, setting
 from bepo.lab.games import REWARD, Game
 
 _CALIBRATION = 24  # episodes of each game that say how often a policy succeeds
+
+
+@dataclass
+class GameSettings(Settings):
+    """How many games are played, by which policy, and how the truth is sampled."""
+
+    games: int = setting(6, at_least=1, at_most=1000)
+    groups: int = setting(4, at_least=1)
+    """Groups of each game."""
+    group_size: int = setting(8, at_least=1)
+    """K, trajectories of a group."""
+    success: float = setting(0.3, above=0, below=1)
+    """Success rate of the policy over the games."""
+    continuations: int = setting(16, at_least=2)
+    """Continuations of each state; half of them for each of the two estimates."""
+    keys: Literal["seen", "hidden"] = "seen"
+    """Which states count as equal: those that look alike to the agent, or those that are the same in the engine."""
+    seed: int = setting(0, at_least=0)
+
+    group = "lab"
 
 
 @dataclass(frozen=True)
@@ -60,18 +81,14 @@ def play(
     games: Sequence[Game],
     skill: float,
     horizon: int,
-    *,
-    groups: int,
-    group_size: int,
-    continuations: int,
-    hidden: bool,
+    how: GameSettings,
     rng: Random,
     moves: dict[tuple[int, str, str], int],
     report: Callable[[], object],
 ) -> Played:
     """Play groups of each game and continue every state; ``report`` is called after each game.
 
-    ``hidden`` keys are states of the engine, others what an agent sees. ``moves`` numbers them, and grows.
+    ``moves`` has the number of each action at each key of a game, and grows.
     """
     rows: list[dict[str, Any]] = []
     owner: list[int] = []
@@ -79,10 +96,10 @@ def play(
     listed: list[dict[str, float]] = []
     continued = 0
     for number, game in enumerate(games):
-        truth = _Truth(skill, horizon, continuations // 2, rng)
-        for group in range(groups):
-            for member in range(group_size):
-                episode = _play(game, skill, horizon, rng, truth, hidden)
+        truth = _Truth(skill, horizon, how.continuations // 2, rng)
+        for group in range(how.groups):
+            for member in range(how.group_size):
+                episode = _play(game, skill, horizon, rng, truth, how.keys == "hidden")
                 rows += [{**step.row, "uid": (number, group), "traj": member} for step in episode]
                 estimates += [step.advantage for step in episode]
                 listed += [step.probability for step in episode]

@@ -28,9 +28,10 @@ from bepo.lab.bias import bias, every_group
 from bepo.lab.controls import CONTROLS
 from bepo.lab.fidelity import fidelity
 from bepo.lab.learn import Weights, learn, warm_start
+from bepo.lab.played import GameSettings
 from bepo.lab.policies import noisy_expert, softmax
 from bepo.lab.probe import Probe, of_estimator
-from bepo.lab.sampled import GameSettings, Sampled, measure, sample
+from bepo.lab.sampled import Sampled, measure, sample
 from bepo.lab.words import (
     DEFAULT_ENV,
     LEARNING_WORLDS,
@@ -178,9 +179,14 @@ def record(folder: Path, kinds: Iterable[str], report: Report) -> Iterator[Path]
 
 def measure_missing(path: Path, wanted: Sequence[LabCell], report: Report) -> int:
     """Measure the cells that a file lacks, write each at once, and return how many. Other rows stay, at the end."""
-    place = {cell.digest: i for i, cell in enumerate(wanted)}
+    by_digest = {cell.digest: cell for cell in wanted}
+    place = {digest: i for i, digest in enumerate(by_digest)}
     known = read(path).groupby("digest")["measure"].agg(set)
-    missing = [cell for cell in wanted if {*RECORDED_MEASURES[cell.kind]}.difference(known.get(cell.digest) or ())]
+    missing = [
+        cell
+        for digest, cell in by_digest.items()
+        if {*RECORDED_MEASURES[cell.kind]}.difference(known.get(digest) or ())
+    ]
     path.parent.mkdir(parents=True, exist_ok=True)
     for number, cell in enumerate(missing):
         report(cell, number, len(missing))

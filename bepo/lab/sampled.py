@@ -1,4 +1,4 @@
-"""Fidelity on an environment's own games, which are too large to enumerate: the truth is sampled by continuations.
+"""Fidelity on an environment's own games. They are too large to enumerate, so the truth is sampled by continuations.
 
 The policy is known: with a chosen probability it takes the expert's action, else any listed action. The value of a
 state at a step is the mean success of continuations of a copy of the game. Two halves of the continuations give two
@@ -9,24 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from random import Random
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from bepo.core.batch import RolloutBatch
 from bepo.core.errors import unknown_choice
-from bepo.core.settings import Settings, setting
 from bepo.credit import Credit
 from bepo.envs import Environment
 from bepo.envs.alfworld import ALFWorld
 from bepo.envs.webshop import WebShop
 from bepo.lab.gain import KL
 from bepo.lab.games import Game, Household, Shopping
-from bepo.lab.played import Played, play, skill_for
+from bepo.lab.played import GameSettings, Played, play, skill_for
 
 SAMPLED = {
     "error": "share of the true advantage's square that is missed, after the best scale (0 perfect, 1 no signal)",
@@ -37,26 +34,6 @@ SAMPLED = {
 }
 """What is measured of an estimator, for each game."""
 _CLEAR = 0.25
-
-
-@dataclass
-class GameSettings(Settings):
-    """How many games are played, by which policy, and how the truth is sampled."""
-
-    games: int = setting(6, at_least=1, at_most=1000)
-    groups: int = setting(4, at_least=1)
-    """Groups of each game."""
-    group_size: int = setting(8, at_least=1)
-    """K, trajectories of a group."""
-    success: float = setting(0.3, above=0, below=1)
-    """Success rate of the policy over the games."""
-    continuations: int = setting(16, at_least=2)
-    """Continuations of each state; half of them for each of the two estimates."""
-    keys: Literal["seen", "hidden"] = "seen"
-    """Which states count as equal: those that look alike to the agent, or those that are the same in the engine."""
-    seed: int = setting(0, at_least=0)
-
-    group = "lab"
 
 
 @dataclass(frozen=True)
@@ -79,19 +56,9 @@ def games_of(env: Environment, n: int) -> list[Game]:
 def sample(env: Environment, how: GameSettings, report: Callable[[], object] = lambda: None) -> Sampled:
     """Play groups of each game and continue every state, twice; ``report`` is called after each game."""
     games, rng = games_of(env, how.games), Random(how.seed)
-    once = partial(
-        play,
-        games,
-        skill_for(games, env.horizon, how.success, rng),
-        env.horizon,
-        groups=how.groups,
-        group_size=how.group_size,
-        continuations=how.continuations,
-        hidden=how.keys == "hidden",
-        moves={},
-        report=report,
-    )
-    return Sampled(once(rng=rng), once(rng=Random(f"{how.seed} held out")))
+    skill, moves = skill_for(games, env.horizon, how.success, rng), {}
+    update = play(games, skill, env.horizon, how, rng, moves, report)
+    return Sampled(update, play(games, skill, env.horizon, how, Random(f"{how.seed} held out"), moves, report))
 
 
 def measure(credit_of: Callable[[RolloutBatch], Credit], sampled: Sampled) -> dict[str, Float[np.ndarray, " G"]]:

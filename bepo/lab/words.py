@@ -16,9 +16,9 @@ from bepo.envs import Environment
 from bepo.lab.controls import CONTROLS
 from bepo.lab.games import GAMES
 from bepo.lab.learn import Learning
+from bepo.lab.played import GameSettings
 from bepo.lab.policies import at_success, noisy_expert, spread_rates
 from bepo.lab.probe import Estimate, Probe, of_estimator, probe
-from bepo.lab.sampled import GameSettings
 from bepo.lab.worlds import FAMILIES, Worlds, WorldSettings
 from bepo.rollouts.continuations import COLUMN
 from bepo.runs.compose import CONFIG_ERRORS, explain, register_configs, to_config

@@ -1,7 +1,7 @@
 """What a command has computed, kept for the next one in ``$BEPO_CACHE/<kind>`` (default: ``~/.cache/bepo/<kind>``).
 
 A file is named after the digest of its key and begins with the SHA-256 of its content, so a damaged one is computed
-again. What was not used for 30 days is removed. A disk that is full or read-only costs time, and is no error.
+again. What was not used for 30 days is removed. A disk that is full or read-only costs time only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The scheduler of grids and searches: it gives runs to free workers until none is left, or until Ctrl-C."""
+"""The scheduler of grids and searches: it gives runs to free workers until all are done, or until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Scheduler(ABC):
 
     @abstractmethod
     def next_run(self) -> PlannedRun | None:
-        """Return the run to start now, and remove it from those that are pending. None: there is no run now."""
+        """Return the run to start now, and remove it from those that are pending; None if all must wait."""
 
     def completed(self, run: PlannedRun, elsewhere: bool) -> None:  # noqa: B027 (a search looks at its trials)
         """Note a run that is complete. ``elsewhere``: another process has trained it."""

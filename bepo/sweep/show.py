@@ -98,7 +98,7 @@ def format_summary(outcome: GridOutcome, runs: Sequence[PlannedRun], seconds: fl
 
 
 def failures(outcome: GridOutcome, runs: Sequence[PlannedRun]) -> list[str]:
-    """Return lines about the runs that failed or were not started, with reasons and logs; empty if there are none."""
+    """Return lines about the runs that failed or were not started, with reasons and logs; empty if all are complete."""
     lines = []
     for run in runs:
         if run.id in outcome.failed:

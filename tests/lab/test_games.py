@@ -16,10 +16,10 @@ from bepo.lab.__main__ import main
 from bepo.lab.fidelity import fidelity
 from bepo.lab.gain import KL
 from bepo.lab.games import Household, Shopping, enumerated, households, shops
-from bepo.lab.played import _choose, _policy, _Truth
+from bepo.lab.played import GameSettings, _choose, _policy, _Truth
 from bepo.lab.policies import at_success, noisy_expert
 from bepo.lab.probe import of_estimator, probe
-from bepo.lab.sampled import GameSettings, Sampled, measure, rise, sample
+from bepo.lab.sampled import Sampled, measure, rise, sample
 from bepo.lab.worlds import SUCCESS, Worlds, WorldSettings
 
 SHOP = WebShop(products=10, suggestions=3)
