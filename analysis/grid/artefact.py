@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Literal, get_args
@@ -47,6 +47,13 @@ class Artefact:
         A table is built once for a source, because claims need it too.
         """
         return (_table if self.kind == "table" else _made)(self, source, tier, allow_mixed)
+
+    def has_content(self, tier: str, places: Collection[tuple[str, str]]) -> bool:
+        """Return whether it shows something at a tier, if ``places`` are the studies and tiers that have runs.
+
+        Tables have the paper's numbers, and some figures need no runs.
+        """
+        return self.kind == "table" or not self.studies or any((study, tier) in places for study in self.studies)
 
     def entries(self, source: Source, tier: str, allow_mixed: bool = False) -> list[Entry]:
         """Build it and return the entries of a table; an empty list for a figure."""

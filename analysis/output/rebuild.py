@@ -28,9 +28,9 @@ def rebuild(
 ) -> bool:
     """Write the artefacts with these labels at these tiers; without labels all of them, the page and the macros.
 
-    The page shows every tier that has runs. What cannot be made is left out with a line; returns whether everything was
-    made. Raises ``UserError`` for an unknown label, where the message lists ``commands`` beside the labels, and if
-    nothing could be made.
+    The page shows every tier that has runs. Beside the main tier, no figure is drawn whose studies have no runs. What
+    cannot be made is left out with a line; returns whether everything was made. Raises ``UserError`` for an unknown
+    label, where the message lists ``commands`` beside the labels, and if nothing could be made.
     """
     known = artefacts()
     for label in labels:
@@ -38,9 +38,11 @@ def rebuild(
             raise unknown_choice("artefact or command", label, [*known, *commands], "paper/artefacts.yaml")
     make_folders(out)
     every = set(tiers) if labels else {*source.tiers(), *tiers}
+    places, main = set(source.places()), source.main_tier(every)
     built, left_out = [], LeftOut()
     for tier in sorted(every, key=TIERS.index, reverse=True):
-        for label in dict.fromkeys(labels or known):
+        wanted = labels or [label for label, item in known.items() if tier == main or item.has_content(tier, places)]
+        for label in dict.fromkeys(wanted):
             with left_out.of(f"{label} (tier {tier})"):
                 built.append(build(known[label], source, tier, allow_mixed, out))
     built = write(built, out, left_out)

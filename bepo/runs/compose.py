@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any, cast
 
 import yaml
@@ -166,17 +167,26 @@ def config_of(stored: dict[str, Any]) -> Config:
 
     Raises ``UserError`` if this version of bepo does not know one of its parts or fields.
     """
-    schema = OmegaConf.structured(Config)
+    chosen: list[type] = []
     for group, plugins in PLUGINS.items():
         name, known = stored.get(group, {}).get("name"), plugins()
         if name not in known:
             plugins = f"; the run had plugins={stored['plugins']}" if stored.get("plugins") else ""
             raise UserError(f"{unknown_choice(group, name, known)}{plugins}")
-        schema[group] = OmegaConf.structured(known[name])
+        chosen.append(known[name])
     try:
-        return to_config(cast(DictConfig, OmegaConf.merge(schema, stored)))
+        return to_config(cast(DictConfig, OmegaConf.merge(_schema(*chosen), stored)))
     except OmegaConfBaseException as error:
         raise UserError(explain(error)) from None
+
+
+@cache
+def _schema(*chosen: type) -> DictConfig:
+    """Return the types and defaults of a config with one plug-in for each group; do not change it."""
+    schema = OmegaConf.structured(Config)
+    for group, cls in zip(PLUGINS, chosen, strict=True):
+        schema[group] = OmegaConf.structured(cls)
+    return schema
 
 
 def with_fields(config: Config, overrides: Sequence[str]) -> Config:

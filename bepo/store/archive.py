@@ -113,12 +113,22 @@ def write_archive(run: StoredRun, path: Path, complete: bool = False) -> None:
 
 def read_archive(path: Path) -> ArchivedRun:
     """Read an archive whose file name is the run ID, and check all of its files. Raises ``Corrupt``."""
+    return _run_of(path, _members(path))
+
+
+def _members(path: Path) -> dict[str, bytes]:
+    """Return the files of an archive by name, checked against its list of files. Raises ``Corrupt``."""
     content = unsealed(_read(path, CONTENT)[CONTENT], path / CONTENT, "list of files")
     files = field_of(content, "files", dict, path / CONTENT)
     members = _read(path, *files)
     for name, expected in files.items():
         if digest(members[name]) != expected:
             raise Corrupt(f"{path}: {name} changed since it was packed")
+    return members
+
+
+def _run_of(path: Path, members: dict[str, bytes]) -> ArchivedRun:
+    """Return the run that an archive's files make. Raises ``Corrupt``."""
     metadata, config = (
         unsealed(members.get(name, b""), path / name, what) for name, what in ((RUN, "run file"), (CONFIG, "config"))
     )
@@ -131,8 +141,11 @@ def read_archive(path: Path) -> ArchivedRun:
 
 def check_archive(path: Path) -> ArchivedRun:
     """Read an archive, and compare every unpacked file with its digest in ``run.json``. Raises ``Corrupt``."""
-    run = read_archive(path)
-    files: dict[str, str | bytes] = {name: run.read(name) for name in run.names() if name in run.metadata["files"]}
+    members = _members(path)
+    run = _run_of(path, members)
+    if others := set(run.names()) - members.keys() - {CONTENT}:
+        raise Corrupt(f"{path}: {min(others)} is not in its list of files")
+    files: dict[str, str | bytes] = {name: data for name, data in members.items() if name in run.metadata["files"]}
     files |= {f"{stream}.jsonl": _text(run.stored_rows(stream)) for stream in STREAMS}
     for name, data in files.items():
         if digest(data) != run.metadata["files"].get(name):

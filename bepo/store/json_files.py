@@ -99,7 +99,10 @@ def _row(line: str) -> dict[str, Any] | None:
 
 def row_line(row: dict[str, Any]) -> str:
     """Return a row as a line of a JSONL file."""
-    return json.dumps(nan_to_none(row), allow_nan=False) + "\n"
+    try:
+        return json.dumps(row, allow_nan=False) + "\n"
+    except ValueError:  # rare: looking for such numbers takes longer than to write the row
+        return json.dumps(nan_to_none(row), allow_nan=False) + "\n"
 
 
 def nan_to_none(value: Any) -> Any:

@@ -17,7 +17,7 @@ from analysis.output.build import build
 from analysis.output.latex import to_latex
 from analysis.output.text import statistics, to_csv, to_markdown
 from bepo.credit import estimators
-from bepo.runs.config import METHOD_VERSION
+from bepo.runs.config import METHOD_VERSION, TIERS
 from bepo.sweep.studies import study_names
 from tests.stored_runs import in_block, write_run
 from tests.tables import artefact_of as table
@@ -333,6 +333,14 @@ def test_everything_is_written_and_the_same_runs_give_the_same_bytes(results, tm
     monkeypatch.setattr(OfEntries, "load", None)  # no claim is tested again
     assert main(["explain", "claims/text-sokoban-over-grpo", "--results", str(results)]) == 0
     assert "(tier laptop)" in capsys.readouterr().out
+
+
+def test_figures_without_runs_are_drawn_at_the_main_tier_alone(results):
+    places = Source(results).places()
+    drawn = {tier: {k for k, v in artefacts("figure").items() if v.has_content(tier, places)} for tier in TIERS}
+    need_none = {label for label, item in artefacts("figure").items() if not item.studies}
+    assert drawn["smoke"] == drawn["desktop"] == need_none < drawn["laptop"] < artefacts("figure").keys()
+    assert all(item.has_content("smoke", places) for item in artefacts("table").values())
 
 
 def test_an_analysis_depends_on_its_runs_and_its_files(results, tmp_path):
