@@ -70,7 +70,7 @@ class BlockTest:
 
 @dataclass(frozen=True)
 class Groups:
-    """Whether the leads of ``methods`` over ``base`` on WebShop vanish in groups of eight, by ``margin`` points."""
+    """Whether improvements of ``methods`` over ``base`` on WebShop vanish in groups of eight, by ``margin`` points."""
 
     blocks: Sequence[int]
     margin: float

@@ -29,7 +29,7 @@ _VISITS = "credit/visits_per_state"
 
 @artefact("why", "figure", study=IN_BLOCKS, key=ROW_IN_BLOCKS)
 def why(studies: Studies) -> Figure:
-    """Draw the noise of baselines, revisits and speed on ALFWorld, and leads on two environments."""
+    """Draw the noise of baselines, revisits and speed on ALFWorld, and success on two environments."""
     runs = [run for run in runs_in_blocks(studies) if run.seed in FIRST_SIX]
     figure, axes = style.panels(1, 3, style.PAGE, 2.6)
     _baselines(axes[0])

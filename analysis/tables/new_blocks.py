@@ -258,13 +258,13 @@ def next_groups(studies: Studies) -> Table:
             verdicts = ["holds" if test.lower_bound() > 0 else "not shown" for test in (smaller, gone)]
         rows.append([*named, in_pairs.text(), in_eights.text(), smaller.text(), *verdicts])
     return Table(
-        f"Do leads over {row_label(groups.base)} on WebShop vanish in groups of eight? Declared before the runs.",
-        ["Method", "Blocks", "Lead in pairs", "Lead in eights", "Change", "Smaller", "Gone"],
+        f"Do improvements over {row_label(groups.base)} on WebShop vanish in groups of eight? Declared before the runs.",
+        ["Method", "Blocks", "In pairs", "In eights", "Change", "Smaller", "Gone"],
         rows,
         [
             f"Declared in paper/next.yaml. Success in training over all updates minus that of {row_label(groups.base)} "
             "(points), with 32 groups of two and with 8 groups of eight; mean with Student's 95 % interval. "
-            "Smaller: the lead in pairs minus that in eights is above 0. Gone: the lead in eights is below "
+            "Smaller: the improvement in pairs minus that in eights is above 0. Gone: that in eights is below "
             f"{groups.margin:g} points. Both one-sided, level 0.05. PPO's run is the same in both. Groups of eight see "
             "a quarter of the tasks, which is part of the change.",
             *origins([*pairs_runs, *eights_runs]),

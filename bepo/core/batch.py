@@ -138,7 +138,7 @@ class RolloutBatch:
 
     @cached_property
     def revisits(self) -> Bool[np.ndarray, " N"]:
-        """Whether each transition leads to a state in which its episode has already acted, the current one included."""
+        """Whether each transition enters a state in which its episode has already acted, the current one included."""
         code = self.trajectory * np.int64(self.n_states)
         places, first = np.unique(code + self.state, return_index=True)
         at = np.minimum(np.searchsorted(places, code + self.next_state), len(places) - 1)

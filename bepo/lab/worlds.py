@@ -136,7 +136,7 @@ def chain(length: int = 8, step_reward: float = -0.1, win: float = 10.0) -> Worl
 
 
 def tree(depth: int = 4, branching: int = 3, seed: int = 0, step_reward: float = 0.0, win: float = 10.0) -> World:
-    """Return a tree with one pivotal step. Only one branch at the root leads to the leaf with success."""
+    """Return a tree with one pivotal step. Only below one branch at the root is the leaf with success."""
     rng = np.random.default_rng([seed, depth, branching])
     path = rng.integers(branching, size=depth)
     nodes: list[tuple[int, ...]] = [()]

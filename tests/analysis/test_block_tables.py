@@ -123,12 +123,12 @@ CASES = [
     ),
     Case(
         CRITIC[0], "critic-lead", *CRITIC[1:], TASKS, beyond_half("ppo grouped", "ppo"), ("ppo grouped",),
-        ("keeps more than half of its lead over GRPO", "does not keep more than half of its lead over GRPO"),
+        ("keeps more than half of its improvement over GRPO", "does not keep more than half of its improvement over GRPO"),
         shown=of_tasks,
     ),
     Case(
         CRITIC[0], "critic-lead/rebn", *CRITIC[1:], TASKS, beyond_half("rebn", "ppo grouped"), ("rebn",),
-        ("has more than half of PPO's lead", "does not have more than half of PPO's lead"), unseen=103,
+        ("has more than half of PPO's improvement", "does not have more than half of PPO's improvement"), unseen=103,
     ),
     Case(
         "blocks-losses", "blocks-losses/sequence-mask", "sokoban", lambda row: "loss_axes",
