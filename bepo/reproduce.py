@@ -74,7 +74,7 @@ def published_counterparts(runs: Sequence[PlannedRun]) -> dict[str, StoredRun]:
     Runs without a published counterpart are left out, as all are without a checkout.
     """
     config = runs[0].config
-    credits = [one.partition("=")[2] for run in runs for one in run.cells[0].overrides if one.startswith("credit=")]
+    credits = [word.partition("=")[2] for run in runs for word in run.cells[0].overrides if word.startswith("credit=")]
     chosen = [f"env={config.env.name}", f"seed={config.seed}", f"credit={','.join(credits)}", f"tier={TIER}"]
     whole = plan_runs([compose_study(WHOLE, chosen)])
     known = PublishedRuns(PUBLISHED / TIER)

@@ -34,12 +34,12 @@ class Size:
 def sizes_of(claim: Claim, values: Mapping[str, SeedValues]) -> tuple[Size, ...]:
     """Return every size that the claim states, with the size in the runs."""
     printed = all_entries()
-    found = []
+    sizes = []
     for comparison, stated in zip(claim.comparisons, claim.stated):
         if stated is not None:
             said = stated({name: float(printed[claim.entries[name]].mean) for name in stated.names})
-            found.append(Size(comparison.size.text, said, *_interval(comparison.size, values)))
-    return tuple(found)
+            sizes.append(Size(comparison.size.text, said, *_interval(comparison.size, values)))
+    return tuple(sizes)
 
 
 def _interval(quantity: Expression, values: Mapping[str, SeedValues]) -> tuple[float, float, float]:

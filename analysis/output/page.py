@@ -55,11 +55,13 @@ def render(
     html.globals |= {"title": title_of, "number": number_of, "environment": environment_name, "method_name": name_of}
     html.globals |= {"shown": _shown, "numbers": _numbers, "sortable": _sortable}
     html.globals |= {"tall": lambda table: len(table.rows) > _TALL, "of_yours": _of_yours}
-    items = [one for one in built if one.studies or one.tier == built[0].tier]  # without studies all tiers are the same
-    about = {(one.label, one.tier): subject(one) for one in items}
+    items = [
+        item for item in built if item.studies or item.tier == built[0].tier
+    ]  # without studies all tiers are the same
+    about = {(item.label, item.tier): subject(item) for item in items}
     answers = [_answer(tier, evaluated, items) for tier, evaluated in (claims or {}).items()]
-    named = {name for one in about.values() for name in one.methods}
-    styles = _frequent_styles([one.svg for one in items])
+    named = {name for topic in about.values() for name in topic.methods}
+    styles = _frequent_styles([item.svg for item in items])
     pictures = count()
     html.filters["shared"] = lambda svg: _in_page(svg, styles, next(pictures))
     every = {run.id: run for item in items if item.studies for run in item.runs}
@@ -70,7 +72,7 @@ def render(
         source=source,
         answers=answers,
         about=about,
-        environments=sorted({name for one in about.values() for name in one.environments}),
+        environments=sorted({name for topic in about.values() for name in topic.environments}),
         first=[item for item in items if item.label == FIRST],
         pages=_pages(items),
         own=[] if own is None else own.to_dict("records"),
@@ -86,11 +88,11 @@ def _pages(items: Sequence[Built]) -> list[tuple[Page, list[Built]]]:
     """Return the pages with what each shows; what no page names is on the last one."""
     shown = [page.shows for page in pages()]
     rest = [item for item in items if item.label != FIRST and not any(item.label in labels for labels in shown)]
-    found = [
+    placed = [
         (page, sorted((item for item in items if item.label in page.shows), key=lambda i: page.shows.index(i.label)))
         for page in pages()
     ]
-    return [*found, *([(_REST, rest)] if rest else [])]
+    return [*placed, *([(_REST, rest)] if rest else [])]
 
 
 def _links(out: Path | None) -> dict[str, str]:
@@ -108,7 +110,7 @@ def _frequent_styles(svgs: Sequence[str]) -> dict[str, str]:
 def _in_page(svg: str, styles: Mapping[str, str], number: int) -> str:
     """Return a picture with the page's classes, and with IDs of its number on the page instead of its name."""
     svg = re.sub(r'(id="|#)[\w.-]+-(\d+[")])', rf"\1p{number}-\2", svg)
-    return re.sub(r'style="([^"]*)"', lambda own: _class_of(own, styles), svg)
+    return re.sub(r'style="([^"]*)"', lambda match: _class_of(match, styles), svg)
 
 
 def _class_of(attribute: re.Match[str], styles: Mapping[str, str]) -> str:

@@ -17,8 +17,8 @@ _LEFT_OUT = re.compile(
 def slim(svg: str) -> str:
     """Return an SVG without fonts, empty groups and line breaks, its coordinates with one decimal."""
     svg = _without_bare_groups(_LEFT_OUT.sub("", svg))
-    svg = re.sub(r'\b([xy])="([-\d.]+)"', lambda found: f'{found[1]}="{_tenths(_in_tenths(found[2]))}"', svg)
-    svg = re.sub(r'\bd="([^"]*)"', lambda found: f'd="{_path(found[1])}"', svg)
+    svg = re.sub(r'\b([xy])="([-\d.]+)"', lambda match: f'{match[1]}="{_tenths(_in_tenths(match[2]))}"', svg)
+    svg = re.sub(r'\bd="([^"]*)"', lambda match: f'd="{_path(match[1])}"', svg)
     return re.sub(r"(?<=>)\s+(?=<)", "", svg)
 
 
@@ -26,13 +26,13 @@ def _without_bare_groups(svg: str) -> str:
     """Return an SVG without groups that have no attribute."""
     kept: list[bool] = []
 
-    def one(tag: re.Match[str]) -> str:
+    def keep(tag: re.Match[str]) -> str:
         if tag[0] == "</g>":
             return tag[0] * kept.pop()
         kept.append(tag[0] != "<g>")
         return tag[0] * kept[-1]
 
-    return re.sub(r"<g\b[^>]*>|</g>", one, svg)
+    return re.sub(r"<g\b[^>]*>|</g>", keep, svg)
 
 
 def _path(data: str) -> str:

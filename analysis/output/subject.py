@@ -14,13 +14,13 @@ class Subject(NamedTuple):
     methods: list[str]
 
 
-def subject(one: Built) -> Subject:
+def subject(item: Built) -> Subject:
     """Return the environments and methods of an artefact, from its texts and from its runs."""
-    texts, methods = [one.product.caption], {name_of(run.method) for run in one.runs}
-    if table := one.table:
+    texts, methods = [item.product.caption], {name_of(run.method) for run in item.runs}
+    if table := item.table:
         texts += [*table.names, *table.headings, *(value.text for row in table.rows for value in row[: table.left])]
         methods |= {method for method in table.methods if method}
-    run = {environment_name(run.env) for run in one.runs}
+    run = {environment_name(run.env) for run in item.runs}
     return Subject(sorted(run.union(environments_in(*texts))), sorted(methods))
 
 

@@ -41,13 +41,13 @@ class Credit:
 
     def numbers(self) -> dict[str, int | float]:
         """Return the metrics as Python numbers. Raises ``UserError`` for a metric that is not a real number."""
-        found = {}
+        numbers = {}
         for name, value in self.metrics.items():
             try:
-                found[name] = plain_number(value)
+                numbers[name] = plain_number(value)
             except ValueError:
                 raise UserError(f"the estimator's metrics[{name!r}] is {briefly(value)}, must be a number") from None
-        return found
+        return numbers
 
     def checked(self, n: int, n_tokens: int | None = None) -> Credit:
         """Return the same credit with float64 arrays of its own and Python numbers.
@@ -167,19 +167,19 @@ class Estimator(Plugin):
         """
         try:
             with no_exit(f"credit={self.name}: it"):
-                found = self(guarded(batch))
+                credit = self(guarded(batch))
         except ValueError as error:
             if "read-only" not in str(error):
                 raise
             raise UserError(
                 f"credit={self.name}: it changes the rollouts ({error}); copy an array to change it"
             ) from error
-        if not isinstance(found, Credit):
-            raise UserError(f"credit={self.name}: must return bepo.credit.Credit, not {type(found).__name__}")
-        states = (found.graph.batch if found.graph else batch).n_states
-        if found.gate is not None and np.shape(found.gate) != (states,):
-            raise UserError(f"the estimator's gate has shape {np.shape(found.gate)}, must be ({states},)")
-        return found.checked(len(batch), None if batch.tokens is None else len(batch.tokens.logprob))
+        if not isinstance(credit, Credit):
+            raise UserError(f"credit={self.name}: must return bepo.credit.Credit, not {type(credit).__name__}")
+        states = (credit.graph.batch if credit.graph else batch).n_states
+        if credit.gate is not None and np.shape(credit.gate) != (states,):
+            raise UserError(f"the estimator's gate has shape {np.shape(credit.gate)}, must be ({states},)")
+        return credit.checked(len(batch), None if batch.tokens is None else len(batch.tokens.logprob))
 
 
 estimators = Registry[Estimator](__name__, "credit", "credit estimator")

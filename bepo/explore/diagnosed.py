@@ -19,16 +19,16 @@ def diagnosed(run: StoredRun) -> Plain:
 
     ``why`` says why histograms are missing, if they are.
     """
-    found: Plain = {
+    summary: Plain = {
         "signals": _table("metric", diagnosis.signals(run)),
         "seconds": _table("stage", diagnosis.cost(run)),
     }
     try:
         update, terms = diagnosis.newest_terms(run)
     except UserError as problem:
-        return found | {"histograms": [], "why": str(problem).rstrip(".") + "."}
+        return summary | {"histograms": [], "why": str(problem).rstrip(".") + "."}
     calibrated = diagnosis.calibration(terms)
-    return found | {
+    return summary | {
         "update": update,
         "zero": float(np.mean(terms["advantage"].to_numpy() == 0)),
         "histograms": [

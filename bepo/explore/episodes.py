@@ -41,9 +41,9 @@ def episodes(run: StoredRun) -> Iterator[EpisodeGroup]:
     tokenizer = tokenizer_of(run)
     for update in sorted(run.rollouts()):
         batch = read_rollouts(run, update)
-        found = strips(batch, run.config["credit"])
-        gate = next((strip.parts["gate"] for strip in found if "gate" in strip.parts), None)
-        shown = groups(batch, found, prompts_and_responses(batch, tokenizer))
+        credit = strips(batch, run.config["credit"])
+        gate = next((strip.parts["gate"] for strip in credit if "gate" in strip.parts), None)
+        shown = groups(batch, credit, prompts_and_responses(batch, tokenizer))
         yield from _with_summaries(f"update {update}", batch, summaries(batch, gate, kinds), shown)
 
 
@@ -92,8 +92,8 @@ def first_state(step: Mapping[str, Any]) -> str:
     The compact prompt of a tiny model has a board as one line, ``now # # P _ step 0``. It gets the lines of the next
     state, if that is as large a board.
     """
-    found, lines = _BOARD.search(step["prompt"]), step["observation"].splitlines()
-    cells = found[1].replace(" ", "") if found else ""
+    match, lines = _BOARD.search(step["prompt"]), step["observation"].splitlines()
+    cells = match[1].replace(" ", "") if match else ""
     if len(lines) < 2 or len(cells) != len(lines) * len(lines[0]) or len({*map(len, lines)}) > 1:
         return step["prompt"]
     width = len(lines[0])
@@ -102,8 +102,8 @@ def first_state(step: Mapping[str, Any]) -> str:
 
 def _kinds(run: StoredRun) -> dict[str, str]:
     """Return the type of each training task from the task sets of the results folder; empty without task sets."""
-    found: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     for path in run.path.parent.parent.glob(f"task_sets/{run.config['env']['name']}-train-*.json"):
         with suppress(Corrupt, KeyError, TypeError, json.JSONDecodeError):
-            found |= {task["id"]: task["kind"] for task in read_object(path, "task set")["tasks"] if task["kind"]}
-    return found
+            kinds |= {task["id"]: task["kind"] for task in read_object(path, "task set")["tasks"] if task["kind"]}
+    return kinds

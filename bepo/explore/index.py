@@ -131,14 +131,16 @@ def _text(value: object) -> str | None:
 
 def curves(metrics: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, list[Plain]]:
     """Return the points (update, value) of each run by metric. Times are left out."""
-    found: dict[str, dict[int, list[list[float]]]] = {}
+    by_metric: dict[str, dict[int, list[list[float]]]] = {}
     for run, rows in enumerate(metrics):
         for row in rows:
             for name, value in row.items():
                 if name.startswith(_NOT_SHOWN) or not isinstance(value, int | float) or not math.isfinite(value):
                     continue
-                found.setdefault(name, {}).setdefault(run, []).append([row["update"], float(f"{value:.4g}")])
-    return {name: [{"run": run, "points": points} for run, points in found[name].items()] for name in sorted(found)}
+                by_metric.setdefault(name, {}).setdefault(run, []).append([row["update"], float(f"{value:.4g}")])
+    return {
+        name: [{"run": run, "points": points} for run, points in by_metric[name].items()] for name in sorted(by_metric)
+    }
 
 
 def _compared(runs: Sequence[StoredRun], compared: tuple[int, int], listed: Sequence[Plain]) -> Plain:

@@ -24,12 +24,12 @@ def tokenizer_of(run: StoredRun) -> Tokenizer | None:
     A policy keeps the tokenizer of its warm start.
     """
     if run.path.is_dir():
-        found = [path for place in _PLACES for path in sorted(run.path.glob(place))]
+        files = [path for place in _PLACES for path in sorted(run.path.glob(place))]
     else:
         start = (run.metadata.get("warm_start") or {}).get("name", "")
         places = (Path(WARM_STARTS) / folder_name(start, "warm start")) if start else None, Path(POLICIES) / run.id
-        found = [path for place in places if place and (path := run.path.parent / place / _TOKENIZER).exists()]
-    return Tokenizer.from_file(str(found[-1])) if found else None
+        files = [path for place in places if place and (path := run.path.parent / place / _TOKENIZER).exists()]
+    return Tokenizer.from_file(str(files[-1])) if files else None
 
 
 def prompts_and_responses(batch: RolloutBatch, tokenizer: Tokenizer | None) -> tuple[list[str], list[str]] | None:

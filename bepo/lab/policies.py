@@ -97,9 +97,9 @@ def spread_rates(
     reached, n = _reached(worlds, logits), worlds.n_worlds
     pseudo = (1 - icc) / icc  # the sum of the distribution's two parameters
     wanted = beta.ppf((np.arange(n) + 0.5) / n, rate * pseudo, (1 - rate) * pseudo)
-    found = np.empty(n)
-    found[reached.max(0).argsort(kind="stable")] = wanted
-    return np.clip(found, reached.min(0), reached.max(0) - _TOLERANCE / 2)
+    spread = np.empty(n)
+    spread[reached.max(0).argsort(kind="stable")] = wanted
+    return np.clip(spread, reached.min(0), reached.max(0) - _TOLERANCE / 2)
 
 
 def _reached(worlds: Worlds, logits: np.ndarray) -> np.ndarray:

@@ -46,10 +46,10 @@ def _study_rows(runs: Sequence[PlannedRun], states: Mapping[str, Progress]) -> l
     columns += ["corrupt"] if any(state.status == "corrupt" for state in states.values()) else []
     rows = [f"{'study':24s}{'cells':>6s}{''.join(f'{c:>10s}' for c in columns)}{'shared':>8s}"]
     for study in dict.fromkeys(s for run in runs for s in run.studies):
-        own = [run for run in runs if study in run.studies]
-        counts = [sum(states[run.id].status == column for run in own) for column in columns]
-        shared = sum(len(run.studies) > 1 for run in own)
-        rows.append(f"{study:24s}{len(own):6d}{''.join(f'{n:10d}' for n in counts)}{shared or '-':>8}")
+        of_study = [run for run in runs if study in run.studies]
+        counts = [sum(states[run.id].status == column for run in of_study) for column in columns]
+        shared = sum(len(run.studies) > 1 for run in of_study)
+        rows.append(f"{study:24s}{len(of_study):6d}{''.join(f'{n:10d}' for n in counts)}{shared or '-':>8}")
     return rows
 
 

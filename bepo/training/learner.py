@@ -99,8 +99,8 @@ class LocalLearner:
         transitions = np.arange(len(tokens.response_length))
         with torch.no_grad():
             for micro_batch in self.policy.micro_batches(tokens, transitions, self.settings.micro_batch_tokens):
-                found = self.reference.log_probs(tokens, micro_batch, self.sampling)
-                logprob[response_places(tokens, micro_batch)] = found.logprob[found.mask].cpu().numpy()
+                scored = self.reference.log_probs(tokens, micro_batch, self.sampling)
+                logprob[response_places(tokens, micro_batch)] = scored.logprob[scored.mask].cpu().numpy()
         return logprob
 
     def _step(

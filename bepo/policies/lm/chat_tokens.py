@@ -37,5 +37,5 @@ def end_of_answer(tokenizer: transformers.PreTrainedTokenizerBase) -> str | None
     text = str(tokenizer.apply_chat_template(dialogue, tokenize=False))
     after = text.rpartition(_ANSWER)[2].strip()
     special = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
-    found = [token for token in special if after.startswith(token)]
-    return max(found, key=len) if found else None
+    ends = [token for token in special if after.startswith(token)]
+    return max(ends, key=len) if ends else None

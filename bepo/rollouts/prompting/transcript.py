@@ -48,8 +48,8 @@ class Grammar:
 
     def read(self, response: str) -> tuple[str, str]:
         """Return the thought and the action of a response; a missing part is empty."""
-        thought, found, action = response.partition("Action:")
-        words = _first_line(action) if found else ""
+        thought, label, action = response.partition("Action:")
+        words = _first_line(action) if label else ""
         return " ".join(thought.removeprefix("Thought:").split("\n")[0].split()), words
 
 

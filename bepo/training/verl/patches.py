@@ -150,9 +150,9 @@ def head_of_labelled(
     Logits are computed only for labels; there must be at least one label.
     """
     labelled = input_ids != NO_LABEL
-    found = _theirs["head"](kernel, hidden_states[labelled], vocab_weights, input_ids[labelled], temperature)
+    scored = _theirs["head"](kernel, hidden_states[labelled], vocab_weights, input_ids[labelled], temperature)
     place = labelled.nonzero(as_tuple=True)
-    log_probs, entropy = (x.new_zeros(labelled.shape).index_put(place, x) for x in found)
+    log_probs, entropy = (x.new_zeros(labelled.shape).index_put(place, x) for x in scored)
     return log_probs, entropy
 
 
