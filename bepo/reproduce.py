@@ -149,7 +149,7 @@ class Lines(View):
         self.bars.refresh()
 
     def _state(self, run: PlannedRun) -> dict[str, Any]:
-        """Return how far a run is, and what is known of its success."""
+        """Return the progress of a run, with words about its success."""
         state, total = run.progress(hashed=False), run.config.updates
         old = self.published.get(run.id)
         published = f"published: {success(old, total):.3f}" if old else "published: none"

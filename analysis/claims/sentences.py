@@ -42,7 +42,7 @@ def sentence(claim: Claim, deciding: Estimated, means: Mapping[str, float]) -> s
 
 
 def reported(claim: Claim, inequality: Inequality, means: Mapping[str, float]) -> str:
-    """Return what the paper's numbers make of an inequality, in the units of ``sentence``. ``means``: as printed."""
+    """Return an inequality with the paper's numbers, in the units of ``sentence``. ``means``: as printed."""
     above = [name for name, c in inequality.coefficients.items() if c > 0]
     below = [name for name, c in inequality.coefficients.items() if c < 0]
     if inequality.of_spread:

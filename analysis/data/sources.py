@@ -121,7 +121,7 @@ class Source:
         return sorted(_with_settings_of(runs, every), key=lambda run: run.id)
 
     def state(self, studies: Collection[str] | None, tier: str) -> list[Any]:
-        """Return what the runs of studies at a tier depend on; for None, what all runs depend on.
+        """Return everything that the runs of studies at a tier depend on; for None, everything that all runs depend on.
 
         These are the cells, the digests of published archives, and the state of files in the results folder.
         """

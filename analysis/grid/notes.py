@@ -92,7 +92,7 @@ def _listed(values: set[str]) -> str:
 
 
 def _start(run: Run) -> tuple[str, str, int | None]:
-    """Return what decides the initial policy of a run. Rows may differ in the seed of the warm start on purpose."""
+    """Return the settings that decide a run's initial policy. Rows may differ in the warm start's seed on purpose."""
     return run.env, run.model, run["policy.warm_start.seed"]
 
 

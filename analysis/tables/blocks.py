@@ -177,7 +177,7 @@ def _verdict(plan: Plan, result: Tested) -> str:
 
 
 def _to_train(plan: Plan, tested: Sequence[Tested]) -> list[str]:
-    """Return what still trains, by environment: the rows of undecided claims that lack blocks."""
+    """Return the rows that must still train, by environment: those of undecided claims that lack blocks."""
     open_claims = [result.claim for result in tested if result.look is None and len(result.values) < len(plan.blocks)]
     by_env = grouped(open_claims, lambda claim: claim.env)
     labels = {env: {row_label(n) for claim in of for n in (claim.more, claim.less)} for env, of in by_env.items()}

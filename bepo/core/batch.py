@@ -128,7 +128,7 @@ class RolloutBatch:
 
     @cached_property
     def success(self) -> Bool[np.ndarray, " M"]:
-        """Return which trajectories ended in success."""
+        """Return the mask of the trajectories that ended in success."""
         return self.terminal[self.last] == Terminal.SUCCESS
 
     @cached_property

@@ -136,7 +136,7 @@ def status_of(error: OSError) -> int:
 
 
 def place_of(error: OSError) -> str:
-    """Return which file cannot be read or written, and why."""
+    """Return a line with the file that cannot be read or written, and the reason."""
     return str(UserError(f"{error.filename or 'standard output'}: cannot be read or written ({why(error)})"))
 
 

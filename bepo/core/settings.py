@@ -87,7 +87,7 @@ class Settings:
                 raise UserError(f"{name}={value}: must be {bounds}{'' if fits else ', and finite and below 2^63'}")
 
     def missing(self) -> Missing | None:
-        """Return what this machine lacks for these settings, and the command that installs it; None: nothing.
+        """Return the part that this machine lacks for these settings, with the command that installs it, or None.
 
         Must be cheap and without side effects: ``python -m bepo.doctor`` calls it for every choice of a field.
         """

@@ -99,7 +99,7 @@ class ProxMO(OutcomeTerm):
         return without_rounding(returns - baseline[batch.state], np.abs(returns))
 
     def _similarity(self, cosine: Float[np.ndarray, "s s"]) -> Float[np.ndarray, "s s"]:
-        """Return what is proportional to the softmax over states, 1 for the most similar one."""
+        """Return the softmax over states times a factor that makes it 1 for the most similar state."""
         if self.temperature == 0:
             return (cosine >= cosine.max(1, keepdims=True) - TIE).astype(float)
         return np.exp((cosine - cosine.max(1, keepdims=True)) / self.temperature)

@@ -127,5 +127,5 @@ def _success(worlds: Worlds, policy: np.ndarray) -> np.ndarray:
 
 
 def _off(worlds: Worlds, policy: np.ndarray, rate: np.ndarray) -> np.ndarray:
-    """Return which worlds miss the rate, (B,) bool."""
+    """Return the mask of the worlds that miss the rate, (B,) bool."""
     return np.abs(_success(worlds, policy) - rate) > _TOLERANCE

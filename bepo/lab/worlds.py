@@ -199,7 +199,7 @@ def sokoban(seed: int, dim: int = 6, min_solution: int = 3, horizon: int = 15) -
 
 
 def _sokoban_features(solver: Solver, width: int, node: Node) -> tuple[Hashable, ...]:
-    """Return what boards share: where box and target are from the player, and the walls around player and box."""
+    """Return the features that boards share: the places of box and target, and the walls around player and box."""
     player, (box,) = node
     (target,) = solver.targets
     box_at = (box // width - player // width, box % width - player % width)

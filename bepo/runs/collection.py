@@ -54,7 +54,7 @@ def draw_tasks(train: TaskSet, n: int, seed: int, update: int) -> list[Task]:
 
 
 def mixed(batch: RolloutBatch) -> Bool[np.ndarray, " G"]:
-    """Return which groups have at least one success and one failure.
+    """Return the mask of the groups with at least one success and one failure.
 
     Successes are counted. Scores would not do: a penalty for one invalid action makes the scores of a failed group
     differ. Nor would advantages: rounding makes those of equal scores differ from 0.

@@ -130,14 +130,14 @@ def checked_directions(names: Sequence[str], sweeper: DictConfig) -> list[str]:
     given = list(sweeper.direction) if OmegaConf.is_list(sweeper.direction) else [sweeper.direction]
     said = [direction.name if isinstance(direction, Enum) else str(direction) for direction in given]
     chosen = _chosen(names)
-    directions = [
+    wanted = [
         objective.direction or word
         for objective, word in zip(chosen, [*said, *["maximize"] * (len(chosen) - len(said))])
     ]
-    if said != directions or not {*said} <= {*get_args(Direction)}:
-        aim = f"the objective{'s are' if len(directions) > 1 else ' is'} {', '.join(names)}".replace("_", " ")
-        raise UserError(f"hydra.sweeper.direction={_listed(said)}: {aim}; choices: {_listed(directions)}")
-    return directions
+    if said != wanted or not {*said} <= {*get_args(Direction)}:
+        aim = f"the objective{'s are' if len(wanted) > 1 else ' is'} {', '.join(names)}".replace("_", " ")
+        raise UserError(f"hydra.sweeper.direction={_listed(said)}: {aim}; choices: {_listed(wanted)}")
+    return wanted
 
 
 def checked_seeds(seeds: Any) -> list[int]:

@@ -32,7 +32,7 @@ def with_digest(content: dict[str, Any]) -> str:
 
 
 def unsealed(data: bytes, place: Path, what: str) -> dict[str, Any]:
-    """Return what ``sealed`` wrote, without its digest. Raises ``Corrupt``, naming ``place`` and ``what``."""
+    """Return an object that ``sealed`` wrote, without its digest. Raises ``Corrupt``, naming ``place`` and ``what``."""
     content = parse_object(data, place, what)
     content.pop("digest", None)
     try:

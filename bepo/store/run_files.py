@@ -179,16 +179,12 @@ def read_run(path: Path, *, hashed: bool = True) -> StoredRun:
     return StoredRun(path, metadata, read_config(path))
 
 
-def check_metadata(metadata: dict[str, Any], place: Path, run_id: str) -> None:
+def check_metadata(data: dict[str, Any], place: Path, run_id: str) -> None:
     """Raise ``Corrupt`` unless the content of a ``run.json`` belongs to this run and has the current format."""
-    if metadata.get("format_version") != FORMAT_VERSION:
-        raise Corrupt(f"{place}: run format {metadata.get('format_version')}; this bepo reads {FORMAT_VERSION}")
-    files = metadata.get("files")
-    if (
-        not isinstance(files, dict)
-        or not isinstance(metadata.get("sizes", {}), dict)
-        or metadata.get("run_id") != run_id
-    ):
+    if data.get("format_version") != FORMAT_VERSION:
+        raise Corrupt(f"{place}: run format {data.get('format_version')}; this bepo reads {FORMAT_VERSION}")
+    files = data.get("files")
+    if not isinstance(files, dict) or not isinstance(data.get("sizes", {}), dict) or data.get("run_id") != run_id:
         raise Corrupt(f"{place}: not the file of run {run_id}")
     if outside := [name for name in files if not _NAME.fullmatch(name)]:
         raise Corrupt(f"{place}: a run cannot have a file {outside[0][:80]!r}")

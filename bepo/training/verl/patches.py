@@ -131,7 +131,7 @@ def label_responses(engine: Any, micro_batch: TensorDict) -> tuple[dict[str, Any
 
 
 def before_responses(offsets: Tensor, response_length: Tensor) -> Tensor:
-    """Return which tokens come directly before a response token, (tokens,) bool.
+    """Return the mask of the tokens directly before a response token, (tokens,) bool.
 
     The sequences are concatenated and begin at ``offsets`` (b + 1,). Each ends with its response of ``response_length``
     (b,) tokens.
