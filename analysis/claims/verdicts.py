@@ -3,22 +3,43 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf, isnan
+from math import inf, isfinite, isnan, nan
 from pathlib import Path
 
 from analysis.claims.claims import CHECKS, CLAIMS, Claim, read
+from analysis.claims.expression import Expression
 from analysis.claims.formula import Inequality
-from analysis.claims.inference import Decided, Estimated, Outcome, SeedValues, decide, significance
+from analysis.claims.inference import Decided, Estimated, Outcome, SeedValues, decide, independent, significance
 from analysis.claims.measures import FINAL, OTHER_MEASURES, measured
 from analysis.claims.printed import AllReported, Consistency, Range, consistency, rounded
 from analysis.claims.sentences import reported, sentence
-from analysis.claims.sizes import Size, sizes_of
+from analysis.contrast import Contrast
 from analysis.data.reported import EntryKey, all_entries
 from analysis.grid.table import Entry
 
 VERDICTS = ("supported", "contradicted", "undecided", "not comparable", "not judged", "not run")
 NOT_JUDGED = "smoke"
 """The tier whose runs only show that everything runs. They are not evidence."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """A stated size, the size in the runs, and its 95 % interval, whose bounds may be nan."""
+
+    text: str
+    stated: float
+    value: float
+    low: float
+    high: float
+
+    @property
+    def word(self) -> str:
+        """``within`` if the interval contains the stated size; ``smaller`` or ``larger`` if the runs' size is; else
+        ``undecided``.
+        """
+        if isnan(self.low):
+            return "undecided"
+        return "within" if self.low <= self.stated <= self.high else "smaller" if self.high < self.stated else "larger"
 
 
 @dataclass(frozen=True)
@@ -180,3 +201,27 @@ def tally(evaluated: Sequence[Evaluated]) -> dict[str, str]:
     for word in VERDICTS:
         counts |= {word.replace(" ", "_"): words[word], f"extension_{word.replace(' ', '_')}": carried[word]}
     return {name: str(count) for name, count in counts.items()}
+
+
+def sizes_of(claim: Claim, values: Mapping[str, SeedValues]) -> tuple[Size, ...]:
+    """Return every size that the claim states, with the size in the runs."""
+    printed = all_entries()
+    sizes = []
+    for comparison, stated in zip(claim.comparisons, claim.stated):
+        if stated is not None:
+            said = stated({name: float(printed[claim.entries[name]].mean) for name in stated.names})
+            sizes.append(Size(comparison.size.text, said, *_interval(comparison.size, values)))
+    return tuple(sizes)
+
+
+def _interval(quantity: Expression, values: Mapping[str, SeedValues]) -> tuple[float, float, float]:
+    """Return a quantity of the runs with its interval, to first order around the means (Welch-Satterthwaite)."""
+    if quantity.names != quantity.terms:
+        return nan, nan, nan
+    means = {name: float(values[name].values.mean()) for name in quantity.names}
+    value, gradient = quantity(means), quantity.gradient(means)
+    samples = independent(gradient, values)
+    if not isfinite(value):
+        return value, nan, nan
+    interval = Contrast.between(samples, [1] * len(samples), value).interval
+    return value, interval.low, interval.high

@@ -7,19 +7,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader
 
 from analysis.claims.verdicts import NOT_JUDGED, VERDICTS, Evaluated, tally
-from analysis.data.methods import environment_name, known_methods, name_of, ordered
+from analysis.data.methods import environment_name, known_environments, known_methods, name_of, ordered
 from analysis.data.runs import Run, grouped
 from analysis.data.titles import Page, number_of, pages, title_of
 from analysis.grid.maths import plain, to_html
 from analysis.grid.table import Printed, Table
 from analysis.output.build import Built
-from analysis.output.subject import environments_in, subject
 from analysis.output.text import statistics
 from bepo.core.places import PAPER
 
@@ -197,3 +196,27 @@ def _short(text: str) -> str:
         return f"{float(text):.4g}"
     except ValueError:
         return text
+
+
+class Subject(NamedTuple):
+    """The environments and the methods of an artefact."""
+
+    environments: list[str]
+    methods: list[str]
+
+
+def subject(item: Built) -> Subject:
+    """Return the environments and methods of an artefact, from its texts and from its runs."""
+    texts, methods = [item.product.caption], {name_of(run.method) for run in item.runs}
+    if table := item.table:
+        texts += [*table.names, *table.headings, *(value.text for row in table.rows for value in row[: table.left])]
+        methods |= {method for method in table.methods if method}
+    run = {environment_name(run.env) for run in item.runs}
+    return Subject(sorted(run.union(environments_in(*texts))), sorted(methods))
+
+
+def environments_in(*texts: str) -> list[str]:
+    """Return the environments that texts name, by printed name or by setting."""
+    words = {word.lower() for text in texts for word in re.findall(r"\w+", text)}
+    names = {env: environment_name(env) for env in known_environments()}
+    return sorted({name for env, name in names.items() if words & {env.lower(), name.lower()}})

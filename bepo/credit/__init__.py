@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar, TypedDict
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from bepo.core.batch import RolloutBatch
+from bepo.core.batch_checks import OF_TRANSITIONS
 from bepo.core.errors import UserError, briefly, no_exit
 from bepo.core.graph import RolloutGraph
-from bepo.core.guarded import guarded
 from bepo.core.numbers import plain_number
 from bepo.core.registry import Plugin, Registry
+from bepo.core.tokens import Tokens
+
+_GUARDED = (*OF_TRANSITIONS, "task_score", "state_group", "broken")
 
 
 @dataclass
@@ -185,3 +188,17 @@ class Estimator(Plugin):
 estimators = Registry[Estimator](__name__, "credit", "credit estimator")
 register = estimators.register
 make = estimators.make
+
+
+def guarded(batch: RolloutBatch) -> RolloutBatch:
+    """Return a copy of a batch with read-only arrays.
+
+    A view would not do: ``np.add.at`` and torch write to read-only arrays.
+    """
+    arrays = {name: np.array(vars(batch)[name]) for name in _GUARDED}
+    extras = {name: np.array(values) for name, values in batch.extras.items()}
+    tokens = batch.tokens and Tokens(**{f.name: np.array(vars(batch.tokens)[f.name]) for f in fields(Tokens)})
+    for array in (*arrays.values(), *extras.values(), *(vars(tokens).values() if tokens else ())):
+        array.flags.writeable = False
+    texts = {name: list(vars(batch)[name]) for name in ("task", "state_key", "action_key")}
+    return replace(batch, **arrays, **texts, extras=extras, tokens=tokens)
