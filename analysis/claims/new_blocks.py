@@ -157,6 +157,4 @@ def predicted_by_lab(env: str, measure: Literal["gain", "error"], speeds: Mappin
     words = {row: words for words, row in plan()["gain"]["estimators"].items()}
     sign = {"gain": 1, "error": -1}[measure]
     measured = [recorded("gain").values(lab_setting(env), words[row], measure) for row in speeds]
-    return Correlation.of(
-        [sign * float(np.mean(values)) for values in measured if values is not None], list(speeds.values())
-    )
+    return Correlation.of([sign * float(np.mean(row)) for row in measured if row is not None], list(speeds.values()))

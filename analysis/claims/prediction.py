@@ -100,16 +100,14 @@ def over_settings(measure: Float[np.ndarray, " S"], speed: Float[np.ndarray, " S
 def predictions(speed: pd.DataFrame, learned: Mapping[str, float]) -> list[Prediction]:
     """Return every declared correlation. ``speed``: blocks by rows; ``learned``: speed in the lab by setting."""
     declared = pd.read_csv(DECLARED)
-    predicted = []
+    rows = []
     for settings, groups in SETTINGS.items():
         chosen = declared[declared["group"].isin(groups)]
         in_blocks = speed.reindex(index=ALL_BLOCKS, columns=chosen["row"]).dropna()
         shared, table = in_blocks.index.tolist(), in_blocks.to_numpy().T
         judged = settings in JUDGED
-        predicted += [
-            Prediction(name, settings, judged, np.array(chosen[name], float), shared, table) for name in SIGN_OF
-        ]
+        rows += [Prediction(name, settings, judged, np.array(chosen[name], float), shared, table) for name in SIGN_OF]
         if set(chosen["setting"]) <= set(learned):
             values = np.array([learned[name] for name in chosen["setting"]])
-            predicted.append(Prediction("training", settings, False, values, shared, table))
-    return predicted
+            rows.append(Prediction("training", settings, False, values, shared, table))
+    return rows

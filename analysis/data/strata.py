@@ -28,10 +28,8 @@ def by_environment(runs: Iterable[Run]) -> dict[str, list[list[Run]]]:
 
 def strata(runs: Iterable[Run]) -> dict[str, list[np.ndarray]]:
     """Return the final success of the runs of ``by_environment``, in per cent."""
-    by_method = by_environment(runs)
-    return {
-        method: [np.array([_score(run) for run in same]) for same in places] for method, places in by_method.items()
-    }
+    rows = by_environment(runs)
+    return {method: [np.array([_score(run) for run in same]) for same in places] for method, places in rows.items()}
 
 
 def _score(run: Run) -> float:
@@ -45,9 +43,7 @@ def profile(scores: Strata, thresholds: np.ndarray) -> np.ndarray:
 
 def profile_bands(scores: Strata, thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the pointwise 95 % interval of the profile: (low, high)."""
-    drawn = np.mean(
-        [resampled(len(sample), i) @ (sample[:, None] > thresholds) for i, sample in enumerate(scores)], axis=0
-    )
+    drawn = np.mean([resampled(len(part), i) @ (part[:, None] > thresholds) for i, part in enumerate(scores)], axis=0)
     low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
     return low, high
 

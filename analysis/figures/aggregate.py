@@ -96,15 +96,15 @@ def _draw_chances(axis: Axes, scores: dict[str, list[np.ndarray]], others: Seque
 def aggregate_curves(studies: Studies) -> Figure:
     """Draw one panel per method: test success averaged over environments, with its mean and every training seed."""
     runs = _trained(studies)
-    curves = by_environment(runs)
-    methods = ordered(curves)
+    by_env = by_environment(runs)
+    methods = ordered(by_env)
     columns = min(5, len(methods)) or 1
     rows = -(-len(methods) // columns) or 1
     figure, axes = style.panels(rows, columns, style.PAGE, 0.4 + 1.35 * rows, sharex=True, sharey=True)
     for i, (axis, method) in enumerate(zip(axes, methods)):
-        if "grpo" in curves:
-            axis.plot(_PROGRESS, _mean(curves["grpo"])[0], color=style.GREY, linewidth=0.8, linestyle=":")
-        _draw_method(axis, method, curves[method])
+        if "grpo" in by_env:
+            axis.plot(_PROGRESS, _mean(by_env["grpo"])[0], color=style.GREY, linewidth=0.8, linestyle=":")
+        _draw_method(axis, method, by_env[method])
         lowest = i >= len(methods) - columns
         axis.set_xlabel("Updates (%)" if lowest else "")
         axis.tick_params(labelbottom=lowest)
@@ -116,10 +116,10 @@ def aggregate_curves(studies: Studies) -> Figure:
     else:
         axes[0].set(xlabel="Updates (%)", ylabel="Test success (%)")
         style.nothing(axes[0], "no environment has two methods" if runs else "not run")
-    shown = [run for places in curves.values() for same in places for run in same]
+    shown = [run for places in by_env.values() for same in places for run in same]
     places = " and ".join(sorted({environment_name(run.env) for run in shown}))
     seeds = style.counted(
-        {name_of(m): [run for run in curves[m][0] if run.seed in _shared(curves[m])] for m in methods}
+        {name_of(m): [run for run in by_env[m][0] if run.seed in _shared(by_env[m])] for m in methods}
     )
     caption = (
         f"Test success over training, averaged over {places or 'no environment'} (tier {studies.tier}, model "

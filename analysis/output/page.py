@@ -54,9 +54,8 @@ def render(
     html.globals |= {"title": title_of, "number": number_of, "environment": environment_name, "method_name": name_of}
     html.globals |= {"shown": _shown, "numbers": _numbers, "sortable": _sortable}
     html.globals |= {"tall": lambda table: len(table.rows) > _TALL, "of_yours": _of_yours}
-    items = [
-        item for item in built if item.studies or item.tier == built[0].tier
-    ]  # without studies all tiers are the same
+    # without studies all tiers are the same
+    items = [item for item in built if item.studies or item.tier == built[0].tier]
     about = {(item.label, item.tier): subject(item) for item in items}
     answers = [_answer(tier, evaluated, items) for tier, evaluated in (claims or {}).items()]
     named = {name for topic in about.values() for name in topic.methods}

@@ -161,12 +161,9 @@ def _p(result: Tested) -> Printed | str:
 
 def _facts(tested: Sequence[Tested], differences: Sequence[str], verdicts: Sequence[str]) -> dict[str, str]:
     """Return the number of claims, and each claim's difference and verdict, for the paper's running text."""
-    facts = {
-        "blocks/claims": str(len(tested)),
-        "blocks/decided": str(sum(result.look is not None for result in tested)),
-    }
-    for result, difference, verdict in zip(tested, differences, verdicts):
-        facts[f"blocks/{result.claim.id}/difference"], facts[f"blocks/{result.claim.id}/verdict"] = difference, verdict
+    facts = {"blocks/claims": str(len(tested)), "blocks/decided": str(sum(test.look is not None for test in tested))}
+    for test, difference, verdict in zip(tested, differences, verdicts):
+        facts[f"blocks/{test.claim.id}/difference"], facts[f"blocks/{test.claim.id}/verdict"] = difference, verdict
     return facts
 
 

@@ -16,14 +16,12 @@ def lab_bias(_: object) -> Table:
     distances = {
         words: [measured.values(at, words, "distance") for at in declared["at"]] for words in declared["estimators"]
     }
-    unbiased = [
-        [label_of(words) for words, values in distances.items() if _is_zero(values[j])] for j in range(len(_WORLDS))
-    ]
+    unbiased = [[label_of(words) for words, row in distances.items() if _is_zero(row[j])] for j in range(len(_WORLDS))]
     everywhere = [name for name in unbiased[0] if all(name in names for names in unbiased)]
     return Table(
         "Exact bias: how far the expected update of a group points away from the gradient of success.",
         ["Estimator", *_WORLDS],
-        [[label_of(words), *map(_printed, values)] for words, values in distances.items()],
+        [[label_of(words), *map(_printed, row)] for words, row in distances.items()],
         [
             "All groups of two trajectories, weighted by their probability. A number is the distance of the expected "
             "update from the best multiple of the true gradient, relative to it. 0: the direction is unbiased.",

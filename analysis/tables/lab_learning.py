@@ -21,15 +21,13 @@ def lab_learning(_: object) -> Table:
     """Compare success in training between worlds, and the order of all settings with that on Sokoban."""
     base, rows = _learned(LEARNED), []
     for at in plan()["learning"]["at"]:
-        learned = _learned(at)
-        if not set(_SHOWN) <= set(learned):
+        here = _learned(at)
+        if not set(_SHOWN) <= set(here):
             continue
-        shared = [name for name in base if name in learned and name not in _CONTROLS]
-        order = (
-            "–" if at == LEARNED else _agreement([base[name] for name in shared], [learned[name] for name in shared])
-        )
-        shown = [f"{learned[name].mean():.3f}" for name in _SHOWN]
-        best = max(shared, key=lambda name: learned[name].mean())
+        shared = [name for name in base if name in here and name not in _CONTROLS]
+        order = "–" if at == LEARNED else _agreement([base[name] for name in shared], [here[name] for name in shared])
+        shown = [f"{here[name].mean():.3f}" for name in _SHOWN]
+        best = max(shared, key=lambda name: here[name].mean())
         rows.append([_printed(at), *shown, label_of(best), str(len(shared)), order])
     return Table(
         "Success in training of log-linear policies by world, and whether the estimators' order is that on Sokoban.",

@@ -101,9 +101,7 @@ def _correlation(measure: str, at: str, speeds: pd.DataFrame) -> Prediction | No
     return Prediction(measure, "sampled", False, np.array([x.mean() for x in both.values()]), list(FIRST_SIX), table)
 
 
-def _told(prediction: Prediction | None) -> str:
-    if prediction is None:
+def _told(result: Prediction | None) -> str:
+    if result is None:
         return "too few runs"
-    return (
-        f"{prediction.text} over {len(prediction.fidelity)} settings (p {Printed(Estimate(prediction.p), '.2g').text})"
-    )
+    return f"{result.text} over {len(result.fidelity)} settings (p {Printed(Estimate(result.p), '.2g').text})"

@@ -54,6 +54,4 @@ def _by_value(variants: Mapping[str, Contrast]) -> str:
 
 def _differs_in(name: str, fields: Sequence[str]) -> bool:
     base, _, settings = name.partition(" ")
-    return (
-        base == BASELINE and bool(settings) and all(setting.split("=")[0] in fields for setting in settings.split(" "))
-    )
+    return base == BASELINE and bool(settings) and all(word.split("=")[0] in fields for word in settings.split(" "))

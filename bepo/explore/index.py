@@ -134,16 +134,14 @@ def _text(value: object) -> str | None:
 
 def curves(metrics: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, list[Plain]]:
     """Return the points (update, value) of each run by metric. Times are left out."""
-    by_metric: dict[str, dict[int, list[list[float]]]] = {}
+    lines: dict[str, dict[int, list[list[float]]]] = {}
     for run, rows in enumerate(metrics):
         for row in rows:
             for name, value in row.items():
                 if name.startswith(_NOT_SHOWN) or not isinstance(value, int | float) or not math.isfinite(value):
                     continue
-                by_metric.setdefault(name, {}).setdefault(run, []).append([row["update"], float(f"{value:.4g}")])
-    return {
-        name: [{"run": run, "points": points} for run, points in by_metric[name].items()] for name in sorted(by_metric)
-    }
+                lines.setdefault(name, {}).setdefault(run, []).append([row["update"], float(f"{value:.4g}")])
+    return {name: [{"run": run, "points": points} for run, points in lines[name].items()] for name in sorted(lines)}
 
 
 def _compared(runs: Sequence[StoredRun], compared: tuple[int, int], listed: Sequence[Plain]) -> Plain:

@@ -177,14 +177,12 @@ def _sampled(options: argparse.Namespace) -> pd.DataFrame:
     if missing := env.missing():
         raise missing
     with tqdm(total=2 * how.games, unit="game", leave=False, disable=None) as bar:
-        sampled = sample(env, how, bar.update)
+        games = sample(env, how, bar.update)
     print(
-        f"{env.name}: {how.games} games, horizon {env.horizon}, success {sampled.update.batch.success.mean():.2f}; "
-        f"{sampled.update.continued} states (with the step), {how.continuations} continuations each\n"
+        f"{env.name}: {how.games} games, horizon {env.horizon}, success {games.update.batch.success.mean():.2f}; "
+        f"{games.update.continued} states (with the step), {how.continuations} continuations each\n"
     )
-    tables = (
-        pd.DataFrame({"estimator": name, **measure(credit.credit_of, sampled)}) for name, credit in chosen.items()
-    )
+    tables = (pd.DataFrame({"estimator": name, **measure(credit.credit_of, games)}) for name, credit in chosen.items())
     return pd.concat(tables)
 
 

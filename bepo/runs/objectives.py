@@ -88,7 +88,7 @@ def values_of(names: Sequence[str], runs: Sequence[StoredRun]) -> list[float]:
 
     Raises ``UserError`` for an unknown one, and for one that raises an error or has no finite number for a run.
     """
-    return [fmean(_value(name, objective, run) for run in runs) for name, objective in zip(names, _chosen(names))]
+    return [fmean(_value(name, goal, run) for run in runs) for name, goal in zip(names, _chosen(names))]
 
 
 def _value(name: str, chosen: Objective, run: StoredRun) -> float:
@@ -130,10 +130,7 @@ def checked_directions(names: Sequence[str], sweeper: DictConfig) -> list[str]:
     given = list(sweeper.direction) if OmegaConf.is_list(sweeper.direction) else [sweeper.direction]
     said = [direction.name if isinstance(direction, Enum) else str(direction) for direction in given]
     chosen = _chosen(names)
-    wanted = [
-        objective.direction or word
-        for objective, word in zip(chosen, [*said, *["maximize"] * (len(chosen) - len(said))])
-    ]
+    wanted = [goal.direction or word for goal, word in zip(chosen, [*said, *["maximize"] * (len(chosen) - len(said))])]
     if said != wanted or not {*said} <= {*get_args(Direction)}:
         aim = f"the objective{'s are' if len(wanted) > 1 else ' is'} {', '.join(names)}".replace("_", " ")
         raise UserError(f"hydra.sweeper.direction={_listed(said)}: {aim}; choices: {_listed(wanted)}")

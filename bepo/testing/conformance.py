@@ -74,24 +74,22 @@ def score(estimators: Mapping[str, Estimator], kit: Mapping[str, Any] | None = N
 def _result(case: dict[str, Any], rows: list[dict[str, Any]], estimator: Estimator) -> Result:
     about = case["id"], case["method"], case["tests"]
     try:
-        values = [float(x) for x in estimator([dict(row) for row in rows], dict(case["settings"]))]
+        given = [float(x) for x in estimator([dict(row) for row in rows], dict(case["settings"]))]
     except Unsupported as error:
         return Result(*about, "unsupported", str(error))
     except (Exception, SystemExit) as error:
         return Result(*about, "failed", f"{type(error).__name__}: {error}")
     expected = case["expected"]
-    if len(values) != len(expected):
-        return Result(*about, "failed", f"{len(values)} advantages for {len(expected)} rows")
-    if not (wrong := _differences(values, expected, case["atol"])):
+    if len(given) != len(expected):
+        return Result(*about, "failed", f"{len(given)} advantages for {len(expected)} rows")
+    if not (wrong := _differences(given, expected, case["atol"])):
         return Result(*about, "passed")
-    worst = max(wrong, key=lambda i: abs(values[i] - expected[i]) if math.isfinite(values[i]) else math.inf)
-    detail = (
-        f"{len(wrong)} of {len(rows)} rows differ; row {worst}: {values[worst]:.6g}, expected {expected[worst]:.6g}"
-    )
+    worst = max(wrong, key=lambda i: abs(given[i] - expected[i]) if math.isfinite(given[i]) else math.inf)
+    detail = f"{len(wrong)} of {len(rows)} rows differ; row {worst}: {given[worst]:.6g}, expected {expected[worst]:.6g}"
     if "gives" in case:
-        named = not _differences(values, case["gives"], 10 * case["atol"])
+        named = not _differences(given, case["gives"], 10 * case["atol"])
     else:
-        named = "fault" in case and _is_rounding(values)
+        named = "fault" in case and _is_rounding(given)
     return Result(*about, "failed", detail, case["fault"] if named else "")
 
 
