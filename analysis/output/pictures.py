@@ -1,10 +1,7 @@
 """Write pictures as files, on all cores: embedding fonts in each picture takes most of the time of an analysis."""
 
-import multiprocessing
 import re
-import sys
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,13 +10,13 @@ import matplotlib
 matplotlib.use("Agg")
 
 import numpy as np
-from joblib import cpu_count
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
 from analysis.plots.hover import to_svg
 from analysis.plots.style import GREY
 from bepo.core.errors import UserError, told
+from bepo.core.forks import map_in_forks
 
 _LEFT_OUT = re.compile(
     r"""<metadata>.*?</metadata>     # matplotlib's name and the title again
@@ -65,21 +62,9 @@ class Drawing:
 def write_all(drawings: Sequence[Drawing]) -> list[str | Exception]:
     """Write the drawings. Return the SVG of each, or the error of one that cannot be drawn.
 
-    On Linux every core draws, in forks that share all imports. Raises ``OSError`` if a file cannot be written.
+    Raises ``OSError`` if a file cannot be written.
     """
-    cores = min(cpu_count(), len(drawings))
-    if cores < 2 or sys.platform != "linux":
-        return [_drawn(drawing) for drawing in drawings]
-    fork = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(cores, fork, initializer=_WAITING.extend, initargs=(drawings,)) as pool:
-        return list(pool.map(_write, range(len(drawings))))
-
-
-_WAITING: list[Drawing] = []  # forks inherit the pictures; pickling would lose the texts of points
-
-
-def _write(number: int) -> str | Exception:
-    return _drawn(_WAITING[number])
+    return map_in_forks(_drawn, drawings)
 
 
 def _drawn(drawing: Drawing) -> str | Exception:

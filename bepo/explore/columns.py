@@ -25,6 +25,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bepo.core.forks import map_in_forks
 from bepo.core.places import cache_folder
 from bepo.store import archive, checked, json_files, run_files
 from bepo.store.archive import ArchivedRun, read_archive
@@ -36,7 +37,7 @@ from bepo.store.run_files import STREAMS, StoredRun
 _GROUP = 64
 """Runs that are unpacked together."""
 _MANY = 50
-"""Archives whose reading is announced."""
+"""Archives whose reading is announced, and done on all cores."""
 _TYPES = {"bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "str": pa.string()}
 _KINDS = {"b": "bool", "i": "int", "f": "float", "O": "str"}  # by numpy's; arrays of objects have texts alone
 _READERS = (__file__, archive.__file__, checked.__file__, json_files.__file__, run_files.__file__)
@@ -144,7 +145,8 @@ class PublishedColumns:
         if len(missing) > _MANY:
             folder = cache_folder("runs")
             print(f"reading {len(missing)} published runs; their rows are kept in {folder}", file=sys.stderr)
-        if added := [row for run_id in missing if (row := self._row(run_id, archives[run_id]))]:
+        rows = (map_in_forks if len(missing) > _MANY else map)(lambda one: self._row(one, archives[one]), missing)
+        if added := [row for row in rows if row]:
             kept = [stored.read().take(pa.array(sorted(places.values()), pa.int64()))] if stored else []
             data = _parquet(pa.concat_tables([*kept, _table(added)], promote_options="default"))
             save("runs", self._key, data)

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
     from bepo.policies.lm.language_model import LanguageModel
 
-ACT = "<act>"
-"""The last word of a prompt, which asks for an action."""
-
 
 @dataclass
 class WarmStart(Settings):

@@ -9,7 +9,8 @@ from bepo.core.errors import UserError
 from bepo.core.settings import setting
 from bepo.envs import IMAGE, Environment
 from bepo.policies import register
-from bepo.policies.tiny import ACT, TinyModel
+from bepo.policies.lm.chat import ACT
+from bepo.policies.tiny import TinyModel
 from bepo.rollouts.agent import Agent
 
 if TYPE_CHECKING:

@@ -8,10 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hydra.core.plugins import Plugins
 from hydra.core.utils import configure_log
 from hydra.experimental.callback import Callback
-from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig, OmegaConf
 
 from bepo.core.errors import UserError, unknown_choice
@@ -23,11 +21,7 @@ from bepo.runs.objectives import VALIDATION_SUCCESS, checked_directions, checked
 from bepo.runs.trials_database import journal_file, name_search
 from bepo.store.files import digest
 from bepo.store.find import make_writable
-
-_SWEEPERS = {
-    "hydra._internal.core_plugins.basic_sweeper.BasicSweeper": "hydra/sweeper=basic",
-    "hydra_plugins.hydra_optuna_sweeper.optuna_sweeper.OptunaSweeper": "hydra/sweeper=optuna",
-}
+from bepo.sweep.sweepers import check_plugins, is_optuna, target_of
 
 _HANDLERS = ("logging.NullHandler", "logging.StreamHandler")
 _MOST_JOBS = 1024
@@ -91,25 +85,6 @@ def _start_logging(hydra: DictConfig) -> None:
         configure_log(OmegaConf.create(logging), hydra.verbose, CLASSES)
 
 
-def check_plugins(hydra: DictConfig) -> None:
-    """Raise ``UserError`` for an unknown sweeper or launcher."""
-    sweeper = _target(hydra.sweeper)
-    if sweeper not in _SWEEPERS:
-        raise unknown_choice("sweeper", sweeper, _SWEEPERS.values())
-    known = {f"{cls.__module__}.{cls.__name__}" for cls in Plugins.instance().discover(Launcher)}
-    if (launcher := _target(hydra.launcher)) not in known:
-        raise unknown_choice("launcher", launcher, known)
-
-
-def _target(plugin: Any) -> str:
-    return str(plugin.get("_target_")) if OmegaConf.is_dict(plugin) else str(plugin)
-
-
-def is_optuna(hydra: DictConfig) -> bool:
-    """Return whether a sweep is an Optuna search."""
-    return _SWEEPERS[_target(hydra.sweeper)] == "hydra/sweeper=optuna"
-
-
 def _overrides(config: DictConfig) -> list[str]:
     params = config.hydra.sweeper.params or {}
     return [*(f"{key}={value}" for key, value in params.items()), *config.hydra.overrides.task]
@@ -129,7 +104,7 @@ def _check_sweep(config: DictConfig) -> None:
     checked_trials(sweeper)
     if not 1 <= sweeper.n_jobs <= _MOST_JOBS:
         raise UserError(f"hydra.sweeper.n_jobs={sweeper.n_jobs}: must be at least 1 and at most {_MOST_JOBS}")
-    if _target(sweeper.sampler).endswith(".BruteForceSampler"):
+    if target_of(sweeper.sampler).endswith(".BruteForceSampler"):
         raise UserError(
             "hydra.sweeper.sampler: Hydra's sweeper fails where BruteForceSampler ends the search; choices: another "
             "sampler, python -m bepo.sweep"

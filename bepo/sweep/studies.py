@@ -21,8 +21,8 @@ from bepo.runs.compose import CONFIG_ERRORS, explain, to_config
 from bepo.runs.config import Config
 from bepo.runs.texts import refuse_changed_texts, with_texts
 from bepo.sweep.composition import composed
-from bepo.sweep.multirun import check_plugins, is_optuna
 from bepo.sweep.space import grid, parse, with_first_presets
+from bepo.sweep.sweepers import check_plugins, is_optuna
 
 _MOST_SEEDS = 1000
 _FIELDS = ("name", "question", "extension", "objectives", "seeds", "conditional", "pruner")

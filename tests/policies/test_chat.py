@@ -9,9 +9,9 @@ from transformers import Qwen2Tokenizer
 
 from bepo.envs import IMAGE, environments
 from bepo.envs.sokoban import Sokoban
-from bepo.policies.lm.chat import Chat
+from bepo.policies.lm.chat import ACT, Chat
 from bepo.policies.lm.tiny_model import build_tokenizer
-from bepo.policies.tiny import ACT, Tiny
+from bepo.policies.tiny import Tiny
 from bepo.policies.tiny_vl import MARKERS, TinyVL
 from bepo.rollouts.agent import Agent
 from bepo.rollouts.collect import Sampling, collect

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import Any
-
-import transformers
+from typing import TYPE_CHECKING, Any
 
 from bepo.envs._words import pieces
-from bepo.policies.tiny import ACT
 
+if TYPE_CHECKING:
+    import transformers
+
+ACT = "<act>"
+"""The last word of a prompt of the built-in models, which asks for an action."""
 Content = str | list[dict[str, str]]
 """A text, or parts such as ``{"type": "text", "text": "..."}`` and ``{"type": "image"}``."""
 _MARK = re.compile("\ue000\\d+\ue001")  # stands for a text while the template is applied

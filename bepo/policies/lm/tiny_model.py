@@ -12,9 +12,8 @@ from tokenizers import Regex, Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 
-from bepo.policies.lm.chat import Content
+from bepo.policies.lm.chat import ACT, Content
 from bepo.policies.lm.prefix_sharing import PrefixSharingModel
-from bepo.policies.tiny import ACT
 
 PAD, END, UNKNOWN = "<pad>", "<end>", "<unk>"
 _SPECIAL = (PAD, END, UNKNOWN, ACT)

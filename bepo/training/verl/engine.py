@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import ray
@@ -26,7 +26,6 @@ from bepo.policies.lm.adapters import save_merged
 from bepo.policies.pretrained import end_ids_of
 from bepo.rollouts.collect import Sampling
 from bepo.training.backends import Rollouts, Setup, joined
-from bepo.training.backends.verl import Verl
 from bepo.training.starting_policy import start_metadata, warm_start_name
 from bepo.training.verl import pictures
 from bepo.training.verl.devices import find_device
@@ -41,6 +40,9 @@ from bepo.training.verl.settings import compose
 from bepo.training.verl.trainer import StagedTrainer, read
 from bepo.training.verl.transitions import batch_of, n_restarted
 from bepo.training.warm_start import initial_policy
+
+if TYPE_CHECKING:
+    from bepo.training.backends.verl import Verl
 
 _METRICS = {  # the local backend's names, and verl's
     "policy_loss": "actor/pg_loss",

@@ -7,16 +7,18 @@ import os
 import signal
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 from omegaconf import DictConfig, OmegaConf
 from verl.trainer.constants_ppo import get_ppo_ray_runtime_env
 
 from bepo.core.errors import UserError
-from bepo.training.backends.verl import Verl
 from bepo.training.verl.devices import find_device
 from bepo.training.verl.lifetime import MARK
+
+if TYPE_CHECKING:
+    from bepo.training.backends.verl import Verl
 
 
 def start_ray(config: DictConfig, settings: Verl, device: str, mark: str) -> Path:

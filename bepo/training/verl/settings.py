@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import verl
@@ -15,10 +15,12 @@ from verl.utils.config import validate_config
 from bepo.core.errors import UserError
 from bepo.losses import Loss
 from bepo.training.backends import Setup
-from bepo.training.backends.verl import Verl
 from bepo.training.verl.devices import find_device
 from bepo.training.verl.machine import attention
 from bepo.training.verl.patches import policy_after
+
+if TYPE_CHECKING:
+    from bepo.training.backends.verl import Verl
 
 _DEFAULTS = Path(verl.__path__[0]) / "trainer" / "config" / "_generated_ppo_trainer.yaml"
 _LOOP = Path(__file__).parent / "agent_loop.yaml"
