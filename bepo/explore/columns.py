@@ -145,7 +145,7 @@ class PublishedColumns:
         if len(missing) > _MANY:
             folder = cache_folder("runs")
             print(f"reading {len(missing)} published runs; their rows are kept in {folder}", file=sys.stderr)
-        rows = (map_in_forks if len(missing) > _MANY else map)(lambda one: self._row(one, archives[one]), missing)
+        rows = (map_in_forks if len(missing) > _MANY else map)(lambda run: self._row(run, archives[run]), missing)
         if added := [row for row in rows if row]:
             kept = [stored.read().take(pa.array(sorted(places.values()), pa.int64()))] if stored else []
             data = _parquet(pa.concat_tables([*kept, _table(added)], promote_options="default"))
